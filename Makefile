@@ -1,0 +1,91 @@
+# quasar: `make demo` and `make check` do all the set-up by themselves. `make help` lists the targets.
+#
+#   V=1       show whole command lines
+#   DEBUG=1   with AddressSanitizer and UndefinedBehaviorSanitizer, in build/debug
+#   CC=clang  another compiler (give it a BUILD of its own)
+
+PREFIX  ?= /usr/local
+BUILD   ?= build$(if $(DEBUG),/debug)
+CFLAGS  ?= $(if $(DEBUG),-O1 -g,-O2 -g)
+VERSION := $(shell sed -n 's/.*QUASAR_VERSION "\(.*\)"/\1/p' cmd/version.h)
+
+override CFLAGS += -std=gnu11 -Wall -Wextra -Werror -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wno-unknown-warning-option -Wno-format-truncation \
+	-fopenmp -fno-math-errno -D_GNU_SOURCE -Ilib -I$(BUILD) \
+	$(if $(DEBUG),-fsanitize=address$(comma)undefined -fno-sanitize-recover=all -fno-omit-frame-pointer)
+override LDFLAGS += -fopenmp -Wl,-rpath,'$$ORIGIN/../lib:$$ORIGIN/lib' -Wl,--as-needed \
+	$(if $(DEBUG),-fsanitize=address$(comma)undefined)
+LDLIBS  := -lcurl -lgit2 -lcjson -lsqlite3 -lmicrohttpd -lsodium -ldl -lpthread -lm
+comma   := ,
+
+LIB_SOURCES  := $(wildcard lib/*/*.c)
+CMD_SOURCES  := $(wildcard cmd/*.c)
+UNIT_SOURCES := $(wildcard tests/unit/test_*.c)
+UNIT_TESTS   := $(UNIT_SOURCES:tests/unit/%.c=$(BUILD)/tests/%)
+OBJECTS      := $(LIB_SOURCES:%.c=$(BUILD)/%.o) $(CMD_SOURCES:%.c=$(BUILD)/%.o)
+QUASAR       := $(BUILD)/quasar
+
+# `make V=1` shows commands; otherwise a short line each
+say = $(if $(V),,@printf '  %-8s%s\n' '$(1)' '$(2)';)
+
+all: $(QUASAR) $(BUILD)/docs.stamp
+
+$(QUASAR): $(CMD_SOURCES:%.c=$(BUILD)/%.o) $(BUILD)/libquasar.a
+	$(call say,LD,$@)$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
+
+$(BUILD)/libquasar.a: $(LIB_SOURCES:%.c=$(BUILD)/%.o)
+	$(call say,AR,$@)rm -f $@ && $(AR) rcs $@ $^
+
+$(BUILD)/%.o: %.c $(BUILD)/flags
+	@mkdir -p $(@D)
+	$(call say,CC,$<)$(CC) $(CFLAGS) -MMD -MP -c -o $@ $<
+
+# rebuilds everything when the compiler or its flags change
+$(BUILD)/flags: FORCE
+	@mkdir -p $(@D)
+	@echo '$(CC) $(CFLAGS)' | cmp -s - $@ || echo '$(CC) $(CFLAGS)' >$@
+
+-include $(OBJECTS:.o=.d)
+
+# man pages and completions come from the command table
+$(BUILD)/docs.stamp: $(QUASAR)
+	$(call say,DOCS,$(BUILD)/man $(BUILD)/completions)rm -rf $(BUILD)/man $(BUILD)/completions && \
+	mkdir -p $(BUILD)/man $(BUILD)/completions && $(QUASAR) generate man $(BUILD)/man && \
+	for shell in bash zsh fish; do $(QUASAR) generate $$shell >$(BUILD)/completions/quasar.$$shell; done && \
+	touch $@
+
+.env.example: $(QUASAR)
+	$(call say,DOCS,$@)$(QUASAR) generate env >$@
+
+# --- tests -----------------------------------------------------------------------------------------
+
+$(BUILD)/tests/%: tests/unit/%.c $(BUILD)/libquasar.a
+	@mkdir -p $(@D)
+	$(call say,CCLD,$@)$(CC) $(CFLAGS) -MMD -MP -MF $@.d -o $@ $< $(BUILD)/libquasar.a $(LDFLAGS) \
+		-lcmocka $(LDLIBS)
+
+-include $(UNIT_TESTS:%=%.d)
+
+unit-tests: $(UNIT_TESTS)
+
+# unit tests run with the sanitizers, everything else on the binary as users get it
+check: deps
+	@$(MAKE) --no-print-directory all
+	@$(MAKE) --no-print-directory DEBUG=1 unit-tests
+	@tests/run
+
+demo: deps
+	@$(MAKE) --no-print-directory all
+	@templates/../tests/demo $(abspath $(QUASAR))
+
+# --- set-up ----------------------------------------------------------------------------------------
+
+deps:
+	@tests/../scripts/install-packages
+
+clean:
+	rm -rf build dist
+
+FORCE:
+.PHONY: all unit-tests check demo deps clean FORCE
+.DELETE_ON_ERROR:
+.SUFFIXES:

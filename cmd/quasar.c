@@ -1,0 +1,280 @@
+/* quasar: the table of commands, and the way from a command line to one of them. */
+#include <sodium.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "command.h"
+#include "help.h"
+#include "version.h"
+
+static const struct command *const commands[] = {
+	&cmd_help,
+	&cmd_generate,
+	NULL,
+};
+
+const struct command program = {
+	.name = "quasar",
+	.summary = "from nothing to a ranked submission in the QUASAR kernel competition",
+	.subcommands = commands,
+};
+
+const struct opt global_opts[] = {
+	{"json", 0, NULL, NULL, NULL, NULL, "Print one JSON document on stdout instead of text."},
+	{"workspace", 'C', "DIR", NULL, NULL, NULL,
+		"The workspace; else $QUASAR_WORKSPACE, else this directory or one above it."},
+	{"quiet", 'q', NULL, NULL, NULL, NULL, "Leave out notices and progress."},
+	{"verbose", 'v', NULL, NULL, NULL, NULL, "Say more on stderr."},
+	{"help", 'h', NULL, NULL, NULL, NULL, "Explain the command."},
+	{0},
+};
+
+/* What the global options said. */
+struct globals {
+	bool json, help;
+	const char *workspace;
+};
+
+static const struct command *find_command(const struct command *parent, const char *name)
+{
+	for (size_t i = 0; parent->subcommands && parent->subcommands[i]; i++)
+		if (!strcmp(parent->subcommands[i]->name, name))
+			return parent->subcommands[i];
+	return NULL;
+}
+
+/* Finds "--name", "--name=value" or "-n" in a table; `value` points behind the '=', or is NULL. */
+static const struct opt *find_opt(const struct opt *opts, const char *word, const char **value)
+{
+	*value = NULL;
+	for (; opts && opts->name; opts++) {
+		size_t length = strlen(opts->name);
+
+		if (word[1] != '-') {
+			if (opts->letter && word[1] == opts->letter && !word[2])
+				return opts;
+		} else if (!strncmp(word + 2, opts->name, length)) {
+			if (word[2 + length] == '=')
+				*value = word + 3 + length;
+			if (!word[2 + length] || *value)
+				return opts;
+		}
+	}
+	return NULL;
+}
+
+static void apply_global(struct globals *globals, const struct opt *opt, const char *value)
+{
+	if (!strcmp(opt->name, "json"))
+		globals->json = true;
+	else if (!strcmp(opt->name, "help"))
+		globals->help = true;
+	else if (!strcmp(opt->name, "workspace"))
+		globals->workspace = value;
+	else
+		log_set_level(!strcmp(opt->name, "quiet") ? LOG_QUIET : LOG_VERBOSE);
+}
+
+static bool is_choice(const char *choices, const char *value)
+{
+	size_t length = strlen(value);
+
+	while (choices) {
+		if (!strncmp(choices, value, length) && (choices[length] == '|' || !choices[length]))
+			return true;
+		choices = strchr(choices, '|');
+		choices += choices != NULL;
+	}
+	return false;
+}
+
+/* Takes the option at words[*at] and the value behind it, if it has one. */
+static int read_option(struct invocation *invocation, struct globals *globals, char **words, int count,
+	int *at, struct error *err)
+{
+	const char *word = words[*at], *value;
+	const struct opt *opts = invocation->command->opts;
+	const struct opt *opt = find_opt(opts, word, &value);
+	bool is_global = !opt;
+
+	if (is_global)
+		opt = find_opt(global_opts, word, &value);
+	if (!opt)
+		return error_set(err, STATUS_USAGE, "unknown option %.*s", (int)strcspn(word, "="), word);
+	if (!opt->arg && value)
+		return error_set(err, STATUS_USAGE, "option --%s takes no value", opt->name);
+	if (opt->arg && !value) {
+		if (*at + 1 >= count)
+			return error_set(
+				err, STATUS_USAGE, "option --%s needs a value: %s", opt->name, opt->arg);
+		value = words[++*at];
+	}
+	if (opt->choices && value && !is_choice(opt->choices, value))
+		return error_set(err, STATUS_USAGE, "option --%s: \"%s\" is not one of %s", opt->name,
+			value, opt->choices);
+	if (is_global)
+		apply_global(globals, opt, value);
+	else
+		invocation->values[opt - opts] = value ? value : "";
+	return 0;
+}
+
+static int read_words(struct invocation *invocation, struct globals *globals, char **words, int count,
+	struct error *err)
+{
+	bool only_positionals = false;
+
+	for (int i = 0; i < count; i++) {
+		if (!only_positionals && !strcmp(words[i], "--")) {
+			only_positionals = true;
+		} else if (!only_positionals && words[i][0] == '-' && words[i][1]) {
+			if (read_option(invocation, globals, words, count, &i, err) < 0)
+				return -1;
+		} else {
+			invocation->positionals[invocation->positional_count++] = words[i];
+		}
+	}
+	return 0;
+}
+
+static int check_positionals(const struct invocation *invocation, struct error *err)
+{
+	const struct command *command = invocation->command;
+
+	if (invocation->positional_count > command->max_positionals)
+		return error_set(err, STATUS_USAGE, "unexpected argument \"%s\"",
+			invocation->positionals[command->max_positionals]);
+	if (invocation->positional_count < command->min_positionals)
+		return error_set(err, STATUS_USAGE, "missing argument: %s", command->positionals);
+	return 0;
+}
+
+/* The directory of the workspace: as named, else the nearest that holds ".quasar". The caller frees. */
+static char *find_workspace(const char *named)
+{
+	char *directory, *slash, *marker;
+
+	if (!named)
+		named = getenv("QUASAR_WORKSPACE");
+	if (named && named[0])
+		return realpath(named, NULL);
+	directory = getcwd(NULL, 0);
+	while (directory) {
+		bool found;
+
+		marker = path_join(directory, ".quasar");
+		found = path_exists(marker);
+		free(marker);
+		if (found)
+			return directory;
+		slash = strrchr(directory, '/');
+		if (!slash || !directory[1])
+			break;
+		slash[slash == directory] = '\0';
+	}
+	free(directory);
+	return NULL;
+}
+
+static void print_error(const char *path, bool json, const struct error *err)
+{
+	if (!err->message[0])
+		return;
+	if (json) {
+		cJSON *document = cJSON_CreateObject(), *error = cJSON_AddObjectToObject(document, "error");
+
+		cJSON_AddStringToObject(error, "kind", status_name(err->status));
+		cJSON_AddNumberToObject(error, "exit", err->status);
+		cJSON_AddStringToObject(error, "message", err->message);
+		cJSON_AddStringToObject(error, "hint", err->hint);
+		output_json(document);
+	}
+	fflush(stdout);
+	fprintf(stderr, "%s: %s%s%s\n", path, color(stderr, COLOR_RED), err->message,
+		color(stderr, COLOR_NONE));
+	if (err->hint[0])
+		fprintf(stderr, "%s\n", err->hint);
+	if (err->status == STATUS_USAGE)
+		fprintf(stderr, "See: %s --help\n", path);
+}
+
+static int run(struct invocation *invocation, const struct globals *globals, struct error *err)
+{
+	char *workspace = find_workspace(globals->workspace);
+	int result = -1;
+
+	if (globals->workspace && !workspace)
+		return error_set(err, STATUS_ENVIRONMENT, "workspace %s: no such directory", globals->workspace);
+	if (sodium_init() < 0) {
+		free(workspace);
+		return error_set(err, STATUS_ENVIRONMENT, "libsodium cannot start: no random numbers");
+	}
+	invocation->workspace = workspace;
+	invocation->json = globals->json;
+	invocation->settings = settings_load(workspace, err);
+	if (invocation->settings)
+		result = invocation->command->run(invocation, err);
+	settings_free(invocation->settings);
+	free(workspace);
+	return result;
+}
+
+int main(int argc, char **argv)
+{
+	struct invocation invocation = {.command = &program};
+	struct globals globals = {0};
+	struct error err = {0};
+	char *path = xstrdup("quasar");
+	int first = 1, result = 0;
+	size_t opt_count = 0;
+
+	setvbuf(stdout, NULL, _IOLBF, 0); /* a line arrives whole, also in a pipe or a log file */
+	interrupt_install();
+	if (argc > 1 && !strcmp(argv[1], "--version")) {
+		puts("quasar " QUASAR_VERSION);
+		goto done;
+	}
+	for (; first < argc && invocation.command->subcommands; first++) {
+		const struct command *next = find_command(invocation.command, argv[first]);
+		char *longer;
+
+		if (!next)
+			break;
+		invocation.command = next;
+		longer = xprintf("%s %s", path, next->name);
+		free(path);
+		path = longer;
+	}
+	while (invocation.command->opts && invocation.command->opts[opt_count].name)
+		opt_count++;
+	invocation.values = xcalloc(opt_count, sizeof(*invocation.values));
+	invocation.positionals = xcalloc((size_t)argc, sizeof(*invocation.positionals));
+	if (invocation.command->subcommands && first < argc && argv[first][0] != '-')
+		result = error_set(&err, STATUS_USAGE, "unknown command \"%s\"", argv[first]);
+	if (!result)
+		result = read_words(&invocation, &globals, argv + first, argc - first, &err);
+	if (!result && globals.help)
+		help_full(stdout, path, invocation.command);
+	else if (!result && invocation.command->subcommands)
+		help_usage(stdout, path, invocation.command);
+	else if (!result) {
+		result = check_positionals(&invocation, &err);
+		if (!result)
+			result = run(&invocation, &globals, &err);
+	}
+	if (!result && (fflush(stdout) < 0 || ferror(stdout)))
+		result = error_set(&err, STATUS_ENVIRONMENT, "cannot write to standard output");
+	if (result)
+		print_error(path, globals.json, &err);
+	free(invocation.values);
+	free(invocation.positionals);
+done:
+	free(path);
+	return result ? (int)err.status : STATUS_OK;
+}

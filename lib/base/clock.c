@@ -1,0 +1,112 @@
+#include "base/clock.h"
+
+#include <errno.h>
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+static volatile sig_atomic_t stop_requested;
+
+double clock_now(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_REALTIME, &now);
+	return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+double clock_elapsed(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+void clock_format(double unix_time, char text[32])
+{
+	double whole = floor(unix_time);
+	int micro = (int)((unix_time - whole) * 1e6);
+	time_t seconds = (time_t)whole;
+	struct tm parts;
+	size_t used;
+
+	if (!gmtime_r(&seconds, &parts)) {
+		snprintf(text, 32, "?");
+		return;
+	}
+	used = strftime(text, 32, "%Y-%m-%dT%H:%M:%S", &parts);
+	snprintf(text + used, 32 - used, ".%06d", micro);
+}
+
+int clock_parse(const char *text, double *unix_time)
+{
+	struct tm parts = {0};
+	double fraction = 0, scale = 0.1;
+	int sign, hours, minutes, used = 0;
+	const char *rest = strptime(text, "%Y-%m-%d", &parts);
+
+	if (!rest || (*rest != 'T' && *rest != ' '))
+		return -1;
+	rest = strptime(rest + 1, "%H:%M:%S", &parts);
+	if (!rest)
+		return -1;
+	if (*rest == '.')
+		for (rest++; *rest >= '0' && *rest <= '9'; rest++, scale /= 10)
+			fraction += (*rest - '0') * scale;
+	*unix_time = (double)timegm(&parts) + fraction;
+	if (*rest == '\0' || !strcmp(rest, "Z"))
+		return 0;
+	if ((*rest != '+' && *rest != '-') || sscanf(rest + 1, "%2d:%2d%n", &hours, &minutes, &used) != 2 ||
+		rest[1 + used])
+		return -1;
+	sign = *rest == '+' ? 1 : -1;
+	*unix_time -= sign * (hours * 3600 + minutes * 60);
+	return 0;
+}
+
+void clock_duration(double seconds, char text[32])
+{
+	long whole = seconds > 0 ? lround(seconds) : 0;
+
+	if (whole < 60)
+		snprintf(text, 32, "%ld s", whole);
+	else if (whole < 3600)
+		snprintf(text, 32, "%ld m %02ld s", whole / 60, whole % 60);
+	else
+		snprintf(text, 32, "%ld h %02ld m", whole / 3600, whole / 60 % 60);
+}
+
+static void on_stop(int signal_number)
+{
+	stop_requested = 1;
+	signal(signal_number, SIG_DFL);
+}
+
+void interrupt_install(void)
+{
+	/* without SA_RESTART, so that a blocked read or wait returns */
+	struct sigaction action = {.sa_handler = on_stop};
+
+	sigaction(SIGINT, &action, NULL);
+	sigaction(SIGTERM, &action, NULL);
+}
+
+bool interrupted(void)
+{
+	return stop_requested;
+}
+
+int clock_sleep(double seconds, struct error *err)
+{
+	double until = clock_elapsed() + seconds;
+	struct timespec end = {.tv_sec = (time_t)until, .tv_nsec = (long)((until - floor(until)) * 1e9)};
+
+	while (!stop_requested && clock_elapsed() < until)
+		clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &end, NULL);
+	if (stop_requested)
+		return error_set(err, STATUS_INTERRUPTED, "interrupted");
+	return 0;
+}

@@ -1,0 +1,29 @@
+/* clock: wall time, elapsed time, waiting, and the user's wish to stop. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/error.h"
+
+/* Unix time, seconds with a fraction. */
+double clock_now(void);
+
+/* Seconds since some fixed point, unaffected by changes of the wall clock. For measuring and deadlines. */
+double clock_elapsed(void);
+
+/* "2026-11-20T18:14:00.123456", UTC without a zone, as the validator writes times. `text` holds 32 bytes. */
+void clock_format(double unix_time, char text[32]);
+
+/* Reads ISO 8601 with or without fraction, "Z" or offset; no zone means UTC. -1 when it is not a time. */
+int clock_parse(const char *text, double *unix_time);
+
+/* "2 m 05 s", "3 h 04 m": a duration for people. `text` holds 32 bytes. */
+void clock_duration(double seconds, char text[32]);
+
+/* Makes SIGINT and SIGTERM set a flag that waiting and long work look at; a second one ends the process. */
+void interrupt_install(void);
+bool interrupted(void);
+
+/* Waits. -1 with STATUS_INTERRUPTED when the user asked to stop before the time was up. */
+int clock_sleep(double seconds, struct error *err);

@@ -1,0 +1,65 @@
+#include "base/error.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+int error_set(struct error *err, enum status status, const char *format, ...)
+{
+	va_list args;
+
+	err->status = status;
+	err->hint[0] = '\0';
+	va_start(args, format);
+	vsnprintf(err->message, sizeof(err->message), format, args);
+	va_end(args);
+	return -1;
+}
+
+int error_hint(struct error *err, const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(err->hint, sizeof(err->hint), format, args);
+	va_end(args);
+	return -1;
+}
+
+int error_context(struct error *err, const char *format, ...)
+{
+	char text[sizeof(err->message)];
+	size_t used;
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(text, sizeof(text), format, args);
+	va_end(args);
+	used = strlen(text);
+	snprintf(text + used, sizeof(text) - used, ": %s", err->message);
+	memcpy(err->message, text, sizeof(text));
+	return -1;
+}
+
+const char *status_name(enum status status)
+{
+	switch (status) {
+	case STATUS_OK:
+		return "ok";
+	case STATUS_FAILED:
+		return "failed";
+	case STATUS_USAGE:
+		return "usage";
+	case STATUS_ENVIRONMENT:
+		return "environment";
+	case STATUS_NETWORK:
+		return "network";
+	case STATUS_REFUSED:
+		return "refused";
+	case STATUS_EARLY:
+		return "early";
+	case STATUS_INTERRUPTED:
+		return "interrupted";
+	}
+	return "unknown";
+}

@@ -1,0 +1,193 @@
+#include "base/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <pwd.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/memory.h"
+
+char *path_join(const char *directory, const char *name)
+{
+	size_t length = strlen(directory);
+
+	if (name[0] == '/')
+		return xstrdup(name);
+	return xprintf("%s%s%s", directory, length && directory[length - 1] == '/' ? "" : "/", name);
+}
+
+char *path_expand(const char *path)
+{
+	const char *home;
+	struct passwd *user;
+
+	if (path[0] != '~' || (path[1] != '/' && path[1] != '\0'))
+		return xstrdup(path);
+	home = getenv("HOME");
+	if (!home || !home[0]) {
+		user = getpwuid(getuid());
+		home = user ? user->pw_dir : "/";
+	}
+	return xprintf("%s%s", home, path + 1);
+}
+
+bool path_exists(const char *path)
+{
+	struct stat status;
+
+	return lstat(path, &status) == 0;
+}
+
+int directory_make(const char *path, mode_t mode, struct error *err)
+{
+	char *copy = xstrdup(path);
+	struct stat status;
+	char *slash;
+	int result = 0;
+
+	for (slash = copy + 1; !result; slash++) {
+		bool last;
+
+		slash += strcspn(slash, "/");
+		last = !*slash;
+		*slash = '\0';
+		if (mkdir(copy, mode) < 0 && errno != EEXIST)
+			result = error_set(err, STATUS_ENVIRONMENT, "cannot make directory %s: %s", copy,
+				strerror(errno));
+		if (last)
+			break;
+		*slash = '/';
+	}
+	if (!result && (stat(path, &status) < 0 || !S_ISDIR(status.st_mode)))
+		result = error_set(err, STATUS_ENVIRONMENT, "%s exists and is not a directory", path);
+	free(copy);
+	return result;
+}
+
+int file_read(const char *path, size_t limit, struct buffer *out, struct error *err)
+{
+	char chunk[16384];
+	struct stat status;
+	size_t start = out->length;
+	ssize_t got;
+	int fd, result = 0;
+
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return error_set(err, STATUS_ENVIRONMENT, "cannot open %s: %s", path, strerror(errno));
+	if (fstat(fd, &status) == 0 && S_ISDIR(status.st_mode)) {
+		close(fd);
+		return error_set(err, STATUS_ENVIRONMENT, "cannot read %s: it is a directory", path);
+	}
+	while ((got = read(fd, chunk, sizeof(chunk))) != 0) {
+		if (got < 0 && errno == EINTR)
+			continue;
+		if (got < 0) {
+			result = error_set(
+				err, STATUS_ENVIRONMENT, "cannot read %s: %s", path, strerror(errno));
+			break;
+		}
+		if (out->length - start + (size_t)got > limit) {
+			result = error_set(
+				err, STATUS_ENVIRONMENT, "%s is larger than %zu bytes", path, limit);
+			break;
+		}
+		buffer_append(out, chunk, (size_t)got);
+	}
+	close(fd);
+	buffer_append(out, "", 0);
+	return result;
+}
+
+static int write_all(int fd, const char *data, size_t length)
+{
+	while (length) {
+		ssize_t written = write(fd, data, length);
+
+		if (written < 0 && errno == EINTR)
+			continue;
+		if (written < 0)
+			return -1;
+		data += written;
+		length -= (size_t)written;
+	}
+	return 0;
+}
+
+static int sync_parent(const char *path)
+{
+	char *parent = xstrdup(path);
+	char *slash = strrchr(parent, '/');
+	int fd, result;
+
+	if (slash == parent)
+		slash[1] = '\0';
+	else if (slash)
+		*slash = '\0';
+	fd = open(slash ? parent : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	free(parent);
+	if (fd < 0)
+		return -1;
+	result = fsync(fd);
+	close(fd);
+	return result;
+}
+
+int file_write(const char *path, const void *data, size_t length, mode_t permissions,
+	enum file_write_mode mode, struct error *err)
+{
+	char *temporary = xprintf("%s.XXXXXX", path);
+	int fd = mkostemp(temporary, O_CLOEXEC);
+	int saved;
+
+	if (fd < 0) {
+		error_set(err, STATUS_ENVIRONMENT, "cannot write %s: %s", path, strerror(errno));
+		free(temporary);
+		return -1;
+	}
+	if (fchmod(fd, permissions) < 0 || write_all(fd, data, length) < 0 || fsync(fd) < 0) {
+		saved = errno;
+		close(fd);
+		goto failed;
+	}
+	if (close(fd) < 0) {
+		saved = errno;
+		goto failed;
+	}
+	/* link() refuses an existing target, which rename() would silently replace */
+	if (mode == FILE_NEW ? link(temporary, path) < 0 : rename(temporary, path) < 0) {
+		saved = errno;
+		goto failed;
+	}
+	if (mode == FILE_NEW)
+		unlink(temporary);
+	free(temporary);
+	if (sync_parent(path) < 0)
+		return error_set(err, STATUS_ENVIRONMENT, "cannot make %s durable: %s", path,
+			strerror(errno));
+	return 0;
+failed:
+	unlink(temporary);
+	free(temporary);
+	return error_set(err, STATUS_ENVIRONMENT, "cannot write %s: %s", path, strerror(saved));
+}
+
+static int remove_entry(const char *path, const struct stat *status, int type, struct FTW *where)
+{
+	(void)status;
+	(void)type;
+	(void)where;
+	return remove(path);
+}
+
+int directory_remove(const char *path, struct error *err)
+{
+	if (nftw(path, remove_entry, 32, FTW_DEPTH | FTW_PHYS) < 0 && errno != ENOENT)
+		return error_set(err, STATUS_ENVIRONMENT, "cannot remove %s: %s", path, strerror(errno));
+	return 0;
+}

@@ -1,0 +1,38 @@
+/* file: paths and whole files. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/types.h>
+
+#include "base/buffer.h"
+#include "base/error.h"
+
+/* "a" and "b" give "a/b"; an absolute `name` is returned alone. The caller frees. */
+char *path_join(const char *directory, const char *name);
+
+/* Replaces a leading "~" or "~/" by the home directory ($HOME, else the password file). Caller frees. */
+char *path_expand(const char *path);
+
+/* Makes a directory and its parents, each with `mode`; an existing directory is fine. */
+int directory_make(const char *path, mode_t mode, struct error *err);
+
+/* Reads a regular file of at most `limit` bytes, appended to `out`. A larger file, a directory or an
+ * unreadable file is an error with STATUS_ENVIRONMENT. The content is followed by a zero byte. */
+int file_read(const char *path, size_t limit, struct buffer *out, struct error *err);
+
+enum file_write_mode {
+	FILE_REPLACE, /* put the new content in the old one's place */
+	FILE_NEW,     /* fail if the path exists */
+};
+
+/* Writes a file so that a reader, or a machine that lost power, sees the old content or the new and
+ * nothing between: temporary file beside it, fsync, rename (or link, for FILE_NEW), fsync of the
+ * directory. STATUS_ENVIRONMENT on failure, with the reason; nothing is left behind. */
+int file_write(const char *path, const void *data, size_t length, mode_t permissions,
+	enum file_write_mode mode, struct error *err);
+
+bool path_exists(const char *path);
+
+/* Removes a directory with all below it, never following a symbolic link. */
+int directory_remove(const char *path, struct error *err);

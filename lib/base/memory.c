@@ -1,0 +1,47 @@
+#include "base/memory.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void *must(void *memory)
+{
+	if (!memory) {
+		fputs("quasar: out of memory\n", stderr);
+		abort();
+	}
+	return memory;
+}
+
+void *xmalloc(size_t size)
+{
+	return must(malloc(size ? size : 1));
+}
+
+void *xcalloc(size_t count, size_t size)
+{
+	return must(calloc(count ? count : 1, size ? size : 1));
+}
+
+void *xrealloc(void *old, size_t size)
+{
+	return must(realloc(old, size ? size : 1));
+}
+
+char *xstrdup(const char *text)
+{
+	return must(strdup(text));
+}
+
+char *xprintf(const char *format, ...)
+{
+	char *text = NULL;
+	va_list args;
+
+	va_start(args, format);
+	if (vasprintf(&text, format, args) < 0)
+		text = NULL;
+	va_end(args);
+	return must(text);
+}

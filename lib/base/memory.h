@@ -1,0 +1,12 @@
+/* memory: small allocations that cannot fail. Running out of memory for a few hundred bytes ends the
+ * process with a message; tensors and other large blocks are allocated where they are used, with an
+ * error returned. Secrets use sodium_malloc, which locks and wipes. */
+#pragma once
+
+#include <stddef.h>
+
+void *xmalloc(size_t size);
+void *xcalloc(size_t count, size_t size);
+void *xrealloc(void *old, size_t size);
+char *xstrdup(const char *text);
+char *xprintf(const char *format, ...) __attribute__((format(printf, 1, 2)));

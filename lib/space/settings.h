@@ -1,0 +1,38 @@
+/* settings: what the workspace's .env and the environment say.
+ *
+ * One table names every setting, its default and its meaning; `.env.example`, the `.env` that
+ * `quasar init` writes and the man page are made from it. The environment wins over `.env`. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/buffer.h"
+#include "base/error.h"
+
+struct setting {
+	const char *group;    /* heading in .env.example; NULL: the same as the one before */
+	const char *name;     /* as in the environment */
+	const char *fallback; /* used when it is set nowhere; NULL: none */
+	bool secret;          /* never shown, logged or put into JSON */
+	const char *help;
+};
+
+/* Ends with an entry whose name is NULL. */
+extern const struct setting settings_table[];
+
+struct settings;
+
+/* Reads DIRECTORY/.env when `directory` is not NULL and the file exists. A line that is not NAME=value,
+ * a comment or blank is an error (STATUS_USAGE) naming file and line, never showing the line. */
+struct settings *settings_load(const char *directory, struct error *err);
+void settings_free(struct settings *settings);
+
+/* The value in force, or NULL; `source`, if not NULL, receives "the environment", "PATH/.env" or
+ * "default". An empty value counts as not set. Any name may be asked for, also one that is not in the
+ * table. */
+const char *settings_get(const struct settings *settings, const char *name, const char **source);
+
+/* Appends an .env file that explains every setting. `values` may be NULL, or holds values to write
+ * instead of the defaults. */
+void settings_write(const struct settings *values, struct buffer *out);

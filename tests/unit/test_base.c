@@ -1,0 +1,181 @@
+/* base: numbers, JSON, files, settings */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "base/memory.h"
+#include "base/number.h"
+
+#define VECTORS "tests/vectors/"
+
+static void numbers_as_people_write_them(void **state)
+{
+	int64_t whole;
+	double real;
+
+	(void)state;
+	assert_int_equal(number_parse_integer("1_000_000", &whole), 0);
+	assert_int_equal(whole, 1000000);
+	assert_int_equal(number_parse_integer("64k", &whole), 0);
+	assert_int_equal(whole, 64000);
+	assert_int_equal(number_parse_integer("1M", &whole), 0);
+	assert_int_equal(whole, 1000000);
+	assert_int_equal(number_parse_integer("-7", &whole), 0);
+	assert_int_equal(whole, -7);
+	for (const char *const *bad = (const char *const[]){"", "-", "x", "1x", "k", "_1", "1.5", " 1", "1 ",
+				 "99999999999999999999", "9223372036854775807M", NULL};
+		*bad; bad++)
+		assert_int_equal(number_parse_integer(*bad, &whole), -1);
+	assert_int_equal(number_parse_real("3%", &real), 0);
+	assert_true(real == 0.03);
+	assert_int_equal(number_parse_real("1.5M", &real), 0);
+	assert_true(real == 1.5e6);
+	for (const char *const *bad =
+			(const char *const[]){"", "-", "nan", "inf", "0x10", "1e999", " 1", "1,5", NULL};
+		*bad; bad++)
+		assert_int_equal(number_parse_real(*bad, &real), -1);
+}
+
+static void times_round_trip(void **state)
+{
+	char text[32];
+	double when;
+
+	(void)state;
+	clock_format(1700000001.25, text);
+	assert_string_equal(text, "2023-11-14T22:13:21.250000");
+	assert_int_equal(clock_parse(text, &when), 0);
+	assert_true(when == 1700000001.25);
+	assert_int_equal(clock_parse("2023-11-14T22:13:21Z", &when), 0);
+	assert_true(when == 1700000001);
+	assert_int_equal(clock_parse("2023-11-15T00:13:21+02:00", &when), 0);
+	assert_true(when == 1700000001);
+	assert_int_equal(clock_parse("yesterday", &when), -1);
+	assert_int_equal(clock_parse("2023-11-14T22:13:21+0", &when), -1);
+}
+
+static void files_are_replaced_whole_or_not_at_all(void **state)
+{
+	char directory[] = "/tmp/quasar-test-XXXXXX";
+	struct error err = {0};
+	struct buffer text = {0};
+	char *path;
+
+	(void)state;
+	assert_non_null(mkdtemp(directory));
+	path = path_join(directory, "file");
+	assert_int_equal(file_write(path, "one", 3, 0600, FILE_NEW, &err), 0);
+	assert_int_equal(file_write(path, "two", 3, 0600, FILE_NEW, &err), -1);
+	assert_int_equal(err.status, STATUS_ENVIRONMENT);
+	assert_int_equal(file_read(path, 100, &text, &err), 0);
+	assert_string_equal(text.data, "one");
+	assert_int_equal(file_write(path, "three", 5, 0600, FILE_REPLACE, &err), 0);
+	buffer_free(&text);
+	assert_int_equal(file_read(path, 5, &text, &err), 0);
+	assert_string_equal(text.data, "three");
+	buffer_free(&text);
+	assert_int_equal(file_read(path, 4, &text, &err), -1);
+	buffer_free(&text);
+	assert_int_equal(file_read(directory, 4, &text, &err), -1);
+	buffer_free(&text);
+	assert_int_equal(directory_remove(directory, &err), 0);
+	assert_false(path_exists(directory));
+	free(path);
+}
+
+static void json_fields_are_checked(void **state)
+{
+	static const char text[] = "{\"s\":\"x\",\"i\":7,\"r\":1.5,\"b\":true,\"n\":null,\"l\":[1]} \n";
+	struct error err = {0};
+	cJSON *document = json_parse(text, sizeof(text) - 1, &err);
+	const char *string = NULL;
+	int64_t whole = -1;
+	bool flag = false;
+
+	(void)state;
+	assert_non_null(document);
+	assert_int_equal(json_string(document, "s", JSON_REQUIRED, &string, &err), 0);
+	assert_string_equal(string, "x");
+	assert_int_equal(json_integer(document, "i", JSON_REQUIRED, &whole, &err), 0);
+	assert_int_equal(whole, 7);
+	assert_int_equal(json_integer(document, "r", JSON_REQUIRED, &whole, &err), -1);
+	assert_int_equal(json_string(document, "i", JSON_REQUIRED, &string, &err), -1);
+	assert_non_null(strstr(err.message, "\"i\""));
+	assert_int_equal(json_bool(document, "b", JSON_REQUIRED, &flag, &err), 0);
+	assert_true(flag);
+	assert_int_equal(json_integer(document, "n", JSON_OPTIONAL, &whole, &err), 0);
+	assert_int_equal(json_integer(document, "n", JSON_REQUIRED, &whole, &err), -1);
+	assert_int_equal(json_integer(document, "absent", JSON_REQUIRED, &whole, &err), -1);
+	cJSON_Delete(document);
+	assert_null(json_parse("{} x", 4, &err));
+	assert_null(json_parse("{", 1, &err));
+	assert_null(json_parse("", 0, &err));
+}
+
+static cJSON *read_vectors(const char *name)
+{
+	struct buffer text = {0};
+	struct error err = {0};
+	cJSON *document;
+
+	assert_int_equal(file_read(name, 1 << 20, &text, &err), 0);
+	document = json_parse(text.data, text.length, &err);
+	assert_non_null(document);
+	buffer_free(&text);
+	return document;
+}
+
+static void floats_as_python_writes_them(void **state)
+{
+	cJSON *document = read_vectors(VECTORS "python_format.json");
+	const cJSON *item;
+
+	(void)state;
+	cJSON_ArrayForEach(item, cJSON_GetObjectItem(document, "floats"))
+	{
+		uint64_t bits = strtoull(cJSON_GetObjectItem(item, "hex")->valuestring, NULL, 16);
+		char text[32];
+		double value;
+
+		memcpy(&value, &bits, sizeof(value));
+		number_repr(value, text);
+		assert_string_equal(text, cJSON_GetObjectItem(item, "repr")->valuestring);
+	}
+	cJSON_Delete(document);
+}
+
+static void documents_as_python_writes_them(void **state)
+{
+	struct error err = {0};
+	struct buffer out = {0};
+	static const char text[] = "{\"b\":[1.5,true,null],\"a\":\"\\u00e9\\ud83d\\ude00\\n\\\"\",\"B\":{}}";
+	cJSON *document = json_parse(text, sizeof(text) - 1, &err);
+
+	(void)state;
+	json_python(document, &out);
+	assert_string_equal(
+		out.data, "{\"B\": {}, \"a\": \"\\u00e9\\ud83d\\ude00\\n\\\"\", \"b\": [1.5, true, null]}");
+	buffer_free(&out);
+	cJSON_Delete(document);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(numbers_as_people_write_them),
+		cmocka_unit_test(times_round_trip),
+		cmocka_unit_test(files_are_replaced_whole_or_not_at_all),
+		cmocka_unit_test(json_fields_are_checked),
+		cmocka_unit_test(floats_as_python_writes_them),
+		cmocka_unit_test(documents_as_python_writes_them),
+	};
+
+	return cmocka_run_group_tests_name("base", tests, NULL, NULL);
+}
