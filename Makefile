@@ -75,12 +75,12 @@ check: deps
 
 demo: deps
 	@$(MAKE) --no-print-directory all
-	@templates/../tests/demo $(abspath $(QUASAR))
+	@scripts/demo $(abspath $(QUASAR))
 
 # --- set-up ----------------------------------------------------------------------------------------
 
 deps:
-	@tests/../scripts/install-packages
+	@scripts/install-packages
 
 clean:
 	rm -rf build dist

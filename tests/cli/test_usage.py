@@ -1,0 +1,28 @@
+"""The command table: help, usage errors, generated documents."""
+import pytest
+
+
+def test_version(quasar):
+    done = quasar("--version")
+    assert done.code == 0 and done.out.startswith("quasar ")
+
+
+def test_without_a_command_lists_the_commands(quasar):
+    done = quasar()
+    assert done.code == 0 and "generate" in done.out
+
+
+@pytest.mark.parametrize("args", [["nonsense"], ["help", "--nonsense"], ["help", "nonsense"], ["generate"],
+                                  ["generate", "bash", "x", "y"], ["generate", "--json=yes", "bash"]])
+def test_wrong_usage_says_so(quasar, args):
+    done = quasar(*args)
+    assert done.code == 2
+    assert done.err.startswith("quasar") and "--help" in done.err and done.out == ""
+
+
+def test_a_bad_env_file_is_named_with_its_line_and_not_shown(quasar, tmp_path):
+    (tmp_path / ".quasar").mkdir()
+    (tmp_path / ".env").write_text("A=1\nthis is secret\n")
+    (tmp_path / ".env").chmod(0o600)
+    done = quasar("generate", "env")
+    assert done.code == 2 and "line 2" in done.err and "secret" not in done.err
