@@ -7,7 +7,7 @@ import subprocess
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-QUASAR = os.environ.get("QUASAR", str(ROOT / "build" / "quasar"))
+QUASAR = os.path.abspath(os.environ.get("QUASAR", ROOT / "build" / "quasar"))
 
 
 class Result:
