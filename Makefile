@@ -77,6 +77,22 @@ demo: deps
 	@$(MAKE) --no-print-directory all
 	@scripts/demo $(abspath $(QUASAR))
 
+# --- installing ------------------------------------------------------------------------------------
+
+install: all
+	install -D -m 755 $(QUASAR) $(DESTDIR)$(PREFIX)/bin/quasar
+	install -d $(DESTDIR)$(PREFIX)/share/man/man1
+	install -m 644 $(BUILD)/man/*.1 $(DESTDIR)$(PREFIX)/share/man/man1
+	install -D -m 644 $(BUILD)/completions/quasar.bash \
+		$(DESTDIR)$(PREFIX)/share/bash-completion/completions/quasar
+	install -D -m 644 $(BUILD)/completions/quasar.zsh $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_quasar
+	install -D -m 644 $(BUILD)/completions/quasar.fish \
+		$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/quasar.fish
+
+# a folder, and a tarball of it, that runs on other glibc distributions
+dist: all
+	$(call say,DIST,dist/quasar-$(VERSION))scripts/make-dist $(BUILD) dist/quasar-$(VERSION)
+
 # --- set-up ----------------------------------------------------------------------------------------
 
 deps:
@@ -85,7 +101,17 @@ deps:
 clean:
 	rm -rf build dist
 
+help:
+	@echo 'make              the binary build/quasar, man pages and completions'
+	@echo 'make demo         a whole miner journey on this machine, nothing faked'
+	@echo 'make check        all tests'
+	@echo 'make bench        the speed of the operation and the layer on this machine'
+	@echo 'make install      to PREFIX ($(PREFIX)), below DESTDIR if given'
+	@echo 'make dist         a relocatable folder and tarball under dist/'
+	@echo 'make deps         install the Debian packages that are missing'
+	@echo 'make clean        remove build/ and dist/'
+
 FORCE:
-.PHONY: all unit-tests check demo deps clean FORCE
+.PHONY: all unit-tests check demo install dist deps clean help FORCE
 .DELETE_ON_ERROR:
 .SUFFIXES:
