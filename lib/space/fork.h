@@ -1,0 +1,69 @@
+/* fork: the miner's git repository, by libgit2.
+ *
+ * Whatever talks to a remote runs in a process of its own, which is ended when the time is up, when the
+ * user interrupts, or when this process dies. Errors say in plain words what git could not do. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/error.h"
+
+struct fork_progress {
+	uint64_t objects, total_objects; /* total is 0 until the remote has told it */
+	uint64_t bytes;
+};
+
+/* How far to trust a remote, and how long to wait for it. */
+struct fork_remote {
+	const char *token; /* for https, sent to the URL's own host only; NULL: none. Never stored or shown */
+	bool allow_local;  /* file:// and plain paths */
+	double timeout;    /* seconds for the whole of it; 0: no bound */
+	uint64_t max_bytes; /* of what is transferred, and of the files checked out; 0: no bound */
+	void (*progress)(const struct fork_progress *progress, void *context); /* NULL: none */
+	void *context;
+};
+
+/* Clones a repository (https, ssh, file:// or a plain path) with its whole history into `directory`,
+ * which must not exist, and checks out `commit` (7 to 40 hexadecimal digits), or, with NULL, the remote's
+ * default branch. The directory appears whole or not at all. ssh asks the agent, then ~/.ssh/id_*.
+ *
+ * STATUS_NETWORK: unreachable, too slow. STATUS_REFUSED: no access, no such repository or commit, too
+ * large. STATUS_USAGE: not a URL. STATUS_ENVIRONMENT: cannot write here. STATUS_INTERRUPTED. */
+int fork_clone(const char *url, const char *directory, const char *commit,
+	const struct fork_remote *remote, struct error *err);
+
+struct fork_state {
+	char commit[41];    /* HEAD; "" before the first commit */
+	char *branch;       /* NULL: HEAD is detached */
+	char *remote_url;   /* of "origin", user and password removed; NULL: no such remote */
+	size_t changed;     /* files that differ from HEAD, untracked ones included, ignored ones not */
+	char *changed_name; /* one of them; NULL: none */
+	bool published;     /* HEAD is reachable from a remote-tracking branch */
+	size_t ahead;       /* commits of HEAD that no remote-tracking branch has */
+};
+
+/* Looks at a clone without changing it or asking the remote. STATUS_ENVIRONMENT when `path` is none. */
+int fork_state_read(const char *path, struct fork_state *state, struct error *err);
+void fork_state_free(struct fork_state *state);
+
+/* Asks the remote itself: is `commit`, of the clone at `path`, reachable from one of its branches? A branch
+ * that the clone does not know counts as not. Errors as with fork_clone. */
+int fork_published(const char *path, const char *url, const char *commit, const struct fork_remote *remote,
+	bool *published, struct error *err);
+
+struct fork_file {
+	const char *path; /* relative to the repository */
+	const void *data;
+	size_t length;
+};
+
+/* Makes a repository at `directory` that holds the files in one commit on branch "main", and a bare one at
+ * `origin`, to which it is pushed, as its remote "origin". Both appear whole or not at all; `origin` may
+ * be there from an earlier attempt. */
+int fork_create(const char *directory, const char *origin, const struct fork_file *files, size_t count,
+	struct error *err);
+
+/* The URL without user and password; scp-like and plain paths are returned as they are. Caller frees. */
+char *fork_url_clean(const char *url);

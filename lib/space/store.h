@@ -1,0 +1,158 @@
+/* store: what a workspace must not forget, in SQLite (DIRECTORY/.quasar/state.db).
+ *
+ * Submissions are rows, each with an append-only journal of its steps; a change and its journal line are
+ * one transaction, and on disk (write-ahead log, fsync) when the function returns. Bench results stand
+ * beside them. Errors are STATUS_ENVIRONMENT; a file that is damaged, newer than this program or not
+ * ours is named and left alone. Several processes may use one store: a writer waits for another. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/error.h"
+
+struct store;
+
+/* True when DIRECTORY holds a state store, whatever its condition: that makes it a workspace. */
+bool store_exists(const char *directory);
+
+/* Makes DIRECTORY/.quasar (0700) and in it an empty store (0600), which appears whole or not at all. An
+ * existing store is left as it is. */
+int store_create(const char *directory, struct error *err);
+
+/* Opens an existing store, brings an older schema up to date. NULL on error. */
+struct store *store_open(const char *directory, struct error *err);
+void store_close(struct store *store);
+
+/* --- submissions --------------------------------------------------------------------------------- */
+
+enum submission_kind {
+	SUBMISSION_COMMIT, /* commit, wait, reveal */
+	SUBMISSION_DIRECT, /* submitted in one step */
+};
+
+/* prepared → committed → revealed, or prepared → submitted. Refused and abandoned end either way; a
+ * refused one goes on when a later attempt succeeds. */
+enum submission_step {
+	STEP_PREPARED,  /* durable here, nothing known to have reached the server */
+	STEP_COMMITTED, /* the server gave it an id and a reveal block */
+	STEP_REVEALED,
+	STEP_SUBMITTED,
+	STEP_REFUSED,   /* by the validator, `reason` says why */
+	STEP_ABANDONED, /* by the miner, `reason` says why */
+};
+
+struct submission {
+	int64_t id; /* ours, from 1 */
+	enum submission_kind kind;
+	enum submission_step step;
+	char *api_url, *hotkey;
+	char *fork_url, *commit_hash;
+	char *repo_hash;                /* NULL: none */
+	int64_t target_sequence_length;
+	double tokens_per_sec;          /* the claim */
+	double vram_mb;                 /* NAN: not claimed */
+	char *benchmarks;               /* JSON text; NULL: none */
+	char *salt, *commitment_hash;   /* SUBMISSION_COMMIT; `salt` is secret until the reveal */
+	int64_t server_id;              /* 0: not known */
+	int64_t reveal_block;           /* 0: not known */
+	char *reason;                   /* NULL: none */
+	double created_at, updated_at;  /* Unix time */
+};
+
+/* Writes a new submission, its step being prepared, and gives it an id. On disk when this returns: only
+ * then may its commitment leave the machine. The fields from `server_id` on, `id` and `step` are not
+ * read. The strings stay the caller's. */
+int store_submission_prepare(struct store *store, const struct submission *submission, int64_t *id,
+	struct error *err);
+
+/* The next step. Telling the store again what it knows changes nothing; a step that cannot follow (a
+ * direct submission revealed, an abandoned one committed) is an error. A committed submission may be
+ * told a new reveal block, but never a new server id. */
+int store_submission_committed(struct store *store, int64_t id, int64_t server_id, int64_t reveal_block,
+	struct error *err);
+int store_submission_revealed(struct store *store, int64_t id, struct error *err);
+int store_submission_submitted(struct store *store, int64_t id, int64_t server_id, struct error *err);
+int store_submission_refused(struct store *store, int64_t id, const char *reason, struct error *err);
+int store_submission_abandoned(struct store *store, int64_t id, const char *reason, struct error *err);
+
+/* Adds a journal line without a step ("sending the commitment", "the answer was lost"). No secrets. */
+int store_submission_note(struct store *store, int64_t id, const char *text, struct error *err);
+
+struct submission_filter {
+	unsigned steps;             /* STEP_BIT(…) | …; 0: every step */
+	const char *api_url;        /* NULL: any */
+	const char *hotkey;         /* NULL: any */
+	const char *commitment_hash; /* NULL: any; compared over the given digits ("0123456789abcdef") */
+	int64_t server_id;          /* 0: any */
+};
+#define STEP_BIT(step) (1u << (step))
+
+struct submission_list {
+	struct submission *items;
+	size_t count;
+};
+
+/* Those that pass the filter (NULL: all), oldest first. Free with submission_list_free. */
+int store_submissions(struct store *store, const struct submission_filter *filter,
+	struct submission_list *list, struct error *err);
+
+/* One by its id; an unknown id is an error. Free with submission_free. */
+int store_submission_get(struct store *store, int64_t id, struct submission *submission,
+	struct error *err);
+
+struct journal_entry {
+	double when; /* Unix time */
+	char *text;
+};
+struct journal {
+	struct journal_entry *entries;
+	size_t count;
+};
+
+/* What happened to a submission, oldest first. Free with journal_free. */
+int store_journal(struct store *store, int64_t id, struct journal *journal, struct error *err);
+
+void submission_free(struct submission *submission); /* wipes the salt; the struct is the caller's */
+void submission_list_free(struct submission_list *list);
+void journal_free(struct journal *journal);
+
+const char *submission_kind_name(enum submission_kind kind); /* "commit", "direct" */
+const char *submission_step_name(enum submission_step step); /* "prepared", "committed", … */
+
+/* --- bench results ------------------------------------------------------------------------------- */
+
+struct bench_result {
+	int64_t id;
+	double when;           /* Unix time */
+	char *device;          /* "cpu (AMD EPYC 7763, 2 threads)", "NVIDIA H200" */
+	char *what;            /* "op" or "layer" */
+	char *semantics;       /* "upstream" or "causal" */
+	int64_t seq;           /* tokens */
+	int runs;
+	double tokens_per_sec; /* median over the runs */
+	double spread;         /* (slowest - fastest) / median */
+	double memory_mb;      /* peak; NAN: not measured */
+	char *fork_commit;     /* NULL: none */
+	char *version;         /* of quasar */
+};
+
+/* `id` is not read. The strings stay the caller's. */
+int store_bench_insert(struct store *store, const struct bench_result *result, struct error *err);
+
+struct bench_filter {
+	const char *what, *semantics, *device, *fork_commit; /* NULL: any */
+	int64_t seq;                                         /* 0: any */
+};
+
+struct bench_list {
+	struct bench_result *items;
+	size_t count;
+};
+
+/* Those that pass the filter (NULL: all), newest first, at most `limit` (0: no limit). The latest result
+ * is a list of one. Free with bench_list_free. */
+int store_bench_list(struct store *store, const struct bench_filter *filter, size_t limit,
+	struct bench_list *list, struct error *err);
+void bench_list_free(struct bench_list *list);

@@ -1,0 +1,22 @@
+/* workspace: the directory a miner works in: .env, .quasar/ with the state store, and the fork. */
+#pragma once
+
+#include "base/error.h"
+#include "space/settings.h"
+#include "space/store.h"
+
+struct workspace {
+	char *directory;
+	struct store *store;
+	char *fork_path; /* setting FORK_PATH, relative to the workspace; may not exist */
+	char *fork_url;  /* setting FORK_URL, else the fork's remote "origin", without credentials; NULL: none */
+};
+
+/* Opens the workspace in `directory`. STATUS_ENVIRONMENT when it is none, or its store is damaged. A fork
+ * that is missing is no error here. */
+int workspace_open(const char *directory, const struct settings *settings, struct workspace *workspace,
+	struct error *err);
+void workspace_close(struct workspace *workspace);
+
+/* The path of the fork alone, for commands that need no store. The caller frees. */
+char *workspace_fork_path(const char *directory, const struct settings *settings);
