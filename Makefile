@@ -7,7 +7,7 @@
 PREFIX  ?= /usr/local
 BUILD   ?= build$(if $(DEBUG),/debug)
 CFLAGS  ?= $(if $(DEBUG),-O1 -g,-O2 -g)
-VERSION := $(shell sed -n 's/.*QUASAR_VERSION "\(.*\)"/\1/p' cmd/version.h)
+VERSION := $(shell sed -n 's/.*QUASAR_VERSION "\(.*\)"/\1/p' lib/base/version.h)
 
 override CFLAGS += -std=gnu11 -Wall -Wextra -Werror -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wno-unknown-warning-option -Wno-format-truncation \
 	-fopenmp -fno-math-errno -D_GNU_SOURCE -Ilib -I$(BUILD) \

@@ -6,7 +6,7 @@
 
 #include "base/log.h"
 #include "base/memory.h"
-#include "version.h"
+#include "base/version.h"
 
 static const struct {
 	enum status status;

@@ -11,7 +11,7 @@
 #include "base/memory.h"
 #include "command.h"
 #include "help.h"
-#include "version.h"
+#include "base/version.h"
 
 static const struct command *const commands[] = {
 	&cmd_help,

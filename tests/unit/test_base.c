@@ -12,8 +12,7 @@
 #include "base/json.h"
 #include "base/memory.h"
 #include "base/number.h"
-
-#define VECTORS "tests/vectors/"
+#include "vectors.h"
 
 static void numbers_as_people_write_them(void **state)
 {
@@ -117,19 +116,6 @@ static void json_fields_are_checked(void **state)
 	assert_null(json_parse("{} x", 4, &err));
 	assert_null(json_parse("{", 1, &err));
 	assert_null(json_parse("", 0, &err));
-}
-
-static cJSON *read_vectors(const char *name)
-{
-	struct buffer text = {0};
-	struct error err = {0};
-	cJSON *document;
-
-	assert_int_equal(file_read(name, 1 << 20, &text, &err), 0);
-	document = json_parse(text.data, text.length, &err);
-	assert_non_null(document);
-	buffer_free(&text);
-	return document;
 }
 
 static void floats_as_python_writes_them(void **state)

@@ -1,0 +1,243 @@
+/* client: the validator's HTTP API, one function a route.
+ *
+ * Every function makes its request, checks the answer field by field and returns 0, or -1 with an error
+ * that carries the validator's own words and what to do about them:
+ *
+ *	STATUS_NETWORK      no answer, 429, 5xx, or an answer that is not what the route promises
+ *	STATUS_REFUSED      400, 401, 403, 404, 409, 422 and other 4xx, or a redirect that must not be followed
+ *	STATUS_EARLY        425
+ *	STATUS_INTERRUPTED  the user stopped it
+ *
+ * Retries. Functions that read (GET), and those that may safely be repeated (registering, marking as
+ * validated, recording a verification), try again by themselves on connection failures, 429 and 5xx until
+ * the time is up. The others change state in a way that repeating would change again: they make ONE
+ * attempt, and api_last() then tells whether the validator acted on it. On API_UNKNOWN look before sending
+ * again: a commit is to be found in api_pending_reveals().
+ *
+ * Redirects are followed by hand, at most 5: to the same host, method, signature and body are kept; to
+ * another host only a GET follows. From https to http nothing does.
+ *
+ * Strings in answers are free of control characters, whatever the server sent, and may be printed. */
+#pragma once
+
+#include <cjson/cJSON.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "api/message.h"
+#include "base/error.h"
+
+struct keypair;
+struct api;
+
+/* `url`: http or https, with or without a path; anything else is STATUS_USAGE. `keypair` signs the
+ * requests that need it, and may be NULL when none will be made; it must outlive the client. `timeout`:
+ * seconds that one call of the functions below may take, retries included. NULL on error. */
+struct api *api_open(const char *url, const struct keypair *keypair, double timeout, struct error *err);
+void api_close(struct api *api);
+
+/* --- what the last call came to --------------------------------------------------------------- */
+
+enum api_delivery {
+	API_NOT_SENT, /* it did not reach the validator: no connection, no name, no TLS, refused redirect */
+	API_UNKNOWN,  /* it was sent, but the answer was lost, unusable or 5xx: it may have been acted upon */
+	API_REFUSED,  /* the validator said no (4xx): nothing was changed */
+	API_DONE,     /* the validator did it, and the answer is complete */
+};
+
+struct api_exchange {
+	enum api_delivery delivery;
+	int http_status;    /* 0: no answer */
+	double retry_after; /* seconds that the server asked to wait; 0: none */
+	bool repeatable;    /* failed for a reason that may pass: connection, 429, 5xx */
+	char detail[512];   /* the validator's own words on a refusal; may be empty */
+};
+
+const struct api_exchange *api_last(const struct api *api);
+
+/* Seconds that the validator's clock is ahead of this machine's, from its Date headers; 0 while not known
+ * or within what the header's resolution and the round trip can tell. */
+double api_clock_skew(const struct api *api);
+
+/* The block by the validator's clock. The current_block of api_pending_reveals() is better still. */
+int64_t api_block(const struct api *api);
+
+/* --- answers ---------------------------------------------------------------------------------- */
+
+/* What an answer's strings and lists live in; zero-initialised by the call that fills it. */
+struct api_memory {
+	cJSON *document; /* the whole answer */
+	void *list;
+};
+
+/* Releases an answer, also after a failed call: api_release(&answer.memory). */
+void api_release(struct api_memory *memory);
+
+struct api_registration {
+	struct api_memory memory;
+	bool already; /* it was registered before */
+	const char *hotkey, *model_name, *league;
+	double current_score; /* NAN: not told */
+};
+
+struct api_commitment {
+	struct api_memory memory;
+	int64_t submission_id, reveal_block;
+	const char *commitment_hash, *estimated_reveal_time, *message;
+	double estimated_reveal; /* the same as Unix time */
+};
+
+struct api_revelation {
+	struct api_memory memory;
+	int64_t submission_id;
+	const char *message;
+};
+
+struct api_pending_reveal {
+	int64_t submission_id, reveal_block, blocks_remaining;
+	const char *miner_hotkey;
+	const char *commitment_hash; /* its first 16 digits and "..." */
+	bool can_reveal;
+	double created_at;
+};
+
+struct api_pending_reveals {
+	struct api_memory memory;
+	int64_t current_block;
+	const struct api_pending_reveal *reveals;
+	size_t count;
+};
+
+/* True when `reveal` is the commitment with this hash by this hotkey. */
+bool api_pending_matches(
+	const struct api_pending_reveal *reveal, const char *hotkey, const char *commitment_hash);
+
+struct api_submission {
+	int64_t id, target_sequence_length;
+	const char *miner_hotkey;
+	const char *fork_url, *commit_hash, *repo_hash; /* NULL while unrevealed, and in top_performers */
+	double tokens_per_sec, vram_mb;                 /* vram_mb NAN: not told */
+	const cJSON *benchmarks;                        /* an object, or NULL */
+	bool validated;
+	double created_at;
+};
+
+struct api_submission_stats {
+	struct api_memory memory;
+	int64_t total_submissions;
+	const struct api_submission *recent; /* not yet validated, newest first */
+	size_t recent_count;
+	const struct api_submission *top; /* highest tokens/s, at most 10 */
+	size_t top_count;
+	double avg_tokens_per_sec, max_tokens_per_sec, min_tokens_per_sec; /* of `recent` */
+};
+
+struct api_round {
+	struct api_memory memory;
+	int64_t id, round_number, time_remaining_seconds, total_submissions;
+	int64_t baseline_submission_id; /* 0: none */
+	const char *status;             /* "active", "evaluating", "completed" */
+	const char *winner_hotkey;      /* NULL: none yet */
+	double start_time, end_time;
+};
+
+struct api_ranking {
+	int64_t submission_id;    /* 0: not told */
+	const char *miner_hotkey; /* NULL: not told */
+	double weighted_score;    /* NAN: not told */
+};
+
+struct api_round_result {
+	struct api_memory memory;
+	const char *status, *winner; /* winner NULL: nobody ranked */
+	const struct api_ranking *rankings;
+	size_t count;
+};
+
+struct api_weight {
+	int64_t uid;
+	const char *hotkey;
+	double weight;
+};
+
+struct api_weights {
+	struct api_memory memory;
+	int64_t epoch;
+	const struct api_weight *weights; /* best first */
+	size_t count;
+};
+
+struct api_submission_rate {
+	struct api_memory memory;
+	double submissions_per_minute;
+	int64_t recent_submissions, window_minutes;
+};
+
+/* --- routes ----------------------------------------------------------------------------------- */
+
+/* GET /health */
+int api_health(struct api *api, struct error *err);
+
+/* POST /register_miner, signed. Repeats. */
+int api_register_miner(struct api *api, const char *model_name, const char *league,
+	struct api_registration *out, struct error *err);
+
+/* What /submit_kernel and /reveal_submission take in common. */
+struct api_claim {
+	const char *fork_url, *commit_hash;
+	double tokens_per_sec;
+	double vram_mb; /* NAN: left out */
+	const struct api_benchmark *benchmarks;
+	size_t benchmark_count; /* 0: left out */
+};
+
+/* POST /submit_kernel, signed, one attempt: a submission without commit-reveal. `repo_hash` may be NULL. */
+int api_submit_kernel(struct api *api, const struct api_claim *claim, int64_t target_sequence_length,
+	const char *repo_hash, struct api_memory *memory, struct api_submission *out, struct error *err);
+
+/* POST /commit_submission, signed, one attempt. The salt must be durable before this is called. */
+int api_commit_submission(struct api *api, const char *commitment_hash, int64_t target_sequence_length,
+	struct api_commitment *out, struct error *err);
+
+/* POST /reveal_submission, signed, one attempt. `docker_image` may be NULL. */
+int api_reveal_submission(struct api *api, int64_t submission_id, const char *salt,
+	const struct api_claim *claim, const char *docker_image, struct api_revelation *out,
+	struct error *err);
+
+/* GET /pending_reveals */
+int api_pending_reveals(struct api *api, struct api_pending_reveals *out, struct error *err);
+
+/* GET /get_submission_stats?limit= */
+int api_submission_stats(struct api *api, int limit, struct api_submission_stats *out, struct error *err);
+
+/* GET /get_current_round: makes a 48-hour round when none is active. */
+int api_current_round(struct api *api, struct api_round *out, struct error *err);
+
+/* POST /create_round, one attempt. `baseline_submission_id` 0: none. */
+int api_create_round(struct api *api, int64_t duration_hours, int64_t baseline_submission_id,
+	struct api_round *out, struct error *err);
+
+/* POST /finalize_round/{id}, one attempt. */
+int api_finalize_round(struct api *api, int64_t round_id, struct api_round_result *out, struct error *err);
+
+/* GET /get_weights?round_id=; 0: the latest completed round. */
+int api_weights(struct api *api, int64_t round_id, struct api_weights *out, struct error *err);
+
+/* GET /get_submission_rate?window_minutes= */
+int api_submission_rate(
+	struct api *api, int64_t window_minutes, struct api_submission_rate *out, struct error *err);
+
+/* POST /record_verification. NAN numbers and a NULL reason are left out. Repeats. */
+int api_record_verification(struct api *api, int64_t submission_id, bool verified, double cosine_similarity,
+	double max_abs_diff, double throughput, const char *reason, struct error *err);
+
+/* GET /verification_stats?round_id=; 0: all rounds. The page does not fix the names of the fields: the
+ * document is the answer. */
+int api_verification_stats(struct api *api, int64_t round_id, struct api_memory *out, struct error *err);
+
+/* POST /mark_validated. Repeats. */
+int api_mark_validated(struct api *api, int64_t submission_id, double score, struct error *err);
+
+/* POST /record_failure, one attempt: it counts against the address. */
+int api_record_failure(struct api *api, const char *ip_address, struct error *err);
