@@ -1,0 +1,21 @@
+/* check: is what a device computes right? On random tensors, against the fp64 reference.
+ *
+ * These checks exercise quasar's own implementation of the operation, not the Python of a fork. */
+#pragma once
+
+#include "base/check.h"
+#include "op/device.h"
+
+struct check_plan {
+	enum semantics semantics;
+	int64_t tokens;
+	uint64_t seed;
+	double repeat_cosine, repeat_difference; /* between runs: at least, at most */
+};
+
+/* Add the checks op.finite, op.written, op.repeat, op.reference, and the same for `layer.`. Not passing
+ * is no error; -1 is for what kept the checks from being made (memory, no OpenBLAS, interrupted). */
+int check_op(const struct device *device, const struct check_plan *plan, struct check_list *checks,
+	struct error *err);
+int check_layer(const struct device *device, const struct check_plan *plan, struct check_list *checks,
+	struct error *err);

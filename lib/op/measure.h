@@ -1,0 +1,39 @@
+/* measure: how fast the operation or the layer runs on a device, as a validator would time it: warm-up,
+ * then runs with a clock around each. */
+#pragma once
+
+#include <stdbool.h>
+
+#include "op/device.h"
+
+enum workload { WORKLOAD_LAYER, WORKLOAD_OP };
+const char *workload_name(enum workload workload); /* "layer", "op" */
+
+/* The validator's shape: batch 1, hidden 512, 8 heads of 64, random input, bf16. */
+struct measure_plan {
+	enum workload workload;
+	enum semantics semantics;
+	int64_t tokens;
+	int warmups, runs;
+	double budget; /* seconds: fewer runs when it would be exceeded, at least one; 0: no limit */
+	uint64_t seed;
+	/* called after each run with what is done of what is planned; NULL: nobody watches */
+	void (*progress)(int done, int planned, void *context);
+	void *context;
+};
+
+struct measurement {
+	int warmups, runs;      /* done */
+	bool shortened;         /* fewer than planned, because of the budget */
+	double seconds;         /* median of a run */
+	double spread;          /* (slowest − fastest) / median */
+	double tokens_per_second;
+	double memory_mb;       /* peak, in MiB, weights and input included; NAN: not known */
+};
+
+/* MiB that a measurement will need, about. */
+double measure_memory(enum workload workload, int64_t tokens);
+
+/* STATUS_ENVIRONMENT when memory is short, STATUS_INTERRUPTED when the user asked to stop. */
+int measure_run(const struct device *device, const struct measure_plan *plan, struct measurement *result,
+	struct error *err);
