@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <math.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -101,11 +102,20 @@ bool interrupted(void)
 
 int clock_sleep(double seconds, struct error *err)
 {
-	double until = clock_elapsed() + seconds;
-	struct timespec end = {.tv_sec = (time_t)until, .tv_nsec = (long)((until - floor(until)) * 1e9)};
+	double until = clock_elapsed() + seconds, left = seconds;
+	sigset_t stops, before;
 
-	while (!stop_requested && clock_elapsed() < until)
-		clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &end, NULL);
+	/* held back but for the wait itself: one that comes just after the flag is read ends the wait too */
+	sigemptyset(&stops);
+	sigaddset(&stops, SIGINT);
+	sigaddset(&stops, SIGTERM);
+	pthread_sigmask(SIG_BLOCK, &stops, &before);
+	for (; !stop_requested && left > 0; left = until - clock_elapsed()) {
+		struct timespec wait = {(time_t)left, (long)((left - floor(left)) * 1e9)};
+
+		ppoll(NULL, 0, &wait, &before);
+	}
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	if (stop_requested)
 		return error_set(err, STATUS_INTERRUPTED, "interrupted");
 	return 0;

@@ -12,7 +12,11 @@
 #include "base/buffer.h"
 #include "base/error.h"
 
-/* Parses exactly one document of `length` bytes, with nothing but white space after it. NULL on error. */
+/* Whether the bytes are well-formed UTF-8. */
+bool utf8_valid(const char *text, size_t length);
+
+/* Parses exactly one document of `length` bytes of UTF-8, with nothing but white space after it. NULL on
+ * error. */
 cJSON *json_parse(const char *text, size_t length, struct error *err);
 
 /* JSON_OPTIONAL: a field that is missing or null leaves the output as it was, and is no error. */

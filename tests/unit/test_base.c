@@ -116,6 +116,20 @@ static void json_fields_are_checked(void **state)
 	assert_null(json_parse("{} x", 4, &err));
 	assert_null(json_parse("{", 1, &err));
 	assert_null(json_parse("", 0, &err));
+	assert_null(json_parse("\"\xff\"", 3, &err));
+}
+
+static void utf8_is_told_from_other_bytes(void **state)
+{
+	(void)state;
+	for (const char *const *good = (const char *const[]){"", "a", "\xc2\x80", "\xdf\xbf", "\xe0\xa0\x80",
+				 "\xed\x9f\xbf", "\xee\x80\x80", "\xf0\x90\x80\x80", "\xf4\x8f\xbf\xbf", NULL};
+		*good; good++)
+		assert_true(utf8_valid(*good, strlen(*good)));
+	for (const char *const *bad = (const char *const[]){"\x80", "\xc1\xbf", "\xc3", "\xc3(", "\xe0\x9f\xbf",
+				 "\xed\xa0\x80", "\xf0\x8f\xbf\xbf", "\xf4\x90\x80\x80", "\xff", NULL};
+		*bad; bad++)
+		assert_false(utf8_valid(*bad, strlen(*bad)));
 }
 
 static void floats_as_python_writes_them(void **state)
@@ -159,6 +173,7 @@ int main(void)
 		cmocka_unit_test(times_round_trip),
 		cmocka_unit_test(files_are_replaced_whole_or_not_at_all),
 		cmocka_unit_test(json_fields_are_checked),
+		cmocka_unit_test(utf8_is_told_from_other_bytes),
 		cmocka_unit_test(floats_as_python_writes_them),
 		cmocka_unit_test(documents_as_python_writes_them),
 	};

@@ -1,0 +1,272 @@
+#include "base/database.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/memory.h"
+
+struct prepared {
+	const char *sql; /* compared by address */
+	sqlite3_stmt *statement;
+};
+
+struct database {
+	sqlite3 *handle;
+	char *path;
+	struct prepared *prepared;
+	size_t prepared_count;
+};
+
+static int failed(struct database *database, struct error *err, const char *attempt)
+{
+	int code = sqlite3_errcode(database->handle);
+
+	error_set(err, STATUS_ENVIRONMENT, "cannot %s database %s: %s", attempt, database->path,
+		sqlite3_errmsg(database->handle));
+	if (code == SQLITE_BUSY)
+		error_hint(err, "Another process has it open. End that one, or name another file.");
+	else if (code == SQLITE_FULL)
+		error_hint(err, "Make room on the disk.");
+	else if (code == SQLITE_NOTADB || code == SQLITE_CORRUPT)
+		error_hint(err, "Put the file aside, or name another one.");
+	return -1;
+}
+
+static int execute(struct database *database, struct error *err, const char *attempt, const char *sql)
+{
+	return sqlite3_exec(database->handle, sql, NULL, NULL, NULL) == SQLITE_OK
+		? 0
+		: failed(database, err, attempt);
+}
+
+int database_begin(struct database *database, struct error *err)
+{
+	return execute(database, err, "write to", "BEGIN");
+}
+
+int database_commit(struct database *database, struct error *err)
+{
+	return execute(database, err, "write to", "COMMIT");
+}
+
+void database_rollback(struct database *database)
+{
+	if (!sqlite3_get_autocommit(database->handle))
+		sqlite3_exec(database->handle, "ROLLBACK", NULL, NULL, NULL);
+}
+
+/* The value of a PRAGMA that answers with one number. */
+static int pragma(struct database *database, const char *sql, int64_t *value, struct error *err)
+{
+	sqlite3_stmt *query;
+	int found = database_row(database, &query, err, sql, "");
+
+	if (found > 0) {
+		*value = sqlite3_column_int64(query, 0);
+		sqlite3_reset(query);
+	}
+	return found < 0 ? -1 : 0;
+}
+
+static int migrate(struct database *database, const struct database_format *format, struct error *err)
+{
+	int64_t version = 0, application = 0, newest = 0, tables = 0;
+	int result = 0;
+
+	while (format->migrations[newest])
+		newest++;
+	if (pragma(database, "PRAGMA user_version", &version, err) < 0 ||
+		pragma(database, "PRAGMA application_id", &application, err) < 0 ||
+		pragma(database, "SELECT count(*) FROM sqlite_schema", &tables, err) < 0)
+		return -1;
+	if (tables && application != format->application)
+		return error_set(err, STATUS_ENVIRONMENT, "%s is not %s", database->path, format->what);
+	if (version > newest)
+		return error_set(err, STATUS_ENVIRONMENT, "%s was made by a newer version of this program",
+			database->path);
+	for (; !result && version < newest; version++) {
+		char *stamp = xprintf("PRAGMA application_id = %d; PRAGMA user_version = %lld",
+			format->application, (long long)version + 1);
+
+		result = execute(database, err, "set up", format->migrations[version]);
+		if (!result)
+			result = execute(database, err, "set up", stamp);
+		free(stamp);
+	}
+	return result;
+}
+
+static int set_up(struct database *database, const struct database_format *format,
+	enum database_sharing sharing, struct error *err)
+{
+	sqlite3_busy_timeout(database->handle, sharing == DATABASE_SHARED ? 10000 : 0);
+	if (sharing == DATABASE_EXCLUSIVE &&
+		execute(database, err, "lock", "PRAGMA locking_mode = EXCLUSIVE") < 0)
+		return -1;
+	if (execute(database, err, "open",
+		    "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;"
+		    "PRAGMA foreign_keys = ON; PRAGMA temp_store = MEMORY; BEGIN IMMEDIATE") < 0)
+		return -1;
+	if (migrate(database, format, err) < 0) {
+		database_rollback(database);
+		return -1;
+	}
+	return database_commit(database, err);
+}
+
+/* SQLite would create it readable for all. */
+static int make_private(const char *path, struct error *err)
+{
+	int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+
+	if (fd >= 0)
+		close(fd);
+	else if (errno != EEXIST)
+		return error_set(
+			err, STATUS_ENVIRONMENT, "cannot make database %s: %s", path, strerror(errno));
+	return 0;
+}
+
+struct database *database_open(const char *path, const struct database_format *format,
+	enum database_sharing sharing, struct error *err)
+{
+	struct database *database;
+
+	if (strcmp(path, ":memory:") && make_private(path, err) < 0)
+		return NULL;
+	database = xcalloc(1, sizeof(*database));
+	database->path = xstrdup(path);
+	if (sqlite3_open_v2(path, &database->handle, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, NULL) !=
+			SQLITE_OK
+		? failed(database, err, "open")
+		: set_up(database, format, sharing, err)) {
+		database_close(database);
+		return NULL;
+	}
+	return database;
+}
+
+void database_close(struct database *database)
+{
+	if (!database)
+		return;
+	database_rollback(database);
+	for (size_t i = 0; i < database->prepared_count; i++)
+		sqlite3_finalize(database->prepared[i].statement);
+	sqlite3_close(database->handle);
+	free(database->prepared);
+	free(database->path);
+	free(database);
+}
+
+static sqlite3_stmt *prepare(struct database *database, const char *sql, struct error *err)
+{
+	struct prepared entry = {.sql = sql};
+
+	for (size_t i = 0; i < database->prepared_count; i++)
+		if (database->prepared[i].sql == sql) {
+			sqlite3_reset(database->prepared[i].statement);
+			return database->prepared[i].statement;
+		}
+	if (sqlite3_prepare_v3(database->handle, sql, -1, SQLITE_PREPARE_PERSISTENT, &entry.statement, NULL) !=
+		SQLITE_OK) {
+		failed(database, err, "query");
+		return NULL;
+	}
+	database->prepared =
+		xrealloc(database->prepared, (database->prepared_count + 1) * sizeof(*database->prepared));
+	database->prepared[database->prepared_count++] = entry;
+	return entry.statement;
+}
+
+static sqlite3_stmt *query_values(struct database *database, struct error *err, const char *sql,
+	const char *types, va_list values)
+{
+	sqlite3_stmt *query = prepare(database, sql, err);
+	int code = SQLITE_OK;
+
+	for (int i = 0; query && types[i] && code == SQLITE_OK; i++) {
+		if (types[i] == 'i')
+			code = sqlite3_bind_int64(query, i + 1, va_arg(values, int64_t));
+		else if (types[i] == 'r')
+			code = sqlite3_bind_double(query, i + 1, va_arg(values, double));
+		else
+			code = sqlite3_bind_text(
+				query, i + 1, va_arg(values, const char *), -1, SQLITE_TRANSIENT);
+	}
+	if (code == SQLITE_OK)
+		return query;
+	failed(database, err, "query");
+	return NULL;
+}
+
+sqlite3_stmt *database_query(struct database *database, struct error *err, const char *sql,
+	const char *types, ...)
+{
+	sqlite3_stmt *query;
+	va_list values;
+
+	va_start(values, types);
+	query = query_values(database, err, sql, types, values);
+	va_end(values);
+	return query;
+}
+
+int database_step(struct database *database, sqlite3_stmt *query, struct error *err)
+{
+	int code = sqlite3_step(query);
+
+	if (code == SQLITE_ROW)
+		return 1;
+	if (code != SQLITE_DONE)
+		failed(database, err, sqlite3_stmt_readonly(query) ? "read" : "write to");
+	sqlite3_reset(query);
+	return code == SQLITE_DONE ? 0 : -1;
+}
+
+int database_row(struct database *database, sqlite3_stmt **query, struct error *err, const char *sql,
+	const char *types, ...)
+{
+	va_list values;
+
+	va_start(values, types);
+	*query = query_values(database, err, sql, types, values);
+	va_end(values);
+	return *query ? database_step(database, *query, err) : -1;
+}
+
+int database_run(struct database *database, struct error *err, const char *sql, const char *types, ...)
+{
+	sqlite3_stmt *query;
+	va_list values;
+	int stepped;
+
+	va_start(values, types);
+	query = query_values(database, err, sql, types, values);
+	va_end(values);
+	if (!query)
+		return -1;
+	do
+		stepped = database_step(database, query, err);
+	while (stepped > 0);
+	return stepped;
+}
+
+int64_t database_last_id(const struct database *database)
+{
+	return sqlite3_last_insert_rowid(database->handle);
+}
+
+int64_t database_changes(const struct database *database)
+{
+	return sqlite3_changes64(database->handle);
+}
+
+const char *database_text(sqlite3_stmt *query, int column)
+{
+	return (const char *)sqlite3_column_text(query, column);
+}

@@ -1,0 +1,56 @@
+/* database: a SQLite file. What was committed survives a crash of the process and a loss of power
+ * (WAL, synchronous=FULL). A struct database is used by one thread at a time. */
+#pragma once
+
+#include <sqlite3.h>
+#include <stdint.h>
+
+#include "base/error.h"
+
+struct database;
+
+enum database_sharing {
+	DATABASE_SHARED,    /* other processes may read and write in turn */
+	DATABASE_EXCLUSIVE, /* nobody else can open the file meanwhile */
+};
+
+/* What a file holds and how older files become today's. */
+struct database_format {
+	const char *what;              /* "a local validator's database": for messages */
+	int32_t application;           /* SQLite's application_id: tells our files from other ones */
+	const char *const *migrations; /* SQL that leads from version i to i + 1; ends with NULL */
+};
+
+/* Opens the file, or makes it with mode 0600, and brings it to the newest version. ":memory:" is a
+ * database that nobody keeps. NULL on error, with STATUS_ENVIRONMENT. */
+struct database *database_open(const char *path, const struct database_format *format,
+	enum database_sharing sharing, struct error *err);
+void database_close(struct database *database);
+
+int database_begin(struct database *database, struct error *err);
+/* 0: durable. On failure the transaction is still open; roll it back. */
+int database_commit(struct database *database, struct error *err);
+/* Does nothing when no transaction is open. */
+void database_rollback(struct database *database);
+
+/* Binds parameters to a statement, which is prepared once and kept: `sql` must be a string literal, or
+ * live as long as the database. `types` has a letter for each parameter: 'i' int64_t, 'r' double (NaN
+ * stores NULL), 's' const char * (NULL stores NULL). Read the columns with sqlite3_column_*. */
+sqlite3_stmt *database_query(struct database *database, struct error *err, const char *sql,
+	const char *types, ...);
+/* 1: a row is there; 0: no more rows; -1: error. After 0 and -1 the statement is reset. */
+int database_step(struct database *database, sqlite3_stmt *query, struct error *err);
+/* Query and first step in one, for a statement without rows or of which only the first row counts.
+ * 1: a row is there, until the statement is used again or `sqlite3_reset`; 0: none; -1: error. */
+int database_row(struct database *database, sqlite3_stmt **query, struct error *err, const char *sql,
+	const char *types, ...);
+/* Runs a statement to its end. 0, or -1. */
+int database_run(struct database *database, struct error *err, const char *sql, const char *types, ...);
+
+/* The row id of the latest INSERT. */
+int64_t database_last_id(const struct database *database);
+/* How many rows the latest INSERT, UPDATE or DELETE touched. */
+int64_t database_changes(const struct database *database);
+
+/* A column as text, NULL when it is NULL, valid until the statement moves on. */
+const char *database_text(sqlite3_stmt *query, int column);
