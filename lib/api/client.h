@@ -25,7 +25,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "api/message.h"
 #include "base/error.h"
 
 struct keypair;
@@ -50,7 +49,7 @@ struct api_exchange {
 	enum api_delivery delivery;
 	int http_status;    /* 0: no answer */
 	double retry_after; /* seconds that the server asked to wait; 0: none */
-	bool repeatable;    /* failed for a reason that may pass: connection, 429, 5xx */
+	bool transient;     /* failed for a reason that may pass: connection, 429, 5xx */
 	char detail[512];   /* the validator's own words on a refusal; may be empty */
 };
 
@@ -84,8 +83,8 @@ struct api_registration {
 struct api_commitment {
 	struct api_memory memory;
 	int64_t submission_id, reveal_block;
-	const char *commitment_hash, *estimated_reveal_time, *message;
-	double estimated_reveal; /* the same as Unix time */
+	const char *commitment_hash, *message;
+	double estimated_reveal_time; /* Unix time */
 };
 
 struct api_revelation {
@@ -169,9 +168,8 @@ struct api_weights {
 };
 
 struct api_submission_rate {
-	struct api_memory memory;
 	double submissions_per_minute;
-	int64_t recent_submissions, window_minutes;
+	int64_t recent_submissions;
 };
 
 /* --- routes ----------------------------------------------------------------------------------- */
@@ -188,13 +186,12 @@ struct api_claim {
 	const char *fork_url, *commit_hash;
 	double tokens_per_sec;
 	double vram_mb; /* NAN: left out */
-	const struct api_benchmark *benchmarks;
-	size_t benchmark_count; /* 0: left out */
+	const cJSON *benchmarks; /* {"4096": {"tokens_per_sec": …, "vram_mb": …}, …}; NULL: left out */
 };
 
 /* POST /submit_kernel, signed, one attempt: a submission without commit-reveal. `repo_hash` may be NULL. */
 int api_submit_kernel(struct api *api, const struct api_claim *claim, int64_t target_sequence_length,
-	const char *repo_hash, struct api_memory *memory, struct api_submission *out, struct error *err);
+	const char *repo_hash, int64_t *submission_id, struct error *err);
 
 /* POST /commit_submission, signed, one attempt. The salt must be durable before this is called. */
 int api_commit_submission(struct api *api, const char *commitment_hash, int64_t target_sequence_length,

@@ -2,16 +2,8 @@
 #pragma once
 
 #include <cjson/cJSON.h>
-#include <stddef.h>
-#include <stdint.h>
 
 #include "base/buffer.h"
-
-/* A measurement at one sequence length, as submissions carry them. */
-struct api_benchmark {
-	int64_t tokens;
-	double tokens_per_sec, vram_mb;
-};
 
 /* 32 random bytes as 64 hex digits: that text is the salt, and it is what gets hashed. */
 void message_salt(char salt[65]);
@@ -21,11 +13,7 @@ void message_commitment_hash(const char *salt, const char *data, char hash[65]);
 
 /* Appends what the reference miner signs for /submit_kernel:
  * fork_url + commit_hash + repr(tokens_per_sec) + json.dumps(benchmarks, sort_keys=True) [+ repo_hash],
- * formatted as Python does. The reference keys the benchmarks by whole numbers, so they are sorted by
- * number, not by digit. `repo_hash` may be NULL. */
+ * formatted as Python does. `benchmarks` is an object as submitted; the reference keys it by whole
+ * numbers, so it is sorted by number, not by digit. NULL stands for {}. `repo_hash` may be NULL. */
 void message_submission_text(const char *fork_url, const char *commit_hash, double tokens_per_sec,
-	const struct api_benchmark *benchmarks, size_t benchmark_count, const char *repo_hash,
-	struct buffer *out);
-
-/* {"4096": {"tokens_per_sec": …, "vram_mb": …}, …} for a request's body. */
-cJSON *message_benchmarks(const struct api_benchmark *benchmarks, size_t count);
+	const cJSON *benchmarks, const char *repo_hash, struct buffer *out);

@@ -12,7 +12,7 @@
 #include "base/error.h"
 
 struct retry {
-	double deadline; /* clock_elapsed() */
+	double began, deadline; /* clock_elapsed() */
 	unsigned failures;
 };
 

@@ -1,0 +1,227 @@
+#include "api/client.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/block.h"
+#include "api/call.h"
+#include "api/http.h"
+#include "api/refusal.h"
+#include "api/retry.h"
+#include "base/clock.h"
+#include "base/hex.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "base/text.h"
+#include "key/keypair.h"
+
+/* One attempt of a request that may be repeated: short enough that a lost packet does not use up all the
+ * time, long enough for a hosted service that has to wake up first. */
+#define ATTEMPT_SECONDS 60.0
+
+struct api {
+	char *base;
+	const struct keypair *keypair;
+	double timeout, skew;
+	struct http *http;
+	struct api_exchange last;
+};
+
+struct api *api_open(const char *url, const struct keypair *keypair, double timeout, struct error *err)
+{
+	struct api *api;
+	bool plain = false;
+	char *base = http_check_base(url, &plain, err);
+
+	if (!base)
+		return NULL;
+	if (plain && keypair)
+		log_warn("%s is not encrypted: whoever reads along can submit in this hotkey's name", base);
+	api = xcalloc(1, sizeof(*api));
+	*api = (struct api){.base = base, .keypair = keypair, .timeout = timeout, .http = http_open()};
+	return api;
+}
+
+void api_close(struct api *api)
+{
+	if (!api)
+		return;
+	http_close(api->http);
+	free(api->base);
+	free(api);
+}
+
+const struct api_exchange *api_last(const struct api *api)
+{
+	return &api->last;
+}
+
+double api_clock_skew(const struct api *api)
+{
+	return api->skew;
+}
+
+int64_t api_block(const struct api *api)
+{
+	return block_at(clock_now() + api->skew);
+}
+
+void api_release(struct api_memory *memory)
+{
+	cJSON_Delete(memory->document);
+	free(memory->list);
+	*memory = (struct api_memory){0};
+}
+
+/* --- signatures ------------------------------------------------------------------------------- */
+
+const char *api_hotkey(const struct api *api)
+{
+	return keypair_address(api->keypair);
+}
+
+int api_sign(struct api *api, const char *text, char signature[129], struct error *err)
+{
+	uint8_t bytes[SIGNATURE_LENGTH];
+
+	api->last = (struct api_exchange){0};
+	if (keypair_sign(api->keypair, text, strlen(text), bytes, err) < 0)
+		return -1;
+	hex_encode(bytes, sizeof(bytes), signature);
+	return 0;
+}
+
+/* The two headers that prove who asks, or none. */
+struct credentials {
+	char hotkey[96], signature[160];
+	const char *headers[3];
+};
+
+static int credentials_make(struct api *api, struct credentials *credentials, struct error *err)
+{
+	char signature[129];
+
+	if (api_sign(api, api_hotkey(api), signature, err) < 0)
+		return -1;
+	snprintf(credentials->hotkey, sizeof(credentials->hotkey), "Hotkey: %s", api_hotkey(api));
+	snprintf(credentials->signature, sizeof(credentials->signature), "Signature: %s", signature);
+	credentials->headers[0] = credentials->hotkey;
+	credentials->headers[1] = credentials->signature;
+	return 0;
+}
+
+/* --- one attempt ------------------------------------------------------------------------------ */
+
+static void clean_strings(cJSON *item)
+{
+	for (; item; item = item->next) {
+		if (item->string)
+			text_clean(item->string);
+		if (cJSON_IsString(item))
+			text_clean(item->valuestring);
+		clean_strings(item->child);
+	}
+}
+
+static cJSON *parse_answer(const struct http_answer *answer, struct error *err)
+{
+	cJSON *document = json_parse(answer->body.data, answer->body.length, err);
+
+	if (document && cJSON_IsObject(document)) {
+		clean_strings(document);
+		return document;
+	}
+	if (document)
+		error_set(err, STATUS_NETWORK, "the answer should be a JSON object");
+	else if (!strcasestr(answer->content_type, "json"))
+		error_set(err, STATUS_NETWORK, "the answer is not JSON but \"%s\"", answer->content_type);
+	cJSON_Delete(document);
+	return NULL;
+}
+
+static int mistaken_answer(const struct route *route, struct error *err)
+{
+	error_context(err, "%s", route->name);
+	return error_hint(err, "The server does not answer as the validator's API should; is VALIDATOR_API_URL "
+			       "right?");
+}
+
+/* Sends the request once and sorts out what came of it: fills in api->last. */
+static int attempt(struct api *api, const struct route *route, const struct http_request *request,
+	struct api_memory *memory, struct error *err)
+{
+	struct api_exchange *last = &api->last;
+	struct http_answer answer;
+	int result = http_exchange(api->http, request, &answer, err);
+
+	*last = (struct api_exchange){.delivery = answer.sent ? API_UNKNOWN : API_NOT_SENT};
+	if (result < 0) {
+		last->transient = err->status == STATUS_NETWORK;
+		error_context(err, "%s", route->name);
+		goto done;
+	}
+	last->http_status = answer.status;
+	last->retry_after = answer.retry_after;
+	if (!isnan(answer.clock_skew))
+		api->skew = answer.clock_skew;
+	if (answer.status >= 200 && answer.status < 300) {
+		memory->document = parse_answer(&answer, err);
+		result = memory->document ? 0 : mistaken_answer(route, err);
+		if (!result)
+			last->delivery = API_DONE;
+		goto done;
+	}
+	last->transient = answer.status == 429 || answer.status >= 500;
+	if (answer.status >= 400 && answer.status < 500)
+		last->delivery = API_REFUSED;
+	refusal_detail(&answer.body, answer.content_type, last->detail, sizeof(last->detail));
+	result = refusal_error(route->name, answer.status, last->detail, clock_now() + api->skew, err);
+done:
+	buffer_free(&answer.body);
+	return result;
+}
+
+int api_call(struct api *api, const struct route *route, const char *query, cJSON *body,
+	struct api_memory *memory, struct error *err)
+{
+	bool is_post = route->name[0] == 'P';
+	char *url = xprintf("%s%s%s", api->base, strchr(route->name, '/'), query ? query : "");
+	char *text = !is_post ? NULL : body ? cJSON_PrintUnformatted(body) : xstrdup("");
+	struct credentials credentials = {0};
+	struct retry retry;
+	int result = -1;
+
+	retry_begin(&retry, api->timeout);
+	*memory = (struct api_memory){0};
+	api->last = (struct api_exchange){0};
+	if (!route->is_signed || credentials_make(api, &credentials, err) == 0) {
+		do {
+			double left = retry_left(&retry);
+			struct http_request request = {
+				.url = url,
+				.body = text,
+				.headers = credentials.headers,
+				.timeout = route->once ? left : fmin(left, ATTEMPT_SECONDS),
+				.once = route->once,
+			};
+
+			log_debug("%s %s", route->name, url);
+			result = attempt(api, route, &request, memory, err);
+		} while (result < 0 && api->last.transient && !route->once &&
+			retry_wait(&retry, api->last.retry_after, err) == 0);
+	}
+	cJSON_Delete(body);
+	free(text);
+	free(url);
+	return result;
+}
+
+int api_finish(struct api *api, const struct route *route, int result, struct error *err)
+{
+	if (result == 0)
+		return 0;
+	api->last.delivery = API_UNKNOWN;
+	return mistaken_answer(route, err);
+}

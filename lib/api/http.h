@@ -1,0 +1,50 @@
+/* http: one request over HTTP or HTTPS, with everything about it bounded.
+ *
+ * Certificates are verified. Redirects are followed, at most 5: on the same host with method, headers and
+ * body kept; to another host only when the request carries nothing that is not for that host. Never from
+ * https to http. */
+#pragma once
+
+#include <stdbool.h>
+
+#include "base/buffer.h"
+#include "base/error.h"
+
+struct http; /* a connection kept open between requests */
+
+struct http *http_open(void);
+void http_close(struct http *http);
+
+#define HTTP_BODY_LIMIT (8 << 20)
+
+struct http_request {
+	const char *url;
+	const char *body;           /* JSON, makes it a POST; NULL: a GET */
+	const char *const *headers; /* "Name: value" …, meant for this host alone; ends with NULL; may be NULL */
+	double timeout;             /* seconds, redirects included */
+	bool once;                  /* never sent a second time, not even when a kept connection turns out dead */
+};
+
+struct http_answer {
+	int status;
+	struct buffer body; /* at most HTTP_BODY_LIMIT bytes */
+	char content_type[64];
+	double retry_after;  /* seconds the server asked to wait; 0: none */
+	double clock_skew;   /* seconds the server's clock is ahead, 0 when that is within the uncertainty of its
+	                      * Date header; NAN: no such header */
+	bool sent;           /* some of the request may have reached the server */
+};
+
+/* 0 when an answer of any status arrived whole. -1 with STATUS_NETWORK (`answer->sent` tells whether the
+ * server may have acted), STATUS_REFUSED for a redirect that must not be followed, or STATUS_INTERRUPTED.
+ * The caller frees `answer->body` in either case. */
+int http_exchange(struct http *http, const struct http_request *request, struct http_answer *answer,
+	struct error *err);
+
+/* Checks that `url` is an http or https URL without user, password, query or fragment; returns it without
+ * a slash at the end, or NULL with STATUS_USAGE. `plain`: it is http and the host is not this machine. The
+ * caller frees. */
+char *http_check_base(const char *url, bool *plain, struct error *err);
+
+/* `text` as it stands in a query. The caller frees. */
+char *http_escape(const char *text);

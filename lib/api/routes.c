@@ -1,0 +1,652 @@
+/* The routes of the API: what goes in, and what has to come out. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/call.h"
+#include "api/http.h"
+#include "api/message.h"
+#include "base/clock.h"
+#include "base/json.h"
+#include "base/memory.h"
+
+/* --- fields ----------------------------------------------------------------------------------- */
+
+/* Ids of the validator's database count from 1. An optional one that is absent stays 0. */
+static int read_id(const cJSON *object, const char *name, enum json_need need, int64_t *out,
+	struct error *err)
+{
+	if (json_integer(object, name, need, out, err) < 0)
+		return -1;
+	if (*out > 0 || (need == JSON_OPTIONAL && *out == 0))
+		return 0;
+	return error_set(err, STATUS_NETWORK, "field \"%s\" should be an id, but is %lld", name,
+		(long long)*out);
+}
+
+static int read_count(const cJSON *object, const char *name, int64_t *out, struct error *err)
+{
+	if (json_integer(object, name, JSON_REQUIRED, out, err) < 0)
+		return -1;
+	if (*out >= 0)
+		return 0;
+	return error_set(err, STATUS_NETWORK, "field \"%s\" is negative: %lld", name, (long long)*out);
+}
+
+static int read_time(const cJSON *object, const char *name, double *out, struct error *err)
+{
+	const char *text = NULL;
+
+	if (json_string(object, name, JSON_REQUIRED, &text, err) < 0)
+		return -1;
+	if (clock_parse(text, out) == 0)
+		return 0;
+	return error_set(err, STATUS_NETWORK, "field \"%s\" is not a time: \"%.40s\"", name, text);
+}
+
+/* A field that has to repeat what the request said. */
+static int expect_text(const cJSON *object, const char *name, const char *expected, struct error *err)
+{
+	const char *text = NULL;
+
+	if (json_string(object, name, JSON_REQUIRED, &text, err) < 0)
+		return -1;
+	if (!strcmp(text, expected))
+		return 0;
+	return error_set(err, STATUS_NETWORK, "the answer is about another %s: \"%.80s\" instead of \"%.80s\"",
+		name, text, expected);
+}
+
+static int expect_id(const cJSON *object, const char *name, int64_t expected, struct error *err)
+{
+	int64_t value = 0;
+
+	if (json_integer(object, name, JSON_REQUIRED, &value, err) < 0)
+		return -1;
+	if (value == expected)
+		return 0;
+	return error_set(err, STATUS_NETWORK, "the answer is about another %s: %lld instead of %lld", name,
+		(long long)value, (long long)expected);
+}
+
+/* --- lists ------------------------------------------------------------------------------------ */
+
+typedef int decode_item(const cJSON *item, void *out, struct error *err);
+
+/* Decodes each item of object[name], `size` bytes apart, into the memory behind `out`. */
+static int decode_items(const cJSON *list, const char *name, decode_item *decode, void *out, size_t size,
+	struct error *err)
+{
+	const cJSON *item;
+	size_t i = 0;
+
+	cJSON_ArrayForEach(item, list)
+	{
+		if (decode(item, (char *)out + i * size, err) < 0)
+			return error_context(err, "%s[%zu]", name, i);
+		i++;
+	}
+	return 0;
+}
+
+/* The list at `name`, decoded; an optional one that is absent is empty. */
+static int decode_list(struct api_memory *memory, const char *name, enum json_need need,
+	decode_item *decode, size_t size, size_t *count, struct error *err)
+{
+	const cJSON *list = NULL;
+
+	if (json_array(memory->document, name, need, &list, err) < 0)
+		return -1;
+	*count = (size_t)cJSON_GetArraySize(list);
+	memory->list = xcalloc(*count, size);
+	return decode_items(list, name, decode, memory->list, size, err);
+}
+
+/* --- health and registration ------------------------------------------------------------------ */
+
+int api_health(struct api *api, struct error *err)
+{
+	static const struct route route = {.name = "GET /health"};
+	struct api_memory memory;
+	int result = api_call(api, &route, NULL, NULL, &memory, err);
+
+	if (!result)
+		result = api_finish(
+			api, &route, expect_text(memory.document, "status", "ok", err), err);
+	api_release(&memory);
+	return result;
+}
+
+static int decode_registration(struct api_registration *out, const char *hotkey, const char *model_name,
+	const char *league, struct error *err)
+{
+	const cJSON *document = out->memory.document;
+	const char *status = NULL;
+
+	out->hotkey = hotkey;
+	out->model_name = model_name;
+	out->league = league;
+	out->current_score = NAN;
+	if (json_string(document, "status", JSON_REQUIRED, &status, err) < 0 ||
+		expect_text(document, "hotkey", hotkey, err) < 0 ||
+		expect_text(document, "model_name", model_name, err) < 0 ||
+		expect_text(document, "league", league, err) < 0 ||
+		json_real(document, "current_score", JSON_OPTIONAL, &out->current_score, err) < 0)
+		return -1;
+	out->already = !strcmp(status, "already_registered");
+	if (out->already || !strcmp(status, "registered"))
+		return 0;
+	return error_set(err, STATUS_NETWORK, "unknown status \"%.40s\"", status);
+}
+
+int api_register_miner(struct api *api, const char *model_name, const char *league,
+	struct api_registration *out, struct error *err)
+{
+	static const struct route route = {.name = "POST /register_miner", .is_signed = true};
+	cJSON *body = cJSON_CreateObject();
+
+	*out = (struct api_registration){0};
+	cJSON_AddStringToObject(body, "hotkey", api_hotkey(api));
+	cJSON_AddStringToObject(body, "model_name", model_name);
+	cJSON_AddStringToObject(body, "league", league);
+	if (api_call(api, &route, NULL, body, &out->memory, err) < 0)
+		return -1;
+	return api_finish(
+		api, &route, decode_registration(out, api_hotkey(api), model_name, league, err), err);
+}
+
+/* --- submissions ------------------------------------------------------------------------------ */
+
+/* Adds the claim's fields and the signature over them. */
+static int add_claim(struct api *api, const struct api_claim *claim, const char *repo_hash,
+	cJSON *body, struct error *err)
+{
+	struct buffer text = {0};
+	char signature[129];
+	int result;
+
+	message_submission_text(claim->fork_url, claim->commit_hash, claim->tokens_per_sec,
+		claim->benchmarks, repo_hash, &text);
+	result = api_sign(api, text.data, signature, err);
+	buffer_free(&text);
+	if (result < 0)
+		return -1;
+	cJSON_AddStringToObject(body, "miner_hotkey", api_hotkey(api));
+	cJSON_AddStringToObject(body, "fork_url", claim->fork_url);
+	cJSON_AddStringToObject(body, "commit_hash", claim->commit_hash);
+	cJSON_AddNumberToObject(body, "tokens_per_sec", claim->tokens_per_sec);
+	if (!isnan(claim->vram_mb))
+		cJSON_AddNumberToObject(body, "vram_mb", claim->vram_mb);
+	if (claim->benchmarks)
+		cJSON_AddItemToObject(body, "benchmarks", cJSON_Duplicate(claim->benchmarks, true));
+	cJSON_AddStringToObject(body, "signature", signature);
+	return 0;
+}
+
+/* What an answer about a submission has to repeat of the claim. */
+static int expect_claim(const cJSON *document, const char *hotkey, const struct api_claim *claim,
+	struct error *err)
+{
+	if (expect_text(document, "miner_hotkey", hotkey, err) < 0 ||
+		expect_text(document, "fork_url", claim->fork_url, err) < 0 ||
+		expect_text(document, "commit_hash", claim->commit_hash, err) < 0)
+		return -1;
+	return 0;
+}
+
+static int decode_kernel(const cJSON *document, const char *hotkey, const struct api_claim *claim,
+	int64_t target_sequence_length, int64_t *submission_id, struct error *err)
+{
+	double tokens_per_sec = 0, created_at;
+
+	if (read_id(document, "submission_id", JSON_REQUIRED, submission_id, err) < 0 ||
+		expect_claim(document, hotkey, claim, err) < 0 ||
+		expect_id(document, "target_sequence_length", target_sequence_length, err) < 0 ||
+		json_real(document, "tokens_per_sec", JSON_REQUIRED, &tokens_per_sec, err) < 0 ||
+		read_time(document, "created_at", &created_at, err) < 0)
+		return -1;
+	if (tokens_per_sec == claim->tokens_per_sec)
+		return 0;
+	return error_set(err, STATUS_NETWORK, "the answer is about another tokens_per_sec: %g instead of %g",
+		tokens_per_sec, claim->tokens_per_sec);
+}
+
+int api_submit_kernel(struct api *api, const struct api_claim *claim, int64_t target_sequence_length,
+	const char *repo_hash, int64_t *submission_id, struct error *err)
+{
+	static const struct route route = {.name = "POST /submit_kernel", .is_signed = true, .once = true};
+	struct api_memory memory;
+	cJSON *body = cJSON_CreateObject();
+	int result;
+
+	cJSON_AddNumberToObject(body, "target_sequence_length", (double)target_sequence_length);
+	if (repo_hash)
+		cJSON_AddStringToObject(body, "repo_hash", repo_hash);
+	if (add_claim(api, claim, repo_hash, body, err) < 0) {
+		cJSON_Delete(body);
+		return -1;
+	}
+	result = api_call(api, &route, NULL, body, &memory, err);
+	if (!result)
+		result = api_finish(api, &route,
+			decode_kernel(memory.document, api_hotkey(api), claim, target_sequence_length,
+				submission_id, err),
+			err);
+	api_release(&memory);
+	return result;
+}
+
+static int decode_commitment(struct api_commitment *out, const char *commitment_hash, struct error *err)
+{
+	const cJSON *document = out->memory.document;
+
+	out->commitment_hash = commitment_hash;
+	if (read_id(document, "submission_id", JSON_REQUIRED, &out->submission_id, err) < 0 ||
+		expect_text(document, "commitment_hash", commitment_hash, err) < 0 ||
+		read_count(document, "reveal_block", &out->reveal_block, err) < 0 ||
+		read_time(document, "estimated_reveal_time", &out->estimated_reveal_time, err) < 0 ||
+		json_string(document, "message", JSON_REQUIRED, &out->message, err) < 0)
+		return -1;
+	return 0;
+}
+
+int api_commit_submission(struct api *api, const char *commitment_hash, int64_t target_sequence_length,
+	struct api_commitment *out, struct error *err)
+{
+	static const struct route route = {.name = "POST /commit_submission", .is_signed = true, .once = true};
+	char signature[129];
+	cJSON *body;
+
+	*out = (struct api_commitment){0};
+	if (api_sign(api, commitment_hash, signature, err) < 0)
+		return -1;
+	body = cJSON_CreateObject();
+	cJSON_AddStringToObject(body, "miner_hotkey", api_hotkey(api));
+	cJSON_AddStringToObject(body, "commitment_hash", commitment_hash);
+	cJSON_AddNumberToObject(body, "target_sequence_length", (double)target_sequence_length);
+	cJSON_AddStringToObject(body, "signature", signature);
+	if (api_call(api, &route, NULL, body, &out->memory, err) < 0)
+		return -1;
+	return api_finish(api, &route, decode_commitment(out, commitment_hash, err), err);
+}
+
+static int decode_revelation(struct api_revelation *out, const char *hotkey, int64_t submission_id,
+	const struct api_claim *claim, struct error *err)
+{
+	const cJSON *document = out->memory.document;
+	bool is_revealed = false;
+
+	out->submission_id = submission_id;
+	if (expect_id(document, "submission_id", submission_id, err) < 0 ||
+		expect_claim(document, hotkey, claim, err) < 0 ||
+		json_bool(document, "is_revealed", JSON_REQUIRED, &is_revealed, err) < 0 ||
+		json_string(document, "message", JSON_REQUIRED, &out->message, err) < 0)
+		return -1;
+	if (is_revealed)
+		return 0;
+	return error_set(err, STATUS_NETWORK, "the answer says that the submission is not revealed");
+}
+
+int api_reveal_submission(struct api *api, int64_t submission_id, const char *salt,
+	const struct api_claim *claim, const char *docker_image, struct api_revelation *out,
+	struct error *err)
+{
+	static const struct route route = {.name = "POST /reveal_submission", .is_signed = true, .once = true};
+	cJSON *body = cJSON_CreateObject();
+
+	*out = (struct api_revelation){0};
+	cJSON_AddNumberToObject(body, "submission_id", (double)submission_id);
+	cJSON_AddStringToObject(body, "commitment_salt", salt);
+	if (docker_image)
+		cJSON_AddStringToObject(body, "docker_image", docker_image);
+	if (add_claim(api, claim, NULL, body, err) < 0) {
+		cJSON_Delete(body);
+		return -1;
+	}
+	if (api_call(api, &route, NULL, body, &out->memory, err) < 0)
+		return -1;
+	return api_finish(api, &route,
+		decode_revelation(out, api_hotkey(api), submission_id, claim, err), err);
+}
+
+/* --- pending reveals -------------------------------------------------------------------------- */
+
+static int decode_pending_reveal(const cJSON *item, void *out, struct error *err)
+{
+	struct api_pending_reveal *reveal = out;
+
+	if (read_id(item, "submission_id", JSON_REQUIRED, &reveal->submission_id, err) < 0 ||
+		json_string(item, "miner_hotkey", JSON_REQUIRED, &reveal->miner_hotkey, err) < 0 ||
+		json_string(item, "commitment_hash", JSON_REQUIRED, &reveal->commitment_hash, err) < 0 ||
+		read_count(item, "reveal_block", &reveal->reveal_block, err) < 0 ||
+		read_count(item, "blocks_remaining", &reveal->blocks_remaining, err) < 0 ||
+		json_bool(item, "can_reveal", JSON_REQUIRED, &reveal->can_reveal, err) < 0 ||
+		read_time(item, "created_at", &reveal->created_at, err) < 0)
+		return -1;
+	return 0;
+}
+
+int api_pending_reveals(struct api *api, struct api_pending_reveals *out, struct error *err)
+{
+	static const struct route route = {.name = "GET /pending_reveals"};
+	int result;
+
+	*out = (struct api_pending_reveals){0};
+	if (api_call(api, &route, NULL, NULL, &out->memory, err) < 0)
+		return -1;
+	result = read_count(out->memory.document, "current_block", &out->current_block, err);
+	if (!result)
+		result = decode_list(&out->memory, "pending_reveals", JSON_REQUIRED, decode_pending_reveal,
+			sizeof(*out->reveals), &out->count, err);
+	out->reveals = out->memory.list;
+	return api_finish(api, &route, result, err);
+}
+
+bool api_pending_matches(
+	const struct api_pending_reveal *reveal, const char *hotkey, const char *commitment_hash)
+{
+	return !strcmp(reveal->miner_hotkey, hotkey) && strlen(commitment_hash) == 64 &&
+		!strncmp(reveal->commitment_hash, commitment_hash, 16) &&
+		!strcmp(reveal->commitment_hash + 16, "...");
+}
+
+/* --- statistics ------------------------------------------------------------------------------- */
+
+/* What both lists of /get_submission_stats tell. */
+static int decode_top_performer(const cJSON *item, void *out, struct error *err)
+{
+	struct api_submission *submission = out;
+
+	submission->vram_mb = NAN;
+	if (read_id(item, "id", JSON_REQUIRED, &submission->id, err) < 0 ||
+		json_string(item, "miner_hotkey", JSON_REQUIRED, &submission->miner_hotkey, err) < 0 ||
+		read_count(item, "target_sequence_length", &submission->target_sequence_length, err) < 0 ||
+		json_real(item, "tokens_per_sec", JSON_REQUIRED, &submission->tokens_per_sec, err) < 0 ||
+		read_time(item, "created_at", &submission->created_at, err) < 0)
+		return -1;
+	return 0;
+}
+
+static int decode_submission(const cJSON *item, void *out, struct error *err)
+{
+	struct api_submission *submission = out;
+
+	if (decode_top_performer(item, out, err) < 0 ||
+		json_string(item, "fork_url", JSON_OPTIONAL, &submission->fork_url, err) < 0 ||
+		json_string(item, "commit_hash", JSON_OPTIONAL, &submission->commit_hash, err) < 0 ||
+		json_string(item, "repo_hash", JSON_OPTIONAL, &submission->repo_hash, err) < 0 ||
+		json_real(item, "vram_mb", JSON_OPTIONAL, &submission->vram_mb, err) < 0 ||
+		json_object(item, "benchmarks", JSON_OPTIONAL, &submission->benchmarks, err) < 0 ||
+		json_bool(item, "validated", JSON_REQUIRED, &submission->validated, err) < 0)
+		return -1;
+	return 0;
+}
+
+static int decode_stats(struct api_submission_stats *out, struct error *err)
+{
+	const cJSON *document = out->memory.document, *recent, *top, *stats;
+	struct api_submission *list;
+
+	if (read_count(document, "total_submissions", &out->total_submissions, err) < 0 ||
+		json_array(document, "recent_submissions", JSON_REQUIRED, &recent, err) < 0 ||
+		json_array(document, "top_performers", JSON_REQUIRED, &top, err) < 0 ||
+		json_object(document, "stats", JSON_REQUIRED, &stats, err) < 0)
+		return -1;
+	out->recent_count = (size_t)cJSON_GetArraySize(recent);
+	out->top_count = (size_t)cJSON_GetArraySize(top);
+	out->memory.list = list = xcalloc(out->recent_count + out->top_count, sizeof(*list));
+	out->recent = list;
+	out->top = list + out->recent_count;
+	if (decode_items(recent, "recent_submissions", decode_submission, list, sizeof(*list), err) < 0 ||
+		decode_items(top, "top_performers", decode_top_performer, list + out->recent_count,
+			sizeof(*list), err) < 0 ||
+		json_real(stats, "avg_tokens_per_sec", JSON_REQUIRED, &out->avg_tokens_per_sec, err) < 0 ||
+		json_real(stats, "max_tokens_per_sec", JSON_REQUIRED, &out->max_tokens_per_sec, err) < 0 ||
+		json_real(stats, "min_tokens_per_sec", JSON_REQUIRED, &out->min_tokens_per_sec, err) < 0)
+		return -1;
+	return 0;
+}
+
+int api_submission_stats(struct api *api, int limit, struct api_submission_stats *out, struct error *err)
+{
+	static const struct route route = {.name = "GET /get_submission_stats"};
+	char query[32];
+
+	*out = (struct api_submission_stats){0};
+	snprintf(query, sizeof(query), "?limit=%d", limit);
+	if (api_call(api, &route, query, NULL, &out->memory, err) < 0)
+		return -1;
+	return api_finish(api, &route, decode_stats(out, err), err);
+}
+
+int api_submission_rate(
+	struct api *api, int64_t window_minutes, struct api_submission_rate *out, struct error *err)
+{
+	static const struct route route = {.name = "GET /get_submission_rate"};
+	struct api_memory memory;
+	char query[48];
+	int result;
+
+	*out = (struct api_submission_rate){0};
+	snprintf(query, sizeof(query), "?window_minutes=%lld", (long long)window_minutes);
+	result = api_call(api, &route, query, NULL, &memory, err);
+	if (!result) {
+		result = json_real(memory.document, "submissions_per_minute", JSON_REQUIRED,
+			&out->submissions_per_minute, err);
+		if (!result)
+			result = read_count(
+				memory.document, "recent_submissions", &out->recent_submissions, err);
+		if (!result)
+			result = expect_id(memory.document, "window_minutes", window_minutes, err);
+		result = api_finish(api, &route, result, err);
+	}
+	api_release(&memory);
+	return result;
+}
+
+/* --- rounds ----------------------------------------------------------------------------------- */
+
+static int decode_round(struct api_round *out, struct error *err)
+{
+	const cJSON *document = out->memory.document;
+
+	if (read_id(document, "id", JSON_REQUIRED, &out->id, err) < 0 ||
+		read_count(document, "round_number", &out->round_number, err) < 0 ||
+		read_time(document, "start_time", &out->start_time, err) < 0 ||
+		read_time(document, "end_time", &out->end_time, err) < 0 ||
+		json_string(document, "status", JSON_REQUIRED, &out->status, err) < 0 ||
+		json_integer(document, "time_remaining_seconds", JSON_REQUIRED, &out->time_remaining_seconds,
+			err) < 0 ||
+		read_id(document, "baseline_submission_id", JSON_OPTIONAL, &out->baseline_submission_id, err) <
+			0 ||
+		json_string(document, "winner_hotkey", JSON_OPTIONAL, &out->winner_hotkey, err) < 0 ||
+		read_count(document, "total_submissions", &out->total_submissions, err) < 0)
+		return -1;
+	return 0;
+}
+
+int api_current_round(struct api *api, struct api_round *out, struct error *err)
+{
+	static const struct route route = {.name = "GET /get_current_round"};
+
+	*out = (struct api_round){0};
+	if (api_call(api, &route, NULL, NULL, &out->memory, err) < 0)
+		return -1;
+	return api_finish(api, &route, decode_round(out, err), err);
+}
+
+int api_create_round(struct api *api, int64_t duration_hours, int64_t baseline_submission_id,
+	struct api_round *out, struct error *err)
+{
+	static const struct route route = {.name = "POST /create_round", .once = true};
+	cJSON *body = cJSON_CreateObject();
+
+	*out = (struct api_round){0};
+	cJSON_AddNumberToObject(body, "duration_hours", (double)duration_hours);
+	if (baseline_submission_id)
+		cJSON_AddNumberToObject(body, "baseline_submission_id", (double)baseline_submission_id);
+	if (api_call(api, &route, NULL, body, &out->memory, err) < 0)
+		return -1;
+	return api_finish(api, &route, decode_round(out, err), err);
+}
+
+static int decode_ranking(const cJSON *item, void *out, struct error *err)
+{
+	struct api_ranking *ranking = out;
+
+	ranking->weighted_score = NAN;
+	if (read_id(item, "submission_id", JSON_OPTIONAL, &ranking->submission_id, err) < 0 ||
+		json_string(item, "miner_hotkey", JSON_OPTIONAL, &ranking->miner_hotkey, err) < 0 ||
+		json_real(item, "weighted_score", JSON_OPTIONAL, &ranking->weighted_score, err) < 0)
+		return -1;
+	return 0;
+}
+
+/* A round without validated submissions ends with little more than its status. */
+static int decode_round_result(struct api_round_result *out, int64_t round_id, struct error *err)
+{
+	const cJSON *document = out->memory.document;
+	int64_t id = round_id;
+
+	if (json_string(document, "status", JSON_REQUIRED, &out->status, err) < 0 ||
+		json_integer(document, "round_id", JSON_OPTIONAL, &id, err) < 0 ||
+		json_string(document, "winner", JSON_OPTIONAL, &out->winner, err) < 0 ||
+		decode_list(&out->memory, "rankings", JSON_OPTIONAL, decode_ranking, sizeof(*out->rankings),
+			&out->count, err) < 0)
+		return -1;
+	out->rankings = out->memory.list;
+	if (id == round_id)
+		return 0;
+	return error_set(err, STATUS_NETWORK, "the answer is about another round: %lld instead of %lld",
+		(long long)id, (long long)round_id);
+}
+
+int api_finalize_round(struct api *api, int64_t round_id, struct api_round_result *out, struct error *err)
+{
+	char name[64];
+	const struct route route = {.name = name, .once = true};
+
+	*out = (struct api_round_result){0};
+	snprintf(name, sizeof(name), "POST /finalize_round/%lld", (long long)round_id);
+	if (api_call(api, &route, NULL, NULL, &out->memory, err) < 0)
+		return -1;
+	return api_finish(api, &route, decode_round_result(out, round_id, err), err);
+}
+
+static int decode_weight(const cJSON *item, void *out, struct error *err)
+{
+	struct api_weight *weight = out;
+
+	if (json_integer(item, "uid", JSON_REQUIRED, &weight->uid, err) < 0 ||
+		json_string(item, "hotkey", JSON_REQUIRED, &weight->hotkey, err) < 0 ||
+		json_real(item, "weight", JSON_REQUIRED, &weight->weight, err) < 0)
+		return -1;
+	return 0;
+}
+
+int api_weights(struct api *api, int64_t round_id, struct api_weights *out, struct error *err)
+{
+	static const struct route route = {.name = "GET /get_weights"};
+	char query[48] = "";
+	int result;
+
+	*out = (struct api_weights){0};
+	if (round_id)
+		snprintf(query, sizeof(query), "?round_id=%lld", (long long)round_id);
+	if (api_call(api, &route, query, NULL, &out->memory, err) < 0)
+		return -1;
+	result = json_integer(out->memory.document, "epoch", JSON_REQUIRED, &out->epoch, err);
+	if (!result)
+		result = decode_list(&out->memory, "weights", JSON_REQUIRED, decode_weight,
+			sizeof(*out->weights), &out->count, err);
+	out->weights = out->memory.list;
+	return api_finish(api, &route, result, err);
+}
+
+/* --- validation ------------------------------------------------------------------------------- */
+
+static void query_number(struct buffer *query, const char *name, double value)
+{
+	if (!isnan(value))
+		buffer_printf(query, "&%s=%.17g", name, value);
+}
+
+static int expect_bool(const cJSON *object, const char *name, bool expected, struct error *err)
+{
+	bool value = !expected;
+
+	if (json_bool(object, name, JSON_REQUIRED, &value, err) < 0)
+		return -1;
+	if (value == expected)
+		return 0;
+	return error_set(err, STATUS_NETWORK, "the answer's \"%s\" is not what was sent", name);
+}
+
+int api_record_verification(struct api *api, int64_t submission_id, bool verified, double cosine_similarity,
+	double max_abs_diff, double throughput, const char *reason, struct error *err)
+{
+	static const struct route route = {.name = "POST /record_verification"};
+	struct api_memory memory;
+	struct buffer query = {0};
+	int result;
+
+	buffer_printf(&query, "?submission_id=%lld&verified=%s", (long long)submission_id,
+		verified ? "true" : "false");
+	query_number(&query, "cosine_similarity", cosine_similarity);
+	query_number(&query, "max_abs_diff", max_abs_diff);
+	query_number(&query, "throughput", throughput);
+	if (reason) {
+		char *escaped = http_escape(reason);
+
+		buffer_printf(&query, "&reason=%s", escaped);
+		free(escaped);
+	}
+	result = api_call(api, &route, query.data, NULL, &memory, err);
+	if (!result)
+		result = api_finish(
+			api, &route, expect_bool(memory.document, "verified", verified, err), err);
+	buffer_free(&query);
+	api_release(&memory);
+	return result;
+}
+
+int api_verification_stats(struct api *api, int64_t round_id, struct api_memory *out, struct error *err)
+{
+	static const struct route route = {.name = "GET /verification_stats"};
+	char query[48] = "";
+
+	if (round_id)
+		snprintf(query, sizeof(query), "?round_id=%lld", (long long)round_id);
+	return api_call(api, &route, query, NULL, out, err);
+}
+
+int api_mark_validated(struct api *api, int64_t submission_id, double score, struct error *err)
+{
+	static const struct route route = {.name = "POST /mark_validated"};
+	struct api_memory memory;
+	cJSON *body = cJSON_CreateObject();
+	int result;
+
+	cJSON_AddNumberToObject(body, "submission_id", (double)submission_id);
+	cJSON_AddNumberToObject(body, "score", score);
+	result = api_call(api, &route, NULL, body, &memory, err);
+	if (!result)
+		result = api_finish(api, &route,
+			expect_id(memory.document, "submission_id", submission_id, err), err);
+	api_release(&memory);
+	return result;
+}
+
+int api_record_failure(struct api *api, const char *ip_address, struct error *err)
+{
+	static const struct route route = {.name = "POST /record_failure", .once = true};
+	struct api_memory memory;
+	cJSON *body = cJSON_CreateObject();
+	int result;
+
+	cJSON_AddStringToObject(body, "ip_address", ip_address);
+	result = api_call(api, &route, NULL, body, &memory, err);
+	api_release(&memory);
+	return result;
+}
