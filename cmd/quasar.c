@@ -9,13 +9,14 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "command.h"
-#include "help.h"
 #include "base/version.h"
+#include "commands.h"
+#include "help.h"
 
+/* In the order of a miner's journey, which is the order of `quasar --help`. */
 static const struct command *const commands[] = {
-	&cmd_help,
 	&cmd_generate,
+	&cmd_help,
 	NULL,
 };
 

@@ -1,0 +1,7 @@
+/* commands: every subcommand, each defined in the file of its name. */
+#pragma once
+
+#include "command.h"
+
+extern const struct command cmd_generate;
+extern const struct command cmd_help;

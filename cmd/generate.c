@@ -1,0 +1,53 @@
+/* quasar generate: the documents that are made from the tables of commands and settings. */
+#include "generate.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "commands.h"
+
+static void generate_env(void)
+{
+	struct buffer text = {0};
+
+	settings_write(NULL, &text);
+	fputs(text.data, stdout);
+	buffer_free(&text);
+}
+
+static int run_generate(struct invocation *invocation, struct error *err)
+{
+	const char *what = invocation->positionals[0];
+
+	if (!strcmp(what, "man"))
+		return generate_man(&program, "quasar",
+			invocation->positional_count > 1 ? invocation->positionals[1] : ".", err);
+	if (!strcmp(what, "bash"))
+		generate_bash();
+	else if (!strcmp(what, "zsh"))
+		generate_zsh();
+	else if (!strcmp(what, "fish"))
+		generate_fish();
+	else if (!strcmp(what, "env"))
+		generate_env();
+	else
+		return error_set(err, STATUS_USAGE, "unknown document \"%s\"", what);
+	return 0;
+}
+
+const struct command cmd_generate = {
+	.name = "generate",
+	.summary = "write man pages, completions or .env.example",
+	.positionals = "man [DIR] | bash | zsh | fish | env",
+	.min_positionals = 1,
+	.max_positionals = 2,
+	.examples =
+		(const struct example[]){
+			{"quasar generate bash > ~/.local/share/bash-completion/completions/quasar",
+				"complete commands and options in bash"},
+			{"quasar generate man ~/.local/share/man/man1", "man pages without `make install`"},
+			{0},
+		},
+	.exits = (const enum status[]){STATUS_ENVIRONMENT, 0},
+	.run = run_generate,
+};
