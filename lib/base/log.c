@@ -114,6 +114,29 @@ void progress_update(struct progress *progress, double done)
 	progress->drawn = true;
 }
 
+void progress_status(struct progress *progress, const char *format, ...)
+{
+	double now = clock_elapsed();
+	char text[512];
+	va_list args;
+
+	if (current_level < LOG_NORMAL || (!progress->on_terminal && progress->spoken &&
+						  now - progress->shown < 60))
+		return;
+	progress->shown = now;
+	progress->spoken = true;
+	va_start(args, format);
+	vsnprintf(text, sizeof(text), format, args);
+	va_end(args);
+	if (!progress->on_terminal) {
+		log_note("%s", text);
+		return;
+	}
+	fprintf(stderr, "\r\033[K%s", text);
+	fflush(stderr);
+	progress->drawn = true;
+}
+
 void progress_end(struct progress *progress)
 {
 	if (progress->drawn)

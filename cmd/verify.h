@@ -1,0 +1,29 @@
+/* verify: the checks of `quasar verify`, for the commands that submit. */
+#pragma once
+
+#include "base/check.h"
+#include "command.h"
+#include "op/quasar.h"
+
+#define VERIFY_TOKENS 4096 /* the length that validators' local check uses */
+
+struct verify_request {
+	const char *fork_path;
+	const char *fork_url;     /* what validators will clone; NULL: not known */
+	bool strict;              /* the seeds' import rule fails instead of warning */
+	bool submitting;          /* what validators would not see fails instead of warning */
+	bool static_only;         /* stop before anything is computed */
+	enum semantics semantics;
+	int64_t tokens;           /* length for the computed checks */
+	double measured, claimed; /* tokens/s, for the check "claim"; claimed 0: no such check */
+};
+
+/* Adds the checks in the order of `quasar verify`: files, imports, CUDA source, git, the operation, the
+ * layer, the claim. Checks that do not pass are no error; -1 is for what kept them from being made. */
+int verify_run(const struct invocation *invocation, const struct verify_request *request,
+	struct check_list *checks, struct error *err);
+
+/* For check_list.report: a line a check on stdout; or, for commands whose output is something else, on
+ * stderr and only for those that do not pass. */
+void verify_report(const struct check *check, void *context);
+void verify_report_problem(const struct check *check, void *context);
