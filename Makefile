@@ -17,11 +17,18 @@ override LDFLAGS += -fopenmp -Wl,-rpath,'$$ORIGIN/../lib:$$ORIGIN/lib' -Wl,--as-
 LDLIBS  := -lcurl -lgit2 -lcjson -lsqlite3 -lmicrohttpd -lsodium -ldl -lpthread -lm
 comma   := ,
 
+# the instruction sets that numeric kernels are compiled for; which one runs is chosen at run time
+VARIANTS              := baseline $(if $(findstring x86_64,$(shell $(CC) -dumpmachine)),x86_64_v3 x86_64_v4)
+VARIANT_FLAGS         := -O3
+VARIANT_x86_64_v3     := -march=x86-64-v3
+VARIANT_x86_64_v4     := -march=x86-64-v4 -mprefer-vector-width=512
+
 LIB_SOURCES  := $(wildcard lib/*/*.c)
 CMD_SOURCES  := $(wildcard cmd/*.c)
 UNIT_SOURCES := $(wildcard tests/unit/test_*.c)
 UNIT_TESTS   := $(UNIT_SOURCES:tests/unit/%.c=$(BUILD)/tests/%)
-OBJECTS      := $(LIB_SOURCES:%.c=$(BUILD)/%.o) $(CMD_SOURCES:%.c=$(BUILD)/%.o)
+LIB_OBJECTS  := $(LIB_SOURCES:%.c=$(BUILD)/%.o) $(VARIANTS:%=$(BUILD)/lib/op/cpu/kernel.%.o)
+OBJECTS      := $(LIB_OBJECTS) $(CMD_SOURCES:%.c=$(BUILD)/%.o)
 QUASAR       := $(BUILD)/quasar
 
 # `make V=1` shows commands; otherwise a short line each
@@ -32,12 +39,19 @@ all: $(QUASAR) $(BUILD)/docs.stamp
 $(QUASAR): $(CMD_SOURCES:%.c=$(BUILD)/%.o) $(BUILD)/libquasar.a
 	$(call say,LD,$@)$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
 
-$(BUILD)/libquasar.a: $(LIB_SOURCES:%.c=$(BUILD)/%.o)
+$(BUILD)/libquasar.a: $(LIB_OBJECTS)
 	$(call say,AR,$@)rm -f $@ && $(AR) rcs $@ $^
 
 $(BUILD)/%.o: %.c $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(call say,CC,$<)$(CC) $(CFLAGS) -MMD -MP -c -o $@ $<
+
+define variant_rule
+$(BUILD)/%.$(1).o: %.c $(BUILD)/flags
+	@mkdir -p $$(@D)
+	$$(call say,CC,$$< ($(1)))$$(CC) $$(CFLAGS) $(VARIANT_FLAGS) $(VARIANT_$(1)) -DKERNEL=$(1) -MMD -MP -c -o $$@ $$<
+endef
+$(foreach variant,$(VARIANTS),$(eval $(call variant_rule,$(variant))))
 
 # rebuilds everything when the compiler or its flags change
 $(BUILD)/flags: FORCE

@@ -1,24 +1,22 @@
 /* cpu: the operation on the CPU, by chunks, fp32 arithmetic, all cores.
  *
  * The kernels are compiled once for each instruction set ("variant"); the best one that the machine has
- * is chosen when first used. Results do not depend on the number of threads beyond rounding. */
+ * is in use until another is selected. The number of threads changes results by rounding only. */
 #pragma once
 
 #include "op/quasar.h"
 
 int quasar_cpu(const struct quasar_problem *problem, struct error *err);
 
-/* The variants this machine can run, slowest first; ends with NULL. The last one is in use. */
+/* The variants this machine can run, slowest first; ends with NULL. */
 const char *const *cpu_variants(void);
-
-/* Uses another variant from now on, in all threads; for tests and measurements. -1: not one of them. */
+const char *cpu_variant(void); /* the one in use */
+/* For tests and measurements; not while an operation runs. -1 when it is not one of cpu_variants(). */
 int cpu_variant_select(const char *name);
-const char *cpu_variant_selected(void);
 
-/* Threads that work is spread over: QUASAR_THREADS, or what cpu_threads_set said, or every core the
- * process may use. */
+/* Threads that work is spread over: every core the process may use, unless set. 0 goes back to that. */
 int cpu_threads(void);
 void cpu_threads_set(int threads);
 
-/* "Intel Xeon Platinum 8480C, 2 threads, x86-64-v4": for reports. */
+/* "cpu (AMD EPYC 7763, 2 threads, x86-64-v3)" */
 void cpu_describe(char *text, size_t size);

@@ -1,0 +1,87 @@
+/* vector: a register's worth of floats, whatever the instruction set that this file is compiled for. */
+#pragma once
+
+#include <string.h>
+
+#include "op/dtype.h"
+
+#if defined(__AVX512F__)
+#define LANES 16
+#define REGISTERS 32
+#elif defined(__AVX__)
+#define LANES 8
+#define REGISTERS 16
+#elif defined(__aarch64__)
+#define LANES 4
+#define REGISTERS 32
+#else
+#define LANES 4
+#define REGISTERS 16
+#endif
+
+#define INLINE static inline __attribute__((always_inline))
+#define ALIGNED __attribute__((aligned(64)))
+
+typedef float vector __attribute__((vector_size(4 * LANES)));
+typedef int32_t vector_int __attribute__((vector_size(4 * LANES)));
+
+INLINE vector vector_load(const float *from)
+{
+	vector value;
+
+	memcpy(&value, from, sizeof(value));
+	return value;
+}
+
+INLINE void vector_store(float *to, vector value)
+{
+	memcpy(to, &value, sizeof(value));
+}
+
+INLINE vector vector_of(float value)
+{
+	return value - (vector){0};
+}
+
+/* Each lane's a where `mask` (all bits or none) is set, else b. */
+INLINE vector vector_select(vector_int mask, vector a, vector b)
+{
+	return (vector)(((vector_int)a & mask) | ((vector_int)b & ~mask));
+}
+
+/* 2ⁿ, with n a whole number in −126 … 127. */
+INLINE vector vector_power_of_two(vector n)
+{
+	return (vector)((__builtin_convertvector(n, vector_int) + 127) << 23);
+}
+
+/* eˣ − 1 for x ≤ 0, to about 2 units in the last place, small x included: x = n ln 2 + r with |r| ≤
+ * ln 2 / 2, and eˣ − 1 = 2ⁿ (eʳ − 1) + (2ⁿ − 1). */
+INLINE vector vector_expm1_negative(vector x)
+{
+	vector n, r, p, power;
+
+	x = vector_select(x < -60.0f, vector_of(-60.0f), x); /* −1 to fp32 from −17 on */
+	n = x * 1.44269504f;
+	n = n + 0x1.8p23f - 0x1.8p23f; /* to the nearest whole number */
+	r = x - n * 0.693359375f + n * 2.12194440e-4f;
+	p = 1.0f / 5040 + r * (1.0f / 40320);
+	p = 1.0f / 720 + r * p;
+	p = 1.0f / 120 + r * p;
+	p = 1.0f / 24 + r * p;
+	p = 1.0f / 6 + r * p;
+	p = 0.5f + r * p;
+	p = r + r * r * p;
+	power = vector_power_of_two(n);
+	return power * p + (power - 1.0f);
+}
+
+/* 1 / (1 + e⁻ˣ) */
+INLINE vector vector_sigmoid(vector x)
+{
+	vector negative = vector_select(x < 0.0f, x, -x);
+	vector e = vector_expm1_negative(negative) + 1.0f; /* e^−|x| */
+	vector small = e / (1.0f + e);
+
+	return vector_select(x < 0.0f, small, 1.0f - small);
+}
