@@ -60,6 +60,9 @@ $(BUILD)/flags: FORCE
 
 -include $(OBJECTS:.o=.d)
 
+# files that EMBED takes in
+$(BUILD)/lib/key/mnemonic.o: lib/key/english.txt
+
 # man pages and completions come from the command table
 $(BUILD)/docs.stamp: $(QUASAR)
 	$(call say,DOCS,$(BUILD)/man $(BUILD)/completions)rm -rf $(BUILD)/man $(BUILD)/completions && \

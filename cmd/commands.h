@@ -5,3 +5,4 @@
 
 extern const struct command cmd_generate;
 extern const struct command cmd_help;
+extern const struct command cmd_wallet;

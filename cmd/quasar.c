@@ -15,6 +15,7 @@
 
 /* In the order of a miner's journey, which is the order of `quasar --help`. */
 static const struct command *const commands[] = {
+	&cmd_wallet,
 	&cmd_generate,
 	&cmd_help,
 	NULL,

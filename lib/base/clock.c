@@ -100,21 +100,43 @@ bool interrupted(void)
 	return stop_requested;
 }
 
-int clock_sleep(double seconds, struct error *err)
+/* Holds the stopping signals back but for a wait itself, which takes `before` as its mask: one that comes
+ * just after the flag is read then ends the wait too. */
+static void hold_stops(sigset_t *before)
 {
-	double until = clock_elapsed() + seconds, left = seconds;
-	sigset_t stops, before;
+	sigset_t stops;
 
-	/* held back but for the wait itself: one that comes just after the flag is read ends the wait too */
 	sigemptyset(&stops);
 	sigaddset(&stops, SIGINT);
 	sigaddset(&stops, SIGTERM);
-	pthread_sigmask(SIG_BLOCK, &stops, &before);
+	pthread_sigmask(SIG_BLOCK, &stops, before);
+}
+
+int clock_sleep(double seconds, struct error *err)
+{
+	double until = clock_elapsed() + seconds, left = seconds;
+	sigset_t before;
+
+	hold_stops(&before);
 	for (; !stop_requested && left > 0; left = until - clock_elapsed()) {
 		struct timespec wait = {(time_t)left, (long)((left - floor(left)) * 1e9)};
 
 		ppoll(NULL, 0, &wait, &before);
 	}
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	if (stop_requested)
+		return error_set(err, STATUS_INTERRUPTED, "interrupted");
+	return 0;
+}
+
+int clock_wait_readable(int fd, struct error *err)
+{
+	struct pollfd wanted = {.fd = fd, .events = POLLIN};
+	sigset_t before;
+
+	hold_stops(&before);
+	while (!stop_requested && ppoll(&wanted, 1, NULL, &before) < 0)
+		continue; /* a signal that stops nothing */
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	if (stop_requested)
 		return error_set(err, STATUS_INTERRUPTED, "interrupted");

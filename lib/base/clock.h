@@ -27,3 +27,6 @@ bool interrupted(void);
 
 /* Waits. -1 with STATUS_INTERRUPTED when the user asked to stop before the time was up. */
 int clock_sleep(double seconds, struct error *err);
+
+/* Waits until `fd` has something to read, or has ended. -1 with STATUS_INTERRUPTED as above. */
+int clock_wait_readable(int fd, struct error *err);

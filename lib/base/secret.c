@@ -27,16 +27,15 @@ void *secret_alloc(size_t size)
 	return memory;
 }
 
-/* read() that starts again after a signal, unless the user asked to stop. */
 static ssize_t read_some(int fd, char *data, size_t length, const char *name, struct error *err)
 {
 	ssize_t got;
 
+	if (clock_wait_readable(fd, err) < 0)
+		return -1;
 	do
 		got = read(fd, data, length);
-	while (got < 0 && errno == EINTR && !interrupted());
-	if (interrupted())
-		return error_set(err, STATUS_INTERRUPTED, "interrupted");
+	while (got < 0 && errno == EINTR);
 	if (got < 0)
 		return error_set(err, STATUS_ENVIRONMENT, "cannot read %s: %s", name, strerror(errno));
 	return got;

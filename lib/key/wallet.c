@@ -390,6 +390,7 @@ int wallet_inspect_hotkey(const char *wallets, const char *wallet, const char *h
 	struct error *err)
 {
 	struct error fault = {0};
+	struct stat status;
 	struct paths paths;
 	int result = 0;
 
@@ -398,6 +399,7 @@ int wallet_inspect_hotkey(const char *wallets, const char *wallet, const char *h
 	if (path_exists(paths.key)) {
 		*out = (struct hotkey){.wallet = xstrdup(wallet), .name = xstrdup(hotkey),
 			.path = xstrdup(paths.key), .type = CRYPTO_SR25519};
+		out->exposed = stat(paths.key, &status) == 0 && (status.st_mode & 077);
 		if (inspect(&paths, out, &fault) < 0)
 			out->fault = xstrdup(fault.message);
 	} else {
