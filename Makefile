@@ -19,6 +19,7 @@ comma   := ,
 
 # the instruction sets that numeric kernels are compiled for; which one runs is chosen at run time
 VARIANTS              := baseline $(if $(findstring x86_64,$(shell $(CC) -dumpmachine)),x86_64_v3 x86_64_v4)
+VARIANT_SOURCES       := $(wildcard lib/op/cpu/*.c)
 VARIANT_FLAGS         := -O3
 VARIANT_x86_64_v3     := -march=x86-64-v3
 VARIANT_x86_64_v4     := -march=x86-64-v4 -mprefer-vector-width=512
@@ -27,7 +28,7 @@ LIB_SOURCES  := $(wildcard lib/*/*.c)
 CMD_SOURCES  := $(wildcard cmd/*.c)
 UNIT_SOURCES := $(wildcard tests/unit/test_*.c)
 UNIT_TESTS   := $(UNIT_SOURCES:tests/unit/%.c=$(BUILD)/tests/%)
-LIB_OBJECTS  := $(LIB_SOURCES:%.c=$(BUILD)/%.o) $(VARIANTS:%=$(BUILD)/lib/op/cpu/kernel.%.o)
+LIB_OBJECTS  := $(LIB_SOURCES:%.c=$(BUILD)/%.o) $(foreach variant,$(VARIANTS),$(VARIANT_SOURCES:%.c=$(BUILD)/%.$(variant).o))
 OBJECTS      := $(LIB_OBJECTS) $(CMD_SOURCES:%.c=$(BUILD)/%.o)
 QUASAR       := $(BUILD)/quasar
 

@@ -32,7 +32,7 @@ static size_t find_kernels(const struct cpu_kernel *kernels[VARIANTS])
 
 static const struct cpu_kernel *selected;
 
-static const struct cpu_kernel *kernel_in_use(void)
+const struct cpu_kernel *cpu_kernel_in_use(void)
 {
 	const struct cpu_kernel *kernels[VARIANTS];
 
@@ -52,7 +52,7 @@ const char *const *cpu_variants(void)
 
 const char *cpu_variant(void)
 {
-	return kernel_in_use()->name;
+	return cpu_kernel_in_use()->name;
 }
 
 int cpu_variant_select(const char *name)
@@ -211,7 +211,7 @@ static void run(const struct plan *plan, const struct head *heads, int64_t count
 
 int quasar_cpu(const struct quasar_problem *problem, struct error *err)
 {
-	struct plan plan = {.kernel = kernel_in_use(), .problem = problem};
+	struct plan plan = {.kernel = cpu_kernel_in_use(), .problem = problem};
 	int threads = cpu_threads();
 	int64_t count;
 	size_t per_head;

@@ -6,15 +6,19 @@
  * docs/math.md lists the places. */
 #pragma once
 
-#include "op/device.h"
 #include "op/quasar.h"
 
 #define LAYER_CONVOLUTION 4
 
+/* The shape that validators time. */
+#define LAYER_HIDDEN 512
+#define LAYER_HEADS 8
+#define LAYER_DIM 64
+
+/* fp32, contiguous, each in the shape that its name has in a state dict. */
 struct layer {
 	int hidden, heads, dim;
-	/* fp32, contiguous, in the shapes of their names in a state dict */
-	float *q_proj, *k_proj, *v_proj;       /* [heads · dim, hidden] */
+	float *q_proj, *k_proj, *v_proj;       /* [heads · dim, hidden], one behind the other */
 	float *q_conv1d, *k_conv1d, *v_conv1d; /* [heads · dim, 1, 4] */
 	float *beta_log;                       /* [heads] */
 	float *g_proj_0;                       /* [dim, hidden] */
@@ -23,13 +27,8 @@ struct layer {
 	float *o_proj;                         /* [hidden, heads · dim] */
 };
 
-/* The shape that validators time. */
-#define LAYER_HIDDEN 512
-#define LAYER_HEADS 8
-#define LAYER_DIM 64
-
-/* Random weights, distributed as the fork initialises them; the same seed gives the same weights. NULL
- * when memory runs out. */
+/* Random weights, distributed as the fork initialises them; the same seed gives the same weights. `hidden`
+ * is a multiple of 16. NULL when memory runs out. */
 struct layer *layer_random(int hidden, int heads, int dim, uint64_t seed, struct error *err);
 
 /* Weights from a safetensors file (fp32, bf16 or fp16) with the fork's parameter names. `prefix` ("" or
@@ -39,7 +38,7 @@ void layer_free(struct layer *layer);
 
 /* What one call leaves behind for the next. Zeros before the first call. */
 struct layer_cache {
-	float *convolution; /* [3, B, 4, heads · dim]: the last inputs of the q, k and v convolutions */
+	float *convolution; /* [B, 3, 3, heads · dim]: of q, k and v the inputs of the last 3 tokens */
 	float *state;       /* [B, heads, dim, dim] */
 };
 
@@ -55,6 +54,7 @@ struct layer_call {
  * STATUS_ENVIRONMENT without OpenBLAS or memory, STATUS_INTERRUPTED when the user asked to stop. */
 int layer_cpu(const struct layer *layer, const struct layer_call *call, struct error *err);
 
-/* In double precision, nothing rounded. `out`: [B, T, hidden]. `call->out` and the cache are not used. */
+/* In double precision, nothing rounded but q, k and v, to fp32. `out`: [B, T, hidden]; `call->out` is not
+ * used, `call->cache` has to be NULL. */
 int layer_reference(const struct layer *layer, const struct layer_call *call, double *out,
 	struct error *err);

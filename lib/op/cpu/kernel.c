@@ -371,7 +371,14 @@ static void apply(int dim, const float *p, const float *r, const float *from, fl
 
 #define TEXT_OF(x) #x
 #define TEXT(x) TEXT_OF(x)
-#define JOIN_OF(a, b) a##b
-#define JOIN(a, b) JOIN_OF(a, b)
 
-const struct cpu_kernel JOIN(cpu_kernel_, KERNEL) = {TEXT(KERNEL), forward, advance, apply};
+const struct cpu_kernel JOIN(cpu_kernel_, KERNEL) = {
+	.name = TEXT(KERNEL),
+	.forward = forward,
+	.advance = advance,
+	.apply = apply,
+	.round = POINTWISE(round),
+	.narrow = POINTWISE(narrow),
+	.convolve = POINTWISE(convolve),
+	.gate = POINTWISE(gate),
+};

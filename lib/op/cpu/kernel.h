@@ -16,7 +16,32 @@ struct cpu_kernel {
 		int64_t last, float *state, float *transition);
 	/* to = P from + R, all [S, S] */
 	void (*apply)(int dim, const float *p, const float *r, const float *from, float *to);
+
+	/* For the layer. Counts of numbers are multiples of 16. */
+
+	/* Rounds to what bf16 can hold; `to` may be `from`. */
+	void (*round)(const float *from, float *to, size_t count);
+	/* The same, stored as bf16. */
+	void (*narrow)(const float *from, uint16_t *to, size_t count);
+	/* One token of the depthwise convolution and SiLU: rows[0 … 3], `stride` numbers apart, are the
+	 * token's inputs and, before it, those of three tokens; weight [4, channels]. */
+	void (*convolve)(const float *rows, size_t stride, const float *weight, int channels, uint16_t *out);
+	/* One head of one token: gate [dim] becomes RMSNorm(o) · weight · sigmoid(gate), rounded to bf16. */
+	void (*gate)(const uint16_t *o, const float *weight, float *gate, int dim);
 };
+
+/* The one in use. */
+const struct cpu_kernel *cpu_kernel_in_use(void);
+
+#ifdef KERNEL
+#define JOIN_OF(a, b) a##b
+#define JOIN(a, b) JOIN_OF(a, b)
+#define POINTWISE(name) JOIN(pointwise_##name##_, KERNEL)
+void POINTWISE(round)(const float *from, float *to, size_t count);
+void POINTWISE(narrow)(const float *from, uint16_t *to, size_t count);
+void POINTWISE(convolve)(const float *rows, size_t stride, const float *weight, int channels, uint16_t *out);
+void POINTWISE(gate)(const uint16_t *o, const float *weight, float *gate, int dim);
+#endif
 
 extern const struct cpu_kernel cpu_kernel_baseline;
 #ifdef __x86_64__

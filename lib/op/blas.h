@@ -1,0 +1,9 @@
+/* blas: OpenBLAS, opened at first use: linked, it would cost every command start-up time and memory. */
+#pragma once
+
+#include "base/error.h"
+
+/* C [rows, columns] = A [rows, inner] Bᵀ, with B [columns, inner]; fp32, contiguous, all cores.
+ * STATUS_ENVIRONMENT when OpenBLAS is not installed. */
+int blas_multiply(const float *a, const float *b, float *c, int rows, int columns, int inner,
+	struct error *err);

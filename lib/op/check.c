@@ -1,0 +1,197 @@
+#include "op/check.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/memory.h"
+#include "op/compare.h"
+#include "op/layer.h"
+#include "op/random.h"
+#include "op/reference.h"
+
+#define RUNS 3
+
+/* A NaN that no arithmetic makes: where it is still found, nothing was written. */
+#define POISON 0x7fa5
+
+/* What the fp64 reference allows: bf16's own rounding leaves a cosine of 0.99999 and better for the
+ * operation, and of 0.9999 for the layer, which rounds at every step. */
+#define OP_COSINE 0.9999
+#define LAYER_COSINE 0.999
+#define REFERENCE_RELATIVE_ERROR 0.02
+
+struct outputs {
+	uint16_t *runs[RUNS]; /* bf16 */
+	double *reference;
+	size_t count;
+};
+
+static int outputs_allocate(struct outputs *outputs, size_t count, struct error *err)
+{
+	outputs->count = count;
+	outputs->reference = malloc(count * sizeof(*outputs->reference));
+	for (int i = 0; i < RUNS; i++)
+		outputs->runs[i] = malloc(count * sizeof(uint16_t));
+	if (!outputs->reference || !outputs->runs[0] || !outputs->runs[1] || !outputs->runs[2])
+		return error_set(err, STATUS_ENVIRONMENT, "not enough memory to check %zu numbers", count);
+	for (int i = 0; i < RUNS; i++)
+		for (size_t n = 0; n < count; n++)
+			outputs->runs[i][n] = POISON;
+	return 0;
+}
+
+static void outputs_free(struct outputs *outputs)
+{
+	free(outputs->reference);
+	for (int i = 0; i < RUNS; i++)
+		free(outputs->runs[i]);
+}
+
+static void add(struct check_list *checks, const char *what, const char *name, bool passed,
+	const char *remedy, const char *detail)
+{
+	char *full = xprintf("%s.%s", what, name);
+
+	check_add(checks, full, passed ? CHECK_OK : CHECK_FAIL, passed ? NULL : remedy, "%s", detail);
+	free(full);
+}
+
+static void judge_values(const struct outputs *outputs, const char *what, struct check_list *checks)
+{
+	size_t infinite = 0, unwritten = 0, total = RUNS * outputs->count;
+	char detail[160];
+
+	for (int run = 0; run < RUNS; run++)
+		for (size_t i = 0; i < outputs->count; i++) {
+			uint16_t value = outputs->runs[run][i];
+
+			unwritten += value == POISON;
+			infinite += value != POISON && (value & 0x7f80) == 0x7f80;
+		}
+	snprintf(detail, sizeof(detail), "%zu of %zu outputs are NaN or infinite", infinite, total);
+	add(checks, what, "finite", !infinite, "Look for a division by zero or an overflow.", detail);
+	snprintf(detail, sizeof(detail), "%zu of %zu outputs were never written", unwritten, total);
+	add(checks, what, "written", !unwritten, "Every element of the output has to be computed.", detail);
+}
+
+static void judge_repeat(const struct outputs *outputs, const struct check_plan *plan, const char *what,
+	struct check_list *checks)
+{
+	double cosine = INFINITY, difference = 0;
+	bool finite = true;
+	char detail[160];
+
+	for (int i = 0; i < RUNS; i++)
+		for (int j = 0; j < i; j++) {
+			struct comparison pair =
+				compare_bf16(outputs->runs[i], outputs->runs[j], outputs->count);
+
+			finite &= pair.finite;
+			cosine = fmin(cosine, pair.cosine);
+			difference = fmax(difference, pair.max_difference);
+		}
+	snprintf(detail, sizeof(detail), "%d runs: cosine %.6f (least %g), difference %.3g (most %g)", RUNS,
+		cosine, plan->repeat_cosine, difference, plan->repeat_difference);
+	add(checks, what, "repeat",
+		finite && cosine >= plan->repeat_cosine && difference <= plan->repeat_difference,
+		"The same input has to give the same output: look for a race or unwritten memory.", detail);
+}
+
+static void judge_reference(const struct outputs *outputs, const struct check_plan *plan, const char *what,
+	double least_cosine, struct check_list *checks)
+{
+	struct comparison found =
+		compare_bf16_double(outputs->runs[0], outputs->reference, outputs->count);
+	char detail[200];
+
+	snprintf(detail, sizeof(detail),
+		"against fp64, %s, %lld tokens: cosine %.7f (least %g), relative error %.2g (most %g), "
+		"difference %.3g",
+		semantics_name(plan->semantics), (long long)plan->tokens, found.cosine, least_cosine,
+		found.relative_error, REFERENCE_RELATIVE_ERROR, found.max_difference);
+	add(checks, what, "reference",
+		found.finite && found.cosine >= least_cosine &&
+			found.relative_error <= REFERENCE_RELATIVE_ERROR,
+		"It computes another function than these semantics say, or loses precision.", detail);
+}
+
+static void judge(const struct outputs *outputs, const struct check_plan *plan, const char *what,
+	double least_cosine, struct check_list *checks)
+{
+	judge_values(outputs, what, checks);
+	judge_repeat(outputs, plan, what, checks);
+	judge_reference(outputs, plan, what, least_cosine, checks);
+}
+
+int check_op(const struct device *device, const struct check_plan *plan, struct check_list *checks,
+	struct error *err)
+{
+	size_t count = (size_t)plan->tokens * LAYER_HEADS * LAYER_DIM;
+	uint16_t *input = malloc(3 * count * sizeof(*input));
+	struct outputs outputs = {0};
+	float beta[LAYER_HEADS];
+	struct quasar_problem problem = {
+		.semantics = plan->semantics,
+		.batch = 1,
+		.tokens = plan->tokens,
+		.heads = LAYER_HEADS,
+		.dim = LAYER_DIM,
+		.beta = beta,
+	};
+	struct tensor *inputs[] = {&problem.q, &problem.k, &problem.v, &problem.o};
+	int result = outputs_allocate(&outputs, count, err);
+
+	if (!input)
+		result = error_set(err, STATUS_ENVIRONMENT, "not enough memory for %lld tokens",
+			(long long)plan->tokens);
+	if (!result) {
+		random_normal_bf16(plan->seed, 200, 1, input, 3 * count);
+		random_uniform(plan->seed, 201, 0.7f, 2.8f, beta, LAYER_HEADS);
+	}
+	for (int run = 0; run < RUNS && !result; run++) {
+		for (size_t i = 0; i < 4; i++)
+			*inputs[i] = tensor_contiguous(i < 3 ? input + i * count : outputs.runs[run],
+				DTYPE_BF16, plan->tokens, LAYER_HEADS, LAYER_DIM);
+		result = device->quasar(&problem, err);
+	}
+	if (!result && interrupted())
+		result = error_set(err, STATUS_INTERRUPTED, "interrupted");
+	result = result ? result : quasar_reference(&problem, outputs.reference, NULL, err);
+	if (!result)
+		judge(&outputs, plan, "op", OP_COSINE, checks);
+	outputs_free(&outputs);
+	free(input);
+	return result;
+}
+
+int check_layer(const struct device *device, const struct check_plan *plan, struct check_list *checks,
+	struct error *err)
+{
+	size_t count = (size_t)plan->tokens * LAYER_HIDDEN;
+	struct layer *layer = layer_random(LAYER_HIDDEN, LAYER_HEADS, LAYER_DIM, plan->seed, err);
+	float *x = malloc(count * sizeof(*x));
+	struct outputs outputs = {0};
+	struct layer_call call = {
+		.semantics = plan->semantics, .batch = 1, .tokens = plan->tokens, .x = x};
+	int result = layer ? outputs_allocate(&outputs, count, err) : -1;
+
+	if (!x)
+		result = error_set(err, STATUS_ENVIRONMENT, "not enough memory for %lld tokens",
+			(long long)plan->tokens);
+	if (!result)
+		random_normal(plan->seed, 202, 1, x, count);
+	for (int run = 0; run < RUNS && !result; run++) {
+		call.out = outputs.runs[run];
+		result = device->layer(layer, &call, err);
+	}
+	result = result ? result : layer_reference(layer, &call, outputs.reference, err);
+	if (!result)
+		judge(&outputs, plan, "layer", LAYER_COSINE, checks);
+	outputs_free(&outputs);
+	free(x);
+	layer_free(layer);
+	return result;
+}

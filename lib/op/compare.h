@@ -1,0 +1,17 @@
+/* compare: the one measure of how far two tensors are apart. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct comparison {
+	double cosine;         /* 1 for two tensors of zeros */
+	double max_difference; /* largest |a − b| */
+	double relative_error; /* ‖a − b‖ / ‖b‖ */
+	bool finite;           /* no NaN or infinity in either; else the rest means nothing */
+};
+
+struct comparison compare_bf16(const uint16_t *a, const uint16_t *b, size_t count);
+struct comparison compare_bf16_double(const uint16_t *a, const double *b, size_t count);
+struct comparison compare_float_double(const float *a, const double *b, size_t count);

@@ -1,0 +1,163 @@
+#include "op/measure.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "base/memory.h"
+#include "op/layer.h"
+#include "op/random.h"
+
+const char *workload_name(enum workload workload)
+{
+	return workload == WORKLOAD_LAYER ? "layer" : "op";
+}
+
+double measure_memory(enum workload workload, int64_t tokens)
+{
+	/* the op: q, k, v and o in bf16; the layer: x in fp32, out in bf16, and its segments */
+	double bytes = workload == WORKLOAD_OP ? 4.0 * 2 * LAYER_HIDDEN : 6.0 * LAYER_HIDDEN;
+
+	return 64 + bytes * (double)tokens / (1 << 20);
+}
+
+/* What a run needs; made once. */
+struct setup {
+	const struct device *device;
+	void *input, *output;
+	struct layer *layer;
+	struct layer_call call;
+	float beta[LAYER_HEADS];
+	struct quasar_problem problem;
+};
+
+static int prepare_layer(struct setup *setup, const struct measure_plan *plan, struct error *err)
+{
+	size_t elements = (size_t)plan->tokens * LAYER_HIDDEN;
+
+	setup->layer = layer_random(LAYER_HIDDEN, LAYER_HEADS, LAYER_DIM, plan->seed, err);
+	if (!setup->layer)
+		return -1;
+	setup->input = malloc(elements * sizeof(float));
+	setup->output = malloc(elements * sizeof(uint16_t));
+	if (!setup->input || !setup->output)
+		return error_set(err, STATUS_ENVIRONMENT, "not enough memory for a layer of %lld tokens",
+			(long long)plan->tokens);
+	random_normal(plan->seed, 100, 1, setup->input, elements);
+	setup->call = (struct layer_call){
+		.semantics = plan->semantics,
+		.batch = 1,
+		.tokens = plan->tokens,
+		.x = setup->input,
+		.out = setup->output,
+	};
+	return 0;
+}
+
+static int prepare_op(struct setup *setup, const struct measure_plan *plan, struct error *err)
+{
+	size_t elements = (size_t)plan->tokens * LAYER_HEADS * LAYER_DIM;
+	struct tensor *inputs[] = {&setup->problem.q, &setup->problem.k, &setup->problem.v};
+	uint16_t *input = malloc(3 * elements * sizeof(*input));
+
+	setup->input = input;
+	setup->output = malloc(elements * sizeof(uint16_t));
+	if (!setup->input || !setup->output)
+		return error_set(err, STATUS_ENVIRONMENT, "not enough memory for %lld tokens",
+			(long long)plan->tokens);
+	random_normal_bf16(plan->seed, 100, 0.3f, input, 3 * elements);
+	random_uniform(plan->seed, 101, 0.7f, 2.8f, setup->beta, LAYER_HEADS);
+	setup->problem = (struct quasar_problem){
+		.semantics = plan->semantics,
+		.batch = 1,
+		.tokens = plan->tokens,
+		.heads = LAYER_HEADS,
+		.dim = LAYER_DIM,
+		.beta = setup->beta,
+		.o = tensor_contiguous(
+			setup->output, DTYPE_BF16, plan->tokens, LAYER_HEADS, LAYER_DIM),
+	};
+	for (size_t i = 0; i < 3; i++)
+		*inputs[i] = tensor_contiguous(
+			input + i * elements, DTYPE_BF16, plan->tokens, LAYER_HEADS, LAYER_DIM);
+	return 0;
+}
+
+static int run_once(const struct setup *setup, double *seconds, struct error *err)
+{
+	double start = clock_elapsed();
+	int result = setup->layer ? setup->device->layer(setup->layer, &setup->call, err)
+				  : setup->device->quasar(&setup->problem, err);
+
+	*seconds = clock_elapsed() - start;
+	if (!result && interrupted())
+		return error_set(err, STATUS_INTERRUPTED, "interrupted");
+	return result;
+}
+
+static int by_value(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+
+	return (x > y) - (x < y);
+}
+
+static void summarise(const struct measure_plan *plan, double *times, struct measurement *result)
+{
+	int runs = result->runs;
+
+	qsort(times, (size_t)runs, sizeof(*times), by_value);
+	result->seconds = (times[(runs - 1) / 2] + times[runs / 2]) / 2;
+	result->spread = (times[runs - 1] - times[0]) / result->seconds;
+	result->tokens_per_second = (double)plan->tokens / result->seconds;
+}
+
+static int time_runs(const struct setup *setup, const struct measure_plan *plan,
+	struct measurement *result, struct error *err)
+{
+	double *times = xcalloc((size_t)plan->runs, sizeof(*times)), started = clock_elapsed(), last = 0;
+	int planned = plan->warmups + plan->runs, failed = 0;
+
+	for (int i = 0; i < planned && !failed; i++) {
+		bool warmup = i < plan->warmups;
+		double spent = clock_elapsed() - started;
+
+		/* warm-ups may take a quarter of the time; one is enough to have touched everything */
+		if (plan->budget > 0 && result->warmups && warmup && spent + last > plan->budget / 4)
+			continue;
+		if (plan->budget > 0 && result->runs && spent + last > plan->budget)
+			break;
+		failed = run_once(setup, &last, err);
+		if (warmup)
+			result->warmups++;
+		else
+			times[result->runs++] = last;
+		if (plan->progress)
+			plan->progress(i + 1, planned, plan->context);
+	}
+	result->shortened = result->warmups + result->runs < planned;
+	if (!failed)
+		summarise(plan, times, result);
+	free(times);
+	return failed;
+}
+
+int measure_run(const struct device *device, const struct measure_plan *plan, struct measurement *result,
+	struct error *err)
+{
+	struct setup setup = {.device = device};
+	int status;
+
+	*result = (struct measurement){0};
+	status = plan->workload == WORKLOAD_LAYER ? prepare_layer(&setup, plan, err)
+						  : prepare_op(&setup, plan, err);
+	if (!status) {
+		device->memory_reset();
+		status = time_runs(&setup, plan, result, err);
+		result->memory_mb = device->memory_peak();
+	}
+	layer_free(setup.layer);
+	free(setup.input);
+	free(setup.output);
+	return status;
+}
