@@ -17,9 +17,17 @@ struct prepared {
 struct database {
 	sqlite3 *handle;
 	char *path;
+	const struct database_format *format;
 	struct prepared *prepared;
 	size_t prepared_count;
 };
+
+static int hint_rescue(const struct database *database, struct error *err)
+{
+	const char *rescue = database->format->rescue;
+
+	return error_hint(err, "%s", rescue ? rescue : "Put the file aside, or name another one.");
+}
 
 static int failed(struct database *database, struct error *err, const char *attempt)
 {
@@ -32,7 +40,7 @@ static int failed(struct database *database, struct error *err, const char *atte
 	else if (code == SQLITE_FULL)
 		error_hint(err, "Make room on the disk.");
 	else if (code == SQLITE_NOTADB || code == SQLITE_CORRUPT)
-		error_hint(err, "Put the file aside, or name another one.");
+		hint_rescue(database, err);
 	return -1;
 }
 
@@ -45,7 +53,8 @@ static int execute(struct database *database, struct error *err, const char *att
 
 int database_begin(struct database *database, struct error *err)
 {
-	return execute(database, err, "write to", "BEGIN");
+	/* a transaction that begins by reading and writes later could find itself outrun, and fail */
+	return execute(database, err, "write to", "BEGIN IMMEDIATE");
 }
 
 int database_commit(struct database *database, struct error *err)
@@ -72,23 +81,37 @@ static int pragma(struct database *database, const char *sql, int64_t *value, st
 	return found < 0 ? -1 : 0;
 }
 
-static int migrate(struct database *database, const struct database_format *format, struct error *err)
+/* Is the file ours, or empty? Only reads: somebody else's file stays as it is. */
+static int recognize(struct database *database, int64_t *version, struct error *err)
 {
-	int64_t version = 0, application = 0, newest = 0, tables = 0;
-	int result = 0;
+	const struct database_format *format = database->format;
+	int64_t application = 0, newest = 0, tables = 0;
 
 	while (format->migrations[newest])
 		newest++;
-	if (pragma(database, "PRAGMA user_version", &version, err) < 0 ||
+	if (pragma(database, "PRAGMA user_version", version, err) < 0 ||
 		pragma(database, "PRAGMA application_id", &application, err) < 0 ||
 		pragma(database, "SELECT count(*) FROM sqlite_schema", &tables, err) < 0)
 		return -1;
-	if (tables && application != format->application)
-		return error_set(err, STATUS_ENVIRONMENT, "%s is not %s", database->path, format->what);
-	if (version > newest)
-		return error_set(err, STATUS_ENVIRONMENT, "%s was made by a newer version of this program",
+	if (tables && application != format->application) {
+		error_set(err, STATUS_ENVIRONMENT, "%s is not %s", database->path, format->what);
+		return hint_rescue(database, err);
+	}
+	if (*version > newest) {
+		error_set(err, STATUS_ENVIRONMENT, "%s was made by a newer version of this program",
 			database->path);
-	for (; !result && version < newest; version++) {
+		return error_hint(err, "Use that version, or a newer one.");
+	}
+	return 0;
+}
+
+static int migrate(struct database *database, struct error *err)
+{
+	const struct database_format *format = database->format;
+	int64_t version = 0;
+	int result = recognize(database, &version, err);
+
+	for (; !result && format->migrations[version]; version++) {
 		char *stamp = xprintf("PRAGMA application_id = %d; PRAGMA user_version = %lld",
 			format->application, (long long)version + 1);
 
@@ -100,18 +123,20 @@ static int migrate(struct database *database, const struct database_format *form
 	return result;
 }
 
-static int set_up(struct database *database, const struct database_format *format,
-	enum database_sharing sharing, struct error *err)
+static int set_up(struct database *database, enum database_sharing sharing, struct error *err)
 {
+	int64_t version;
+
 	sqlite3_busy_timeout(database->handle, sharing == DATABASE_SHARED ? 10000 : 0);
 	if (sharing == DATABASE_EXCLUSIVE &&
 		execute(database, err, "lock", "PRAGMA locking_mode = EXCLUSIVE") < 0)
 		return -1;
-	if (execute(database, err, "open",
-		    "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;"
-		    "PRAGMA foreign_keys = ON; PRAGMA temp_store = MEMORY; BEGIN IMMEDIATE") < 0)
+	if (recognize(database, &version, err) < 0 ||
+		execute(database, err, "open",
+			"PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;"
+			"PRAGMA foreign_keys = ON; PRAGMA temp_store = MEMORY; BEGIN IMMEDIATE") < 0)
 		return -1;
-	if (migrate(database, format, err) < 0) {
+	if (migrate(database, err) < 0) {
 		database_rollback(database);
 		return -1;
 	}
@@ -140,10 +165,11 @@ struct database *database_open(const char *path, const struct database_format *f
 		return NULL;
 	database = xcalloc(1, sizeof(*database));
 	database->path = xstrdup(path);
+	database->format = format;
 	if (sqlite3_open_v2(path, &database->handle, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, NULL) !=
 			SQLITE_OK
 		? failed(database, err, "open")
-		: set_up(database, format, sharing, err)) {
+		: set_up(database, sharing, err)) {
 		database_close(database);
 		return NULL;
 	}

@@ -43,6 +43,25 @@ bool path_exists(const char *path)
 	return lstat(path, &status) == 0;
 }
 
+static int sync_parent(const char *path)
+{
+	char *parent = xstrdup(path);
+	char *slash = strrchr(parent, '/');
+	int fd, result;
+
+	if (slash == parent)
+		slash[1] = '\0';
+	else if (slash)
+		*slash = '\0';
+	fd = open(slash ? parent : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	free(parent);
+	if (fd < 0)
+		return -1;
+	result = fsync(fd);
+	close(fd);
+	return result;
+}
+
 int directory_make(const char *path, mode_t mode, struct error *err)
 {
 	char *copy = xstrdup(path);
@@ -56,7 +75,7 @@ int directory_make(const char *path, mode_t mode, struct error *err)
 		slash += strcspn(slash, "/");
 		last = !*slash;
 		*slash = '\0';
-		if (mkdir(copy, mode) < 0 && errno != EEXIST)
+		if (mkdir(copy, mode) < 0 ? errno != EEXIST : sync_parent(copy) < 0)
 			result = error_set(err, STATUS_ENVIRONMENT, "cannot make directory %s: %s", copy,
 				strerror(errno));
 		if (last)
@@ -119,25 +138,6 @@ static int write_all(int fd, const char *data, size_t length)
 	return 0;
 }
 
-static int sync_parent(const char *path)
-{
-	char *parent = xstrdup(path);
-	char *slash = strrchr(parent, '/');
-	int fd, result;
-
-	if (slash == parent)
-		slash[1] = '\0';
-	else if (slash)
-		*slash = '\0';
-	fd = open(slash ? parent : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	free(parent);
-	if (fd < 0)
-		return -1;
-	result = fsync(fd);
-	close(fd);
-	return result;
-}
-
 int file_write(const char *path, const void *data, size_t length, mode_t permissions,
 	enum file_write_mode mode, struct error *err)
 {
@@ -175,6 +175,19 @@ failed:
 	unlink(temporary);
 	free(temporary);
 	return error_set(err, STATUS_ENVIRONMENT, "cannot write %s: %s", path, strerror(saved));
+}
+
+int file_publish(const char *from, const char *to, struct error *err)
+{
+	int renamed = renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_NOREPLACE);
+
+	if (renamed < 0 && (errno == EINVAL || errno == ENOSYS)) { /* the file system cannot */
+		errno = EEXIST;
+		renamed = path_exists(to) ? -1 : rename(from, to);
+	}
+	if (renamed < 0 || sync_parent(to) < 0)
+		return error_set(err, STATUS_ENVIRONMENT, "cannot make %s: %s", to, strerror(errno));
+	return 0;
 }
 
 static int remove_entry(const char *path, const struct stat *status, int type, struct FTW *where)

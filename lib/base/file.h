@@ -14,7 +14,7 @@ char *path_join(const char *directory, const char *name);
 /* Replaces a leading "~" or "~/" by the home directory ($HOME, else the password file). Caller frees. */
 char *path_expand(const char *path);
 
-/* Makes a directory and its parents, each with `mode`; an existing directory is fine. */
+/* Makes a directory and its parents, each with `mode`, durably; an existing directory is fine. */
 int directory_make(const char *path, mode_t mode, struct error *err);
 
 /* Reads a regular file of at most `limit` bytes, appended to `out`. A larger file, a directory or an
@@ -31,6 +31,9 @@ enum file_write_mode {
  * directory. STATUS_ENVIRONMENT on failure, with the reason; nothing is left behind. */
 int file_write(const char *path, const void *data, size_t length, mode_t permissions,
 	enum file_write_mode mode, struct error *err);
+
+/* Gives a finished file or directory its name, durably. An existing `to` is an error. */
+int file_publish(const char *from, const char *to, struct error *err);
 
 bool path_exists(const char *path);
 

@@ -25,12 +25,13 @@ struct fork_remote {
 	void *context;
 };
 
-/* Clones a repository (https, ssh, file:// or a plain path) with its whole history into `directory`,
+/* Clones a repository (https, http, ssh, file:// or a plain path) with its whole history into `directory`,
  * which must not exist, and checks out `commit` (7 to 40 hexadecimal digits), or, with NULL, the remote's
  * default branch. The directory appears whole or not at all. ssh asks the agent, then ~/.ssh/id_*.
  *
  * STATUS_NETWORK: unreachable, too slow. STATUS_REFUSED: no access, no such repository or commit, too
- * large. STATUS_USAGE: not a URL. STATUS_ENVIRONMENT: cannot write here. STATUS_INTERRUPTED. */
+ * large. STATUS_USAGE: no such kind of URL, or with a password in it. STATUS_ENVIRONMENT: cannot write
+ * here, no repository at that path. STATUS_INTERRUPTED. */
 int fork_clone(const char *url, const char *directory, const char *commit,
 	const struct fork_remote *remote, struct error *err);
 
@@ -40,13 +41,16 @@ struct fork_state {
 	char *remote_url;   /* of "origin", user and password removed; NULL: no such remote */
 	size_t changed;     /* files that differ from HEAD, untracked ones included, ignored ones not */
 	char *changed_name; /* one of them; NULL: none */
-	bool published;     /* HEAD is reachable from a remote-tracking branch */
-	size_t ahead;       /* commits of HEAD that no remote-tracking branch has */
+	bool published;     /* HEAD is reachable from a branch of origin, as far as the clone knows */
+	size_t ahead;       /* commits of HEAD that no branch of origin has */
 };
 
 /* Looks at a clone without changing it or asking the remote. STATUS_ENVIRONMENT when `path` is none. */
 int fork_state_read(const char *path, struct fork_state *state, struct error *err);
 void fork_state_free(struct fork_state *state);
+
+/* The remote_url of that state alone, which is quick to find. NULL when `path` is no clone. Caller frees. */
+char *fork_origin(const char *path);
 
 /* Asks the remote itself: is `commit`, of the clone at `path`, reachable from one of its branches? A branch
  * that the clone does not know counts as not. Errors as with fork_clone. */
@@ -55,15 +59,16 @@ int fork_published(const char *path, const char *url, const char *commit, const 
 
 struct fork_file {
 	const char *path; /* relative to the repository */
-	const void *data;
-	size_t length;
+	const char *text;
 };
 
-/* Makes a repository at `directory` that holds the files in one commit on branch "main", and a bare one at
- * `origin`, to which it is pushed, as its remote "origin". Both appear whole or not at all; `origin` may
- * be there from an earlier attempt. */
-int fork_create(const char *directory, const char *origin, const struct fork_file *files, size_t count,
-	struct error *err);
+/* Makes a bare repository that holds the files in one commit on the branch "main", for fork_clone to clone
+ * from. It appears whole or not at all; an existing `directory` is an error. */
+int fork_create(const char *directory, const struct fork_file *files, size_t count, struct error *err);
 
-/* The URL without user and password; scp-like and plain paths are returned as they are. Caller frees. */
+/* "file:///path/to/repository" for an absolute path. Caller frees. */
+char *fork_file_url(const char *path);
+
+/* The URL without the secrets that people put into it: of https the user and password, of others the
+ * password. Caller frees. */
 char *fork_url_clean(const char *url);

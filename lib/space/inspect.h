@@ -43,9 +43,12 @@ extern const char *const inspect_forbidden_texts[INSPECT_FORBIDDEN_COUNT];
 /* Line numbers count from 1; 0 means nowhere. Lines end with LF, CRLF or CR. */
 struct import_findings {
 	size_t deployed[INSPECT_DEPLOYED_COUNT];   /* where the rule finds the name */
-	size_t strict[INSPECT_STRICT_COUNT];       /* where the line stands */
+	size_t strict[INSPECT_STRICT_COUNT];       /* where the line stands, alone but for spaces or a comment */
+	size_t mentioned[INSPECT_STRICT_COUNT];    /* where the name that the line imports first occurs */
 	size_t forbidden[INSPECT_FORBIDDEN_COUNT]; /* where the text first occurs */
+	size_t utils;                              /* the first "from fla.utils import" */
 };
 
-/* Applies all three rules to the text of a file. Depends on nothing but the bytes. */
+/* Applies all three rules to the text of a file. Depends on nothing but the bytes, and takes time in
+ * proportion to their number. */
 void inspect_imports(const char *text, size_t length, struct import_findings *findings);

@@ -82,7 +82,7 @@ static char *parse_value(const char *text)
 			break;
 		if (quote == '"' && *text == '\\' && text[1]) {
 			text++;
-			buffer_append(&value, *text == 'n' ? "\n" : text, 1);
+			buffer_append(&value, *text == 'n' ? "\n" : *text == 'r' ? "\r" : text, 1);
 			continue;
 		}
 		buffer_append(&value, text, 1);
@@ -101,6 +101,22 @@ static char *parse_value(const char *text)
 malformed:
 	buffer_free(&value);
 	return NULL;
+}
+
+/* Appends NAME="value" such that parse_value, and a shell that sources the file, read the value back. */
+static void write_value(struct buffer *out, const char *name, const char *value)
+{
+	buffer_printf(out, "%s=\"", name);
+	for (; *value; value++) {
+		if (*value == '\n' || *value == '\r') {
+			buffer_text(out, *value == '\n' ? "\\n" : "\\r");
+			continue;
+		}
+		if (strchr("\"\\$`", *value))
+			buffer_text(out, "\\");
+		buffer_append(out, value, 1);
+	}
+	buffer_text(out, "\"\n");
 }
 
 static int parse_line(struct settings *settings, char *line, int number, struct error *err)
@@ -129,9 +145,19 @@ static int parse_line(struct settings *settings, char *line, int number, struct 
 	return 0;
 }
 
+struct settings *settings_new(void)
+{
+	return xcalloc(1, sizeof(struct settings));
+}
+
+void settings_put(struct settings *settings, const char *name, const char *value)
+{
+	set(settings, xstrdup(name), xstrdup(value));
+}
+
 struct settings *settings_load(const char *directory, struct error *err)
 {
-	struct settings *settings = xcalloc(1, sizeof(*settings));
+	struct settings *settings = settings_new();
 	struct buffer text = {0};
 	struct stat status;
 	char *path, *line, *next;
@@ -221,10 +247,11 @@ void settings_write(const struct settings *values, struct buffer *out)
 		if (setting->group)
 			buffer_printf(out, "\n# --- %s ---\n", setting->group);
 		buffer_printf(out, "# %s\n", setting->help);
-		if (value)
-			buffer_printf(out, "%s=\"%s\"\n", setting->name, value);
+		if (!value)
+			buffer_text(out, "#");
+		if (value || setting->fallback)
+			write_value(out, setting->name, value ? value : setting->fallback);
 		else
-			buffer_printf(out, "#%s=%s%s%s\n", setting->name, setting->fallback ? "\"" : "",
-				setting->fallback ? setting->fallback : "", setting->fallback ? "\"" : "");
+			buffer_printf(out, "%s=\n", setting->name);
 	}
 }

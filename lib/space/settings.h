@@ -28,6 +28,10 @@ struct settings;
 struct settings *settings_load(const char *directory, struct error *err);
 void settings_free(struct settings *settings);
 
+/* Settings put together by hand, for settings_write. */
+struct settings *settings_new(void);
+void settings_put(struct settings *settings, const char *name, const char *value);
+
 /* The value in force, or NULL; `source`, if not NULL, receives "the environment", "PATH/.env" or
  * "default". An empty value counts as not set. Any name may be asked for, also one that is not in the
  * table. */

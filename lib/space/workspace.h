@@ -20,3 +20,7 @@ void workspace_close(struct workspace *workspace);
 
 /* The path of the fork alone, for commands that need no store. The caller frees. */
 char *workspace_fork_path(const char *directory, const struct settings *settings);
+
+/* Makes this process the only one that holds the workspace, until `*lock` is closed or the process ends;
+ * needs DIRECTORY/.quasar. STATUS_ENVIRONMENT, naming the process, when another one does. */
+int workspace_lock(const char *directory, int *lock, struct error *err);

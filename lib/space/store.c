@@ -1,0 +1,560 @@
+#include "space/store.h"
+
+#include <math.h>
+#include <sodium.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/database.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "base/memory.h"
+
+static const char *const migrations[] = {
+	"CREATE TABLE submission ("
+	" id INTEGER PRIMARY KEY AUTOINCREMENT,"
+	" kind TEXT NOT NULL CHECK (kind IN ('commit', 'direct')),"
+	" step TEXT NOT NULL CHECK (step IN"
+	"  ('prepared', 'committed', 'revealed', 'submitted', 'refused', 'abandoned')),"
+	" api_url TEXT NOT NULL, hotkey TEXT NOT NULL,"
+	" fork_url TEXT NOT NULL, commit_hash TEXT NOT NULL, repo_hash TEXT,"
+	" target_sequence_length INTEGER NOT NULL, tokens_per_sec REAL NOT NULL, vram_mb REAL,"
+	" benchmarks TEXT, salt TEXT, commitment_hash TEXT UNIQUE,"
+	" server_id INTEGER, reveal_block INTEGER, reason TEXT,"
+	" created_at REAL NOT NULL, updated_at REAL NOT NULL,"
+	" CHECK (kind = 'direct' OR (salt IS NOT NULL AND commitment_hash IS NOT NULL)));"
+
+	"CREATE TABLE journal ("
+	" id INTEGER PRIMARY KEY,"
+	" submission INTEGER NOT NULL REFERENCES submission (id),"
+	" at REAL NOT NULL, text TEXT NOT NULL);"
+	"CREATE INDEX journal_by_submission ON journal (submission);"
+	"CREATE TRIGGER journal_is_kept BEFORE DELETE ON journal"
+	" BEGIN SELECT RAISE (ABORT, 'the journal only grows'); END;"
+	"CREATE TRIGGER journal_is_not_rewritten BEFORE UPDATE ON journal"
+	" BEGIN SELECT RAISE (ABORT, 'the journal only grows'); END;"
+
+	"CREATE TABLE bench ("
+	" id INTEGER PRIMARY KEY, at REAL NOT NULL, device TEXT NOT NULL, what TEXT NOT NULL,"
+	" semantics TEXT NOT NULL, seq INTEGER NOT NULL, runs INTEGER NOT NULL,"
+	" tokens_per_sec REAL NOT NULL, spread REAL NOT NULL, memory_mb REAL,"
+	" fork_commit TEXT, version TEXT NOT NULL);"
+	"CREATE INDEX bench_by_seq ON bench (seq);",
+	NULL,
+};
+
+static const struct database_format format = {
+	.what = "a workspace's state store",
+	.rescue = "Nothing was changed. The file holds your submissions and their salts: keep a copy. Put a "
+		  "backup in its place, or move it away and run `quasar init` to start with an empty one.",
+	.application = 0x51535754, /* "QSWT" */
+	.migrations = migrations,
+};
+
+struct store {
+	struct database *database;
+};
+
+static const char *const kind_names[] = {"commit", "direct"};
+static const char *const step_names[] = {
+	"prepared", "committed", "revealed", "submitted", "refused", "abandoned"};
+
+const char *submission_kind_name(enum submission_kind kind)
+{
+	return kind_names[kind];
+}
+
+const char *submission_step_name(enum submission_step step)
+{
+	return step_names[step];
+}
+
+/* The index of a name that the table's CHECK let in. */
+static unsigned name_index(const char *const *names, unsigned count, const char *name)
+{
+	unsigned i = 0;
+
+	while (i + 1 < count && strcmp(names[i], name))
+		i++;
+	return i;
+}
+
+/* --- the file ------------------------------------------------------------------------------------ */
+
+static char *store_path(const char *directory)
+{
+	return path_join(directory, ".quasar/state.db");
+}
+
+bool store_exists(const char *directory)
+{
+	char *path = store_path(directory);
+	bool exists = path_exists(path);
+
+	free(path);
+	return exists;
+}
+
+/* SQLite's own files go with the database. */
+static void remove_database(const char *path)
+{
+	static const char *const suffixes[] = {"", "-wal", "-shm", "-journal"};
+
+	for (size_t i = 0; i < sizeof(suffixes) / sizeof(suffixes[0]); i++) {
+		char *name = xprintf("%s%s", path, suffixes[i]);
+
+		unlink(name);
+		free(name);
+	}
+}
+
+int store_create(const char *directory, struct error *err)
+{
+	char *folder = path_join(directory, ".quasar"), *path = store_path(directory);
+	char *unfinished = xprintf("%s.new", path);
+	struct database *database;
+	int result = -1;
+
+	if (path_exists(path)) {
+		result = 0;
+		goto done;
+	}
+	if (directory_make(folder, 0700, err) < 0)
+		goto done;
+	remove_database(unfinished);
+	database = database_open(unfinished, &format, DATABASE_SHARED, err);
+	if (!database)
+		goto done;
+	database_close(database);
+	result = file_publish(unfinished, path, err);
+done:
+	free(unfinished);
+	free(path);
+	free(folder);
+	return result;
+}
+
+static void warn_if_open_to_others(const char *path)
+{
+	struct stat status;
+
+	if (stat(path, &status) == 0 && status.st_mode & (S_IRWXG | S_IRWXO))
+		log_warn("%s can be read by others; mend it with: chmod %s %s", path,
+			S_ISDIR(status.st_mode) ? "700" : "600", path);
+}
+
+static int damaged(const char *path, const char *how, struct error *err)
+{
+	error_set(err, STATUS_ENVIRONMENT, "%s is damaged: %s", path, how);
+	return error_hint(err, "%s", format.rescue);
+}
+
+/* Finds damage now rather than halfway through a submission. */
+static int check_content(struct database *database, const char *path, struct error *err)
+{
+	sqlite3_stmt *query;
+	int found = database_row(database, &query, err, "PRAGMA quick_check(1)", "");
+
+	if (found > 0 && strcmp(database_text(query, 0), "ok"))
+		found = damaged(path, database_text(query, 0), err);
+	if (found > 0)
+		sqlite3_reset(query);
+	return found < 0 ? -1 : 0;
+}
+
+struct store *store_open(const char *directory, struct error *err)
+{
+	char *folder = path_join(directory, ".quasar"), *path = store_path(directory);
+	struct store *store = xcalloc(1, sizeof(*store));
+	struct stat status;
+
+	if (stat(path, &status) < 0) {
+		error_set(err, STATUS_ENVIRONMENT, "%s is not a workspace: it has no .quasar/state.db",
+			directory);
+		error_hint(err, "Make one with: quasar init %s", directory);
+		goto failed;
+	}
+	warn_if_open_to_others(folder);
+	warn_if_open_to_others(path);
+	/* SQLite takes an empty file for a new database, but ours are never empty */
+	if (status.st_size == 0)
+		damaged(path, "it is empty", err);
+	else
+		store->database = database_open(path, &format, DATABASE_SHARED, err);
+	if (!store->database || check_content(store->database, path, err) < 0)
+		goto failed;
+	free(path);
+	free(folder);
+	return store;
+failed:
+	store_close(store);
+	free(path);
+	free(folder);
+	return NULL;
+}
+
+void store_close(struct store *store)
+{
+	if (!store)
+		return;
+	database_close(store->database);
+	free(store);
+}
+
+/* --- submissions --------------------------------------------------------------------------------- */
+
+static int add_journal(struct store *store, int64_t id, const char *text, struct error *err)
+{
+	return database_run(store->database, err, "INSERT INTO journal (submission, at, text) VALUES (?, ?, ?)",
+		"irs", id, clock_now(), text);
+}
+
+int store_submission_prepare(struct store *store, const struct submission *submission, int64_t *id,
+	struct error *err)
+{
+	double now = clock_now();
+
+	if (database_begin(store->database, err) < 0)
+		return -1;
+	if (database_run(store->database, err,
+		    "INSERT INTO submission (kind, step, api_url, hotkey, fork_url, commit_hash, repo_hash,"
+		    " target_sequence_length, tokens_per_sec, vram_mb, benchmarks, salt, commitment_hash,"
+		    " created_at, updated_at) VALUES (?, 'prepared', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+		    "ssssssirrsssrr", kind_names[submission->kind], submission->api_url, submission->hotkey,
+		    submission->fork_url, submission->commit_hash, submission->repo_hash,
+		    submission->target_sequence_length, submission->tokens_per_sec, submission->vram_mb,
+		    submission->benchmarks, submission->salt, submission->commitment_hash, now, now) < 0)
+		goto failed;
+	*id = database_last_id(store->database);
+	if (add_journal(store, *id, "prepared", err) == 0 && database_commit(store->database, err) == 0)
+		return 0;
+failed:
+	database_rollback(store->database);
+	return -1;
+}
+
+#define SUBMISSION_COLUMNS                                                                                 \
+	"id, kind, step, api_url, hotkey, fork_url, commit_hash, repo_hash, target_sequence_length,"      \
+	" tokens_per_sec, vram_mb, benchmarks, salt, commitment_hash, server_id, reveal_block, reason,"   \
+	" created_at, updated_at"
+
+static char *copy_text(sqlite3_stmt *query, int column)
+{
+	const char *text = database_text(query, column);
+
+	return text ? xstrdup(text) : NULL;
+}
+
+static char *copy_secret(sqlite3_stmt *query, int column)
+{
+	const char *text = database_text(query, column);
+	size_t size = text ? strlen(text) + 1 : 0;
+	char *copy = text ? sodium_malloc(size) : NULL;
+
+	if (text && !copy)
+		abort(); /* no lockable memory for a salt */
+	return text ? memcpy(copy, text, size) : NULL;
+}
+
+static double real_or_nan(sqlite3_stmt *query, int column)
+{
+	return sqlite3_column_type(query, column) == SQLITE_NULL ? NAN : sqlite3_column_double(query, column);
+}
+
+/* Reads a row of SUBMISSION_COLUMNS. */
+static struct submission read_submission(sqlite3_stmt *query)
+{
+	return (struct submission){
+		.id = sqlite3_column_int64(query, 0),
+		.kind = name_index(kind_names, 2, database_text(query, 1)),
+		.step = name_index(step_names, 6, database_text(query, 2)),
+		.api_url = copy_text(query, 3),
+		.hotkey = copy_text(query, 4),
+		.fork_url = copy_text(query, 5),
+		.commit_hash = copy_text(query, 6),
+		.repo_hash = copy_text(query, 7),
+		.target_sequence_length = sqlite3_column_int64(query, 8),
+		.tokens_per_sec = sqlite3_column_double(query, 9),
+		.vram_mb = real_or_nan(query, 10),
+		.benchmarks = copy_text(query, 11),
+		.salt = copy_secret(query, 12),
+		.commitment_hash = copy_text(query, 13),
+		.server_id = sqlite3_column_int64(query, 14),
+		.reveal_block = sqlite3_column_int64(query, 15),
+		.reason = copy_text(query, 16),
+		.created_at = sqlite3_column_double(query, 17),
+		.updated_at = sqlite3_column_double(query, 18),
+	};
+}
+
+void submission_free(struct submission *submission)
+{
+	free(submission->api_url);
+	free(submission->hotkey);
+	free(submission->fork_url);
+	free(submission->commit_hash);
+	free(submission->repo_hash);
+	free(submission->benchmarks);
+	sodium_free(submission->salt);
+	free(submission->commitment_hash);
+	free(submission->reason);
+	*submission = (struct submission){0};
+}
+
+void submission_list_free(struct submission_list *list)
+{
+	for (size_t i = 0; i < list->count; i++)
+		submission_free(&list->items[i]);
+	free(list->items);
+	*list = (struct submission_list){0};
+}
+
+int store_submission_get(struct store *store, int64_t id, struct submission *submission, struct error *err)
+{
+	sqlite3_stmt *query;
+	int found = database_row(store->database, &query, err,
+		"SELECT " SUBMISSION_COLUMNS " FROM submission WHERE id = ?", "i", id);
+
+	if (found == 0)
+		return error_set(err, STATUS_USAGE, "there is no submission %lld", (long long)id);
+	if (found < 0)
+		return -1;
+	*submission = read_submission(query);
+	sqlite3_reset(query);
+	return 0;
+}
+
+int store_submissions(struct store *store, const struct submission_filter *filter,
+	struct submission_list *list, struct error *err)
+{
+	static const struct submission_filter everything;
+	const struct submission_filter *wanted = filter ? filter : &everything;
+	sqlite3_stmt *query = database_query(store->database, err,
+		"SELECT " SUBMISSION_COLUMNS " FROM submission WHERE api_url = ifnull(?, api_url)"
+		" AND hotkey = ifnull(?, hotkey)"
+		" AND (?3 IS NULL OR substr(commitment_hash, 1, length(?3)) = ?3)"
+		" AND (?4 = 0 OR server_id = ?4) ORDER BY id",
+		"sssi", wanted->api_url, wanted->hotkey, wanted->commitment_hash, wanted->server_id);
+	int found = query ? 1 : -1;
+
+	*list = (struct submission_list){0};
+	while (found > 0 && (found = database_step(store->database, query, err)) > 0) {
+		unsigned step = name_index(step_names, 6, database_text(query, 2));
+
+		if (wanted->steps && !(wanted->steps & STEP_BIT(step)))
+			continue;
+		list->items = xrealloc(list->items, (list->count + 1) * sizeof(*list->items));
+		list->items[list->count++] = read_submission(query);
+	}
+	if (found < 0)
+		submission_list_free(list);
+	return found;
+}
+
+/* Whether a submission at `from` may be told that it is at `to`. */
+static bool may_follow(const struct submission *now, enum submission_step to)
+{
+	static const unsigned before[] = {
+		[STEP_COMMITTED] = STEP_BIT(STEP_PREPARED) | STEP_BIT(STEP_COMMITTED) | STEP_BIT(STEP_REFUSED),
+		[STEP_REVEALED] = STEP_BIT(STEP_COMMITTED) | STEP_BIT(STEP_REVEALED) | STEP_BIT(STEP_REFUSED),
+		[STEP_SUBMITTED] = STEP_BIT(STEP_PREPARED) | STEP_BIT(STEP_SUBMITTED) | STEP_BIT(STEP_REFUSED),
+		[STEP_REFUSED] = STEP_BIT(STEP_PREPARED) | STEP_BIT(STEP_COMMITTED) | STEP_BIT(STEP_REFUSED),
+		[STEP_ABANDONED] = STEP_BIT(STEP_PREPARED) | STEP_BIT(STEP_COMMITTED) |
+			STEP_BIT(STEP_REFUSED) | STEP_BIT(STEP_ABANDONED),
+	};
+
+	if (to == STEP_SUBMITTED ? now->kind != SUBMISSION_DIRECT
+				 : (to == STEP_COMMITTED || to == STEP_REVEALED) && now->kind != SUBMISSION_COMMIT)
+		return false;
+	if (to == STEP_REVEALED && !now->server_id)
+		return false;
+	return before[to] & STEP_BIT(now->step);
+}
+
+/* What a step brings with it. */
+struct news {
+	enum submission_step step;
+	int64_t server_id, reveal_block; /* 0: none */
+	const char *reason;              /* NULL: none */
+};
+
+static bool is_known(const struct submission *now, const struct news *news)
+{
+	return now->step == news->step && (!news->server_id || news->server_id == now->server_id) &&
+		(!news->reveal_block || news->reveal_block == now->reveal_block) &&
+		(!news->reason || (now->reason && !strcmp(news->reason, now->reason)));
+}
+
+static int write_step(struct store *store, const struct submission *now, const struct news *news,
+	struct error *err)
+{
+	int64_t server_id = news->server_id ? news->server_id : now->server_id;
+	int64_t reveal_block = news->reveal_block ? news->reveal_block : now->reveal_block;
+	struct buffer line = {0};
+	int result;
+
+	buffer_text(&line, step_names[news->step]);
+	if (news->server_id)
+		buffer_printf(&line, ", the server's submission %lld", (long long)news->server_id);
+	if (news->reveal_block)
+		buffer_printf(&line, ", reveal block %lld", (long long)news->reveal_block);
+	if (news->reason)
+		buffer_printf(&line, ": %s", news->reason);
+	result = database_run(store->database, err,
+		"UPDATE submission SET step = ?, server_id = nullif(?, 0), reveal_block = nullif(?, 0),"
+		" reason = ?, updated_at = ? WHERE id = ?",
+		"siisri", step_names[news->step], server_id, reveal_block, news->reason, clock_now(), now->id);
+	if (!result)
+		result = add_journal(store, now->id, line.data, err);
+	buffer_free(&line);
+	return result;
+}
+
+static int advance(struct store *store, int64_t id, struct news news, struct error *err)
+{
+	struct submission now = {0};
+	int result = database_begin(store->database, err);
+
+	if (!result)
+		result = store_submission_get(store, id, &now, err);
+	if (!result && !may_follow(&now, news.step))
+		result = error_set(err, STATUS_ENVIRONMENT,
+			"submission %lld (%s) is %s and cannot become %s", (long long)id,
+			kind_names[now.kind], step_names[now.step], step_names[news.step]);
+	if (!result && news.server_id && now.server_id && news.server_id != now.server_id)
+		result = error_set(err, STATUS_ENVIRONMENT,
+			"submission %lld is the server's submission %lld, not %lld", (long long)id,
+			(long long)now.server_id, (long long)news.server_id);
+	if (!result && !is_known(&now, &news))
+		result = write_step(store, &now, &news, err);
+	if (!result)
+		result = database_commit(store->database, err);
+	database_rollback(store->database);
+	submission_free(&now);
+	return result;
+}
+
+int store_submission_committed(struct store *store, int64_t id, int64_t server_id, int64_t reveal_block,
+	struct error *err)
+{
+	struct news news = {.step = STEP_COMMITTED, .server_id = server_id, .reveal_block = reveal_block};
+
+	return advance(store, id, news, err);
+}
+
+int store_submission_revealed(struct store *store, int64_t id, struct error *err)
+{
+	return advance(store, id, (struct news){.step = STEP_REVEALED}, err);
+}
+
+int store_submission_submitted(struct store *store, int64_t id, int64_t server_id, struct error *err)
+{
+	return advance(store, id, (struct news){.step = STEP_SUBMITTED, .server_id = server_id}, err);
+}
+
+int store_submission_refused(struct store *store, int64_t id, const char *reason, struct error *err)
+{
+	return advance(store, id, (struct news){.step = STEP_REFUSED, .reason = reason}, err);
+}
+
+int store_submission_abandoned(struct store *store, int64_t id, const char *reason, struct error *err)
+{
+	return advance(store, id, (struct news){.step = STEP_ABANDONED, .reason = reason}, err);
+}
+
+int store_submission_note(struct store *store, int64_t id, const char *text, struct error *err)
+{
+	return add_journal(store, id, text, err);
+}
+
+int store_journal(struct store *store, int64_t id, struct journal *journal, struct error *err)
+{
+	sqlite3_stmt *query = database_query(store->database, err,
+		"SELECT at, text FROM journal WHERE submission = ? ORDER BY id", "i", id);
+	int found = query ? 1 : -1;
+
+	*journal = (struct journal){0};
+	while (found > 0 && (found = database_step(store->database, query, err)) > 0) {
+		journal->entries =
+			xrealloc(journal->entries, (journal->count + 1) * sizeof(*journal->entries));
+		journal->entries[journal->count++] =
+			(struct journal_entry){sqlite3_column_double(query, 0), copy_text(query, 1)};
+	}
+	if (found < 0)
+		journal_free(journal);
+	return found;
+}
+
+void journal_free(struct journal *journal)
+{
+	for (size_t i = 0; i < journal->count; i++)
+		free(journal->entries[i].text);
+	free(journal->entries);
+	*journal = (struct journal){0};
+}
+
+/* --- bench results ------------------------------------------------------------------------------- */
+
+int store_bench_insert(struct store *store, const struct bench_result *result, struct error *err)
+{
+	return database_run(store->database, err,
+		"INSERT INTO bench (at, device, what, semantics, seq, runs, tokens_per_sec, spread, memory_mb,"
+		" fork_commit, version) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+		"rsssiirrrss", result->when, result->device, result->what, result->semantics, result->seq,
+		(int64_t)result->runs, result->tokens_per_sec, result->spread, result->memory_mb,
+		result->fork_commit, result->version);
+}
+
+int store_bench_list(struct store *store, const struct bench_filter *filter, size_t limit,
+	struct bench_list *list, struct error *err)
+{
+	static const struct bench_filter everything;
+	const struct bench_filter *wanted = filter ? filter : &everything;
+	sqlite3_stmt *query = database_query(store->database, err,
+		"SELECT id, at, device, what, semantics, seq, runs, tokens_per_sec, spread, memory_mb,"
+		" fork_commit, version FROM bench WHERE what = ifnull(?, what)"
+		" AND semantics = ifnull(?, semantics) AND device = ifnull(?, device)"
+		" AND (?4 IS NULL OR fork_commit = ?4) AND (?5 = 0 OR seq = ?5)"
+		" ORDER BY id DESC LIMIT ?6",
+		"ssssii", wanted->what, wanted->semantics, wanted->device, wanted->fork_commit, wanted->seq,
+		limit ? (int64_t)limit : INT64_C(-1));
+	int found = query ? 1 : -1;
+
+	*list = (struct bench_list){0};
+	while (found > 0 && (found = database_step(store->database, query, err)) > 0) {
+		list->items = xrealloc(list->items, (list->count + 1) * sizeof(*list->items));
+		list->items[list->count++] = (struct bench_result){
+			.id = sqlite3_column_int64(query, 0),
+			.when = sqlite3_column_double(query, 1),
+			.device = copy_text(query, 2),
+			.what = copy_text(query, 3),
+			.semantics = copy_text(query, 4),
+			.seq = sqlite3_column_int64(query, 5),
+			.runs = sqlite3_column_int(query, 6),
+			.tokens_per_sec = sqlite3_column_double(query, 7),
+			.spread = sqlite3_column_double(query, 8),
+			.memory_mb = real_or_nan(query, 9),
+			.fork_commit = copy_text(query, 10),
+			.version = copy_text(query, 11),
+		};
+	}
+	if (found < 0)
+		bench_list_free(list);
+	return found;
+}
+
+void bench_list_free(struct bench_list *list)
+{
+	for (size_t i = 0; i < list->count; i++) {
+		free(list->items[i].device);
+		free(list->items[i].what);
+		free(list->items[i].semantics);
+		free(list->items[i].fork_commit);
+		free(list->items[i].version);
+	}
+	free(list->items);
+	*list = (struct bench_list){0};
+}
