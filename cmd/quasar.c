@@ -16,6 +16,11 @@
 /* In the order of a miner's journey, which is the order of `quasar --help`. */
 static const struct command *const commands[] = {
 	&cmd_wallet,
+	&cmd_register,
+	&cmd_round,
+	&cmd_leaderboard,
+	&cmd_leagues,
+	&cmd_score,
 	&cmd_generate,
 	&cmd_help,
 	NULL,

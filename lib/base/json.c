@@ -7,36 +7,7 @@
 
 #include "base/memory.h"
 #include "base/number.h"
-
-/* How many bytes the UTF-8 sequence at `text` takes; 0 when it is none (also overlong, a surrogate, or beyond
- * U+10FFFF). */
-static size_t utf8_sequence(const unsigned char *text, size_t left)
-{
-	static const unsigned least[] = {0, 0, 0x80, 0x800, 0x10000};
-	size_t size = *text < 0x80 ? 1 : *text < 0xc2 ? 0 : *text < 0xe0 ? 2 : *text < 0xf0 ? 3 : *text < 0xf5 ? 4 : 0;
-	unsigned code = size > 1 ? *text & (0x7f >> size) : *text;
-
-	if (size > left)
-		return 0;
-	for (size_t i = 1; i < size; i++) {
-		if ((text[i] & 0xc0) != 0x80)
-			return 0;
-		code = code << 6 | (text[i] & 0x3f);
-	}
-	return size && code >= least[size] && code <= 0x10ffff && (code < 0xd800 || code > 0xdfff) ? size : 0;
-}
-
-bool utf8_valid(const char *text, size_t length)
-{
-	size_t size;
-
-	for (; length; text += size, length -= size) {
-		size = utf8_sequence((const unsigned char *)text, length);
-		if (!size)
-			return false;
-	}
-	return true;
-}
+#include "base/text.h"
 
 cJSON *json_parse(const char *text, size_t length, struct error *err)
 {

@@ -12,9 +12,6 @@
 #include "base/buffer.h"
 #include "base/error.h"
 
-/* Whether the bytes are well-formed UTF-8. */
-bool utf8_valid(const char *text, size_t length);
-
 /* Parses exactly one document of `length` bytes of UTF-8, with nothing but white space after it. NULL on
  * error. */
 cJSON *json_parse(const char *text, size_t length, struct error *err);

@@ -25,29 +25,49 @@ static size_t escape_length(const char *text)
 	return text[length] == '\a' ? length + 1 : length;
 }
 
-/* Length of a well-formed UTF-8 sequence of more than one byte, or 0. */
-static size_t sequence_length(const unsigned char *text, unsigned *code)
+/* How many bytes the UTF-8 sequence at `text` takes, and what it stands for; 0 when it is none (also
+ * overlong, a surrogate, or beyond U+10FFFF). */
+static size_t utf8_sequence(const unsigned char *text, size_t left, unsigned *code)
 {
 	static const unsigned least[] = {0, 0, 0x80, 0x800, 0x10000};
-	size_t length = text[0] >= 0xf0 ? 4 : text[0] >= 0xe0 ? 3 : text[0] >= 0xc0 ? 2 : 0;
+	size_t size = *text < 0x80 ? 1
+		: *text < 0xc2     ? 0
+		: *text < 0xe0     ? 2
+		: *text < 0xf0     ? 3
+		: *text < 0xf5     ? 4
+				   : 0;
 
-	if (!length || text[0] > 0xf4)
+	*code = size > 1 ? *text & (0x7f >> size) : *text;
+	if (size > left)
 		return 0;
-	*code = text[0] & (0x7fu >> length);
-	for (size_t i = 1; i < length; i++) {
+	for (size_t i = 1; i < size; i++) {
 		if ((text[i] & 0xc0) != 0x80)
 			return 0;
 		*code = *code << 6 | (text[i] & 0x3f);
 	}
-	if (*code < least[length] || *code > 0x10ffff || (*code >= 0xd800 && *code < 0xe000))
-		return 0;
-	return length;
+	return size && *code >= least[size] && *code <= 0x10ffff && (*code < 0xd800 || *code > 0xdfff)
+		? size
+		: 0;
 }
 
-static bool is_harmless(unsigned code)
+bool utf8_valid(const char *text, size_t length)
 {
-	return code >= 0xa0 && code != 0x200e && code != 0x200f && (code < 0x2028 || code > 0x202e) &&
-		(code < 0x2066 || code > 0x2069) && code != 0xfeff;
+	unsigned code;
+	size_t size;
+
+	for (; length; text += size, length -= size) {
+		size = utf8_sequence((const unsigned char *)text, length, &code);
+		if (!size)
+			return false;
+	}
+	return true;
+}
+
+/* Shown as it is: neither a control character nor one that turns the direction of writing. */
+static bool is_printable(unsigned code)
+{
+	return code >= 0x20 && (code < 0x7f || code >= 0xa0) && code != 0x200e && code != 0x200f &&
+		(code < 0x2028 || code > 0x202e) && (code < 0x2066 || code > 0x2069) && code != 0xfeff;
 }
 
 void text_clean(char *text)
@@ -55,25 +75,19 @@ void text_clean(char *text)
 	char *out = text;
 
 	while (*text) {
-		unsigned char byte = (unsigned char)*text;
-		unsigned code = 0;
-		size_t length = 1;
+		unsigned code;
+		size_t size = utf8_sequence((const unsigned char *)text, 4, &code);
 
-		if (byte == '\033') {
+		if (*text == '\033') {
 			text += escape_length(text);
-			continue;
-		}
-		if (byte >= 0x80)
-			length = sequence_length((const unsigned char *)text, &code);
-		if (byte >= 0x20 && byte < 0x7f) {
-			*out++ = *text;
-		} else if (length > 1 && is_harmless(code)) {
-			memmove(out, text, length);
-			out += length;
+		} else if (size && is_printable(code)) {
+			memmove(out, text, size);
+			out += size;
+			text += size;
 		} else {
-			*out++ = strchr("\t\n\r", byte) ? ' ' : '?';
+			*out++ = strchr("\t\n\r", *text) ? ' ' : '?';
+			text += size ? size : 1;
 		}
-		text += length ? length : 1;
 	}
 	*out = '\0';
 }

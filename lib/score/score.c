@@ -11,7 +11,7 @@
 #include "base/number.h"
 
 const struct league league_table[LEAGUE_COUNT] = {
-	{"100k", 100000, 0.5},
+	{"100k", 0, 0.5},
 	{"200k", 200000, 0.75},
 	{"300k", 300000, 1.0},
 	{"400k", 400000, 1.25},

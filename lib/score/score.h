@@ -7,8 +7,8 @@
 #include <stdint.h>
 
 struct league {
-	const char *name;    /* "100k" … "900k", "1M" */
-	int64_t least;       /* the shortest target sequence length; the first league takes shorter ones too */
+	const char *name; /* "100k" … "900k", "1M" */
+	int64_t least;    /* shortest target sequence length */
 	double multiplier;
 };
 

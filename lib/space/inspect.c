@@ -9,8 +9,8 @@
 
 #include "base/buffer.h"
 #include "base/file.h"
-#include "base/json.h"
 #include "base/memory.h"
+#include "base/text.h"
 
 #define FILE_LIMIT ((size_t)4 << 20)
 #define WALK_LIMIT 500000 /* files and directories looked at for a .cu */

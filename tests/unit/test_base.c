@@ -12,6 +12,7 @@
 #include "base/json.h"
 #include "base/memory.h"
 #include "base/number.h"
+#include "base/text.h"
 #include "vectors.h"
 
 static void numbers_as_people_write_them(void **state)

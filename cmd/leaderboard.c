@@ -1,0 +1,191 @@
+/* quasar leaderboard: who is ahead, as far as the validator tells */
+#include <stdio.h>
+#include <string.h>
+
+#include "api/standings.h"
+#include "base/clock.h"
+#include "base/number.h"
+#include "commands.h"
+#include "connect.h"
+#include "key/wallet.h"
+#include "score/score.h"
+#include "table.h"
+
+static const char *const not_told[] = {
+	"Speeds are the miners' claims: the validator does not show what it measured, nor the score.",
+	"Failed logit verification excludes a submission; the validator does not show who failed.",
+	"Of validated submissions only the ten with the most tokens/s are shown.",
+	"Submissions of earlier rounds stand among those of the current one.",
+};
+#define NOT_TOLD (sizeof(not_told) / sizeof(not_told[0]))
+
+static cJSON *standing_json(const struct standing *standing, size_t rank, const char *own)
+{
+	const struct api_submission *submission = standing->submission;
+	int64_t length = submission->target_sequence_length;
+	cJSON *item = cJSON_CreateObject();
+	char text[32];
+
+	clock_format(submission->created_at, text);
+	cJSON_AddNumberToObject(item, "rank", (double)rank);
+	cJSON_AddNumberToObject(item, "submission_id", (double)submission->id);
+	cJSON_AddStringToObject(item, "hotkey", submission->miner_hotkey);
+	cJSON_AddBoolToObject(item, "own", !strcmp(submission->miner_hotkey, own));
+	cJSON_AddStringToObject(item, "league", league_for(length)->name);
+	cJSON_AddNumberToObject(item, "multiplier", league_for(length)->multiplier);
+	cJSON_AddNumberToObject(item, "target_sequence_length", (double)length);
+	cJSON_AddNumberToObject(item, "tokens_per_sec", submission->tokens_per_sec);
+	cJSON_AddNumberToObject(item, "weighted_score", score_weighted(submission->tokens_per_sec, length));
+	cJSON_AddStringToObject(item, "state", standing_state_name(standing->state));
+	cJSON_AddStringToObject(item, "created_at", text);
+	return item;
+}
+
+static void print_json(const struct standings *standings, size_t shown, const struct api_weights *weights,
+	const char *own)
+{
+	cJSON *document = cJSON_CreateObject();
+	cJSON *ranking = cJSON_AddArrayToObject(document, "ranking");
+	cJSON *rewards = cJSON_AddArrayToObject(document, "rewards");
+	cJSON *notes = cJSON_AddArrayToObject(document, "not_told");
+
+	for (size_t i = 0; i < shown; i++)
+		cJSON_AddItemToArray(ranking, standing_json(&standings->ranked[i], i + 1, own));
+	for (size_t i = 0; i < weights->count; i++) {
+		cJSON *item = cJSON_CreateObject();
+
+		cJSON_AddStringToObject(item, "hotkey", weights->weights[i].hotkey);
+		cJSON_AddBoolToObject(item, "own", !strcmp(weights->weights[i].hotkey, own));
+		cJSON_AddNumberToObject(item, "weight", weights->weights[i].weight);
+		cJSON_AddItemToArray(rewards, item);
+	}
+	for (size_t i = 0; i < NOT_TOLD; i++)
+		cJSON_AddItemToArray(notes, cJSON_CreateString(not_told[i]));
+	cJSON_AddNumberToObject(document, "ranked", (double)standings->count);
+	cJSON_AddNumberToObject(document, "unrevealed", (double)standings->unrevealed);
+	cJSON_AddNumberToObject(document, "total_submissions", (double)standings->stats.total_submissions);
+	output_json(document);
+}
+
+static void print_ranking(const struct standings *standings, size_t shown, const char *own)
+{
+	static const char *const headings[] = {"rank", "submission", "hotkey", "league", "tokens", "tokens/s",
+		"weighted score", "submitted (UTC)", "state", ""};
+	struct table table;
+
+	table_begin(&table, headings, "rrllrrrlll");
+	for (size_t i = 0; i < shown; i++) {
+		const struct api_submission *submission = standings->ranked[i].submission;
+		int64_t length = submission->target_sequence_length;
+		bool is_own = !strcmp(submission->miner_hotkey, own);
+		char tokens[48], speed[48], weighted[48], when[32];
+
+		number_grouped((double)length, tokens);
+		number_grouped(submission->tokens_per_sec, speed);
+		number_grouped(score_weighted(submission->tokens_per_sec, length), weighted);
+		clock_format(submission->created_at, when);
+		when[10] = ' ';
+		table_cell(&table, "%zu", i + 1);
+		table_cell(&table, "%lld", (long long)submission->id);
+		table_cell(&table, "%.12s…", submission->miner_hotkey);
+		table_cell(&table, "%s", league_for(length)->name);
+		table_cell(&table, "%s", tokens);
+		table_cell(&table, "%s", speed);
+		table_cell(&table, "%s", weighted);
+		table_cell(&table, "%.16s", when);
+		table_cell(&table, "%s", standing_state_name(standings->ranked[i].state));
+		table_cell(&table, "%s", is_own ? "you" : "");
+		if (is_own)
+			table_mark_row(&table);
+	}
+	table_print(&table, stdout);
+}
+
+static void print_text(const struct standings *standings, size_t shown, const struct api_weights *weights,
+	const char *own)
+{
+	if (standings->count)
+		print_ranking(standings, shown, own);
+	else
+		puts("Nothing is revealed yet.");
+	if (shown < standings->count)
+		printf("… and %zu more\n", standings->count - shown);
+	if (standings->unrevealed)
+		printf("\n%zu committed, not yet revealed.\n", standings->unrevealed);
+	puts(weights->count ? "\nRewards of the latest completed round" : "\nNo round with rewards yet.");
+	for (size_t i = 0; i < weights->count; i++)
+		printf("  %3.0f %%  %s%s\n", weights->weights[i].weight * 100, weights->weights[i].hotkey,
+			strcmp(weights->weights[i].hotkey, own) ? "" : "  you");
+	puts("\nWhat the validator does not tell");
+	for (size_t i = 0; i < NOT_TOLD; i++)
+		printf("  - %s\n", not_told[i]);
+}
+
+/* The address of the own hotkey; "" when its wallet is not here or does not tell. */
+static void read_own_address(const struct invocation *invocation, char own[SS58_SIZE])
+{
+	struct hotkey hotkey;
+	struct error ignored;
+
+	own[0] = '\0';
+	if (wallet_inspect_hotkey(arg_string(invocation, "path"), arg_string(invocation, "wallet"),
+		    arg_string(invocation, "hotkey"), &hotkey, &ignored) < 0)
+		return;
+	memcpy(own, hotkey.address, SS58_SIZE);
+	hotkey_free(&hotkey);
+}
+
+static int run(struct invocation *invocation, struct error *err)
+{
+	struct standings standings = {0};
+	struct api_weights weights = {0};
+	struct api *api;
+	char own[SS58_SIZE];
+	int64_t top = 0;
+	size_t shown;
+	int result = -1;
+
+	if (arg_integer(invocation, "top", 1, 1000000, &top, err) < 0)
+		return -1;
+	api = require_api(invocation, NULL, err);
+	if (!api)
+		return -1;
+	if (standings_read(api, &standings, err) < 0 || api_weights(api, 0, &weights, err) < 0)
+		goto done;
+	read_own_address(invocation, own);
+	shown = standings.count < (size_t)top ? standings.count : (size_t)top;
+	if (invocation->json)
+		print_json(&standings, shown, &weights, own);
+	else
+		print_text(&standings, shown, &weights, own);
+	result = 0;
+done:
+	standings_free(&standings);
+	api_release(&weights.memory);
+	api_close(api);
+	return result;
+}
+
+const struct command cmd_leaderboard = {
+	.name = "leaderboard",
+	.summary = "rank the submissions that the validator shows, and list the rewards",
+	.description =
+		"Ranks by weighted score (tokens/s times the league's multiplier), of equals the one that was "
+		"committed first. \"waiting\" is not validated yet. Your own hotkey is marked when its wallet is "
+		"here. What the validator keeps to itself is said below the table.",
+	.opts =
+		(const struct opt[]){
+			{"top", 'n', "N", NULL, "20", NULL, "How many ranks to show."},
+			OPTS_WALLET,
+			OPTS_API,
+			{0},
+		},
+	.examples =
+		(const struct example[]){
+			{"quasar leaderboard", "the first 20"},
+			{"quasar leaderboard --json | jq '.ranking[] | select(.own)'", "the own ranks, for a script"},
+			{0},
+		},
+	.exits = (const enum status[]){STATUS_NETWORK, STATUS_REFUSED, 0},
+	.run = run,
+};

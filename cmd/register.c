@@ -1,0 +1,84 @@
+/* quasar register: make the hotkey known to the validator */
+#include <math.h>
+#include <stdio.h>
+
+#include "commands.h"
+#include "connect.h"
+#include "hotkey.h"
+#include "score/score.h"
+
+static void print_result(const struct invocation *invocation, const struct api_registration *registration)
+{
+	cJSON *document;
+
+	if (!invocation->json) {
+		printf("%s %s for league %s (x%g), model %s\n", registration->hotkey,
+			registration->already ? "is registered already" : "is registered",
+			registration->league, league_by_name(registration->league)->multiplier,
+			registration->model_name);
+		return;
+	}
+	document = cJSON_CreateObject();
+	cJSON_AddStringToObject(document, "status",
+		registration->already ? "already_registered" : "registered");
+	cJSON_AddStringToObject(document, "hotkey", registration->hotkey);
+	cJSON_AddStringToObject(document, "model_name", registration->model_name);
+	cJSON_AddStringToObject(document, "league", registration->league);
+	if (!isnan(registration->current_score))
+		cJSON_AddNumberToObject(document, "current_score", registration->current_score);
+	output_json(document);
+}
+
+static int run(struct invocation *invocation, struct error *err)
+{
+	int64_t seq = 0;
+	struct keypair *keypair = NULL;
+	struct api *api = NULL;
+	struct api_registration registration = {0};
+	int result = -1;
+
+	if (arg_integer(invocation, "seq", 1, 1000000000, &seq, err) < 0)
+		return -1;
+	keypair = require_hotkey(invocation, err);
+	api = keypair ? require_api(invocation, keypair, err) : NULL;
+	if (!api)
+		goto done;
+	result = api_register_miner(
+		api, arg_string(invocation, "model"), league_for(seq)->name, &registration, err);
+	if (!result)
+		print_result(invocation, &registration);
+	else if (api_last(api)->http_status == 500)
+		error_hint(err, "Some validators answer like this when the hotkey is registered for another "
+				"league already. One registration is enough: try `quasar commit`.");
+done:
+	api_release(&registration.memory);
+	api_close(api);
+	keypair_free(keypair);
+	return result;
+}
+
+const struct command cmd_register = {
+	.name = "register",
+	.summary = "make the hotkey known to the validator",
+	.description =
+		"A validator takes submissions only from hotkeys that have registered. Registering again is no "
+		"harm: the answer says that it was done before.",
+	.opts =
+		(const struct opt[]){
+			{"seq", 's', "N", "TARGET_SEQUENCE_LENGTH", NULL, NULL,
+				"Target sequence length, in tokens; it decides the league."},
+			{"model", 'm', "NAME", "REFERENCE_MODEL", NULL, NULL, "The model to register for."},
+			OPTS_WALLET,
+			OPTS_API,
+			{0},
+		},
+	.examples =
+		(const struct example[]){
+			{"quasar register", "with the wallet, league and validator of the workspace"},
+			{"quasar register --wallet alice --hotkey rig2 --seq 1M", "another hotkey, for league 1M"},
+			{"quasar register --api http://localhost:8000", "at a validator that `quasar localnet` runs"},
+			{0},
+		},
+	.exits = (const enum status[]){STATUS_ENVIRONMENT, STATUS_NETWORK, STATUS_REFUSED, 0},
+	.run = run,
+};

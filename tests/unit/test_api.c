@@ -1,0 +1,626 @@
+/* api: messages, refusals, the block clock, and what becomes of requests that go wrong */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+#include <arpa/inet.h>
+#include <math.h>
+#include <poll.h>
+#include <pthread.h>
+#include <sodium.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "api/block.h"
+#include "api/client.h"
+#include "api/http.h"
+#include "api/message.h"
+#include "api/refusal.h"
+#include "api/retry.h"
+#include "api/standings.h"
+#include "base/clock.h"
+#include "base/hex.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "base/text.h"
+#include "key/keypair.h"
+#include "vectors.h"
+
+static const char *string(const cJSON *item, const char *name)
+{
+	return cJSON_GetStringValue(cJSON_GetObjectItem(item, name));
+}
+
+/* --- messages --------------------------------------------------------------------------------- */
+
+static void commitments_hash_the_text_of_the_salt(void **state)
+{
+	cJSON *document = read_vectors(VECTORS "commitment.json");
+	const cJSON *item;
+
+	(void)state;
+	cJSON_ArrayForEach(item, document)
+	{
+		char hash[65];
+
+		message_commitment_hash(string(item, "salt"), string(item, "data"), hash);
+		assert_string_equal(hash, string(item, "sha256"));
+	}
+	cJSON_Delete(document);
+}
+
+static void salts_are_64_digits_and_differ(void **state)
+{
+	char first[65], second[65];
+
+	(void)state;
+	message_salt(first);
+	message_salt(second);
+	assert_int_equal(strspn(first, "0123456789abcdef"), 64);
+	assert_string_not_equal(first, second);
+}
+
+static void submissions_are_signed_as_python_formats_them(void **state)
+{
+	cJSON *document = read_vectors(VECTORS "python_format.json");
+	const cJSON *item;
+
+	(void)state;
+	cJSON_ArrayForEach(item, cJSON_GetObjectItem(document, "submissions"))
+	{
+		uint64_t bits = strtoull(string(item, "performance_hex"), NULL, 16);
+		struct buffer text = {0};
+		double performance;
+
+		memcpy(&performance, &bits, sizeof(performance));
+		message_submission_text(string(item, "fork_url"), string(item, "commit_hash"), performance,
+			cJSON_GetObjectItem(item, "benchmarks"), string(item, "repo_hash"), &text);
+		assert_string_equal(text.data, string(item, "signed_string"));
+		buffer_free(&text);
+	}
+	cJSON_Delete(document);
+}
+
+/* --- words of others -------------------------------------------------------------------------- */
+
+static void foreign_text_loses_what_could_steer_a_terminal(void **state)
+{
+	static const char *const cases[][2] = {
+		{"plain ümläut ✓ 🚀", "plain ümläut ✓ 🚀"},
+		{"\033[31mred\033[0m", "red"},
+		{"\033]0;title\adone", "done"},
+		{"\033]8;;http://x\033\\link", "link"},
+		{"a\033", "a"},
+		{"a\033[", "a"},
+		{"a\033]never ended", "a"},
+		{"two\r\nlines\tand", "two  lines and"},
+		{"bell\a nul\x7f", "bell? nul?"},
+		{"c1 \xc2\x9b""31m", "c1 ?31m"},
+		{"\xe2\x80\xae""desrever", "?desrever"},
+		{"bad \xff\xc3(\xe2\x82", "bad ?" "?(?" "?"},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		char *text = xstrdup(cases[i][0]);
+
+		text_clean(text);
+		assert_string_equal(text, cases[i][1]);
+		free(text);
+	}
+}
+
+static void check_detail(const char *body, const char *type, const char *expected)
+{
+	struct buffer bytes = {0};
+	char detail[64];
+
+	buffer_text(&bytes, body);
+	refusal_detail(&bytes, type, detail, sizeof(detail));
+	assert_string_equal(detail, expected);
+	buffer_free(&bytes);
+}
+
+static void refusals_keep_the_validators_words(void **state)
+{
+	(void)state;
+	check_detail("{\"detail\":\"Hotkey mismatch\"}", "application/json", "Hotkey mismatch");
+	check_detail("{\"detail\":\"a\\u001b[2Jb\\nc\"}", "application/json", "ab c");
+	check_detail("{\"detail\":[{\"loc\":[\"body\",\"tokens_per_sec\"],\"msg\":\"field required\"},"
+		     "{\"loc\":[\"body\",\"benchmarks\",3,\"x\"],\"msg\":\"bad\"},{\"loc\":[\"body\"],\"msg\":\"m\"}]}",
+		"application/json", "tokens_per_sec: field required; benchmarks.3.x: bad; body: m");
+	check_detail("{\"detail\":[1,{},{\"msg\":7},{\"loc\":\"x\",\"msg\":\"m\"}]}", "application/json", "m");
+	check_detail("{\"detail\":7}", "application/json", "");
+	check_detail("Internal Server Error\nmore", "text/plain; charset=utf-8", "Internal Server Error");
+	check_detail("<html>", "text/html", "");
+	check_detail("", "", "");
+	check_detail("{\"detail\":\"0123456789012345678901234567890123456789012345678901234567890123456789\"}",
+		"application/json", "012345678901234567890123456789012345678901234567890123456789012");
+}
+
+static void refusals_say_what_to_do(void **state)
+{
+	static const struct {
+		int http_status;
+		const char *detail;
+		enum status status;
+		const char *hint;
+	} cases[] = {
+		{401, "Invalid signature", STATUS_REFUSED, "quasar wallet show"},
+		{403, "Hotkey mismatch", STATUS_REFUSED, "WALLET_HOTKEY"},
+		{403, "IP address banned: IP banned for 2.5 more hours", STATUS_REFUSED,
+			"ends in 2 h 30 m, at about 2023-11-15T00:43 UTC"},
+		{403, "IP address banned: for good", STATUS_REFUSED, "24 hours"},
+		{404, "Miner not registered", STATUS_REFUSED, "quasar register"},
+		{404, "Submission not found", STATUS_REFUSED, "quasar status"},
+		{404, "Not Found", STATUS_REFUSED, "VALIDATOR_API_URL"},
+		{409, "Commitment hash already exists. Use a different salt.", STATUS_REFUSED, "quasar status"},
+		{422, "tokens_per_sec: field required", STATUS_REFUSED, "version"},
+		{418, "", STATUS_REFUSED, "VALIDATOR_API_URL"},
+		{400, "Commitment verification failed. Hash mismatch.", STATUS_REFUSED, "five ban"},
+		{400, "Invalid league", STATUS_REFUSED, ""},
+		{425, "Cannot reveal yet. Wait 3 blocks", STATUS_EARLY, "reveal --wait"},
+		{429, "Rate limit exceeded", STATUS_NETWORK, "wait a minute"},
+		{500, "", STATUS_NETWORK, "later"},
+		{304, "", STATUS_NETWORK, ""},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct error err = {0};
+		char code[16];
+
+		assert_int_equal(
+			refusal_error("POST /x", cases[i].http_status, cases[i].detail, 1700000000, &err), -1);
+		assert_int_equal(err.status, cases[i].status);
+		assert_non_null(strstr(err.message, cases[i].detail));
+		snprintf(code, sizeof(code), "HTTP %d", cases[i].http_status);
+		assert_non_null(strstr(err.message, code));
+		assert_non_null(strstr(err.hint, cases[i].hint));
+	}
+}
+
+static void base_urls_are_checked(void **state)
+{
+	static const struct {
+		const char *url, *base;
+		bool plain;
+	} good[] = {
+		{"http://localhost:8000", "http://localhost:8000", false},
+		{"http://127.0.0.1:8000/", "http://127.0.0.1:8000", false},
+		{"http://[::1]:1/", "http://[::1]:1", false},
+		{"https://validator.example/api//", "https://validator.example/api", false},
+		{"http://validator.example", "http://validator.example", true},
+	};
+	struct error err = {0};
+	bool plain;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
+		char *base = http_check_base(good[i].url, &plain, &err);
+
+		assert_string_equal(base, good[i].base);
+		assert_int_equal(plain, good[i].plain);
+		free(base);
+	}
+	for (const char *const *bad = (const char *const[]){"", "localhost:8000", "ftp://host", "file:///etc/passwd",
+				 "http://", "http://user:secret@host", "http://host/?a=b", "http://host/#x",
+				 "http://host:99999", NULL};
+		*bad; bad++) {
+		assert_null(http_check_base(*bad, &plain, &err));
+		assert_int_equal(err.status, STATUS_USAGE);
+		assert_null(strstr(err.message, "secret"));
+	}
+}
+
+/* --- blocks and retries ----------------------------------------------------------------------- */
+
+static void blocks_are_twelve_seconds_unless_seen_otherwise(void **state)
+{
+	struct block_clock clock = {0};
+
+	(void)state;
+	assert_int_equal(block_at(1609459200), 0);
+	assert_int_equal(block_at(1609459211.99), 0);
+	assert_int_equal(block_at(1609459212), 1);
+	assert_int_equal(block_at(1609459199), -1);
+	assert_true(block_begins(1) == 1609459212);
+
+	block_clock_observe(&clock, 1000, 50);
+	assert_true(block_clock_length(&clock) == 12);
+	assert_true(block_clock_until(&clock, 1002, 60) == 14);
+	assert_true(block_clock_until(&clock, 1000, 60) == 0);
+	block_clock_observe(&clock, 1001, 55); /* 5 s later, but a boundary may lie between */
+	assert_true(block_clock_length(&clock) == 12);
+	block_clock_observe(&clock, 1010, 60); /* ten in ten seconds: a fast chain */
+	assert_true(block_clock_length(&clock) == 1);
+	assert_true(block_clock_until(&clock, 1015, 62) == 3);
+	block_clock_observe(&clock, 1010, 63); /* nothing new */
+	assert_true(block_clock_until(&clock, 1015, 63) == 2);
+	block_clock_observe(&clock, 7, 70); /* another chain */
+	assert_true(block_clock_length(&clock) == 12);
+}
+
+static void retries_end_when_the_time_is_up(void **state)
+{
+	struct error err = {.status = STATUS_NETWORK, .message = "it failed"};
+	struct retry retry;
+
+	(void)state;
+	retry_begin(&retry, 0.2);
+	while (retry_wait(&retry, 0, &err) == 0)
+		assert_true(retry.failures < 1000);
+	assert_non_null(strstr(err.message, "it failed (gave up after "));
+	assert_int_equal(err.status, STATUS_NETWORK);
+
+	retry_begin(&retry, 10);
+	error_set(&err, STATUS_NETWORK, "busy");
+	assert_int_equal(retry_wait(&retry, 60, &err), -1);
+	assert_non_null(strstr(err.message, "asks to wait 1 m 00 s"));
+	assert_true(retry_left(&retry) > 9);
+}
+
+/* --- a server that does as it is told --------------------------------------------------------- */
+
+#define ANSWERS 8
+
+struct answer {
+	const char *bytes; /* NULL: hang up without a word */
+	bool keep;         /* leave the connection open */
+};
+
+struct server {
+	int listening, kept;
+	struct answer answers[ANSWERS];
+	char requests[ANSWERS][4096];
+	int count; /* requests that arrived */
+	char url[64];
+	pthread_t thread;
+};
+
+static bool read_request(int peer, char request[4096])
+{
+	size_t used = 0, body = 0;
+	char *end = NULL, *length;
+
+	while (!end || used < (size_t)(end - request) + 4 + body) {
+		ssize_t got = recv(peer, request + used, 4095 - used, 0);
+
+		if (got <= 0)
+			return false;
+		used += (size_t)got;
+		request[used] = '\0';
+		end = strstr(request, "\r\n\r\n");
+		length = strcasestr(request, "content-length:");
+		body = length ? strtoul(length + 15, NULL, 10) : 0;
+	}
+	return true;
+}
+
+/* The connection on which something arrives next, or -1 when the test is over. */
+static int next_peer(struct server *server)
+{
+	struct pollfd fds[2] = {{server->listening, POLLIN, 0}, {server->kept, POLLIN, 0}};
+	int peer;
+
+	poll(fds, server->kept >= 0 ? 2 : 1, -1);
+	if (server->kept >= 0 && fds[1].revents) {
+		peer = server->kept;
+		server->kept = -1;
+		return peer;
+	}
+	return accept(server->listening, NULL, NULL);
+}
+
+static void *serve(void *context)
+{
+	struct server *server = context;
+	int peer;
+
+	while ((peer = next_peer(server)) >= 0) {
+		const struct answer *answer = &server->answers[server->count];
+
+		if (server->count == ANSWERS || !read_request(peer, server->requests[server->count])) {
+			close(peer);
+			continue;
+		}
+		server->count++;
+		if (answer->bytes && send(peer, answer->bytes, strlen(answer->bytes), MSG_NOSIGNAL) < 0)
+			perror("send");
+		if (answer->keep)
+			server->kept = peer;
+		else
+			close(peer);
+	}
+	return NULL;
+}
+
+static void server_start(struct server *server)
+{
+	struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	socklen_t size = sizeof(address);
+
+	server->kept = -1;
+	server->count = 0;
+	server->listening = socket(AF_INET, SOCK_STREAM, 0);
+	assert_int_equal(bind(server->listening, (struct sockaddr *)&address, size), 0);
+	assert_int_equal(listen(server->listening, 8), 0);
+	assert_int_equal(getsockname(server->listening, (struct sockaddr *)&address, &size), 0);
+	snprintf(server->url, sizeof(server->url), "http://127.0.0.1:%d", ntohs(address.sin_port));
+	assert_int_equal(pthread_create(&server->thread, NULL, serve, server), 0);
+}
+
+static void server_stop(struct server *server)
+{
+	shutdown(server->listening, SHUT_RDWR); /* ends accept() */
+	pthread_join(server->thread, NULL);
+	close(server->listening);
+	if (server->kept >= 0)
+		close(server->kept);
+}
+
+#define OK_JSON(body) "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close\r\n\r\n" body
+#define HASH "eac8775a3fbbd8007119748d902c25ad96026c57ef35d47c7cb68565b79e02c9"
+#define COMMITTED(hash)                                                                                    \
+	OK_JSON("{\"submission_id\":3,\"commitment_hash\":\"" hash "\",\"reveal_block\":5,"                \
+		"\"estimated_reveal_time\":\"2026-11-20T18:14:00.5\",\"message\":\"m\"}")
+
+struct fixture {
+	struct server server;
+	struct keypair *keypair;
+	struct api *api;
+	struct error err;
+};
+
+static int set_up(void **state)
+{
+	struct fixture *fixture = xcalloc(1, sizeof(*fixture));
+
+	log_set_level(LOG_QUIET);
+	fixture->keypair = keypair_from_text(CRYPTO_SR25519,
+		"unlock reward sponsor loud pause bus okay popular maid minimum essay paper", &fixture->err);
+	assert_non_null(fixture->keypair);
+	*state = fixture;
+	return 0;
+}
+
+static int tear_down(void **state)
+{
+	struct fixture *fixture = *state;
+
+	api_close(fixture->api);
+	if (fixture->server.url[0])
+		server_stop(&fixture->server);
+	keypair_free(fixture->keypair);
+	free(fixture);
+	return 0;
+}
+
+/* Starts the server with the answers and opens the API; `answers` ends with an empty one. */
+static void script(struct fixture *fixture, const struct answer *answers)
+{
+	for (int i = 0; i < ANSWERS && (answers[i].bytes || answers[i].keep); i++)
+		fixture->server.answers[i] = answers[i];
+	server_start(&fixture->server);
+	fixture->api = api_open(fixture->server.url, fixture->keypair, 5, &fixture->err);
+	assert_non_null(fixture->api);
+}
+
+static int commit(struct fixture *fixture)
+{
+	struct api_commitment commitment;
+	int result = api_commit_submission(fixture->api, HASH, 100000, &commitment, &fixture->err);
+
+	if (!result) {
+		assert_int_equal(commitment.submission_id, 3);
+		assert_int_equal(commitment.reveal_block, 5);
+		assert_true(commitment.estimated_reveal_time == 1795198440.5);
+	}
+	api_release(&commitment.memory);
+	return result;
+}
+
+static void a_commitment_carries_the_hotkeys_signature(void **state)
+{
+	struct fixture *fixture = *state;
+	const char *address = keypair_address(fixture->keypair), *request = fixture->server.requests[0];
+	uint8_t signature[SIGNATURE_LENGTH];
+	char header[96], digits[129];
+
+	script(fixture, (const struct answer[]){{COMMITTED(HASH), false}, {0}});
+	assert_int_equal(commit(fixture), 0);
+	assert_int_equal(api_last(fixture->api)->delivery, API_DONE);
+	assert_non_null(strstr(request, "POST /commit_submission HTTP/1.1\r\n"));
+	assert_non_null(strstr(request, "\r\nUser-Agent: quasar/"));
+	snprintf(header, sizeof(header), "\r\nHotkey: %s\r\n", address);
+	assert_non_null(strstr(request, header));
+	assert_int_equal(sscanf(strstr(request, "Signature: "), "Signature: %128[0-9a-f]\r", digits), 1);
+	assert_int_equal(hex_decode(digits, signature, sizeof(signature)), 0);
+	assert_true(signature_verify(address, CRYPTO_SR25519, address, strlen(address), signature));
+}
+
+static void a_lost_answer_is_told_from_a_request_that_never_left(void **state)
+{
+	struct fixture *fixture = *state;
+
+	script(fixture, (const struct answer[]){{0}});
+	assert_int_equal(commit(fixture), -1);
+	assert_int_equal(fixture->err.status, STATUS_NETWORK);
+	assert_int_equal(api_last(fixture->api)->delivery, API_UNKNOWN);
+	assert_true(api_last(fixture->api)->transient);
+	assert_int_equal(fixture->server.count, 1);
+
+	server_stop(&fixture->server);
+	fixture->server.url[0] = '\0';
+	assert_int_equal(commit(fixture), -1);
+	assert_int_equal(fixture->err.status, STATUS_NETWORK);
+	assert_int_equal(api_last(fixture->api)->delivery, API_NOT_SENT);
+	assert_true(api_last(fixture->api)->transient);
+}
+
+/* libcurl by itself repeats a request when a kept connection dies under it */
+static void a_kept_connection_that_dies_does_not_double_a_commitment(void **state)
+{
+	struct fixture *fixture = *state;
+
+	script(fixture, (const struct answer[]){
+				{"HTTP/1.1 200 OK\r\nContent-Length: 15\r\n\r\n{\"status\":\"ok\"}", true}, {0}});
+	assert_int_equal(api_health(fixture->api, &fixture->err), 0);
+	assert_int_equal(commit(fixture), -1);
+	assert_int_equal(api_last(fixture->api)->delivery, API_UNKNOWN);
+	assert_int_equal(fixture->server.count, 2);
+}
+
+static void what_the_validator_said_decides_what_is_known(void **state)
+{
+	static const struct {
+		const char *answer;
+		enum status status;
+		enum api_delivery delivery;
+		int http_status;
+		bool transient;
+	} cases[] = {
+		{"HTTP/1.1 409 Conflict\r\nConnection: close\r\n\r\n{\"detail\":\"there\"}", STATUS_REFUSED,
+			API_REFUSED, 409, false},
+		{"HTTP/1.1 404 Not Found\r\nConnection: close\r\n\r\n{\"detail\":\"Miner not registered\"}",
+			STATUS_REFUSED, API_REFUSED, 404, false},
+		{"HTTP/1.1 429 Slow\r\nRetry-After: 7\r\nConnection: close\r\n\r\n", STATUS_NETWORK, API_REFUSED,
+			429, true},
+		{"HTTP/1.1 503 Busy\r\nConnection: close\r\n\r\n", STATUS_NETWORK, API_UNKNOWN, 503, true},
+		{OK_JSON("{}"), STATUS_NETWORK, API_UNKNOWN, 200, false},
+		{OK_JSON("nonsense"), STATUS_NETWORK, API_UNKNOWN, 200, false},
+		{COMMITTED("0000"), STATUS_NETWORK, API_UNKNOWN, 200, false},
+	};
+	struct fixture *fixture = *state;
+	struct answer answers[ANSWERS] = {{0}};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+		answers[i].bytes = cases[i].answer;
+	script(fixture, answers);
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		const struct api_exchange *last;
+
+		assert_int_equal(commit(fixture), -1);
+		last = api_last(fixture->api);
+		assert_int_equal(fixture->err.status, cases[i].status);
+		assert_int_equal(last->delivery, cases[i].delivery);
+		assert_int_equal(last->http_status, cases[i].http_status);
+		assert_int_equal(last->transient, cases[i].transient);
+		assert_true(last->retry_after == (cases[i].http_status == 429 ? 7 : 0));
+		assert_int_equal(fixture->server.count, i + 1);
+	}
+}
+
+static void reads_are_repeated(void **state)
+{
+	struct fixture *fixture = *state;
+
+	script(fixture, (const struct answer[]){
+				{"HTTP/1.1 503 Busy\r\nConnection: close\r\n\r\n", false},
+				{"HTTP/1.1 429 Slow\r\nConnection: close\r\n\r\n", false},
+				{OK_JSON("{\"status\":\"ok\"}"), false}, {0}});
+	assert_int_equal(api_health(fixture->api, &fixture->err), 0);
+	assert_int_equal(fixture->server.count, 3);
+}
+
+static void a_pending_commitment_is_found_by_hotkey_and_prefix(void **state)
+{
+	struct fixture *fixture = *state;
+	struct api_pending_reveals pending;
+
+	script(fixture, (const struct answer[]){
+				{OK_JSON("{\"current_block\":77,\"pending_reveals\":[{\"submission_id\":3,"
+					 "\"miner_hotkey\":\"5A\",\"commitment_hash\":\"eac8775a3fbbd800...\","
+					 "\"reveal_block\":100,\"blocks_remaining\":23,\"can_reveal\":false,"
+					 "\"created_at\":\"2026-11-20T18:14:00\"}]}"), false}, {0}});
+	assert_int_equal(api_pending_reveals(fixture->api, &pending, &fixture->err), 0);
+	assert_int_equal(pending.current_block, 77);
+	assert_int_equal(pending.count, 1);
+	assert_true(api_pending_matches(&pending.reveals[0], "5A", HASH));
+	assert_false(api_pending_matches(&pending.reveals[0], "5B", HASH));
+	assert_false(api_pending_matches(&pending.reveals[0], "5A", "e" HASH));
+	assert_false(api_pending_matches(&pending.reveals[0], "5A",
+		"eac8775a3fbbd801119748d902c25ad96026c57ef35d47c7cb68565b79e02c90"));
+	api_release(&pending.memory);
+}
+
+static void the_servers_clock_is_known_from_its_date(void **state)
+{
+	struct fixture *fixture = *state;
+
+	script(fixture, (const struct answer[]){{"HTTP/1.1 200 OK\r\nDate: Tue, 14 Nov 2023 22:13:20 GMT\r\n"
+						 "Connection: close\r\n\r\n{\"status\":\"ok\"}", false}, {0}});
+	assert_true(api_clock_skew(fixture->api) == 0);
+	assert_int_equal(api_health(fixture->api, &fixture->err), 0);
+	assert_true(fabs(clock_now() + api_clock_skew(fixture->api) - 1700000000) < 5);
+	assert_in_range(api_block(fixture->api), block_at(1700000000), block_at(1700000012));
+}
+
+#define SUBMISSION(id, fork, length, speed, when)                                                          \
+	"{\"id\":" id ",\"miner_hotkey\":\"5A\",\"fork_url\":" fork ",\"commit_hash\":" fork               \
+	",\"repo_hash\":null,\"target_sequence_length\":" length ",\"tokens_per_sec\":" speed              \
+	",\"vram_mb\":null,\"benchmarks\":null,\"validated\":false,\"created_at\":\"" when "\"}"
+
+static void standings_rank_what_is_revealed(void **state)
+{
+	struct fixture *fixture = *state;
+	struct standings standings = {0};
+
+	script(fixture,
+		(const struct answer[]){
+			{OK_JSON("{\"total_submissions\":9,\"recent_submissions\":["
+				SUBMISSION("5", "null", "1000000", "0.0", "2026-11-20T10:00:00") ","
+				SUBMISSION("4", "\"u\"", "100000", "600.0", "2026-11-20T11:00:00") ","
+				SUBMISSION("3", "\"u\"", "1000000", "100.0", "2026-11-20T10:00:00")
+				"],\"stats\":{\"avg_tokens_per_sec\":1,\"max_tokens_per_sec\":2,"
+				"\"min_tokens_per_sec\":0,\"total_submissions\":9},\"top_performers\":["
+				SUBMISSION("4", "null", "100000", "600.0", "2026-11-20T11:00:00") ","
+				SUBMISSION("2", "null", "300000", "400.0", "2026-11-20T11:00:00") ","
+				SUBMISSION("5", "null", "1000000", "0", "2026-11-20T11:00:00") "]}"), false},
+			{0}});
+	standings_free(&standings);
+	assert_int_equal(standings_read(fixture->api, &standings, &fixture->err), 0);
+	assert_int_equal(standings.count, 3);
+	assert_int_equal(standings.unrevealed, 1);
+	assert_int_equal(standings_rank(&standings, 2), 1);
+	assert_int_equal(standings_rank(&standings, 3), 2); /* as much as 4, and earlier */
+	assert_int_equal(standings_rank(&standings, 4), 3);
+	assert_int_equal(standings_rank(&standings, 5), 0);
+	assert_string_equal(standing_state_name(standings.ranked[0].state), "validated");
+	assert_string_equal(standing_state_name(standings.ranked[1].state), "waiting");
+	standings_free(&standings);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(commitments_hash_the_text_of_the_salt),
+		cmocka_unit_test(salts_are_64_digits_and_differ),
+		cmocka_unit_test(submissions_are_signed_as_python_formats_them),
+		cmocka_unit_test(foreign_text_loses_what_could_steer_a_terminal),
+		cmocka_unit_test(refusals_keep_the_validators_words),
+		cmocka_unit_test(refusals_say_what_to_do),
+		cmocka_unit_test(base_urls_are_checked),
+		cmocka_unit_test(blocks_are_twelve_seconds_unless_seen_otherwise),
+		cmocka_unit_test(retries_end_when_the_time_is_up),
+		cmocka_unit_test_setup_teardown(
+			a_commitment_carries_the_hotkeys_signature, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(
+			a_lost_answer_is_told_from_a_request_that_never_left, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(
+			a_kept_connection_that_dies_does_not_double_a_commitment, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(
+			what_the_validator_said_decides_what_is_known, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(reads_are_repeated, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(
+			a_pending_commitment_is_found_by_hotkey_and_prefix, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(the_servers_clock_is_known_from_its_date, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(standings_rank_what_is_revealed, set_up, tear_down),
+	};
+
+	return sodium_init() < 0 ? 1 : cmocka_run_group_tests_name("api", tests, NULL, NULL);
+}
