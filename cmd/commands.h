@@ -3,6 +3,7 @@
 
 #include "command.h"
 
+extern const struct command cmd_bench;
 extern const struct command cmd_generate;
 extern const struct command cmd_help;
 extern const struct command cmd_leaderboard;
@@ -10,4 +11,5 @@ extern const struct command cmd_leagues;
 extern const struct command cmd_register;
 extern const struct command cmd_round;
 extern const struct command cmd_score;
+extern const struct command cmd_verify;
 extern const struct command cmd_wallet;

@@ -16,6 +16,8 @@
 /* In the order of a miner's journey, which is the order of `quasar --help`. */
 static const struct command *const commands[] = {
 	&cmd_wallet,
+	&cmd_verify,
+	&cmd_bench,
 	&cmd_register,
 	&cmd_round,
 	&cmd_leaderboard,

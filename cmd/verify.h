@@ -15,6 +15,8 @@ struct verify_request {
 	bool static_only;         /* stop before anything is computed */
 	enum semantics semantics;
 	int64_t tokens;           /* length for the computed checks */
+	const char *device;       /* NULL: as the setting says */
+	uint64_t seed;            /* of the tensors; 0: a new one */
 	double measured, claimed; /* tokens/s, for the check "claim"; claimed 0: no such check */
 };
 

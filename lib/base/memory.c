@@ -1,5 +1,6 @@
 #include "base/memory.h"
 
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,6 +13,20 @@ static void *must(void *memory)
 		abort();
 	}
 	return memory;
+}
+
+double memory_available(void)
+{
+	FILE *file = fopen("/proc/meminfo", "re");
+	char line[256];
+	double kib = INFINITY;
+
+	while (file && fgets(line, sizeof(line), file))
+		if (sscanf(line, "MemAvailable: %lf", &kib) == 1)
+			break;
+	if (file)
+		fclose(file);
+	return kib / 1024;
 }
 
 void *xmalloc(size_t size)

@@ -5,6 +5,9 @@
 
 #include <stddef.h>
 
+/* MiB that this process could still use without swapping; infinity when the system does not say. */
+double memory_available(void);
+
 void *xmalloc(size_t size);
 void *xcalloc(size_t count, size_t size);
 void *xrealloc(void *old, size_t size);

@@ -50,16 +50,23 @@ static void outputs_free(struct outputs *outputs)
 		free(outputs->runs[i]);
 }
 
-static void add(struct check_list *checks, const char *what, const char *name, bool passed,
-	const char *remedy, const char *detail)
-{
-	char *full = xprintf("%s.%s", what, name);
+/* Where checks go: "op" or "layer" stands before their names, the suffix behind. */
+struct report {
+	struct check_list *checks;
+	const struct check_plan *plan;
+	const char *what;
+};
 
-	check_add(checks, full, passed ? CHECK_OK : CHECK_FAIL, passed ? NULL : remedy, "%s", detail);
+static void add(const struct report *report, const char *name, bool passed, const char *remedy,
+	const char *detail)
+{
+	char *full = xprintf("%s.%s%s", report->what, name, report->plan->suffix);
+
+	check_add(report->checks, full, passed ? CHECK_OK : CHECK_FAIL, passed ? NULL : remedy, "%s", detail);
 	free(full);
 }
 
-static void judge_values(const struct outputs *outputs, const char *what, struct check_list *checks)
+static void judge_values(const struct outputs *outputs, const struct report *report)
 {
 	size_t infinite = 0, unwritten = 0, total = RUNS * outputs->count;
 	char detail[160];
@@ -72,14 +79,14 @@ static void judge_values(const struct outputs *outputs, const char *what, struct
 			infinite += value != POISON && (value & 0x7f80) == 0x7f80;
 		}
 	snprintf(detail, sizeof(detail), "%zu of %zu outputs are NaN or infinite", infinite, total);
-	add(checks, what, "finite", !infinite, "Look for a division by zero or an overflow.", detail);
+	add(report, "finite", !infinite, "Look for a division by zero or an overflow.", detail);
 	snprintf(detail, sizeof(detail), "%zu of %zu outputs were never written", unwritten, total);
-	add(checks, what, "written", !unwritten, "Every element of the output has to be computed.", detail);
+	add(report, "written", !unwritten, "Every element of the output has to be computed.", detail);
 }
 
-static void judge_repeat(const struct outputs *outputs, const struct check_plan *plan, const char *what,
-	struct check_list *checks)
+static void judge_repeat(const struct outputs *outputs, const struct report *report)
 {
+	const struct check_plan *plan = report->plan;
 	double cosine = INFINITY, difference = 0;
 	bool finite = true;
 	char detail[160];
@@ -95,14 +102,14 @@ static void judge_repeat(const struct outputs *outputs, const struct check_plan 
 		}
 	snprintf(detail, sizeof(detail), "%d runs: cosine %.6f (least %g), difference %.3g (most %g)", RUNS,
 		cosine, plan->repeat_cosine, difference, plan->repeat_difference);
-	add(checks, what, "repeat",
+	add(report, "repeat",
 		finite && cosine >= plan->repeat_cosine && difference <= plan->repeat_difference,
 		"The same input has to give the same output: look for a race or unwritten memory.", detail);
 }
 
-static void judge_reference(const struct outputs *outputs, const struct check_plan *plan, const char *what,
-	double least_cosine, struct check_list *checks)
+static void judge_reference(const struct outputs *outputs, const struct report *report, double least_cosine)
 {
+	const struct check_plan *plan = report->plan;
 	struct comparison found =
 		compare_bf16_double(outputs->runs[0], outputs->reference, outputs->count);
 	char detail[200];
@@ -112,18 +119,25 @@ static void judge_reference(const struct outputs *outputs, const struct check_pl
 		"difference %.3g",
 		semantics_name(plan->semantics), (long long)plan->tokens, found.cosine, least_cosine,
 		found.relative_error, REFERENCE_RELATIVE_ERROR, found.max_difference);
-	add(checks, what, "reference",
+	add(report, "reference",
 		found.finite && found.cosine >= least_cosine &&
 			found.relative_error <= REFERENCE_RELATIVE_ERROR,
 		"It computes another function than these semantics say, or loses precision.", detail);
 }
 
-static void judge(const struct outputs *outputs, const struct check_plan *plan, const char *what,
-	double least_cosine, struct check_list *checks)
+static void judge(const struct outputs *outputs, const struct report *report, double least_cosine)
 {
-	judge_values(outputs, what, checks);
-	judge_repeat(outputs, plan, what, checks);
-	judge_reference(outputs, plan, what, least_cosine, checks);
+	judge_values(outputs, report);
+	judge_repeat(outputs, report);
+	judge_reference(outputs, report, least_cosine);
+}
+
+double check_memory(int64_t tokens)
+{
+	/* x, three outputs, the reference, and inside of that x, a projection, o, q, k and v */
+	double bytes = LAYER_HIDDEN * (4 + 3 * 2 + 8 + 3 * 8 + 3 * 4.0);
+
+	return 64 + bytes * (double)tokens / (1 << 20);
 }
 
 int check_op(const struct device *device, const struct check_plan *plan, struct check_list *checks,
@@ -161,7 +175,7 @@ int check_op(const struct device *device, const struct check_plan *plan, struct 
 		result = error_set(err, STATUS_INTERRUPTED, "interrupted");
 	result = result ? result : quasar_reference(&problem, outputs.reference, NULL, err);
 	if (!result)
-		judge(&outputs, plan, "op", OP_COSINE, checks);
+		judge(&outputs, &(struct report){checks, plan, "op"}, OP_COSINE);
 	outputs_free(&outputs);
 	free(input);
 	return result;
@@ -189,7 +203,7 @@ int check_layer(const struct device *device, const struct check_plan *plan, stru
 	}
 	result = result ? result : layer_reference(layer, &call, outputs.reference, err);
 	if (!result)
-		judge(&outputs, plan, "layer", LAYER_COSINE, checks);
+		judge(&outputs, &(struct report){checks, plan, "layer"}, LAYER_COSINE);
 	outputs_free(&outputs);
 	free(x);
 	layer_free(layer);

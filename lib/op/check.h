@@ -11,7 +11,11 @@ struct check_plan {
 	int64_t tokens;
 	uint64_t seed;
 	double repeat_cosine, repeat_difference; /* between runs: at least, at most */
+	const char *suffix; /* of the checks' names: "" or ".65536" */
 };
+
+/* MiB that the checks take at a length, mostly for the fp64 reference of the layer. */
+double check_memory(int64_t tokens);
 
 /* Add the checks op.finite, op.written, op.repeat, op.reference, and the same for `layer.`. Not passing
  * is no error; -1 is for what kept the checks from being made (memory, no OpenBLAS, interrupted). */

@@ -1,0 +1,239 @@
+/* bench: how fast the operation and the layer run on this machine. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "base/number.h"
+#include "base/version.h"
+#include "commands.h"
+#include "device.h"
+#include "measurement.h"
+#include "op/measure.h"
+#include "space/fork.h"
+#include "space/workspace.h"
+
+#define MOST_LENGTHS 32
+#define MOST_EARLIER 5 /* results that --compare shows for each length */
+
+struct run {
+	struct invocation *invocation;
+	struct device device;
+	struct measure_plan plan; /* for each length anew, but for its tokens */
+	int64_t lengths[MOST_LENGTHS];
+	int count;
+	struct workspace workspace; /* store NULL: outside of a workspace */
+	char commit[41];            /* of the fork; "": none */
+	cJSON *results;
+};
+
+/* --- the workspace ------------------------------------------------------------------------------- */
+
+static int open_workspace(struct run *run, struct error *err)
+{
+	struct fork_state fork = {0};
+	struct error no_fork = {0};
+
+	if (!run->invocation->workspace)
+		return 0;
+	if (workspace_open(run->invocation->workspace, run->invocation->settings, &run->workspace, err) < 0)
+		return -1;
+	if (fork_state_read(run->workspace.fork_path, &fork, &no_fork) == 0)
+		memcpy(run->commit, fork.commit, sizeof(run->commit));
+	fork_state_free(&fork);
+	return 0;
+}
+
+static int store(struct run *run, const struct measurement *measurement, struct error *err)
+{
+	struct bench_result result = {
+		.when = clock_now(),
+		.device = run->device.description,
+		.what = (char *)workload_name(run->plan.workload),
+		.semantics = (char *)semantics_name(run->plan.semantics),
+		.seq = run->plan.tokens,
+		.runs = measurement->runs,
+		.tokens_per_sec = measurement->tokens_per_second,
+		.spread = measurement->spread,
+		.memory_mb = measurement->memory_mb,
+		.fork_commit = run->commit[0] ? run->commit : NULL,
+		.version = QUASAR_VERSION,
+	};
+
+	return run->workspace.store ? store_bench_insert(run->workspace.store, &result, err) : 0;
+}
+
+/* Shows or lists what was measured earlier for the same workload, semantics and length. */
+static int compare(struct run *run, const struct measurement *measurement, cJSON *document, struct error *err)
+{
+	struct bench_filter filter = {
+		.what = workload_name(run->plan.workload),
+		.semantics = semantics_name(run->plan.semantics),
+		.seq = run->plan.tokens,
+	};
+	struct bench_list list = {0};
+	cJSON *earlier = cJSON_AddArrayToObject(document, "earlier");
+
+	if (store_bench_list(run->workspace.store, &filter, MOST_EARLIER, &list, err) < 0)
+		return -1;
+	for (size_t i = 0; i < list.count; i++) {
+		const struct bench_result *old = &list.items[i];
+		double ratio = measurement->tokens_per_second / old->tokens_per_sec;
+		char when[32], rate[48];
+		cJSON *item = cJSON_CreateObject();
+
+		clock_format(old->when, when);
+		number_grouped(round(old->tokens_per_sec), rate);
+		cJSON_AddStringToObject(item, "when", when);
+		cJSON_AddNumberToObject(item, "tokens_per_sec", old->tokens_per_sec);
+		cJSON_AddNumberToObject(item, "ratio", ratio);
+		cJSON_AddStringToObject(item, "device", old->device);
+		cJSON_AddStringToObject(item, "fork_commit", old->fork_commit ? old->fork_commit : "");
+		cJSON_AddItemToArray(earlier, item);
+		if (!run->invocation->json)
+			printf("%12s %.16s: %s tokens/s at commit %.8s on %s; now %+.1f %%\n", "", when, rate,
+				old->fork_commit ? old->fork_commit : "none", old->device,
+				(ratio - 1) * 100);
+	}
+	bench_list_free(&list);
+	return 0;
+}
+
+/* --- measuring ----------------------------------------------------------------------------------- */
+
+static int measure_length(struct run *run, int64_t tokens, struct error *err)
+{
+	struct progress progress;
+	struct measurement measurement;
+	cJSON *document = cJSON_CreateObject();
+	double needed = measure_memory(run->plan.workload, tokens), available = memory_available();
+	int result;
+
+	cJSON_AddItemToArray(run->results, document);
+	if (needed > available)
+		return error_set(err, STATUS_ENVIRONMENT,
+			"%lld tokens need about %.0f MiB of memory, and %.0f MiB are free", (long long)tokens,
+			needed, available);
+	run->plan.tokens = tokens;
+	run->plan.progress = measurement_progress;
+	run->plan.context = &progress;
+	progress_begin(&progress, "measuring", run->plan.warmups + run->plan.runs, "runs");
+	result = measure_run(&run->device, &run->plan, &measurement, err);
+	progress_end(&progress);
+	if (result)
+		return -1;
+	measurement_json(document, tokens, &measurement);
+	if (!run->invocation->json)
+		measurement_print(tokens, &measurement);
+	if (measurement.shortened)
+		log_note("%lld tokens: %d warm-up%s and %d run%s, as more would take longer than --budget",
+			(long long)tokens, measurement.warmups, measurement.warmups == 1 ? "" : "s",
+			measurement.runs, measurement.runs == 1 ? "" : "s");
+	if (arg_flag(run->invocation, "compare") && compare(run, &measurement, document, err) < 0)
+		return -1;
+	return store(run, &measurement, err);
+}
+
+static int read_options(struct run *run, struct error *err)
+{
+	const struct invocation *invocation = run->invocation;
+	int64_t runs = 0, seed = 1;
+
+	if (arg_flag(invocation, "op") && arg_flag(invocation, "layer"))
+		return error_set(err, STATUS_USAGE, "--op and --layer exclude each other");
+	run->plan = (struct measure_plan){
+		.workload = arg_flag(invocation, "op") ? WORKLOAD_OP : WORKLOAD_LAYER,
+		.semantics = command_semantics(invocation),
+		.warmups = 3,
+	};
+	run->count = arg_integers(invocation, arg_given(invocation, "seq") ? "seq" : "target", 1,
+		(int64_t)1 << 32, run->lengths, MOST_LENGTHS, err);
+	if (run->count < 0 || arg_integer(invocation, "runs", 1, 10000, &runs, err) < 0 ||
+		arg_integer(invocation, "seed", 0, (int64_t)1 << 53, &seed, err) < 0 ||
+		arg_real(invocation, "budget", 0, 1e9, &run->plan.budget, err) < 0)
+		return -1;
+	run->plan.runs = (int)runs;
+	run->plan.seed = (uint64_t)seed;
+	if (arg_flag(invocation, "compare") && !require_workspace(invocation, err))
+		return -1;
+	return command_device(invocation, arg_string(invocation, "device"), &run->device, err);
+}
+
+static void print_heading(const struct run *run)
+{
+	printf("The %s, %s semantics, on %s.\nBatch 1, hidden 512, 8 heads of 64, bf16%s.\n\n",
+		run->plan.workload == WORKLOAD_OP ? "operation" : "layer",
+		semantics_name(run->plan.semantics), run->device.description,
+		run->plan.workload == WORKLOAD_OP ? "" : ", as validators time it");
+	measurement_print_heading();
+}
+
+static int run_bench(struct invocation *invocation, struct error *err)
+{
+	struct run run = {.invocation = invocation, .results = cJSON_CreateArray()};
+	int result = read_options(&run, err);
+
+	result = result ? result : open_workspace(&run, err);
+	if (!result && !invocation->json)
+		print_heading(&run);
+	for (int i = 0; i < run.count && !result; i++)
+		result = measure_length(&run, run.lengths[i], err);
+	if (!result && !run.workspace.store)
+		log_note("Not in a workspace: nothing was stored.");
+	if (!result && invocation->json) {
+		cJSON *document = cJSON_CreateObject();
+
+		cJSON_AddStringToObject(document, "device", run.device.description);
+		cJSON_AddStringToObject(document, "workload", workload_name(run.plan.workload));
+		cJSON_AddStringToObject(document, "semantics", semantics_name(run.plan.semantics));
+		cJSON_AddBoolToObject(document, "stored", run.workspace.store != NULL);
+		if (run.commit[0])
+			cJSON_AddStringToObject(document, "fork_commit", run.commit);
+		cJSON_AddItemToObject(document, "results", run.results);
+		run.results = NULL;
+		output_json(document);
+	}
+	cJSON_Delete(run.results);
+	workspace_close(&run.workspace);
+	return result;
+}
+
+const struct command cmd_bench = {
+	.name = "bench",
+	.summary = "measure tokens/s of the layer or the operation",
+	.description =
+		"Times quasar's own implementation as a validator times a fork: random input of the "
+		"validator's shape, 3 warm-up calls, 10 timed ones; the median counts. On a slow machine "
+		"--budget cuts the number of calls short, and says so. Memory is the process's peak.\n\n"
+		"In a workspace the results are stored with the fork's commit; `quasar commit` makes its claim "
+		"from them.",
+	.opts =
+		(const struct opt[]){
+			{"seq", 0, "N[,N...]", NULL, NULL, NULL,
+				"Tokens; several lengths give a table. Else the target."},
+			{"target", 0, "N", "TARGET_SEQUENCE_LENGTH", NULL, NULL,
+				"What is measured without --seq."},
+			{"layer", 0, NULL, NULL, NULL, NULL, "The whole layer, as validators do (the default)."},
+			{"op", 0, NULL, NULL, NULL, NULL, "The operation alone."},
+			OPT_SEMANTICS,
+			{"runs", 0, "N", NULL, "10", NULL, "Timed calls."},
+			{"budget", 0, "SECONDS", NULL, "60", NULL, "Time for each length."},
+			{"compare", 0, NULL, NULL, NULL, NULL, "Show earlier results beside each."},
+			OPT_DEVICE,
+			{"seed", 0, "N", NULL, "1", NULL, "Of the random weights and input."},
+			{0},
+		},
+	.examples =
+		(const struct example[]){
+			{"quasar bench", "the layer at the target length"},
+			{"quasar bench --seq 2048,16384,100k --compare", "three lengths, beside earlier results"},
+			{"quasar bench --op --semantics causal --seq 65536", "the operation alone"},
+			{"quasar bench --json | jq '.results[0].tokens_per_sec'", "one number for a script"},
+			{0},
+		},
+	.exits = (const enum status[]){STATUS_ENVIRONMENT, 0},
+	.run = run_bench,
+};

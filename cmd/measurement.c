@@ -1,0 +1,56 @@
+#include "measurement.h"
+
+#include <math.h>
+#include <stdio.h>
+
+#include "base/log.h"
+#include "base/number.h"
+#include "score/score.h"
+
+void measurement_json(cJSON *object, int64_t tokens, const struct measurement *measurement)
+{
+	const struct league *league = league_for(tokens);
+
+	cJSON_AddNumberToObject(object, "seq", (double)tokens);
+	cJSON_AddNumberToObject(object, "tokens_per_sec", measurement->tokens_per_second);
+	cJSON_AddNumberToObject(object, "seconds", measurement->seconds);
+	cJSON_AddNumberToObject(object, "spread", measurement->spread);
+	cJSON_AddNumberToObject(object, "runs", measurement->runs);
+	cJSON_AddNumberToObject(object, "warmups", measurement->warmups);
+	if (isfinite(measurement->memory_mb))
+		cJSON_AddNumberToObject(object, "memory_mb", measurement->memory_mb);
+	else
+		cJSON_AddNullToObject(object, "memory_mb");
+	cJSON_AddStringToObject(object, "league", league->name);
+	cJSON_AddNumberToObject(object, "multiplier", league->multiplier);
+	cJSON_AddNumberToObject(
+		object, "weighted_score", score_weighted(measurement->tokens_per_second, tokens));
+}
+
+void measurement_print_heading(void)
+{
+	printf("%12s %12s %8s %6s %14s %12s %7s %16s\n", "tokens", "median", "spread", "runs", "tokens/s",
+		"memory", "league", "weighted score");
+}
+
+void measurement_print(int64_t tokens, const struct measurement *measurement)
+{
+	const struct league *league = league_for(tokens);
+	char count[48], rate[48], weighted[48], memory[32] = "?";
+
+	number_grouped((double)tokens, count);
+	number_grouped(round(measurement->tokens_per_second), rate);
+	number_grouped(round(score_weighted(measurement->tokens_per_second, tokens)), weighted);
+	if (isfinite(measurement->memory_mb))
+		snprintf(memory, sizeof(memory), "%.0f MiB", measurement->memory_mb);
+	printf("%12s %9.2f ms %6.1f %% %6d %14s %12s %7s %16s\n", count, measurement->seconds * 1e3,
+		measurement->spread * 100, measurement->runs, rate, memory, league->name, weighted);
+}
+
+void measurement_progress(int done, int planned, void *context)
+{
+	struct progress *progress = context;
+
+	progress->total = planned;
+	progress_update(progress, done);
+}

@@ -1,0 +1,18 @@
+/* measurement: benchmark results as text and JSON, for the commands that measure. */
+#pragma once
+
+#include <cjson/cJSON.h>
+#include <stdint.h>
+
+#include "op/measure.h"
+
+/* Adds seq, tokens_per_sec, seconds, spread, runs, warmups, memory_mb, league, multiplier and
+ * weighted_score. */
+void measurement_json(cJSON *object, int64_t tokens, const struct measurement *measurement);
+
+/* A table: the heading, and a line for one length. */
+void measurement_print_heading(void);
+void measurement_print(int64_t tokens, const struct measurement *measurement);
+
+/* For measure_plan.progress, with a struct progress begun for "runs" as the context. */
+void measurement_progress(int done, int planned, void *context);

@@ -1,0 +1,430 @@
+#include "verify.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "base/number.h"
+#include "base/text.h"
+#include "commands.h"
+#include "device.h"
+#include "measurement.h"
+#include "op/check.h"
+#include "op/measure.h"
+#include "score/score.h"
+#include "space/fork.h"
+#include "space/inspect.h"
+#include "space/workspace.h"
+
+/* --- the checks ---------------------------------------------------------------------------------- */
+
+static void check_git(const struct verify_request *request, struct check_list *checks)
+{
+	struct fork_state state = {0};
+	struct error err = {0};
+
+	if (fork_state_read(request->fork_path, &state, &err) < 0)
+		check_add(checks, "git", request->submitting ? CHECK_FAIL : CHECK_WARN,
+			"Validators clone your fork: it has to be a git repository.", "%s", err.message);
+	else
+		inspect_git(&state, request->fork_url, request->submitting, checks);
+	fork_state_free(&state);
+}
+
+static int check_static(const struct verify_request *request, struct check_list *checks, struct error *err)
+{
+	if (inspect_fork(request->fork_path, request->strict, checks, err) < 0)
+		return -1;
+	check_git(request, checks);
+	return 0;
+}
+
+static int threshold(const struct invocation *invocation, const char *name, double *value, struct error *err)
+{
+	const char *source, *text = settings_get(invocation->settings, name, &source);
+
+	if (number_parse_real(text, value) < 0)
+		return error_set(err, STATUS_USAGE, "%s (from %s): \"%s\" is not a number", name, source, text);
+	return 0;
+}
+
+/* The operation and the layer at one length. Beyond the first length, `suffix` tells the checks apart. */
+static int check_computed(const struct invocation *invocation, const struct verify_request *request,
+	const struct device *device, const char *suffix, struct check_list *checks, struct error *err)
+{
+	struct check_plan plan = {
+		.semantics = request->semantics,
+		.tokens = request->tokens,
+		.seed = request->seed,
+		.suffix = suffix,
+	};
+
+	if (threshold(invocation, "VERIFY_COSINE_THRESHOLD", &plan.repeat_cosine, err) < 0 ||
+		threshold(invocation, "VERIFY_MAX_ABS_DIFF", &plan.repeat_difference, err) < 0)
+		return -1;
+	if (check_op(device, &plan, checks, err) < 0)
+		return -1;
+	return check_layer(device, &plan, checks, err);
+}
+
+static void check_claim(double measured, double claimed, struct check_list *checks)
+{
+	double score = score_claim(measured, claimed);
+	char measured_text[48], claimed_text[48];
+
+	number_grouped(round(measured), measured_text);
+	number_grouped(round(claimed), claimed_text);
+	check_add(checks, "claim", score > 0 ? CHECK_OK : CHECK_FAIL,
+		score > 0 ? NULL : "Claim less: below 0.9 of a claim the score is zero and counts against you.",
+		"%s tokens/s measured here, %s claimed: %.3f of it, score %.3f", measured_text, claimed_text,
+		measured / claimed, score);
+}
+
+int verify_run(const struct invocation *invocation, const struct verify_request *request,
+	struct check_list *checks, struct error *err)
+{
+	struct verify_request seeded = *request;
+	struct device device;
+
+	if (check_static(request, checks, err) < 0)
+		return -1;
+	if (request->static_only)
+		return 0;
+	seeded.seed = request->seed ? request->seed : command_seed();
+	if (command_device(invocation, request->device, &device, err) < 0 ||
+		check_computed(invocation, &seeded, &device, "", checks, err) < 0)
+		return -1;
+	if (request->claimed > 0)
+		check_claim(request->measured, request->claimed, checks);
+	return 0;
+}
+
+/* --- the report ---------------------------------------------------------------------------------- */
+
+static void print_check(FILE *out, const struct check *check)
+{
+	static const struct {
+		const char *word;
+		enum color color;
+	} looks[] = {
+		[CHECK_OK] = {"ok", COLOR_GREEN},
+		[CHECK_WARN] = {"warn", COLOR_YELLOW},
+		[CHECK_FAIL] = {"FAIL", COLOR_RED},
+		[CHECK_SKIP] = {"skip", COLOR_DIM},
+	};
+	char *detail = xstrdup(check->detail);
+
+	text_clean(detail);
+	fprintf(out, "%s%-4s%s  %-18s %s\n", color(out, looks[check->status].color),
+		looks[check->status].word, color(out, COLOR_NONE), check->name, detail);
+	if (check->remedy)
+		fprintf(out, "%25s%s\n", "", check->remedy);
+	free(detail);
+}
+
+void verify_report(const struct check *check, void *context)
+{
+	(void)context;
+	print_check(stdout, check);
+}
+
+void verify_report_problem(const struct check *check, void *context)
+{
+	(void)context;
+	if (check->status == CHECK_WARN || check->status == CHECK_FAIL)
+		print_check(stderr, check);
+}
+
+/* --- the command --------------------------------------------------------------------------------- */
+
+#define MOST_LENGTHS 16
+
+struct length {
+	int64_t tokens;
+	struct measurement measurement;
+	bool measured;
+};
+
+struct run {
+	struct invocation *invocation;
+	struct verify_request request;
+	struct device device;
+	struct check_list checks;
+	struct length lengths[MOST_LENGTHS];
+	int count;
+	double budget, started;
+};
+
+static double time_left(const struct run *run)
+{
+	return run->budget - (clock_elapsed() - run->started);
+}
+
+static int measure(struct run *run, struct length *length, struct error *err)
+{
+	struct progress progress;
+	struct measure_plan plan = {
+		.workload = WORKLOAD_LAYER,
+		.semantics = run->request.semantics,
+		.tokens = length->tokens,
+		.warmups = 3,
+		.runs = 10,
+		.budget = fmax(time_left(run) / 2, 0.1),
+		.seed = run->request.seed,
+		.progress = measurement_progress,
+		.context = &progress,
+	};
+	int result;
+
+	progress_begin(&progress, "measuring", plan.warmups + plan.runs, "runs");
+	result = measure_run(&run->device, &plan, &length->measurement, err);
+	progress_end(&progress);
+	length->measured = !result;
+	return result;
+}
+
+/* Everything at one more length, unless time or memory does not suffice: then a check that says so. */
+static int full_length(struct run *run, struct length *length, double seconds_per_token, struct error *err)
+{
+	struct verify_request request = run->request;
+	char *suffix = xprintf(".%lld", (long long)length->tokens), *name = xprintf("length%s", suffix);
+	double seconds = seconds_per_token * (double)length->tokens;
+	double needed = check_memory(length->tokens), available = memory_available();
+	int result = 0;
+
+	request.tokens = length->tokens;
+	if (seconds > time_left(run)) {
+		check_add(&run->checks, name, CHECK_SKIP, "Give it more time with --budget SECONDS.",
+			"left out: it takes about %.0f s, and %.0f s are left", seconds,
+			fmax(time_left(run), 0));
+	} else if (needed > available) {
+		check_add(&run->checks, name, CHECK_SKIP, NULL,
+			"left out: the fp64 reference takes about %.0f MiB, and %.0f MiB are free", needed,
+			available);
+	} else {
+		log_note("%lld tokens …", (long long)length->tokens);
+		result = check_computed(run->invocation, &request, &run->device, suffix, &run->checks, err);
+		if (!result)
+			result = measure(run, length, err);
+	}
+	free(name);
+	free(suffix);
+	return result;
+}
+
+static int by_tokens(const void *a, const void *b)
+{
+	int64_t x = ((const struct length *)a)->tokens, y = ((const struct length *)b)->tokens;
+
+	return (x > y) - (x < y);
+}
+
+/* The lengths that --full adds to the first one. */
+static int full_lengths(struct run *run, double seconds_per_token, struct error *err)
+{
+	static const int64_t usual[] = {512, 1024, 2048, 4096, 16384, 65536, 262144};
+	size_t usual_count = sizeof(usual) / sizeof(*usual);
+	int64_t target = 0;
+
+	if (arg_integer(run->invocation, "target", 1, (int64_t)1 << 40, &target, err) < 0)
+		return -1;
+	for (size_t i = 0; i <= usual_count; i++) {
+		int64_t tokens = i < usual_count ? usual[i] : target;
+		bool known = !tokens;
+
+		for (int n = 0; n < run->count; n++)
+			known |= run->lengths[n].tokens == tokens;
+		if (!known)
+			run->lengths[run->count++].tokens = tokens;
+	}
+	qsort(run->lengths + 1, (size_t)run->count - 1, sizeof(*run->lengths), by_tokens);
+	for (int i = 1; i < run->count; i++)
+		if (full_length(run, &run->lengths[i], seconds_per_token, err) < 0)
+			return -1;
+	return 0;
+}
+
+static int compute(struct run *run, double claimed, struct error *err)
+{
+	double started = clock_elapsed();
+	struct length *last;
+
+	if (!run->invocation->json) {
+		printf("\nComputed on %s, seed %llu, %s semantics.\n"
+		       "This is quasar's own native implementation of the operation, not the fork's Python.\n\n",
+			run->device.description, (unsigned long long)run->request.seed,
+			semantics_name(run->request.semantics));
+	}
+	if (check_computed(run->invocation, &run->request, &run->device, "", &run->checks, err) < 0)
+		return -1;
+	run->count = 1;
+	run->lengths[0].tokens = run->request.tokens;
+	if (measure(run, &run->lengths[0], err) < 0)
+		return -1;
+	if (arg_flag(run->invocation, "full") &&
+		full_lengths(run, (clock_elapsed() - started) / (double)run->request.tokens, err) < 0)
+		return -1;
+	for (last = &run->lengths[run->count - 1]; !last->measured; last--)
+		;
+	if (claimed > 0)
+		check_claim(last->measurement.tokens_per_second, claimed, &run->checks);
+	return 0;
+}
+
+static void print_result(const struct run *run)
+{
+	size_t failures = check_count(&run->checks, CHECK_FAIL);
+	size_t warnings = check_count(&run->checks, CHECK_WARN);
+
+	if (run->count) {
+		printf("\n");
+		measurement_print_heading();
+	}
+	for (int i = 0; i < run->count; i++)
+		if (run->lengths[i].measured)
+			measurement_print(run->lengths[i].tokens, &run->lengths[i].measurement);
+	printf("\n%s%s%s: %zu ok, %zu warnings, %zu failed, %zu left out\n",
+		color(stdout, failures ? COLOR_RED : COLOR_GREEN), failures ? "failed" : "passed",
+		color(stdout, COLOR_NONE), check_count(&run->checks, CHECK_OK), warnings, failures,
+		check_count(&run->checks, CHECK_SKIP));
+}
+
+static void print_json(const struct run *run)
+{
+	cJSON *document = cJSON_CreateObject(), *measurements;
+
+	cJSON_AddBoolToObject(document, "passed", !check_count(&run->checks, CHECK_FAIL));
+	cJSON_AddItemToObject(document, "checks", check_json(&run->checks));
+	if (!run->request.static_only) {
+		cJSON_AddStringToObject(document, "device", run->device.description);
+		cJSON_AddStringToObject(document, "implementation", "native");
+		cJSON_AddStringToObject(document, "semantics", semantics_name(run->request.semantics));
+		cJSON_AddNumberToObject(document, "seed", (double)run->request.seed);
+		measurements = cJSON_AddArrayToObject(document, "measurements");
+		for (int i = 0; i < run->count; i++) {
+			cJSON *object;
+
+			if (!run->lengths[i].measured)
+				continue;
+			object = cJSON_CreateObject();
+			measurement_json(object, run->lengths[i].tokens, &run->lengths[i].measurement);
+			cJSON_AddItemToArray(measurements, object);
+		}
+	}
+	output_json(document);
+}
+
+/* What the options say, but for the fork. */
+static int read_request(struct run *run, double *claimed, struct error *err)
+{
+	const struct invocation *invocation = run->invocation;
+	int64_t seed = (int64_t)command_seed();
+
+	run->request = (struct verify_request){
+		.strict = arg_flag(invocation, "strict"),
+		.static_only = arg_flag(invocation, "static"),
+		.semantics = command_semantics(invocation),
+		.device = arg_string(invocation, "device"),
+	};
+	if (arg_integer(invocation, "seq", 1, (int64_t)1 << 32, &run->request.tokens, err) < 0 ||
+		arg_integer(invocation, "seed", 0, (int64_t)1 << 53, &seed, err) < 0 ||
+		arg_real(invocation, "budget", 0, 1e9, &run->budget, err) < 0 ||
+		arg_real(invocation, "claimed", 0, 1e15, claimed, err) < 0)
+		return -1;
+	run->request.seed = (uint64_t)seed;
+	run->started = clock_elapsed();
+	if (run->request.static_only)
+		return 0;
+	return command_device(invocation, run->request.device, &run->device, err);
+}
+
+/* The fork that --fork or the workspace names, and what validators would clone. */
+static int find_fork(const struct invocation *invocation, struct workspace *workspace, const char **path,
+	const char **url, struct error *err)
+{
+	*path = arg_string(invocation, "fork");
+	if (*path)
+		return 0;
+	if (!require_workspace(invocation, err)) {
+		return error_hint(err, "Name a fork with --fork PATH, or make a workspace with `quasar init DIR`.");
+	}
+	if (workspace_open(invocation->workspace, invocation->settings, workspace, err) < 0)
+		return -1;
+	*path = workspace->fork_path;
+	*url = workspace->fork_url;
+	return 0;
+}
+
+static int run_verify(struct invocation *invocation, struct error *err)
+{
+	struct run run = {.invocation = invocation};
+	struct workspace workspace = {0};
+	double claimed = 0;
+	int result = -1;
+
+	if (read_request(&run, &claimed, err) < 0 ||
+		find_fork(invocation, &workspace, &run.request.fork_path, &run.request.fork_url, err) < 0)
+		goto done;
+	if (!invocation->json)
+		run.checks.report = verify_report;
+	result = check_static(&run.request, &run.checks, err);
+	if (!result && !run.request.static_only)
+		result = compute(&run, claimed, err);
+	if (result)
+		goto done;
+	if (invocation->json)
+		print_json(&run);
+	else
+		print_result(&run);
+	if (check_count(&run.checks, CHECK_FAIL))
+		result = error_set(err, STATUS_FAILED, "%s", "");
+done:
+	check_free(&run.checks);
+	workspace_close(&workspace);
+	return result;
+}
+
+const struct command cmd_verify = {
+	.name = "verify",
+	.summary = "hold everything against the fork that a validator would",
+	.description =
+		"Checks the fork's files, imports and git state as validators do, then computes: the operation "
+		"and the whole layer on random tensors, three times, with poisoned outputs, against an fp64 "
+		"reference; then tokens/s, memory, league and weighted score.\n\n"
+		"What is computed is quasar's own native implementation of the operation, on this machine's "
+		"device. The Python of your fork is not run.\n\n"
+		"The thresholds between runs are the settings VERIFY_COSINE_THRESHOLD and VERIFY_MAX_ABS_DIFF.",
+	.opts =
+		(const struct opt[]){
+			{"seq", 0, "N", NULL, "4096", NULL, "Tokens to compute on."},
+			{"fork", 0, "PATH", NULL, NULL, NULL, "The fork; else the workspace's."},
+			{"full", 0, NULL, NULL, NULL, NULL,
+				"Also 512 to 262144 tokens and the target, as far as time and memory allow."},
+			{"target", 0, "N", "TARGET_SEQUENCE_LENGTH", NULL, NULL, "The target of --full."},
+			{"budget", 0, "SECONDS", NULL, "300", NULL, "Time for everything computed."},
+			{"static", 0, NULL, NULL, NULL, NULL, "Stop before anything is computed."},
+			{"strict", 0, NULL, NULL, NULL, NULL,
+				"Fail, not warn, when chunk.py lacks one of the twelve import lines."},
+			{"claimed", 0, "N", NULL, NULL, NULL,
+				"Tokens/s you mean to claim: fails when less than 0.9 of it is measured."},
+			OPT_SEMANTICS,
+			OPT_DEVICE,
+			{"seed", 0, "N", NULL, NULL, NULL, "Repeat a run: the seed it showed."},
+			{0},
+		},
+	.examples =
+		(const struct example[]){
+			{"quasar verify", "check the workspace's fork and compute at 4096 tokens"},
+			{"quasar verify --static --fork ~/flash-linear-attention", "look at the files of any clone"},
+			{"quasar verify --full --budget 600 --claimed 50k", "every length, ten minutes, one claim"},
+			{"quasar verify --json | jq -r '.checks[] | select(.status == \"fail\").name'",
+				"names of the failed checks"},
+			{0},
+		},
+	.exits = (const enum status[]){STATUS_FAILED, STATUS_ENVIRONMENT, 0},
+	.run = run_verify,
+};
