@@ -68,6 +68,11 @@ void database_rollback(struct database *database)
 		sqlite3_exec(database->handle, "ROLLBACK", NULL, NULL, NULL);
 }
 
+int database_script(struct database *database, const char *sql, struct error *err)
+{
+	return execute(database, err, "query", sql);
+}
+
 /* The value of a PRAGMA that answers with one number. */
 static int pragma(struct database *database, const char *sql, int64_t *value, struct error *err)
 {

@@ -34,6 +34,9 @@ int database_commit(struct database *database, struct error *err);
 /* Does nothing when no transaction is open. */
 void database_rollback(struct database *database);
 
+/* Runs statements without parameters, separated by semicolons. */
+int database_script(struct database *database, const char *sql, struct error *err);
+
 /* Binds parameters to a statement, which is prepared once and kept: `sql` must be a string literal, or
  * live as long as the database. `types` has a letter for each parameter: 'i' int64_t, 'r' double (NaN
  * stores NULL), 's' const char * (NULL stores NULL). Read the columns with sqlite3_column_*. */

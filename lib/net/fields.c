@@ -1,0 +1,255 @@
+#include "net/fields.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "base/json.h"
+
+/* Where a value stands: its field, and the keys that lead on from there; NULL where it ends. */
+struct location {
+	const char *keys[3];
+};
+
+static void problem(struct fields *fields, const struct location *at, const char *type, const char *message)
+{
+	cJSON *entry = cJSON_CreateObject(), *loc = cJSON_AddArrayToObject(entry, "loc");
+
+	cJSON_AddItemToArray(loc, cJSON_CreateString(fields->source));
+	for (size_t i = 0; i < sizeof(at->keys) / sizeof(*at->keys) && at->keys[i]; i++)
+		cJSON_AddItemToArray(loc, cJSON_CreateString(at->keys[i]));
+	cJSON_AddStringToObject(entry, "msg", message);
+	cJSON_AddStringToObject(entry, "type", type);
+	if (!fields->problems)
+		fields->problems = cJSON_CreateArray();
+	cJSON_AddItemToArray(fields->problems, entry);
+}
+
+struct fields fields_body(const struct server_request *request)
+{
+	struct fields fields = {.object = request->body, .source = "body"};
+
+	if (!request->body)
+		problem(&fields, &(struct location){{NULL}}, "missing", "Field required");
+	else if (!cJSON_IsObject(request->body))
+		problem(&fields, &(struct location){{NULL}}, "model_attributes_type",
+			"Input should be a valid dictionary or object to extract fields from");
+	return fields;
+}
+
+struct fields fields_query(const struct server_request *request)
+{
+	return (struct fields){.object = request->query, .source = "query"};
+}
+
+struct fields fields_path(const struct server_request *request)
+{
+	return (struct fields){.object = request->captures, .source = "path"};
+}
+
+/* NULL when the field is missing, or when there is no object to look into, which is a problem already. */
+static const cJSON *find(struct fields *fields, const char *name, bool required)
+{
+	const cJSON *item =
+		cJSON_IsObject(fields->object) ? cJSON_GetObjectItemCaseSensitive(fields->object, name) : NULL;
+
+	if (!item && required && cJSON_IsObject(fields->object))
+		problem(fields, &(struct location){{name}}, "missing", "Field required");
+	return item;
+}
+
+static bool is_blank(const char *text)
+{
+	return text[strspn(text, " \t\r\n")] == '\0';
+}
+
+/* 0; 1 when the value is no number at all; 2 when it is text that spells none. */
+static int read_number(const cJSON *item, double *value)
+{
+	char *end;
+
+	if (cJSON_IsBool(item))
+		*value = cJSON_IsTrue(item);
+	else if (cJSON_IsNumber(item))
+		*value = item->valuedouble;
+	else if (!cJSON_IsString(item))
+		return 1;
+	else {
+		/* strtod also reads hexadecimal numbers */
+		*value = strtod(item->valuestring, &end);
+		if (end == item->valuestring || !is_blank(end) || strpbrk(item->valuestring, "xX"))
+			return 2;
+	}
+	return 0;
+}
+
+static double to_real(struct fields *fields, const struct location *at, const cJSON *item)
+{
+	double value = NAN;
+
+	switch (read_number(item, &value)) {
+	case 1:
+		problem(fields, at, "float_type", "Input should be a valid number");
+		return NAN;
+	case 2:
+		problem(fields, at, "float_parsing",
+			"Input should be a valid number, unable to parse string as a number");
+		return NAN;
+	}
+	if (isfinite(value))
+		return value;
+	problem(fields, at, "finite_number", "Input should be a finite number");
+	return NAN;
+}
+
+static int64_t to_integer(struct fields *fields, const char *name, const cJSON *item)
+{
+	const struct location at = {{name}};
+	double value;
+	int wrong = read_number(item, &value);
+	bool spells_integer = !cJSON_IsString(item) || is_blank(item->valuestring + strspn(item->valuestring, "+-.0123456789"));
+
+	if (wrong == 1)
+		problem(fields, &at, "int_type", "Input should be a valid integer");
+	else if (wrong == 2 || !spells_integer || (cJSON_IsString(item) && value != floor(value)))
+		problem(fields, &at, "int_parsing",
+			"Input should be a valid integer, unable to parse string as an integer");
+	else if (value != floor(value))
+		problem(fields, &at, "int_from_float",
+			"Input should be a valid integer, got a number with a fractional part");
+	else if (!(fabs(value) <= 0x1p53))
+		problem(fields, &at, "int_parsing_size",
+			"Unable to parse input string as an integer, exceeded maximum size");
+	else
+		return (int64_t)value;
+	return 0;
+}
+
+static const char *to_string(struct fields *fields, const char *name, const cJSON *item)
+{
+	const struct location at = {{name}};
+
+	if (!cJSON_IsString(item))
+		problem(fields, &at, "string_type", "Input should be a valid string");
+	else if (!utf8_valid(item->valuestring, strlen(item->valuestring)))
+		problem(fields, &at, "string_unicode",
+			"Input should be a valid string, unable to parse raw data as a unicode string");
+	else
+		return item->valuestring;
+	return "";
+}
+
+const char *fields_string(struct fields *fields, const char *name)
+{
+	const cJSON *item = find(fields, name, true);
+
+	return item ? to_string(fields, name, item) : "";
+}
+
+const char *fields_optional_string(struct fields *fields, const char *name)
+{
+	const cJSON *item = find(fields, name, false);
+
+	return item && !cJSON_IsNull(item) ? to_string(fields, name, item) : NULL;
+}
+
+int64_t fields_integer(struct fields *fields, const char *name)
+{
+	const cJSON *item = find(fields, name, true);
+
+	return item ? to_integer(fields, name, item) : 0;
+}
+
+int64_t fields_integer_or(struct fields *fields, const char *name, int64_t fallback)
+{
+	const cJSON *item = find(fields, name, false);
+
+	return item && !cJSON_IsNull(item) ? to_integer(fields, name, item) : fallback;
+}
+
+void fields_range(struct fields *fields, const char *name, int64_t value, int64_t least, int64_t most)
+{
+	char message[96];
+
+	if (value >= least && value <= most)
+		return;
+	snprintf(message, sizeof(message), "Input should be between %lld and %lld", (long long)least,
+		(long long)most);
+	problem(fields, &(struct location){{name}}, "out_of_range", message);
+}
+
+double fields_real(struct fields *fields, const char *name)
+{
+	const cJSON *item = find(fields, name, true);
+
+	return item ? to_real(fields, &(struct location){{name}}, item) : NAN;
+}
+
+double fields_optional_real(struct fields *fields, const char *name)
+{
+	const cJSON *item = find(fields, name, false);
+
+	return item && !cJSON_IsNull(item) ? to_real(fields, &(struct location){{name}}, item) : NAN;
+}
+
+static bool among(const char *word, const char *const *words)
+{
+	while (*words && strcasecmp(word, *words))
+		words++;
+	return *words != NULL;
+}
+
+bool fields_bool(struct fields *fields, const char *name)
+{
+	static const char *const yes[] = {"true", "t", "yes", "y", "on", "1", NULL};
+	static const char *const no[] = {"false", "f", "no", "n", "off", "0", NULL};
+	const cJSON *item = find(fields, name, true);
+
+	if (!item)
+		return false;
+	if (cJSON_IsBool(item))
+		return cJSON_IsTrue(item);
+	if (cJSON_IsNumber(item) && (item->valuedouble == 0 || item->valuedouble == 1))
+		return item->valuedouble == 1;
+	if (cJSON_IsString(item) && among(item->valuestring, yes))
+		return true;
+	if (!cJSON_IsString(item) || !among(item->valuestring, no))
+		problem(fields, &(struct location){{name}}, "bool_parsing",
+			"Input should be a valid boolean, unable to interpret input");
+	return false;
+}
+
+const cJSON *fields_optional_tables(struct fields *fields, const char *name)
+{
+	static const char not_a_table[] = "Input should be a valid dictionary";
+	const cJSON *tables = find(fields, name, false), *table, *number;
+
+	if (!tables || cJSON_IsNull(tables))
+		return NULL;
+	if (!cJSON_IsObject(tables))
+		problem(fields, &(struct location){{name}}, "dict_type", not_a_table);
+	cJSON_ArrayForEach(table, tables) {
+		if (!cJSON_IsObject(table))
+			problem(fields, &(struct location){{name, table->string}}, "dict_type", not_a_table);
+		else
+			cJSON_ArrayForEach(number, table)
+				if (!cJSON_IsNumber(number) || !isfinite(number->valuedouble))
+					problem(fields,
+						&(struct location){{name, table->string, number->string}},
+						"float_type", "Input should be a valid number");
+	}
+	return tables;
+}
+
+bool fields_refused(struct fields *fields, struct server_reply *reply)
+{
+	if (!fields->problems)
+		return false;
+	reply->status = 422;
+	reply->body = cJSON_CreateObject();
+	cJSON_AddItemToObject(reply->body, "detail", fields->problems);
+	fields->problems = NULL;
+	return true;
+}

@@ -1,0 +1,765 @@
+#include "net/server.h"
+
+#include <errno.h>
+#include <math.h>
+#include <microhttpd.h>
+#include <netdb.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/buffer.h"
+#include "base/clock.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "base/memory.h"
+
+/* What is read of a body that is too large, so that the client gets to see the 413. */
+#define DISCARD_LIMIT ((size_t)16 << 20)
+/* Requests that wait for the worker; more than that, and the client is asked to come again. */
+#define QUEUE_LIMIT 4096
+/* Seconds that a stopping server gives its clients to take their answers. */
+#define STOP_SECONDS 5
+
+/* A client's connection, in the server's list while it is open. */
+struct connection {
+	int fd;
+	double deadline; /* clock_elapsed() when it is cut off; INFINITY while the server is at work */
+	struct connection *previous, *next;
+};
+
+/* One request and its answer. */
+struct exchange {
+	struct server *server;
+	struct MHD_Connection *http;
+	struct connection *connection;
+	const struct server_route *route; /* NULL: there is none */
+	const char *other_method;         /* what the path would take, when it is only the method that is wrong */
+	struct server_request request;
+	struct server_reply reply;
+	char client[64];
+	struct buffer received;
+	size_t received_total;
+	bool answered; /* the reply is made */
+	double started;
+	struct exchange *next; /* in the queue, or in a batch */
+};
+
+struct server {
+	struct server_options options;
+	struct MHD_Daemon *daemon;
+	unsigned port;
+	char *url;
+	pthread_t worker, reaper;
+	bool has_worker, has_reaper;
+
+	pthread_mutex_t mutex; /* guards all that follows */
+	pthread_cond_t wake_worker, wake_reaper, finished;
+	struct connection *connections;
+	size_t connection_count;
+	struct exchange *queue, **queue_end;
+	size_t queue_length;
+	size_t unfinished; /* exchanges between the request's head and the end of the answer */
+	bool stopping;
+};
+
+void server_refuse(struct server_reply *reply, unsigned status, const char *format, ...)
+{
+	char text[1024];
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(text, sizeof(text), format, args);
+	va_end(args);
+	cJSON_Delete(reply->body);
+	reply->status = status;
+	reply->body = cJSON_CreateObject();
+	cJSON_AddStringToObject(reply->body, "detail", text);
+}
+
+/* --- connections ------------------------------------------------------------------------------- */
+
+/* Ends a connection from our side; its network thread sees that and cleans up. Mutex held. */
+static void cut_off(struct connection *connection)
+{
+	shutdown(connection->fd, SHUT_RDWR);
+	connection->deadline = INFINITY;
+}
+
+/* Makes the connection that has been idle or slow for longest give way. Mutex held. */
+static void make_room(struct server *server)
+{
+	struct connection *oldest = NULL;
+
+	for (struct connection *at = server->connections; at; at = at->next)
+		if (isfinite(at->deadline) && (!oldest || at->deadline < oldest->deadline))
+			oldest = at;
+	if (oldest)
+		cut_off(oldest);
+}
+
+static void set_deadline(struct server *server, struct connection *connection, double seconds)
+{
+	pthread_mutex_lock(&server->mutex);
+	connection->deadline = clock_elapsed() + seconds;
+	pthread_mutex_unlock(&server->mutex);
+}
+
+static void open_connection(struct server *server, struct MHD_Connection *http, void **slot)
+{
+	struct connection *connection = xcalloc(1, sizeof(*connection));
+
+	connection->fd = MHD_get_connection_info(http, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
+	connection->deadline = clock_elapsed() + server->options.request_seconds;
+	pthread_mutex_lock(&server->mutex);
+	if (server->connection_count >= server->options.connection_limit)
+		make_room(server);
+	if (!server->connections)
+		pthread_cond_signal(&server->wake_reaper);
+	connection->next = server->connections;
+	if (connection->next)
+		connection->next->previous = connection;
+	server->connections = connection;
+	server->connection_count++;
+	pthread_mutex_unlock(&server->mutex);
+	*slot = connection;
+}
+
+static void close_connection(struct server *server, struct connection *connection)
+{
+	pthread_mutex_lock(&server->mutex);
+	if (connection->previous)
+		connection->previous->next = connection->next;
+	else
+		server->connections = connection->next;
+	if (connection->next)
+		connection->next->previous = connection->previous;
+	server->connection_count--;
+	pthread_mutex_unlock(&server->mutex);
+	free(connection);
+}
+
+static void on_connection(void *context, struct MHD_Connection *http, void **slot,
+	enum MHD_ConnectionNotificationCode code)
+{
+	if (code == MHD_CONNECTION_NOTIFY_STARTED)
+		open_connection(context, http, slot);
+	else
+		close_connection(context, *slot);
+}
+
+/* Sleeps on a condition until it is signalled or the time is up. */
+static void wait_seconds(struct server *server, pthread_cond_t *condition, double seconds)
+{
+	double until = clock_elapsed() + seconds;
+	struct timespec end = {(time_t)until, (long)((until - floor(until)) * 1e9)};
+
+	pthread_cond_timedwait(condition, &server->mutex, &end);
+}
+
+/* The thread that cuts off those whose time is up. libmicrohttpd's own timeout starts anew with every
+ * byte that trickles in. */
+static void *reap(void *argument)
+{
+	struct server *server = argument;
+
+	pthread_mutex_lock(&server->mutex);
+	while (!server->stopping) {
+		double now = clock_elapsed();
+
+		for (struct connection *at = server->connections; at; at = at->next)
+			if (at->deadline <= now)
+				cut_off(at);
+		if (server->connections)
+			wait_seconds(server, &server->wake_reaper, 0.5);
+		else
+			pthread_cond_wait(&server->wake_reaper, &server->mutex);
+	}
+	pthread_mutex_unlock(&server->mutex);
+	return NULL;
+}
+
+/* --- routes ------------------------------------------------------------------------------------ */
+
+/* Does the path fit the pattern? What stands in place of "{name}" is added to `captures`. */
+static bool path_matches(const char *pattern, const char *path, cJSON *captures)
+{
+	while (*pattern) {
+		if (*pattern == '{') {
+			size_t name_length = strcspn(pattern + 1, "}"), length = strcspn(path, "/");
+			char *name, *value;
+
+			if (!length)
+				return false;
+			name = xprintf("%.*s", (int)name_length, pattern + 1);
+			value = xprintf("%.*s", (int)length, path);
+			cJSON_AddStringToObject(captures, name, value);
+			free(name);
+			free(value);
+			pattern += name_length + 2;
+			path += length;
+		} else if (*pattern++ != *path++) {
+			return false;
+		}
+	}
+	return !*path;
+}
+
+static void find_route(struct exchange *exchange)
+{
+	for (const struct server_route *route = exchange->server->options.routes; route->method; route++) {
+		cJSON *captures = cJSON_CreateObject();
+
+		if (path_matches(route->pattern, exchange->request.path, captures)) {
+			if (!strcmp(route->method, exchange->request.method)) {
+				exchange->route = route;
+				exchange->request.captures = captures;
+				return;
+			}
+			exchange->other_method = route->method;
+		}
+		cJSON_Delete(captures);
+	}
+}
+
+/* --- the worker -------------------------------------------------------------------------------- */
+
+static void answer_fault(struct exchange *exchange, const struct error *err)
+{
+	log_warn("%s %s: %s", exchange->request.method, exchange->route->pattern, err->message);
+	server_refuse(&exchange->reply, 500, "Internal Server Error");
+}
+
+static int begin(struct server *server, struct error *err)
+{
+	const struct server_transaction *transaction = server->options.transaction;
+
+	return transaction ? transaction->begin(server->options.context, err) : 0;
+}
+
+static int commit(struct server *server, struct error *err)
+{
+	const struct server_transaction *transaction = server->options.transaction;
+
+	return transaction ? transaction->commit(server->options.context, err) : 0;
+}
+
+static void rollback(struct server *server)
+{
+	if (server->options.transaction)
+		server->options.transaction->rollback(server->options.context);
+}
+
+/* Handles `count` requests in one transaction. */
+static int handle_together(struct server *server, struct exchange *batch, size_t count, struct error *err)
+{
+	struct exchange *at = batch;
+
+	if (begin(server, err) < 0)
+		return -1;
+	for (size_t i = 0; i < count; i++, at = at->next) {
+		cJSON_Delete(at->reply.body);
+		at->reply = (struct server_reply){.status = 200};
+		if (at->route->handle(&at->request, &at->reply, server->options.context, err) < 0) {
+			rollback(server);
+			return -1;
+		}
+	}
+	if (commit(server, err) < 0) {
+		rollback(server);
+		return -1;
+	}
+	return 0;
+}
+
+/* When a batch fails, each of its requests gets a transaction of its own, so that one that cannot be
+ * handled takes no other with it. */
+static void handle_batch(struct server *server, struct exchange *batch, size_t count)
+{
+	struct error err = {0};
+
+	if (handle_together(server, batch, count, &err) == 0)
+		return;
+	for (struct exchange *at = batch; at; at = at->next)
+		if (count == 1 || handle_together(server, at, 1, &err) < 0)
+			answer_fault(at, &err);
+}
+
+/* Takes up to a batch from the queue; waits for one. NULL when the server stops and nothing is left. */
+static struct exchange *take_batch(struct server *server, size_t *count)
+{
+	struct exchange *batch, *last = NULL;
+
+	pthread_mutex_lock(&server->mutex);
+	while (!server->queue && !server->stopping)
+		pthread_cond_wait(&server->wake_worker, &server->mutex);
+	batch = server->queue;
+	for (*count = 0; server->queue && *count < server->options.batch_limit; ++*count) {
+		last = server->queue;
+		server->queue = last->next;
+	}
+	if (last)
+		last->next = NULL;
+	if (!server->queue)
+		server->queue_end = &server->queue;
+	server->queue_length -= *count;
+	pthread_mutex_unlock(&server->mutex);
+	return batch;
+}
+
+static void *work(void *argument)
+{
+	struct server *server = argument;
+	struct exchange *batch, *next;
+	size_t count;
+
+	while ((batch = take_batch(server, &count))) {
+		handle_batch(server, batch, count);
+		for (; batch; batch = next) {
+			next = batch->next; /* once resumed, it may be gone */
+			batch->answered = true;
+			MHD_resume_connection(batch->http);
+		}
+	}
+	return NULL;
+}
+
+/* Hands a request to the worker; false when there are too many already. */
+static bool enqueue(struct exchange *exchange)
+{
+	struct server *server = exchange->server;
+	bool accepted;
+
+	pthread_mutex_lock(&server->mutex);
+	accepted = !server->stopping && server->queue_length < QUEUE_LIMIT;
+	if (accepted) {
+		exchange->connection->deadline = INFINITY;
+		MHD_suspend_connection(exchange->http); /* before the worker can resume it */
+		exchange->next = NULL;
+		*server->queue_end = exchange;
+		server->queue_end = &exchange->next;
+		server->queue_length++;
+		pthread_cond_signal(&server->wake_worker);
+	}
+	pthread_mutex_unlock(&server->mutex);
+	return accepted;
+}
+
+/* --- a request, in a network thread ------------------------------------------------------------ */
+
+static enum MHD_Result collect(void *context, enum MHD_ValueKind kind, const char *name, const char *value)
+{
+	cJSON *object = context;
+
+	(void)kind;
+	cJSON_DeleteItemFromObjectCaseSensitive(object, name); /* the last one counts */
+	cJSON_AddStringToObject(object, name, value ? value : "");
+	return MHD_YES;
+}
+
+static cJSON *collect_values(struct exchange *exchange, enum MHD_ValueKind kind)
+{
+	cJSON *object = cJSON_CreateObject();
+
+	MHD_get_connection_values(exchange->http, kind, collect, object);
+	return object;
+}
+
+static void name_client(struct exchange *exchange)
+{
+	const struct sockaddr *address =
+		MHD_get_connection_info(exchange->http, MHD_CONNECTION_INFO_CLIENT_ADDRESS)->client_addr;
+	socklen_t length =
+		address->sa_family == AF_INET6 ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in);
+
+	if (getnameinfo(address, length, exchange->client, sizeof(exchange->client), NULL, 0, NI_NUMERICHOST))
+		strcpy(exchange->client, "?");
+	exchange->request.client = exchange->client;
+}
+
+/* Called with a request's head. */
+static struct exchange *begin_exchange(struct server *server, struct MHD_Connection *http, const char *path,
+	const char *method)
+{
+	struct exchange *exchange = xcalloc(1, sizeof(*exchange));
+
+	exchange->server = server;
+	exchange->http = http;
+	exchange->started = clock_elapsed();
+	exchange->connection = MHD_get_connection_info(http, MHD_CONNECTION_INFO_SOCKET_CONTEXT)->socket_context;
+	exchange->reply.status = 200;
+	exchange->request.method = method;
+	exchange->request.path = path;
+	exchange->request.headers = collect_values(exchange, MHD_HEADER_KIND);
+	exchange->request.query = collect_values(exchange, MHD_GET_ARGUMENT_KIND);
+	name_client(exchange);
+	find_route(exchange);
+	set_deadline(server, exchange->connection, server->options.request_seconds);
+	pthread_mutex_lock(&server->mutex);
+	server->unfinished++;
+	pthread_mutex_unlock(&server->mutex);
+	return exchange;
+}
+
+static void on_completed(void *context, struct MHD_Connection *http, void **slot,
+	enum MHD_RequestTerminationCode code)
+{
+	struct server *server = context;
+	struct exchange *exchange = *slot;
+
+	(void)http;
+	(void)code;
+	if (!exchange)
+		return;
+	set_deadline(server, exchange->connection, server->options.request_seconds);
+	pthread_mutex_lock(&server->mutex);
+	if (--server->unfinished == 0)
+		pthread_cond_signal(&server->finished);
+	pthread_mutex_unlock(&server->mutex);
+	cJSON_Delete((cJSON *)exchange->request.headers);
+	cJSON_Delete((cJSON *)exchange->request.query);
+	cJSON_Delete((cJSON *)exchange->request.captures);
+	cJSON_Delete((cJSON *)exchange->request.body);
+	cJSON_Delete(exchange->reply.body);
+	buffer_free(&exchange->received);
+	free(exchange);
+	*slot = NULL;
+}
+
+/* The value of the request's header, or "". */
+static const char *header(const struct exchange *exchange, const char *name)
+{
+	const char *value = cJSON_GetStringValue(cJSON_GetObjectItem(exchange->request.headers, name));
+
+	return value ? value : "";
+}
+
+/* FastAPI parses a body that says nothing about its type, or that it is application/json or
+ * application/SOMETHING+json. */
+static bool declared_as_json(const struct exchange *exchange)
+{
+	const char *type = header(exchange, "Content-Type");
+	size_t length = strcspn(type, "; \t");
+
+	return !length || (length == 16 && !strncasecmp(type, "application/json", 16)) ||
+		(length > 17 && !strncasecmp(type, "application/", 12) &&
+			!strncasecmp(type + length - 5, "+json", 5));
+}
+
+static void refuse_json(struct server_reply *reply)
+{
+	reply->status = 422;
+	reply->body = cJSON_Parse("{\"detail\": [{\"loc\": [\"body\"], \"msg\": \"JSON decode error\","
+				  " \"type\": \"json_invalid\"}]}");
+}
+
+static bool parse_body(struct exchange *exchange)
+{
+	const struct buffer *received = &exchange->received;
+	struct error err;
+
+	if (!exchange->route->takes_body || !received->length)
+		return true;
+	exchange->request.body = declared_as_json(exchange)
+		? json_parse(received->data, received->length, &err)
+		: cJSON_CreateString("");
+	if (exchange->request.body)
+		return true;
+	refuse_json(&exchange->reply);
+	return false;
+}
+
+/* Called with the whole request. True when the worker has it now, false when the reply is made. */
+static bool dispatch(struct exchange *exchange)
+{
+	const struct server_options *options = &exchange->server->options;
+	const struct server_route *route = exchange->route;
+	struct server_reply *reply = &exchange->reply;
+
+	if (!route && exchange->other_method)
+		server_refuse(reply, 405, "Method Not Allowed");
+	else if (!route)
+		server_refuse(reply, 404, "Not Found");
+	else if (exchange->received_total > options->body_limit)
+		server_refuse(reply, 413, "Request body larger than %zu bytes", options->body_limit);
+	else if (!parse_body(exchange) ||
+		(route->check && !route->check(&exchange->request, reply, options->context)) ||
+		!route->handle)
+		return false;
+	else if (enqueue(exchange))
+		return true;
+	else {
+		server_refuse(reply, 503, "Server busy");
+		reply->retry_after = 1;
+	}
+	return false;
+}
+
+static struct MHD_Response *make_response(const struct exchange *exchange)
+{
+	char *text = exchange->reply.body ? cJSON_PrintUnformatted(exchange->reply.body) : xstrdup("{}");
+	struct MHD_Response *response =
+		MHD_create_response_from_buffer(strlen(text), text, MHD_RESPMEM_MUST_FREE);
+
+	MHD_add_response_header(response, "Content-Type", "application/json");
+	if (exchange->reply.status == 405)
+		MHD_add_response_header(response, "Allow", exchange->other_method);
+	if (exchange->reply.retry_after > 0) {
+		char seconds[32];
+
+		snprintf(seconds, sizeof(seconds), "%.0f", ceil(exchange->reply.retry_after));
+		MHD_add_response_header(response, "Retry-After", seconds);
+	}
+	return response;
+}
+
+/* The path with everything but plain ASCII replaced: what a client sends must not steer a terminal. */
+static void printable_path(const struct exchange *exchange, char text[128])
+{
+	snprintf(text, 128, "%s", exchange->request.path);
+	for (char *at = text; *at; at++)
+		if (*at <= ' ' || *at > '~')
+			*at = '?';
+}
+
+static enum MHD_Result respond(struct exchange *exchange)
+{
+	char path[128];
+	struct MHD_Response *response = make_response(exchange);
+	enum MHD_Result result = MHD_queue_response(exchange->http, exchange->reply.status, response);
+
+	MHD_destroy_response(response);
+	set_deadline(exchange->server, exchange->connection, exchange->server->options.request_seconds);
+	printable_path(exchange, path);
+	log_debug("%s %s %s %u %.1f ms", exchange->client, exchange->request.method, path,
+		exchange->reply.status, (clock_elapsed() - exchange->started) * 1e3);
+	return result;
+}
+
+static enum MHD_Result receive(struct exchange *exchange, const char *data, size_t size)
+{
+	exchange->received_total += size;
+	if (exchange->received_total <= exchange->server->options.body_limit)
+		buffer_append(&exchange->received, data, size);
+	else
+		buffer_free(&exchange->received);
+	return exchange->received_total <= DISCARD_LIMIT ? MHD_YES : MHD_NO;
+}
+
+/* libmicrohttpd calls this with a request's head, with each piece of its body, at its end, and again when
+ * the worker has resumed the connection. */
+static enum MHD_Result on_request(void *context, struct MHD_Connection *http, const char *path,
+	const char *method, const char *version, const char *data, size_t *size, void **slot)
+{
+	struct exchange *exchange = *slot;
+
+	(void)version;
+	if (!exchange) {
+		exchange = *slot = begin_exchange(context, http, path, method);
+		exchange->received_total = strtoull(header(exchange, "Content-Length"), NULL, 10);
+		if (exchange->received_total > DISCARD_LIMIT) {
+			dispatch(exchange);
+			return respond(exchange);
+		}
+		exchange->received_total = 0;
+		return MHD_YES;
+	}
+	if (*size) {
+		size_t length = *size;
+
+		*size = 0;
+		return receive(exchange, data, length);
+	}
+	if (!exchange->answered && dispatch(exchange))
+		return MHD_YES;
+	return respond(exchange);
+}
+
+/* --- start and stop ---------------------------------------------------------------------------- */
+
+/* Binds and listens; returns the socket, and what it is really bound to in `bound`. */
+static int open_socket(const struct server_options *options, struct sockaddr_storage *bound,
+	struct error *err)
+{
+	const struct addrinfo hints = {
+		.ai_flags = AI_PASSIVE | AI_NUMERICSERV, .ai_socktype = SOCK_STREAM, .ai_family = AF_UNSPEC};
+	const int on = 1;
+	socklen_t length = sizeof(*bound);
+	struct addrinfo *found;
+	char port[16];
+	int fd, code;
+
+	snprintf(port, sizeof(port), "%u", options->port);
+	code = getaddrinfo(options->listen, port, &hints, &found);
+	if (code)
+		return error_set(err, STATUS_ENVIRONMENT, "cannot listen on \"%s\": %s", options->listen,
+			gai_strerror(code));
+	fd = socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	/* a restart finds the port free, though old connections linger */
+	if (fd >= 0 && setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) == 0 &&
+		bind(fd, found->ai_addr, found->ai_addrlen) == 0 && listen(fd, SOMAXCONN) == 0 &&
+		getsockname(fd, (struct sockaddr *)bound, &length) == 0) {
+		freeaddrinfo(found);
+		return fd;
+	}
+	error_set(err, STATUS_ENVIRONMENT, "cannot listen on %s port %u: %s", options->listen, options->port,
+		strerror(errno));
+	if (errno == EADDRINUSE)
+		error_hint(err, "Something listens there already. Take another port; 0 means any that is free.");
+	else if (errno == EACCES)
+		error_hint(err, "Ports below 1024 are for root. Take a higher one.");
+	if (fd >= 0)
+		close(fd);
+	freeaddrinfo(found);
+	return -1;
+}
+
+static void name_server(struct server *server, const struct sockaddr_storage *bound)
+{
+	char host[64] = "", port[16] = "";
+
+	getnameinfo((const struct sockaddr *)bound, sizeof(*bound), host, sizeof(host), port, sizeof(port),
+		NI_NUMERICHOST | NI_NUMERICSERV);
+	server->port = (unsigned)atoi(port);
+	server->url = xprintf(strchr(host, ':') ? "http://[%s]:%s" : "http://%s:%s", host, port);
+}
+
+/* Connections that fit beside the files a process may have open anyway. */
+static size_t connections_possible(size_t wanted)
+{
+	struct rlimit files;
+
+	if (getrlimit(RLIMIT_NOFILE, &files) < 0 || files.rlim_cur == RLIM_INFINITY)
+		return wanted;
+	if (files.rlim_cur < 128)
+		return 64;
+	return files.rlim_cur - 64 < wanted ? files.rlim_cur - 64 : wanted;
+}
+
+static struct server *make_server(const struct server_options *options)
+{
+	struct server *server = xcalloc(1, sizeof(*server));
+	struct server_options *own = &server->options;
+	pthread_condattr_t attributes;
+
+	*own = *options;
+	own->listen = own->listen ? own->listen : "127.0.0.1";
+	own->batch_limit = own->batch_limit ? own->batch_limit : 256;
+	own->body_limit = own->body_limit ? own->body_limit : 64 << 10;
+	own->connection_limit = connections_possible(own->connection_limit ? own->connection_limit : 1000);
+	own->request_seconds = own->request_seconds > 0 ? own->request_seconds : 30;
+	server->queue_end = &server->queue;
+	pthread_mutex_init(&server->mutex, NULL);
+	pthread_condattr_init(&attributes);
+	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+	pthread_cond_init(&server->wake_worker, &attributes);
+	pthread_cond_init(&server->wake_reaper, &attributes);
+	pthread_cond_init(&server->finished, &attributes);
+	pthread_condattr_destroy(&attributes);
+	return server;
+}
+
+static void free_server(struct server *server)
+{
+	pthread_cond_destroy(&server->wake_worker);
+	pthread_cond_destroy(&server->wake_reaper);
+	pthread_cond_destroy(&server->finished);
+	pthread_mutex_destroy(&server->mutex);
+	free(server->url);
+	free(server);
+}
+
+/* Stops the two threads; what is queued is finished first. */
+static void stop_threads(struct server *server)
+{
+	pthread_mutex_lock(&server->mutex);
+	server->stopping = true;
+	pthread_cond_signal(&server->wake_worker);
+	pthread_cond_signal(&server->wake_reaper);
+	pthread_mutex_unlock(&server->mutex);
+	if (server->has_worker)
+		pthread_join(server->worker, NULL);
+	if (server->has_reaper)
+		pthread_join(server->reaper, NULL);
+}
+
+static struct MHD_Daemon *start_daemon(struct server *server, int fd)
+{
+	long processors = sysconf(_SC_NPROCESSORS_ONLN);
+	unsigned threads = processors < 2 ? 2 : processors > 8 ? 8 : (unsigned)processors;
+
+	/* libmicrohttpd shares its limit out among the threads; ours, which makes room, comes first */
+	return MHD_start_daemon(MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME, 0, NULL, NULL,
+		on_request, server, MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_THREAD_POOL_SIZE, threads,
+		MHD_OPTION_CONNECTION_LIMIT, (unsigned)(server->options.connection_limit + 32) * threads,
+		MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)(16 << 10), MHD_OPTION_STRICT_FOR_CLIENT, 1,
+		MHD_OPTION_NOTIFY_CONNECTION, on_connection, server, MHD_OPTION_NOTIFY_COMPLETED, on_completed,
+		server, MHD_OPTION_END);
+}
+
+/* Starts the server's threads and libmicrohttpd's; none of them takes signals. */
+static int start_threads(struct server *server, int fd)
+{
+	sigset_t all, before;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_BLOCK, &all, &before);
+	server->has_worker = pthread_create(&server->worker, NULL, work, server) == 0;
+	server->has_reaper = pthread_create(&server->reaper, NULL, reap, server) == 0;
+	if (server->has_worker && server->has_reaper)
+		server->daemon = start_daemon(server, fd);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	return server->daemon ? 0 : -1;
+}
+
+struct server *server_start(const struct server_options *options, struct error *err)
+{
+	struct server *server = make_server(options);
+	struct sockaddr_storage bound;
+	int fd = open_socket(&server->options, &bound, err);
+
+	if (fd < 0)
+		goto failed;
+	name_server(server, &bound);
+	if (start_threads(server, fd) == 0)
+		return server;
+	error_set(err, STATUS_ENVIRONMENT, "cannot start the threads of an HTTP server on %s", server->url);
+	stop_threads(server);
+	close(fd);
+failed:
+	free_server(server);
+	return NULL;
+}
+
+unsigned server_port(const struct server *server)
+{
+	return server->port;
+}
+
+const char *server_url(const struct server *server)
+{
+	return server->url;
+}
+
+void server_stop(struct server *server)
+{
+	int fd = MHD_quiesce_daemon(server->daemon);
+	double until = clock_elapsed() + STOP_SECONDS;
+
+	if (fd >= 0)
+		close(fd);
+	stop_threads(server);
+	pthread_mutex_lock(&server->mutex);
+	while (server->unfinished && clock_elapsed() < until)
+		wait_seconds(server, &server->finished, until - clock_elapsed());
+	pthread_mutex_unlock(&server->mutex);
+	MHD_stop_daemon(server->daemon);
+	free_server(server);
+}

@@ -1,0 +1,83 @@
+/* server: an HTTP/1.1 server for JSON services.
+ *
+ * A table of routes says what there is. Requests are received and checked by a few network threads; what
+ * changes or reads state is handled by one worker thread, in batches: the worker begins a transaction,
+ * handles every request that has come in, commits, and only then do the answers leave. So handlers need no
+ * locks, an answer that arrives is durable, and many requests share one fsync.
+ *
+ * Errors are worded as FastAPI's: {"detail": "text"}, or for 422 a list of {"loc", "msg", "type"}.
+ * Sizes, times and the number of connections are bounded: a request that is too large gets 413, a slow one
+ * is cut off, and when connections run out, the one that has been idle or slow for longest gives way. */
+#pragma once
+
+#include <cjson/cJSON.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/error.h"
+
+struct server_request {
+	const char *method, *path;
+	const char *client;   /* numeric address of the peer */
+	const cJSON *headers; /* name: text; names ignore case (cJSON_GetObjectItem) */
+	const cJSON *captures; /* what stood in place of the pattern's {names}: name: text */
+	const cJSON *query;   /* name: text */
+	const cJSON *body;    /* NULL when there was none; a string when it was not declared as JSON */
+	const char *identity; /* for a route's `check` to set: who asks; memory of the request or static */
+};
+
+struct server_reply {
+	unsigned status;    /* 200 unless set */
+	cJSON *body;        /* for the handler to make; the server frees it */
+	double retry_after; /* seconds, for a Retry-After header; 0: none */
+};
+
+/* Answers {"detail": text} with a status. */
+void server_refuse(struct server_reply *reply, unsigned status, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
+
+struct server_route {
+	const char *method;
+	const char *pattern; /* "/finalize_round/{round_id}" */
+	bool takes_body;     /* a JSON document; otherwise a body is ignored */
+	/* Runs in the network threads, several at once: for what needs no state. False: the reply is made.
+	 * NULL: nothing to check. */
+	bool (*check)(struct server_request *request, struct server_reply *reply, void *context);
+	/* Runs in the worker. -1 is a fault of the server, not of the request: everything done in the
+	 * transaction is undone, and the client gets 500. A handler may be run again for a request whose
+	 * transaction failed, so it may touch nothing but what the transaction covers. NULL: `check` makes
+	 * the reply. */
+	int (*handle)(const struct server_request *request, struct server_reply *reply, void *context,
+		struct error *err);
+};
+
+/* What surrounds a batch. */
+struct server_transaction {
+	int (*begin)(void *context, struct error *err);
+	int (*commit)(void *context, struct error *err);
+	void (*rollback)(void *context);
+};
+
+struct server_options {
+	const char *listen;                /* address or name; NULL: 127.0.0.1 */
+	unsigned port;                     /* 0: any that is free */
+	const struct server_route *routes; /* ends with an entry whose method is NULL */
+	const struct server_transaction *transaction; /* NULL: none */
+	void *context;                     /* passed to all callbacks */
+	size_t batch_limit;                /* requests that share a transaction at most; 0: 256 */
+	size_t body_limit;                 /* bytes; 0: 64 KiB */
+	size_t connection_limit;           /* 0: 1000; never more than the open files allow */
+	double request_seconds;            /* to send a request, to take an answer, to stay idle; 0: 30 */
+};
+
+struct server;
+
+/* Starts to serve. STATUS_ENVIRONMENT when the address cannot be had. Threads of the server take no
+ * signals. Served requests are logged with log_debug. */
+struct server *server_start(const struct server_options *options, struct error *err);
+
+unsigned server_port(const struct server *server);
+const char *server_url(const struct server *server); /* "http://127.0.0.1:8000" */
+
+/* Stops listening, finishes what has been received, and frees everything. */
+void server_stop(struct server *server);
