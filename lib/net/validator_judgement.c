@@ -1,0 +1,102 @@
+/* What judges send: scores and verifications. */
+#include <math.h>
+#include <stdlib.h>
+
+#include "base/memory.h"
+#include "net/fields.h"
+#include "net/validator_state.h"
+
+/* The address that a submission came from; 0 when there is no such submission. The caller frees. */
+static int find_submission(struct validator *validator, int64_t id, char **address, bool *validated,
+	double *score, struct error *err)
+{
+	sqlite3_stmt *query;
+	int found = database_row(validator->database, &query, err,
+		"SELECT address, validated, score FROM submission WHERE id = ?", "i", id);
+
+	if (found > 0) {
+		*address = xstrdup(database_text(query, 0));
+		*validated = sqlite3_column_int(query, 1);
+		*score = column_real(query, 2);
+		sqlite3_reset(query);
+	}
+	return found;
+}
+
+/* The first judgement of a submission tells on the address that sent it: a score of 0 is a failure,
+ * anything else makes good for earlier ones. */
+static int judge_address(struct validator *validator, const char *address, double score, struct error *err)
+{
+	return score == 0 ? validator_count_failure(validator, address, err)
+			  : validator_forgive(validator, address, err);
+}
+
+static int mark_validated(struct validator *validator, int64_t id, double score, struct server_reply *reply,
+	struct error *err)
+{
+	double earlier = NAN;
+	char *address = NULL;
+	bool validated = false;
+	int result = find_submission(validator, id, &address, &validated, &earlier, err);
+
+	if (result == 0)
+		server_refuse(reply, 404, "Submission not found");
+	if (result <= 0)
+		return result;
+	if (isnan(score))
+		score = earlier;
+	result = database_run(validator->database, err,
+		"UPDATE submission SET validated = 1, score = ? WHERE id = ?", "ri", score, id);
+	if (!result && !validated)
+		result = judge_address(validator, address, score, err);
+	free(address);
+	reply->body = cJSON_CreateObject();
+	cJSON_AddStringToObject(reply->body, "status", "ok");
+	json_add_id(reply->body, "submission_id", id);
+	json_add_real(reply->body, "score", score);
+	return result;
+}
+
+int handle_mark_validated(const struct server_request *request, struct server_reply *reply, void *context,
+	struct error *err)
+{
+	struct fields fields = fields_body(request);
+	int64_t id = fields_integer_or(&fields, "submission_id", 0);
+	double score = fields_optional_real(&fields, "score");
+
+	if (fields_refused(&fields, reply))
+		return 0;
+	if (id)
+		return mark_validated(context, id, score, reply, err);
+	server_refuse(reply, 400, "submission_id required");
+	return 0;
+}
+
+int handle_record_verification(const struct server_request *request, struct server_reply *reply,
+	void *context, struct error *err)
+{
+	struct validator *validator = context;
+	struct fields fields = fields_query(request);
+	int64_t id = fields_integer(&fields, "submission_id");
+	bool verified = fields_bool(&fields, "verified");
+	double cosine = fields_optional_real(&fields, "cosine_similarity");
+	double difference = fields_optional_real(&fields, "max_abs_diff");
+	double throughput = fields_optional_real(&fields, "throughput");
+	const char *reason = fields_optional_string(&fields, "reason");
+
+	if (fields_refused(&fields, reply))
+		return 0;
+	if (database_run(validator->database, err,
+		    "UPDATE submission SET logits_passed = ?, cosine_similarity = ?, max_abs_diff = ?,"
+		    " throughput = ?, verification_reason = ? WHERE id = ?",
+		    "irrrsi", (int64_t)verified, cosine, difference, throughput, reason, id) < 0)
+		return -1;
+	if (!database_changes(validator->database)) {
+		server_refuse(reply, 404, "Submission not found");
+		return 0;
+	}
+	reply->body = cJSON_CreateObject();
+	cJSON_AddStringToObject(reply->body, "status", "recorded");
+	cJSON_AddBoolToObject(reply->body, "verified", verified);
+	return 0;
+}

@@ -1,0 +1,77 @@
+/* What the parts of the validator service share. Functions that return int give -1 for a fault of the
+ * database, with the error; a refusal of the request is a reply, and no error. */
+#pragma once
+
+#include <cjson/cJSON.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/database.h"
+#include "base/error.h"
+#include "net/server.h"
+#include "net/validator.h"
+
+struct validator {
+	struct validator_options options;
+	struct database *database;
+};
+
+double validator_now(const struct validator *validator);
+
+/* --- who may do what (validator_access.c) ------------------------------------------------------ */
+
+/* The `check` of signed routes: 401, or sets the request's identity to the hotkey that signed. */
+bool validator_authenticate(struct server_request *request, struct server_reply *reply, void *context);
+
+enum validator_admission { ADMIT_REGISTERED, ADMIT_ANYBODY };
+
+/* What a signed request passes before its own rules: rate limit (429), the hotkey it names is the one that
+ * signed (403), registration (404), ban of its address (403). 1: go on; 0: refused, the reply is made. */
+int validator_admit(struct validator *validator, const struct server_request *request, const char *hotkey,
+	enum validator_admission admission, struct server_reply *reply, struct error *err);
+
+/* Counts a failure of an address; the fifth bans it for 24 hours. */
+int validator_count_failure(struct validator *validator, const char *address, struct error *err);
+/* A success: failures so far no longer count. A ban stays. */
+int validator_forgive(struct validator *validator, const char *address, struct error *err);
+
+/* --- rounds (validator_round.c) ---------------------------------------------------------------- */
+
+/* The id of the active round, which is made if there is none. */
+int validator_active_round(struct validator *validator, int64_t *id, struct error *err);
+
+/* --- JSON (validator.c) ------------------------------------------------------------------------ */
+
+/* NAN and NULL become null. */
+void json_add_real(cJSON *object, const char *name, double value);
+void json_add_text(cJSON *object, const char *name, const char *text);
+void json_add_time(cJSON *object, const char *name, double unix_time);
+/* An id of 0 becomes null. */
+void json_add_id(cJSON *object, const char *name, int64_t id);
+
+/* A column, NAN when it is NULL. */
+double column_real(sqlite3_stmt *query, int column);
+
+/* --- handlers, by file ------------------------------------------------------------------------- */
+
+typedef int validator_handler(const struct server_request *request, struct server_reply *reply,
+	void *context, struct error *err);
+
+/* validator_access.c */
+validator_handler handle_register_miner, handle_record_failure;
+/* validator_submission.c */
+validator_handler handle_submit_kernel, handle_commit_submission, handle_reveal_submission;
+/* validator_judgement.c */
+validator_handler handle_mark_validated, handle_record_verification;
+/* validator_report.c */
+validator_handler handle_pending_reveals, handle_submission_stats, handle_submission_rate,
+	handle_verification_stats;
+/* validator_round.c */
+validator_handler handle_current_round, handle_create_round, handle_finalize_round, handle_weights;
+
+/* --- the block clock (validator.c) ------------------------------------------------------------- */
+
+/* (Unix time - 1609459200) div the block time. */
+int64_t validator_block(const struct validator *validator);
+/* Unix time at which a block begins. */
+double validator_block_begins(const struct validator *validator, int64_t block);
