@@ -8,6 +8,7 @@ extern const struct command cmd_generate;
 extern const struct command cmd_help;
 extern const struct command cmd_leaderboard;
 extern const struct command cmd_leagues;
+extern const struct command cmd_localnet;
 extern const struct command cmd_register;
 extern const struct command cmd_round;
 extern const struct command cmd_score;

@@ -23,6 +23,7 @@ static const struct command *const commands[] = {
 	&cmd_leaderboard,
 	&cmd_leagues,
 	&cmd_score,
+	&cmd_localnet,
 	&cmd_generate,
 	&cmd_help,
 	NULL,

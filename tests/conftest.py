@@ -6,6 +6,8 @@ import subprocess
 
 import pytest
 
+from localnet import Localnet, Miner
+
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 QUASAR = os.path.abspath(os.environ.get("QUASAR", ROOT / "build" / "quasar"))
 
@@ -28,14 +30,53 @@ def home(tmp_path):
 
 
 @pytest.fixture
-def quasar(home, tmp_path):
+def environment(home):
+    """What a command sees of the environment: nothing of the user's settings."""
+    return {"HOME": str(home), "PATH": os.environ["PATH"], "LANG": "C.UTF-8",
+            **{k: v for k, v in os.environ.items() if k.startswith(("ASAN_", "UBSAN_", "LSAN_"))}}
+
+
+@pytest.fixture
+def quasar(environment, tmp_path):
     """Runs the binary: quasar("score", "--seq", "1M", cwd=…, env={…}, stdin="…")."""
 
     def run(*args, cwd=None, env=None, stdin="", timeout=120):
-        environment = {"HOME": str(home), "PATH": os.environ["PATH"], "LANG": "C.UTF-8",
-                       **{k: v for k, v in os.environ.items() if k.startswith(("ASAN_", "UBSAN_", "LSAN_"))},
-                       **(env or {})}
-        return Result(subprocess.run([QUASAR, *map(str, args)], cwd=cwd or tmp_path, env=environment,
-                                     input=stdin, capture_output=True, text=True, timeout=timeout))
+        return Result(subprocess.run([QUASAR, *map(str, args)], cwd=cwd or tmp_path,
+                                     env={**environment, **(env or {})}, input=stdin, capture_output=True,
+                                     text=True, timeout=timeout))
 
     return run
+
+
+@pytest.fixture
+def start_localnet(environment, tmp_path):
+    """Starts local validators: start_localnet("--block-time", "0.2", …). They end with the test."""
+    running = []
+
+    def start(*args):
+        place = tmp_path / f"localnet-{len(running)}"
+        place.mkdir()
+        running.append(Localnet(QUASAR, environment, place, args))
+        return running[-1]
+
+    yield start
+    for server in running:
+        server.close()
+
+
+@pytest.fixture
+def localnet(start_localnet):
+    """A local validator with blocks of 0.2 s, reveals after 5 of them, and no rate limit."""
+    return start_localnet("--block-time", "0.2", "--blocks-until-reveal", "5", "--rate-limit", "0")
+
+
+@pytest.fixture
+def make_miner(quasar):
+    """Makes a wallet of that name with a hotkey, and a Miner for it."""
+
+    def make(name):
+        address = quasar("wallet", "new", "--wallet", name, "--json").json["address"]
+        signed = quasar("wallet", "sign", "--wallet", name, "--message-hex", address.encode().hex())
+        return Miner(address, signed.out.strip())
+
+    return make

@@ -1,0 +1,149 @@
+/* quasar localnet: the validator's API on this machine. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "commands.h"
+#include "net/server.h"
+#include "net/validator.h"
+
+static int read_options(const struct invocation *invocation, struct validator_options *validator,
+	struct server_options *server, struct error *err)
+{
+	int64_t port = 0, connections = 0;
+
+	if (arg_integer(invocation, "port", 0, 65535, &port, err) < 0 ||
+		arg_real(invocation, "block-time", 0.01, 86400, &validator->block_seconds, err) < 0 ||
+		arg_integer(invocation, "blocks-until-reveal", 0, 1000000, &validator->blocks_until_reveal,
+			err) < 0 ||
+		arg_integer(invocation, "rate-limit", 0, 1000000, &validator->rate_limit, err) < 0 ||
+		arg_integer(invocation, "connections", 1, 100000, &connections, err) < 0 ||
+		arg_real(invocation, "request-timeout", 0.1, 3600, &server->request_seconds, err) < 0)
+		return -1;
+	server->connection_limit = (size_t)connections;
+	server->port = (unsigned)port;
+	server->listen = arg_string(invocation, "listen");
+	return 0;
+}
+
+static void announce(const struct invocation *invocation, const struct server *server,
+	const struct validator_options *options)
+{
+	cJSON *document;
+	char *text;
+
+	if (!invocation->json) {
+		printf("Listening on %s\nState in %s; blocks of %g s, reveal after %lld of them. Stop with Ctrl-C.\n",
+			server_url(server), options->database, options->block_seconds,
+			(long long)options->blocks_until_reveal);
+		return;
+	}
+	document = cJSON_CreateObject();
+	cJSON_AddStringToObject(document, "url", server_url(server));
+	cJSON_AddNumberToObject(document, "port", server_port(server));
+	cJSON_AddStringToObject(document, "db", options->database);
+	cJSON_AddNumberToObject(document, "pid", getpid());
+	cJSON_AddNumberToObject(document, "block_time", options->block_seconds);
+	cJSON_AddNumberToObject(document, "blocks_until_reveal", (double)options->blocks_until_reveal);
+	text = cJSON_PrintUnformatted(document); /* on one line, for a script that waits for it */
+	puts(text);
+	cJSON_free(text);
+	cJSON_Delete(document);
+}
+
+static int serve(const struct invocation *invocation, const struct validator_options *options,
+	struct server_options *server_options, struct error *err)
+{
+	struct validator *validator = validator_open(options, err);
+	struct server *server = NULL;
+	struct error stop;
+
+	if (!validator)
+		return -1;
+	server_options->context = validator;
+	server = server_start(server_options, err);
+	if (server) {
+		announce(invocation, server, options);
+		while (clock_sleep(3600, &stop) == 0)
+			;
+		log_note("Stopping");
+		server_stop(server);
+	}
+	validator_close(validator);
+	return server ? 0 : -1;
+}
+
+/* Absolute, because that is what the announcement should say. The caller frees. */
+static char *database_path(const struct invocation *invocation)
+{
+	const char *named = arg_string(invocation, "db");
+	char *here = getcwd(NULL, 0), *path;
+
+	if (named && !strcmp(named, ":memory:"))
+		path = xstrdup(named);
+	else
+		path = path_join(!named && invocation->workspace ? invocation->workspace : here ? here : ".",
+			named ? named : "localnet.db");
+	free(here);
+	return path;
+}
+
+static int run(struct invocation *invocation, struct error *err)
+{
+	struct validator_options options = {0};
+	struct server_options server = {.routes = validator_routes, .transaction = &validator_transaction};
+	char *database = database_path(invocation);
+	int result = read_options(invocation, &options, &server, err);
+
+	options.database = database;
+	if (!result)
+		result = serve(invocation, &options, &server, err);
+	free(database);
+	return result;
+}
+
+const struct command cmd_localnet = {
+	.name = "localnet",
+	.summary = "serve the validator's API on this machine, for trying things out",
+	.description =
+		"A local validator service with the routes, fields and status codes of the real one: signatures "
+		"are checked, commitments wait for their block, rounds are ranked. Use `quasar validate` to judge "
+		"what is submitted to it. It listens on this machine alone unless told otherwise: whoever reaches "
+		"it may finalize rounds and mark submissions, as with the real one.\n\n"
+		"The block number is (Unix time - 1609459200) div the block time; --block-time 1 makes waiting "
+		"short. Everything is kept in a SQLite file, so a restart continues where it was. -v logs every "
+		"request on stderr.",
+	.opts =
+		(const struct opt[]){
+			{"port", 'p', "N", NULL, "8000", NULL, "Port to listen on; 0: any that is free."},
+			{"listen", 0, "ADDRESS", NULL, "127.0.0.1", NULL, "Address to listen on; 0.0.0.0: all."},
+			{"db", 0, "FILE", NULL, NULL, NULL,
+				"Where the state is kept. Left out: localnet.db in the workspace, else in this directory."},
+			{"block-time", 0, "SECONDS", NULL, "12", NULL, "How long a block takes."},
+			{"blocks-until-reveal", 0, "N", "BLOCKS_UNTIL_REVEAL", NULL, NULL,
+				"Blocks between a commitment and its reveal."},
+			{"rate-limit", 0, "N", NULL, "10", NULL,
+				"Signed requests that a hotkey may make in 60 seconds; 0: no limit."},
+			{"connections", 0, "N", NULL, "1000", NULL,
+				"Connections at a time; beyond, the one idle for longest gives way."},
+			{"request-timeout", 0, "SECONDS", NULL, "30", NULL,
+				"How long a client may take to send a request, or stay idle."},
+			{0},
+		},
+	.examples =
+		(const struct example[]){
+			{"quasar localnet", "listen where VALIDATOR_API_URL points by default"},
+			{"quasar localnet --block-time 1 --blocks-until-reveal 5",
+				"reveal 5 seconds after the commitment"},
+			{"quasar localnet --json --port 0 --db /tmp/try.db",
+				"for a script: prints {\"url\":...,\"port\":...,\"db\":...,\"pid\":...} when it is ready"},
+			{0},
+		},
+	.exits = (const enum status[]){STATUS_ENVIRONMENT, 0},
+	.run = run,
+};

@@ -1,0 +1,82 @@
+"""A running `quasar localnet`, and miners that sign requests to it."""
+import json
+import signal
+import subprocess
+import urllib.error
+import urllib.request
+
+
+class Answer:
+    def __init__(self, status, headers, body):
+        self.status, self.headers, self.body = status, headers, body
+
+    @property
+    def json(self):
+        return json.loads(self.body)
+
+    @property
+    def detail(self):
+        return self.json["detail"]
+
+
+class Localnet:
+    """Listens when made. `url`, `port`, `db` and `pid` are what it announced."""
+
+    def __init__(self, binary, environment, cwd, args):
+        self.command = [binary, "localnet", "--json", *map(str, args)]
+        self.environment, self.cwd = environment, cwd
+        self.log = open(cwd / "localnet.log", "ab")
+        self.start("--port", "0")
+
+    def start(self, *args):
+        self.process = subprocess.Popen([*self.command, *args], cwd=self.cwd, env=self.environment,
+                                        stdout=subprocess.PIPE, stderr=self.log, text=True)
+        line = self.process.stdout.readline()
+        assert line, f"localnet did not start: {(self.cwd / 'localnet.log').read_text()}"
+        for name, value in json.loads(line).items():
+            setattr(self, name, value)
+
+    def stop(self, how=signal.SIGTERM):
+        """Returns the exit code."""
+        self.process.send_signal(how)
+        code = self.process.wait(timeout=30)
+        self.process.stdout.close()
+        return code
+
+    def restart(self, how=signal.SIGTERM):
+        """Stops it and starts it on the same port and database."""
+        port = self.port
+        self.stop(how)
+        self.start("--port", str(port))
+
+    def close(self):
+        if self.process.poll() is None:
+            self.stop()
+        self.log.close()
+
+    def request(self, method, path, body=None, headers=None):
+        """`body`: bytes as they are, or anything else as JSON."""
+        if body is not None and not isinstance(body, bytes):
+            body = json.dumps(body).encode()
+        request = urllib.request.Request(self.url + path, data=body, method=method, headers=headers or {})
+        if body is not None and "Content-type" not in request.headers:
+            request.add_header("Content-Type", "application/json")
+        try:
+            with urllib.request.urlopen(request, timeout=30) as answer:
+                return Answer(answer.status, answer.headers, answer.read())
+        except urllib.error.HTTPError as answer:
+            return Answer(answer.code, answer.headers, answer.read())
+
+    def get(self, path):
+        return self.request("GET", path)
+
+    def post(self, path, body=None, headers=None):
+        return self.request("POST", path, body, headers)
+
+
+class Miner:
+    """A hotkey with the headers that authenticate it."""
+
+    def __init__(self, address, signature):
+        self.address = address
+        self.headers = {"Hotkey": address, "Signature": signature}
