@@ -6,7 +6,7 @@
 #include <string.h>
 #include <strings.h>
 
-#include "base/json.h"
+#include "base/text.h"
 
 /* Where a value stands: its field, and the keys that lead on from there; NULL where it ends. */
 struct location {

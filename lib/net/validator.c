@@ -73,7 +73,11 @@ static const char *const migrations[] = {
 	NULL,
 };
 
-static const struct database_format format = {"the database of a local validator", 0x51564c44, migrations};
+static const struct database_format format = {
+	.what = "the database of a local validator",
+	.application = 0x51564c44, /* "QVLD" */
+	.migrations = migrations,
+};
 
 /* Who asked in the last minute; need not survive a restart. */
 static const char recent_requests[] =
