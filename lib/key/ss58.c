@@ -49,17 +49,13 @@ void ss58_encode(const uint8_t public_key[32], char address[SS58_SIZE])
 	address[count] = '\0';
 }
 
-/* -1 when a character is no digit or the number needs more than `length` bytes. */
+/* Every character is a digit. -1 when the number needs more than `length` bytes. */
 static int base58_decode(const char *text, uint8_t *number, size_t length)
 {
 	memset(number, 0, length);
 	for (; *text; text++) {
-		const char *digit = strchr(alphabet, *text);
-		unsigned carry;
+		unsigned carry = (unsigned)(strchr(alphabet, *text) - alphabet);
 
-		if (!digit)
-			return -1;
-		carry = (unsigned)(digit - alphabet);
 		for (size_t i = length; i-- > 0;) {
 			carry += 58u * number[i];
 			number[i] = (uint8_t)carry;
@@ -75,10 +71,11 @@ int ss58_decode(const char *address, uint8_t public_key[32], struct error *err)
 {
 	uint8_t decoded[DECODED_LENGTH], expected[DECODED_LENGTH];
 	const char *fault = NULL;
+	size_t digits = strlen(address);
 
 	if (address[strspn(address, alphabet)])
 		fault = "it has a character that base58 lacks";
-	else if (base58_decode(address, decoded, sizeof(decoded)) < 0 || strlen(address) < 46)
+	else if (digits < 46 || digits >= SS58_SIZE || base58_decode(address, decoded, sizeof(decoded)) < 0)
 		fault = "wrong length";
 	else if (decoded[0] != PREFIX)
 		fault = "it belongs to another network: the prefix is not 42";
