@@ -170,9 +170,17 @@ static const struct command cmd_new = {
 
 static char *read_secret(struct error *err)
 {
+	char *text;
+	size_t length;
+
 	if (isatty(STDIN_FILENO))
 		return secret_ask("Phrase, seed, private key or URI (not shown): ", err);
-	return secret_read(STDIN_FILENO, "stdin", SECRET_LIMIT, NULL, err);
+	text = secret_read(STDIN_FILENO, "stdin", SECRET_LIMIT, &length, err);
+	if (!text || strlen(text) == length)
+		return text;
+	sodium_free(text);
+	error_set(err, STATUS_USAGE, "stdin is not text: it has a zero byte");
+	return NULL;
 }
 
 static int run_import(struct invocation *invocation, struct error *err)

@@ -7,6 +7,7 @@ import subprocess
 import pytest
 
 from localnet import Localnet, Miner
+from terminal import Terminal
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 QUASAR = os.path.abspath(os.environ.get("QUASAR", ROOT / "build" / "quasar"))
@@ -38,12 +39,16 @@ def environment(home):
 
 @pytest.fixture
 def quasar(environment, tmp_path):
-    """Runs the binary: quasar("score", "--seq", "1M", cwd=…, env={…}, stdin="…")."""
+    """Runs the binary: quasar("score", "--seq", "1M", cwd=…, env={…}, stdin="…"). With bound=True, file
+    permissions hold for it even when root runs the tests."""
 
-    def run(*args, cwd=None, env=None, stdin="", timeout=120):
-        return Result(subprocess.run([QUASAR, *map(str, args)], cwd=cwd or tmp_path,
-                                     env={**environment, **(env or {})}, input=stdin, capture_output=True,
-                                     text=True, timeout=timeout))
+    def run(*args, cwd=None, env=None, stdin="", timeout=120, bound=False):
+        prefix = []
+        if bound and os.geteuid() == 0:
+            prefix = ["setpriv", "--bounding-set", "-dac_override,-dac_read_search"]
+        return Result(subprocess.run([*prefix, QUASAR, *map(str, args)], cwd=cwd or tmp_path,
+                                     env={**environment, **(env or {})}, input=stdin,
+                                     capture_output=True, text=True, timeout=timeout))
 
     return run
 
@@ -80,3 +85,17 @@ def make_miner(quasar):
         return Miner(address, signed.out.strip())
 
     return make
+
+
+@pytest.fixture
+def terminal(environment, tmp_path):
+    """Runs the binary on a terminal: terminal("wallet", "import", env={…})."""
+    runs = []
+
+    def run(*args, env=None):
+        runs.append(Terminal(QUASAR, args, tmp_path, {**environment, **(env or {})}))
+        return runs[-1]
+
+    yield run
+    for done in runs:
+        os.close(done.fd)

@@ -56,8 +56,7 @@ char *secret_read(int fd, const char *name, size_t limit, size_t *length, struct
 		error_set(err, STATUS_ENVIRONMENT, "%s is larger than %zu bytes", name, limit);
 		goto failed;
 	}
-	if (length)
-		*length = used;
+	*length = used;
 	return data;
 failed:
 	sodium_free(data);
@@ -102,10 +101,11 @@ char *secret_ask(const char *prompt, struct error *err)
 	silent = before;
 	silent.c_lflag &= ~(tcflag_t)ECHO;
 	silent.c_lflag |= ECHONL;
-	dprintf(terminal, "%s", prompt);
+	/* what was typed ahead of the question is no answer to it */
 	tcsetattr(terminal, TCSAFLUSH, &silent);
+	dprintf(terminal, "%s", prompt);
 	answer = read_line(terminal, err);
-	tcsetattr(terminal, TCSAFLUSH, &before);
+	tcsetattr(terminal, TCSADRAIN, &before);
 	if (!answer)
 		dprintf(terminal, "\n");
 done:

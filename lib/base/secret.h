@@ -14,5 +14,5 @@ void *secret_alloc(size_t size);
  * the user gave up. */
 char *secret_ask(const char *prompt, struct error *err);
 
-/* Reads `fd` to its end, at most `limit` bytes. `name` stands for it in errors. `length` may be NULL. */
+/* Reads `fd` to its end, at most `limit` bytes. `name` stands for it in errors. */
 char *secret_read(int fd, const char *name, size_t limit, size_t *length, struct error *err);

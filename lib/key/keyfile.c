@@ -321,7 +321,8 @@ int keyfile_encrypt(const char *json, const char *password, struct buffer *out, 
 	return 0;
 }
 
-char *keyfile_decrypt(const char *content, size_t length, const char *password, struct error *err)
+char *keyfile_decrypt(const char *content, size_t length, const char *password, size_t *json_length,
+	struct error *err)
 {
 	const uint8_t *nonce = (const uint8_t *)content + NACL_PREFIX_LENGTH;
 	const uint8_t *box = (const uint8_t *)content + NACL_HEADER_LENGTH;
@@ -336,7 +337,8 @@ char *keyfile_decrypt(const char *content, size_t length, const char *password, 
 	}
 	if (derive_key(password, key, err) < 0)
 		return NULL;
-	json = secret_alloc(box_length - crypto_secretbox_MACBYTES + 1);
+	*json_length = box_length - crypto_secretbox_MACBYTES;
+	json = secret_alloc(*json_length + 1);
 	opened = crypto_secretbox_open_easy((uint8_t *)json, box, box_length, nonce, key);
 	sodium_memzero(key, sizeof(key));
 	if (opened == 0)

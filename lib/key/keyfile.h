@@ -35,4 +35,5 @@ char *keyfile_format_public(const struct keypair *keypair);
  * Encryption appends to `out`. Decryption gives text to free with sodium_free. A wrong password or damaged
  * content, and too little memory, are STATUS_ENVIRONMENT. */
 int keyfile_encrypt(const char *json, const char *password, struct buffer *out, struct error *err);
-char *keyfile_decrypt(const char *content, size_t length, const char *password, struct error *err);
+char *keyfile_decrypt(const char *content, size_t length, const char *password, size_t *json_length,
+	struct error *err);

@@ -196,14 +196,14 @@ static int refuse_missing(const struct paths *paths, const char *wallet, const c
 			       "one: `quasar wallet list` shows what there is.", wallet, hotkey);
 }
 
-static char *decrypt(const char *path, const char *content, size_t length,
+static char *decrypt(const char *path, const char *content, size_t *length,
 	const struct password_source *source, struct error *err)
 {
 	char *origin = NULL, *json = NULL;
 	char *password = find_password(source, path, false, &origin, err);
 
 	if (password) {
-		json = keyfile_decrypt(content, length, password, err);
+		json = keyfile_decrypt(content, *length, password, length, err);
 		if (!json) {
 			error_context(err, "cannot decrypt %s", path);
 			error_hint(err, "The password came from %s.", origin);
@@ -222,13 +222,13 @@ static int refuse_encryption(const char *path, const char *name, struct error *e
 			       "wallet import --encrypt --force`.");
 }
 
-/* The JSON text of a key file, which may be its content as it stands. */
-static char *unlock(const char *path, char *content, size_t length, const struct password_source *source,
+/* The JSON text of a key file, which may be its content as it stands. Takes the content over. */
+static char *unlock(const char *path, char *content, size_t *length, const struct password_source *source,
 	struct error *err)
 {
 	char *json = NULL;
 
-	switch (keyfile_encryption(content, length)) {
+	switch (keyfile_encryption(content, *length)) {
 	case KEYFILE_PLAIN:
 		return content;
 	case KEYFILE_NACL:
@@ -267,9 +267,9 @@ struct keypair *wallet_open_hotkey(const char *wallets, const char *wallet, cons
 	else
 		text = read_file(paths.key, &length, err);
 	if (text)
-		text = unlock(paths.key, text, length, password, err);
+		text = unlock(paths.key, text, &length, password, err);
 	if (text) {
-		keypair = keyfile_parse(text, strlen(text), err);
+		keypair = keyfile_parse(text, length, err);
 		if (!keypair)
 			explain_damage(paths.key, err);
 	}

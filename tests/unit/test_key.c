@@ -551,16 +551,17 @@ static void an_encrypted_file_of_bittensor_wallet_is_read(void **state)
 	struct buffer content = read_keyfile("encrypted.nacl");
 	struct error err = {0};
 	struct keypair *keypair;
+	size_t length;
 	char *json;
 
 	(void)state;
 	assert_int_equal(keyfile_encryption(content.data, content.length), KEYFILE_NACL);
-	assert_null(keyfile_decrypt(content.data, 44, "correct horse", &err));
-	assert_null(keyfile_decrypt(content.data, content.length, "wrong horse", &err));
+	assert_null(keyfile_decrypt(content.data, 44, "correct horse", &length, &err));
+	assert_null(keyfile_decrypt(content.data, content.length, "wrong horse", &length, &err));
 	assert_int_equal(err.status, STATUS_ENVIRONMENT);
-	json = keyfile_decrypt(content.data, content.length, "correct horse", &err);
+	json = keyfile_decrypt(content.data, content.length, "correct horse", &length, &err);
 	assert_non_null(json);
-	keypair = keyfile_parse(json, strlen(json), &err);
+	keypair = keyfile_parse(json, length, &err);
 	assert_non_null(keypair);
 	assert_string_equal(keypair_phrase(keypair), ZERO_PHRASE);
 	keypair_free(keypair);
