@@ -4,13 +4,17 @@
 #include "command.h"
 
 extern const struct command cmd_bench;
+extern const struct command cmd_commit;
 extern const struct command cmd_generate;
 extern const struct command cmd_help;
 extern const struct command cmd_leaderboard;
 extern const struct command cmd_leagues;
 extern const struct command cmd_localnet;
 extern const struct command cmd_register;
+extern const struct command cmd_reveal;
 extern const struct command cmd_round;
 extern const struct command cmd_score;
+extern const struct command cmd_status;
+extern const struct command cmd_submit;
 extern const struct command cmd_verify;
 extern const struct command cmd_wallet;

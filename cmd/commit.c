@@ -1,0 +1,181 @@
+/* quasar commit and quasar submit: the two ways to hand in the fork. */
+#include <stdio.h>
+
+#include "api/block.h"
+#include "base/clock.h"
+#include "base/number.h"
+#include "commands.h"
+#include "proposal.h"
+
+static void print_committed(const struct submission *submission, bool already)
+{
+	char block[48], wait[32];
+	double left = block_begins(submission->reveal_block) - clock_now();
+
+	number_grouped((double)submission->reveal_block, block);
+	printf("%s as submission %s", already ? "This commit stands already" : "Committed",
+		submission_label(submission));
+	if (submission->step != STEP_COMMITTED) {
+		printf(", %s.\n", submission_step_name(submission->step));
+		return;
+	}
+	printf("; it can be revealed from block %s on", block);
+	if (left > 0 && left < 7 * 86400) {
+		clock_duration(left, wait);
+		printf(", in about %s", wait);
+	}
+	printf(".\nNext: quasar reveal --wait\n");
+}
+
+static void print_submitted(const struct submission *submission, bool already)
+{
+	printf("%s as submission %s, for everyone to see.\nNext: quasar status\n",
+		already ? "This commit stands already" : "Submitted", submission_label(submission));
+}
+
+/* The two ways to submit: only the sending and the words differ. */
+struct way {
+	enum submission_kind kind;
+	int (*send)(struct workflow *, const struct plan *, int64_t *id, struct error *);
+	void (*print)(const struct submission *submission, bool already);
+};
+
+static const struct way by_commitment = {SUBMISSION_COMMIT, workflow_commit, print_committed};
+static const struct way directly = {SUBMISSION_DIRECT, workflow_submit, print_submitted};
+
+static int report(const struct invocation *invocation, struct session *session, const struct way *way,
+	int64_t id, bool already, struct error *err)
+{
+	struct submission submission;
+
+	if (store_submission_get(session->workspace.store, id, &submission, err) < 0)
+		return -1;
+	if (invocation->json) {
+		cJSON *document = submission_json(&submission);
+
+		cJSON_AddBoolToObject(document, "already", already);
+		output_json(document);
+	} else {
+		way->print(&submission, already);
+	}
+	submission_free(&submission);
+	return 0;
+}
+
+/* The id of an earlier submission of the same thing that makes another one unnecessary; 0: none. */
+static int find_earlier(const struct invocation *invocation, struct session *session, const struct way *way,
+	const struct plan *plan, bool settled, int64_t *id, struct error *err)
+{
+	struct submission earlier;
+	bool found;
+
+	*id = 0;
+	if (workflow_find(&session->workflow, way->kind, plan, &found, &earlier, err) < 0)
+		return -1;
+	/* --again asks for another one, but not for one more than the one just taken up again */
+	if (found && (settled || !arg_flag(invocation, "again")))
+		*id = earlier.id;
+	if (found)
+		submission_free(&earlier);
+	return 0;
+}
+
+static int send(const struct invocation *invocation, struct session *session, const struct way *way,
+	struct error *err)
+{
+	struct proposal proposal;
+	size_t settled;
+	int64_t id, earlier;
+	int result;
+
+	if (session_settle(session, way->kind, &settled, err) < 0 ||
+		proposal_read(invocation, session, &proposal, err) < 0)
+		return -1;
+	result = find_earlier(invocation, session, way, &proposal.plan, settled > 0, &earlier, err);
+	id = earlier;
+	if (!result && !earlier) {
+		if (!invocation->json)
+			proposal_print(&proposal);
+		result = proposal_verify(invocation, session, &proposal, err);
+		if (!result)
+			result = way->send(&session->workflow, &proposal.plan, &id, err);
+	}
+	proposal_free(&proposal);
+	return result ? -1 : report(invocation, session, way, id, earlier && !settled, err);
+}
+
+static int run(const struct invocation *invocation, const struct way *way, struct error *err)
+{
+	struct session session;
+	int result;
+
+	if (session_open(invocation, &session, err) < 0)
+		return -1;
+	result = send(invocation, &session, way, err);
+	session_close(&session);
+	return result;
+}
+
+static int run_commit(struct invocation *invocation, struct error *err)
+{
+	return run(invocation, &by_commitment, err);
+}
+
+static int run_submit(struct invocation *invocation, struct error *err)
+{
+	return run(invocation, &directly, err);
+}
+
+static const struct opt opts[] = {
+	OPTS_PROPOSAL,
+	OPTS_WALLET,
+	OPTS_API,
+	{0},
+};
+
+static const enum status exits[] = {
+	STATUS_FAILED, STATUS_ENVIRONMENT, STATUS_NETWORK, STATUS_REFUSED, 0};
+
+const struct command cmd_commit = {
+	.name = "commit",
+	.summary = "commit to the fork's HEAD without showing it yet",
+	.description =
+		"Sends the SHA-256 of a random salt and the fork's URL. Nobody can read the fork from it, but "
+		"the time of the commitment is what breaks ties, and after the reveal block `quasar reveal` "
+		"shows what was committed to.\n\n"
+		"Fork, commit and claim come from the workspace: the clone's HEAD, its remote, and the latest "
+		"`quasar bench` of that commit at the target length, less the margin. The fork must pass what "
+		"`quasar verify` checks, and validators must be able to fetch the commit.\n\n"
+		"The salt is on disk before the commitment leaves the machine. When the answer is lost, or the "
+		"process dies, run `quasar commit` again: it looks the commitment up at the validator and never "
+		"sends a second one.",
+	.opts = opts,
+	.examples =
+		(const struct example[]){
+			{"quasar commit", "commit to HEAD at TARGET_SEQUENCE_LENGTH"},
+			{"quasar commit --seq 1M --margin 5%", "in the x3 league, with a more careful claim"},
+			{"quasar commit && quasar reveal --wait", "the whole way"},
+			{0},
+		},
+	.exits = exits,
+	.run = run_commit,
+};
+
+const struct command cmd_submit = {
+	.name = "submit",
+	.summary = "submit the fork's HEAD in one step, visible to everyone at once",
+	.description =
+		"Sends the fork's URL, commit and claim without commit-reveal. Others can read, and copy, the "
+		"fork from now on; `quasar commit` keeps it to yourself until the reveal.\n\n"
+		"What is sent, and what is checked before, is the same as with `quasar commit`. A submission "
+		"whose answer was lost is looked for at the validator before it is sent again.",
+	.opts = opts,
+	.examples =
+		(const struct example[]){
+			{"quasar submit", "HEAD at TARGET_SEQUENCE_LENGTH"},
+			{"quasar submit --seq 1M --json", "for a script"},
+			{0},
+		},
+	.exits = exits,
+	.run = run_submit,
+};

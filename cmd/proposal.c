@@ -1,0 +1,176 @@
+#include "proposal.h"
+
+#include <math.h>
+#include <stdio.h>
+
+#include "base/log.h"
+#include "base/number.h"
+#include "score/score.h"
+#include "verify.h"
+
+/* The newest layer benchmark at each length, of the commit that is proposed; what was measured at the target
+ * length is what a claim is made from. */
+static int read_benchmarks(struct session *session, struct proposal *proposal, struct error *err)
+{
+	struct bench_filter filter = {.what = "layer", .fork_commit = proposal->fork.commit};
+	struct bench_list list;
+
+	if (store_bench_list(session->workspace.store, &filter, 0, &list, err) < 0)
+		return -1;
+	proposal->benchmarks = cJSON_CreateObject();
+	for (size_t i = 0; i < list.count; i++) {
+		const struct bench_result *result = &list.items[i];
+		char tokens[24];
+		cJSON *benchmark;
+
+		snprintf(tokens, sizeof(tokens), "%lld", (long long)result->seq);
+		if (cJSON_HasObjectItem(proposal->benchmarks, tokens))
+			continue; /* an older one */
+		benchmark = cJSON_AddObjectToObject(proposal->benchmarks, tokens);
+		cJSON_AddNumberToObject(benchmark, "tokens_per_sec", result->tokens_per_sec);
+		if (!isnan(result->memory_mb))
+			cJSON_AddNumberToObject(benchmark, "vram_mb", result->memory_mb);
+		if (result->seq != proposal->plan.target_sequence_length)
+			continue;
+		proposal->measured = result->tokens_per_sec;
+		proposal->plan.vram_mb = result->memory_mb;
+	}
+	bench_list_free(&list);
+	proposal->plan.benchmarks = proposal->benchmarks;
+	return 0;
+}
+
+/* The claim: by hand, or what was measured at the target length less the margin. */
+static int read_claim(const struct invocation *invocation, struct proposal *proposal, struct error *err)
+{
+	struct plan *plan = &proposal->plan;
+
+	if (arg_real(invocation, "margin", 0, 0.9, &proposal->margin, err) < 0 ||
+		arg_real(invocation, "claim", 1e-3, 1e12, &plan->tokens_per_sec, err) < 0)
+		return -1;
+	if (arg_given(invocation, "claim"))
+		return 0;
+	if (proposal->measured <= 0) {
+		error_set(err, STATUS_ENVIRONMENT, "no benchmark of fork commit %.10s at %lld tokens",
+			proposal->fork.commit, (long long)plan->target_sequence_length);
+		return error_hint(err, "Measure it with `quasar bench --seq %lld`, or claim with --claim N.",
+			(long long)plan->target_sequence_length);
+	}
+	plan->tokens_per_sec = floor(proposal->measured * (1 - proposal->margin));
+	return 0;
+}
+
+int proposal_read(const struct invocation *invocation, struct session *session, struct proposal *proposal,
+	struct error *err)
+{
+	*proposal = (struct proposal){.plan.vram_mb = NAN};
+	if (arg_integer(invocation, "seq", 1, INT64_C(1) << 40, &proposal->plan.target_sequence_length, err) <
+			0 ||
+		fork_state_read(session->workspace.fork_path, &proposal->fork, err) < 0)
+		return -1;
+	if (!proposal->fork.commit[0]) {
+		error_set(err, STATUS_ENVIRONMENT, "the fork %s has no commit yet",
+			session->workspace.fork_path);
+		error_hint(err, "Commit your kernels with git and push them.");
+		goto failed;
+	}
+	if (!session->workspace.fork_url) {
+		error_set(err, STATUS_ENVIRONMENT, "no URL that validators could clone the fork from");
+		error_hint(err, "Add a remote \"origin\" to %s, or set FORK_URL in .env.",
+			session->workspace.fork_path);
+		goto failed;
+	}
+	proposal->plan.fork_url = session->workspace.fork_url;
+	proposal->plan.commit_hash = proposal->fork.commit;
+	if (read_benchmarks(session, proposal, err) == 0 && read_claim(invocation, proposal, err) == 0)
+		return 0;
+failed:
+	proposal_free(proposal);
+	return -1;
+}
+
+/* Asks the remote as a validator would: without the miner's token. */
+static int check_published(const struct proposal *proposal, const struct session *session,
+	struct check_list *checks, struct error *err)
+{
+	const struct fork_remote remote = {.allow_local = true, .timeout = 60};
+	bool published;
+
+	if (fork_published(session->workspace.fork_path, proposal->plan.fork_url, proposal->plan.commit_hash,
+		    &remote, &published, err) < 0) {
+		if (err->status == STATUS_INTERRUPTED)
+			return -1;
+		check_add(checks, "git.published", CHECK_FAIL,
+			err->hint[0] ? err->hint : "Validators clone without your token: is the fork public?",
+			"%s", err->message);
+	} else if (!published) {
+		check_add(checks, "git.published", CHECK_FAIL, "Push it: git push origin HEAD",
+			"%s does not have commit %.10s on a branch", proposal->plan.fork_url,
+			proposal->plan.commit_hash);
+	} else {
+		check_add(checks, "git.published", CHECK_OK, NULL, "%s has commit %.10s",
+			proposal->plan.fork_url, proposal->plan.commit_hash);
+	}
+	return 0;
+}
+
+int proposal_verify(const struct invocation *invocation, const struct session *session,
+	const struct proposal *proposal, struct error *err)
+{
+	const struct verify_request request = {
+		.fork_path = session->workspace.fork_path,
+		.fork_url = proposal->plan.fork_url,
+		.submitting = true,
+		.tokens = VERIFY_TOKENS,
+		.measured = proposal->measured,
+		.claimed = proposal->plan.tokens_per_sec,
+	};
+	struct check_list checks = {.report = verify_report_problem};
+	size_t failures;
+	int result;
+
+	log_note("Checking the fork as validators do …");
+	result = verify_run(invocation, &request, &checks, err);
+	if (!result)
+		result = check_published(proposal, session, &checks, err);
+	failures = check_count(&checks, CHECK_FAIL);
+	check_free(&checks);
+	if (result || !failures)
+		return result;
+	if (arg_flag(invocation, "no-verify")) {
+		log_warn("%zu check%s failed, and you asked to send it all the same (--no-verify). A failed "
+			 "validation scores zero; five ban your address for a day.",
+			failures, failures == 1 ? "" : "s");
+		return 0;
+	}
+	error_set(err, STATUS_FAILED, "%zu check%s failed: nothing was sent", failures,
+		failures == 1 ? "" : "s");
+	return error_hint(err, "Mend what is named above; `quasar verify` shows all checks.");
+}
+
+void proposal_print(const struct proposal *proposal)
+{
+	const struct plan *plan = &proposal->plan;
+	const struct league *league = league_for(plan->target_sequence_length);
+	char claim[48], tokens[48], weighted[48], measured[48];
+
+	number_grouped(plan->tokens_per_sec, claim);
+	number_grouped((double)plan->target_sequence_length, tokens);
+	number_grouped(score_weighted(plan->tokens_per_sec, plan->target_sequence_length), weighted);
+	number_grouped(proposal->measured, measured);
+	printf("fork      %s at %.10s\n", plan->fork_url, plan->commit_hash);
+	printf("league    %s (%s tokens, x%g)\n", league->name, tokens, league->multiplier);
+	if (proposal->measured > 0 && plan->tokens_per_sec == floor(proposal->measured * (1 - proposal->margin)))
+		printf("claim     %s tokens/s: measured %s less %g%%\n", claim, measured,
+			proposal->margin * 100);
+	else
+		printf("claim     %s tokens/s, as given%s%s\n", claim,
+			proposal->measured > 0 ? "; measured " : "", proposal->measured > 0 ? measured : "");
+	printf("weighted  %s\n", weighted);
+}
+
+void proposal_free(struct proposal *proposal)
+{
+	fork_state_free(&proposal->fork);
+	cJSON_Delete(proposal->benchmarks);
+}

@@ -1,0 +1,302 @@
+/* quasar reveal: show what was committed to, once its block is reached. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "api/block.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "base/number.h"
+#include "commands.h"
+#include "session.h"
+
+#define POLL_LONGEST 60.0 /* s between two looks at the validator's clock while waiting */
+
+/* Where a committed submission stands at the validator. */
+struct due {
+	int64_t reveal_block, current_block;
+	bool pending; /* it is listed as not yet revealed */
+	bool ready;
+};
+
+static int look(struct session *session, const struct submission *submission, struct block_clock *blocks,
+	struct due *due, struct error *err)
+{
+	struct api_pending_reveals pending;
+	int result = api_pending_reveals(session->api, &pending, err);
+
+	*due = (struct due){.reveal_block = submission->reveal_block};
+	if (!result) {
+		due->current_block = pending.current_block;
+		block_clock_observe(blocks, pending.current_block, clock_elapsed());
+	}
+	for (size_t i = 0; !result && i < pending.count; i++) {
+		const struct api_pending_reveal *reveal = &pending.reveals[i];
+
+		if (reveal->submission_id != submission->server_id ||
+			!api_pending_matches(reveal, submission->hotkey, submission->commitment_hash))
+			continue;
+		due->pending = true;
+		due->ready = reveal->can_reveal;
+		if (reveal->reveal_block == submission->reveal_block)
+			continue;
+		log_warn("the validator moved the reveal of submission %s from block %lld to %lld",
+			submission_label(submission), (long long)submission->reveal_block,
+			(long long)reveal->reveal_block);
+		due->reveal_block = reveal->reveal_block;
+		result = store_submission_committed(session->workspace.store, submission->id,
+			submission->server_id, reveal->reveal_block, err);
+	}
+	/* not listed: revealed already, or the list leaves it out; the attempt will tell */
+	if (!due->pending)
+		due->ready = due->current_block >= due->reveal_block;
+	api_release(&pending.memory);
+	return result;
+}
+
+static int too_early(const struct submission *submission, const struct due *due,
+	const struct block_clock *blocks, struct error *err)
+{
+	double left = block_clock_until(blocks, due->reveal_block, clock_elapsed());
+	char wait[32];
+
+	clock_duration(left, wait);
+	error_set(err, STATUS_EARLY, "submission %s can be revealed from block %lld on: %lld more, about %s",
+		submission_label(submission), (long long)due->reveal_block,
+		(long long)(due->reveal_block - due->current_block), wait);
+	return error_hint(err, "Run `quasar reveal --wait` to wait for it.");
+}
+
+/* Counts down to the block, looking at the validator's clock from time to time. */
+static int countdown(struct progress *progress, const struct submission *submission, const struct due *due,
+	const struct block_clock *blocks, struct error *err)
+{
+	double left = block_clock_until(blocks, due->reveal_block, clock_elapsed());
+	double part = left < POLL_LONGEST ? left : POLL_LONGEST;
+	double end;
+
+	if (part < 0.25) /* the block should be there: do not hammer the validator */
+		part = 0.25;
+	end = clock_elapsed() + part;
+	while (clock_elapsed() < end) {
+		double step = end - clock_elapsed();
+		double to_go = block_clock_until(blocks, due->reveal_block, clock_elapsed());
+		char text[32];
+
+		clock_duration(to_go, text);
+		progress_status(progress, "submission %s: block %lld of %lld, %s left",
+			submission_label(submission), (long long)due->current_block,
+			(long long)due->reveal_block, text);
+		if (clock_sleep(step < 1 ? step : 1, err) < 0)
+			return error_hint(err, "Nothing is lost: `quasar reveal --wait` goes on from here.");
+	}
+	return 0;
+}
+
+/* Waits until the submission is ready. An outage of the validator is no reason to give up: that is what
+ * a miner waits through. */
+static int wait_until_ready(struct session *session, const struct submission *submission,
+	struct progress *progress, struct error *err)
+{
+	struct block_clock blocks = {0};
+	double pause = 1;
+
+	for (;;) {
+		struct due due;
+
+		if (look(session, submission, &blocks, &due, err) == 0) {
+			if (due.ready)
+				return 0;
+			if (countdown(progress, submission, &due, &blocks, err) < 0)
+				return -1;
+			pause = 1;
+			continue;
+		}
+		if (err->status != STATUS_NETWORK)
+			return -1;
+		log_warn("%s; trying again in %.0f s", err->message, pause);
+		if (clock_sleep(pause, err) < 0)
+			return -1;
+		pause = pause * 2 < POLL_LONGEST ? pause * 2 : POLL_LONGEST;
+	}
+}
+
+static int reveal_when_ready(struct session *session, const struct submission *submission, struct error *err)
+{
+	struct progress progress;
+	int result;
+
+	progress_begin(&progress, "reveal", 0, "blocks");
+	for (;;) {
+		result = wait_until_ready(session, submission, &progress, err);
+		if (!result)
+			result = workflow_reveal(&session->workflow, submission, err);
+		/* the validator may take a moment to agree with what it lists */
+		if (!result || (err->status != STATUS_EARLY && err->status != STATUS_NETWORK))
+			break;
+		log_warn("%s; waiting on", err->message);
+		if (clock_sleep(2, err) < 0)
+			break;
+	}
+	progress_end(&progress);
+	return result;
+}
+
+static int reveal_if_ready(struct session *session, const struct submission *submission, struct error *err)
+{
+	struct block_clock blocks = {0};
+	struct due due;
+
+	if (look(session, submission, &blocks, &due, err) < 0)
+		return -1;
+	if (!due.ready)
+		return too_early(submission, &due, &blocks, err);
+	return workflow_reveal(&session->workflow, submission, err);
+}
+
+/* The submissions that `reveal` is about: the one that was named, or all that are committed. */
+static int choose(const struct invocation *invocation, struct session *session, struct submission_list *list,
+	struct error *err)
+{
+	struct submission_filter filter = {
+		.steps = STEP_BIT(STEP_COMMITTED),
+		.api_url = session->workflow.api_url,
+		.hotkey = session->workflow.hotkey,
+	};
+	int64_t id;
+
+	if (!invocation->positional_count) {
+		if (store_submissions(session->workspace.store, &filter, list, err) < 0)
+			return -1;
+		if (list->count)
+			return 0;
+		submission_list_free(list);
+		error_set(err, STATUS_ENVIRONMENT, "there is nothing to reveal");
+		return error_hint(err, "`quasar commit` makes a commitment, `quasar status` shows them all.");
+	}
+	if (number_parse_integer(invocation->positionals[0], &id) < 0 || id < 1)
+		return error_set(err, STATUS_USAGE, "\"%s\" is not the id of a submission",
+			invocation->positionals[0]);
+	list->items = xcalloc(1, sizeof(*list->items));
+	list->count = 1;
+	if (store_submission_get(session->workspace.store, id, &list->items[0], err) < 0) {
+		free(list->items);
+		return -1;
+	}
+	if (list->items[0].step != STEP_COMMITTED && list->items[0].step != STEP_REFUSED) {
+		error_set(err, STATUS_USAGE, "submission %s is %s, not waiting for its reveal",
+			submission_label(&list->items[0]), submission_step_name(list->items[0].step));
+		submission_list_free(list);
+		return -1;
+	}
+	return 0;
+}
+
+static void report(const struct invocation *invocation, struct session *session,
+	const struct submission *submission, cJSON *revealed)
+{
+	struct submission now;
+	struct error ignored;
+
+	if (store_submission_get(session->workspace.store, submission->id, &now, &ignored) < 0)
+		return;
+	cJSON_AddItemToArray(revealed, submission_json(&now));
+	if (!invocation->json)
+		printf("Revealed submission %s: %s at %.10s\n", submission_label(&now), now.fork_url,
+			now.commit_hash);
+	submission_free(&now);
+}
+
+/* Prints what was revealed. What kept others from being revealed is the error, unless it is only too early
+ * for them and something was revealed. */
+static int conclude(const struct invocation *invocation, cJSON *revealed, const struct error *worst,
+	struct error *err)
+{
+	bool any = cJSON_GetArraySize(revealed) > 0;
+	bool failed = worst->status && !(any && worst->status == STATUS_EARLY);
+
+	*err = *worst;
+	if (worst->status && any)
+		log_warn("%s", worst->message);
+	if (any)
+		err->message[0] = '\0'; /* said above; the document below is the only one */
+	if (invocation->json && (any || !failed)) {
+		cJSON *document = cJSON_CreateObject();
+
+		cJSON_AddItemToObject(document, "revealed", revealed);
+		cJSON_AddItemToObject(document, "error",
+			worst->status ? cJSON_CreateString(worst->message) : cJSON_CreateNull());
+		output_json(document);
+	} else {
+		cJSON_Delete(revealed);
+	}
+	return failed ? -1 : 0;
+}
+
+static int reveal(const struct invocation *invocation, struct session *session, struct error *err)
+{
+	struct submission_list list;
+	struct error worst = {0};
+	cJSON *revealed;
+	size_t settled;
+
+	if (session_settle(session, SUBMISSION_COMMIT, &settled, err) < 0 ||
+		choose(invocation, session, &list, err) < 0)
+		return -1;
+	revealed = cJSON_CreateArray();
+	for (size_t i = 0; i < list.count && worst.status != STATUS_INTERRUPTED; i++) {
+		int result = arg_flag(invocation, "wait")
+				     ? reveal_when_ready(session, &list.items[i], err)
+				     : reveal_if_ready(session, &list.items[i], err);
+
+		/* one that cannot be revealed must not keep the others waiting */
+		if (!result)
+			report(invocation, session, &list.items[i], revealed);
+		else if (!worst.status || worst.status == STATUS_EARLY || err->status == STATUS_INTERRUPTED)
+			worst = *err;
+	}
+	submission_list_free(&list);
+	return conclude(invocation, revealed, &worst, err);
+}
+
+static int run(struct invocation *invocation, struct error *err)
+{
+	struct session session;
+	int result;
+
+	if (session_open(invocation, &session, err) < 0)
+		return -1;
+	result = reveal(invocation, &session, err);
+	session_close(&session);
+	return result;
+}
+
+const struct command cmd_reveal = {
+	.name = "reveal",
+	.summary = "reveal a commitment whose block is reached",
+	.positionals = "[ID]",
+	.max_positionals = 1,
+	.description =
+		"Without an id, reveals every commitment that is ready. With --wait it waits for those that are "
+		"not, by the validator's own block clock, through outages of the validator and restarts of this "
+		"machine: start it again and it goes on. A reveal whose answer was lost is recognised.\n\n"
+		"Before its block, a commitment cannot be revealed: exit code 6.",
+	.opts =
+		(const struct opt[]){
+			{"wait", 'w', NULL, NULL, NULL, NULL, "Wait for the block, with a countdown."},
+			OPTS_WALLET,
+			OPTS_API,
+			{0},
+		},
+	.examples =
+		(const struct example[]){
+			{"quasar reveal --wait", "wait for the block, then reveal"},
+			{"quasar reveal", "reveal what is ready; exit code 6 when nothing is yet"},
+			{"quasar reveal 3 --json", "one submission, for a script"},
+			{0},
+		},
+	.exits =
+		(const enum status[]){
+			STATUS_ENVIRONMENT, STATUS_NETWORK, STATUS_REFUSED, STATUS_EARLY, 0},
+	.run = run,
+};

@@ -1,0 +1,124 @@
+#include "session.h"
+
+#include <math.h>
+#include <stdio.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "connect.h"
+#include "hotkey.h"
+#include "score/score.h"
+
+int session_open(const struct invocation *invocation, struct session *session, struct error *err)
+{
+	const char *directory = require_workspace(invocation, err);
+	double timeout = 0;
+
+	*session = (struct session){0};
+	if (!directory || arg_timeout(invocation, &timeout, err) < 0 ||
+		workspace_open(directory, invocation->settings, &session->workspace, err) < 0)
+		return -1;
+	session->keypair = require_hotkey(invocation, err);
+	if (session->keypair)
+		session->api = require_api(invocation, session->keypair, err);
+	if (!session->api) {
+		session_close(session);
+		return -1;
+	}
+	session->workflow = (struct workflow){
+		.store = session->workspace.store,
+		.api = session->api,
+		.api_url = arg_string(invocation, "api"),
+		.hotkey = keypair_address(session->keypair),
+		.timeout = timeout,
+	};
+	return 0;
+}
+
+void session_close(struct session *session)
+{
+	api_close(session->api);
+	keypair_free(session->keypair);
+	workspace_close(&session->workspace);
+}
+
+int session_settle(struct session *session, enum submission_kind kind, size_t *settled, struct error *err)
+{
+	struct submission_filter filter = {
+		.steps = STEP_BIT(STEP_PREPARED),
+		.api_url = session->workflow.api_url,
+		.hotkey = session->workflow.hotkey,
+	};
+	struct submission_list list;
+	int result = 0;
+
+	*settled = 0;
+	if (store_submissions(session->workspace.store, &filter, &list, err) < 0)
+		return -1;
+	for (size_t i = 0; !result && i < list.count; i++) {
+		if (list.items[i].kind != kind)
+			continue;
+		log_note("Submission %s was begun earlier; finding out what became of it.",
+			submission_label(&list.items[i]));
+		result = workflow_settle(&session->workflow, &list.items[i], err);
+		*settled += !result;
+	}
+	submission_list_free(&list);
+	return result;
+}
+
+const char *submission_label(const struct submission *submission)
+{
+	static char label[64];
+	int used = snprintf(label, sizeof(label), "#%lld", (long long)submission->id);
+
+	if (submission->server_id)
+		snprintf(label + used, sizeof(label) - (size_t)used, " (server id %lld)",
+			(long long)submission->server_id);
+	return label;
+}
+
+static void add_time(cJSON *object, const char *name, double unix_time)
+{
+	char text[32];
+
+	clock_format(unix_time, text);
+	cJSON_AddStringToObject(object, name, text);
+}
+
+static void add_optional(cJSON *object, const char *name, const char *text)
+{
+	cJSON_AddItemToObject(object, name, text ? cJSON_CreateString(text) : cJSON_CreateNull());
+}
+
+static void add_number(cJSON *object, const char *name, double number, bool known)
+{
+	cJSON_AddItemToObject(object, name, known ? cJSON_CreateNumber(number) : cJSON_CreateNull());
+}
+
+cJSON *submission_json(const struct submission *submission)
+{
+	cJSON *object = cJSON_CreateObject();
+
+	cJSON_AddNumberToObject(object, "id", (double)submission->id);
+	cJSON_AddStringToObject(object, "kind", submission_kind_name(submission->kind));
+	cJSON_AddStringToObject(object, "step", submission_step_name(submission->step));
+	add_number(object, "submission_id", (double)submission->server_id, submission->server_id != 0);
+	cJSON_AddStringToObject(object, "api", submission->api_url);
+	cJSON_AddStringToObject(object, "hotkey", submission->hotkey);
+	cJSON_AddStringToObject(object, "fork_url", submission->fork_url);
+	cJSON_AddStringToObject(object, "commit_hash", submission->commit_hash);
+	add_optional(object, "commitment_hash", submission->commitment_hash);
+	cJSON_AddNumberToObject(
+		object, "target_sequence_length", (double)submission->target_sequence_length);
+	cJSON_AddNumberToObject(object, "tokens_per_sec", submission->tokens_per_sec);
+	cJSON_AddStringToObject(object, "league", league_for(submission->target_sequence_length)->name);
+	cJSON_AddNumberToObject(object, "weighted_score",
+		score_weighted(submission->tokens_per_sec, submission->target_sequence_length));
+	add_number(object, "vram_mb", submission->vram_mb, !isnan(submission->vram_mb));
+	add_number(object, "reveal_block", (double)submission->reveal_block, submission->reveal_block != 0);
+	add_optional(object, "reason", submission->reason);
+	add_time(object, "created_at", submission->created_at);
+	add_time(object, "updated_at", submission->updated_at);
+	return object;
+}

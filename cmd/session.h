@@ -1,0 +1,27 @@
+/* session: what the commands that submit have in common: the workspace, the hotkey, the validator's API. */
+#pragma once
+
+#include "command.h"
+#include "key/keypair.h"
+#include "space/workflow.h"
+#include "space/workspace.h"
+
+struct session {
+	struct workspace workspace;
+	struct keypair *keypair;
+	struct api *api;
+	struct workflow workflow;
+};
+
+/* For commands that have OPTS_WALLET and OPTS_API. On an error nothing is left open. */
+int session_open(const struct invocation *invocation, struct session *session, struct error *err);
+void session_close(struct session *session);
+
+/* Settles what earlier runs of `commit` or `submit` left prepared, and says so on stderr. `settled`
+ * receives how many. */
+int session_settle(struct session *session, enum submission_kind kind, size_t *settled, struct error *err);
+
+/* The submission as JSON, without its salt. */
+cJSON *submission_json(const struct submission *submission);
+/* "#3 (server id 17)" for messages and tables. Valid until the next call. */
+const char *submission_label(const struct submission *submission);

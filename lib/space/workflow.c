@@ -1,0 +1,354 @@
+#include "space/workflow.h"
+
+#include <sodium.h>
+#include <string.h>
+
+#include "api/message.h"
+#include "api/retry.h"
+#include "base/json.h"
+
+int workflow_find(struct workflow *workflow, enum submission_kind kind, const struct plan *plan, bool *found,
+	struct submission *submission, struct error *err)
+{
+	struct submission_filter filter = {
+		.steps = ~(STEP_BIT(STEP_REFUSED) | STEP_BIT(STEP_ABANDONED)),
+		.api_url = workflow->api_url,
+		.hotkey = workflow->hotkey,
+	};
+	struct submission_list list;
+	int64_t id = 0;
+
+	*found = false;
+	if (store_submissions(workflow->store, &filter, &list, err) < 0)
+		return -1;
+	for (size_t i = 0; i < list.count; i++) {
+		const struct submission *item = &list.items[i];
+
+		if (item->kind == kind && !strcmp(item->fork_url, plan->fork_url) &&
+			!strcmp(item->commit_hash, plan->commit_hash) &&
+			item->target_sequence_length == plan->target_sequence_length)
+			id = item->id;
+	}
+	submission_list_free(&list);
+	if (!id)
+		return 0;
+	*found = true;
+	return store_submission_get(workflow->store, id, submission, err);
+}
+
+/* The claim as stored, for a request. `claim->benchmarks` is the caller's to delete. */
+static int read_claim(const struct submission *submission, struct api_claim *claim, struct error *err)
+{
+	cJSON *benchmarks = NULL;
+
+	if (submission->benchmarks) {
+		benchmarks = json_parse(submission->benchmarks, strlen(submission->benchmarks), err);
+		if (!benchmarks)
+			return error_context(err, "the benchmarks stored with submission %lld",
+				(long long)submission->id);
+	}
+	*claim = (struct api_claim){
+		.fork_url = submission->fork_url,
+		.commit_hash = submission->commit_hash,
+		.tokens_per_sec = submission->tokens_per_sec,
+		.vram_mb = submission->vram_mb,
+		.benchmarks = benchmarks,
+	};
+	return 0;
+}
+
+/* --- commit --------------------------------------------------------------------------------------- */
+
+/* Looks for the commitment among the validator's pending reveals, and stores where it stands if it is
+ * there. `found` says whether. */
+static int find_commitment(struct workflow *workflow, const struct submission *submission, bool *found,
+	struct error *err)
+{
+	struct api_pending_reveals pending;
+	int result = api_pending_reveals(workflow->api, &pending, err);
+
+	*found = false;
+	for (size_t i = 0; !result && !*found && i < pending.count; i++) {
+		const struct api_pending_reveal *reveal = &pending.reveals[i];
+
+		if (!api_pending_matches(reveal, submission->hotkey, submission->commitment_hash))
+			continue;
+		*found = true;
+		result = store_submission_committed(workflow->store, submission->id,
+			reveal->submission_id, reveal->reveal_block, err);
+	}
+	api_release(&pending.memory);
+	return result;
+}
+
+static int send_commitment(struct workflow *workflow, const struct submission *submission, struct error *err)
+{
+	struct api_commitment answer;
+	int result;
+
+	if (store_submission_note(workflow->store, submission->id, "sending the commitment", err) < 0)
+		return -1;
+	result = api_commit_submission(workflow->api, submission->commitment_hash,
+		submission->target_sequence_length, &answer, err);
+	if (!result)
+		result = store_submission_committed(workflow->store, submission->id, answer.submission_id,
+			answer.reveal_block, err);
+	api_release(&answer.memory);
+	return result;
+}
+
+/* --- direct submission ------------------------------------------------------------------------------ */
+
+static bool known_server_id(struct workflow *workflow, int64_t server_id)
+{
+	struct submission_filter filter = {
+		.api_url = workflow->api_url, .hotkey = workflow->hotkey, .server_id = server_id};
+	struct submission_list list;
+	struct error ignored;
+	bool known = false;
+
+	if (store_submissions(workflow->store, &filter, &list, &ignored) < 0)
+		return false;
+	known = list.count > 0;
+	submission_list_free(&list);
+	return known;
+}
+
+/* The fields that a listing leaves out count as equal. */
+static bool same_submission(const struct api_submission *listed, const struct submission *ours)
+{
+	return listed->target_sequence_length == ours->target_sequence_length &&
+	       listed->tokens_per_sec == ours->tokens_per_sec &&
+	       !strcmp(listed->miner_hotkey, ours->hotkey) &&
+	       (!listed->fork_url || !strcmp(listed->fork_url, ours->fork_url)) &&
+	       (!listed->commit_hash || !strcmp(listed->commit_hash, ours->commit_hash));
+}
+
+/* Looks for a direct submission whose answer was lost among those the validator lists, leaving out the ones
+ * that are known as others of ours. */
+static int find_submission(struct workflow *workflow, const struct submission *submission, bool *found,
+	struct error *err)
+{
+	struct api_submission_stats stats;
+	int result = api_submission_stats(workflow->api, 1000, &stats, err);
+
+	*found = false;
+	for (size_t i = 0; !result && !*found && i < stats.recent_count + stats.top_count; i++) {
+		const struct api_submission *listed =
+			i < stats.recent_count ? &stats.recent[i] : &stats.top[i - stats.recent_count];
+
+		if (!same_submission(listed, submission) || known_server_id(workflow, listed->id))
+			continue;
+		*found = true;
+		result = store_submission_submitted(workflow->store, submission->id, listed->id, err);
+	}
+	api_release(&stats.memory);
+	return result;
+}
+
+static int send_submission(struct workflow *workflow, const struct submission *submission, struct error *err)
+{
+	struct api_claim claim;
+	int64_t server_id;
+	int result;
+
+	if (read_claim(submission, &claim, err) < 0)
+		return -1;
+	result = store_submission_note(workflow->store, submission->id, "sending the submission", err);
+	if (!result)
+		result = api_submit_kernel(workflow->api, &claim, submission->target_sequence_length,
+			submission->repo_hash, &server_id, err);
+	if (!result)
+		result = store_submission_submitted(workflow->store, submission->id, server_id, err);
+	cJSON_Delete((cJSON *)claim.benchmarks);
+	return result;
+}
+
+/* --- both ------------------------------------------------------------------------------------------- */
+
+/* The two ways to submit differ in what is sent and where a lost one is looked for. */
+struct sender {
+	int (*find)(struct workflow *, const struct submission *, bool *found, struct error *);
+	int (*send)(struct workflow *, const struct submission *, struct error *);
+	const char *command;
+};
+
+static const struct sender senders[] = {
+	[SUBMISSION_COMMIT] = {find_commitment, send_commitment, "commit"},
+	[SUBMISSION_DIRECT] = {find_submission, send_submission, "submit"},
+};
+
+/* A conflict means that the validator has this commitment: its salt is ours alone. */
+static bool already_there(const struct api_exchange *exchange, const struct submission *submission)
+{
+	return submission->kind == SUBMISSION_COMMIT && exchange->http_status == 409;
+}
+
+/* Sends until the validator has it, has refused it, or the time is up; looks for it first whenever an
+ * earlier attempt may have arrived. */
+static int deliver(struct workflow *workflow, const struct submission *submission, bool may_be_there,
+	struct error *err)
+{
+	const struct sender *sender = &senders[submission->kind];
+	struct retry retry;
+
+	retry_begin(&retry, workflow->timeout);
+	for (;;) {
+		struct api_exchange last;
+		bool found;
+
+		if (may_be_there) {
+			if (sender->find(workflow, submission, &found, err) < 0)
+				goto undelivered;
+			if (found)
+				return store_submission_note(workflow->store, submission->id,
+					"found at the validator", err);
+		}
+		if (sender->send(workflow, submission, err) == 0)
+			return 0;
+		last = *api_last(workflow->api);
+		if (already_there(&last, submission) && !may_be_there) {
+			may_be_there = true;
+			continue;
+		}
+		if (last.delivery == API_REFUSED && !last.transient && !already_there(&last, submission)) {
+			struct error ignored;
+
+			store_submission_refused(workflow->store, submission->id, err->message, &ignored);
+			return -1;
+		}
+		may_be_there = may_be_there || last.delivery == API_UNKNOWN;
+		if (!last.transient && last.delivery != API_UNKNOWN)
+			goto undelivered;
+		if (retry_wait(&retry, last.retry_after, err) < 0)
+			goto undelivered;
+	}
+undelivered:
+	if (err->status == STATUS_NETWORK || err->status == STATUS_INTERRUPTED)
+		error_hint(err,
+			"Nothing is lost: run `quasar %s` again. It looks for this submission at the "
+			"validator before it sends anything.",
+			sender->command);
+	return -1;
+}
+
+static int prepare_and_deliver(struct workflow *workflow, enum submission_kind kind, const struct plan *plan,
+	char *salt, char *commitment_hash, int64_t *id, struct error *err)
+{
+	char *benchmarks = plan->benchmarks ? cJSON_PrintUnformatted(plan->benchmarks) : NULL;
+	struct submission submission = {
+		.kind = kind,
+		.api_url = (char *)workflow->api_url,
+		.hotkey = (char *)workflow->hotkey,
+		.fork_url = (char *)plan->fork_url,
+		.commit_hash = (char *)plan->commit_hash,
+		.repo_hash = (char *)plan->repo_hash,
+		.target_sequence_length = plan->target_sequence_length,
+		.tokens_per_sec = plan->tokens_per_sec,
+		.vram_mb = plan->vram_mb,
+		.benchmarks = benchmarks,
+		.salt = salt,
+		.commitment_hash = commitment_hash,
+	};
+	int result = store_submission_prepare(workflow->store, &submission, id, err);
+
+	submission.id = *id;
+	if (!result)
+		result = deliver(workflow, &submission, false, err);
+	cJSON_free(benchmarks);
+	return result;
+}
+
+int workflow_commit(struct workflow *workflow, const struct plan *plan, int64_t *id, struct error *err)
+{
+	char salt[65], commitment_hash[65];
+	int result;
+
+	message_salt(salt);
+	message_commitment_hash(salt, plan->fork_url, commitment_hash);
+	result = prepare_and_deliver(workflow, SUBMISSION_COMMIT, plan, salt, commitment_hash, id, err);
+	sodium_memzero(salt, sizeof(salt));
+	return result;
+}
+
+int workflow_submit(struct workflow *workflow, const struct plan *plan, int64_t *id, struct error *err)
+{
+	return prepare_and_deliver(workflow, SUBMISSION_DIRECT, plan, NULL, NULL, id, err);
+}
+
+int workflow_settle(struct workflow *workflow, const struct submission *submission, struct error *err)
+{
+	return deliver(workflow, submission, true, err);
+}
+
+/* --- reveal ----------------------------------------------------------------------------------------- */
+
+/* A hash that does not fit would count as a failure against this machine's address: better not sent. */
+static int check_salt(const struct submission *submission, struct error *err)
+{
+	char hash[65];
+
+	if (submission->salt && submission->commitment_hash) {
+		message_commitment_hash(submission->salt, submission->fork_url, hash);
+		if (!strcmp(hash, submission->commitment_hash))
+			return 0;
+	}
+	error_set(err, STATUS_ENVIRONMENT,
+		"submission %lld: the stored salt does not belong to its commitment",
+		(long long)submission->id);
+	return error_hint(err, "The state store was damaged or edited. Put a backup of .quasar/ in its place; "
+			       "nothing was sent.");
+}
+
+static int send_reveal(struct workflow *workflow, const struct submission *submission,
+	const struct api_claim *claim, struct error *err)
+{
+	struct api_revelation answer;
+	int result;
+
+	if (store_submission_note(workflow->store, submission->id, "revealing", err) < 0)
+		return -1;
+	result = api_reveal_submission(
+		workflow->api, submission->server_id, submission->salt, claim, NULL, &answer, err);
+	api_release(&answer.memory);
+	return result;
+}
+
+static int reveal_until_heard(struct workflow *workflow, const struct submission *submission,
+	const struct api_claim *claim, struct error *err)
+{
+	struct retry retry;
+
+	retry_begin(&retry, workflow->timeout);
+	for (;;) {
+		struct api_exchange last;
+
+		if (send_reveal(workflow, submission, claim, err) == 0)
+			return store_submission_revealed(workflow->store, submission->id, err);
+		last = *api_last(workflow->api);
+		if (last.http_status == 409) /* revealed before: the answer to it was lost */
+			return store_submission_revealed(workflow->store, submission->id, err);
+		if (last.http_status == 400) {
+			struct error ignored;
+
+			store_submission_refused(workflow->store, submission->id, err->message, &ignored);
+			return -1;
+		}
+		if (!last.transient && last.delivery != API_UNKNOWN)
+			return -1;
+		if (retry_wait(&retry, last.retry_after, err) < 0)
+			return -1;
+	}
+}
+
+int workflow_reveal(struct workflow *workflow, const struct submission *submission, struct error *err)
+{
+	struct api_claim claim;
+	int result;
+
+	if (check_salt(submission, err) < 0 || read_claim(submission, &claim, err) < 0)
+		return -1;
+	result = reveal_until_heard(workflow, submission, &claim, err);
+	cJSON_Delete((cJSON *)claim.benchmarks);
+	return result;
+}
