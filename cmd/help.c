@@ -58,22 +58,24 @@ static void print_wrapped(FILE *out, const char *text, int column, int indent)
 	while (*text) {
 		int length = (int)strcspn(text, " \n");
 
-		if (column + length > 96 && column > indent) {
-			fprintf(out, "\n%*s", indent, "");
-			column = indent;
-		}
 		fprintf(out, "%.*s", length, text);
 		column += length;
 		text += length;
-		while (*text == ' ' || *text == '\n') {
-			if (*text == '\n') {
-				fprintf(out, "\n%*s", indent, "");
-				column = indent;
-			} else if (text[1]) {
-				fputc(' ', out);
-				column++;
-			}
+		while (*text == '\n') {
+			fprintf(out, "\n%*s", text[1] == '\n' ? 0 : indent, "");
+			column = indent;
 			text++;
+		}
+		if (*text != ' ')
+			continue;
+		text++;
+		length = (int)strcspn(text, " \n");
+		if (column + 1 + length > 96) {
+			fprintf(out, "\n%*s", indent, "");
+			column = indent;
+		} else {
+			fputc(' ', out);
+			column++;
 		}
 	}
 	fputc('\n', out);
