@@ -7,6 +7,7 @@ import subprocess
 import pytest
 
 from localnet import Localnet, Miner
+from scripted_server import ScriptedServer
 from terminal import Terminal
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
@@ -99,3 +100,26 @@ def terminal(environment, tmp_path):
     yield run
     for done in runs:
         os.close(done.fd)
+
+
+@pytest.fixture
+def hotkey(quasar):
+    """Makes the default hotkey from a phrase of the test vectors; its address."""
+    key = json.loads((ROOT / "tests" / "vectors" / "sr25519.json").read_text())[0]
+    done = quasar("wallet", "import", stdin=key["mnemonic"] + "\n")
+    assert done.code == 0, done.err
+    return key["ss58"]
+
+
+@pytest.fixture
+def serve():
+    """Starts servers that follow a script: serve(reply(…), reply(…)).url; see scripted_server.py."""
+    servers = []
+
+    def start(*steps, **options):
+        servers.append(ScriptedServer(*steps, **options))
+        return servers[-1]
+
+    yield start
+    for server in servers:
+        server.close()

@@ -158,7 +158,7 @@ static int attempt(struct api *api, const struct route *route, const struct http
 
 	*last = (struct api_exchange){.delivery = answer.sent ? API_UNKNOWN : API_NOT_SENT};
 	if (result < 0) {
-		last->transient = err->status == STATUS_NETWORK;
+		last->transient = answer.transient;
 		error_context(err, "%s", route->name);
 		goto done;
 	}

@@ -24,7 +24,7 @@ struct http {
 struct hop {
 	struct http_answer *answer;
 	size_t header_bytes;
-	bool too_large;
+	bool head_complete, too_large;
 	char reason[CURL_ERROR_SIZE];
 };
 
@@ -152,9 +152,9 @@ static size_t take_header(char *data, size_t size, size_t count, void *context)
 {
 	struct hop *hop = context;
 
-	(void)data;
 	(void)size;
 	hop->header_bytes += count;
+	hop->head_complete = data[0] == '\r' || data[0] == '\n'; /* an empty line ends it */
 	hop->too_large |= hop->header_bytes > HEADER_LIMIT;
 	return hop->too_large ? 0 : count;
 }
@@ -227,6 +227,7 @@ static int hop_failed(CURLcode code, const struct hop *hop, const char *url, str
 	char *host = url_host(url);
 	const char *reason = hop->reason[0] ? hop->reason : curl_easy_strerror(code);
 
+	hop->answer->transient = !hop->too_large && !is_tls_failure(code) && !interrupted();
 	if (interrupted()) {
 		error_set(err, STATUS_INTERRUPTED, "interrupted");
 	} else if (hop->too_large) {
@@ -308,6 +309,9 @@ static int exchange_hop(struct http *http, const struct http_request *request, c
 	curl_slist_free_all(headers);
 	curl_easy_getinfo(http->curl, CURLINFO_PRETRANSFER_TIME_T, &sending_began);
 	answer->sent |= sending_began > 0;
+	/* libcurl takes headers that are cut short for an answer */
+	if (code == CURLE_OK && !hop.head_complete)
+		code = CURLE_RECV_ERROR;
 	if (code != CURLE_OK)
 		return hop_failed(code, &hop, url, err);
 	curl_easy_getinfo(http->curl, CURLINFO_RESPONSE_CODE, &status);

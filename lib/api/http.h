@@ -33,6 +33,7 @@ struct http_answer {
 	double clock_skew;   /* seconds the server's clock is ahead, 0 when that is within the uncertainty of its
 	                      * Date header; NAN: no such header */
 	bool sent;           /* some of the request may have reached the server */
+	bool transient;      /* without an answer: what kept it away may pass */
 };
 
 /* 0 when an answer of any status arrived whole. -1 with STATUS_NETWORK (`answer->sent` tells whether the
