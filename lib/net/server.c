@@ -20,6 +20,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/text.h"
 
 /* What is read of a body that is too large, so that the client gets to see the 413. */
 #define DISCARD_LIMIT ((size_t)16 << 20)
@@ -520,15 +521,6 @@ static struct MHD_Response *make_response(const struct exchange *exchange)
 	return response;
 }
 
-/* The path with everything but plain ASCII replaced: what a client sends must not steer a terminal. */
-static void printable_path(const struct exchange *exchange, char text[128])
-{
-	snprintf(text, 128, "%s", exchange->request.path);
-	for (char *at = text; *at; at++)
-		if (*at <= ' ' || *at > '~')
-			*at = '?';
-}
-
 static enum MHD_Result respond(struct exchange *exchange)
 {
 	char path[128];
@@ -537,7 +529,8 @@ static enum MHD_Result respond(struct exchange *exchange)
 
 	MHD_destroy_response(response);
 	set_deadline(exchange->server, exchange->connection, exchange->server->options.request_seconds);
-	printable_path(exchange, path);
+	snprintf(path, sizeof(path), "%s", exchange->request.path);
+	text_clean(path); /* what a client sends must not steer a terminal */
 	log_debug("%s %s %s %u %.1f ms", exchange->client, exchange->request.method, path,
 		exchange->reply.status, (clock_elapsed() - exchange->started) * 1e3);
 	return result;
