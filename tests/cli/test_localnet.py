@@ -316,7 +316,7 @@ def test_wrong_types_are_named(localnet, alice, fields, problems):
 @pytest.mark.parametrize("path", ["/register_miner", "/submit_kernel", "/commit_submission", "/reveal_submission",
                                   "/mark_validated", "/record_failure", "/create_round"])
 @pytest.mark.parametrize("body", [b"", b"{", b"[1, 2]", b"null", b'"text"', b"\xff\xfe", b"{}{}", b'{"a": \xff}',
-                                  b"[" * 5000, b'{"a": 1e}'])
+                                  pytest.param(b"[" * 5000, id="deep"), b'{"a": 1e}'])
 def test_bodies_that_are_no_object(localnet, alice, path, body):
     before = state(localnet)
     answer = localnet.post(path, body, alice.headers)
@@ -354,14 +354,13 @@ def test_a_large_body_is_refused_and_the_connection_lives(localnet, alice):
     connection.close()
 
 
-def raw(localnet, data):
-    """Sends bytes and returns the whole answer, b"" when the server just hangs up."""
+def raw(localnet, data, wants_answer):
+    """Sends bytes and returns the head of the answer, b"" when the server just hangs up."""
     with socket.create_connection(("127.0.0.1", localnet.port), timeout=30) as stream:
         answer = b""
         try:
             stream.sendall(data)
-            stream.shutdown(socket.SHUT_WR)
-            while piece := stream.recv(65536):
+            while wants_answer and b"\r\n\r\n" not in answer and (piece := stream.recv(65536)):
                 answer += piece
         except ConnectionError:
             pass
@@ -369,21 +368,20 @@ def raw(localnet, data):
 
 
 @pytest.mark.parametrize("data, status", [
-    (b"nonsense\r\n\r\n", None),
-    (b"GET /health HTTP/1.1\r\n\r\n", b"400"),
-    (b"GET /health HTTP/9.9\r\nHost: x\r\n\r\n", b"505"),
-    (b"POST /submit_kernel HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999\r\n\r\n", b"413"),
-    (b"POST /submit_kernel HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n", b"400"),
-    (b"POST /submit_kernel HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", None),
-    (b"GET /" + b"a" * 100000 + b" HTTP/1.1\r\nHost: x\r\n\r\n", None),
-    (b"GET /health HTTP/1.1\r\nHost: x\r\n" + b"A: b\r\n" * 20000 + b"\r\n", None),
-    (b"\x00" * 5000, None),
-    (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", None),
-])
+    pytest.param(data, status, id=name) for name, data, status in (
+        ("no request", b"nonsense\r\n\r\n", None),
+        ("no host", b"GET /health HTTP/1.1\r\n\r\n", b"400"),
+        ("version", b"GET /health HTTP/9.9\r\nHost: x\r\n\r\n", b"505"),
+        ("huge", b"POST /submit_kernel HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999\r\n\r\n", b"413"),
+        ("negative", b"POST /submit_kernel HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n", b"400"),
+        ("chunk", b"POST /submit_kernel HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", None),
+        ("long path", b"GET /" + b"a" * 100000 + b" HTTP/1.1\r\nHost: x\r\n\r\n", None),
+        ("many headers", b"GET /health HTTP/1.1\r\nHost: x\r\n" + b"A: b\r\n" * 20000 + b"\r\n", None),
+        ("zeros", b"\x00" * 5000, None),
+        ("TLS", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", None))])
 def test_malformed_requests_hurt_nobody(localnet, data, status):
-    answer = raw(localnet, data)
-    if status:
-        assert answer.split(b" ")[1:2] == [status]
+    answer = raw(localnet, data, status is not None)
+    assert status is None or answer.split(b" ")[1] == status
     assert localnet.get("/health").status == 200
 
 
@@ -488,7 +486,7 @@ def test_what_it_says_and_where_it_keeps_things(environment, tmp_path):
 
 def test_requests_are_logged_without_what_steers_a_terminal(start_localnet):
     localnet = start_localnet("-v")
-    raw(localnet, b"GET /%1b%5b31mred%0aline HTTP/1.1\r\nHost: x\r\n\r\n")
+    raw(localnet, b"GET /%1b%5b31mred%0aline HTTP/1.1\r\nHost: x\r\n\r\n", True)
     assert localnet.get("/health").status == 200
     localnet.stop()
     log = (localnet.cwd / "localnet.log").read_text()
