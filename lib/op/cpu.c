@@ -107,7 +107,7 @@ struct head {
 	int64_t batch;
 	int head;
 	float *states; /* [parts + 1][S·S]: before each part, and at the end */
-	float *maps;   /* [parts][2][S·S]: P, R of the parts that need them */
+	float *maps;   /* [parts][2][S·S]: P, R of the parts that need them; then working memory */
 };
 
 struct plan {
@@ -155,11 +155,15 @@ static int64_t part_start(const struct plan *plan, int part)
 
 static void forward_part(const struct plan *plan, const struct head *head, int part)
 {
-	float *state = head->states + (size_t)(part + 1) * plan->square;
+	/* other parts still read the states between the parts; the maps have done their duty by then */
+	float *state = part ? head->maps + (size_t)part * 2 * plan->square : head->states + plan->square;
 
 	memcpy(state, head->states + (size_t)part * plan->square, plan->square * sizeof(*state));
 	plan->kernel->forward(plan->problem, head->batch, head->head, part_start(plan, part),
 		part_start(plan, part + 1), state);
+	if (part && part == plan->parts - 1)
+		memcpy(head->states + (size_t)plan->parts * plan->square, state,
+			plan->square * sizeof(*state));
 }
 
 static void map_part(const struct plan *plan, const struct head *head, int part)

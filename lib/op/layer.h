@@ -31,9 +31,9 @@ struct layer {
  * is a multiple of 16. NULL when memory runs out. */
 struct layer *layer_random(int hidden, int heads, int dim, uint64_t seed, struct error *err);
 
-/* Weights from a safetensors file (fp32, bf16 or fp16) with the fork's parameter names. `prefix` ("" or
- * "model.layers.0.attn.") stands before each. The shape follows from the tensors. */
-struct layer *layer_load(const char *path, const char *prefix, struct error *err);
+/* Weights from a safetensors file (fp32, bf16 or fp16) with the fork's parameter names; they tell the
+ * layer's sizes. NULL on error, STATUS_ENVIRONMENT. */
+struct layer *layer_load(const char *path, struct error *err);
 void layer_free(struct layer *layer);
 
 /* What one call leaves behind for the next. Zeros before the first call. */

@@ -5,6 +5,7 @@
 
 #include "op/layer.h"
 #include "op/random.h"
+#include "op/safetensors.h"
 
 struct parameter {
 	const char *name; /* in a state dict */
@@ -94,5 +95,61 @@ struct layer *layer_random(int hidden, int heads, int dim, uint64_t seed, struct
 		layer->beta_log[i] = logf(layer->beta_log[i]);
 	for (int i = 0; i < dim; i++)
 		layer->o_norm[i] = 1;
+	return layer;
+}
+
+/* --- from a file --------------------------------------------------------------------------------- */
+
+/* The layer's sizes, from the two tensors that tell them. */
+static int read_sizes(const struct safetensors *file, struct layer *sizes, struct error *err)
+{
+	int64_t projection[3] = {0}, beta[3] = {0}, dim;
+
+	if (safetensors_shape(file, "q_proj.weight", projection, 3, err) < 0 ||
+		safetensors_shape(file, "beta_log", beta, 3, err) < 0)
+		return -1;
+	dim = beta[0] > 0 ? projection[0] / beta[0] : 0;
+	if (projection[0] > 1 << 20 || projection[1] < 16 || projection[1] > 1 << 20 || projection[1] % 16 ||
+		projection[0] != dim * beta[0] || (dim != 32 && dim != 64 && dim != 128))
+		return error_set(err, STATUS_ENVIRONMENT,
+			"q_proj.weight [%lld, %lld] and beta_log [%lld] are not those of a layer with heads of "
+			"32, 64 or 128",
+			(long long)projection[0], (long long)projection[1], (long long)beta[0]);
+	*sizes = (struct layer){.hidden = (int)projection[1], .heads = (int)beta[0], .dim = (int)dim};
+	return 0;
+}
+
+static int read_parameter(const struct safetensors *file, const struct parameter *parameter, struct error *err)
+{
+	int64_t shape[3] = {0};
+
+	if (safetensors_shape(file, parameter->name, shape, 3, err) < 0)
+		return -1;
+	if (memcmp(shape, parameter->shape, sizeof(shape)))
+		return error_set(err, STATUS_ENVIRONMENT,
+			"tensor \"%s\" is [%lld, %lld, %lld] where the layer needs [%lld, %lld, %lld]",
+			parameter->name, (long long)shape[0], (long long)shape[1], (long long)shape[2],
+			(long long)parameter->shape[0], (long long)parameter->shape[1],
+			(long long)parameter->shape[2]);
+	return safetensors_read(file, parameter->name, *parameter->data, parameter->count, err);
+}
+
+struct layer *layer_load(const char *path, struct error *err)
+{
+	struct safetensors *file = safetensors_open(path, err);
+	struct parameter list[PARAMETERS];
+	struct layer sizes = {0}, *layer = NULL;
+
+	if (file && read_sizes(file, &sizes, err) == 0)
+		layer = layer_allocate(sizes.hidden, sizes.heads, sizes.dim, err);
+	if (layer)
+		list_parameters(layer, list);
+	for (int i = 0; i < PARAMETERS && layer; i++) {
+		if (read_parameter(file, &list[i], err) == 0)
+			continue;
+		layer_free(layer);
+		layer = NULL;
+	}
+	safetensors_close(file);
 	return layer;
 }

@@ -159,12 +159,14 @@ static void upstream(const struct quasar_problem *problem, struct chunk *chunk, 
 int quasar_reference(const struct quasar_problem *problem, double *o, double *final_state,
 	struct error *err)
 {
-	int64_t streams = problem->batch * problem->heads;
-	size_t square = (size_t)(problem->dim * problem->dim);
+	int64_t streams;
+	size_t square;
 	int failed = 0;
 
 	if (quasar_check(problem, err) < 0)
 		return -1;
+	streams = problem->batch * problem->heads;
+	square = (size_t)(problem->dim * problem->dim);
 #pragma omp parallel for schedule(dynamic) reduction(| : failed)
 	for (int64_t i = 0; i < streams; i++) {
 		double *state = calloc(square, sizeof(*state));
