@@ -63,6 +63,7 @@ $(BUILD)/flags: FORCE
 
 # files that EMBED takes in
 $(BUILD)/lib/key/mnemonic.o: lib/key/english.txt
+$(BUILD)/lib/space/template.o: $(shell find templates -type f)
 
 # man pages and completions come from the command table
 $(BUILD)/docs.stamp: $(QUASAR)

@@ -12,10 +12,12 @@
 #include "base/version.h"
 #include "commands.h"
 #include "help.h"
+#include "space/store.h"
 
 /* In the order of a miner's journey, which is the order of `quasar --help`. */
 static const struct command *const commands[] = {
 	&cmd_wallet,
+	&cmd_init,
 	&cmd_register,
 	&cmd_verify,
 	&cmd_bench,
@@ -169,10 +171,10 @@ static int check_positionals(const struct invocation *invocation, struct error *
 	return 0;
 }
 
-/* The directory of the workspace: as named, else the nearest that holds ".quasar". The caller frees. */
+/* The directory of the workspace: as named, else the nearest that holds a state store. The caller frees. */
 static char *find_workspace(const char *named)
 {
-	char *directory, *slash, *marker;
+	char *directory, *slash;
 
 	if (!named)
 		named = getenv("QUASAR_WORKSPACE");
@@ -180,12 +182,7 @@ static char *find_workspace(const char *named)
 		return realpath(named, NULL);
 	directory = getcwd(NULL, 0);
 	while (directory) {
-		bool found;
-
-		marker = path_join(directory, ".quasar");
-		found = path_exists(marker);
-		free(marker);
-		if (found)
+		if (store_exists(directory))
 			return directory;
 		slash = strrchr(directory, '/');
 		if (!slash || !directory[1])

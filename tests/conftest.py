@@ -123,3 +123,11 @@ def serve():
     yield start
     for server in servers:
         server.close()
+
+
+@pytest.fixture
+def workspace(quasar, tmp_path):
+    """An initialised workspace with the sample fork."""
+    done = quasar("init", tmp_path / "miner")
+    assert done.code == 0, done.err
+    return tmp_path / "miner"

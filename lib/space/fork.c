@@ -87,7 +87,7 @@ char *fork_file_url(const char *path)
 	return url.data;
 }
 
-static int check_url(const char *url, bool allow_local, struct error *err)
+int fork_url_check(const char *url, bool allow_local, struct error *err)
 {
 	enum scheme scheme = url_scheme(url);
 	size_t start;
@@ -506,7 +506,7 @@ int fork_clone(const char *url, const char *directory, const char *commit, const
 	char *source, *unfinished;
 	int result;
 
-	if (check_url(url, remote->allow_local, err) < 0)
+	if (fork_url_check(url, remote->allow_local, err) < 0)
 		return -1;
 	if (commit && !is_commit_hash(commit))
 		return error_set(err, STATUS_USAGE, "\"%s\" is not a commit hash", commit);
@@ -574,7 +574,7 @@ int fork_published(const char *path, const char *url, const char *commit, const 
 {
 	struct job job = {.url = url, .directory = path, .commit = commit, .remote = remote};
 
-	if (check_url(url, remote->allow_local, err) < 0)
+	if (fork_url_check(url, remote->allow_local, err) < 0)
 		return -1;
 	if (!is_commit_hash(commit) || strlen(commit) != GIT_OID_HEXSZ)
 		return error_set(err, STATUS_USAGE, "\"%s\" is not a whole commit hash", commit);

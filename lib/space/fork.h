@@ -25,13 +25,17 @@ struct fork_remote {
 	void *context;
 };
 
+/* Is this an address that fork_clone takes? STATUS_USAGE, saying why not, when it is none: no such kind of
+ * URL, a login in it, or local without `allow_local`. */
+int fork_url_check(const char *url, bool allow_local, struct error *err);
+
 /* Clones a repository (https, http, ssh, file:// or a plain path) with its whole history into `directory`,
  * which must not exist, and checks out `commit` (7 to 40 hexadecimal digits), or, with NULL, the remote's
  * default branch. The directory appears whole or not at all. ssh asks the agent, then ~/.ssh/id_*.
  *
  * STATUS_NETWORK: unreachable, too slow. STATUS_REFUSED: no access, no such repository or commit, too
- * large. STATUS_USAGE: no such kind of URL, or with a password in it. STATUS_ENVIRONMENT: cannot write
- * here, no repository at that path. STATUS_INTERRUPTED. */
+ * large. STATUS_USAGE: as fork_url_check. STATUS_ENVIRONMENT: cannot write here, no repository at that
+ * path. STATUS_INTERRUPTED. */
 int fork_clone(const char *url, const char *directory, const char *commit,
 	const struct fork_remote *remote, struct error *err);
 

@@ -357,8 +357,7 @@ static void check_forbidden(const struct target targets[TARGET_COUNT],
 	buffer_free(&found);
 }
 
-/* The first .cu file below `root`, relative to it; NULL when there is none. The caller frees. */
-static char *find_cuda_source(const char *root)
+char *inspect_cuda_source(const char *root)
 {
 	char *const roots[] = {(char *)root, NULL};
 	FTS *walk = fts_open(roots, FTS_PHYSICAL | FTS_NOCHDIR, NULL);
@@ -379,7 +378,7 @@ static char *find_cuda_source(const char *root)
 
 static void check_cuda_source(const char *root, struct check_list *checks)
 {
-	char *found = find_cuda_source(root);
+	char *found = inspect_cuda_source(root);
 
 	if (found)
 		check_add(checks, "cuda_source", CHECK_OK, NULL, "%s", found);

@@ -22,6 +22,7 @@ def test_wrong_usage_says_so(quasar, args):
 
 def test_a_bad_env_file_is_named_with_its_line_and_not_shown(quasar, tmp_path):
     (tmp_path / ".quasar").mkdir()
+    (tmp_path / ".quasar" / "state.db").touch()
     (tmp_path / ".env").write_text("A=1\nthis is secret\n")
     (tmp_path / ".env").chmod(0o600)
     done = quasar("generate", "env")

@@ -1,0 +1,401 @@
+/* quasar init: a workspace. Each step is made only when it is missing, the state store last: it is what
+ * makes the directory a workspace, so an interrupted init is none and simply continues when run again. */
+#include <ctype.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "commands.h"
+#include "space/fork.h"
+#include "space/inspect.h"
+#include "space/store.h"
+#include "space/template.h"
+#include "space/workspace.h"
+
+struct plan {
+	const struct invocation *invocation;
+	char *directory;           /* absolute */
+	char *existing;            /* --from, absolute; NULL: not given */
+	struct settings *settings; /* the environment, over an .env that is there already */
+	cJSON *made, *kept;        /* names of files, for the report */
+};
+
+/* --- what is asked for --------------------------------------------------------------------------- */
+
+/* The option's value if the command line gives it. */
+static const char *option(const struct invocation *invocation, const char *name)
+{
+	return arg_given(invocation, name) ? arg_string(invocation, name) : NULL;
+}
+
+static int check_options(const struct invocation *invocation, struct error *err)
+{
+	const char *url = option(invocation, "fork-url"), *api = option(invocation, "api");
+	int64_t seq;
+
+	if (url && arg_given(invocation, "from"))
+		return error_set(err, STATUS_USAGE, "--fork-url and --from exclude each other");
+	if (url && fork_url_check(url, true, err) < 0)
+		return -1;
+	if (api && strncmp(api, "http://", 7) && strncmp(api, "https://", 8))
+		return error_set(err, STATUS_USAGE, "--api: \"%s\" is not an http or https URL", api);
+	return arg_integer(invocation, "seq", 1, INT64_C(1) << 32, &seq, err);
+}
+
+/* --from must name a clone, and is remembered by its absolute path. */
+static int find_existing(struct plan *plan, struct error *err)
+{
+	const char *from = option(plan->invocation, "from");
+	struct fork_state state;
+
+	if (!from)
+		return 0;
+	plan->existing = realpath(from, NULL);
+	if (!plan->existing)
+		return error_set(err, STATUS_ENVIRONMENT, "--from %s: %s", from, strerror(errno));
+	if (fork_state_read(plan->existing, &state, err) < 0)
+		return error_context(err, "--from");
+	fork_state_free(&state);
+	return 0;
+}
+
+/* The directory asked for, else the workspace that we are in, else the current directory. */
+static int make_directory(struct plan *plan, struct error *err)
+{
+	const struct invocation *invocation = plan->invocation;
+	const char *named = invocation->positional_count ? invocation->positionals[0]
+			    : invocation->workspace       ? invocation->workspace
+							  : ".";
+	char *hidden;
+	int result;
+
+	for (const char *at = named; *at; at++)
+		if (iscntrl((unsigned char)*at))
+			return error_set(err, STATUS_USAGE, "the directory's name holds a control character");
+	if (!*named)
+		return error_set(err, STATUS_USAGE, "the directory's name is empty");
+	if (directory_make(named, 0755, err) < 0)
+		return -1;
+	plan->directory = realpath(named, NULL);
+	if (!plan->directory)
+		return error_set(err, STATUS_ENVIRONMENT, "%s: %s", named, strerror(errno));
+	hidden = path_join(plan->directory, ".quasar");
+	result = directory_make(hidden, 0700, err);
+	free(hidden);
+	return result;
+}
+
+/* --- the steps ----------------------------------------------------------------------------------- */
+
+/* Files of the workspace go by their path in it. */
+static void note(const struct plan *plan, cJSON *list, const char *name)
+{
+	size_t length = strlen(plan->directory);
+
+	if (!strncmp(name, plan->directory, length) && name[length] == '/')
+		name += length + 1;
+	cJSON_AddItemToArray(list, cJSON_CreateString(name));
+}
+
+/* Writes a file of the workspace, unless something of its name is there. */
+static int write_once(struct plan *plan, const char *name, const char *text, mode_t permissions,
+	struct error *err)
+{
+	char *path = path_join(plan->directory, name);
+	bool exists = path_exists(path);
+	int result = exists ? 0 : file_write(path, text, strlen(text), permissions, FILE_NEW, err);
+
+	if (!result)
+		note(plan, exists ? plan->kept : plan->made, name);
+	free(path);
+	return result;
+}
+
+static void show_progress(const struct fork_progress *state, void *context)
+{
+	struct progress *progress = context;
+
+	progress->total = (double)state->total_objects;
+	progress_update(progress, (double)state->objects);
+}
+
+static int clone_fork(struct plan *plan, const char *url, const char *path, struct error *err)
+{
+	struct progress progress;
+	struct fork_remote remote = {
+		.token = settings_get(plan->settings, "GITHUB_TOKEN", NULL),
+		.allow_local = true,
+		.timeout = 3600,
+		.progress = show_progress,
+		.context = &progress,
+	};
+	int result;
+
+	progress_begin(&progress, "cloning", 0, "objects");
+	result = fork_clone(url, path, NULL, &remote, err);
+	progress_end(&progress);
+	return result;
+}
+
+/* The sample fork: an origin inside the workspace, to be pushed to and cloned from like any other. */
+static int make_sample(struct plan *plan, const char *path, struct error *err)
+{
+	char *origin = path_join(plan->directory, ".quasar/origin.git"), *url = fork_file_url(origin);
+	int result = 0;
+
+	if (!path_exists(origin))
+		result = fork_create(origin, template_fork, template_fork_count, err);
+	if (!result)
+		result = clone_fork(plan, url, path, err);
+	free(url);
+	free(origin);
+	return result;
+}
+
+static int make_fork(struct plan *plan, const char *path, struct error *err)
+{
+	const char *url = option(plan->invocation, "fork-url");
+	int result = 0;
+
+	if (!url && !plan->existing)
+		url = settings_get(plan->settings, "FORK_URL", NULL);
+	if (path_exists(path)) {
+		char *origin = fork_origin(path), *wanted = url ? fork_url_clean(url) : NULL;
+
+		if (!origin)
+			log_warn("%s is kept, but it is no clone with a remote \"origin\"", path);
+		else if (wanted && strcmp(origin, wanted))
+			log_warn("%s is kept: it is a clone of %s, not of %s", path, origin, wanted);
+		note(plan, plan->kept, path);
+		free(wanted);
+		free(origin);
+	} else {
+		result = url ? clone_fork(plan, url, path, err) : make_sample(plan, path, err);
+		if (!result)
+			note(plan, plan->made, path);
+	}
+	return result;
+}
+
+/* With --add-cu, a fork without any CUDA source gets one. */
+static int add_cuda(struct plan *plan, const char *fork, struct error *err)
+{
+	char *found = inspect_cuda_source(fork), *path = path_join(fork, template_cuda.path), *folder;
+	int result = 0;
+
+	if (found) {
+		note(plan, plan->kept, found);
+	} else {
+		folder = xstrdup(path);
+		*strrchr(folder, '/') = '\0';
+		result = directory_make(folder, 0755, err);
+		if (!result)
+			result = file_write(path, template_cuda.text, strlen(template_cuda.text), 0644,
+				FILE_NEW, err);
+		if (!result) {
+			note(plan, plan->made, path);
+			log_note("Commit and push %s: validators see nothing else.", template_cuda.path);
+		}
+		free(folder);
+	}
+	free(path);
+	free(found);
+	return result;
+}
+
+/* Puts a value into the new .env, or, where one exists and says otherwise, says that it stays. */
+static void choose(const struct plan *plan, struct settings *wanted, bool exists, const char *name,
+	const char *value)
+{
+	const char *now = settings_get(plan->settings, name, NULL);
+
+	settings_put(wanted, name, value);
+	if (exists && (!now || strcmp(now, value)))
+		log_warn("%s/.env is kept as it is; to have %s=\"%s\", edit it", plan->directory, name, value);
+}
+
+static int write_settings(struct plan *plan, const char *fork, struct error *err)
+{
+	static const char *const options[][2] = {
+		{"api", "VALIDATOR_API_URL"},
+		{"wallet", "WALLET_MINER_NAME"},
+		{"hotkey", "WALLET_HOTKEY"},
+		{"path", "BT_WALLET_PATH"},
+	};
+	const struct invocation *invocation = plan->invocation;
+	struct settings *wanted = settings_new();
+	char *path = path_join(plan->directory, ".env"), *origin = fork_origin(fork);
+	bool exists = path_exists(path);
+	struct buffer text = {0};
+	char number[32];
+	int64_t seq;
+	int result;
+
+	if (arg_given(invocation, "from"))
+		choose(plan, wanted, exists, "FORK_PATH", fork);
+	if (arg_given(invocation, "fork-url") && origin)
+		choose(plan, wanted, exists, "FORK_URL", origin);
+	if (arg_given(invocation, "seq") && arg_integer(invocation, "seq", 1, INT64_MAX, &seq, err) == 0) {
+		snprintf(number, sizeof(number), "%lld", (long long)seq);
+		choose(plan, wanted, exists, "TARGET_SEQUENCE_LENGTH", number);
+	}
+	for (size_t i = 0; i < sizeof(options) / sizeof(options[0]); i++)
+		if (arg_given(invocation, options[i][0]))
+			choose(plan, wanted, exists, options[i][1], arg_string(invocation, options[i][0]));
+	settings_write(wanted, &text);
+	result = write_once(plan, ".env", text.data, 0600, err);
+	buffer_free(&text);
+	settings_free(wanted);
+	free(origin);
+	free(path);
+	return result;
+}
+
+static int write_services(struct plan *plan, struct error *err)
+{
+	char *executable = realpath("/proc/self/exe", NULL);
+	int result = 0;
+
+	if (!executable)
+		return error_set(err, STATUS_ENVIRONMENT, "cannot find this program: %s", strerror(errno));
+	for (size_t i = 0; !result && i < template_service_count; i++) {
+		const struct template_service *service = &template_services[i];
+		char *text = template_fill(service, executable, plan->directory);
+
+		result = write_once(plan, service->path, text, service->permissions, err);
+		free(text);
+	}
+	free(executable);
+	return result;
+}
+
+/* Last of all: from here on the directory is a workspace. */
+static int make_store(struct plan *plan, struct error *err)
+{
+	bool exists = store_exists(plan->directory);
+	struct store *store;
+
+	if (store_create(plan->directory, err) < 0)
+		return -1;
+	store = store_open(plan->directory, err);
+	store_close(store);
+	note(plan, exists ? plan->kept : plan->made, ".quasar/state.db");
+	return store ? 0 : -1;
+}
+
+/* --- the report ---------------------------------------------------------------------------------- */
+
+static void report(struct plan *plan, const char *fork)
+{
+	bool changed = cJSON_GetArraySize(plan->made) > 0;
+	struct fork_state state;
+	struct error ignored;
+	const cJSON *name;
+
+	if (fork_state_read(fork, &state, &ignored) < 0)
+		state = (struct fork_state){0};
+	if (plan->invocation->json) {
+		cJSON *document = cJSON_CreateObject(), *about;
+
+		cJSON_AddStringToObject(document, "workspace", plan->directory);
+		cJSON_AddBoolToObject(document, "changed", changed);
+		cJSON_AddItemReferenceToObject(document, "made", plan->made);
+		cJSON_AddItemReferenceToObject(document, "kept", plan->kept);
+		about = cJSON_AddObjectToObject(document, "fork");
+		cJSON_AddStringToObject(about, "path", fork);
+		cJSON_AddStringToObject(about, "commit", state.commit);
+		if (state.remote_url)
+			cJSON_AddStringToObject(about, "url", state.remote_url);
+		output_json(document);
+	} else if (changed) {
+		cJSON_ArrayForEach(name, plan->made)
+			printf("made  %s\n", name->valuestring);
+		cJSON_ArrayForEach(name, plan->kept)
+			printf("kept  %s\n", name->valuestring);
+		printf("The workspace %s is ready, its fork at %.12s.\nNext: cd %s && quasar verify\n",
+			plan->directory, state.commit, plan->directory);
+	} else {
+		printf("%s is a workspace already: nothing changed.\n", plan->directory);
+	}
+	fork_state_free(&state);
+}
+
+static int run_init(struct invocation *invocation, struct error *err)
+{
+	struct plan plan = {
+		.invocation = invocation, .made = cJSON_CreateArray(), .kept = cJSON_CreateArray()};
+	char *fork = NULL;
+	int lock = -1, result = -1;
+
+	if (check_options(invocation, err) < 0 || find_existing(&plan, err) < 0 ||
+		make_directory(&plan, err) < 0 || workspace_lock(plan.directory, &lock, err) < 0)
+		goto done;
+	plan.settings = settings_load(plan.directory, err);
+	if (!plan.settings)
+		goto done;
+	fork = plan.existing ? xstrdup(plan.existing) : workspace_fork_path(plan.directory, plan.settings);
+	if (make_fork(&plan, fork, err) < 0 ||
+		(arg_flag(invocation, "add-cu") && add_cuda(&plan, fork, err) < 0) ||
+		write_settings(&plan, fork, err) < 0 || write_services(&plan, err) < 0 ||
+		make_store(&plan, err) < 0)
+		goto done;
+	report(&plan, fork);
+	result = 0;
+done:
+	if (lock >= 0)
+		close(lock);
+	free(fork);
+	settings_free(plan.settings);
+	free(plan.existing);
+	free(plan.directory);
+	cJSON_Delete(plan.made);
+	cJSON_Delete(plan.kept);
+	return result;
+}
+
+const struct command cmd_init = {
+	.name = "init",
+	.summary = "make a workspace: settings, state and the fork",
+	.positionals = "[DIR]",
+	.max_positionals = 1,
+	.description =
+		"Makes DIR a workspace: .env with the settings (see `quasar generate env`), .quasar/ with the "
+		"state of your submissions, the fork in fork/, and files that start a miner under pm2, systemd "
+		"and screen. Without DIR it means the workspace you are in, or else the current directory.\n\n"
+		"The fork is a clone of --fork-url (https, ssh, file:// or a path), or your own clone, used where "
+		"it is, with --from. With neither, nor the setting FORK_URL, it is a small sample fork with an "
+		"origin of its own inside the workspace, so that everything works offline.\n\n"
+		"Nothing that exists is ever overwritten. Run again, it makes what is missing, or says that "
+		"nothing is.",
+	.opts =
+		(const struct opt[]){
+			{"fork-url", 0, "URL", NULL, NULL, NULL, "Clone the fork from there."},
+			{"from", 0, "DIR", NULL, NULL, NULL, "Use this clone as the fork, where it is."},
+			{"add-cu", 0, NULL, NULL, NULL, NULL,
+				"Add a CUDA source file to a fork that has none."},
+			{"seq", 0, "N", NULL, NULL, NULL, "Tokens that you will compete at; goes into .env."},
+			{"api", 0, "URL", NULL, NULL, NULL, "Base URL of the validator API; goes into .env."},
+			{"wallet", 0, "NAME", NULL, NULL, NULL, "Wallet of the hotkey; goes into .env."},
+			{"hotkey", 0, "NAME", NULL, NULL, NULL, "Hotkey in that wallet; goes into .env."},
+			{"path", 0, "DIR", NULL, NULL, NULL, "Where the wallets are; goes into .env."},
+			{0},
+		},
+	.examples =
+		(const struct example[]){
+			{"quasar init miner", "a workspace with a sample fork, to try things out"},
+			{"quasar init miner --fork-url https://github.com/you/flash-linear-attention --seq 1M",
+				"clone your fork, and compete at a million tokens"},
+			{"GITHUB_TOKEN=… quasar init miner --fork-url https://github.com/you/private",
+				"a private fork; the token is sent to github.com and stored nowhere"},
+			{"quasar init --from ~/src/flash-linear-attention", "use the clone you have"},
+			{"quasar init --add-cu", "add a .cu file to this workspace's fork"},
+			{0},
+		},
+	.exits = (const enum status[]){STATUS_ENVIRONMENT, STATUS_NETWORK, STATUS_REFUSED, 0},
+	.run = run_init,
+};

@@ -1,0 +1,17 @@
+// pm2 start ecosystem.config.js      then: pm2 logs quasar-miner, pm2 stop quasar-miner, pm2 save
+module.exports = {
+  apps: [
+    {
+      name: "quasar-miner",
+      script: "@QUASAR@",
+      interpreter: "none",
+      // waits for the reveal blocks of what `quasar commit` has committed, and reveals it
+      args: ["reveal", "--wait"],
+      cwd: "@WORKSPACE@",
+      autorestart: true,
+      restart_delay: 30000,
+      // 0: nothing is left to reveal. 2, 3, 5: a person is needed; another start would not help.
+      stop_exit_codes: [0, 2, 3, 5],
+    },
+  ],
+};
