@@ -23,10 +23,14 @@ class Localnet:
     """Listens when made. `url`, `port`, `db` and `pid` are what it announced."""
 
     def __init__(self, binary, environment, cwd, args):
-        self.command = [binary, "localnet", "--json", *map(str, args)]
+        self.command = self.command_line(binary, args)
         self.environment, self.cwd = environment, cwd
         self.log = open(cwd / "localnet.log", "ab")
         self.start("--port", "0")
+
+    @staticmethod
+    def command_line(binary, args):
+        return [binary, "localnet", "--json", *map(str, args)]
 
     def start(self, *args):
         self.process = subprocess.Popen([*self.command, *args], cwd=self.cwd, env=self.environment,

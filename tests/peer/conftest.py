@@ -1,0 +1,52 @@
+"""Fixtures of the tests against independent implementations."""
+import pathlib
+import sys
+
+import pytest
+
+from bittensor_wallet import Keypair
+from localnet import Localnet, Miner
+
+
+class PeerValidator(Localnet):
+    """A running api_server.py: the same protocol, nothing else in common."""
+
+    def __init__(self, environment, cwd, args):
+        super().__init__(sys.executable, environment, cwd, args)
+
+    @staticmethod
+    def command_line(python, args):
+        return [python, pathlib.Path(__file__).with_name("api_server.py"), *map(str, args)]
+
+
+@pytest.fixture
+def start_validator(environment, tmp_path):
+    """Starts validators: start_validator("--blocks-until-reveal", 2, …). They end with the test."""
+    running = []
+
+    def start(*args):
+        place = tmp_path / f"validator-{len(running)}"
+        place.mkdir()
+        running.append(PeerValidator(environment, place, args))
+        return running[-1]
+
+    yield start
+    for validator in running:
+        validator.close()
+
+
+@pytest.fixture
+def validator(start_validator):
+    """One with blocks of 0.2 s, reveals after 5 of them, and no rate limit to speak of."""
+    return start_validator("--block-time", "0.2", "--blocks-until-reveal", "5", "--rate-limit", "1000")
+
+
+@pytest.fixture
+def peer_miner():
+    """Makes a miner whose key and signatures are bittensor-wallet's: peer_miner("//Alice")."""
+
+    def make(uri):
+        keypair = Keypair.create_from_uri(uri)
+        return Miner(keypair.ss58_address, keypair.sign(keypair.ss58_address.encode()).hex())
+
+    return make
