@@ -51,11 +51,16 @@ static void warn_if_exposed(const struct hotkey *hotkey)
 		log_warn("%s is open to other users of this machine: chmod 600 it", hotkey->path);
 }
 
+static const char *address_text(const struct hotkey *hotkey)
+{
+	return hotkey->address[0] ? hotkey->address : "not known without the password";
+}
+
 static void print_hotkey(const struct hotkey *hotkey)
 {
 	printf("wallet    %s\nhotkey    %s\naddress   %s\nkind      %s\nfile      %s%s\n", hotkey->wallet,
-		hotkey->name, hotkey->address[0] ? hotkey->address : "not known without the password",
-		crypto_type_name(hotkey->type), hotkey->path, hotkey->encrypted ? ", encrypted" : "");
+		hotkey->name, address_text(hotkey), crypto_type_name(hotkey->type), hotkey->path,
+		hotkey->encrypted ? ", encrypted" : "");
 }
 
 static cJSON *hotkey_json(const struct hotkey *hotkey)
@@ -115,9 +120,8 @@ static int report(const struct invocation *invocation, const char *phrase, struc
 	} else {
 		print_hotkey(&hotkey);
 		if (phrase)
-			printf("\nWrite this phrase down and keep it secret. It restores the key, and it is not "
-			       "shown again:\n\n  %s\n\n",
-				phrase);
+			printf("\nWrite this phrase down and keep it secret. It restores the key, and is "
+			       "not shown again:\n\n  %s\n\n", phrase);
 	}
 	hotkey_free(&hotkey);
 	return 0;
@@ -159,7 +163,7 @@ static const struct command cmd_new = {
 			{"quasar wallet new", "the wallet and hotkey that the settings name"},
 			{"quasar wallet new --wallet quasar_miner --hotkey second --words 24",
 				"a second hotkey of the same wallet, from a longer phrase"},
-			{"quasar wallet new --encrypt", "asks for a password and encrypts the key file with it"},
+			{"quasar wallet new --encrypt", "asks for a password that encrypts the key file"},
 			{0},
 		},
 	.exits = (const enum status[]){STATUS_ENVIRONMENT, 0},
@@ -231,6 +235,13 @@ static const struct command cmd_import = {
 
 /* --- list ------------------------------------------------------------------------------------- */
 
+static int wider(int width, const char *text)
+{
+	int length = (int)strlen(text);
+
+	return length > width ? length : width;
+}
+
 static void print_list(const struct hotkey_list *list, const char *path)
 {
 	int wallet_width = 6, name_width = 6;
@@ -240,24 +251,20 @@ static void print_list(const struct hotkey_list *list, const char *path)
 		return;
 	}
 	for (size_t i = 0; i < list->count; i++) {
-		int wallet_length = (int)strlen(list->items[i].wallet);
-		int name_length = (int)strlen(list->items[i].name);
-
-		wallet_width = wallet_length > wallet_width ? wallet_length : wallet_width;
-		name_width = name_length > name_width ? name_length : name_width;
+		wallet_width = wider(wallet_width, list->items[i].wallet);
+		name_width = wider(name_width, list->items[i].name);
 	}
-	printf("%-*s  %-*s  %-48s  %s\n", wallet_width, "wallet", name_width, "hotkey", "address", "kind");
+	printf("%-*s  %-*s  %-48s  kind\n", wallet_width, "wallet", name_width, "hotkey", "address");
 	for (size_t i = 0; i < list->count; i++) {
-		const struct hotkey *item = &list->items[i];
+		const struct hotkey *hotkey = &list->items[i];
 
-		warn_if_exposed(item);
-		if (item->fault)
-			printf("%-*s  %-*s  damaged: %s\n", wallet_width, item->wallet, name_width, item->name,
-				item->fault);
+		warn_if_exposed(hotkey);
+		printf("%-*s  %-*s  ", wallet_width, hotkey->wallet, name_width, hotkey->name);
+		if (hotkey->fault)
+			printf("damaged: %s\n", hotkey->fault);
 		else
-			printf("%-*s  %-*s  %-48s  %s%s\n", wallet_width, item->wallet, name_width, item->name,
-				item->address[0] ? item->address : "not known without the password",
-				crypto_type_name(item->type), item->encrypted ? ", encrypted" : "");
+			printf("%-48s  %s%s\n", address_text(hotkey), crypto_type_name(hotkey->type),
+				hotkey->encrypted ? ", encrypted" : "");
 	}
 }
 
@@ -414,14 +421,16 @@ static const struct command cmd_sign = {
 		},
 	.examples =
 		(const struct example[]){
-			{"quasar wallet sign --message-hex \"$(printf hello | xxd -p)\"", "signs the five bytes hello"},
+			{"quasar wallet sign --message-hex \"$(printf hello | xxd -p)\"",
+				"signs the five bytes hello"},
 			{0},
 		},
 	.exits = (const enum status[]){STATUS_ENVIRONMENT, 0},
 	.run = run_sign,
 };
 
-static int report_verdict(const struct invocation *invocation, const char *address, bool valid, struct error *err)
+static int report_verdict(
+	const struct invocation *invocation, const char *address, bool valid, struct error *err)
 {
 	if (invocation->json) {
 		cJSON *document = cJSON_CreateObject();
@@ -460,10 +469,11 @@ static int run_verify(struct invocation *invocation, struct error *err)
 static const struct command cmd_verify_signature = {
 	.name = "verify",
 	.summary = "check a signature",
-	.description = "Ends with 0 when the signature is the address's over these bytes, with 1 when it is not.",
+	.description =
+		"Ends with 0 when the signature is the address's over these bytes, with 1 when it is not.",
 	.opts =
 		(const struct opt[]){
-			{"address", 0, "ADDRESS", NULL, NULL, NULL, "SS58 address of who is said to have signed."},
+			{"address", 0, "ADDRESS", NULL, NULL, NULL, "SS58 address of the signer."},
 			{"message-hex", 0, "HEX", NULL, NULL, NULL, "The bytes that were signed."},
 			{"signature", 0, "HEX", NULL, NULL, NULL, "The signature, 128 hex digits."},
 			OPT_CRYPTO,
@@ -471,7 +481,7 @@ static const struct command cmd_verify_signature = {
 		},
 	.examples =
 		(const struct example[]){
-			{"quasar wallet verify --address 5F3s... --message-hex 68656c6c6f --signature 4ed2...",
+			{"quasar wallet verify --address 5F3s.. --message-hex 68656c6c6f --signature 4ed2..",
 				"whether that address signed hello"},
 			{0},
 		},

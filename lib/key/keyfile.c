@@ -291,8 +291,9 @@ char *keyfile_format(const struct keypair *keypair)
 static int derive_key(const char *password, uint8_t key[crypto_secretbox_KEYBYTES], struct error *err)
 {
 	/* the same for every file of every user: the format leaves no choice */
-	static const uint8_t salt[crypto_pwhash_argon2i_SALTBYTES] = {0x13, 0x71, 0x83, 0xdf, 0xf1, 0x5a, 0x09,
-		0xbc, 0x9c, 0x90, 0xb5, 0x51, 0x87, 0x39, 0xe9, 0xb1};
+	static const uint8_t salt[crypto_pwhash_argon2i_SALTBYTES] = {
+		0x13, 0x71, 0x83, 0xdf, 0xf1, 0x5a, 0x09, 0xbc,
+		0x9c, 0x90, 0xb5, 0x51, 0x87, 0x39, 0xe9, 0xb1};
 
 	if (crypto_pwhash_argon2i(key, crypto_secretbox_KEYBYTES, password, strlen(password), salt,
 		    crypto_pwhash_argon2i_OPSLIMIT_SENSITIVE, crypto_pwhash_argon2i_MEMLIMIT_SENSITIVE,

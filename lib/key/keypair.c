@@ -69,7 +69,8 @@ void keypair_free(struct keypair *keypair)
 
 /* --- from a secret ---------------------------------------------------------------------------- */
 
-static int set_mini_secret(struct keypair *keypair, const uint8_t mini_secret[SEED_LENGTH], struct error *err)
+static int set_mini_secret(
+	struct keypair *keypair, const uint8_t mini_secret[SEED_LENGTH], struct error *err)
 {
 	if (keypair->type == CRYPTO_SR25519)
 		sr25519_expand(mini_secret, &keypair->secret.sr25519);
@@ -187,7 +188,8 @@ static int derive(struct keypair *keypair, const struct junction *junction, stru
 	int result;
 
 	if (!junction->hard && keypair->type == CRYPTO_ED25519)
-		return error_set(err, STATUS_USAGE, "ed25519 keys have no soft junctions: use // in the path");
+		return error_set(
+			err, STATUS_USAGE, "ed25519 keys have no soft junctions: use // in the path");
 	if (!junction->hard) {
 		sr25519_derive_soft(
 			&keypair->secret.sr25519, keypair->public_key, junction->chain_code, &child);
@@ -241,7 +243,8 @@ static int set_base(struct keypair *keypair, const char *base, size_t length, co
 		length--;
 	if (!length) {
 		error_set(err, STATUS_USAGE, "there is no phrase, seed or private key");
-		return error_hint(err, "A path alone does not do: the phrase that it starts from comes first.");
+		return error_hint(
+			err, "A path alone does not do: the phrase that it starts from comes first.");
 	}
 	if (length > 2 && !strncmp(base, "0x", 2) && is_hex(base + 2, length - 2)) {
 		base += 2;

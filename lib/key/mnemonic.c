@@ -150,7 +150,8 @@ int mnemonic_decode(const char *text, size_t length, uint8_t entropy[MNEMONIC_EN
 	return result;
 }
 
-void mnemonic_mini_secret(const uint8_t *entropy, size_t length, const char *password, uint8_t mini_secret[32])
+void mnemonic_mini_secret(
+	const uint8_t *entropy, size_t length, const char *password, uint8_t mini_secret[32])
 {
 	static const uint8_t first_block[4] = {0, 0, 0, 1};
 	crypto_auth_hmacsha512_state keyed, state;

@@ -27,4 +27,5 @@ int mnemonic_decode(const char *text, size_t length, uint8_t entropy[MNEMONIC_EN
 
 /* The first 32 bytes of PBKDF2-HMAC-SHA512(entropy, "mnemonic" ‖ password, 2048 rounds). BIP-39 itself
  * hashes the phrase in the entropy's place; Substrate does not. */
-void mnemonic_mini_secret(const uint8_t *entropy, size_t length, const char *password, uint8_t mini_secret[32]);
+void mnemonic_mini_secret(
+	const uint8_t *entropy, size_t length, const char *password, uint8_t mini_secret[32]);

@@ -1,6 +1,5 @@
 #include "key/wallet.h"
 
-#include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -15,6 +14,7 @@
 #include "base/memory.h"
 #include "base/secret.h"
 #include "key/keyfile.h"
+#include "key/password.h"
 
 #define PUBLIC_SUFFIX "pub.txt"
 #define NAME_MAX_LENGTH 200
@@ -40,7 +40,8 @@ static int check_name(const char *what, const char *name, struct error *err)
 		!has_suffix(name, PUBLIC_SUFFIX))
 		return 0;
 	error_set(err, STATUS_USAGE, "\"%.64s\" cannot be the name of a %s", name, what);
-	return error_hint(err, "A name has no slash, does not begin with a dot nor end with %s.", PUBLIC_SUFFIX);
+	return error_hint(
+		err, "A name has no slash, does not begin with a dot nor end with %s.", PUBLIC_SUFFIX);
 }
 
 static char *hotkeys_directory(const char *wallets, const char *wallet)
@@ -72,101 +73,6 @@ static void paths_free(struct paths *paths)
 	free(paths->public_half);
 }
 
-/* --- passwords -------------------------------------------------------------------------------- */
-
-static char *secret_copy(const char *text)
-{
-	size_t size = strlen(text) + 1;
-
-	return memcpy(secret_alloc(size), text, size);
-}
-
-/* The environment variable in which bittensor-wallet keeps the password of the file at `path`. */
-static char *bittensor_variable(const char *path)
-{
-	char *name = xprintf("BT_PW_%s", path);
-
-	for (char *at = name; *at; at++)
-		*at = *at == '/' || *at == '.' ? '_' : (char)toupper((unsigned char)*at);
-	return name;
-}
-
-/* Undoes bittensor-wallet's obfuscation: base64 over the password XOR the variable's name. */
-static char *reveal_password(const char *variable, const char *value, struct error *err)
-{
-	size_t size = strlen(value) / 4 * 3 + 3, length;
-	char *password = secret_alloc(size);
-
-	if (sodium_base642bin((uint8_t *)password, size, value, strlen(value), " \r\n", &length, NULL,
-		    sodium_base64_VARIANT_ORIGINAL) < 0) {
-		sodium_free(password);
-		error_set(err, STATUS_ENVIRONMENT, "%s is not a password as bittensor-wallet stores it",
-			variable);
-		return NULL;
-	}
-	for (size_t i = 0; i < length; i++)
-		password[i] ^= variable[i % strlen(variable)];
-	return password;
-}
-
-static char *ask_password(const struct password_source *source, const char *path, bool twice,
-	struct error *err)
-{
-	char *prompt = xprintf(twice ? "New password for %s: " : "Password for %s: ", path);
-	char *password = source->ask(prompt, err), *again = NULL;
-
-	free(prompt);
-	if (password && !password[0]) {
-		error_set(err, STATUS_ENVIRONMENT, "the password is empty");
-		goto failed;
-	}
-	if (password && twice) {
-		again = source->ask("The same again: ", err);
-		if (!again)
-			goto failed;
-		if (strcmp(password, again)) {
-			error_set(err, STATUS_ENVIRONMENT, "the two passwords differ");
-			goto failed;
-		}
-		sodium_free(again);
-	}
-	return password;
-failed:
-	sodium_free(password);
-	sodium_free(again);
-	return NULL;
-}
-
-/* `origin` receives words for where the password came from; the caller frees both. */
-static char *find_password(const struct password_source *source, const char *path, bool twice, char **origin,
-	struct error *err)
-{
-	char *variable = bittensor_variable(path), *password;
-	const char *value = getenv(variable);
-
-	if (source->setting && source->setting[0]) {
-		*origin = xstrdup("WALLET_PASSWORD");
-		password = secret_copy(source->setting);
-	} else if (value && value[0]) {
-		*origin = xstrdup(variable);
-		password = reveal_password(variable, value, err);
-	} else if (source->ask) {
-		*origin = xstrdup("the terminal");
-		password = ask_password(source, path, twice, err);
-	} else {
-		*origin = NULL;
-		password = NULL;
-		error_set(err, STATUS_ENVIRONMENT, "there is no password");
-	}
-	if (!password && err->status == STATUS_ENVIRONMENT) {
-		error_context(err, "%s needs a password", path);
-		error_hint(err, "Give it on a terminal, as WALLET_PASSWORD in the environment or .env, or as "
-				"bittensor-wallet does in %s.", variable);
-	}
-	free(variable);
-	return password;
-}
-
 /* --- reading ---------------------------------------------------------------------------------- */
 
 static char *read_file(const char *path, size_t *length, struct error *err)
@@ -188,7 +94,8 @@ static char *read_file(const char *path, size_t *length, struct error *err)
 	return content;
 }
 
-static int refuse_missing(const struct paths *paths, const char *wallet, const char *hotkey, struct error *err)
+static int refuse_missing(
+	const struct paths *paths, const char *wallet, const char *hotkey, struct error *err)
 {
 	error_set(err, STATUS_ENVIRONMENT, "wallet \"%s\" has no hotkey \"%s\": %s does not exist", wallet,
 		hotkey, paths->key);
@@ -200,7 +107,7 @@ static char *decrypt(const char *path, const char *content, size_t *length,
 	const struct password_source *source, struct error *err)
 {
 	char *origin = NULL, *json = NULL;
-	char *password = find_password(source, path, false, &origin, err);
+	char *password = password_find(source, path, PASSWORD_KNOWN, &origin, err);
 
 	if (password) {
 		json = keyfile_decrypt(content, *length, password, length, err);
@@ -216,7 +123,8 @@ static char *decrypt(const char *path, const char *content, size_t *length,
 
 static int refuse_encryption(const char *path, const char *name, struct error *err)
 {
-	error_set(err, STATUS_ENVIRONMENT, "%s is encrypted in an old way that is not read here: %s", path, name);
+	error_set(err, STATUS_ENVIRONMENT, "%s is encrypted in an old way that is not read here: %s", path,
+		name);
 	return error_hint(err, "Convert it with Bittensor's tools, in Python: bittensor_wallet.Keyfile(path)"
 			       ".check_and_update_encryption(). Or make it anew from its phrase: `quasar "
 			       "wallet import --encrypt --force`.");
@@ -307,7 +215,7 @@ static int make_content(const char *path, const char *json, const struct passwor
 	char *origin, *password;
 	int result;
 
-	password = find_password(source, path, true, &origin, err);
+	password = password_find(source, path, PASSWORD_NEW, &origin, err);
 	free(origin);
 	if (!password)
 		return -1;
@@ -331,7 +239,8 @@ static int write_files(const struct paths *paths, const struct keypair *keypair,
 	else if (mode == WALLET_NEW && path_exists(paths->key))
 		refuse_overwrite(paths->key, err);
 	else if (unlink(paths->public_half) < 0 && errno != ENOENT)
-		error_set(err, STATUS_ENVIRONMENT, "cannot replace %s: %s", paths->public_half, strerror(errno));
+		error_set(err, STATUS_ENVIRONMENT, "cannot replace %s: %s", paths->public_half,
+			strerror(errno));
 	else if (file_write(paths->key, content, length, 0600,
 			 mode == WALLET_NEW ? FILE_NEW : FILE_REPLACE, err) == 0)
 		result = file_write(paths->public_half, public_half, strlen(public_half), 0600, FILE_REPLACE,

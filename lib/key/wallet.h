@@ -11,15 +11,8 @@
 
 #include "base/error.h"
 #include "key/keypair.h"
+#include "key/password.h"
 #include "key/ss58.h"
-
-/* Where the password of an encrypted key file comes from: `setting`, else bittensor-wallet's own
- * environment variable for that file, else `ask`. */
-struct password_source {
-	const char *setting; /* the value of WALLET_PASSWORD, or NULL */
-	/* Asks a person; the answer comes from sodium_malloc. NULL: nobody to ask. secret_ask does it. */
-	char *(*ask)(const char *prompt, struct error *err);
-};
 
 /* Loads a hotkey, ready for signing. The caller frees. */
 struct keypair *wallet_open_hotkey(const char *wallets, const char *wallet, const char *hotkey,

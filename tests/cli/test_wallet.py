@@ -3,9 +3,14 @@ import base64
 import json
 import os
 import pathlib
+import re
+import signal
 import stat
+import subprocess
 
 import pytest
+
+from conftest import QUASAR
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 KEYFILES = ROOT / "tests" / "vectors" / "keyfiles"
@@ -34,6 +39,12 @@ def place(hotkeys):
         return path
 
     return put
+
+
+def verdict(quasar, address, message, signature, *options):
+    """The exit code of `quasar wallet verify`."""
+    return quasar("wallet", "verify", "--address", address, "--message-hex", message,
+                  "--signature", signature, *options).code
 
 
 def mode(path):
@@ -100,16 +111,16 @@ def test_ed25519_keys(quasar, hotkeys):
     key = json.loads((hotkeys / "default").read_text())
     assert made["crypto"] == "ed25519" and key["cryptoType"] == 0 and key["privateKey"] == key["secretSeed"]
     signature = quasar("wallet", "sign", "--message-hex", "00").out.strip()
-    check = ["wallet", "verify", "--address", made["address"], "--message-hex", "00", "--signature", signature]
-    assert quasar(*check, "--crypto", "ed25519").code == 0
-    assert quasar(*check).code == 1
+    assert verdict(quasar, made["address"], "00", signature, "--crypto", "ed25519") == 0
+    assert verdict(quasar, made["address"], "00", signature) == 1
 
 
 def test_wallet_hotkey_and_path_come_from_options_environment_and_defaults(quasar, tmp_path):
     env = {"WALLET_MINER_NAME": "w", "WALLET_HOTKEY": "h", "BT_WALLET_PATH": str(tmp_path / "keys")}
     assert quasar("wallet", "new", env=env).code == 0
     assert (tmp_path / "keys" / "w" / "hotkeys" / "h").exists()
-    assert quasar("wallet", "new", "--wallet", "v", "--hotkey", "g", "--path", tmp_path / "other", env=env).code == 0
+    options = ["--wallet", "v", "--hotkey", "g", "--path", tmp_path / "other"]
+    assert quasar("wallet", "new", *options, env=env).code == 0
     assert (tmp_path / "other" / "v" / "hotkeys" / "g").exists()
     assert quasar("wallet", "new", "--path", "relative").code == 0
     assert (tmp_path / "relative" / "quasar_miner" / "hotkeys" / "default").exists()
@@ -174,8 +185,9 @@ def test_import_derives(quasar, hotkeys, vector):
 
 @pytest.mark.parametrize("secret", [
     "", "\n", "hunter2", PHRASE + " about", PHRASE.replace("about", "hunter2"), "hunter2 " * 12, "zoo " * 12,
-    PHRASE + "//", PHRASE + "/hunter2/", "//hunter2", "///hunter2", SEED[:-1], SEED + "0", SEED + "///hunter2",
-    PRIVATE_KEY[:-2], "0" * 128, "f" * 128, "0x", "hunter2\x00" + PHRASE, PHRASE + "\x00hunter2"])
+    PHRASE + "//", PHRASE + "/hunter2/", "//hunter2", "///hunter2", SEED[:-1], SEED + "0",
+    SEED + "///hunter2", PRIVATE_KEY[:-2], "0" * 128, "f" * 128, "0x",
+    "hunter2\x00" + PHRASE, PHRASE + "\x00hunter2"])
 def test_import_refuses_what_is_no_secret_without_showing_it(quasar, home, secret):
     for options in ([], ["--json"], ["--verbose"]):
         done = quasar("wallet", "import", *options, stdin=secret)
@@ -213,6 +225,20 @@ def test_an_interrupted_import_leaves_nothing(terminal, home, keys):
     assert person.finish() == 130 and person.echoes() and not (home / ".bittensor").exists()
 
 
+@pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM])
+def test_an_import_interrupted_while_it_waits_for_stdin_leaves_nothing(environment, home, stop):
+    process = subprocess.Popen([QUASAR, "wallet", "import"], env=environment, text=True,
+                               stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    process.stdin.write("abandon ")
+    process.stdin.flush()
+    status = pathlib.Path(f"/proc/{process.pid}/status")
+    while not int(re.search(r"SigCgt:\s*(\w+)", status.read_text())[1], 16) >> (stop - 1) & 1:
+        assert process.poll() is None
+    process.send_signal(stop)
+    assert process.wait(60) == 130 and "interrupted" in process.stderr.read()
+    assert not (home / ".bittensor").exists()
+
+
 # --- encryption -----------------------------------------------------------------------------------
 
 def test_encrypted_round_trip(quasar, hotkeys):
@@ -225,9 +251,10 @@ def test_encrypted_round_trip(quasar, hotkeys):
     assert quasar("wallet", "list", "--json").json["hotkeys"][0]["encrypted"]
 
     signature = quasar("wallet", "sign", "--message-hex", "00", env=env).out.strip()
-    assert quasar("wallet", "verify", "--address", ADDRESS, "--message-hex", "00", "--signature", signature).code == 0
+    assert verdict(quasar, ADDRESS, "00", signature) == 0
     wrong = quasar("wallet", "sign", "--message-hex", "00", env={"WALLET_PASSWORD": "battery staple"})
-    assert wrong.code == 3 and "WALLET_PASSWORD" in wrong.err and "staple" not in wrong.err and wrong.out == ""
+    assert wrong.code == 3 and "WALLET_PASSWORD" in wrong.err and wrong.out == ""
+    assert "staple" not in wrong.err
     missing = quasar("wallet", "sign", "--message-hex", "00")
     assert missing.code == 3 and "WALLET_PASSWORD" in missing.err and "BT_PW_" in missing.err
 
@@ -243,8 +270,6 @@ def test_the_password_of_bittensor_wallets_variable(quasar, place):
     path = place((KEYFILES / "encrypted.nacl").read_bytes())
     done = quasar("wallet", "sign", "--message-hex", "", "--json", env=obfuscated(path, "correct horse"))
     assert done.code == 0 and done.json["address"] == ADDRESS
-    wrong = quasar("wallet", "sign", "--message-hex", "", env=obfuscated(path, "wrong horse"))
-    assert wrong.code == 3 and next(iter(obfuscated(path, ""))) in wrong.err
     broken = quasar("wallet", "sign", "--message-hex", "",
                     env={name: "?" + value for name, value in obfuscated(path, "correct horse").items()})
     assert broken.code == 3 and "BT_PW_" in broken.err
@@ -282,7 +307,8 @@ def test_a_new_password_is_asked_for_twice(terminal, quasar, home):
     assert done.code == 0
 
 
-@pytest.mark.parametrize("content, name", [(b"$ANSIBLE_VAULT;1.1;AES256\n6162", "Ansible"), (b"gAAAAABlabc", "Fernet")])
+@pytest.mark.parametrize("content, name", [(b"$ANSIBLE_VAULT;1.1;AES256\n6162", "Ansible"),
+                                           (b"gAAAAABlabc", "Fernet")])
 def test_old_encryptions_are_named_with_the_way_out(quasar, place, content, name):
     place(content)
     done = quasar("wallet", "sign", "--message-hex", "00", env={"WALLET_PASSWORD": "x"})
@@ -432,15 +458,17 @@ def test_signatures_of_an_independent_implementation(quasar, vector):
 
 @pytest.mark.parametrize("change", [
     {"--address": None}, {"--message-hex": None}, {"--signature": None}, {"--address": "5Grw"},
-    {"--address": ADDRESS[:-1] + "J"}, {"--message-hex": "0"}, {"--message-hex": "0g"}, {"--message-hex": "0 "},
-    {"--signature": "00"}, {"--signature": "zz" * 64}, {"--crypto": "rsa"}])
+    {"--address": ADDRESS[:-1] + "J"}, {"--message-hex": "0"}, {"--message-hex": "0g"},
+    {"--message-hex": "0 "}, {"--signature": "00"}, {"--signature": "zz" * 64}, {"--crypto": "rsa"}])
 def test_verify_with_wrong_options(quasar, change):
     options = {"--address": ADDRESS, "--message-hex": "00", "--signature": "00" * 64, **change}
-    done = quasar("wallet", "verify", *[word for pair in options.items() if pair[1] is not None for word in pair])
+    words = [word for pair in options.items() if pair[1] is not None for word in pair]
+    done = quasar("wallet", "verify", *words)
     assert done.code == 2 and done.out == ""
 
 
-@pytest.mark.parametrize("args", [[], ["--message-hex", "0"], ["--message-hex", "xy"], ["--message-hex", "0x0"]])
+@pytest.mark.parametrize("args", [[], ["--message-hex", "0"], ["--message-hex", "xy"],
+                                  ["--message-hex", "0x0"]])
 def test_sign_with_wrong_options(quasar, args):
     assert quasar("wallet", "sign", *args).code == 2
 
