@@ -6,21 +6,28 @@
 #include "op/layer.h"
 #include "op/reference.h"
 
-/* y [rows, outputs] = x [rows, inputs] Wᵀ + bias, W [outputs, inputs]; `bias` may be NULL. */
+/* y [rows, outputs] = x [rows, inputs] Wᵀ + bias, W [outputs, inputs]; `bias` may be NULL. Outputs are a
+ * multiple of 4. */
 static void linear(const double *x, const float *weight, const float *bias, double *y, int64_t rows, int inputs,
 	int outputs)
 {
 #pragma omp parallel for
 	for (int64_t row = 0; row < rows; row++)
-		for (int out = 0; out < outputs; out++) {
+		for (int out = 0; out < outputs; out += 4) { /* four sums, which do not wait for each other */
 			const double *from = x + row * inputs;
-			const float *by = weight + (size_t)out * (size_t)inputs;
-			/* four sums, which do not wait for each other */
-			double sum[4] = {bias ? (double)bias[out] : 0};
+			const float *w = weight + (size_t)out * (size_t)inputs;
+			double s0 = 0, s1 = 0, s2 = 0, s3 = 0;
 
-			for (int i = 0; i < inputs; i++)
-				sum[i % 4] += from[i] * (double)by[i];
-			y[row * outputs + out] = sum[0] + sum[1] + sum[2] + sum[3];
+#pragma omp simd reduction(+ : s0, s1, s2, s3)
+			for (int i = 0; i < inputs; i++) {
+				s0 += from[i] * (double)w[i];
+				s1 += from[i] * (double)w[inputs + i];
+				s2 += from[i] * (double)w[2 * inputs + i];
+				s3 += from[i] * (double)w[3 * inputs + i];
+			}
+			memcpy(y + row * outputs + out, (double[]){s0, s1, s2, s3}, 4 * sizeof(*y));
+			for (int i = 0; bias && i < 4; i++)
+				y[row * outputs + out + i] += (double)bias[out + i];
 		}
 }
 

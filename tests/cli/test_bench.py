@@ -1,0 +1,80 @@
+"""quasar bench: what it measures, says and stores."""
+import json
+
+import pytest
+
+
+@pytest.fixture
+def workspace(quasar, tmp_path):
+    directory = tmp_path / "miner"
+    assert quasar("init", directory).code == 0
+    return directory
+
+
+def test_a_length_is_measured(quasar):
+    done = quasar("bench", "--seq", "100", "--json")
+    assert done.code == 0, done.err
+    document = done.json
+    assert document["workload"] == "layer" and document["semantics"] == "upstream"
+    assert document["stored"] is False and "nothing was stored" in done.err
+    [result] = document["results"]
+    assert result["seq"] == 100 and result["warmups"] == 3 and result["runs"] == 10
+    assert result["tokens_per_sec"] == pytest.approx(100 / result["seconds"])
+    assert result["spread"] >= 0 and result["memory_mb"] > 1
+    assert result["weighted_score"] == pytest.approx(result["multiplier"] * result["tokens_per_sec"])
+
+
+@pytest.mark.parametrize("args", [["--op"], ["--layer"], ["--op", "--semantics", "causal"]])
+def test_a_table_for_several_lengths(quasar, args):
+    done = quasar("bench", "--seq", "64,100,1k", "--runs", 2, *args)
+    assert done.code == 0
+    rows = [line.split() for line in done.out.splitlines()][-3:]
+    assert [row[0] for row in rows] == ["64", "100", "1,000"]
+    assert ("operation" if "--op" in args else "layer") in done.out
+
+
+def test_without_seq_the_target_is_measured(quasar):
+    done = quasar("bench", "--json", "--runs", 1, env={"TARGET_SEQUENCE_LENGTH": "90"})
+    assert [result["seq"] for result in done.json["results"]] == [90]
+
+
+def test_a_small_budget_cuts_the_runs_and_says_so(quasar):
+    done = quasar("bench", "--seq", 2000, "--budget", "0.001", "--json")
+    assert done.code == 0 and "--budget" in done.err
+    assert done.json["results"][0]["runs"] == 1
+
+
+def test_results_are_stored_and_compared(quasar, workspace):
+    first = quasar("bench", "--seq", 128, "--json", cwd=workspace).json
+    assert first["stored"] is True and len(first["fork_commit"]) == 40
+    second = quasar("bench", "--seq", 128, "--compare", "--json", cwd=workspace).json["results"][0]
+    [earlier] = second["earlier"]
+    assert earlier["tokens_per_sec"] == pytest.approx(first["results"][0]["tokens_per_sec"])
+    assert earlier["ratio"] == pytest.approx(second["tokens_per_sec"] / earlier["tokens_per_sec"])
+    assert earlier["fork_commit"] == first["fork_commit"]
+    # another length, workload or function is not compared with
+    for other in (["--seq", 129], ["--seq", 128, "--op"], ["--seq", 128, "--semantics", "causal"]):
+        done = quasar("bench", *other, "--compare", "--json", cwd=workspace)
+        assert done.json["results"][0]["earlier"] == []
+    text = quasar("bench", "--seq", 128, "--compare", cwd=workspace)
+    assert text.code == 0 and first["fork_commit"][:8] in text.out and "%" in text.out
+
+
+def test_threads_are_a_setting(quasar):
+    done = quasar("bench", "--op", "--seq", 64, "--json", env={"QUASAR_THREADS": "1"})
+    assert "1 thread," in done.json["device"]
+    done = quasar("bench", "--op", "--seq", 64, env={"QUASAR_THREADS": "none"})
+    assert done.code == 2 and "QUASAR_THREADS" in done.err
+
+
+@pytest.mark.parametrize("args, code", [(["--device", "cuda"], 3), (["--op", "--layer"], 2), (["--seq", "1,x"], 2),
+                                        (["--seq", "4G"], 2), (["--runs", "0"], 2), (["--compare"], 3),
+                                        (["--seq", "4000M"], 3)])
+def test_what_cannot_be_measured(quasar, args, code):
+    done = quasar("bench", *args)
+    assert done.code == code and done.err.startswith("quasar bench: ")
+
+
+def test_an_error_is_one_json_document(quasar):
+    done = quasar("bench", "--device", "cuda", "--json")
+    assert done.code == 3 and json.loads(done.out)["error"]["kind"] == "environment"

@@ -1,0 +1,130 @@
+"""quasar verify: the order and names of the checks, what fails and what warns, the numbers it shows."""
+import pytest
+
+
+STATIC = ["files", "imports.deployed", "imports.strict", "imports.forbidden", "cuda_source", "git"]
+COMPUTED = [f"{what}.{check}" for what in ("op", "layer")
+            for check in ("finite", "written", "repeat", "reference")]
+
+
+@pytest.fixture
+def workspace(quasar, tmp_path):
+    directory = tmp_path / "miner"
+    assert quasar("init", directory).code == 0
+    return directory
+
+
+def statuses(result):
+    return {check["name"]: check["status"] for check in result.json["checks"]}
+
+
+@pytest.mark.parametrize("semantics", ["upstream", "causal"])
+def test_the_sample_fork_passes(quasar, workspace, semantics):
+    done = quasar("verify", "--seq", 200, "--semantics", semantics, "--json", cwd=workspace)
+    assert done.code == 0, done.out + done.err
+    document = done.json
+    assert document["passed"] is True
+    assert [check["name"] for check in document["checks"]] == STATIC + COMPUTED
+    assert set(statuses(done).values()) == {"ok"}
+    assert all(check["detail"] for check in document["checks"])
+    assert document["semantics"] == semantics and document["implementation"] == "native"
+    [measured] = document["measurements"]
+    assert measured["seq"] == 200 and measured["tokens_per_sec"] > 0 and measured["memory_mb"] > 1
+    assert measured["league"] == "100k" and measured["multiplier"] == 0.5
+    assert measured["weighted_score"] == pytest.approx(measured["tokens_per_sec"] / 2)
+
+
+def test_the_text_says_what_was_computed(quasar, workspace):
+    done = quasar("verify", "--seq", 100, cwd=workspace)
+    assert done.code == 0
+    lines = done.out.splitlines()
+    assert [line.split()[1] for line in lines if line.startswith("ok")] == STATIC + COMPUTED
+    assert "not the fork's Python" in done.out and "seed" in done.out
+    assert lines[-1].startswith("passed: 14 ok, 0 warnings, 0 failed")
+    assert "\033" not in done.out
+
+
+def test_a_seed_repeats_a_run(quasar, workspace):
+    def details(*args):
+        done = quasar("verify", "--seq", 70, "--json", *args, cwd=workspace)
+        return done.json["seed"], [c["detail"] for c in done.json["checks"] if c["name"] in COMPUTED]
+
+    seed, first = details()
+    assert details("--seed", seed) == (seed, first)
+    other_seed, other = details()
+    assert other_seed != seed and other != first
+
+
+def test_static_computes_nothing(quasar, workspace):
+    done = quasar("verify", "--static", "--json", cwd=workspace)
+    assert done.code == 0
+    assert [check["name"] for check in done.json["checks"]] == STATIC
+    assert "measurements" not in done.json
+
+
+def test_a_forbidden_import_fails_and_is_named(quasar, workspace):
+    chunk = workspace / "fork" / "fla" / "ops" / "quasar" / "chunk.py"
+    text = chunk.read_text()
+    chunk.write_text(text + "# from fla.ops.gla import nothing\n")
+    done = quasar("verify", "--static", cwd=workspace)
+    assert done.code == 1
+    line = next(line for line in done.out.splitlines() if line.startswith("FAIL"))
+    assert "imports.forbidden" in line and "chunk.py" in line
+    assert str(len(text.splitlines()) + 1) in line
+    assert quasar("verify", "--static", "--json", cwd=workspace).json["passed"] is False
+
+
+def test_strict_turns_a_warning_into_a_failure(quasar, workspace):
+    chunk = workspace / "fork" / "fla" / "ops" / "quasar" / "chunk.py"
+    chunk.write_text(chunk.read_text().replace("import torch.nn.functional as F", "import torch.nn.functional"))
+    relaxed = quasar("verify", "--static", "--json", cwd=workspace)
+    strict = quasar("verify", "--static", "--strict", "--json", cwd=workspace)
+    assert relaxed.code == 0 and statuses(relaxed)["imports.strict"] == "warn"
+    assert strict.code == 1 and statuses(strict)["imports.strict"] == "fail"
+
+
+def test_any_directory_can_be_the_fork(quasar, tmp_path):
+    (tmp_path / "empty").mkdir()
+    done = quasar("verify", "--static", "--fork", tmp_path / "empty", "--json")
+    assert done.code == 1 and statuses(done)["files"] == "fail"
+    assert quasar("verify", "--static", "--fork", tmp_path / "nowhere").code == 3
+
+
+def test_outside_of_a_workspace_a_fork_has_to_be_named(quasar):
+    done = quasar("verify")
+    assert done.code == 3 and "--fork" in done.err
+
+
+@pytest.mark.parametrize("factor, status, code", [(0.0001, "ok", 0), (10000, "fail", 1)])
+def test_a_claim_is_held_to_nine_tenths(quasar, workspace, factor, status, code):
+    measured = quasar("verify", "--seq", 100, "--json", cwd=workspace).json["measurements"][0]
+    done = quasar("verify", "--seq", 100, "--claimed", int(measured["tokens_per_sec"] * factor) + 1,
+                  "--json", cwd=workspace)
+    assert done.code == code
+    assert done.json["checks"][-1]["name"] == "claim" and statuses(done)["claim"] == status
+
+
+def test_thresholds_are_settings(quasar, workspace):
+    bad = quasar("verify", "--seq", 10, cwd=workspace, env={"VERIFY_COSINE_THRESHOLD": "much"})
+    assert bad.code == 2 and "VERIFY_COSINE_THRESHOLD" in bad.err
+    done = quasar("verify", "--seq", 10, "--json", cwd=workspace, env={"VERIFY_COSINE_THRESHOLD": "1.5"})
+    assert done.code == 1 and statuses(done)["op.repeat"] == "fail"
+
+
+def test_full_says_what_it_leaves_out(quasar, workspace):
+    done = quasar("verify", "--full", "--seq", 64, "--target", 700, "--budget", 3, "--json", cwd=workspace)
+    assert done.code == 0
+    found = statuses(done)
+    for length in (512, 700, 1024, 2048, 4096, 16384, 65536, 262144):
+        computed = found.get(f"op.reference.{length}") == "ok" and found.get(f"layer.finite.{length}") == "ok"
+        assert computed != (found.get(f"length.{length}") == "skip"), length
+    assert found["length.262144"] == "skip"
+    lengths = [m["seq"] for m in done.json["measurements"]]
+    assert lengths == sorted(lengths) and lengths[0] == 64
+
+
+@pytest.mark.parametrize("args, code", [(["--device", "cuda"], 3), (["--device", "cuda:1"], 3), (["--device", "tpu"], 2),
+                                        (["--seq", "0"], 2), (["--seq", "many"], 2), (["--semantics", "both"], 2)])
+def test_devices_and_lengths_that_are_none(quasar, workspace, args, code):
+    done = quasar("verify", *args, cwd=workspace)
+    assert done.code == code and done.err.startswith("quasar verify: ")
