@@ -7,7 +7,8 @@ int arg_timeout(const struct invocation *invocation, double *timeout, struct err
 	return arg_real(invocation, "timeout", 0.1, LONGEST_TIMEOUT, timeout, err);
 }
 
-struct api *require_api(const struct invocation *invocation, const struct keypair *keypair, struct error *err)
+struct api *require_api(
+	const struct invocation *invocation, const struct keypair *keypair, struct error *err)
 {
 	double timeout = 0;
 

@@ -35,14 +35,15 @@ static cJSON *standing_json(const struct standing *standing, size_t rank, const 
 	cJSON_AddNumberToObject(item, "multiplier", league_for(length)->multiplier);
 	cJSON_AddNumberToObject(item, "target_sequence_length", (double)length);
 	cJSON_AddNumberToObject(item, "tokens_per_sec", submission->tokens_per_sec);
-	cJSON_AddNumberToObject(item, "weighted_score", score_weighted(submission->tokens_per_sec, length));
+	cJSON_AddNumberToObject(
+		item, "weighted_score", score_weighted(submission->tokens_per_sec, length));
 	cJSON_AddStringToObject(item, "state", standing_state_name(standing->state));
 	cJSON_AddStringToObject(item, "created_at", text);
 	return item;
 }
 
-static void print_json(const struct standings *standings, size_t shown, const struct api_weights *weights,
-	const char *own)
+static void print_json(const struct standings *standings, size_t shown,
+	const struct api_weights *weights, const char *own)
 {
 	cJSON *document = cJSON_CreateObject();
 	cJSON *ranking = cJSON_AddArrayToObject(document, "ranking");
@@ -63,14 +64,15 @@ static void print_json(const struct standings *standings, size_t shown, const st
 		cJSON_AddItemToArray(notes, cJSON_CreateString(not_told[i]));
 	cJSON_AddNumberToObject(document, "ranked", (double)standings->count);
 	cJSON_AddNumberToObject(document, "unrevealed", (double)standings->unrevealed);
-	cJSON_AddNumberToObject(document, "total_submissions", (double)standings->stats.total_submissions);
+	cJSON_AddNumberToObject(
+		document, "total_submissions", (double)standings->stats.total_submissions);
 	output_json(document);
 }
 
 static void print_ranking(const struct standings *standings, size_t shown, const char *own)
 {
-	static const char *const headings[] = {"rank", "submission", "hotkey", "league", "tokens", "tokens/s",
-		"weighted score", "submitted (UTC)", "state", ""};
+	static const char *const headings[] = {"rank", "submission", "hotkey", "league", "tokens",
+		"tokens/s", "weighted score", "submitted (UTC)", "state", ""};
 	struct table table;
 
 	table_begin(&table, headings, "rrllrrrlll");
@@ -101,8 +103,8 @@ static void print_ranking(const struct standings *standings, size_t shown, const
 	table_print(&table, stdout);
 }
 
-static void print_text(const struct standings *standings, size_t shown, const struct api_weights *weights,
-	const char *own)
+static void print_text(const struct standings *standings, size_t shown,
+	const struct api_weights *weights, const char *own)
 {
 	if (standings->count)
 		print_ranking(standings, shown, own);
@@ -112,9 +114,11 @@ static void print_text(const struct standings *standings, size_t shown, const st
 		printf("… and %zu more\n", standings->count - shown);
 	if (standings->unrevealed)
 		printf("\n%zu committed, not yet revealed.\n", standings->unrevealed);
-	puts(weights->count ? "\nRewards of the latest completed round" : "\nNo round with rewards yet.");
+	puts(weights->count ? "\nRewards of the latest completed round"
+			    : "\nNo round with rewards yet.");
 	for (size_t i = 0; i < weights->count; i++)
-		printf("  %3.0f %%  %s%s\n", weights->weights[i].weight * 100, weights->weights[i].hotkey,
+		printf("  %3.0f %%  %s%s\n", weights->weights[i].weight * 100,
+			weights->weights[i].hotkey,
 			strcmp(weights->weights[i].hotkey, own) ? "" : "  you");
 	puts("\nWhat the validator does not tell");
 	for (size_t i = 0; i < NOT_TOLD; i++)
@@ -183,7 +187,8 @@ const struct command cmd_leaderboard = {
 	.examples =
 		(const struct example[]){
 			{"quasar leaderboard", "the first 20"},
-			{"quasar leaderboard --json | jq '.ranking[] | select(.own)'", "the own ranks, for a script"},
+			{"quasar leaderboard --json | jq '.ranking[] | select(.own)'",
+				"the own ranks, for a script"},
 			{0},
 		},
 	.exits = (const enum status[]){STATUS_NETWORK, STATUS_REFUSED, 0},

@@ -27,7 +27,8 @@ static void print_json(void)
 
 static void print_text(int64_t target)
 {
-	static const char *const headings[] = {"league", "target sequence length", "multiplier", ""};
+	static const char *const headings[] = {
+		"league", "target sequence length", "multiplier", ""};
 	struct table table;
 
 	table_begin(&table, headings, "lrrl");
@@ -74,7 +75,8 @@ const struct command cmd_leagues = {
 		},
 	.examples =
 		(const struct example[]){
-			{"quasar leagues", "the table, with the league of TARGET_SEQUENCE_LENGTH marked"},
+			{"quasar leagues",
+				"the table, with the league of TARGET_SEQUENCE_LENGTH marked"},
 			{0},
 		},
 	.run = run,

@@ -7,7 +7,8 @@
 #include "hotkey.h"
 #include "score/score.h"
 
-static void print_result(const struct invocation *invocation, const struct api_registration *registration)
+static void print_result(
+	const struct invocation *invocation, const struct api_registration *registration)
 {
 	cJSON *document;
 
@@ -19,8 +20,8 @@ static void print_result(const struct invocation *invocation, const struct api_r
 		return;
 	}
 	document = cJSON_CreateObject();
-	cJSON_AddStringToObject(document, "status",
-		registration->already ? "already_registered" : "registered");
+	cJSON_AddStringToObject(
+		document, "status", registration->already ? "already_registered" : "registered");
 	cJSON_AddStringToObject(document, "hotkey", registration->hotkey);
 	cJSON_AddStringToObject(document, "model_name", registration->model_name);
 	cJSON_AddStringToObject(document, "league", registration->league);
@@ -48,8 +49,9 @@ static int run(struct invocation *invocation, struct error *err)
 	if (!result)
 		print_result(invocation, &registration);
 	else if (api_last(api)->http_status == 500)
-		error_hint(err, "Some validators answer like this when the hotkey is registered for another "
-				"league already. One registration is enough: try `quasar commit`.");
+		error_hint(err,
+			"Some validators answer like this when the hotkey is registered for another "
+			"league already. One registration is enough: try `quasar commit`.");
 done:
 	api_release(&registration.memory);
 	api_close(api);
@@ -67,16 +69,20 @@ const struct command cmd_register = {
 		(const struct opt[]){
 			{"seq", 's', "N", "TARGET_SEQUENCE_LENGTH", NULL, NULL,
 				"Target sequence length, in tokens; it decides the league."},
-			{"model", 'm', "NAME", "REFERENCE_MODEL", NULL, NULL, "The model to register for."},
+			{"model", 'm', "NAME", "REFERENCE_MODEL", NULL, NULL,
+				"The model to register for."},
 			OPTS_WALLET,
 			OPTS_API,
 			{0},
 		},
 	.examples =
 		(const struct example[]){
-			{"quasar register", "with the wallet, league and validator of the workspace"},
-			{"quasar register --wallet alice --hotkey rig2 --seq 1M", "another hotkey, for league 1M"},
-			{"quasar register --api http://localhost:8000", "at a validator that `quasar localnet` runs"},
+			{"quasar register",
+				"with the wallet, league and validator of the workspace"},
+			{"quasar register --wallet alice --hotkey rig2 --seq 1M",
+				"another hotkey, for league 1M"},
+			{"quasar register --api http://localhost:8000",
+				"at a validator that `quasar localnet` runs"},
 			{0},
 		},
 	.exits = (const enum status[]){STATUS_ENVIRONMENT, STATUS_NETWORK, STATUS_REFUSED, 0},

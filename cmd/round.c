@@ -12,7 +12,8 @@
 #define STATS_LIMIT 1000
 
 /* The weighted score that has to be exceeded; NAN: there is none, or the validator does not show it. */
-static int find_baseline(struct api *api, int64_t submission_id, double *weighted, struct error *err)
+static int find_baseline(
+	struct api *api, int64_t submission_id, double *weighted, struct error *err)
 {
 	struct api_submission_stats stats = {0};
 	int result = 0;
@@ -22,8 +23,8 @@ static int find_baseline(struct api *api, int64_t submission_id, double *weighte
 		result = api_submission_stats(api, STATS_LIMIT, &stats, err);
 	for (size_t i = 0; !result && i < stats.recent_count + stats.top_count; i++)
 		if (stats.recent[i].id == submission_id)
-			*weighted = score_weighted(
-				stats.recent[i].tokens_per_sec, stats.recent[i].target_sequence_length);
+			*weighted = score_weighted(stats.recent[i].tokens_per_sec,
+				stats.recent[i].target_sequence_length);
 	api_release(&stats.memory);
 	return result;
 }
@@ -45,15 +46,18 @@ static void print_json(const struct api_round *round, double baseline)
 	cJSON_AddStringToObject(document, "status", round->status);
 	add_time(document, "start_time", round->start_time);
 	add_time(document, "end_time", round->end_time);
-	cJSON_AddNumberToObject(document, "time_remaining_seconds", (double)round->time_remaining_seconds);
+	cJSON_AddNumberToObject(
+		document, "time_remaining_seconds", (double)round->time_remaining_seconds);
 	cJSON_AddNumberToObject(document, "total_submissions", (double)round->total_submissions);
 	cJSON_AddItemToObject(document, "baseline_submission_id",
-		round->baseline_submission_id ? cJSON_CreateNumber((double)round->baseline_submission_id)
-					      : cJSON_CreateNull());
+		round->baseline_submission_id
+			? cJSON_CreateNumber((double)round->baseline_submission_id)
+			: cJSON_CreateNull());
 	cJSON_AddItemToObject(document, "baseline_weighted_score",
 		isnan(baseline) ? cJSON_CreateNull() : cJSON_CreateNumber(baseline));
 	cJSON_AddItemToObject(document, "winner_hotkey",
-		round->winner_hotkey ? cJSON_CreateString(round->winner_hotkey) : cJSON_CreateNull());
+		round->winner_hotkey ? cJSON_CreateString(round->winner_hotkey)
+				     : cJSON_CreateNull());
 	output_json(document);
 }
 
@@ -71,8 +75,10 @@ static void print_text(const struct api_round *round, double baseline)
 	printf("submissions  %s\n", text);
 	if (round->baseline_submission_id) {
 		number_grouped(baseline, text);
-		printf("to beat      submission %lld%s%s\n", (long long)round->baseline_submission_id,
-			isnan(baseline) ? ", whose speed the validator does not show" : ", weighted score ",
+		printf("to beat      submission %lld%s%s\n",
+			(long long)round->baseline_submission_id,
+			isnan(baseline) ? ", whose speed the validator does not show"
+					: ", weighted score ",
 			isnan(baseline) ? "" : text);
 	}
 	if (round->winner_hotkey)

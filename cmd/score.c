@@ -37,8 +37,11 @@ static void print_text(int64_t seq, double tokens_per_sec, double claimed)
 	if (isnan(claimed))
 		return;
 	number_grouped(claimed, text);
-	printf("score           %.4f for a claim of %s tokens/s%s\n", score_claim(tokens_per_sec, claimed), text,
-		tokens_per_sec >= 0.9 * claimed ? "" : ": more than a tenth short of it, which counts as a failure");
+	printf("score           %.4f for a claim of %s tokens/s%s\n",
+		score_claim(tokens_per_sec, claimed), text,
+		tokens_per_sec >= 0.9 * claimed
+			? ""
+			: ": more than a tenth short of it, which counts as a failure");
 }
 
 static int run(struct invocation *invocation, struct error *err)
@@ -69,14 +72,16 @@ const struct command cmd_score = {
 		"score is 1 + (measured - claimed) / claimed.",
 	.opts =
 		(const struct opt[]){
-			{"seq", 's', "N", "TARGET_SEQUENCE_LENGTH", NULL, NULL, "Target sequence length, in tokens."},
+			{"seq", 's', "N", "TARGET_SEQUENCE_LENGTH", NULL, NULL,
+				"Target sequence length, in tokens."},
 			{"tokens-per-sec", 't', "X", NULL, NULL, NULL, "The speed, as measured."},
 			{"claimed", 'c', "X", NULL, NULL, NULL, "The speed that was claimed."},
 			{0},
 		},
 	.examples =
 		(const struct example[]){
-			{"quasar score --seq 1M --tokens-per-sec 67M", "league 1M, weighted score 201,000,000"},
+			{"quasar score --seq 1M --tokens-per-sec 67M",
+				"league 1M, weighted score 201,000,000"},
 			{"quasar score --seq 1M --tokens-per-sec 60M --claimed 66M",
 				"what is left of a claim that was a little too high"},
 			{0},

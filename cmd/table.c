@@ -23,7 +23,8 @@ void table_cell(struct table *table, const char *format, ...)
 	va_end(args);
 	if (table->cell_count == table->rows * table->columns) {
 		table->rows++;
-		table->cells = xrealloc(table->cells, table->rows * table->columns * sizeof(*table->cells));
+		table->cells = xrealloc(
+			table->cells, table->rows * table->columns * sizeof(*table->cells));
 		table->marked = xrealloc(table->marked, table->rows * sizeof(*table->marked));
 		table->marked[table->rows - 1] = false;
 	}
@@ -45,7 +46,8 @@ static int width(const char *text)
 	return count;
 }
 
-static void print_cell(const struct table *table, size_t column, const char *text, int column_width, FILE *out)
+static void print_cell(
+	const struct table *table, size_t column, const char *text, int column_width, FILE *out)
 {
 	int padding = column_width - width(text);
 	bool is_last = column + 1 == table->columns;
@@ -75,7 +77,8 @@ void table_print(struct table *table, FILE *out)
 
 		if (marked && i % table->columns == 0)
 			fputs(color(out, COLOR_BOLD), out);
-		print_cell(table, i % table->columns, table->cells[i], widths[i % table->columns], out);
+		print_cell(table, i % table->columns, table->cells[i], widths[i % table->columns],
+			out);
 		if (marked && (i + 1) % table->columns == 0)
 			fputs(color(out, COLOR_NONE), out);
 		free(table->cells[i]);

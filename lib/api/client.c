@@ -29,7 +29,8 @@ struct api {
 	struct api_exchange last;
 };
 
-struct api *api_open(const char *url, const struct keypair *keypair, double timeout, struct error *err)
+struct api *api_open(
+	const char *url, const struct keypair *keypair, double timeout, struct error *err)
 {
 	struct api *api;
 	bool plain = false;
@@ -38,9 +39,12 @@ struct api *api_open(const char *url, const struct keypair *keypair, double time
 	if (!base)
 		return NULL;
 	if (plain && keypair)
-		log_warn("%s is not encrypted: whoever reads along can submit in this hotkey's name", base);
+		log_warn(
+			"%s is not encrypted: whoever reads along can submit in this hotkey's name",
+			base);
 	api = xcalloc(1, sizeof(*api));
-	*api = (struct api){.base = base, .keypair = keypair, .timeout = timeout, .http = http_open()};
+	*api = (struct api){
+		.base = base, .keypair = keypair, .timeout = timeout, .http = http_open()};
 	return api;
 }
 
@@ -106,7 +110,8 @@ static int credentials_make(struct api *api, struct credentials *credentials, st
 	if (api_sign(api, api_hotkey(api), signature, err) < 0)
 		return -1;
 	snprintf(credentials->hotkey, sizeof(credentials->hotkey), "Hotkey: %s", api_hotkey(api));
-	snprintf(credentials->signature, sizeof(credentials->signature), "Signature: %s", signature);
+	snprintf(
+		credentials->signature, sizeof(credentials->signature), "Signature: %s", signature);
 	credentials->headers[0] = credentials->hotkey;
 	credentials->headers[1] = credentials->signature;
 	return 0;
@@ -136,7 +141,8 @@ static cJSON *parse_answer(const struct http_answer *answer, struct error *err)
 	if (document)
 		error_set(err, STATUS_NETWORK, "the answer should be a JSON object");
 	else if (!strcasestr(answer->content_type, "json"))
-		error_set(err, STATUS_NETWORK, "the answer is not JSON but \"%s\"", answer->content_type);
+		error_set(err, STATUS_NETWORK, "the answer is not JSON but \"%s\"",
+			answer->content_type);
 	cJSON_Delete(document);
 	return NULL;
 }
@@ -144,8 +150,9 @@ static cJSON *parse_answer(const struct http_answer *answer, struct error *err)
 static int mistaken_answer(const struct route *route, struct error *err)
 {
 	error_context(err, "%s", route->name);
-	return error_hint(err, "The server does not answer as the validator's API should; is VALIDATOR_API_URL "
-			       "right?");
+	return error_hint(err,
+		"The server does not answer as the validator's API should; is VALIDATOR_API_URL "
+		"right?");
 }
 
 /* Sends the request once and sorts out what came of it: fills in api->last. */
@@ -177,7 +184,8 @@ static int attempt(struct api *api, const struct route *route, const struct http
 	if (answer.status >= 400 && answer.status < 500)
 		last->delivery = API_REFUSED;
 	refusal_detail(&answer.body, answer.content_type, last->detail, sizeof(last->detail));
-	result = refusal_error(route->name, answer.status, last->detail, clock_now() + api->skew, err);
+	result = refusal_error(
+		route->name, answer.status, last->detail, clock_now() + api->skew, err);
 done:
 	buffer_free(&answer.body);
 	return result;
@@ -210,7 +218,7 @@ int api_call(struct api *api, const struct route *route, const char *query, cJSO
 			log_debug("%s %s", route->name, url);
 			result = attempt(api, route, &request, memory, err);
 		} while (result < 0 && api->last.transient && !route->once &&
-			retry_wait(&retry, api->last.retry_after, err) == 0);
+			 retry_wait(&retry, api->last.retry_after, err) == 0);
 	}
 	cJSON_Delete(body);
 	free(text);

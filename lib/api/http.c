@@ -84,8 +84,10 @@ char *http_check_base(const char *url, bool *plain, struct error *err)
 	char *text = NULL, *base = NULL;
 	bool bad;
 
-	bad = !parts || curl_url_set(parts, CURLUPART_URL, url, CURLU_NON_SUPPORT_SCHEME) != CURLUE_OK ||
-		(!part_is(parts, CURLUPART_SCHEME, "http") && !part_is(parts, CURLUPART_SCHEME, "https"));
+	bad = !parts ||
+	      curl_url_set(parts, CURLUPART_URL, url, CURLU_NON_SUPPORT_SCHEME) != CURLUE_OK ||
+	      (!part_is(parts, CURLUPART_SCHEME, "http") &&
+		      !part_is(parts, CURLUPART_SCHEME, "https"));
 	for (size_t i = 0; !bad && i < sizeof(unwanted) / sizeof(unwanted[0]); i++)
 		bad = !part_is(parts, unwanted[i], "");
 	if (!bad && curl_url_get(parts, CURLUPART_URL, &text, 0) == CURLUE_OK) {
@@ -94,16 +96,19 @@ char *http_check_base(const char *url, bool *plain, struct error *err)
 		base = xstrdup(text);
 		while (base[0] && base[strlen(base) - 1] == '/')
 			base[strlen(base) - 1] = '\0';
-		*plain = part_is(parts, CURLUPART_SCHEME, "http") && strcasecmp(host, "localhost") &&
-			strncmp(host, "127.", 4) && strcmp(host, "[::1]");
+		*plain = part_is(parts, CURLUPART_SCHEME, "http") &&
+			 strcasecmp(host, "localhost") && strncmp(host, "127.", 4) &&
+			 strcmp(host, "[::1]");
 		free(host);
 	}
 	curl_free(text);
 	curl_url_cleanup(parts);
 	if (!base) {
 		/* the URL itself may hold a password: not shown */
-		error_set(err, STATUS_USAGE, "the validator's URL is not of the form http[s]://HOST[:PORT][/PATH]");
-		error_hint(err, "Set VALIDATOR_API_URL or --api, for example https://validator.example");
+		error_set(err, STATUS_USAGE,
+			"the validator's URL is not of the form http[s]://HOST[:PORT][/PATH]");
+		error_hint(err,
+			"Set VALIDATOR_API_URL or --api, for example https://validator.example");
 	}
 	return base;
 }
@@ -235,17 +240,20 @@ static int hop_failed(CURLcode code, const struct hop *hop, const char *url, str
 			HTTP_BODY_LIMIT >> 20);
 		error_hint(err, "Is VALIDATOR_API_URL the address of a validator's API?");
 	} else if (is_tls_failure(code)) {
-		error_set(err, STATUS_NETWORK, "no trust in the TLS connection to %s: %s", host, reason);
-		error_hint(err, "Check the address, this machine's clock, and the package ca-certificates; "
-				"SSL_CERT_FILE names another file of trusted certificates.");
+		error_set(err, STATUS_NETWORK, "no trust in the TLS connection to %s: %s", host,
+			reason);
+		error_hint(err,
+			"Check the address, this machine's clock, and the package ca-certificates; "
+			"SSL_CERT_FILE names another file of trusted certificates.");
 	} else {
 		error_set(err, STATUS_NETWORK, "%s %s: %s",
-			!hop->answer->sent                   ? "cannot reach"
-				: code == CURLE_OPERATION_TIMEDOUT ? "no answer in time from"
-								   : "lost the connection to",
+			!hop->answer->sent                 ? "cannot reach"
+			: code == CURLE_OPERATION_TIMEDOUT ? "no answer in time from"
+							   : "lost the connection to",
 			host, reason);
-		error_hint(err, "Check VALIDATOR_API_URL (or --api) and the network; `quasar localnet` starts "
-				"a validator on this machine.");
+		error_hint(err,
+			"Check VALIDATOR_API_URL (or --api) and the network; `quasar localnet` starts "
+			"a validator on this machine.");
 	}
 	free(host);
 	return -1;
@@ -318,7 +326,8 @@ static int exchange_hop(struct http *http, const struct http_request *request, c
 	curl_easy_getinfo(http->curl, CURLINFO_REDIRECT_URL, &redirect);
 	answer->status = (int)status;
 	answer->clock_skew = skew(header(http->curl, "Date"), began, clock_now());
-	answer->retry_after = retry_after(header(http->curl, "Retry-After"), header(http->curl, "Date"));
+	answer->retry_after =
+		retry_after(header(http->curl, "Retry-After"), header(http->curl, "Date"));
 	type = header(http->curl, "Content-Type");
 	snprintf(answer->content_type, sizeof(answer->content_type), "%s", type ? type : "");
 	text_clean(answer->content_type);
@@ -335,28 +344,30 @@ static bool is_redirect(int status)
 }
 
 /* May the request, as it is, be sent from one URL on to the other? */
-static int check_redirect(const struct http_request *request, const char *from, const char *to,
-	struct error *err)
+static int check_redirect(
+	const struct http_request *request, const char *from, const char *to, struct error *err)
 {
 	CURLU *old = curl_url(), *new = curl_url();
 	bool known = curl_url_set(old, CURLUPART_URL, from, 0) == CURLUE_OK &&
-		curl_url_set(new, CURLUPART_URL, to, 0) == CURLUE_OK;
+		     curl_url_set(new, CURLUPART_URL, to, 0) == CURLUE_OK;
 	bool was_secure = part_is(old, CURLUPART_SCHEME, "https");
 	bool is_secure = part_is(new, CURLUPART_SCHEME, "https");
 	bool upgrade = !was_secure && is_secure && part_is(old, CURLUPART_PORT, "80") &&
-		part_is(new, CURLUPART_PORT, "443");
+		       part_is(new, CURLUPART_PORT, "443");
 	bool same = part_equal(old, new, CURLUPART_HOST) &&
-		((was_secure == is_secure && part_equal(old, new, CURLUPART_PORT)) || upgrade);
+		    ((was_secure == is_secure && part_equal(old, new, CURLUPART_PORT)) || upgrade);
 	bool private = request->body || (request->headers && *request->headers);
 	bool allowed = known && (is_secure || part_is(new, CURLUPART_SCHEME, "http")) &&
-		(is_secure || !was_secure) && (same || !private);
+		       (is_secure || !was_secure) && (same || !private);
 	char *host = url_host(to);
 
 	text_clean(host);
 	if (!allowed) {
-		error_set(err, STATUS_REFUSED, "the validator redirects to %s%s, which is not followed", host,
+		error_set(err, STATUS_REFUSED,
+			"the validator redirects to %s%s, which is not followed", host,
 			was_secure && !is_secure ? " without TLS" : "");
-		error_hint(err, "If the validator has moved there, set VALIDATOR_API_URL to its new address.");
+		error_hint(err,
+			"If the validator has moved there, set VALIDATOR_API_URL to its new address.");
 	}
 	free(host);
 	curl_url_cleanup(old);

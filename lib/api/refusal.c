@@ -13,7 +13,8 @@
 static void violation_text(const cJSON *violation, struct buffer *out)
 {
 	const cJSON *place = cJSON_GetObjectItemCaseSensitive(violation, "loc"), *part;
-	const char *message = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(violation, "msg"));
+	const char *message =
+		cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(violation, "msg"));
 	const char *dot = "";
 
 	if (!message)
@@ -56,22 +57,29 @@ void refusal_detail(const struct buffer *body, const char *content_type, char *d
 
 static const char *status_text(int http_status)
 {
-	switch (http_status) {
-	case 400: return "Bad Request";
-	case 401: return "Unauthorized";
-	case 403: return "Forbidden";
-	case 404: return "Not Found";
-	case 405: return "Method Not Allowed";
-	case 409: return "Conflict";
-	case 422: return "Unprocessable Entity";
-	case 425: return "Too Early";
-	case 429: return "Too Many Requests";
-	case 500: return "Internal Server Error";
-	case 502: return "Bad Gateway";
-	case 503: return "Service Unavailable";
-	case 504: return "Gateway Timeout";
-	default: return "";
-	}
+	static const struct {
+		int http_status;
+		const char *text;
+	} texts[] = {
+		{400, "Bad Request"},
+		{401, "Unauthorized"},
+		{403, "Forbidden"},
+		{404, "Not Found"},
+		{405, "Method Not Allowed"},
+		{409, "Conflict"},
+		{422, "Unprocessable Entity"},
+		{425, "Too Early"},
+		{429, "Too Many Requests"},
+		{500, "Internal Server Error"},
+		{502, "Bad Gateway"},
+		{503, "Service Unavailable"},
+		{504, "Gateway Timeout"},
+	};
+
+	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)
+		if (texts[i].http_status == http_status)
+			return texts[i].text;
+	return "";
 }
 
 /* The validator tells the hours left ("IP banned for 23.9 more hours"). */
@@ -82,62 +90,75 @@ static int ban_hint(const char *detail, double server_time, struct error *err)
 	double hours = number ? strtod(number, &end) : 0;
 
 	if (hours <= 0 || hours > 1000 || !strstr(end, "hour"))
-		return error_hint(err, "Five failures (a claim 10%% too high, a wrong reveal) ban an address for "
-				       "24 hours. Run `quasar verify` before the next submission.");
+		return error_hint(err,
+			"Five failures (a claim 10%% too high, a wrong reveal) ban an address for "
+			"24 hours. Run `quasar verify` before the next submission.");
 	clock_duration(hours * 3600, left);
 	clock_format(server_time + hours * 3600, until);
-	return error_hint(err, "The ban ends in %s, at about %.16s UTC. Five failures (a claim 10%% too high, a "
-			       "wrong reveal) bring it about: run `quasar verify` before the next submission.",
+	return error_hint(err,
+		"The ban ends in %s, at about %.16s UTC. Five failures (a claim 10%% too high, a "
+		"wrong reveal) bring it about: run `quasar verify` before the next submission.",
 		left, until);
 }
 
+/* The first entry that fits says what to do. */
+static const struct {
+	int http_status;
+	const char *words; /* occur in the detail, in any case; "": always */
+	const char *hint;
+} hints[] = {
+	{400, "commitment",
+		"Salt or fork URL are not those that were committed. This counts as a failure: five ban "
+		"the address. Do not repeat it as it is."},
+	{400, "", ""},
+	{401, "",
+		"The hotkey's signature was not accepted: is it an sr25519 key? See `quasar wallet show`; "
+		"WALLET_MINER_NAME and WALLET_HOTKEY choose it."},
+	{403, "",
+		"The request was signed by another hotkey than it speaks for. Check WALLET_MINER_NAME and "
+		"WALLET_HOTKEY, or --wallet and --hotkey."},
+	{404, "not registered", "Register this hotkey once with `quasar register`."},
+	{404, "submission not found",
+		"The validator knows no such submission of this hotkey; `quasar status` lists those it "
+		"knows."},
+	{404, "round not found", ""},
+	{409, "", "The validator has this already; `quasar status` shows where it stands."},
+	{422, "",
+		"The validator does not understand the request; it may be of another version than this "
+		"program."},
+	{425, "", "`quasar reveal --wait` waits and reveals when the block has come."},
+	{429, "", "A hotkey may make 10 requests in 60 s; wait a minute."},
+	{500, "", "The fault is the server's; try again later."},
+	{502, "", "The fault is the server's; try again later."},
+	{503, "", "The fault is the server's; try again later."},
+	{504, "", "The fault is the server's; try again later."},
+};
+
 static int hint(int http_status, const char *detail, double server_time, struct error *err)
 {
-	switch (http_status) {
-	case 400:
-		if (strstr(detail, "ommitment"))
-			return error_hint(err, "Salt or fork URL are not those that were committed. This counts "
-					       "as a failure: five ban the address. Do not repeat it as it is.");
-		return -1;
-	case 401:
-		return error_hint(err, "The hotkey's signature was not accepted: is it an sr25519 key? See "
-				       "`quasar wallet show`; WALLET_MINER_NAME and WALLET_HOTKEY choose it.");
-	case 403:
-		if (strcasestr(detail, "banned"))
-			return ban_hint(detail, server_time, err);
-		return error_hint(err, "The request was signed by another hotkey than it speaks for. Check "
-				       "WALLET_MINER_NAME and WALLET_HOTKEY, or --wallet and --hotkey.");
-	case 404:
-		if (strcasestr(detail, "not registered"))
-			return error_hint(err, "Register this hotkey once with `quasar register`.");
-		if (strcasestr(detail, "submission"))
-			return error_hint(err, "The validator knows no such submission of this hotkey; `quasar "
-					       "status` lists those it knows.");
-		return error_hint(err, "Is VALIDATOR_API_URL the address of a validator's API?");
-	case 409:
-		return error_hint(err, "The validator has this already; `quasar status` shows where it stands.");
-	case 422:
-		return error_hint(err, "The validator does not understand the request; it may be of another "
-				       "version than this program.");
-	case 425:
-		return error_hint(err, "`quasar reveal --wait` waits and reveals when the block has come.");
-	case 429:
-		return error_hint(err, "A hotkey may make 10 requests in 60 s; wait a minute.");
-	default:
-		if (http_status >= 500)
-			return error_hint(err, "The fault is the server's; try again later.");
-		return error_hint(err, "Is VALIDATOR_API_URL the address of a validator's API?");
-	}
+	if (http_status == 403 && strcasestr(detail, "banned"))
+		return ban_hint(detail, server_time, err);
+	for (size_t i = 0; i < sizeof(hints) / sizeof(hints[0]); i++)
+		if (hints[i].http_status == http_status && strcasestr(detail, hints[i].words))
+			return error_hint(err, "%s", hints[i].hint);
+	return error_hint(err, "Is VALIDATOR_API_URL the address of a validator's API?");
+}
+
+static enum status exit_status(int http_status)
+{
+	if (http_status == 425)
+		return STATUS_EARLY;
+	if (http_status >= 400 && http_status < 500 && http_status != 429)
+		return STATUS_REFUSED;
+	return STATUS_NETWORK;
 }
 
 int refusal_error(const char *route, int http_status, const char *detail, double server_time,
 	struct error *err)
 {
 	const char *words = detail[0] ? detail : status_text(http_status);
-	enum status status = http_status == 425 ? STATUS_EARLY
-		: http_status == 429 || http_status < 400 || http_status >= 500 ? STATUS_NETWORK : STATUS_REFUSED;
 
-	error_set(err, status, "%s: %s%sHTTP %d%s", route, words, words[0] ? " (" : "", http_status,
-		words[0] ? ")" : "");
+	error_set(err, exit_status(http_status), "%s: %s%sHTTP %d%s", route, words,
+		words[0] ? " (" : "", http_status, words[0] ? ")" : "");
 	return hint(http_status, detail, server_time, err);
 }

@@ -36,15 +36,17 @@ static int give_up(const struct retry *retry, double retry_after, struct error *
 
 	clock_duration(clock_elapsed() - retry->began, spent);
 	clock_duration(retry_after, asked);
-	snprintf(err->message + used, sizeof(err->message) - used, "%s%s (gave up after %u attempt%s in %s)",
-		retry_after > 0 ? "; it asks to wait " : "", retry_after > 0 ? asked : "", retry->failures,
-		retry->failures == 1 ? "" : "s", spent);
+	snprintf(err->message + used, sizeof(err->message) - used,
+		"%s%s (gave up after %u attempt%s in %s)",
+		retry_after > 0 ? "; it asks to wait " : "", retry_after > 0 ? asked : "",
+		retry->failures, retry->failures == 1 ? "" : "s", spent);
 	return -1;
 }
 
 int retry_wait(struct retry *retry, double retry_after, struct error *err)
 {
-	double wait = fmin(LONGEST_WAIT, FIRST_WAIT * exp2(fmin(retry->failures, 10))) * random_unit();
+	double wait =
+		fmin(LONGEST_WAIT, FIRST_WAIT * exp2(fmin(retry->failures, 10))) * random_unit();
 
 	if (retry_after > 0)
 		wait = retry_after + random_unit();

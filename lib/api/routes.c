@@ -14,8 +14,8 @@
 /* --- fields ----------------------------------------------------------------------------------- */
 
 /* Ids of the validator's database count from 1. An optional one that is absent stays 0. */
-static int read_id(const cJSON *object, const char *name, enum json_need need, int64_t *out,
-	struct error *err)
+static int read_id(
+	const cJSON *object, const char *name, enum json_need need, int64_t *out, struct error *err)
 {
 	if (json_integer(object, name, need, out, err) < 0)
 		return -1;
@@ -31,7 +31,8 @@ static int read_count(const cJSON *object, const char *name, int64_t *out, struc
 		return -1;
 	if (*out >= 0)
 		return 0;
-	return error_set(err, STATUS_NETWORK, "field \"%s\" is negative: %lld", name, (long long)*out);
+	return error_set(
+		err, STATUS_NETWORK, "field \"%s\" is negative: %lld", name, (long long)*out);
 }
 
 static int read_time(const cJSON *object, const char *name, double *out, struct error *err)
@@ -46,7 +47,8 @@ static int read_time(const cJSON *object, const char *name, double *out, struct 
 }
 
 /* A field that has to repeat what the request said. */
-static int expect_text(const cJSON *object, const char *name, const char *expected, struct error *err)
+static int expect_text(
+	const cJSON *object, const char *name, const char *expected, struct error *err)
 {
 	const char *text = NULL;
 
@@ -54,8 +56,9 @@ static int expect_text(const cJSON *object, const char *name, const char *expect
 		return -1;
 	if (!strcmp(text, expected))
 		return 0;
-	return error_set(err, STATUS_NETWORK, "the answer is about another %s: \"%.80s\" instead of \"%.80s\"",
-		name, text, expected);
+	return error_set(err, STATUS_NETWORK,
+		"the answer is about another %s: \"%.80s\" instead of \"%.80s\"", name, text,
+		expected);
 }
 
 static int expect_id(const cJSON *object, const char *name, int64_t expected, struct error *err)
@@ -66,8 +69,9 @@ static int expect_id(const cJSON *object, const char *name, int64_t expected, st
 		return -1;
 	if (value == expected)
 		return 0;
-	return error_set(err, STATUS_NETWORK, "the answer is about another %s: %lld instead of %lld", name,
-		(long long)value, (long long)expected);
+	return error_set(err, STATUS_NETWORK,
+		"the answer is about another %s: %lld instead of %lld", name, (long long)value,
+		(long long)expected);
 }
 
 /* --- lists ------------------------------------------------------------------------------------ */
@@ -75,8 +79,8 @@ static int expect_id(const cJSON *object, const char *name, int64_t expected, st
 typedef int decode_item(const cJSON *item, void *out, struct error *err);
 
 /* Decodes each item of object[name], `size` bytes apart, into the memory behind `out`. */
-static int decode_items(const cJSON *list, const char *name, decode_item *decode, void *out, size_t size,
-	struct error *err)
+static int decode_items(const cJSON *list, const char *name, decode_item *decode, void *out,
+	size_t size, struct error *err)
 {
 	const cJSON *item;
 	size_t i = 0;
@@ -118,8 +122,8 @@ int api_health(struct api *api, struct error *err)
 	return result;
 }
 
-static int decode_registration(struct api_registration *out, const char *hotkey, const char *model_name,
-	const char *league, struct error *err)
+static int decode_registration(struct api_registration *out, const char *hotkey,
+	const char *model_name, const char *league, struct error *err)
 {
 	const cJSON *document = out->memory.document;
 	const char *status = NULL;
@@ -152,8 +156,8 @@ int api_register_miner(struct api *api, const char *model_name, const char *leag
 	cJSON_AddStringToObject(body, "league", league);
 	if (api_call(api, &route, NULL, body, &out->memory, err) < 0)
 		return -1;
-	return api_finish(
-		api, &route, decode_registration(out, api_hotkey(api), model_name, league, err), err);
+	return api_finish(api, &route,
+		decode_registration(out, api_hotkey(api), model_name, league, err), err);
 }
 
 /* --- submissions ------------------------------------------------------------------------------ */
@@ -185,8 +189,8 @@ static int add_claim(struct api *api, const struct api_claim *claim, const char 
 }
 
 /* What an answer about a submission has to repeat of the claim. */
-static int expect_claim(const cJSON *document, const char *hotkey, const struct api_claim *claim,
-	struct error *err)
+static int expect_claim(
+	const cJSON *document, const char *hotkey, const struct api_claim *claim, struct error *err)
 {
 	if (expect_text(document, "miner_hotkey", hotkey, err) < 0 ||
 		expect_text(document, "fork_url", claim->fork_url, err) < 0 ||
@@ -208,14 +212,17 @@ static int decode_kernel(const cJSON *document, const char *hotkey, const struct
 		return -1;
 	if (tokens_per_sec == claim->tokens_per_sec)
 		return 0;
-	return error_set(err, STATUS_NETWORK, "the answer is about another tokens_per_sec: %g instead of %g",
-		tokens_per_sec, claim->tokens_per_sec);
+	return error_set(err, STATUS_NETWORK,
+		"the answer is about another tokens_per_sec: %g instead of %g", tokens_per_sec,
+		claim->tokens_per_sec);
 }
 
-int api_submit_kernel(struct api *api, const struct api_claim *claim, int64_t target_sequence_length,
-	const char *repo_hash, int64_t *submission_id, struct error *err)
+int api_submit_kernel(struct api *api, const struct api_claim *claim,
+	int64_t target_sequence_length, const char *repo_hash, int64_t *submission_id,
+	struct error *err)
 {
-	static const struct route route = {.name = "POST /submit_kernel", .is_signed = true, .once = true};
+	static const struct route route = {
+		.name = "POST /submit_kernel", .is_signed = true, .once = true};
 	struct api_memory memory;
 	cJSON *body = cJSON_CreateObject();
 	int result;
@@ -230,14 +237,15 @@ int api_submit_kernel(struct api *api, const struct api_claim *claim, int64_t ta
 	result = api_call(api, &route, NULL, body, &memory, err);
 	if (!result)
 		result = api_finish(api, &route,
-			decode_kernel(memory.document, api_hotkey(api), claim, target_sequence_length,
-				submission_id, err),
+			decode_kernel(memory.document, api_hotkey(api), claim,
+				target_sequence_length, submission_id, err),
 			err);
 	api_release(&memory);
 	return result;
 }
 
-static int decode_commitment(struct api_commitment *out, const char *commitment_hash, struct error *err)
+static int decode_commitment(
+	struct api_commitment *out, const char *commitment_hash, struct error *err)
 {
 	const cJSON *document = out->memory.document;
 
@@ -245,16 +253,18 @@ static int decode_commitment(struct api_commitment *out, const char *commitment_
 	if (read_id(document, "submission_id", JSON_REQUIRED, &out->submission_id, err) < 0 ||
 		expect_text(document, "commitment_hash", commitment_hash, err) < 0 ||
 		read_count(document, "reveal_block", &out->reveal_block, err) < 0 ||
-		read_time(document, "estimated_reveal_time", &out->estimated_reveal_time, err) < 0 ||
+		read_time(document, "estimated_reveal_time", &out->estimated_reveal_time, err) <
+			0 ||
 		json_string(document, "message", JSON_REQUIRED, &out->message, err) < 0)
 		return -1;
 	return 0;
 }
 
-int api_commit_submission(struct api *api, const char *commitment_hash, int64_t target_sequence_length,
-	struct api_commitment *out, struct error *err)
+int api_commit_submission(struct api *api, const char *commitment_hash,
+	int64_t target_sequence_length, struct api_commitment *out, struct error *err)
 {
-	static const struct route route = {.name = "POST /commit_submission", .is_signed = true, .once = true};
+	static const struct route route = {
+		.name = "POST /commit_submission", .is_signed = true, .once = true};
 	char signature[129];
 	cJSON *body;
 
@@ -285,14 +295,16 @@ static int decode_revelation(struct api_revelation *out, const char *hotkey, int
 		return -1;
 	if (is_revealed)
 		return 0;
-	return error_set(err, STATUS_NETWORK, "the answer says that the submission is not revealed");
+	return error_set(
+		err, STATUS_NETWORK, "the answer says that the submission is not revealed");
 }
 
 int api_reveal_submission(struct api *api, int64_t submission_id, const char *salt,
 	const struct api_claim *claim, const char *docker_image, struct api_revelation *out,
 	struct error *err)
 {
-	static const struct route route = {.name = "POST /reveal_submission", .is_signed = true, .once = true};
+	static const struct route route = {
+		.name = "POST /reveal_submission", .is_signed = true, .once = true};
 	cJSON *body = cJSON_CreateObject();
 
 	*out = (struct api_revelation){0};
@@ -318,7 +330,8 @@ static int decode_pending_reveal(const cJSON *item, void *out, struct error *err
 
 	if (read_id(item, "submission_id", JSON_REQUIRED, &reveal->submission_id, err) < 0 ||
 		json_string(item, "miner_hotkey", JSON_REQUIRED, &reveal->miner_hotkey, err) < 0 ||
-		json_string(item, "commitment_hash", JSON_REQUIRED, &reveal->commitment_hash, err) < 0 ||
+		json_string(item, "commitment_hash", JSON_REQUIRED, &reveal->commitment_hash, err) <
+			0 ||
 		read_count(item, "reveal_block", &reveal->reveal_block, err) < 0 ||
 		read_count(item, "blocks_remaining", &reveal->blocks_remaining, err) < 0 ||
 		json_bool(item, "can_reveal", JSON_REQUIRED, &reveal->can_reveal, err) < 0 ||
@@ -337,8 +350,8 @@ int api_pending_reveals(struct api *api, struct api_pending_reveals *out, struct
 		return -1;
 	result = read_count(out->memory.document, "current_block", &out->current_block, err);
 	if (!result)
-		result = decode_list(&out->memory, "pending_reveals", JSON_REQUIRED, decode_pending_reveal,
-			sizeof(*out->reveals), &out->count, err);
+		result = decode_list(&out->memory, "pending_reveals", JSON_REQUIRED,
+			decode_pending_reveal, sizeof(*out->reveals), &out->count, err);
 	out->reveals = out->memory.list;
 	return api_finish(api, &route, result, err);
 }
@@ -347,8 +360,8 @@ bool api_pending_matches(
 	const struct api_pending_reveal *reveal, const char *hotkey, const char *commitment_hash)
 {
 	return !strcmp(reveal->miner_hotkey, hotkey) && strlen(commitment_hash) == 64 &&
-		!strncmp(reveal->commitment_hash, commitment_hash, 16) &&
-		!strcmp(reveal->commitment_hash + 16, "...");
+	       !strncmp(reveal->commitment_hash, commitment_hash, 16) &&
+	       !strcmp(reveal->commitment_hash + 16, "...");
 }
 
 /* --- statistics ------------------------------------------------------------------------------- */
@@ -360,9 +373,12 @@ static int decode_top_performer(const cJSON *item, void *out, struct error *err)
 
 	submission->vram_mb = NAN;
 	if (read_id(item, "id", JSON_REQUIRED, &submission->id, err) < 0 ||
-		json_string(item, "miner_hotkey", JSON_REQUIRED, &submission->miner_hotkey, err) < 0 ||
-		read_count(item, "target_sequence_length", &submission->target_sequence_length, err) < 0 ||
-		json_real(item, "tokens_per_sec", JSON_REQUIRED, &submission->tokens_per_sec, err) < 0 ||
+		json_string(item, "miner_hotkey", JSON_REQUIRED, &submission->miner_hotkey, err) <
+			0 ||
+		read_count(item, "target_sequence_length", &submission->target_sequence_length,
+			err) < 0 ||
+		json_real(item, "tokens_per_sec", JSON_REQUIRED, &submission->tokens_per_sec, err) <
+			0 ||
 		read_time(item, "created_at", &submission->created_at, err) < 0)
 		return -1;
 	return 0;
@@ -374,7 +390,8 @@ static int decode_submission(const cJSON *item, void *out, struct error *err)
 
 	if (decode_top_performer(item, out, err) < 0 ||
 		json_string(item, "fork_url", JSON_OPTIONAL, &submission->fork_url, err) < 0 ||
-		json_string(item, "commit_hash", JSON_OPTIONAL, &submission->commit_hash, err) < 0 ||
+		json_string(item, "commit_hash", JSON_OPTIONAL, &submission->commit_hash, err) <
+			0 ||
 		json_string(item, "repo_hash", JSON_OPTIONAL, &submission->repo_hash, err) < 0 ||
 		json_real(item, "vram_mb", JSON_OPTIONAL, &submission->vram_mb, err) < 0 ||
 		json_object(item, "benchmarks", JSON_OPTIONAL, &submission->benchmarks, err) < 0 ||
@@ -398,17 +415,22 @@ static int decode_stats(struct api_submission_stats *out, struct error *err)
 	out->memory.list = list = xcalloc(out->recent_count + out->top_count, sizeof(*list));
 	out->recent = list;
 	out->top = list + out->recent_count;
-	if (decode_items(recent, "recent_submissions", decode_submission, list, sizeof(*list), err) < 0 ||
+	if (decode_items(recent, "recent_submissions", decode_submission, list, sizeof(*list),
+		    err) < 0 ||
 		decode_items(top, "top_performers", decode_top_performer, list + out->recent_count,
 			sizeof(*list), err) < 0 ||
-		json_real(stats, "avg_tokens_per_sec", JSON_REQUIRED, &out->avg_tokens_per_sec, err) < 0 ||
-		json_real(stats, "max_tokens_per_sec", JSON_REQUIRED, &out->max_tokens_per_sec, err) < 0 ||
-		json_real(stats, "min_tokens_per_sec", JSON_REQUIRED, &out->min_tokens_per_sec, err) < 0)
+		json_real(stats, "avg_tokens_per_sec", JSON_REQUIRED, &out->avg_tokens_per_sec,
+			err) < 0 ||
+		json_real(stats, "max_tokens_per_sec", JSON_REQUIRED, &out->max_tokens_per_sec,
+			err) < 0 ||
+		json_real(stats, "min_tokens_per_sec", JSON_REQUIRED, &out->min_tokens_per_sec,
+			err) < 0)
 		return -1;
 	return 0;
 }
 
-int api_submission_stats(struct api *api, int limit, struct api_submission_stats *out, struct error *err)
+int api_submission_stats(
+	struct api *api, int limit, struct api_submission_stats *out, struct error *err)
 {
 	static const struct route route = {.name = "GET /get_submission_stats"};
 	char query[32];
@@ -435,8 +457,8 @@ int api_submission_rate(
 		result = json_real(memory.document, "submissions_per_minute", JSON_REQUIRED,
 			&out->submissions_per_minute, err);
 		if (!result)
-			result = read_count(
-				memory.document, "recent_submissions", &out->recent_submissions, err);
+			result = read_count(memory.document, "recent_submissions",
+				&out->recent_submissions, err);
 		if (!result)
 			result = expect_id(memory.document, "window_minutes", window_minutes, err);
 		result = api_finish(api, &route, result, err);
@@ -456,11 +478,12 @@ static int decode_round(struct api_round *out, struct error *err)
 		read_time(document, "start_time", &out->start_time, err) < 0 ||
 		read_time(document, "end_time", &out->end_time, err) < 0 ||
 		json_string(document, "status", JSON_REQUIRED, &out->status, err) < 0 ||
-		json_integer(document, "time_remaining_seconds", JSON_REQUIRED, &out->time_remaining_seconds,
-			err) < 0 ||
-		read_id(document, "baseline_submission_id", JSON_OPTIONAL, &out->baseline_submission_id, err) <
+		json_integer(document, "time_remaining_seconds", JSON_REQUIRED,
+			&out->time_remaining_seconds, err) < 0 ||
+		read_id(document, "baseline_submission_id", JSON_OPTIONAL,
+			&out->baseline_submission_id, err) < 0 ||
+		json_string(document, "winner_hotkey", JSON_OPTIONAL, &out->winner_hotkey, err) <
 			0 ||
-		json_string(document, "winner_hotkey", JSON_OPTIONAL, &out->winner_hotkey, err) < 0 ||
 		read_count(document, "total_submissions", &out->total_submissions, err) < 0)
 		return -1;
 	return 0;
@@ -485,7 +508,8 @@ int api_create_round(struct api *api, int64_t duration_hours, int64_t baseline_s
 	*out = (struct api_round){0};
 	cJSON_AddNumberToObject(body, "duration_hours", (double)duration_hours);
 	if (baseline_submission_id)
-		cJSON_AddNumberToObject(body, "baseline_submission_id", (double)baseline_submission_id);
+		cJSON_AddNumberToObject(
+			body, "baseline_submission_id", (double)baseline_submission_id);
 	if (api_call(api, &route, NULL, body, &out->memory, err) < 0)
 		return -1;
 	return api_finish(api, &route, decode_round(out, err), err);
@@ -512,17 +536,19 @@ static int decode_round_result(struct api_round_result *out, int64_t round_id, s
 	if (json_string(document, "status", JSON_REQUIRED, &out->status, err) < 0 ||
 		json_integer(document, "round_id", JSON_OPTIONAL, &id, err) < 0 ||
 		json_string(document, "winner", JSON_OPTIONAL, &out->winner, err) < 0 ||
-		decode_list(&out->memory, "rankings", JSON_OPTIONAL, decode_ranking, sizeof(*out->rankings),
-			&out->count, err) < 0)
+		decode_list(&out->memory, "rankings", JSON_OPTIONAL, decode_ranking,
+			sizeof(*out->rankings), &out->count, err) < 0)
 		return -1;
 	out->rankings = out->memory.list;
 	if (id == round_id)
 		return 0;
-	return error_set(err, STATUS_NETWORK, "the answer is about another round: %lld instead of %lld",
-		(long long)id, (long long)round_id);
+	return error_set(err, STATUS_NETWORK,
+		"the answer is about another round: %lld instead of %lld", (long long)id,
+		(long long)round_id);
 }
 
-int api_finalize_round(struct api *api, int64_t round_id, struct api_round_result *out, struct error *err)
+int api_finalize_round(
+	struct api *api, int64_t round_id, struct api_round_result *out, struct error *err)
 {
 	char name[64];
 	const struct route route = {.name = name, .once = true};
@@ -583,8 +609,9 @@ static int expect_bool(const cJSON *object, const char *name, bool expected, str
 	return error_set(err, STATUS_NETWORK, "the answer's \"%s\" is not what was sent", name);
 }
 
-int api_record_verification(struct api *api, int64_t submission_id, bool verified, double cosine_similarity,
-	double max_abs_diff, double throughput, const char *reason, struct error *err)
+int api_record_verification(struct api *api, int64_t submission_id, bool verified,
+	double cosine_similarity, double max_abs_diff, double throughput, const char *reason,
+	struct error *err)
 {
 	static const struct route route = {.name = "POST /record_verification"};
 	struct api_memory memory;
@@ -611,7 +638,8 @@ int api_record_verification(struct api *api, int64_t submission_id, bool verifie
 	return result;
 }
 
-int api_verification_stats(struct api *api, int64_t round_id, struct api_memory *out, struct error *err)
+int api_verification_stats(
+	struct api *api, int64_t round_id, struct api_memory *out, struct error *err)
 {
 	static const struct route route = {.name = "GET /verification_stats"};
 	char query[48] = "";

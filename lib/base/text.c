@@ -30,12 +30,12 @@ static size_t escape_length(const char *text)
 static size_t utf8_sequence(const unsigned char *text, size_t left, unsigned *code)
 {
 	static const unsigned least[] = {0, 0, 0x80, 0x800, 0x10000};
-	size_t size = *text < 0x80 ? 1
-		: *text < 0xc2     ? 0
-		: *text < 0xe0     ? 2
-		: *text < 0xf0     ? 3
-		: *text < 0xf5     ? 4
-				   : 0;
+	size_t size = *text < 0x80   ? 1
+		      : *text < 0xc2 ? 0
+		      : *text < 0xe0 ? 2
+		      : *text < 0xf0 ? 3
+		      : *text < 0xf5 ? 4
+				     : 0;
 
 	*code = size > 1 ? *text & (0x7f >> size) : *text;
 	if (size > left)
@@ -45,9 +45,10 @@ static size_t utf8_sequence(const unsigned char *text, size_t left, unsigned *co
 			return 0;
 		*code = *code << 6 | (text[i] & 0x3f);
 	}
-	return size && *code >= least[size] && *code <= 0x10ffff && (*code < 0xd800 || *code > 0xdfff)
-		? size
-		: 0;
+	return size && *code >= least[size] && *code <= 0x10ffff &&
+			       (*code < 0xd800 || *code > 0xdfff)
+		       ? size
+		       : 0;
 }
 
 bool utf8_valid(const char *text, size_t length)
@@ -67,7 +68,8 @@ bool utf8_valid(const char *text, size_t length)
 static bool is_printable(unsigned code)
 {
 	return code >= 0x20 && (code < 0x7f || code >= 0xa0) && code != 0x200e && code != 0x200f &&
-		(code < 0x2028 || code > 0x202e) && (code < 0x2066 || code > 0x2069) && code != 0xfeff;
+	       (code < 0x2028 || code > 0x202e) && (code < 0x2066 || code > 0x2069) &&
+	       code != 0xfeff;
 }
 
 void text_clean(char *text)

@@ -1,7 +1,6 @@
 """What goes wrong between a miner and the validator: what arrives there, what the user is told, and how the
 command ends."""
 import json
-import os
 import signal
 import subprocess
 
@@ -288,10 +287,10 @@ def test_nobody_there(quasar, serve):
     assert done.code == 4 and "cannot reach" in done.err and "quasar localnet" in done.err
 
 
-def test_ctrl_c_ends_the_wait(quasar, serve, home, tmp_path):
+def test_ctrl_c_ends_the_wait(environment, serve, tmp_path):
     server = serve(stall())
     process = subprocess.Popen([QUASAR, "round", "--api", server.url], cwd=tmp_path, stderr=subprocess.PIPE,
-                               env={"HOME": str(home), "PATH": os.environ["PATH"]}, text=True)
+                               env=environment, text=True)
     assert server.arrived.wait(30)
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=30)

@@ -158,6 +158,7 @@ static void refusals_say_what_to_do(void **state)
 		{404, "Miner not registered", STATUS_REFUSED, "quasar register"},
 		{404, "Submission not found", STATUS_REFUSED, "quasar status"},
 		{404, "Not Found", STATUS_REFUSED, "VALIDATOR_API_URL"},
+		{404, "Round not found", STATUS_REFUSED, ""},
 		{409, "Commitment hash already exists. Use a different salt.", STATUS_REFUSED, "quasar status"},
 		{422, "tokens_per_sec: field required", STATUS_REFUSED, "version"},
 		{418, "", STATUS_REFUSED, "VALIDATOR_API_URL"},
