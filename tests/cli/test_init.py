@@ -190,13 +190,13 @@ def test_a_relative_path_is_kept_absolute(quasar, tmp_path, upstream):
     assert settings(tmp_path / "miner") == {"FORK_URL": str(upstream)}
 
 
-def test_the_setting_names_the_fork_too(quasar, tmp_path, upstream):
+def test_the_settings_name_the_fork_too(quasar, tmp_path, upstream):
     miner = tmp_path / "miner"
     miner.mkdir()
-    (miner / ".env").write_text(f"FORK_URL={upstream}\n")
+    (miner / ".env").write_text(f"FORK_URL={upstream}\nFORK_PATH=work/\n")
     (miner / ".env").chmod(0o600)
     assert quasar("init", "miner").code == 0
-    assert (miner / "fork" / "file.txt").read_text() == "two"
+    assert (miner / "work" / "file.txt").read_text() == "two"
 
 
 def test_an_existing_clone_is_used_where_it_is(quasar, tmp_path, upstream):

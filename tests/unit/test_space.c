@@ -4,15 +4,18 @@
 #include <stddef.h>
 #include <cmocka.h>
 
+#include <arpa/inet.h>
 #include <dirent.h>
 #include <fcntl.h>
 #include <math.h>
+#include <poll.h>
 #include <signal.h>
 #include <sodium.h>
 #include <sqlite3.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -904,6 +907,87 @@ static void clones_that_must_fail(void **state)
 	free(origin);
 }
 
+/* A listening socket on a port of its own. */
+static int listen_on(const char *host, int *port)
+{
+	struct sockaddr_in address = {.sin_family = AF_INET};
+	socklen_t length = sizeof(address);
+	int listener = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+
+	assert_int_equal(inet_pton(AF_INET, host, &address.sin_addr), 1);
+	assert_int_equal(bind(listener, (struct sockaddr *)&address, length), 0);
+	assert_int_equal(listen(listener, 4), 0);
+	assert_int_equal(getsockname(listener, (struct sockaddr *)&address, &length), 0);
+	*port = ntohs(address.sin_port);
+	return listener;
+}
+
+/* The kernel accepts connections for it; nobody ever answers. */
+static void a_silent_remote_is_given_up(void **state)
+{
+	struct fork_remote remote = {.timeout = 0.3};
+	struct error err = {0};
+	int port, listener = listen_on("127.0.0.1", &port);
+	char *url = xprintf("http://127.0.0.1:%d/x", port), *clone = path_join(*state, "clone");
+
+	assert_int_equal(fork_clone(url, clone, NULL, &remote, &err), -1);
+	assert_int_equal(err.status, STATUS_NETWORK);
+	assert_string_equal(err.message, "no end after 0.3 s");
+	assert_false(path_exists(clone));
+	free(clone);
+	free(url);
+	close(listener);
+}
+
+/* Answers one request with a redirect, and ends. */
+static pid_t redirect_once(int listener, int target_port)
+{
+	pid_t child = fork();
+	struct pollfd wait = {.fd = listener, .events = POLLIN};
+	char request[4096], *answer;
+	int client;
+
+	if (child)
+		return child;
+	poll(&wait, 1, -1);
+	client = accept(listener, NULL, NULL);
+	answer = xprintf("HTTP/1.1 302 Found\r\nLocation: http://127.0.0.2:%d/x/info/refs?service=git-upload-pack"
+			 "\r\nContent-Length: 0\r\n\r\n", target_port);
+	_exit(read(client, request, sizeof(request)) > 0 &&
+			write(client, answer, strlen(answer)) == (ssize_t)strlen(answer)
+		? 0 : 1);
+}
+
+static void a_redirect_to_another_host_is_not_followed(void **state)
+{
+	char *origin = path_join(*state, "origin.git"), *clone = path_join(*state, "clone"), *url;
+	struct fork_remote remote = {.allow_local = true, .token = "s3cret", .timeout = 60};
+	struct fork_state fork = {0};
+	struct error err = {0};
+	int port, target_port, status;
+	int listener = listen_on("127.0.0.1", &port), target = listen_on("127.0.0.2", &target_port);
+	pid_t server;
+	bool published;
+
+	if (fork_create(origin, files, 2, &err) < 0 || fork_clone(origin, clone, NULL, &remote, &err) < 0 ||
+		fork_state_read(clone, &fork, &err) < 0)
+		fail_msg("%s", err.message);
+	url = xprintf("http://127.0.0.1:%d/x", port);
+	server = redirect_once(listener, target_port);
+	assert_int_equal(fork_published(clone, url, fork.commit, &remote, &published, &err), -1);
+	if (err.status != STATUS_NETWORK || !strstr(err.message, "redirect"))
+		fail_msg("status %d: %s", err.status, err.message);
+	waitpid(server, &status, 0);
+	assert_int_equal(status, 0);
+	assert_int_equal(accept(target, NULL, NULL), -1); /* nobody came */
+	fork_state_free(&fork);
+	free(url);
+	free(clone);
+	free(origin);
+	close(listener);
+	close(target);
+}
+
 #define IN_DIRECTORY(test) cmocka_unit_test_setup_teardown(test, make_directory, remove_directory)
 
 int main(void)
@@ -931,6 +1015,8 @@ int main(void)
 		cmocka_unit_test(urls_are_cleaned),
 		IN_DIRECTORY(a_fork_is_made_and_cloned),
 		IN_DIRECTORY(clones_that_must_fail),
+		IN_DIRECTORY(a_silent_remote_is_given_up),
+		IN_DIRECTORY(a_redirect_to_another_host_is_not_followed),
 	};
 
 	log_set_level(LOG_QUIET);
