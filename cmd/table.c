@@ -46,17 +46,23 @@ static int width(const char *text)
 	return count;
 }
 
-static void print_cell(
-	const struct table *table, size_t column, const char *text, int column_width, FILE *out)
+/* `cells`: one for each column. Nothing is printed behind the last that is not empty. */
+static void print_row(const struct table *table, const char *const *cells, const int *widths, FILE *out)
 {
-	int padding = column_width - width(text);
-	bool is_last = column + 1 == table->columns;
+	size_t count = table->columns;
 
-	if (table->align[column] == 'r')
-		fprintf(out, "%*s%s", padding, "", text);
-	else
-		fprintf(out, "%s%*s", text, is_last ? 0 : padding, "");
-	fputs(is_last ? "\n" : "  ", out);
+	while (count && !cells[count - 1][0])
+		count--;
+	for (size_t i = 0; i < count; i++) {
+		int padding = widths[i] - width(cells[i]);
+
+		if (table->align[i] == 'r')
+			fprintf(out, "%*s%s", padding, "", cells[i]);
+		else
+			fprintf(out, "%s%*s", cells[i], i + 1 < count ? padding : 0, "");
+		fputs(i + 1 < count ? "  " : "", out);
+	}
+	fputc('\n', out);
 }
 
 void table_print(struct table *table, FILE *out)
@@ -69,20 +75,15 @@ void table_print(struct table *table, FILE *out)
 		if (width(table->cells[i]) > widths[i % table->columns])
 			widths[i % table->columns] = width(table->cells[i]);
 	fputs(color(out, COLOR_DIM), out);
-	for (size_t i = 0; i < table->columns; i++)
-		print_cell(table, i, table->headings[i], widths[i], out);
+	print_row(table, table->headings, widths, out);
 	fputs(color(out, COLOR_NONE), out);
-	for (size_t i = 0; i < table->cell_count; i++) {
-		bool marked = table->marked[i / table->columns];
-
-		if (marked && i % table->columns == 0)
-			fputs(color(out, COLOR_BOLD), out);
-		print_cell(table, i % table->columns, table->cells[i], widths[i % table->columns],
-			out);
-		if (marked && (i + 1) % table->columns == 0)
-			fputs(color(out, COLOR_NONE), out);
-		free(table->cells[i]);
+	for (size_t row = 0; row < table->rows; row++) {
+		fputs(table->marked[row] ? color(out, COLOR_BOLD) : "", out);
+		print_row(table, (const char *const *)&table->cells[row * table->columns], widths, out);
+		fputs(table->marked[row] ? color(out, COLOR_NONE) : "", out);
 	}
+	for (size_t i = 0; i < table->cell_count; i++)
+		free(table->cells[i]);
 	free(widths);
 	free(table->cells);
 	free(table->marked);
