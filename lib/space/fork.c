@@ -6,47 +6,57 @@
 
 #include "base/file.h"
 #include "base/memory.h"
+#include "base/text.h"
 #include "space/fork_private.h"
 
 #pragma GCC diagnostic ignored "-Wmissing-field-initializers" /* libgit2's …_INIT macros */
 
-/* The number in libgit2's "unexpected http status code: 404"; 0 when the message is another. */
-static int http_status(const char *message)
+/* Whether the error is the remote's no rather than a fault on the way. libgit2 says so in words only. */
+static bool is_refusal(int code, const char *message)
 {
-	const char *digits = strstr(message, "status code: ");
+	static const char *const words[] = {"status code: 401", "status code: 403", "status code: 404",
+		"does not appear to be a git repository", "epository not found"};
 
-	return digits ? atoi(digits + strlen("status code: ")) : 0;
+	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+		if (strstr(message, words[i]))
+			return true;
+	return code == GIT_EAUTH;
+}
+
+static bool is_network_fault(int code, int klass, const char *message)
+{
+	return klass == GIT_ERROR_NET || klass == GIT_ERROR_SSL || klass == GIT_ERROR_HTTP ||
+		klass == GIT_ERROR_SSH || code == GIT_EEOF || !strncmp(message, "failed to connect", 17);
 }
 
 int git_failed(int code, const char *attempt, const char *on, struct error *err)
 {
 	const git_error *last = git_error_last();
-	const char *message = last && last->message ? last->message : "no reason given";
-	int klass = last ? last->klass : GIT_ERROR_NONE, http = http_status(message);
+	char *message = xstrdup(last && last->message ? last->message : "no reason given");
 	char *clean = fork_url_clean(on);
+	size_t length = strlen(message);
 
+	while (length && strchr("\r\n ", message[length - 1]))
+		message[--length] = '\0';
+	text_clean(message); /* a remote may have written it */
 	error_set(err, STATUS_ENVIRONMENT, "cannot %s %s: %s", attempt, clean, message);
-	free(clean);
-	if (code == GIT_EOWNER)
-		return error_hint(err, "It belongs to another user. If you trust it: git config --global "
-				       "--add safe.directory '%s'", on);
-	if (code == GIT_EAUTH || http == 401 || http == 403 || http == 404) {
+	if (code == GIT_EOWNER) {
+		error_hint(err, "It belongs to another user. If you trust it: git config --global --add "
+				"safe.directory '%s'", on);
+	} else if (code == GIT_ECERTIFICATE) {
+		err->status = STATUS_NETWORK;
+		error_hint(err, "The other side could not prove who it is. For https check the clock and the "
+				"certificates (SSL_CERT_FILE), for ssh connect once with: ssh HOST");
+	} else if (is_refusal(code, message)) {
 		err->status = STATUS_REFUSED;
-		return error_hint(err, "Check the address. For a private repository set GITHUB_TOKEN (https), "
-				       "or load a key that may read it into ssh-agent.");
-	}
-	if (code == GIT_ECERTIFICATE) {
+		error_hint(err, "Check the address. For a private repository set GITHUB_TOKEN (https), or load a "
+				"key that may read it into ssh-agent.");
+	} else if (is_network_fault(code, last ? last->klass : GIT_ERROR_NONE, message)) {
 		err->status = STATUS_NETWORK;
-		return error_hint(err, "The other side could not prove who it is. For https check the clock and "
-				       "the certificates (SSL_CERT_FILE), for ssh connect once with: ssh HOST");
+		error_hint(err, "Check the address and the connection, then try again.");
 	}
-	if (!strncmp(message, "failed to connect", 17)) /* which libgit2 files under the operating system */
-		klass = GIT_ERROR_NET;
-	if (klass == GIT_ERROR_NET || klass == GIT_ERROR_SSL || klass == GIT_ERROR_HTTP ||
-		klass == GIT_ERROR_SSH || code == GIT_EEOF) {
-		err->status = STATUS_NETWORK;
-		return error_hint(err, "Check the address and the connection, then try again.");
-	}
+	free(clean);
+	free(message);
 	return -1;
 }
 

@@ -10,6 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/certificates.h"
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/memory.h"
@@ -215,18 +216,13 @@ static void configure(struct job *job, git_remote_callbacks *callbacks, git_prox
 	*redirects = GIT_REMOTE_REDIRECT_NONE;
 }
 
-/* Debian's place for certificates is compiled in; other distributions have others. */
-static void find_certificates(void)
+static void start_library(void)
 {
-	static const char *const places[] = {"/etc/ssl/certs/ca-certificates.crt",
-		"/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/ca-bundle.pem", "/etc/ssl/cert.pem"};
-	const char *file = getenv("SSL_CERT_FILE");
+	const char *certificates = certificates_file();
 
-	for (size_t i = 0; !file && i < sizeof(places) / sizeof(places[0]); i++)
-		if (path_exists(places[i]))
-			file = places[i];
-	if (file)
-		git_libgit2_opts(GIT_OPT_SET_SSL_CERT_LOCATIONS, file, NULL);
+	git_libgit2_init();
+	if (certificates)
+		git_libgit2_opts(GIT_OPT_SET_SSL_CERT_LOCATIONS, certificates, NULL);
 }
 
 /* --- cloning ------------------------------------------------------------------------------------- */
@@ -322,8 +318,7 @@ static int clone_work(struct job *job, struct error *err)
 	git_repository *repository = NULL;
 	int result;
 
-	git_libgit2_init();
-	find_certificates();
+	start_library();
 	configure(job, &options.fetch_opts.callbacks, &options.fetch_opts.proxy_opts,
 		&options.fetch_opts.follow_redirects);
 	options.checkout_opts.checkout_strategy = GIT_CHECKOUT_NONE;
@@ -407,8 +402,7 @@ static int published_work(struct job *job, struct error *err)
 	git_oid commit;
 	int code;
 
-	git_libgit2_init();
-	find_certificates();
+	start_library();
 	configure(job, &options.callbacks, &options.proxy_opts, &options.follow_redirects);
 	code = git_repository_open_ext(&repository, job->directory, GIT_REPOSITORY_OPEN_NO_SEARCH, NULL);
 	if (code)
