@@ -17,5 +17,6 @@ extern const struct command cmd_round;
 extern const struct command cmd_score;
 extern const struct command cmd_status;
 extern const struct command cmd_submit;
+extern const struct command cmd_validate;
 extern const struct command cmd_verify;
 extern const struct command cmd_wallet;

@@ -30,6 +30,7 @@ static const struct command *const commands[] = {
 	&cmd_round,
 	&cmd_leaderboard,
 	&cmd_localnet,
+	&cmd_validate,
 	&cmd_generate,
 	&cmd_help,
 	NULL,

@@ -375,8 +375,9 @@ static int decode_top_performer(const cJSON *item, void *out, struct error *err)
 	if (read_id(item, "id", JSON_REQUIRED, &submission->id, err) < 0 ||
 		json_string(item, "miner_hotkey", JSON_REQUIRED, &submission->miner_hotkey, err) <
 			0 ||
-		read_count(item, "target_sequence_length", &submission->target_sequence_length,
-			err) < 0 ||
+		/* whatever some miner sent: one bad number must not hide the others' submissions */
+		json_integer(item, "target_sequence_length", JSON_REQUIRED,
+			&submission->target_sequence_length, err) < 0 ||
 		json_real(item, "tokens_per_sec", JSON_REQUIRED, &submission->tokens_per_sec, err) <
 			0 ||
 		read_time(item, "created_at", &submission->created_at, err) < 0)

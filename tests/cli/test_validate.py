@@ -1,0 +1,267 @@
+"""quasar validate: judging submissions at a local validator."""
+import hashlib
+import os
+import signal
+import subprocess
+
+import pytest
+
+from conftest import QUASAR
+
+FILES = ("chunk", "chunk_intra_token_parallel", "forward_substitution", "fused_recurrent", "gate")
+NAMES = ("autocast_custom_bwd", "autocast_custom_fwd", "autotune_cache_kwargs", "check_shared_mem", "input_guard")
+
+
+class Fork:
+    """A git repository that passes the import check."""
+
+    def __init__(self, path):
+        self.path, self.url = path, f"file://{path}"
+        self.operators = path / "fla" / "ops" / "quasar"
+        self.operators.mkdir(parents=True)
+        for name in FILES:
+            (self.operators / f"{name}.py").write_text("# nothing\n")
+        (self.operators / "chunk.py").write_text("".join(f"from fla.utils import {name}\n" for name in NAMES))
+        self.git("init", "-q", "-b", "main")
+        self.commit_hash = self.commit()
+
+    def git(self, *args):
+        identity = {"GIT_AUTHOR_NAME": "a", "GIT_AUTHOR_EMAIL": "a@b.c", "GIT_COMMITTER_NAME": "a",
+                    "GIT_COMMITTER_EMAIL": "a@b.c", "GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_SYSTEM": "/dev/null"}
+        return subprocess.run(["git", *args], cwd=self.path, env={**os.environ, **identity}, check=True,
+                              capture_output=True, text=True).stdout.strip()
+
+    def commit(self):
+        self.git("add", "-A")
+        self.git("commit", "-q", "--allow-empty", "-m", "change")
+        return self.git("rev-parse", "HEAD")
+
+
+@pytest.fixture
+def fork(tmp_path):
+    return Fork(tmp_path / "fork")
+
+
+@pytest.fixture
+def alice(localnet, make_miner):
+    miner = make_miner("alice")
+    localnet.post("/register_miner", {"hotkey": miner.address, "model_name": "m", "league": "100k"}, miner.headers)
+    return miner
+
+
+@pytest.fixture
+def submit(localnet, alice, fork):
+    def submit(**fields):
+        body = {"miner_hotkey": alice.address, "fork_url": fork.url, "commit_hash": fork.commit_hash,
+                "target_sequence_length": 600, "tokens_per_sec": 1.0, "signature": "s",
+                "benchmarks": {"512": {"tokens_per_sec": 1.0}}, **fields}
+        return localnet.post("/submit_kernel", body, alice.headers).json["submission_id"]
+
+    return submit
+
+
+@pytest.fixture
+def clones(tmp_path):
+    """Where clones are made; must be empty afterwards."""
+    place = tmp_path / "clones"
+    place.mkdir()
+    yield place
+    assert list(place.iterdir()) == []
+
+
+@pytest.fixture
+def validate(quasar, localnet, clones):
+    def validate(*args, **more):
+        return quasar("validate", "--api", localnet.url, "--once", "--budget", "5", "--device", "cpu", *args,
+                      env={"TMPDIR": str(clones)}, **more)
+
+    return validate
+
+
+def unvalidated(localnet):
+    return [entry["id"] for entry in localnet.get("/get_submission_stats").json["recent_submissions"]]
+
+
+def test_a_good_fork_gets_its_score(localnet, submit, validate):
+    modest, bold = submit(), submit(tokens_per_sec=1e12)
+    done = validate("--json")
+    assert done.code == 0, done.err
+    assert "native" in done.json["benchmark"] and "cpu" in done.json["device"]
+    first, second = done.json["judged"]
+    assert (first["submission_id"], second["submission_id"]) == (modest, bold)
+    assert first["valid"] and first["reason"] is None and first["score"] > 1
+    assert [entry["seq"] for entry in first["benchmarks"]] == [512, 600]
+    measured = first["benchmarks"][1]["tokens_per_sec"]
+    assert first["score"] == pytest.approx(1 + (measured - 1) / 1)
+    assert {check["name"]: check["status"] for check in first["checks"]}.items() >= {
+        "clone": "ok", "files": "ok", "imports.deployed": "ok", "imports.forbidden": "ok", "benchmark": "ok",
+        "claim": "ok"}.items()
+    assert second["valid"] and second["score"] == 0 and "90 %" in second["reason"]
+    assert unvalidated(localnet) == []
+    assert localnet.get("/verification_stats").json["verified_failed"] == 0
+    assert validate("--json").json["judged"] == []
+
+
+def test_without_numbers_the_usual_lengths_are_measured(submit, validate):
+    submit(benchmarks=None, target_sequence_length=700)
+    assert [entry["seq"] for entry in validate("--json").json["judged"][0]["benchmarks"]] == [512, 700, 1024, 2048]
+
+
+def test_what_cannot_be_measured_here_is_said(submit, validate):
+    submit(target_sequence_length=2**50)
+    submit(target_sequence_length=2**31, benchmarks={str(2**40 + i): {"tokens_per_sec": 1} for i in range(100)})
+    for judged, lengths in zip(validate("--json").json["judged"], ([512], [2048])):
+        assert [entry["seq"] for entry in judged["benchmarks"]] == lengths
+        checks = {check["name"]: check for check in judged["checks"]}
+        assert checks["benchmark"]["status"] == "warn" and "left out" in checks["benchmark"]["detail"]
+        assert judged["score"] > 0 and f" at {lengths[0]:,}" in checks["claim"]["detail"]
+
+
+def missing_file(fork):
+    (fork.operators / "gate.py").unlink()
+
+
+def missing_import(fork):
+    (fork.operators / "chunk.py").write_text("".join(f"from fla.utils import {name}\n" for name in NAMES[1:]))
+
+
+def forbidden_import(fork):
+    (fork.operators / "gate.py").write_text("# from fla.ops.gla\n")
+
+
+def link_out_of_the_fork(fork):
+    """To a file that would pass."""
+    outside = fork.path.parent / "outside.py"
+    outside.write_text((fork.operators / "chunk.py").read_text())
+    (fork.operators / "chunk.py").unlink()
+    (fork.operators / "chunk.py").symlink_to(outside)
+
+
+def directory_link_out_of_the_fork(fork):
+    fork.operators.rename(fork.path.parent / "outside")
+    fork.operators.symlink_to(fork.path.parent / "outside")
+
+
+@pytest.mark.parametrize("spoil", [missing_file, missing_import, forbidden_import, link_out_of_the_fork,
+                                   directory_link_out_of_the_fork])
+def test_a_fork_that_fails_the_import_check(localnet, alice, fork, submit, validate, spoil):
+    spoil(fork)
+    submission = submit(commit_hash=fork.commit(), tokens_per_sec=1e15)
+    judged, = validate("--json").json["judged"]
+    assert not judged["valid"] and judged["score"] == 0 and judged["benchmarks"] == [] and judged["reason"]
+    assert unvalidated(localnet) == []
+    submit()  # a modest one, which wins although the other claimed more
+    final = validate("--finalize", "--json").json["round"]
+    assert submission not in [entry["submission_id"] for entry in final["rankings"]]
+    assert final["winner"] == alice.address
+
+
+@pytest.mark.parametrize("fields", [
+    {"fork_url": "file:///nonexistent/fork"}, {"fork_url": "http://127.0.0.1:1/fork"}, {"fork_url": ""},
+    {"fork_url": "fork"}, {"fork_url": "ssh://git@127.0.0.1/fork"}, {"fork_url": "git@127.0.0.1:fork"},
+    {"fork_url": "--upload-pack=touch /tmp/x"}, {"fork_url": "ext::sh -c true"}, {"fork_url": "/etc"},
+    {"commit_hash": "c0ffee" * 6 + "c0ff"}, {"commit_hash": "main"}, {"commit_hash": ""},
+    {"commit_hash": "--help"}, {"target_sequence_length": 0}, {"target_sequence_length": -5},
+    {"tokens_per_sec": 0}, {"tokens_per_sec": -1}])
+def test_what_cannot_be_cloned_or_makes_no_sense_gets_nothing(localnet, submit, validate, fields):
+    submit(**fields)
+    done = validate("--json")
+    judged, = done.json["judged"]
+    assert done.code == 0 and not judged["valid"] and judged["score"] == 0 and judged["reason"]
+    assert unvalidated(localnet) == []
+    assert localnet.get("/verification_stats").json["verified_failed"] == 1
+
+
+def test_nothing_of_a_fork_is_run(fork, submit, validate, tmp_path):
+    """Neither hooks nor submodules nor filters."""
+    witness = tmp_path / "witness"
+    for hook in ("post-checkout", "post-merge", "reference-transaction"):
+        (fork.path / ".git" / "hooks" / hook).write_text(f"#!/bin/sh\ntouch {witness}\n")
+        (fork.path / ".git" / "hooks" / hook).chmod(0o755)
+    (fork.path / ".gitattributes").write_text("* filter=evil\n")
+    fork.git("config", "filter.evil.smudge", f"touch {witness}; cat")
+    (fork.path / ".gitmodules").write_text('[submodule "x"]\n\tpath = x\n\turl = file:///etc\n')
+    (fork.path / "conftest.py").write_text(f"open({str(witness)!r}, 'w')\n")
+    submit(commit_hash=fork.commit())
+    witness.unlink(missing_ok=True)
+    assert validate("--json").json["judged"][0]["valid"]
+    assert not witness.exists()
+
+
+def test_the_commit_is_judged_and_not_the_branch(fork, submit, validate):
+    good = fork.commit_hash
+    forbidden_import(fork)
+    bad = fork.commit()
+    submit(commit_hash=good)
+    submit(commit_hash=bad)
+    assert [judged["valid"] for judged in validate("--json").json["judged"]] == [True, False]
+
+
+def test_unrevealed_commitments_wait(localnet, alice, fork, validate):
+    localnet.post("/commit_submission", {"miner_hotkey": alice.address, "signature": "s",
+                                         "commitment_hash": hashlib.sha256(b"x").hexdigest(),
+                                         "target_sequence_length": 600}, alice.headers)
+    done = validate("--json")
+    assert done.json["judged"] == [] and done.json["unrevealed"] == 1
+    assert len(unvalidated(localnet)) == 1
+
+
+def test_local_forks_are_for_local_validators(quasar, submit, localnet, clones):
+    """Through a name that is not known to be this machine."""
+    submit()
+    done = quasar("validate", "--api", localnet.url.replace("127.0.0.1", "127.0.0.2"), "--once", "--timeout", "1",
+                  env={"TMPDIR": str(clones)})
+    assert done.code == 4  # it listens on 127.0.0.1 alone
+    url = localnet.url.replace("127.0.0.1", "0.0.0.0")
+    refused = quasar("validate", "--api", url, "--once", "--json", env={"TMPDIR": str(clones)})
+    judged, = refused.json["judged"]
+    assert not judged["valid"] and "no address" in judged["reason"]
+    submit()
+    allowed = quasar("validate", "--api", url, "--once", "--json", "--local-forks", "--budget", "2",
+                     env={"TMPDIR": str(clones)})
+    assert allowed.json["judged"][0]["valid"]
+
+
+def test_for_people(localnet, alice, submit, validate):
+    submit()
+    submit(fork_url="file:///nonexistent/\x1b[31mfork")
+    done = validate("--finalize")
+    assert done.code == 0
+    assert "does not run the fork's Python" in done.out and alice.address in done.out
+    assert "score" in done.out and "1 judged" not in done.out and "2 judged" in done.out
+    assert "\x1b" not in done.out + done.err
+    assert "weighted score" in done.out
+
+
+def test_the_loop_judges_what_comes_and_ends_when_asked(localnet, environment, submit, clones):
+    process = subprocess.Popen([QUASAR, "validate", "--api", localnet.url, "--interval", "1", "--budget", "2"],
+                               env={**environment, "TMPDIR": str(clones)}, stdout=subprocess.PIPE, text=True)
+    first = submit()
+    assert any(f"Submission {first} " in line for line in process.stdout)
+    second = submit()
+    assert any(f"Submission {second} " in line for line in process.stdout)
+    assert any(line.lstrip().startswith("ok") and "claim" in line for line in process.stdout)
+    process.send_signal(signal.SIGTERM)
+    process.stdout.read()
+    assert process.wait(timeout=30) == 0
+
+
+def test_the_loop_outlives_its_validator(localnet, environment, submit, clones):
+    process = subprocess.Popen([QUASAR, "validate", "--api", localnet.url, "--interval", "1", "--budget", "2",
+                                "--timeout", "1"], env={**environment, "TMPDIR": str(clones)},
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    localnet.stop()
+    assert any("warning" in line for line in process.stderr)
+    localnet.start("--port", str(localnet.port))
+    submission = submit()
+    assert any(f"Submission {submission} " in line for line in process.stdout)
+    process.terminate()
+    process.communicate()
+    assert process.returncode == 0
+
+
+def test_usage_and_a_validator_that_is_not_there(quasar, clones):
+    assert quasar("validate", "--json").code == 2
+    assert quasar("validate", "--once", "--interval", "0").code == 2
+    done = quasar("validate", "--once", "--api", "http://127.0.0.1:1", "--timeout", "1")
+    assert done.code == 4 and "127.0.0.1" in done.err
