@@ -21,7 +21,7 @@
 #define CLONE_BYTES ((uint64_t)512 << 20)
 #define DISK_BYTES ((uint64_t)1 << 30) /* with less room, a failed clone may be this machine's fault */
 #define LONGEST_SEQUENCE ((int64_t)1 << 32)
-#define FALLBACK_LENGTH 2048           /* measured when nothing that was asked for can be */
+#define FALLBACK_LENGTH 2048 /* measured when nothing that was asked for can be */
 
 /* The detail of the first check that failed, or NULL. */
 static const char *first_failure(const struct check_list *checks)
@@ -42,7 +42,8 @@ static char *make_place(struct error *err)
 
 	if (mkdtemp(place))
 		return place;
-	error_set(err, STATUS_ENVIRONMENT, "cannot make a directory for clones, %s: %s", place, strerror(errno));
+	error_set(err, STATUS_ENVIRONMENT, "cannot make a directory for clones, %s: %s", place,
+		strerror(errno));
 	error_hint(err, "Name another place with TMPDIR.");
 	free(place);
 	return NULL;
@@ -81,7 +82,8 @@ static int clone_fork(const struct judge *judge, const struct api_submission *su
 	if (!result)
 		check_add(checks, "clone", CHECK_OK, NULL, "%s at %.12s", submission->fork_url,
 			submission->commit_hash);
-	else if (err->status == STATUS_INTERRUPTED || (err->status == STATUS_ENVIRONMENT && !has_room(place)))
+	else if (err->status == STATUS_INTERRUPTED ||
+		(err->status == STATUS_ENVIRONMENT && !has_room(place)))
 		return -1;
 	else
 		check_add(checks, "clone", CHECK_FAIL, NULL, "%s", err->message);
@@ -151,7 +153,8 @@ static bool is_feasible(const struct verdict *verdict, int64_t tokens, double se
 		? &verdict->benchmarks[verdict->benchmark_count - 1].measurement
 		: NULL;
 
-	return tokens <= LONGEST_SEQUENCE && measure_memory(WORKLOAD_LAYER, tokens) < 0.9 * memory_available() &&
+	return tokens <= LONGEST_SEQUENCE &&
+		measure_memory(WORKLOAD_LAYER, tokens) < 0.9 * memory_available() &&
 		(!last || 2 * (double)tokens / last->tokens_per_second < seconds);
 }
 
@@ -214,7 +217,8 @@ static int benchmark(const struct judge *judge, const struct api_submission *sub
 		return -1;
 	describe(verdict, &text);
 	if (left_out)
-		buffer_printf(&text, "; %d longer left out: they would not fit the memory or the time", left_out);
+		buffer_printf(
+			&text, "; %d longer left out: they would not fit the memory or the time", left_out);
 	check_add(&verdict->checks, "benchmark", left_out ? CHECK_WARN : CHECK_OK,
 		left_out ? "More time: --budget SECONDS." : NULL, "%s", text.data);
 	buffer_free(&text);
@@ -238,8 +242,8 @@ static void score(const struct api_submission *submission, struct verdict *verdi
 	check_add(&verdict->checks, "claim", verdict->score > 0 ? CHECK_OK : CHECK_FAIL, NULL,
 		"%s tokens/s measured%s%s, %s claimed: score %.4f%s", measured,
 		verdict->benchmarks[last].tokens < submission->target_sequence_length ? " at " : "",
-		verdict->benchmarks[last].tokens < submission->target_sequence_length ? length : "", claimed,
-		verdict->score, verdict->score > 0 ? "" : ", below 90 % of the claim");
+		verdict->benchmarks[last].tokens < submission->target_sequence_length ? length : "",
+		claimed, verdict->score, verdict->score > 0 ? "" : ", below 90 % of the claim");
 }
 
 /* Adds a failing check "claim" when there is nothing to measure against. */
@@ -249,7 +253,8 @@ static void check_terms(const struct api_submission *submission, struct check_li
 		check_add(checks, "claim", CHECK_FAIL, NULL, "the target sequence length is %lld",
 			(long long)submission->target_sequence_length);
 	else if (submission->tokens_per_sec <= 0)
-		check_add(checks, "claim", CHECK_FAIL, NULL, "%g tokens/s are claimed", submission->tokens_per_sec);
+		check_add(checks, "claim", CHECK_FAIL, NULL, "%g tokens/s are claimed",
+			submission->tokens_per_sec);
 }
 
 int judge_submission(const struct judge *judge, const struct api_submission *submission,

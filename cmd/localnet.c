@@ -82,13 +82,14 @@ static int serve(const struct invocation *invocation, const struct validator_opt
 static char *database_path(const struct invocation *invocation)
 {
 	const char *named = arg_string(invocation, "db");
-	char *here = getcwd(NULL, 0), *path;
+	char *here, *path;
 
 	if (named && !strcmp(named, ":memory:"))
-		path = xstrdup(named);
-	else
-		path = path_join(!named && invocation->workspace ? invocation->workspace : here ? here : ".",
-			named ? named : "localnet.db");
+		return xstrdup(named);
+	if (!named && invocation->workspace)
+		return path_join(invocation->workspace, "localnet.db");
+	here = getcwd(NULL, 0);
+	path = path_join(here ? here : ".", named ? named : "localnet.db");
 	free(here);
 	return path;
 }
@@ -121,7 +122,8 @@ const struct command cmd_localnet = {
 	.opts =
 		(const struct opt[]){
 			{"port", 'p', "N", NULL, "8000", NULL, "Port to listen on; 0: any that is free."},
-			{"listen", 0, "ADDRESS", NULL, "127.0.0.1", NULL, "Address to listen on; 0.0.0.0: all."},
+			{"listen", 0, "ADDRESS", NULL, "127.0.0.1", NULL,
+				"Address to listen on; 0.0.0.0: all."},
 			{"db", 0, "FILE", NULL, NULL, NULL,
 				"Where the state is kept. Left out: localnet.db in the workspace, else in this directory."},
 			{"block-time", 0, "SECONDS", NULL, "12", NULL, "How long a block takes."},

@@ -32,8 +32,9 @@ struct run {
 static int report(struct run *run, const struct api_submission *submission, const struct verdict *verdict,
 	struct error *err)
 {
-	if (verdict->invalid && api_record_verification(run->api, submission->id, false, NAN, NAN, NAN,
-					verdict->reason, err) < 0)
+	if (verdict->invalid &&
+		api_record_verification(
+			run->api, submission->id, false, NAN, NAN, NAN, verdict->reason, err) < 0)
 		return -1;
 	return api_mark_validated(run->api, submission->id, verdict->score, err);
 }
@@ -80,24 +81,24 @@ static int judge_all(struct run *run, struct error *err)
 
 /* --- the round --------------------------------------------------------------------------------- */
 
-static void print_result(const struct api_round_result *final)
+static void print_result(const struct api_round_result *result)
 {
 	static const char *const headings[] = {"rank", "submission", "hotkey", "weighted score"};
 	struct table table;
 
-	puts(final->count ? "\nThe round has ended:" : "\nThe round has ended without a ranking.");
+	puts(result->count ? "\nThe round has ended:" : "\nThe round has ended without a ranking.");
 	table_begin(&table, headings, "rrlr");
-	for (size_t i = 0; i < final->count; i++) {
+	for (size_t i = 0; i < result->count; i++) {
 		char weighted[48];
 
-		number_grouped(final->rankings[i].weighted_score, weighted);
+		number_grouped(result->rankings[i].weighted_score, weighted);
 		table_cell(&table, "%zu", i + 1);
-		table_cell(&table, "%lld", (long long)final->rankings[i].submission_id);
+		table_cell(&table, "%lld", (long long)result->rankings[i].submission_id);
 		table_cell(&table, "%s",
-			final->rankings[i].miner_hotkey ? final->rankings[i].miner_hotkey : "?");
+			result->rankings[i].miner_hotkey ? result->rankings[i].miner_hotkey : "?");
 		table_cell(&table, "%s", weighted);
 	}
-	if (final->count)
+	if (result->count)
 		table_print(&table, stdout);
 }
 
@@ -114,7 +115,8 @@ static int finalize(struct run *run, bool when_due, cJSON *document, struct erro
 		if (!result && !run->invocation->json)
 			print_result(&final);
 		if (!result)
-			cJSON_AddItemToObject(document, "round", cJSON_Duplicate(final.memory.document, true));
+			cJSON_AddItemToObject(
+				document, "round", cJSON_Duplicate(final.memory.document, true));
 	}
 	api_release(&final.memory);
 	api_release(&round.memory);
@@ -172,7 +174,8 @@ static bool is_local(const char *url)
 	for (size_t i = 0; host && i < sizeof(names) / sizeof(*names); i++) {
 		size_t length = strlen(names[i]);
 
-		if (!strncmp(host + 3, names[i], length) && strspn(host + 3 + length, ":/") + !host[3 + length])
+		if (!strncmp(host + 3, names[i], length) &&
+			strspn(host + 3 + length, ":/") + !host[3 + length])
 			return true;
 	}
 	return false;
@@ -183,9 +186,10 @@ static int read_options(struct run *run, struct error *err)
 	const struct invocation *invocation = run->invocation;
 
 	if (invocation->json && !arg_flag(invocation, "once"))
-		return error_set(err, STATUS_USAGE, "--json needs --once: a loop has no one document to print");
-	run->judge.local_forks =
-		arg_flag(invocation, "local-forks") || is_local(arg_string(invocation, "api"));
+		return error_set(
+			err, STATUS_USAGE, "--json needs --once: a loop has no one document to print");
+	run->judge.local_forks = arg_flag(invocation, "local-forks") ||
+		is_local(arg_string(invocation, "api"));
 	run->judge.verbose = !invocation->json;
 	if (arg_real(invocation, "interval", 1, 86400, &run->interval, err) < 0 ||
 		arg_real(invocation, "budget", 0.1, 86400, &run->judge.budget, err) < 0)
@@ -246,8 +250,10 @@ const struct command cmd_validate = {
 	.examples =
 		(const struct example[]){
 			{"quasar validate --once", "judge what waits at VALIDATOR_API_URL"},
-			{"quasar validate --once --finalize", "the same, then end the round and show the ranking"},
-			{"quasar validate --api http://localhost:8000 --interval 5", "a judge for `quasar localnet`"},
+			{"quasar validate --once --finalize",
+				"the same, then end the round and show the ranking"},
+			{"quasar validate --api http://localhost:8000 --interval 5",
+				"a judge for `quasar localnet`"},
 			{"quasar validate --once --json | jq '.judged[] | {submission_id, score, reason}'",
 				"the scores for a script"},
 			{0},

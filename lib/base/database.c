@@ -132,6 +132,9 @@ static int set_up(struct database *database, enum database_sharing sharing, stru
 {
 	int64_t version;
 
+	if (sqlite3_open_v2(database->path, &database->handle, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX,
+		    NULL) != SQLITE_OK)
+		return failed(database, err, "open");
 	sqlite3_busy_timeout(database->handle, sharing == DATABASE_SHARED ? 10000 : 0);
 	if (sharing == DATABASE_EXCLUSIVE &&
 		execute(database, err, "lock", "PRAGMA locking_mode = EXCLUSIVE") < 0)
@@ -171,10 +174,7 @@ struct database *database_open(const char *path, const struct database_format *f
 	database = xcalloc(1, sizeof(*database));
 	database->path = xstrdup(path);
 	database->format = format;
-	if (sqlite3_open_v2(path, &database->handle, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, NULL) !=
-			SQLITE_OK
-		? failed(database, err, "open")
-		: set_up(database, sharing, err)) {
+	if (set_up(database, sharing, err) < 0) {
 		database_close(database);
 		return NULL;
 	}
@@ -203,19 +203,19 @@ static sqlite3_stmt *prepare(struct database *database, const char *sql, struct 
 			sqlite3_reset(database->prepared[i].statement);
 			return database->prepared[i].statement;
 		}
-	if (sqlite3_prepare_v3(database->handle, sql, -1, SQLITE_PREPARE_PERSISTENT, &entry.statement, NULL) !=
-		SQLITE_OK) {
+	if (sqlite3_prepare_v3(database->handle, sql, -1, SQLITE_PREPARE_PERSISTENT, &entry.statement,
+		    NULL) != SQLITE_OK) {
 		failed(database, err, "query");
 		return NULL;
 	}
-	database->prepared =
-		xrealloc(database->prepared, (database->prepared_count + 1) * sizeof(*database->prepared));
+	database->prepared = xrealloc(
+		database->prepared, (database->prepared_count + 1) * sizeof(*database->prepared));
 	database->prepared[database->prepared_count++] = entry;
 	return entry.statement;
 }
 
-static sqlite3_stmt *query_values(struct database *database, struct error *err, const char *sql,
-	const char *types, va_list values)
+static sqlite3_stmt *query_values(
+	struct database *database, struct error *err, const char *sql, const char *types, va_list values)
 {
 	sqlite3_stmt *query = prepare(database, sql, err);
 	int code = SQLITE_OK;
@@ -235,8 +235,8 @@ static sqlite3_stmt *query_values(struct database *database, struct error *err, 
 	return NULL;
 }
 
-sqlite3_stmt *database_query(struct database *database, struct error *err, const char *sql,
-	const char *types, ...)
+sqlite3_stmt *database_query(
+	struct database *database, struct error *err, const char *sql, const char *types, ...)
 {
 	sqlite3_stmt *query;
 	va_list values;

@@ -16,9 +16,9 @@ enum database_sharing {
 
 /* What a file holds and how older files become today's. */
 struct database_format {
-	const char *what;              /* "a local validator's database": for messages */
-	const char *rescue;            /* hint for a file that is damaged or not ours; NULL: a general one */
-	int32_t application;           /* SQLite's application_id: tells our files from other ones */
+	const char *what;    /* "a local validator's database": for messages */
+	const char *rescue;  /* hint for a file that is damaged or not ours; NULL: a general one */
+	int32_t application; /* SQLite's application_id: tells our files from other ones */
 	const char *const *migrations; /* SQL that leads from version i to i + 1; ends with NULL */
 };
 
@@ -40,8 +40,8 @@ int database_script(struct database *database, const char *sql, struct error *er
 /* Binds parameters to a statement, which is prepared once and kept: `sql` must be a string literal, or
  * live as long as the database. `types` has a letter for each parameter: 'i' int64_t, 'r' double (NaN
  * stores NULL), 's' const char * (NULL stores NULL). Read the columns with sqlite3_column_*. */
-sqlite3_stmt *database_query(struct database *database, struct error *err, const char *sql,
-	const char *types, ...);
+sqlite3_stmt *database_query(
+	struct database *database, struct error *err, const char *sql, const char *types, ...);
 /* 1: a row is there; 0: no more rows; -1: error. After 0 and -1 the statement is reset. */
 int database_step(struct database *database, sqlite3_stmt *query, struct error *err);
 /* Query and first step in one, for a statement without rows or of which only the first row counts.

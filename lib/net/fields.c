@@ -52,8 +52,9 @@ struct fields fields_path(const struct server_request *request)
 /* NULL when the field is missing, or when there is no object to look into, which is a problem already. */
 static const cJSON *find(struct fields *fields, const char *name, bool required)
 {
-	const cJSON *item =
-		cJSON_IsObject(fields->object) ? cJSON_GetObjectItemCaseSensitive(fields->object, name) : NULL;
+	const cJSON *item = cJSON_IsObject(fields->object)
+		? cJSON_GetObjectItemCaseSensitive(fields->object, name)
+		: NULL;
 
 	if (!item && required && cJSON_IsObject(fields->object))
 		problem(fields, &(struct location){{name}}, "missing", "Field required");
@@ -109,7 +110,8 @@ static int64_t to_integer(struct fields *fields, const char *name, const cJSON *
 	const struct location at = {{name}};
 	double value;
 	int wrong = read_number(item, &value);
-	bool spells_integer = !cJSON_IsString(item) || is_blank(item->valuestring + strspn(item->valuestring, "+-.0123456789"));
+	bool spells_integer = !cJSON_IsString(item) ||
+		is_blank(item->valuestring + strspn(item->valuestring, "+-.0123456789"));
 
 	if (wrong == 1)
 		problem(fields, &at, "int_type", "Input should be a valid integer");

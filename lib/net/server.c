@@ -42,7 +42,7 @@ struct exchange {
 	struct MHD_Connection *http;
 	struct connection *connection;
 	const struct server_route *route; /* NULL: there is none */
-	const char *other_method;         /* what the path would take, when it is only the method that is wrong */
+	const char *other_method; /* what the path would take, when it is only the method that is wrong */
 	struct server_request request;
 	struct server_reply reply;
 	char client[64];
@@ -147,8 +147,8 @@ static void close_connection(struct server *server, struct connection *connectio
 	free(connection);
 }
 
-static void on_connection(void *context, struct MHD_Connection *http, void **slot,
-	enum MHD_ConnectionNotificationCode code)
+static void on_connection(
+	void *context, struct MHD_Connection *http, void **slot, enum MHD_ConnectionNotificationCode code)
 {
 	if (code == MHD_CONNECTION_NOTIFY_STARTED)
 		open_connection(context, http, slot);
@@ -377,8 +377,8 @@ static void name_client(struct exchange *exchange)
 {
 	const struct sockaddr *address =
 		MHD_get_connection_info(exchange->http, MHD_CONNECTION_INFO_CLIENT_ADDRESS)->client_addr;
-	socklen_t length =
-		address->sa_family == AF_INET6 ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in);
+	socklen_t length = address->sa_family == AF_INET6 ? sizeof(struct sockaddr_in6)
+							  : sizeof(struct sockaddr_in);
 
 	if (getnameinfo(address, length, exchange->client, sizeof(exchange->client), NULL, 0, NI_NUMERICHOST))
 		strcpy(exchange->client, "?");
@@ -386,15 +386,16 @@ static void name_client(struct exchange *exchange)
 }
 
 /* Called with a request's head. */
-static struct exchange *begin_exchange(struct server *server, struct MHD_Connection *http, const char *path,
-	const char *method)
+static struct exchange *begin_exchange(
+	struct server *server, struct MHD_Connection *http, const char *path, const char *method)
 {
 	struct exchange *exchange = xcalloc(1, sizeof(*exchange));
 
 	exchange->server = server;
 	exchange->http = http;
 	exchange->started = clock_elapsed();
-	exchange->connection = MHD_get_connection_info(http, MHD_CONNECTION_INFO_SOCKET_CONTEXT)->socket_context;
+	exchange->connection =
+		MHD_get_connection_info(http, MHD_CONNECTION_INFO_SOCKET_CONTEXT)->socket_context;
 	exchange->reply.status = 200;
 	exchange->request.method = method;
 	exchange->request.path = path;
@@ -409,8 +410,8 @@ static struct exchange *begin_exchange(struct server *server, struct MHD_Connect
 	return exchange;
 }
 
-static void on_completed(void *context, struct MHD_Connection *http, void **slot,
-	enum MHD_RequestTerminationCode code)
+static void on_completed(
+	void *context, struct MHD_Connection *http, void **slot, enum MHD_RequestTerminationCode code)
 {
 	struct server *server = context;
 	struct exchange *exchange = *slot;
@@ -506,8 +507,8 @@ static bool dispatch(struct exchange *exchange)
 static struct MHD_Response *make_response(const struct exchange *exchange)
 {
 	char *text = exchange->reply.body ? cJSON_PrintUnformatted(exchange->reply.body) : xstrdup("{}");
-	struct MHD_Response *response =
-		MHD_create_response_from_buffer(strlen(text), text, MHD_RESPMEM_MUST_FREE);
+	struct MHD_Response *response = MHD_create_response_from_buffer(
+		strlen(text), text, MHD_RESPMEM_MUST_FREE);
 
 	MHD_add_response_header(response, "Content-Type", "application/json");
 	if (exchange->reply.status == 405)
@@ -578,8 +579,8 @@ static enum MHD_Result on_request(void *context, struct MHD_Connection *http, co
 /* --- start and stop ---------------------------------------------------------------------------- */
 
 /* Binds and listens; returns the socket, and what it is really bound to in `bound`. */
-static int open_socket(const struct server_options *options, struct sockaddr_storage *bound,
-	struct error *err)
+static int open_socket(
+	const struct server_options *options, struct sockaddr_storage *bound, struct error *err)
 {
 	const struct addrinfo hints = {
 		.ai_flags = AI_PASSIVE | AI_NUMERICSERV, .ai_socktype = SOCK_STREAM, .ai_family = AF_UNSPEC};
@@ -602,10 +603,11 @@ static int open_socket(const struct server_options *options, struct sockaddr_sto
 		freeaddrinfo(found);
 		return fd;
 	}
-	error_set(err, STATUS_ENVIRONMENT, "cannot listen on %s port %u: %s", options->listen, options->port,
-		strerror(errno));
+	error_set(err, STATUS_ENVIRONMENT, "cannot listen on %s port %u: %s", options->listen,
+		options->port, strerror(errno));
 	if (errno == EADDRINUSE)
-		error_hint(err, "Something listens there already. Take another port; 0 means any that is free.");
+		error_hint(err,
+			"Something listens there already. Take another port; 0 means any that is free.");
 	else if (errno == EACCES)
 		error_hint(err, "Ports below 1024 are for root. Take a higher one.");
 	if (fd >= 0)
@@ -693,8 +695,8 @@ static struct MHD_Daemon *start_daemon(struct server *server, int fd)
 		on_request, server, MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_THREAD_POOL_SIZE, threads,
 		MHD_OPTION_CONNECTION_LIMIT, (unsigned)(server->options.connection_limit + 32) * threads,
 		MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)(16 << 10), MHD_OPTION_STRICT_FOR_CLIENT, 1,
-		MHD_OPTION_NOTIFY_CONNECTION, on_connection, server, MHD_OPTION_NOTIFY_COMPLETED, on_completed,
-		server, MHD_OPTION_END);
+		MHD_OPTION_NOTIFY_CONNECTION, on_connection, server, MHD_OPTION_NOTIFY_COMPLETED,
+		on_completed, server, MHD_OPTION_END);
 }
 
 /* Starts the server's threads and libmicrohttpd's; none of them takes signals. */

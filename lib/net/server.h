@@ -18,12 +18,12 @@
 
 struct server_request {
 	const char *method, *path;
-	const char *client;   /* numeric address of the peer */
-	const cJSON *headers; /* name: text; names ignore case (cJSON_GetObjectItem) */
+	const char *client;    /* numeric address of the peer */
+	const cJSON *headers;  /* name: text; names ignore case (cJSON_GetObjectItem) */
 	const cJSON *captures; /* what stood in place of the pattern's {names}: name: text */
-	const cJSON *query;   /* name: text */
-	const cJSON *body;    /* NULL when there was none; a string when it was not declared as JSON */
-	const char *identity; /* for a route's `check` to set: who asks; memory of the request or static */
+	const cJSON *query;    /* name: text */
+	const cJSON *body;     /* NULL when there was none; a string when it was not declared as JSON */
+	const char *identity;  /* for a route's `check` to set: who asks; memory of the request or static */
 };
 
 struct server_reply {
@@ -59,15 +59,15 @@ struct server_transaction {
 };
 
 struct server_options {
-	const char *listen;                /* address or name; NULL: 127.0.0.1 */
-	unsigned port;                     /* 0: any that is free */
-	const struct server_route *routes; /* ends with an entry whose method is NULL */
+	const char *listen;                           /* address or name; NULL: 127.0.0.1 */
+	unsigned port;                                /* 0: any that is free */
+	const struct server_route *routes;            /* ends with an entry whose method is NULL */
 	const struct server_transaction *transaction; /* NULL: none */
-	void *context;                     /* passed to all callbacks */
-	size_t batch_limit;                /* requests that share a transaction at most; 0: 256 */
-	size_t body_limit;                 /* bytes; 0: 64 KiB */
-	size_t connection_limit;           /* 0: 1000; never more than the open files allow */
-	double request_seconds;            /* to send a request, to take an answer, to stay idle; 0: 30 */
+	void *context;                                /* passed to all callbacks */
+	size_t batch_limit;      /* requests that share a transaction at most; 0: 256 */
+	size_t body_limit;       /* bytes; 0: 64 KiB */
+	size_t connection_limit; /* 0: 1000; never more than the open files allow */
+	double request_seconds;  /* to send a request, to take an answer, to stay idle; 0: 30 */
 };
 
 struct server;

@@ -194,5 +194,7 @@ void json_add_id(cJSON *object, const char *name, int64_t id)
 
 double column_real(sqlite3_stmt *query, int column)
 {
-	return sqlite3_column_type(query, column) == SQLITE_NULL ? NAN : sqlite3_column_double(query, column);
+	bool missing = sqlite3_column_type(query, column) == SQLITE_NULL;
+
+	return missing ? NAN : sqlite3_column_double(query, column);
 }

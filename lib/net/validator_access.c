@@ -34,8 +34,8 @@ bool validator_authenticate(struct server_request *request, struct server_reply 
 }
 
 /* 1: within the limit, and counted; 0: not, and the reply is made. */
-static int check_rate(struct validator *validator, const char *hotkey, struct server_reply *reply,
-	struct error *err)
+static int check_rate(
+	struct validator *validator, const char *hotkey, struct server_reply *reply, struct error *err)
 {
 	double now = validator_now(validator);
 	int64_t limit = validator->options.rate_limit;
@@ -51,7 +51,8 @@ static int check_rate(struct validator *validator, const char *hotkey, struct se
 	if (sqlite3_column_int64(query, 0) >= limit) {
 		double wait = sqlite3_column_double(query, 1) + RATE_SECONDS - now;
 
-		server_refuse(reply, 429, "Rate limit exceeded: %lld requests in %.0f seconds. Wait %.0f seconds.",
+		server_refuse(reply, 429,
+			"Rate limit exceeded: %lld requests in %.0f seconds. Wait %.0f seconds.",
 			(long long)limit, RATE_SECONDS, ceil(wait));
 		reply->retry_after = wait;
 		sqlite3_reset(query);
@@ -65,14 +66,15 @@ static int check_rate(struct validator *validator, const char *hotkey, struct se
 }
 
 /* 1: not banned; 0: banned, and the reply is made. */
-static int check_ban(struct validator *validator, const char *address, struct server_reply *reply,
-	struct error *err)
+static int check_ban(
+	struct validator *validator, const char *address, struct server_reply *reply, struct error *err)
 {
 	double now = validator_now(validator), until;
 	char text[32];
 	sqlite3_stmt *query;
 	int found = database_row(validator->database, &query, err,
-		"SELECT banned_until FROM address WHERE address = ? AND banned_until > ?", "sr", address, now);
+		"SELECT banned_until FROM address WHERE address = ? AND banned_until > ?", "sr", address,
+		now);
 
 	if (found <= 0)
 		return found < 0 ? -1 : 1;
@@ -85,8 +87,8 @@ static int check_ban(struct validator *validator, const char *address, struct se
 }
 
 /* 1: registered; 0: not, and the reply is made. */
-static int check_registered(struct validator *validator, const char *hotkey, struct server_reply *reply,
-	struct error *err)
+static int check_registered(
+	struct validator *validator, const char *hotkey, struct server_reply *reply, struct error *err)
 {
 	sqlite3_stmt *query;
 	int found = database_row(
@@ -136,8 +138,8 @@ int validator_count_failure(struct validator *validator, const char *address, st
 	}
 	if (++failures >= FAILURES_UNTIL_BAN)
 		banned_until = now + BAN_SECONDS;
-	return database_run(validator->database, err, "INSERT OR REPLACE INTO address VALUES (?, ?, ?)", "sir",
-		address, failures, banned_until);
+	return database_run(validator->database, err, "INSERT OR REPLACE INTO address VALUES (?, ?, ?)",
+		"sir", address, failures, banned_until);
 }
 
 int validator_forgive(struct validator *validator, const char *address, struct error *err)
@@ -146,8 +148,8 @@ int validator_forgive(struct validator *validator, const char *address, struct e
 		"UPDATE address SET failures = 0 WHERE address = ? AND failures > 0", "s", address);
 }
 
-int handle_record_failure(const struct server_request *request, struct server_reply *reply, void *context,
-	struct error *err)
+int handle_record_failure(
+	const struct server_request *request, struct server_reply *reply, void *context, struct error *err)
 {
 	struct fields fields = fields_body(request);
 	const char *address = fields_optional_string(&fields, "ip_address");
@@ -189,12 +191,12 @@ static int add_registration(struct validator *validator, const char *hotkey, con
 		    validator_now(validator)) < 0)
 		return -1;
 	return database_run(validator->database, err,
-		"INSERT INTO registration (hotkey, model_name, league) VALUES (?, ?, ?)", "sss", hotkey, model,
-		league);
+		"INSERT INTO registration (hotkey, model_name, league) VALUES (?, ?, ?)", "sss", hotkey,
+		model, league);
 }
 
-int handle_register_miner(const struct server_request *request, struct server_reply *reply, void *context,
-	struct error *err)
+int handle_register_miner(
+	const struct server_request *request, struct server_reply *reply, void *context, struct error *err)
 {
 	struct fields fields = fields_body(request);
 	const char *hotkey = fields_string(&fields, "hotkey");

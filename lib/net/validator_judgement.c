@@ -57,8 +57,8 @@ static int mark_validated(struct validator *validator, int64_t id, double score,
 	return result;
 }
 
-int handle_mark_validated(const struct server_request *request, struct server_reply *reply, void *context,
-	struct error *err)
+int handle_mark_validated(
+	const struct server_request *request, struct server_reply *reply, void *context, struct error *err)
 {
 	struct fields fields = fields_body(request);
 	int64_t id = fields_integer_or(&fields, "submission_id", 0);
@@ -72,8 +72,8 @@ int handle_mark_validated(const struct server_request *request, struct server_re
 	return 0;
 }
 
-int handle_record_verification(const struct server_request *request, struct server_reply *reply,
-	void *context, struct error *err)
+int handle_record_verification(
+	const struct server_request *request, struct server_reply *reply, void *context, struct error *err)
 {
 	struct validator *validator = context;
 	struct fields fields = fields_query(request);

@@ -9,8 +9,8 @@
 #define LIMIT_MOST 1000
 #define TOP_PERFORMERS 10
 
-int handle_pending_reveals(const struct server_request *request, struct server_reply *reply, void *context,
-	struct error *err)
+int handle_pending_reveals(
+	const struct server_request *request, struct server_reply *reply, void *context, struct error *err)
 {
 	struct validator *validator = context;
 	int64_t block = validator_block(validator);
@@ -69,8 +69,8 @@ struct speeds {
 	int64_t count;
 };
 
-static int list_recent(struct validator *validator, int64_t limit, cJSON *list, struct speeds *speeds,
-	struct error *err)
+static int list_recent(
+	struct validator *validator, int64_t limit, cJSON *list, struct speeds *speeds, struct error *err)
 {
 	sqlite3_stmt *query = database_query(validator->database, err,
 		"SELECT id, miner_hotkey, fork_url, commit_hash, repo_hash, target_sequence_length,"
@@ -132,8 +132,8 @@ static double two_digits(double value)
 	return strtod(text, NULL);
 }
 
-int handle_submission_stats(const struct server_request *request, struct server_reply *reply, void *context,
-	struct error *err)
+int handle_submission_stats(
+	const struct server_request *request, struct server_reply *reply, void *context, struct error *err)
 {
 	struct validator *validator = context;
 	struct fields fields = fields_query(request);
@@ -149,8 +149,8 @@ int handle_submission_stats(const struct server_request *request, struct server_
 		return -1;
 	reply->body = cJSON_CreateObject();
 	cJSON_AddNumberToObject(reply->body, "total_submissions", (double)total);
-	if (list_recent(validator, limit, cJSON_AddArrayToObject(reply->body, "recent_submissions"), &speeds,
-		    err) < 0)
+	if (list_recent(validator, limit, cJSON_AddArrayToObject(reply->body, "recent_submissions"),
+		    &speeds, err) < 0)
 		return -1;
 	stats = cJSON_AddObjectToObject(reply->body, "stats");
 	cJSON_AddNumberToObject(stats, "avg_tokens_per_sec",
@@ -161,8 +161,8 @@ int handle_submission_stats(const struct server_request *request, struct server_
 	return list_top(validator, cJSON_AddArrayToObject(reply->body, "top_performers"), err);
 }
 
-int handle_submission_rate(const struct server_request *request, struct server_reply *reply, void *context,
-	struct error *err)
+int handle_submission_rate(
+	const struct server_request *request, struct server_reply *reply, void *context, struct error *err)
 {
 	struct validator *validator = context;
 	struct fields fields = fields_query(request);
@@ -180,8 +180,8 @@ int handle_submission_rate(const struct server_request *request, struct server_r
 	return 0;
 }
 
-int handle_verification_stats(const struct server_request *request, struct server_reply *reply,
-	void *context, struct error *err)
+int handle_verification_stats(
+	const struct server_request *request, struct server_reply *reply, void *context, struct error *err)
 {
 	struct validator *validator = context;
 	struct fields fields = fields_query(request);

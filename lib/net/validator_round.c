@@ -25,8 +25,8 @@ static int find_round(struct validator *validator, const char *sql, int64_t *id,
 
 /* A new active round. What has to be beaten in it is `baseline` or, when that is 0, the last winner; a
  * round that nobody won hands on its own baseline. */
-static int start_round(struct validator *validator, double hours, int64_t baseline, int64_t *id,
-	struct error *err)
+static int start_round(
+	struct validator *validator, double hours, int64_t baseline, int64_t *id, struct error *err)
 {
 	double now = validator_now(validator);
 
@@ -50,8 +50,8 @@ int validator_active_round(struct validator *validator, int64_t *id, struct erro
 	return found ? (found < 0 ? -1 : 0) : start_round(validator, ROUND_HOURS, 0, id, err);
 }
 
-static int answer_round(struct validator *validator, int64_t id, struct server_reply *reply,
-	struct error *err)
+static int answer_round(
+	struct validator *validator, int64_t id, struct server_reply *reply, struct error *err)
 {
 	double left;
 	sqlite3_stmt *query;
@@ -76,8 +76,8 @@ static int answer_round(struct validator *validator, int64_t id, struct server_r
 	return 0;
 }
 
-int handle_current_round(const struct server_request *request, struct server_reply *reply, void *context,
-	struct error *err)
+int handle_current_round(
+	const struct server_request *request, struct server_reply *reply, void *context, struct error *err)
 {
 	int64_t id;
 
@@ -101,8 +101,8 @@ static int weighted_score(struct validator *validator, int64_t id, double *score
 	return found;
 }
 
-int handle_create_round(const struct server_request *request, struct server_reply *reply, void *context,
-	struct error *err)
+int handle_create_round(
+	const struct server_request *request, struct server_reply *reply, void *context, struct error *err)
 {
 	struct validator *validator = context;
 	struct fields fields = fields_body(request);
@@ -224,8 +224,8 @@ static void add_ranked(cJSON *list, const struct score_entry *entry, size_t plac
 	cJSON_AddItemToArray(list, item);
 }
 
-static int list_ranked(struct validator *validator, const struct ranking *ranking, cJSON *list,
-	struct error *err)
+static int list_ranked(
+	struct validator *validator, const struct ranking *ranking, cJSON *list, struct error *err)
 {
 	for (size_t place = 0; place < ranking->count && place < REWARD_RANKS; place++) {
 		const struct score_entry *entry = &ranking->entries[ranking->order[place]];
@@ -242,8 +242,8 @@ static int list_ranked(struct validator *validator, const struct ranking *rankin
 	return 0;
 }
 
-static int finalize(struct validator *validator, int64_t round, struct server_reply *reply,
-	struct error *err)
+static int finalize(
+	struct validator *validator, int64_t round, struct server_reply *reply, struct error *err)
 {
 	struct ranking ranking = {0};
 	cJSON *list = cJSON_CreateArray(), *first;
@@ -268,8 +268,8 @@ static int finalize(struct validator *validator, int64_t round, struct server_re
 	return result;
 }
 
-int handle_finalize_round(const struct server_request *request, struct server_reply *reply, void *context,
-	struct error *err)
+int handle_finalize_round(
+	const struct server_request *request, struct server_reply *reply, void *context, struct error *err)
 {
 	struct validator *validator = context;
 	struct fields fields = fields_path(request);
@@ -294,16 +294,16 @@ int handle_finalize_round(const struct server_request *request, struct server_re
 	return 0;
 }
 
-static int add_weight(struct validator *validator, int64_t submission, size_t place, cJSON *list,
-	struct error *err)
+static int add_weight(
+	struct validator *validator, int64_t submission, size_t place, cJSON *list, struct error *err)
 {
 	cJSON *entry = cJSON_CreateObject();
 	sqlite3_stmt *query;
 
 	cJSON_AddItemToArray(list, entry);
 	if (database_row(validator->database, &query, err,
-		    "SELECT uid, hotkey FROM submission JOIN miner ON hotkey = miner_hotkey WHERE id = ?", "i",
-		    submission) < 0)
+		    "SELECT uid, hotkey FROM submission JOIN miner ON hotkey = miner_hotkey WHERE id = ?",
+		    "i", submission) < 0)
 		return -1;
 	cJSON_AddNumberToObject(entry, "uid", sqlite3_column_double(query, 0));
 	json_add_text(entry, "hotkey", database_text(query, 1));
@@ -318,14 +318,13 @@ static int list_weights(struct validator *validator, int64_t round, cJSON *list,
 	int result = rank(validator, round, &ranking, err);
 
 	for (size_t place = 0; !result && place < ranking.count && place < REWARD_RANKS; place++)
-		result = add_weight(
-			validator, ranking.entries[ranking.order[place]].id, place, list, err);
+		result = add_weight(validator, ranking.entries[ranking.order[place]].id, place, list, err);
 	ranking_free(&ranking);
 	return result;
 }
 
-int handle_weights(const struct server_request *request, struct server_reply *reply, void *context,
-	struct error *err)
+int handle_weights(
+	const struct server_request *request, struct server_reply *reply, void *context, struct error *err)
 {
 	struct validator *validator = context;
 	struct fields fields = fields_query(request);

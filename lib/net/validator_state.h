@@ -54,8 +54,8 @@ double column_real(sqlite3_stmt *query, int column);
 
 /* --- handlers, by file ------------------------------------------------------------------------- */
 
-typedef int validator_handler(const struct server_request *request, struct server_reply *reply,
-	void *context, struct error *err);
+typedef int validator_handler(
+	const struct server_request *request, struct server_reply *reply, void *context, struct error *err);
 
 /* validator_access.c */
 validator_handler handle_register_miner, handle_record_failure;

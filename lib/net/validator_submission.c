@@ -56,8 +56,8 @@ static int insert_submission(struct validator *validator, const struct server_re
 	return result;
 }
 
-int handle_submit_kernel(const struct server_request *request, struct server_reply *reply, void *context,
-	struct error *err)
+int handle_submit_kernel(
+	const struct server_request *request, struct server_reply *reply, void *context, struct error *err)
 {
 	struct validator *validator = context;
 	struct fields fields = fields_body(request);
@@ -136,8 +136,8 @@ static void answer_commitment(const struct validator *validator, const char *has
 	cJSON_AddStringToObject(reply->body, "message", message);
 }
 
-int handle_commit_submission(const struct server_request *request, struct server_reply *reply,
-	void *context, struct error *err)
+int handle_commit_submission(
+	const struct server_request *request, struct server_reply *reply, void *context, struct error *err)
 {
 	struct validator *validator = context;
 	struct fields fields = fields_body(request);
@@ -226,8 +226,8 @@ static int store_reveal(struct validator *validator, const struct commitment *co
 	char solution[17], *benchmarks;
 	int result;
 
-	score_solution_hash(claim->tokens_per_sec, commitment->target_sequence_length, claim->benchmarks,
-		solution);
+	score_solution_hash(
+		claim->tokens_per_sec, commitment->target_sequence_length, claim->benchmarks, solution);
 	benchmarks = benchmarks_text(claim);
 	result = database_run(validator->database, err,
 		"UPDATE submission SET revealed = 1, commitment_salt = ?, fork_url = ?, commit_hash = ?,"
@@ -239,8 +239,8 @@ static int store_reveal(struct validator *validator, const struct commitment *co
 	return result;
 }
 
-int handle_reveal_submission(const struct server_request *request, struct server_reply *reply,
-	void *context, struct error *err)
+int handle_reveal_submission(
+	const struct server_request *request, struct server_reply *reply, void *context, struct error *err)
 {
 	struct validator *validator = context;
 	struct fields fields = fields_body(request);

@@ -55,8 +55,8 @@ static bool check_arrival(struct server_request *request, struct server_reply *r
 	return true;
 }
 
-static int handle_add(const struct server_request *request, struct server_reply *reply, void *context,
-	struct error *err)
+static int handle_add(
+	const struct server_request *request, struct server_reply *reply, void *context, struct error *err)
 {
 	(void)request;
 	(void)context;
@@ -67,8 +67,8 @@ static int handle_add(const struct server_request *request, struct server_reply 
 	return 0;
 }
 
-static int handle_fault(const struct server_request *request, struct server_reply *reply, void *context,
-	struct error *err)
+static int handle_fault(
+	const struct server_request *request, struct server_reply *reply, void *context, struct error *err)
 {
 	(void)request;
 	(void)context;
@@ -78,8 +78,8 @@ static int handle_fault(const struct server_request *request, struct server_repl
 }
 
 /* Holds the worker until the test lets it go on, so that requests gather in the queue. */
-static int handle_hold(const struct server_request *request, struct server_reply *reply, void *context,
-	struct error *err)
+static int handle_hold(
+	const struct server_request *request, struct server_reply *reply, void *context, struct error *err)
 {
 	(void)request;
 	(void)reply;
@@ -94,8 +94,8 @@ static bool check_echo(struct server_request *request, struct server_reply *repl
 {
 	(void)context;
 	reply->body = cJSON_Duplicate(request->query, true);
-	cJSON_AddItemToObject(reply->body, "name",
-		cJSON_Duplicate(cJSON_GetObjectItem(request->captures, "name"), true));
+	cJSON_AddItemToObject(
+		reply->body, "name", cJSON_Duplicate(cJSON_GetObjectItem(request->captures, "name"), true));
 	return true;
 }
 
@@ -138,8 +138,9 @@ static int tear_down(void **state)
 /* A connection with a request sent on it. */
 static int ask(const char *method, const char *path)
 {
-	struct sockaddr_in address = {
-		.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK), .sin_port = htons(server_port(server))};
+	struct sockaddr_in address = {.sin_family = AF_INET,
+		.sin_addr.s_addr = htonl(INADDR_LOOPBACK),
+		.sin_port = htons(server_port(server))};
 	int fd = socket(AF_INET, SOCK_STREAM, 0);
 
 	assert_int_equal(connect(fd, (struct sockaddr *)&address, sizeof(address)), 0);

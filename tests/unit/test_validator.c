@@ -154,8 +154,9 @@ static void register_miner(const char *hotkey)
 
 static int64_t submit(const char *hotkey, double tokens_per_sec, double target)
 {
-	char *body = xprintf("{\"miner_hotkey\": \"%s\", \"fork_url\": \"" URL "\", \"commit_hash\": \"c0ffee\","
-			     " \"target_sequence_length\": %.0f, \"tokens_per_sec\": %.17g, \"signature\": \"s\"}",
+	char *body = xprintf(
+		"{\"miner_hotkey\": \"%s\", \"fork_url\": \"" URL "\", \"commit_hash\": \"c0ffee\","
+		" \"target_sequence_length\": %.0f, \"tokens_per_sec\": %.17g, \"signature\": \"s\"}",
 		hotkey, target, tokens_per_sec);
 	cJSON *answer = call(200, "/submit_kernel", hotkey, body);
 	int64_t id = (int64_t)number_of(answer, "submission_id");
@@ -178,8 +179,9 @@ static char *commit_body(const char *hotkey, const char *salt)
 	char hash[65];
 
 	message_commitment_hash(salt, URL, hash);
-	return xprintf("{\"miner_hotkey\": \"%s\", \"commitment_hash\": \"%s\", \"target_sequence_length\": 300000,"
-		       " \"signature\": \"s\"}",
+	return xprintf(
+		"{\"miner_hotkey\": \"%s\", \"commitment_hash\": \"%s\", \"target_sequence_length\": 300000,"
+		" \"signature\": \"s\"}",
 		hotkey, hash);
 }
 
@@ -253,20 +255,25 @@ static void a_hotkey_registers_for_each_model_and_league(void **state)
 	cJSON *answer;
 
 	(void)state;
-	answer = call(200, "/register_miner", "a", "{\"hotkey\":\"a\",\"model_name\":\"m\",\"league\":\"100k\"}");
+	answer = call(
+		200, "/register_miner", "a", "{\"hotkey\":\"a\",\"model_name\":\"m\",\"league\":\"100k\"}");
 	assert_string_equal(text_of(answer, "status"), "registered");
 	assert_null(cJSON_GetObjectItem(answer, "current_score"));
 	cJSON_Delete(answer);
-	answer = call(200, "/register_miner", "a", "{\"hotkey\":\"a\",\"model_name\":\"m\",\"league\":\"100k\"}");
+	answer = call(
+		200, "/register_miner", "a", "{\"hotkey\":\"a\",\"model_name\":\"m\",\"league\":\"100k\"}");
 	assert_string_equal(text_of(answer, "status"), "already_registered");
 	assert_true(number_of(answer, "current_score") == 0);
 	cJSON_Delete(answer);
-	answer = call(200, "/register_miner", "a", "{\"hotkey\":\"a\",\"model_name\":\"m\",\"league\":\"1M\"}");
+	answer = call(
+		200, "/register_miner", "a", "{\"hotkey\":\"a\",\"model_name\":\"m\",\"league\":\"1M\"}");
 	assert_string_equal(text_of(answer, "status"), "registered");
 	cJSON_Delete(answer);
-	refused(call(400, "/register_miner", "a", "{\"hotkey\":\"a\",\"model_name\":\"m\",\"league\":\"2M\"}"),
+	refused(call(400, "/register_miner", "a",
+			"{\"hotkey\":\"a\",\"model_name\":\"m\",\"league\":\"2M\"}"),
 		"Invalid league");
-	refused(call(403, "/register_miner", "b", "{\"hotkey\":\"a\",\"model_name\":\"m\",\"league\":\"1M\"}"),
+	refused(call(403, "/register_miner", "b",
+			"{\"hotkey\":\"a\",\"model_name\":\"m\",\"league\":\"1M\"}"),
 		"Hotkey mismatch");
 }
 
@@ -323,14 +330,17 @@ static void reveals_wait_for_their_block(void **state)
 	assert_true(number_of(answer, "reveal_block") == (double)block + 100);
 	assert_string_equal(text_of(answer, "estimated_reveal_time"), "2023-11-14T22:33:12.000000");
 	cJSON_Delete(answer);
-	refused(call(409, "/commit_submission", "a", commit), "Commitment hash already exists. Use a different salt.");
+	refused(call(409, "/commit_submission", "a", commit),
+		"Commitment hash already exists. Use a different salt.");
 
 	reveal = reveal_body(id, "a", salt);
 	foreign = reveal_body(id, "b", salt);
 	wrong = reveal_body(id, "a", "another salt");
-	refused(call(425, "/reveal_submission", "a", reveal), "Cannot reveal yet. Wait 100 blocks (~20 minutes)");
+	refused(call(425, "/reveal_submission", "a", reveal),
+		"Cannot reveal yet. Wait 100 blocks (~20 minutes)");
 	now = 1609459200 + (double)(block + 99) * 12 + 11.9;
-	refused(call(425, "/reveal_submission", "a", reveal), "Cannot reveal yet. Wait 1 blocks (~0 minutes)");
+	refused(call(425, "/reveal_submission", "a", reveal),
+		"Cannot reveal yet. Wait 1 blocks (~0 minutes)");
 	answer = call(200, "/pending_reveals", NULL, NULL);
 	assert_true(number_of(answer, "current_block") == (double)block + 99);
 	pending = cJSON_GetArrayItem(cJSON_GetObjectItem(answer, "pending_reveals"), 0);
@@ -422,7 +432,8 @@ static void judgements_tell_on_the_address(void **state)
 	for (int i = 0; i < 4; i++)
 		cJSON_Delete(call(200, "/record_failure", NULL, failure));
 	judge(id, 0);
-	refused(call(403, "/register_miner", "a", "{\"hotkey\":\"a\",\"model_name\":\"m\",\"league\":\"1M\"}"),
+	refused(call(403, "/register_miner", "a",
+			"{\"hotkey\":\"a\",\"model_name\":\"m\",\"league\":\"1M\"}"),
 		"IP address banned: ");
 	cJSON_Delete(call(200, "/record_failure", NULL, "{}"));
 }
@@ -431,10 +442,13 @@ static void judges_are_told_what_is_wrong(void **state)
 {
 	(void)state;
 	refused(call(400, "/mark_validated", NULL, "{\"score\": 1}"), "submission_id required");
-	refused(call(404, "/mark_validated", NULL, "{\"submission_id\": 1, \"score\": 1}"), "Submission not found");
-	refused(call_from("x", 404, "/record_verification", NULL, "{\"submission_id\":\"1\",\"verified\":\"true\"}", NULL),
+	refused(call(404, "/mark_validated", NULL, "{\"submission_id\": 1, \"score\": 1}"),
 		"Submission not found");
-	refused(call_from("x", 404, "/finalize_round/{round_id}", NULL, "{\"round_id\":\"1\"}", NULL), "Round not found");
+	refused(call_from("x", 404, "/record_verification", NULL,
+			"{\"submission_id\":\"1\",\"verified\":\"true\"}", NULL),
+		"Submission not found");
+	refused(call_from("x", 404, "/finalize_round/{round_id}", NULL, "{\"round_id\":\"1\"}", NULL),
+		"Round not found");
 	cJSON_Delete(call(422, "/mark_validated", NULL, "[]"));
 	cJSON_Delete(call(422, "/mark_validated", NULL, NULL));
 }
@@ -497,7 +511,8 @@ static void each_wrong_field_is_named(void **state)
 /* Rank, exclusions and rewards, by the vectors and by the pages' rules for the rounds that follow. */
 static void rounds_rank_and_the_winner_is_the_next_baseline(void **state)
 {
-	cJSON *vectors = read_vectors(VECTORS "scoring.json"), *ranking = cJSON_GetObjectItem(vectors, "ranking");
+	cJSON *vectors = read_vectors(VECTORS "scoring.json"),
+	      *ranking = cJSON_GetObjectItem(vectors, "ranking");
 	static const double shares[] = {0.60, 0.25, 0.10, 0.05};
 	cJSON *entry, *answer, *list;
 	int64_t hidden;
@@ -517,7 +532,8 @@ static void rounds_rank_and_the_winner_is_the_next_baseline(void **state)
 		now = number_of(entry, "created_at");
 		register_miner(hotkey);
 		assert_true(submit(hotkey, number_of(entry, "tokens_per_sec"),
-				    number_of(entry, "target_sequence_length")) == (int64_t)number_of(entry, "id"));
+				    number_of(entry, "target_sequence_length")) ==
+			(int64_t)number_of(entry, "id"));
 		judge((int64_t)number_of(entry, "id"), 1);
 		if (!cJSON_IsNull(logits)) {
 			char *query = xprintf("{\"submission_id\": \"%.0f\", \"verified\": \"%s\","
@@ -594,7 +610,8 @@ static void rounds_rank_and_the_winner_is_the_next_baseline(void **state)
 	answer = call(200, "/create_round", NULL, "{\"baseline_submission_id\": 1}");
 	assert_true(number_of(answer, "baseline_submission_id") == 1);
 	cJSON_Delete(answer);
-	refused(call(404, "/create_round", NULL, "{\"baseline_submission_id\": 999}"), "Submission not found");
+	refused(call(404, "/create_round", NULL, "{\"baseline_submission_id\": 999}"),
+		"Submission not found");
 	free(hidden_commit);
 	cJSON_Delete(vectors);
 }
@@ -612,13 +629,15 @@ static void statistics_tell_what_waits(void **state)
 	answer = call_from("x", 200, "/get_submission_stats", NULL, "{\"limit\": \"10\"}", NULL);
 	assert_true(number_of(answer, "total_submissions") == 3);
 	assert_int_equal(cJSON_GetArraySize(cJSON_GetObjectItem(answer, "recent_submissions")), 2);
-	assert_true(number_of(cJSON_GetArrayItem(cJSON_GetObjectItem(answer, "recent_submissions"), 0), "id") == 2);
+	assert_true(number_of(cJSON_GetArrayItem(cJSON_GetObjectItem(answer, "recent_submissions"), 0),
+			    "id") == 2);
 	stats = cJSON_GetObjectItem(answer, "stats");
 	assert_true(number_of(stats, "avg_tokens_per_sec") == 150.06);
 	assert_true(number_of(stats, "max_tokens_per_sec") == 200.13);
 	assert_true(number_of(stats, "min_tokens_per_sec") == 100);
 	assert_int_equal(cJSON_GetArraySize(cJSON_GetObjectItem(answer, "top_performers")), 3);
-	assert_true(number_of(cJSON_GetArrayItem(cJSON_GetObjectItem(answer, "top_performers"), 0), "id") == 3);
+	assert_true(
+		number_of(cJSON_GetArrayItem(cJSON_GetObjectItem(answer, "top_performers"), 0), "id") == 3);
 	cJSON_Delete(answer);
 	now += 301;
 	answer = call(200, "/get_submission_rate", NULL, NULL);
@@ -634,8 +653,8 @@ static void statistics_tell_what_waits(void **state)
 /* Everything that an answer spoke of is there after a restart, bans and rounds included. */
 static void a_restart_forgets_nothing(void **state)
 {
-	static const char *const reports[] = {"/pending_reveals", "/get_submission_stats", "/get_submission_rate",
-		"/get_current_round", "/verification_stats", "/get_weights", NULL};
+	static const char *const reports[] = {"/pending_reveals", "/get_submission_stats",
+		"/get_submission_rate", "/get_current_round", "/verification_stats", "/get_weights", NULL};
 	char *before[6], *commit = commit_body("a", "salt");
 
 	(void)state;
