@@ -86,6 +86,15 @@ $(BUILD)/tests/%: tests/unit/%.c $(BUILD)/libquasar.a
 
 unit-tests: $(UNIT_TESTS)
 
+$(BUILD)/bench-localnet: bench/localnet.c $(BUILD)/libquasar.a
+	$(call say,CCLD,$@)$(CC) $(CFLAGS) -MMD -MP -MF $@.d -o $@ $< $(BUILD)/libquasar.a $(LDFLAGS) $(LDLIBS)
+
+-include $(BUILD)/bench-localnet.d
+
+# a minute of 500 commits a second from 64 connections
+bench-localnet: $(QUASAR) $(BUILD)/bench-localnet
+	@$(BUILD)/bench-localnet $(QUASAR) 60 64 500
+
 # unit tests run with the sanitizers, everything else on the binary as users get it
 check: deps
 	@$(MAKE) --no-print-directory all
@@ -125,12 +134,13 @@ help:
 	@echo 'make demo         a whole miner journey on this machine, nothing faked'
 	@echo 'make check        all tests'
 	@echo 'make bench        the speed of the operation and the layer on this machine'
+	@echo 'make bench-localnet   durable commits a second that `quasar localnet` takes'
 	@echo 'make install      to PREFIX ($(PREFIX)), below DESTDIR if given'
 	@echo 'make dist         a relocatable folder and tarball under dist/'
 	@echo 'make deps         install the Debian packages that are missing'
 	@echo 'make clean        remove build/ and dist/'
 
 FORCE:
-.PHONY: all unit-tests check demo install dist deps clean help FORCE
+.PHONY: all unit-tests check demo bench-localnet install dist deps clean help FORCE
 .DELETE_ON_ERROR:
 .SUFFIXES:
