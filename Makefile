@@ -10,7 +10,7 @@ CFLAGS  ?= $(if $(DEBUG),-O1 -g,-O2 -g)
 VERSION := $(shell sed -n 's/.*QUASAR_VERSION "\(.*\)"/\1/p' lib/base/version.h)
 
 override CFLAGS += -std=gnu11 -Wall -Wextra -Werror -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wno-unknown-warning-option -Wno-format-truncation \
-	-fopenmp -fno-math-errno -D_GNU_SOURCE -Ilib -I$(BUILD) \
+	-fopenmp -fno-math-errno -D_GNU_SOURCE -Ilib -I. -I$(BUILD) \
 	$(if $(DEBUG),-fsanitize=address$(comma)undefined -fno-sanitize-recover=all -fno-omit-frame-pointer)
 override LDFLAGS += -fopenmp -Wl,-rpath,'$$ORIGIN/../lib:$$ORIGIN/lib' -Wl,--as-needed \
 	$(if $(DEBUG),-fsanitize=address$(comma)undefined)
@@ -64,6 +64,7 @@ $(BUILD)/flags: FORCE
 # files that EMBED takes in
 $(BUILD)/lib/key/mnemonic.o: lib/key/english.txt
 $(BUILD)/lib/space/template.o: $(shell find templates -type f)
+$(BUILD)/lib/gpu/compile.o: $(wildcard kernels/*)
 
 # man pages and completions come from the command table
 $(BUILD)/docs.stamp: $(QUASAR)
@@ -86,18 +87,26 @@ $(BUILD)/tests/%: tests/unit/%.c $(BUILD)/libquasar.a
 
 unit-tests: $(UNIT_TESTS)
 
-$(BUILD)/bench-localnet: bench/localnet.c $(BUILD)/libquasar.a
+$(BUILD)/bench-%: bench/%.c $(BUILD)/libquasar.a
 	$(call say,CCLD,$@)$(CC) $(CFLAGS) -MMD -MP -MF $@.d -o $@ $< $(BUILD)/libquasar.a $(LDFLAGS) $(LDLIBS)
 
--include $(BUILD)/bench-localnet.d
+# builds anywhere, runs where there is a GPU
+$(BUILD)/tests-gpu: tests/gpu/kernels.c $(BUILD)/libquasar.a
+	$(call say,CCLD,$@)$(CC) $(CFLAGS) -MMD -MP -MF $@.d -o $@ $< $(BUILD)/libquasar.a $(LDFLAGS) \
+		-lcmocka $(LDLIBS)
+
+-include $(BUILD)/bench-localnet.d $(BUILD)/bench-gpu.d $(BUILD)/tests-gpu.d
 
 # a minute of 500 commits a second from 64 connections
 bench-localnet: $(QUASAR) $(BUILD)/bench-localnet
 	@$(BUILD)/bench-localnet $(QUASAR) 60 64 500
 
+bench-gpu: $(BUILD)/bench-gpu
+	@$(BUILD)/bench-gpu
+
 # unit tests run with the sanitizers, everything else on the binary as users get it
 check: deps
-	@$(MAKE) --no-print-directory all
+	@$(MAKE) --no-print-directory all $(BUILD)/tests-gpu
 	@$(MAKE) --no-print-directory DEBUG=1 unit-tests
 	@tests/run
 
@@ -135,12 +144,13 @@ help:
 	@echo 'make check        all tests'
 	@echo 'make bench        the speed of the operation and the layer on this machine'
 	@echo 'make bench-localnet   durable commits a second that `quasar localnet` takes'
+	@echo 'make bench-gpu        the kernels on this GPU, beside what its memory allows'
 	@echo 'make install      to PREFIX ($(PREFIX)), below DESTDIR if given'
 	@echo 'make dist         a relocatable folder and tarball under dist/'
 	@echo 'make deps         install the Debian packages that are missing'
 	@echo 'make clean        remove build/ and dist/'
 
 FORCE:
-.PHONY: all unit-tests check demo bench-localnet install dist deps clean help FORCE
+.PHONY: all unit-tests check demo bench-localnet bench-gpu install dist deps clean help FORCE
 .DELETE_ON_ERROR:
 .SUFFIXES:

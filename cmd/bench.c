@@ -27,6 +27,7 @@ struct run {
 	int count;
 	struct workspace workspace; /* store NULL: outside of a workspace */
 	char commit[41];            /* of the fork; "": none */
+	double copy_rate;           /* of the device, bytes per second; 0: not measured yet */
 	cJSON *results;
 };
 
@@ -104,6 +105,31 @@ static int compare(struct run *run, const struct measurement *measurement, cJSON
 
 /* --- measuring ----------------------------------------------------------------------------------- */
 
+/* How near the operation came to what its memory traffic allows: each of q, k, v and o once through
+ * memory, at the rate of a copy measured here and now. */
+static int report_floor(struct run *run, const struct measurement *measurement, cJSON *document,
+	struct error *err)
+{
+	double bytes = measure_traffic(run->plan.tokens), operations = measure_operations(run->plan.tokens);
+	double floor, fraction;
+
+	if (!run->copy_rate && run->device.copy_rate(&run->copy_rate, err) < 0)
+		return -1;
+	floor = bytes / run->copy_rate;
+	fraction = floor / measurement->seconds;
+	cJSON_AddNumberToObject(document, "bytes", bytes);
+	cJSON_AddNumberToObject(document, "operations", operations);
+	cJSON_AddNumberToObject(document, "copy_bytes_per_sec", run->copy_rate);
+	cJSON_AddNumberToObject(document, "floor_seconds", floor);
+	cJSON_AddNumberToObject(document, "floor_fraction", fraction);
+	if (!run->invocation->json)
+		printf("%12s %.4g MB to move, %.4g GFLOP: at least %.3f ms at the %.0f GB/s that a copy reaches "
+		       "here; this is %.1f %% of that rate, %.3g TFLOP/s\n",
+			"", bytes / 1e6, operations / 1e9, floor * 1e3, run->copy_rate / 1e9, fraction * 100,
+			operations / measurement->seconds / 1e12);
+	return 0;
+}
+
 static int measure_length(struct run *run, int64_t tokens, struct error *err)
 {
 	struct progress progress;
@@ -128,6 +154,8 @@ static int measure_length(struct run *run, int64_t tokens, struct error *err)
 	measurement_json(document, tokens, &measurement);
 	if (!run->invocation->json)
 		measurement_print(tokens, &measurement);
+	if (run->plan.workload == WORKLOAD_OP && report_floor(run, &measurement, document, err) < 0)
+		return -1;
 	if (measurement.shortened)
 		log_note("%lld tokens: %d warm-up%s and %d run%s, as more would take longer than --budget",
 			(long long)tokens, measurement.warmups, measurement.warmups == 1 ? "" : "s",
@@ -159,7 +187,8 @@ static int read_options(struct run *run, struct error *err)
 	run->plan.seed = (uint64_t)seed;
 	if (arg_flag(invocation, "compare") && !require_workspace(invocation, err))
 		return -1;
-	return command_device(invocation, arg_string(invocation, "device"), &run->device, err);
+	return command_device(
+		invocation, arg_string(invocation, "device"), run->plan.workload, &run->device, err);
 }
 
 static void print_heading(const struct run *run)
@@ -207,7 +236,11 @@ const struct command cmd_bench = {
 	.description =
 		"Times quasar's own implementation as a validator times a fork: random input of the "
 		"validator's shape, 3 warm-up calls, 10 timed ones; the median counts. On a slow machine "
-		"--budget cuts the number of calls short, and says so. Memory is the process's peak.\n\n"
+		"--budget cuts the number of calls short, and says so. Memory is the process's peak, "
+		"or on a GPU the peak of what was allocated there.\n\n"
+		"With --device auto the operation runs on the first GPU, if there is one, and the layer on the "
+		"CPU. For the operation the line below each length compares with what memory allows: every "
+		"input read and every output written once, at the speed of a copy measured in the same run.\n\n"
 		"In a workspace the results are stored with the fork's commit; `quasar commit` makes its claim "
 		"from them.",
 	.opts =
@@ -231,6 +264,7 @@ const struct command cmd_bench = {
 			{"quasar bench", "the layer at the target length"},
 			{"quasar bench --seq 2048,16384,100k --compare", "three lengths, beside earlier results"},
 			{"quasar bench --op --semantics causal --seq 65536", "the operation alone"},
+			{"quasar bench --op --device cuda:1 --seq 100k,1M", "the operation on the second GPU"},
 			{"quasar bench --json | jq '.results[0].tokens_per_sec'", "one number for a script"},
 			{0},
 		},

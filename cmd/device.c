@@ -1,12 +1,13 @@
 #include "device.h"
 
 #include <sodium.h>
+#include <string.h>
 
 #include "base/number.h"
 #include "op/cpu.h"
 
-int command_device(const struct invocation *invocation, const char *name, struct device *device,
-	struct error *err)
+int command_device(const struct invocation *invocation, const char *name, enum workload workload,
+	struct device *device, struct error *err)
 {
 	const char *source, *threads = settings_get(invocation->settings, "QUASAR_THREADS", &source);
 	int64_t count = 0;
@@ -15,8 +16,12 @@ int command_device(const struct invocation *invocation, const char *name, struct
 		return error_set(err, STATUS_USAGE,
 			"QUASAR_THREADS (from %s): \"%s\" is not a number of threads", source, threads);
 	cpu_threads_set((int)count);
-	return device_open(
-		name ? name : settings_get(invocation->settings, "DEVICE", NULL), device, err);
+	name = name ? name : settings_get(invocation->settings, "DEVICE", NULL);
+	if (device_open(name, device, err) < 0)
+		return -1;
+	if (!strcmp(name, "auto") && workload == WORKLOAD_LAYER && !device->layer)
+		device_open_cpu(device);
+	return 0;
 }
 
 enum semantics command_semantics(const struct invocation *invocation)

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "command.h"
-#include "op/device.h"
+#include "op/measure.h"
 
 #define OPT_DEVICE                                                                                         \
 	{                                                                                                  \
@@ -14,9 +14,10 @@
 			"Which function: what the reference fork computes, or the published recurrence."   \
 	}
 
-/* Opens the device named (NULL: the one of the setting DEVICE), with the threads of QUASAR_THREADS. */
-int command_device(const struct invocation *invocation, const char *name, struct device *device,
-	struct error *err);
+/* Opens the device named (NULL: the one of the setting DEVICE), with the threads of QUASAR_THREADS. "auto"
+ * is the best device that can do the workload. */
+int command_device(const struct invocation *invocation, const char *name, enum workload workload,
+	struct device *device, struct error *err);
 
 /* The option --semantics. */
 enum semantics command_semantics(const struct invocation *invocation);

@@ -29,6 +29,7 @@ static const struct command *const commands[] = {
 	&cmd_status,
 	&cmd_round,
 	&cmd_leaderboard,
+	&cmd_gpus,
 	&cmd_localnet,
 	&cmd_validate,
 	&cmd_generate,

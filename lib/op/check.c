@@ -10,7 +10,6 @@
 #include "op/compare.h"
 #include "op/layer.h"
 #include "op/random.h"
-#include "op/reference.h"
 
 #define RUNS 3
 
@@ -140,44 +139,74 @@ double check_memory(int64_t tokens)
 	return 64 + bytes * (double)tokens / (1 << 20);
 }
 
+/* The tensors of an operation on a device; freed with release_problem, also when this fails. */
+static int prepare_problem(const struct device *device, const struct check_plan *plan,
+	struct quasar_problem *problem, struct error *err)
+{
+	size_t count = (size_t)plan->tokens * LAYER_HEADS * LAYER_DIM, bytes = count * sizeof(uint16_t);
+	struct tensor *inputs[] = {&problem->q, &problem->k, &problem->v};
+	float beta[LAYER_HEADS];
+	uint16_t *values = malloc(bytes);
+	int result = 0;
+
+	if (!values)
+		return error_set(err, STATUS_ENVIRONMENT, "not enough memory for %lld tokens",
+			(long long)plan->tokens);
+	for (uint64_t i = 0; i < 3 && !result; i++) {
+		*inputs[i] = tensor_contiguous(device->allocate(bytes, err), DTYPE_BF16, plan->tokens,
+			LAYER_HEADS, LAYER_DIM);
+		random_normal_bf16(plan->seed, 200 + i, 1, values, count);
+		result = inputs[i]->data ? device->upload(inputs[i]->data, values, bytes, err) : -1;
+	}
+	free(values);
+	if (result)
+		return -1;
+	problem->o = tensor_contiguous(
+		device->allocate(bytes, err), DTYPE_BF16, plan->tokens, LAYER_HEADS, LAYER_DIM);
+	problem->beta = device->allocate(sizeof(beta), err);
+	if (!problem->o.data || !problem->beta)
+		return -1;
+	random_uniform(plan->seed, 203, 0.7f, 2.8f, beta, LAYER_HEADS);
+	return device->upload((void *)problem->beta, beta, sizeof(beta), err);
+}
+
+static void release_problem(const struct device *device, struct quasar_problem *problem)
+{
+	device->release(problem->q.data);
+	device->release(problem->k.data);
+	device->release(problem->v.data);
+	device->release(problem->o.data);
+	device->release((void *)problem->beta);
+}
+
 int check_op(const struct device *device, const struct check_plan *plan, struct check_list *checks,
 	struct error *err)
 {
-	size_t count = (size_t)plan->tokens * LAYER_HEADS * LAYER_DIM;
-	uint16_t *input = malloc(3 * count * sizeof(*input));
+	size_t count = (size_t)plan->tokens * LAYER_HEADS * LAYER_DIM, bytes = count * sizeof(uint16_t);
 	struct outputs outputs = {0};
-	float beta[LAYER_HEADS];
 	struct quasar_problem problem = {
 		.semantics = plan->semantics,
 		.batch = 1,
 		.tokens = plan->tokens,
 		.heads = LAYER_HEADS,
 		.dim = LAYER_DIM,
-		.beta = beta,
 	};
-	struct tensor *inputs[] = {&problem.q, &problem.k, &problem.v, &problem.o};
 	int result = outputs_allocate(&outputs, count, err);
 
-	if (!input)
-		result = error_set(err, STATUS_ENVIRONMENT, "not enough memory for %lld tokens",
-			(long long)plan->tokens);
-	if (!result) {
-		random_normal_bf16(plan->seed, 200, 1, input, 3 * count);
-		random_uniform(plan->seed, 201, 0.7f, 2.8f, beta, LAYER_HEADS);
-	}
+	result = result ? result : prepare_problem(device, plan, &problem, err);
 	for (int run = 0; run < RUNS && !result; run++) {
-		for (size_t i = 0; i < 4; i++)
-			*inputs[i] = tensor_contiguous(i < 3 ? input + i * count : outputs.runs[run],
-				DTYPE_BF16, plan->tokens, LAYER_HEADS, LAYER_DIM);
-		result = device->quasar(&problem, err);
+		/* the poison that the runs were filled with */
+		result = device->upload(problem.o.data, outputs.runs[run], bytes, err);
+		result = result ? result : device->quasar(&problem, err);
+		result = result ? result : device->download(outputs.runs[run], problem.o.data, bytes, err);
 	}
 	if (!result && interrupted())
 		result = error_set(err, STATUS_INTERRUPTED, "interrupted");
-	result = result ? result : quasar_reference(&problem, outputs.reference, NULL, err);
+	result = result ? result : device->reference(&problem, outputs.reference, err);
 	if (!result)
 		judge(&outputs, &(struct report){checks, plan, "op"}, OP_COSINE);
 	outputs_free(&outputs);
-	free(input);
+	release_problem(device, &problem);
 	return result;
 }
 

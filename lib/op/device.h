@@ -6,16 +6,36 @@
 struct layer;
 struct layer_call;
 
+/* What the operation works on lies in the device's memory, which on the CPU is the host's. A call returns
+ * when its work is done. There is one device of a kind in use at a time. */
 struct device {
-	const char *kind;      /* "cpu" */
-	char description[192]; /* "cpu (AMD EPYC 7763, 2 threads, x86-64-v3)" */
+	const char *kind;      /* "cpu", "cuda" */
+	char description[192]; /* "cpu (AMD EPYC 7763, 2 threads, x86-64-v3)", "cuda:0 (NVIDIA H200, …)" */
+
 	int (*quasar)(const struct quasar_problem *problem, struct error *err);
+	/* In fp64: `o` [B, T, H, S], in the host's memory. */
+	int (*reference)(const struct quasar_problem *problem, double *o, struct error *err);
+	/* On tensors in the host's memory. NULL: not on this device. */
 	int (*layer)(const struct layer *layer, const struct layer_call *call, struct error *err);
+
+	void *(*allocate)(size_t bytes, struct error *err); /* NULL: STATUS_ENVIRONMENT */
+	void (*release)(void *memory);                       /* NULL is fine */
+	int (*upload)(void *to, const void *from, size_t bytes, struct error *err);
+	int (*download)(void *to, const void *from, size_t bytes, struct error *err);
+	/* Bytes per second, read and written together, of a large copy in the device's memory. */
+	int (*copy_rate)(double *rate, struct error *err);
+
 	/* Peak memory in MiB since the last reset. */
 	void (*memory_reset)(void);
 	double (*memory_peak)(void);
 };
 
-/* "auto", "cpu", "cuda" or "cuda:N", as the setting DEVICE says. STATUS_ENVIRONMENT for a device that is
- * not there, STATUS_USAGE for a name that is none. */
+/* "auto", "cpu", "cuda" or "cuda:N", as the setting DEVICE says; "auto" is the first GPU that works, else
+ * the CPU. STATUS_ENVIRONMENT for a device that is not there, STATUS_USAGE for a name that is none. */
 int device_open(const char *name, struct device *device, struct error *err);
+
+/* The CPU, which has everything. */
+void device_open_cpu(struct device *device);
+
+/* A GPU. */
+int device_open_cuda(int index, struct device *device, struct error *err);

@@ -21,13 +21,27 @@ double measure_memory(enum workload workload, int64_t tokens)
 	return 64 + bytes * (double)tokens / (1 << 20);
 }
 
+double measure_traffic(int64_t tokens)
+{
+	return 4.0 * 2 * LAYER_HEADS * LAYER_DIM * (double)tokens;
+}
+
+double measure_operations(int64_t tokens)
+{
+	/* a token and head: three products with the state (K St, Kᵀ N, Q St), and four with the rows of its
+	 * chunk, half of which are masked (K Kᵀ, T Y, Q Kᵀ, and that times N); T itself is a sixth of C² */
+	double state = 3.0 * LAYER_DIM * LAYER_DIM, chunk = 4.0 / 2 * UPSTREAM_CHUNK * LAYER_DIM;
+	double inverse = UPSTREAM_CHUNK * UPSTREAM_CHUNK / 6.0;
+
+	return 2 * (state + chunk + inverse) * LAYER_HEADS * (double)tokens;
+}
+
 /* What a run needs; made once. */
 struct setup {
 	const struct device *device;
 	void *input, *output;
 	struct layer *layer;
 	struct layer_call call;
-	float beta[LAYER_HEADS];
 	struct quasar_problem problem;
 };
 
@@ -56,31 +70,53 @@ static int prepare_layer(struct setup *setup, const struct measure_plan *plan, s
 
 static int prepare_op(struct setup *setup, const struct measure_plan *plan, struct error *err)
 {
-	size_t elements = (size_t)plan->tokens * LAYER_HEADS * LAYER_DIM;
-	struct tensor *inputs[] = {&setup->problem.q, &setup->problem.k, &setup->problem.v};
-	uint16_t *input = malloc(3 * elements * sizeof(*input));
+	const struct device *device = setup->device;
+	size_t elements = (size_t)plan->tokens * LAYER_HEADS * LAYER_DIM, bytes = elements * sizeof(uint16_t);
+	struct quasar_problem *problem = &setup->problem;
+	struct tensor *inputs[] = {&problem->q, &problem->k, &problem->v};
+	float beta[LAYER_HEADS];
+	int result = 0;
 
-	setup->input = input;
-	setup->output = malloc(elements * sizeof(uint16_t));
-	if (!setup->input || !setup->output)
-		return error_set(err, STATUS_ENVIRONMENT, "not enough memory for %lld tokens",
-			(long long)plan->tokens);
-	random_normal_bf16(plan->seed, 100, 0.3f, input, 3 * elements);
-	random_uniform(plan->seed, 101, 0.7f, 2.8f, setup->beta, LAYER_HEADS);
-	setup->problem = (struct quasar_problem){
+	*problem = (struct quasar_problem){
 		.semantics = plan->semantics,
 		.batch = 1,
 		.tokens = plan->tokens,
 		.heads = LAYER_HEADS,
 		.dim = LAYER_DIM,
-		.beta = setup->beta,
+		.beta = device->allocate(sizeof(beta), err),
 		.o = tensor_contiguous(
-			setup->output, DTYPE_BF16, plan->tokens, LAYER_HEADS, LAYER_DIM),
+			device->allocate(bytes, err), DTYPE_BF16, plan->tokens, LAYER_HEADS, LAYER_DIM),
 	};
-	for (size_t i = 0; i < 3; i++)
-		*inputs[i] = tensor_contiguous(
-			input + i * elements, DTYPE_BF16, plan->tokens, LAYER_HEADS, LAYER_DIM);
-	return 0;
+	setup->input = malloc(bytes);
+	if (!setup->input)
+		return error_set(err, STATUS_ENVIRONMENT, "not enough memory for %lld tokens",
+			(long long)plan->tokens);
+	for (uint64_t i = 0; i < 3 && !result; i++) {
+		*inputs[i] = tensor_contiguous(device->allocate(bytes, err), DTYPE_BF16, plan->tokens,
+			LAYER_HEADS, LAYER_DIM);
+		random_normal_bf16(plan->seed, 102 + i, 0.3f, setup->input, elements);
+		result = inputs[i]->data ? device->upload(inputs[i]->data, setup->input, bytes, err) : -1;
+	}
+	free(setup->input);
+	setup->input = NULL;
+	if (result || !problem->beta || !problem->o.data)
+		return -1;
+	random_uniform(plan->seed, 101, 0.7f, 2.8f, beta, LAYER_HEADS);
+	return device->upload((void *)problem->beta, beta, sizeof(beta), err);
+}
+
+static void release(struct setup *setup)
+{
+	struct quasar_problem *problem = &setup->problem;
+
+	setup->device->release(problem->q.data);
+	setup->device->release(problem->k.data);
+	setup->device->release(problem->v.data);
+	setup->device->release(problem->o.data);
+	setup->device->release((void *)problem->beta);
+	layer_free(setup->layer);
+	free(setup->input);
+	free(setup->output);
 }
 
 static int run_once(const struct setup *setup, double *seconds, struct error *err)
@@ -149,6 +185,10 @@ int measure_run(const struct device *device, const struct measure_plan *plan, st
 	int status;
 
 	*result = (struct measurement){0};
+	if (plan->workload == WORKLOAD_LAYER && !device->layer) {
+		error_set(err, STATUS_ENVIRONMENT, "the layer does not run on %s, only the operation", device->kind);
+		return error_hint(err, "Measure the operation with --op, or the layer with --device cpu.");
+	}
 	status = plan->workload == WORKLOAD_LAYER ? prepare_layer(&setup, plan, err)
 						  : prepare_op(&setup, plan, err);
 	if (!status) {
@@ -156,8 +196,6 @@ int measure_run(const struct device *device, const struct measure_plan *plan, st
 		status = time_runs(&setup, plan, result, err);
 		result->memory_mb = device->memory_peak();
 	}
-	layer_free(setup.layer);
-	free(setup.input);
-	free(setup.output);
+	release(&setup);
 	return status;
 }

@@ -34,6 +34,11 @@ struct measurement {
 /* MiB that a measurement will need, about. */
 double measure_memory(enum workload workload, int64_t tokens);
 
+/* What the operation must do at least: bytes of q, k, v and o, each once, and multiplications and additions
+ * of its chunked form, with chunks of 64. */
+double measure_traffic(int64_t tokens);
+double measure_operations(int64_t tokens);
+
 /* STATUS_ENVIRONMENT when memory is short, STATUS_INTERRUPTED when the user asked to stop. */
 int measure_run(const struct device *device, const struct measure_plan *plan, struct measurement *result,
 	struct error *err);

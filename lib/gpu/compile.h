@@ -1,0 +1,19 @@
+/* compile: kernels from the sources in the binary, by NVRTC, through the cache. */
+#pragma once
+
+#include "base/buffer.h"
+#include "base/error.h"
+
+/* A compile-time parameter: -DNAME=VALUE. */
+struct kernel_parameter {
+	const char *name; /* NULL ends a list */
+	int value;
+};
+
+/* The kernel files (kernels/NAME) in the binary; ends with NULL. */
+extern const char *const kernel_sources[];
+
+/* Appends the machine code of a kernel file for a compute capability (90 is 9.0). When the compiler does
+ * not know that architecture yet, PTX for the newest older one, which the driver finishes. */
+int kernel_compile(const char *source, const struct kernel_parameter *parameters, int capability,
+	struct buffer *image, struct error *err);

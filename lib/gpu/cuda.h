@@ -1,0 +1,103 @@
+/* cuda: the few parts of the CUDA driver API and of NVRTC that are used, as function tables. Both
+ * libraries are opened at run time, so that one binary runs with and without a GPU.
+ *
+ * Types and constants follow NVIDIA's documentation of the driver API; no header of theirs is needed. */
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/error.h"
+
+enum cuda_attribute {
+	CUDA_CLOCK_KHZ = 13,
+	CUDA_MULTIPROCESSORS = 16,
+	CUDA_MEMORY_CLOCK_KHZ = 36,
+	CUDA_MEMORY_BUS_BITS = 37,
+	CUDA_L2_BYTES = 38,
+	CUDA_CAPABILITY_MAJOR = 75,
+	CUDA_CAPABILITY_MINOR = 76,
+	CUDA_SHARED_PER_MULTIPROCESSOR = 81,
+	CUDA_REGISTERS_PER_MULTIPROCESSOR = 82,
+	CUDA_SHARED_PER_BLOCK = 97, /* the most that a kernel may ask for */
+};
+
+enum { CUDA_FUNCTION_SHARED_BYTES = 8 };
+
+struct CUctx_st;
+struct CUmod_st;
+struct CUfunc_st;
+struct CUevent_st;
+struct CUstream_st;
+
+/* Each returns 0 or an error code that cuda_check understands. */
+struct cuda_driver {
+	int (*cuInit)(unsigned flags);
+	int (*cuDriverGetVersion)(int *version); /* 13000 is 13.0 */
+	int (*cuDeviceGetCount)(int *count);
+	int (*cuDeviceGet)(int *device, int ordinal);
+	int (*cuDeviceGetName)(char *name, int size, int device);
+	int (*cuDeviceGetAttribute)(int *value, int attribute, int device);
+	int (*cuDeviceTotalMem_v2)(size_t *bytes, int device);
+	int (*cuDevicePrimaryCtxRetain)(struct CUctx_st **context, int device);
+	int (*cuDevicePrimaryCtxRelease_v2)(int device);
+	int (*cuCtxSetCurrent)(struct CUctx_st *context);
+	int (*cuCtxSynchronize)(void);
+	int (*cuMemGetInfo_v2)(size_t *free, size_t *total);
+	int (*cuMemAlloc_v2)(uint64_t *address, size_t bytes);
+	int (*cuMemFree_v2)(uint64_t address);
+	int (*cuMemcpyHtoD_v2)(uint64_t to, const void *from, size_t bytes);
+	int (*cuMemcpyDtoH_v2)(void *to, uint64_t from, size_t bytes);
+	int (*cuMemcpyDtoD_v2)(uint64_t to, uint64_t from, size_t bytes);
+	int (*cuMemsetD8_v2)(uint64_t to, unsigned char value, size_t bytes);
+	int (*cuModuleLoadData)(struct CUmod_st **module, const void *image);
+	int (*cuModuleUnload)(struct CUmod_st *module);
+	int (*cuModuleGetFunction)(struct CUfunc_st **function, struct CUmod_st *module, const char *name);
+	int (*cuFuncSetAttribute)(struct CUfunc_st *function, int attribute, int value);
+	int (*cuOccupancyMaxActiveBlocksPerMultiprocessor)(
+		int *blocks, struct CUfunc_st *function, int threads, size_t shared_bytes);
+	int (*cuLaunchKernel)(struct CUfunc_st *function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
+		unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes,
+		struct CUstream_st *stream, void **arguments, void **extra);
+	int (*cuEventCreate)(struct CUevent_st **event, unsigned flags);
+	int (*cuEventRecord)(struct CUevent_st *event, struct CUstream_st *stream);
+	int (*cuEventSynchronize)(struct CUevent_st *event);
+	int (*cuEventElapsedTime)(float *milliseconds, struct CUevent_st *start, struct CUevent_st *end);
+	int (*cuEventDestroy_v2)(struct CUevent_st *event);
+	int (*cuGetErrorString)(int code, const char **text);
+};
+
+struct nvrtc_program;
+
+struct nvrtc {
+	int (*nvrtcVersion)(int *major, int *minor);
+	int (*nvrtcGetNumSupportedArchs)(int *count);
+	int (*nvrtcGetSupportedArchs)(int *archs); /* 90 is sm_90 */
+	int (*nvrtcCreateProgram)(struct nvrtc_program **program, const char *source, const char *name,
+		int header_count, const char *const *headers, const char *const *header_names);
+	int (*nvrtcCompileProgram)(struct nvrtc_program *program, int count, const char *const *options);
+	int (*nvrtcGetProgramLogSize)(struct nvrtc_program *program, size_t *bytes);
+	int (*nvrtcGetProgramLog)(struct nvrtc_program *program, char *log);
+	int (*nvrtcGetCUBINSize)(struct nvrtc_program *program, size_t *bytes);
+	int (*nvrtcGetCUBIN)(struct nvrtc_program *program, char *cubin);
+	int (*nvrtcGetPTXSize)(struct nvrtc_program *program, size_t *bytes);
+	int (*nvrtcGetPTX)(struct nvrtc_program *program, char *ptx);
+	int (*nvrtcDestroyProgram)(struct nvrtc_program **program);
+	const char *(*nvrtcGetErrorString)(int code);
+};
+
+/* The driver, opened and initialised on the first call. STATUS_ENVIRONMENT, with the way out, when there
+ * is none or it does not work. */
+const struct cuda_driver *cuda_driver(struct error *err);
+
+/* The compiler, likewise: from $CUDA_HOME or $CUDA_PATH, the system, a CUDA toolkit under /usr/local, or
+ * the packages of the Python environment in use, for CUDA 13 or 12. */
+const struct nvrtc *nvrtc_library(struct error *err);
+
+/* Where the libraries were found; "" before they are. */
+const char *cuda_driver_path(void);
+const char *nvrtc_path(void);
+
+/* 0, or -1 with "ATTEMPT: what the driver says". */
+int cuda_check(int code, struct error *err, const char *attempt, ...)
+	__attribute__((format(printf, 3, 4)));

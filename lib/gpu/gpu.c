@@ -1,0 +1,332 @@
+#include "gpu/gpu.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buffer.h"
+#include "base/memory.h"
+#include "gpu/cuda.h"
+
+#define OLDEST_CAPABILITY 80
+
+struct allocation {
+	void *memory;
+	size_t bytes;
+};
+
+struct gpu_kernel {
+	struct gpu_kernel *next;
+	struct gpu *gpu;
+	char *identity; /* source, name and parameters */
+	struct CUmod_st *module;
+	struct CUfunc_st *function;
+	int threads, shared_bytes, occupancy;
+};
+
+struct gpu {
+	const struct cuda_driver *driver;
+	int device;
+	struct CUctx_st *context;
+	struct gpu_properties properties;
+	struct allocation *allocations;
+	size_t allocation_count, allocated, peak;
+	struct gpu_kernel *kernels;
+};
+
+/* --- what there is -------------------------------------------------------------------------------- */
+
+int gpu_count(struct error *err)
+{
+	const struct cuda_driver *driver = cuda_driver(err);
+	int count = 0;
+
+	if (!driver || cuda_check(driver->cuDeviceGetCount(&count), err, "counting the GPUs") < 0)
+		return -1;
+	return count;
+}
+
+static int attribute(const struct cuda_driver *driver, int device, enum cuda_attribute which)
+{
+	int value = 0;
+
+	driver->cuDeviceGetAttribute(&value, which, device);
+	return value;
+}
+
+int gpu_query(int index, struct gpu_properties *properties, struct error *err)
+{
+	const struct cuda_driver *driver = cuda_driver(err);
+	int count = gpu_count(err), device = 0;
+	size_t memory = 0;
+
+	if (count < 0)
+		return -1;
+	if (index < 0 || index >= count) {
+		error_set(err, STATUS_ENVIRONMENT, "there is no GPU %d: the driver shows %d", index, count);
+		return error_hint(err, count ? "They are numbered from 0; `quasar gpus` lists them."
+					     : "Check `nvidia-smi` and CUDA_VISIBLE_DEVICES.");
+	}
+	if (cuda_check(driver->cuDeviceGet(&device, index), err, "GPU %d", index) < 0)
+		return -1;
+	*properties = (struct gpu_properties){
+		.capability = attribute(driver, device, CUDA_CAPABILITY_MAJOR) * 10 +
+			attribute(driver, device, CUDA_CAPABILITY_MINOR),
+		.multiprocessors = attribute(driver, device, CUDA_MULTIPROCESSORS),
+		.shared_per_multiprocessor = attribute(driver, device, CUDA_SHARED_PER_MULTIPROCESSOR),
+		.shared_per_block = attribute(driver, device, CUDA_SHARED_PER_BLOCK),
+		.registers = attribute(driver, device, CUDA_REGISTERS_PER_MULTIPROCESSOR),
+		.clock_khz = attribute(driver, device, CUDA_CLOCK_KHZ),
+		.l2_bytes = attribute(driver, device, CUDA_L2_BYTES),
+		/* two transfers a clock */
+		.bandwidth_gbs = 2e3 * attribute(driver, device, CUDA_MEMORY_CLOCK_KHZ) / 1e9 *
+			attribute(driver, device, CUDA_MEMORY_BUS_BITS) / 8,
+	};
+	driver->cuDeviceGetName(properties->name, sizeof(properties->name), device);
+	driver->cuDeviceTotalMem_v2(&memory, device);
+	properties->memory_bytes = (int64_t)memory;
+	return 0;
+}
+
+struct gpu *gpu_open(int index, struct error *err)
+{
+	struct gpu *gpu = xcalloc(1, sizeof(*gpu));
+	size_t available = 0, total = 0;
+
+	if (gpu_query(index, &gpu->properties, err) < 0)
+		goto failed;
+	if (gpu->properties.capability < OLDEST_CAPABILITY) {
+		error_set(err, STATUS_ENVIRONMENT, "GPU %d (%s) has compute capability %d.%d", index,
+			gpu->properties.name, gpu->properties.capability / 10, gpu->properties.capability % 10);
+		error_hint(err, "8.0 (Ampere) or later is needed; use --device cpu.");
+		goto failed;
+	}
+	gpu->driver = cuda_driver(err);
+	gpu->driver->cuDeviceGet(&gpu->device, index);
+	if (cuda_check(gpu->driver->cuDevicePrimaryCtxRetain(&gpu->context, gpu->device), err,
+		    "opening GPU %d (%s)", index, gpu->properties.name) < 0 ||
+		cuda_check(gpu->driver->cuCtxSetCurrent(gpu->context), err, "using GPU %d", index) < 0)
+		goto failed;
+	gpu->driver->cuMemGetInfo_v2(&available, &total);
+	gpu->properties.memory_free = (int64_t)available;
+	return gpu;
+failed:
+	free(gpu);
+	return NULL;
+}
+
+void gpu_close(struct gpu *gpu)
+{
+	if (!gpu)
+		return;
+	while (gpu->kernels) {
+		struct gpu_kernel *kernel = gpu->kernels;
+
+		gpu->kernels = kernel->next;
+		gpu->driver->cuModuleUnload(kernel->module);
+		free(kernel->identity);
+		free(kernel);
+	}
+	gpu->driver->cuDevicePrimaryCtxRelease_v2(gpu->device);
+	free(gpu->allocations);
+	free(gpu);
+}
+
+const struct gpu_properties *gpu_properties_of(const struct gpu *gpu)
+{
+	return &gpu->properties;
+}
+
+/* --- memory ---------------------------------------------------------------------------------------- */
+
+void *gpu_allocate(struct gpu *gpu, size_t bytes, struct error *err)
+{
+	size_t available = 0, total = 0;
+	uint64_t address = 0;
+	int code = gpu->driver->cuMemAlloc_v2(&address, bytes);
+
+	if (code) {
+		gpu->driver->cuMemGetInfo_v2(&available, &total);
+		cuda_check(code, err, "allocating %.0f MiB on %s, where %.0f of %.0f MiB are free",
+			(double)bytes / 0x1p20, gpu->properties.name, (double)available / 0x1p20,
+			(double)total / 0x1p20);
+		error_hint(err, "Use a shorter sequence, or free the GPU: `nvidia-smi` shows who uses it.");
+		return NULL;
+	}
+	gpu->allocations =
+		xrealloc(gpu->allocations, (gpu->allocation_count + 1) * sizeof(*gpu->allocations));
+	gpu->allocations[gpu->allocation_count++] = (struct allocation){(void *)address, bytes};
+	gpu->allocated += bytes;
+	gpu->peak = gpu->allocated > gpu->peak ? gpu->allocated : gpu->peak;
+	return (void *)address;
+}
+
+void gpu_release(struct gpu *gpu, void *memory)
+{
+	for (size_t i = 0; memory && i < gpu->allocation_count; i++) {
+		if (gpu->allocations[i].memory != memory)
+			continue;
+		gpu->driver->cuMemFree_v2((uint64_t)memory);
+		gpu->allocated -= gpu->allocations[i].bytes;
+		gpu->allocations[i] = gpu->allocations[--gpu->allocation_count];
+		return;
+	}
+}
+
+int gpu_upload(struct gpu *gpu, void *to, const void *from, size_t bytes, struct error *err)
+{
+	return cuda_check(gpu->driver->cuMemcpyHtoD_v2((uint64_t)to, from, bytes), err,
+		"copying %zu bytes to the GPU", bytes);
+}
+
+int gpu_download(struct gpu *gpu, void *to, const void *from, size_t bytes, struct error *err)
+{
+	return cuda_check(gpu->driver->cuMemcpyDtoH_v2(to, (uint64_t)from, bytes), err,
+		"copying %zu bytes from the GPU", bytes);
+}
+
+int gpu_copy(struct gpu *gpu, void *to, const void *from, size_t bytes, struct error *err)
+{
+	return cuda_check(gpu->driver->cuMemcpyDtoD_v2((uint64_t)to, (uint64_t)from, bytes), err,
+		"copying %zu bytes on the GPU", bytes);
+}
+
+int gpu_fill(struct gpu *gpu, void *memory, uint8_t byte, size_t bytes, struct error *err)
+{
+	return cuda_check(gpu->driver->cuMemsetD8_v2((uint64_t)memory, byte, bytes), err,
+		"filling %zu bytes on the GPU", bytes);
+}
+
+size_t gpu_allocated(const struct gpu *gpu)
+{
+	return gpu->allocated;
+}
+
+size_t gpu_allocated_peak(const struct gpu *gpu)
+{
+	return gpu->peak;
+}
+
+void gpu_reset_peak(struct gpu *gpu)
+{
+	gpu->peak = gpu->allocated;
+}
+
+/* --- kernels ---------------------------------------------------------------------------------------- */
+
+static int load_kernel(struct gpu_kernel *kernel, const char *source, const char *name,
+	const struct kernel_parameter *parameters, struct error *err)
+{
+	const struct gpu *gpu = kernel->gpu;
+	struct buffer image = {0};
+	int result = kernel_compile(source, parameters, gpu->properties.capability, &image, err);
+
+	if (!result)
+		result = cuda_check(gpu->driver->cuModuleLoadData(&kernel->module, image.data), err,
+			"loading kernels/%s", source);
+	if (!result)
+		result = cuda_check(gpu->driver->cuModuleGetFunction(&kernel->function, kernel->module, name),
+			err, "kernel %s", name);
+	if (!result)
+		result = cuda_check(gpu->driver->cuFuncSetAttribute(kernel->function,
+					    CUDA_FUNCTION_SHARED_BYTES, kernel->shared_bytes),
+			err, "giving kernel %s %d bytes of shared memory", name, kernel->shared_bytes);
+	if (!result)
+		result = cuda_check(
+			gpu->driver->cuOccupancyMaxActiveBlocksPerMultiprocessor(&kernel->occupancy,
+				kernel->function, kernel->threads, (size_t)kernel->shared_bytes),
+			err, "occupancy of kernel %s", name);
+	if (result && kernel->module)
+		gpu->driver->cuModuleUnload(kernel->module);
+	buffer_free(&image);
+	return result;
+}
+
+struct gpu_kernel *gpu_kernel(struct gpu *gpu, const char *source, const char *name,
+	const struct kernel_parameter *parameters, int threads, int shared_bytes, struct error *err)
+{
+	struct buffer identity = {0};
+	struct gpu_kernel *kernel;
+
+	buffer_printf(&identity, "%s %s %d %d", source, name, threads, shared_bytes);
+	for (const struct kernel_parameter *p = parameters; p && p->name; p++)
+		buffer_printf(&identity, " %s=%d", p->name, p->value);
+	for (kernel = gpu->kernels; kernel; kernel = kernel->next)
+		if (!strcmp(kernel->identity, identity.data))
+			break;
+	if (kernel) {
+		buffer_free(&identity);
+		return kernel;
+	}
+	kernel = xcalloc(1, sizeof(*kernel));
+	*kernel = (struct gpu_kernel){.gpu = gpu, .threads = threads, .shared_bytes = shared_bytes};
+	if (load_kernel(kernel, source, name, parameters, err) < 0) {
+		buffer_free(&identity);
+		free(kernel);
+		return NULL;
+	}
+	kernel->identity = identity.data;
+	kernel->next = gpu->kernels;
+	gpu->kernels = kernel;
+	return kernel;
+}
+
+int gpu_kernel_occupancy(const struct gpu_kernel *kernel)
+{
+	return kernel->occupancy;
+}
+
+int gpu_launch(const struct gpu_kernel *kernel, unsigned grid_x, unsigned grid_y, const void *arguments,
+	struct error *err)
+{
+	void *list[] = {(void *)arguments};
+
+	return cuda_check(kernel->gpu->driver->cuLaunchKernel(kernel->function, grid_x, grid_y, 1,
+				  (unsigned)kernel->threads, 1, 1, (unsigned)kernel->shared_bytes, NULL, list,
+				  NULL),
+		err, "launching %s on %u x %u blocks", kernel->identity, grid_x, grid_y);
+}
+
+int gpu_synchronize(struct gpu *gpu, struct error *err)
+{
+	return cuda_check(gpu->driver->cuCtxSynchronize(), err, "working on %s", gpu->properties.name);
+}
+
+/* --- time ------------------------------------------------------------------------------------------- */
+
+static int by_value(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+
+	return (x > y) - (x < y);
+}
+
+int gpu_time(struct gpu *gpu, int (*work)(int call, void *context, struct error *err), void *context,
+	int warmups, int runs, double *seconds, struct error *err)
+{
+	const struct cuda_driver *driver = gpu->driver;
+	struct CUevent_st *start = NULL, *end = NULL;
+	int result = cuda_check(driver->cuEventCreate(&start, 0), err, "making an event");
+
+	if (!result)
+		result = cuda_check(driver->cuEventCreate(&end, 0), err, "making an event");
+	for (int call = 0; call < warmups + runs && !result; call++) {
+		float milliseconds = 0;
+
+		driver->cuEventRecord(start, NULL);
+		result = work(call, context, err);
+		driver->cuEventRecord(end, NULL);
+		if (!result)
+			result = cuda_check(driver->cuEventSynchronize(end), err, "working on %s",
+				gpu->properties.name);
+		driver->cuEventElapsedTime(&milliseconds, start, end);
+		if (call >= warmups)
+			seconds[call - warmups] = milliseconds * 1e-3;
+	}
+	if (start)
+		driver->cuEventDestroy_v2(start);
+	if (end)
+		driver->cuEventDestroy_v2(end);
+	if (!result)
+		qsort(seconds, (size_t)runs, sizeof(*seconds), by_value);
+	return result;
+}

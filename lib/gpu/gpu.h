@@ -1,0 +1,75 @@
+/* gpu: one GPU: what it is, its memory, kernels on it, and time. One thread uses a GPU at a time. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/error.h"
+#include "gpu/compile.h"
+
+/* What the driver says. */
+struct gpu_properties {
+	char name[256];
+	int capability; /* 90 is compute capability 9.0 */
+	int multiprocessors;
+	int shared_per_multiprocessor, shared_per_block; /* bytes */
+	int registers;                                   /* per multiprocessor */
+	int clock_khz;
+	int64_t l2_bytes, memory_bytes, memory_free;
+	double bandwidth_gbs; /* of the memory: clock times bus width; 0: not known */
+};
+
+/* How many GPUs there are; 0 or more, or -1 when the driver cannot be used. */
+int gpu_count(struct error *err);
+int gpu_query(int index, struct gpu_properties *properties, struct error *err);
+
+struct gpu;
+
+/* Opens a GPU of compute capability 8.0 or later. NULL with STATUS_ENVIRONMENT. */
+struct gpu *gpu_open(int index, struct error *err);
+/* Releases its kernels; memory that is still allocated stays until the process ends. */
+void gpu_close(struct gpu *gpu);
+const struct gpu_properties *gpu_properties_of(const struct gpu *gpu);
+
+/* --- memory: addresses on the device --------------------------------------------------------------- */
+
+/* NULL with STATUS_ENVIRONMENT, naming what is needed and what is free. */
+void *gpu_allocate(struct gpu *gpu, size_t bytes, struct error *err);
+void gpu_release(struct gpu *gpu, void *memory); /* NULL is fine */
+int gpu_upload(struct gpu *gpu, void *to, const void *from, size_t bytes, struct error *err);
+int gpu_download(struct gpu *gpu, void *to, const void *from, size_t bytes, struct error *err);
+int gpu_copy(struct gpu *gpu, void *to, const void *from, size_t bytes, struct error *err);
+int gpu_fill(struct gpu *gpu, void *memory, uint8_t byte, size_t bytes, struct error *err);
+
+/* Bytes that gpu_allocate has handed out: now, and the most at once since the last reset. */
+size_t gpu_allocated(const struct gpu *gpu);
+size_t gpu_allocated_peak(const struct gpu *gpu);
+void gpu_reset_peak(struct gpu *gpu);
+
+/* --- kernels ---------------------------------------------------------------------------------------- */
+
+struct gpu_kernel;
+
+/* A kernel of a file in kernels/, compiled with the parameters for this GPU, ready for blocks of `threads`
+ * with `shared_bytes` of shared memory. Belongs to the GPU, which remembers it: the second call with the
+ * same arguments is cheap. */
+struct gpu_kernel *gpu_kernel(struct gpu *gpu, const char *source, const char *name,
+	const struct kernel_parameter *parameters, int threads, int shared_bytes, struct error *err);
+
+/* Blocks that fit one multiprocessor at a time. */
+int gpu_kernel_occupancy(const struct gpu_kernel *kernel);
+
+/* Queues blocks grid_x by grid_y. `arguments` is the kernel's only parameter. */
+int gpu_launch(const struct gpu_kernel *kernel, unsigned grid_x, unsigned grid_y, const void *arguments,
+	struct error *err);
+
+/* Waits until everything queued is done; errors of kernels show here. */
+int gpu_synchronize(struct gpu *gpu, struct error *err);
+
+/* --- time ------------------------------------------------------------------------------------------- */
+
+/* Calls `work` (which queues kernels) `warmups` times, then `runs` times between events, and stores the
+ * seconds of each run, sorted. `work` gets the number of the call, so that it can rotate its buffers. */
+int gpu_time(struct gpu *gpu, int (*work)(int call, void *context, struct error *err), void *context,
+	int warmups, int runs, double *seconds, struct error *err);

@@ -1,0 +1,582 @@
+/* The kernels against fp64 on the device, and fp64 on the device against fp64 on the CPU. Ends with status
+ * 77 and a reason where there is no GPU. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+#include <math.h>
+#include <sodium.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "gpu/gpu.h"
+#include "op/dtype.h"
+#include "op/quasar_cuda.h"
+#include "op/random.h"
+#include "op/reference.h"
+
+#define NO_GPU 77
+
+static struct gpu *gpu;
+static struct quasar_workspace workspace;
+
+/* What is asked for; zeros mean the usual: contiguous tensors, normally distributed keys. */
+struct shape {
+	enum semantics semantics;
+	enum dtype dtype;
+	int batch, tokens, heads, dim;
+	bool initial, strided;
+	float key_deviation; /* 0: 1 */
+	float key_mean;      /* the same for all tokens of a head: nearly parallel keys */
+};
+
+struct fixture {
+	struct shape shape;
+	struct quasar_problem problem; /* on the device */
+	size_t count, states, allocated; /* elements: of a tensor, of a state, of a tensor with its gaps */
+	int64_t stride[4];
+	void *memory[16];
+	int memories;
+	double *reference, *reference_state; /* on the host */
+	float *output, *state;
+};
+
+static void *device_memory(struct fixture *fixture, const void *values, size_t bytes)
+{
+	struct error err;
+	void *memory = gpu_allocate(gpu, bytes, &err);
+
+	if (!memory || (values && gpu_upload(gpu, memory, values, bytes, &err) < 0))
+		fail_msg("%s", err.message);
+	fixture->memory[fixture->memories++] = memory;
+	return memory;
+}
+
+/* A tensor of values in (batch, token, head, dim) order, laid out as the shape wants it. */
+static struct tensor make_tensor(struct fixture *fixture, const float *values)
+{
+	const struct shape *shape = &fixture->shape;
+	size_t size = dtype_size(shape->dtype), index = 0;
+	char *host = malloc(fixture->allocated * size);
+	struct tensor tensor = {.dtype = shape->dtype};
+
+	memset(host, 0xff, fixture->allocated * size); /* NaN in gaps, and in an output */
+	memcpy(tensor.stride, fixture->stride, sizeof(tensor.stride));
+	for (int b = 0; values && b < shape->batch; b++)
+		for (int t = 0; t < shape->tokens; t++)
+			for (int h = 0; h < shape->heads; h++)
+				for (int d = 0; d < shape->dim; d++)
+					dtype_store(host, shape->dtype,
+						b * tensor.stride[0] + t * tensor.stride[1] +
+							h * tensor.stride[2] + d * tensor.stride[3],
+						values[index++]);
+	tensor.data = device_memory(fixture, host, fixture->allocated * size);
+	free(host);
+	return tensor;
+}
+
+static void lay_out(struct fixture *fixture)
+{
+	const struct shape *shape = &fixture->shape;
+	int64_t *stride = fixture->stride;
+
+	fixture->count = (size_t)shape->batch * (size_t)shape->tokens * (size_t)(shape->heads * shape->dim);
+	fixture->states = (size_t)(shape->batch * shape->heads * shape->dim * shape->dim);
+	if (shape->strided) { /* heads first, every third element */
+		stride[3] = 3;
+		stride[1] = 3 * shape->dim + 1;
+		stride[2] = stride[1] * shape->tokens + 5;
+		stride[0] = stride[2] * shape->heads;
+		fixture->allocated = (size_t)(stride[0] * shape->batch);
+	} else {
+		memcpy(stride, tensor_contiguous(NULL, shape->dtype, shape->tokens, shape->heads, shape->dim).stride,
+			sizeof(fixture->stride));
+		fixture->allocated = fixture->count;
+	}
+}
+
+static void prepare(struct fixture *fixture, struct shape shape, uint64_t seed)
+{
+	float beta[64], *values, *mean;
+	size_t row = (size_t)(shape.heads * shape.dim);
+
+	*fixture = (struct fixture){.shape = shape};
+	lay_out(fixture);
+	values = malloc((fixture->count > fixture->states ? fixture->count : fixture->states) * sizeof(*values));
+	mean = malloc(row * sizeof(*mean));
+	random_uniform(seed, 1, 0.3f, 2.5f, beta, (size_t)shape.heads);
+	random_normal(seed, 2, shape.key_mean, mean, row);
+	fixture->problem = (struct quasar_problem){
+		.semantics = shape.semantics,
+		.batch = shape.batch,
+		.tokens = shape.tokens,
+		.heads = shape.heads,
+		.dim = shape.dim,
+		.beta = device_memory(fixture, beta, sizeof(beta)),
+		.o = make_tensor(fixture, NULL),
+		.final_state = device_memory(fixture, NULL, fixture->states * sizeof(float)),
+	};
+	random_normal(seed, 3, 1, values, fixture->count);
+	fixture->problem.q = make_tensor(fixture, values);
+	random_normal(seed, 4, shape.key_deviation > 0 ? shape.key_deviation : 1, values, fixture->count);
+	for (size_t i = 0; i < fixture->count; i++)
+		values[i] += mean[i % row];
+	fixture->problem.k = make_tensor(fixture, values);
+	random_normal(seed, 5, 1, values, fixture->count);
+	fixture->problem.v = make_tensor(fixture, values);
+	if (shape.initial) {
+		random_normal(seed, 6, 0.5f, values, fixture->states);
+		fixture->problem.initial_state =
+			device_memory(fixture, values, fixture->states * sizeof(float));
+	}
+	free(values);
+	free(mean);
+	fixture->reference = malloc(fixture->count * sizeof(double));
+	fixture->reference_state = malloc(fixture->states * sizeof(double));
+	fixture->output = malloc(fixture->count * sizeof(float));
+	fixture->state = malloc(fixture->states * sizeof(float));
+}
+
+static void finish(struct fixture *fixture)
+{
+	for (int i = 0; i < fixture->memories; i++)
+		gpu_release(gpu, fixture->memory[i]);
+	free(fixture->reference);
+	free(fixture->reference_state);
+	free(fixture->output);
+	free(fixture->state);
+}
+
+static void must(int result, const struct error *err)
+{
+	if (result < 0)
+		fail_msg("%s", err->message);
+}
+
+static void compute_reference(struct fixture *fixture)
+{
+	double *o = device_memory(fixture, NULL, fixture->count * sizeof(double));
+	double *state = device_memory(fixture, NULL, fixture->states * sizeof(double));
+	struct error err;
+
+	must(quasar_cuda_reference(gpu, &fixture->problem, o, state, &err), &err);
+	must(gpu_download(gpu, fixture->reference, o, fixture->count * sizeof(double), &err), &err);
+	must(gpu_download(gpu, fixture->reference_state, state, fixture->states * sizeof(double), &err), &err);
+	gpu_release(gpu, fixture->memory[--fixture->memories]);
+	gpu_release(gpu, fixture->memory[--fixture->memories]);
+}
+
+static void download(struct fixture *fixture)
+{
+	const struct shape *shape = &fixture->shape;
+	const struct tensor *o = &fixture->problem.o;
+	size_t bytes = fixture->allocated * dtype_size(shape->dtype), index = 0;
+	char *host = malloc(bytes);
+	struct error err;
+
+	must(gpu_synchronize(gpu, &err), &err);
+	must(gpu_download(gpu, host, o->data, bytes, &err), &err);
+	for (int b = 0; b < shape->batch; b++)
+		for (int t = 0; t < shape->tokens; t++)
+			for (int h = 0; h < shape->heads; h++)
+				for (int d = 0; d < shape->dim; d++)
+					fixture->output[index++] = dtype_load(host, shape->dtype,
+						b * o->stride[0] + t * o->stride[1] + h * o->stride[2] +
+							d * o->stride[3]);
+	free(host);
+	must(gpu_download(gpu, fixture->state, fixture->problem.final_state,
+		     fixture->states * sizeof(float), &err), &err);
+}
+
+/* ‖a − b‖ / ‖b‖; infinite when a holds anything that is not finite. */
+static double relative_error(const float *a, const double *b, size_t count)
+{
+	double difference = 0, norm = 0;
+
+	for (size_t i = 0; i < count; i++) {
+		if (!isfinite(a[i]))
+			return INFINITY;
+		difference += (a[i] - b[i]) * (a[i] - b[i]);
+		norm += b[i] * b[i];
+	}
+	return sqrt(difference / norm);
+}
+
+static double tolerance(enum dtype dtype)
+{
+	return dtype == DTYPE_BF16 ? 1e-2 : dtype == DTYPE_F16 ? 5e-4 : 1e-4;
+}
+
+static void compare(struct fixture *fixture)
+{
+	const struct shape *shape = &fixture->shape;
+	double most = tolerance(shape->dtype), o, state;
+
+	download(fixture);
+	o = relative_error(fixture->output, fixture->reference, fixture->count);
+	state = relative_error(fixture->state, fixture->reference_state, fixture->states);
+	if (!(o <= most && state <= most))
+		fail_msg("%s type %d B%d T%d H%d S%d initial %d strided %d keys %g + %g: output off by %.2e, state "
+			 "by %.2e, most %.0e",
+			semantics_name(shape->semantics), (int)shape->dtype, shape->batch, shape->tokens,
+			shape->heads, shape->dim, shape->initial, shape->strided, shape->key_deviation,
+			shape->key_mean, o, state, most);
+}
+
+static void check(struct shape shape, uint64_t seed)
+{
+	struct fixture fixture;
+	struct error err;
+
+	prepare(&fixture, shape, seed);
+	compute_reference(&fixture);
+	must(quasar_cuda(gpu, &workspace, &fixture.problem, &err), &err);
+	compare(&fixture);
+	finish(&fixture);
+}
+
+/* --- the operation ------------------------------------------------------------------------------- */
+
+static void the_references_agree(void **state)
+{
+	(void)state;
+	for (int semantics = 0; semantics < 2; semantics++) {
+		struct shape shape = {.semantics = (enum semantics)semantics, .dtype = DTYPE_F32, .batch = 2,
+			.tokens = 150, .heads = 3, .dim = 32 << semantics, .initial = true};
+		struct quasar_problem host;
+		struct tensor *tensors[] = {&host.q, &host.k, &host.v};
+		struct fixture fixture;
+		struct error err;
+		double *o, *final, difference = 0;
+		float *initial, beta[64];
+
+		prepare(&fixture, shape, 7);
+		compute_reference(&fixture);
+		host = fixture.problem;
+		for (int i = 0; i < 3; i++) {
+			void *copy = malloc(fixture.count * sizeof(float));
+
+			must(gpu_download(gpu, copy, tensors[i]->data, fixture.count * sizeof(float), &err), &err);
+			tensors[i]->data = copy;
+		}
+		must(gpu_download(gpu, beta, host.beta, sizeof(beta), &err), &err);
+		host.beta = beta;
+		initial = malloc(fixture.states * sizeof(float));
+		must(gpu_download(gpu, initial, host.initial_state, fixture.states * sizeof(float), &err), &err);
+		host.initial_state = initial;
+		o = malloc(fixture.count * sizeof(double));
+		final = malloc(fixture.states * sizeof(double));
+		must(quasar_reference(&host, o, final, &err), &err);
+		for (size_t i = 0; i < fixture.count; i++)
+			difference = fmax(difference, fabs(o[i] - fixture.reference[i]));
+		for (size_t i = 0; i < fixture.states; i++)
+			difference = fmax(difference, fabs(final[i] - fixture.reference_state[i]));
+		assert_true(difference < 1e-9);
+		for (int i = 0; i < 3; i++)
+			free(tensors[i]->data);
+		free(initial);
+		free(o);
+		free(final);
+		finish(&fixture);
+	}
+}
+
+static void every_length(void **state)
+{
+	static const int lengths[] = {1, 2, 15, 16, 17, 31, 33, 63, 64, 65, 127, 128, 129, 200, 1000, 4097};
+
+	(void)state;
+	for (int semantics = 0; semantics < 2; semantics++)
+		for (size_t i = 0; i < sizeof(lengths) / sizeof(*lengths); i++)
+			check((struct shape){(enum semantics)semantics, DTYPE_BF16, 2, lengths[i], 3, 64,
+				      .initial = i % 2}, i);
+}
+
+static void every_type_dimension_and_layout(void **state)
+{
+	(void)state;
+	for (int semantics = 0; semantics < 2; semantics++)
+		for (int dtype = 0; dtype < 3; dtype++)
+			for (int dim = 32; dim <= 128; dim *= 2)
+				for (int strided = 0; strided < 2; strided++)
+					check((struct shape){(enum semantics)semantics, (enum dtype)dtype, 2, 330, 5,
+						      dim, .initial = true, .strided = strided},
+						(uint64_t)(dim + dtype));
+}
+
+/* Keys that never forget, that forget at once, that are huge, and that are nearly parallel. */
+static void every_kind_of_key(void **state)
+{
+	static const float deviations[] = {0.002f, 0.02f, 0.2f, 1, 10, 0.3f, 0.05f};
+	static const float means[] = {0, 0, 0, 0, 0, 1, 0.2f};
+
+	(void)state;
+	for (int semantics = 0; semantics < 2; semantics++)
+		for (size_t i = 0; i < sizeof(means) / sizeof(*means); i++)
+			check((struct shape){(enum semantics)semantics, DTYPE_BF16, 1, 20000, 8, 64, .initial = true,
+				      .key_deviation = deviations[i], .key_mean = means[i]}, i);
+}
+
+static void many_heads_and_few(void **state)
+{
+	static const int batches[] = {1, 1, 3, 40, 7}, heads[] = {1, 2, 50, 64, 13};
+
+	(void)state;
+	for (int semantics = 0; semantics < 2; semantics++)
+		for (size_t i = 0; i < sizeof(heads) / sizeof(*heads); i++)
+			check((struct shape){(enum semantics)semantics, DTYPE_BF16, batches[i], 700, heads[i], 32,
+					      .initial = false}, i);
+}
+
+static void a_hundred_thousand_tokens(void **state)
+{
+	(void)state;
+	for (int semantics = 0; semantics < 2; semantics++) {
+		check((struct shape){(enum semantics)semantics, DTYPE_BF16, 1, 100000, 8, 64, .initial = false}, 1);
+		check((struct shape){(enum semantics)semantics, DTYPE_BF16, 1, 100000, 8, 64,
+			      .key_deviation = 0.01f}, 2);
+	}
+}
+
+static void the_same_input_gives_the_same_bits(void **state)
+{
+	struct fixture fixture;
+	struct error err;
+	float *first, *first_state;
+
+	(void)state;
+	prepare(&fixture, (struct shape){SEMANTICS_CAUSAL, DTYPE_BF16, 1, 30000, 8, 64, .initial = false}, 3);
+	first = malloc(fixture.count * sizeof(float));
+	first_state = malloc(fixture.states * sizeof(float));
+	for (int run = 0; run < 4; run++) {
+		must(quasar_cuda(gpu, &workspace, &fixture.problem, &err), &err);
+		download(&fixture);
+		if (run == 0) {
+			memcpy(first, fixture.output, fixture.count * sizeof(float));
+			memcpy(first_state, fixture.state, fixture.states * sizeof(float));
+		}
+		assert_memory_equal(first, fixture.output, fixture.count * sizeof(float));
+		assert_memory_equal(first_state, fixture.state, fixture.states * sizeof(float));
+	}
+	free(first);
+	free(first_state);
+	finish(&fixture);
+}
+
+/* A causal sequence in two pieces, the state in place between them. */
+static void a_sequence_continues_from_its_state(void **state)
+{
+	struct fixture fixture;
+	struct quasar_problem piece;
+	struct tensor *tensors[] = {&piece.q, &piece.k, &piece.v, &piece.o};
+	struct error err;
+
+	(void)state;
+	prepare(&fixture, (struct shape){SEMANTICS_CAUSAL, DTYPE_BF16, 1, 1000, 4, 64, .initial = false}, 4);
+	compute_reference(&fixture);
+	piece = fixture.problem;
+	piece.tokens = 613;
+	must(quasar_cuda(gpu, &workspace, &piece, &err), &err);
+	for (int i = 0; i < 4; i++)
+		tensors[i]->data = (char *)tensors[i]->data + 613 * 4 * 64 * 2;
+	piece.tokens = 387;
+	piece.initial_state = piece.final_state;
+	must(quasar_cuda(gpu, &workspace, &piece, &err), &err);
+	compare(&fixture);
+	finish(&fixture);
+}
+
+/* An upstream sequence in two pieces: the second reads its rows where the whole sequence has them. */
+static void an_upstream_stretch_reads_its_own_rows(void **state)
+{
+	const int tokens = 640, half = 320, heads = 4;
+	int64_t first_row[2][4];
+	struct fixture fixture;
+	struct quasar_problem piece;
+	struct error err;
+
+	(void)state;
+	prepare(&fixture, (struct shape){SEMANTICS_UPSTREAM, DTYPE_BF16, 1, tokens, heads, 64, .initial = false}, 5);
+	compute_reference(&fixture);
+	for (int head = 0; head < heads; head++) {
+		first_row[0][head] = head * tokens;
+		first_row[1][head] = head * tokens + half;
+	}
+	piece = fixture.problem;
+	piece.tokens = half;
+	for (int i = 0; i < 2; i++) {
+		piece.first_row = device_memory(&fixture, first_row[i], sizeof(first_row[i]));
+		must(quasar_cuda(gpu, &workspace, &piece, &err), &err);
+		piece.o.data = (char *)piece.o.data + (size_t)(half * heads * 64 * 2);
+		piece.initial_state = piece.final_state;
+	}
+	compare(&fixture);
+	finish(&fixture);
+}
+
+static void bad_problems_are_refused_before_a_launch(void **state)
+{
+	struct fixture fixture;
+	struct quasar_problem problem;
+	struct error err;
+
+	(void)state;
+	prepare(&fixture, (struct shape){SEMANTICS_CAUSAL, DTYPE_BF16, 1, 100, 2, 64, .initial = false}, 6);
+	problem = fixture.problem;
+	problem.dim = 48;
+	assert_int_equal(quasar_cuda(gpu, &workspace, &problem, &err), -1);
+	assert_int_equal(err.status, STATUS_USAGE);
+	assert_non_null(strstr(err.message, "48"));
+	problem = fixture.problem;
+	problem.k.dtype = DTYPE_F16;
+	assert_int_equal(quasar_cuda(gpu, &workspace, &problem, &err), -1);
+	assert_non_null(strstr(err.message, "one type"));
+	problem = fixture.problem;
+	problem.o.data = problem.q.data;
+	assert_int_equal(quasar_cuda(gpu, &workspace, &problem, &err), -1);
+	assert_non_null(strstr(err.message, "overlap"));
+	problem = fixture.problem;
+	problem.q.data = (char *)problem.q.data + 1;
+	assert_int_equal(quasar_cuda(gpu, &workspace, &problem, &err), -1);
+	assert_non_null(strstr(err.message, "align"));
+	assert_null(gpu_allocate(gpu, (size_t)1 << 50, &err));
+	assert_int_equal(err.status, STATUS_ENVIRONMENT);
+	assert_non_null(strstr(err.message, "free"));
+	must(gpu_synchronize(gpu, &err), &err);
+	finish(&fixture);
+}
+
+/* --- the parts ------------------------------------------------------------------------------------ */
+
+static void decoding_follows_the_recurrence(void **state)
+{
+	(void)state;
+	for (int dtype = 0; dtype < 3; dtype++)
+		for (int dim = 32; dim <= 128; dim *= 2)
+			for (int tokens = 1; tokens <= 9; tokens += 4) {
+				struct fixture fixture;
+				struct error err;
+
+				prepare(&fixture, (struct shape){SEMANTICS_CAUSAL, (enum dtype)dtype, 5, tokens, 3,
+							  dim, .initial = tokens > 1, .strided = dim == 32}, 8);
+				compute_reference(&fixture);
+				must(quasar_cuda_recurrent(gpu, &fixture.problem, &err), &err);
+				compare(&fixture);
+				finish(&fixture);
+			}
+}
+
+static void the_gate_follows_its_formula(void **state)
+{
+	(void)state;
+	for (int dtype = 0; dtype < 3; dtype++)
+		for (int dim = 32; dim <= 128; dim *= 2)
+			for (int strided = 0; strided < 2; strided++) {
+				const int batch = 2, tokens = 37, heads = 3, rows = batch * tokens * heads;
+				struct fixture fixture;
+				struct error err;
+				float *alpha, result[2 * 37 * 3], beta[64];
+				char *keys;
+
+				prepare(&fixture, (struct shape){SEMANTICS_CAUSAL, (enum dtype)dtype, batch, tokens,
+							  heads, dim, .strided = strided, .key_deviation = 0.1f}, 9);
+				alpha = device_memory(&fixture, NULL, sizeof(result));
+				must(quasar_cuda_gate(gpu, &fixture.problem.k, batch, tokens, heads, dim,
+					     fixture.problem.beta, alpha, &err), &err);
+				keys = malloc(fixture.allocated * dtype_size((enum dtype)dtype));
+				must(gpu_download(gpu, result, alpha, sizeof(result), &err), &err);
+				must(gpu_download(gpu, beta, fixture.problem.beta, sizeof(beta), &err), &err);
+				must(gpu_download(gpu, keys, fixture.problem.k.data,
+					     fixture.allocated * dtype_size((enum dtype)dtype), &err), &err);
+				for (int row = 0; row < rows; row++) {
+					double lambda = 0, expected;
+
+					for (int d = 0; d < dim; d++) {
+						double k = dtype_load(keys, (enum dtype)dtype,
+							row / heads / tokens * fixture.stride[0] +
+								row / heads % tokens * fixture.stride[1] +
+								row % heads * fixture.stride[2] +
+								d * fixture.stride[3]);
+
+						lambda += k * k;
+					}
+					expected = -expm1(-beta[row % heads] * lambda) / (lambda + QUASAR_EPSILON);
+					assert_true(fabs(result[row] - expected) <= 2e-6 * expected);
+				}
+				free(keys);
+				finish(&fixture);
+			}
+}
+
+static void forward_substitution_inverts(void **state)
+{
+	(void)state;
+	for (int size = 16; size <= 64; size *= 2) {
+		const size_t count = 37, elements = count * (size_t)(size * size);
+		struct fixture fixture = {0};
+		float *host = malloc(elements * sizeof(*host)), *inverse = malloc(elements * sizeof(*inverse)), *device;
+		struct error err;
+
+		/* what lies on and above the diagonal must not matter: it is random as well */
+		random_normal(10, (uint64_t)size, 0.3f, host, elements);
+		device = device_memory(&fixture, host, elements * sizeof(*host));
+		must(forward_substitution_cuda(gpu, device, device, (int64_t)count, size, &err), &err);
+		must(gpu_download(gpu, inverse, device, elements * sizeof(*inverse), &err), &err);
+		for (size_t n = 0; n < count; n++)
+			for (int i = 0; i < size; i++)
+				for (int j = 0; j < size; j++) {
+					const float *l = host + n * (size_t)(size * size);
+					const float *x = inverse + n * (size_t)(size * size);
+					double product = x[i * size + j], scale = fabs(product);
+
+					for (int k = 0; k < i; k++) {
+						product += (double)l[i * size + k] * x[k * size + j];
+						scale += fabs((double)l[i * size + k] * x[k * size + j]);
+					}
+					assert_true(fabs(product - (i == j)) <= 1e-5 * (1 + scale));
+					assert_true(j <= i || x[i * size + j] == 0);
+				}
+		assert_int_equal(forward_substitution_cuda(gpu, device, device, 1, 48, &err), -1);
+		free(host);
+		free(inverse);
+		finish(&fixture);
+	}
+}
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(the_references_agree),
+		cmocka_unit_test(every_length),
+		cmocka_unit_test(every_type_dimension_and_layout),
+		cmocka_unit_test(every_kind_of_key),
+		cmocka_unit_test(many_heads_and_few),
+		cmocka_unit_test(a_hundred_thousand_tokens),
+		cmocka_unit_test(the_same_input_gives_the_same_bits),
+		cmocka_unit_test(a_sequence_continues_from_its_state),
+		cmocka_unit_test(an_upstream_stretch_reads_its_own_rows),
+		cmocka_unit_test(bad_problems_are_refused_before_a_launch),
+		cmocka_unit_test(decoding_follows_the_recurrence),
+		cmocka_unit_test(the_gate_follows_its_formula),
+		cmocka_unit_test(forward_substitution_inverts),
+	};
+	struct error err = {0};
+	int failed;
+
+	if (sodium_init() < 0)
+		return 1;
+	if (argc > 1)
+		cmocka_set_test_filter(argv[1]);
+	gpu = gpu_open(0, &err);
+	if (!gpu) {
+		printf("skipped: %s\n", err.message);
+		return NO_GPU;
+	}
+	failed = cmocka_run_group_tests(tests, NULL, NULL);
+	quasar_workspace_free(gpu, &workspace);
+	gpu_close(gpu);
+	return failed;
+}

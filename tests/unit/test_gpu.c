@@ -1,0 +1,344 @@
+/* gpu: the cache, the table of models, and compiling, as far as they go without a GPU */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+#include <fcntl.h>
+#include <sodium.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/memory.h"
+#include "gpu/cache.h"
+#include "gpu/compile.h"
+#include "gpu/cuda.h"
+#include "gpu/gpu.h"
+#include "gpu/models.h"
+
+#define LIMIT ((size_t)1 << 30)
+
+static int make_directory(void **state)
+{
+	char template[] = "/tmp/quasar-test-XXXXXX";
+
+	*state = mkdtemp(template) ? xstrdup(template) : NULL;
+	return *state ? 0 : -1;
+}
+
+static int remove_directory(void **state)
+{
+	struct error err;
+	int result = directory_remove(*state, &err);
+
+	free(*state);
+	return result;
+}
+
+static void key_of(char key[CACHE_KEY], const char *first, const char *second)
+{
+	cache_key(key, (const char *const[]){first, second, NULL});
+}
+
+static void keys_differ_where_texts_do(void **state)
+{
+	char a[CACHE_KEY], b[CACHE_KEY];
+
+	(void)state;
+	key_of(a, "ab", "c");
+	key_of(b, "a", "bc");
+	assert_string_not_equal(a, b);
+	key_of(b, "ab", "c");
+	assert_string_equal(a, b);
+	assert_int_equal(strlen(a), CACHE_KEY - 1);
+}
+
+static void an_entry_comes_back_whole(void **state)
+{
+	const char data[] = "machine\0code";
+	struct buffer out = {0};
+	struct error err;
+	char key[CACHE_KEY];
+
+	key_of(key, "a", "b");
+	assert_false(cache_get(*state, key, &out));
+	assert_int_equal(cache_put(*state, key, data, sizeof(data), LIMIT, &err), 0);
+	assert_true(cache_get(*state, key, &out));
+	assert_int_equal(out.length, sizeof(data));
+	assert_memory_equal(out.data, data, sizeof(data));
+	buffer_free(&out);
+}
+
+/* Every length that a torn write could leave, and every byte changed. */
+static void a_damaged_entry_counts_as_missing(void **state)
+{
+	const char data[] = "machine code";
+	struct buffer out = {0}, file = {0};
+	struct error err;
+	char key[CACHE_KEY];
+	char *path;
+
+	key_of(key, "a", "b");
+	path = xprintf("%s/%s.kernel", (char *)*state, key);
+	assert_int_equal(cache_put(*state, key, data, sizeof(data), LIMIT, &err), 0);
+	assert_int_equal(file_read(path, 4096, &file, &err), 0);
+	for (size_t length = 0; length < file.length; length++) {
+		assert_int_equal(file_write(path, file.data, length, 0600, FILE_REPLACE, &err), 0);
+		assert_false(cache_get(*state, key, &out));
+	}
+	for (size_t i = 0; i < file.length; i++) {
+		file.data[i] ^= 1;
+		assert_int_equal(file_write(path, file.data, file.length, 0600, FILE_REPLACE, &err), 0);
+		assert_false(cache_get(*state, key, &out));
+		file.data[i] ^= 1;
+	}
+	assert_int_equal(file_write(path, file.data, file.length, 0600, FILE_REPLACE, &err), 0);
+	assert_true(cache_get(*state, key, &out));
+	buffer_free(&out);
+	buffer_free(&file);
+	free(path);
+}
+
+static void the_oldest_entries_go(void **state)
+{
+	char keys[4][CACHE_KEY], data[1000] = {0};
+	const struct timespec old[2] = {{1000, 0}, {1000, 0}};
+	struct buffer out = {0};
+	struct error err;
+
+	for (int i = 0; i < 3; i++) {
+		char *path;
+
+		key_of(keys[i], "entry", (const char *[]){"0", "1", "2"}[i]);
+		assert_int_equal(cache_put(*state, keys[i], data, sizeof(data), LIMIT, &err), 0);
+		path = xprintf("%s/%s.kernel", (char *)*state, keys[i]);
+		assert_int_equal(utimensat(AT_FDCWD, path, old, 0), 0);
+		free(path);
+	}
+	assert_true(cache_get(*state, keys[0], &out)); /* so that it is no longer old */
+	key_of(keys[3], "entry", "3");
+	assert_int_equal(cache_put(*state, keys[3], data, sizeof(data), 2500, &err), 0);
+	assert_true(cache_get(*state, keys[0], &out));
+	assert_false(cache_get(*state, keys[1], &out));
+	assert_false(cache_get(*state, keys[2], &out));
+	assert_true(cache_get(*state, keys[3], &out));
+	buffer_free(&out);
+}
+
+static void an_unwritable_cache_is_reported(void **state)
+{
+	struct error err;
+	char *file = path_join(*state, "file"), *below = path_join(file, "cache"), key[CACHE_KEY];
+
+	key_of(key, "a", "b");
+	assert_int_equal(file_write(file, "x", 1, 0600, FILE_NEW, &err), 0);
+	assert_int_equal(cache_put(below, key, "x", 1, LIMIT, &err), -1);
+	assert_int_equal(err.status, STATUS_ENVIRONMENT);
+	free(below);
+	free(file);
+}
+
+/* Many writers and readers of one key at once: a reader sees the whole entry or none. */
+static void processes_share_the_cache(void **state)
+{
+	static char data[100000];
+	char key[CACHE_KEY];
+	int status, failures = 0;
+
+	key_of(key, "a", "b");
+	memset(data, 'x', sizeof(data));
+	for (int process = 0; process < 4; process++) {
+		if (fork())
+			continue;
+		for (int i = 0; i < 20; i++) {
+			struct buffer out = {0};
+			struct error err;
+
+			if (cache_put(*state, key, data, sizeof(data), LIMIT, &err) < 0 ||
+				!cache_get(*state, key, &out) || out.length != sizeof(data) ||
+				memcmp(out.data, data, sizeof(data)) != 0)
+				_exit(1);
+			buffer_free(&out);
+		}
+		_exit(0);
+	}
+	while (wait(&status) > 0)
+		failures += status != 0;
+	assert_int_equal(failures, 0);
+}
+
+static void models_are_found_by_the_drivers_names(void **state)
+{
+	(void)state;
+	assert_string_equal(gpu_model_find("NVIDIA H200")->name, "H200");
+	assert_string_equal(gpu_model_find("NVIDIA H100 80GB HBM3")->name, "H100 SXM");
+	assert_string_equal(gpu_model_find("NVIDIA A100-SXM4-40GB")->name, "A100 SXM 40 GB");
+	assert_string_equal(gpu_model_find("NVIDIA GeForce RTX 4090")->name, "RTX 4090");
+	assert_string_equal(gpu_model_find("NVIDIA RTX A6000")->name, "RTX A6000");
+	assert_null(gpu_model_find("NVIDIA GeForce RTX 4090 Laptop GPU"));
+	assert_null(gpu_model_find("NVIDIA GeForce RTX 3090 Ti"));
+	assert_null(gpu_model_find("Tesla V100-SXM2-16GB"));
+}
+
+static void a_missing_driver_is_explained(void **state)
+{
+	struct error err = {0};
+
+	(void)state;
+	if (cuda_driver(&err))
+		skip();
+	assert_int_equal(err.status, STATUS_ENVIRONMENT);
+	assert_non_null(strstr(err.message, "driver"));
+	assert_true(err.hint[0]);
+	assert_null(gpu_open(0, &err));
+	assert_int_equal(gpu_count(&err), -1);
+}
+
+/* --- compiling, where NVRTC is ------------------------------------------------------------------- */
+
+static const int capabilities[] = {80, 86, 89, 90, 100, 120};
+
+/* Whether the compiler knows the architecture itself: CUDA 12's first ones do not know 100 and 120. */
+static bool compiler_knows(const struct nvrtc *nvrtc, int capability)
+{
+	int count = 0, known[64] = {0};
+	bool found = false;
+
+	nvrtc->nvrtcGetNumSupportedArchs(&count);
+	assert_in_range(count, 1, 64);
+	nvrtc->nvrtcGetSupportedArchs(known);
+	for (int i = 0; i < count; i++)
+		found |= known[i] == capability;
+	return found;
+}
+
+static void compile(const char *source, const struct kernel_parameter *parameters, int capability, void *state)
+{
+	struct error err = {0};
+	const struct nvrtc *nvrtc = nvrtc_library(&err);
+	struct buffer image = {0};
+
+	if (!nvrtc)
+		skip();
+	setenv("XDG_CACHE_HOME", state, 1);
+	if (kernel_compile(source, parameters, capability, &image, &err) < 0)
+		fail_msg("sm_%d: %s", capability, err.message);
+	assert_int_equal(!memcmp(image.data, "\177ELF", 4), compiler_knows(nvrtc, capability));
+	buffer_free(&image);
+}
+
+#define CAPABILITIES (sizeof(capabilities) / sizeof(*capabilities))
+
+static void compile_chunk(const int values[8], int capability, void *state)
+{
+	const struct kernel_parameter parameters[] = {{"HEAD_DIM", values[0]}, {"CHUNK", values[1]},
+		{"UPSTREAM", values[2]}, {"INPUT", values[3]}, {"VECTOR", values[4]}, {"COMPACT", values[5]},
+		{"STAGES", values[6]}, {"MIN_BLOCKS_TRANSITION", values[7]}, {"MIN_BLOCKS_OUTPUT", values[7]}, {0}};
+
+	compile("quasar_chunk.cu", parameters, capability, state);
+}
+
+static void quasar_chunk_compiles(void **state)
+{
+	/* HEAD_DIM, CHUNK, UPSTREAM, INPUT, VECTOR, COMPACT, STAGES, MIN_BLOCKS: the usual case for every
+	 * architecture, and every other value of each once */
+	static const int usual[] = {64, 64, 0, 1, 1, 0, 2, 3};
+	static const int others[][8] = {
+		{64, 64, 1, 1, 1, 1, 2, 2},
+		{32, 64, 1, 0, 0, 0, 1, 1},
+		{128, 32, 0, 2, 1, 0, 1, 1},
+	};
+
+	for (size_t i = 0; i < CAPABILITIES; i++)
+		compile_chunk(usual, capabilities[i], *state);
+	for (size_t i = 0; i < sizeof(others) / sizeof(*others); i++)
+		compile_chunk(others[i], capabilities[i + 1], *state);
+}
+
+static void the_other_kernels_compile(void **state)
+{
+	for (size_t i = 0; i < CAPABILITIES; i++) {
+		const int dim = 32 << i % 3;
+		const struct kernel_parameter parameters[] = {{"HEAD_DIM", dim}, {"INPUT", (int)i % 3},
+			{"UPSTREAM", (int)i % 2}, {"VECTOR", (int)i / 3}, {0}};
+		const struct kernel_parameter size[] = {{"SIZE", 16 << i % 3}, {0}};
+
+		compile("quasar_gate.cu", parameters, capabilities[i], *state);
+		compile("quasar_recurrent.cu", parameters, capabilities[i], *state);
+		compile("quasar_reference.cu", parameters, capabilities[i], *state);
+		compile("forward_substitution.cu", size, capabilities[i], *state);
+	}
+}
+
+static void a_compiler_error_shows_log_and_parameters(void **state)
+{
+	struct error err = {0};
+	struct buffer image = {0};
+
+	if (!nvrtc_library(&err))
+		skip();
+	setenv("XDG_CACHE_HOME", *state, 1);
+	assert_int_equal(kernel_compile("forward_substitution.cu",
+				 (const struct kernel_parameter[]){{"SIZE", -5}, {0}}, 90, &image, &err),
+		-1);
+	assert_non_null(strstr(err.message, "forward_substitution.cu"));
+	assert_non_null(strstr(err.message, "-DSIZE=-5"));
+	assert_non_null(strstr(err.message, "error"));
+	assert_int_equal(kernel_compile("quasar_gate.cu", NULL, 10, &image, &err), -1);
+	assert_non_null(strstr(err.message, "1.0"));
+}
+
+static void the_second_compilation_comes_from_the_cache(void **state)
+{
+	const struct kernel_parameter parameters[] = {{"SIZE", 16}, {0}};
+	struct buffer first = {0}, second = {0};
+	struct error err = {0};
+	char *directory, *pattern;
+
+	if (!nvrtc_library(&err))
+		skip();
+	setenv("XDG_CACHE_HOME", *state, 1);
+	assert_int_equal(kernel_compile("forward_substitution.cu", parameters, 80, &first, &err), 0);
+	directory = cache_directory();
+	pattern = xprintf("ls %s | wc -l | grep -qx 1", directory);
+	assert_int_equal(system(pattern), 0);
+	assert_int_equal(kernel_compile("forward_substitution.cu", parameters, 80, &second, &err), 0);
+	assert_int_equal(system(pattern), 0);
+	assert_int_equal(first.length, second.length);
+	assert_memory_equal(first.data, second.data, first.length);
+	free(pattern);
+	free(directory);
+	buffer_free(&first);
+	buffer_free(&second);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(keys_differ_where_texts_do),
+		cmocka_unit_test_setup_teardown(an_entry_comes_back_whole, make_directory, remove_directory),
+		cmocka_unit_test_setup_teardown(
+			a_damaged_entry_counts_as_missing, make_directory, remove_directory),
+		cmocka_unit_test_setup_teardown(the_oldest_entries_go, make_directory, remove_directory),
+		cmocka_unit_test_setup_teardown(
+			an_unwritable_cache_is_reported, make_directory, remove_directory),
+		cmocka_unit_test_setup_teardown(processes_share_the_cache, make_directory, remove_directory),
+		cmocka_unit_test(models_are_found_by_the_drivers_names),
+		cmocka_unit_test(a_missing_driver_is_explained),
+		cmocka_unit_test_setup_teardown(quasar_chunk_compiles, make_directory, remove_directory),
+		cmocka_unit_test_setup_teardown(the_other_kernels_compile, make_directory, remove_directory),
+		cmocka_unit_test_setup_teardown(
+			a_compiler_error_shows_log_and_parameters, make_directory, remove_directory),
+		cmocka_unit_test_setup_teardown(
+			the_second_compilation_comes_from_the_cache, make_directory, remove_directory),
+	};
+
+	if (sodium_init() < 0)
+		return 1;
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
