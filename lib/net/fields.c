@@ -66,6 +66,13 @@ static bool is_blank(const char *text)
 	return text[strspn(text, " \t\r\n")] == '\0';
 }
 
+/* Digits with an optional sign and point: no exponent, no "inf". */
+static bool spells_decimal(const char *text)
+{
+	text += strspn(text, " \t\r\n");
+	return is_blank(text + strspn(text, "+-.0123456789"));
+}
+
 /* 0; 1 when the value is no number at all; 2 when it is text that spells none. */
 static int read_number(const cJSON *item, double *value)
 {
@@ -110,12 +117,11 @@ static int64_t to_integer(struct fields *fields, const char *name, const cJSON *
 	const struct location at = {{name}};
 	double value;
 	int wrong = read_number(item, &value);
-	bool spells_integer = !cJSON_IsString(item) ||
-		is_blank(item->valuestring + strspn(item->valuestring, "+-.0123456789"));
+	bool spelled = !cJSON_IsString(item) || spells_decimal(item->valuestring);
 
 	if (wrong == 1)
 		problem(fields, &at, "int_type", "Input should be a valid integer");
-	else if (wrong == 2 || !spells_integer || (cJSON_IsString(item) && value != floor(value)))
+	else if (wrong == 2 || !spelled || (cJSON_IsString(item) && value != floor(value)))
 		problem(fields, &at, "int_parsing",
 			"Input should be a valid integer, unable to parse string as an integer");
 	else if (value != floor(value))
@@ -230,8 +236,10 @@ const cJSON *fields_optional_tables(struct fields *fields, const char *name)
 
 	if (!tables || cJSON_IsNull(tables))
 		return NULL;
-	if (!cJSON_IsObject(tables))
+	if (!cJSON_IsObject(tables)) {
 		problem(fields, &(struct location){{name}}, "dict_type", not_a_table);
+		return NULL;
+	}
 	cJSON_ArrayForEach(table, tables) {
 		if (!cJSON_IsObject(table))
 			problem(fields, &(struct location){{name, table->string}}, "dict_type", not_a_table);

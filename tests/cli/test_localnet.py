@@ -475,17 +475,17 @@ def test_a_port_in_use_and_a_database_in_use(localnet, quasar, tmp_path):
         assert quasar("localnet", *wrong).code == 2
 
 
-def test_what_it_says_and_where_it_keeps_things(environment, tmp_path):
-    (tmp_path / ".quasar").mkdir()
-    (tmp_path / "deep").mkdir()
-    process = subprocess.Popen([QUASAR, "localnet", "--port", "0", "-v"], cwd=tmp_path / "deep", text=True,
+def test_what_it_says_and_where_it_keeps_things(quasar, environment, tmp_path):
+    assert quasar("init", "work").code == 0
+    process = subprocess.Popen([QUASAR, "localnet", "--port", "0", "-v"], cwd=tmp_path / "work" / "fork", text=True,
                                env={**environment, "BLOCKS_UNTIL_REVEAL": "7"},
                                stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert process.stdout.readline().startswith("Listening on http://127.0.0.1:")
-    assert f"{tmp_path}/localnet.db" in (line := process.stdout.readline()) and "after 7 of them" in line
+    database = tmp_path / "work" / "localnet.db"
+    assert f"{database};" in (line := process.stdout.readline()) and "after 7 of them" in line
     process.terminate()
-    assert process.wait(timeout=30) == 0
-    assert (tmp_path / "localnet.db").stat().st_mode & 0o777 == 0o600
+    process.communicate(timeout=30)
+    assert process.returncode == 0 and database.stat().st_mode & 0o777 == 0o600
 
 
 def test_requests_are_logged_without_what_steers_a_terminal(start_localnet):

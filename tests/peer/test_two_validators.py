@@ -1,0 +1,196 @@
+"""`quasar localnet` beside the FastAPI service: the same requests get the same statuses, the same fields, and the
+same complaints. And `quasar validate` as the judge of both."""
+import hashlib
+import time
+
+import pytest
+
+from sample_fork import Fork
+
+URL = "https://github.com/alice/flash-linear-attention"
+
+
+@pytest.fixture
+def both(start_localnet, validator):
+    """The two services, alike in all that can be set."""
+    return start_localnet("--block-time", "0.2", "--blocks-until-reveal", "5", "--rate-limit", "1000"), validator
+
+
+def shape(value):
+    """What a document looks like, without its values."""
+    if isinstance(value, dict):
+        return {name: shape(entry) for name, entry in value.items()}
+    if isinstance(value, list):
+        return [shape(entry) for entry in value]
+    return "number" if isinstance(value, (int, float)) and not isinstance(value, bool) else type(value).__name__
+
+
+def complaints(answer):
+    """The position of a JSON error is left out: it depends on the parser."""
+    return sorted((entry["loc"] if entry["type"] != "json_invalid" else entry["loc"][:1], entry["type"], entry["msg"])
+                  for entry in answer.detail)
+
+
+def compare(both, method, path, body=None, headers=None):
+    """Sends a request to both; returns the two answers."""
+    ours, theirs = (service.request(method, path, body, headers) for service in both)
+    assert ours.status == theirs.status, (ours.body, theirs.body)
+    if ours.status == 422:
+        assert complaints(ours) == complaints(theirs)
+    elif ours.status != 200:
+        assert set(ours.json) == set(theirs.json) == {"detail"} and isinstance(ours.detail, str)
+    return ours, theirs
+
+
+def commitment(miner, salt):
+    return {"miner_hotkey": miner.address, "commitment_hash": hashlib.sha256((salt + URL).encode()).hexdigest(),
+            "target_sequence_length": 300000, "signature": "s"}
+
+
+def revelation(miner, submission, salt):
+    return {"submission_id": submission, "miner_hotkey": miner.address, "commitment_salt": salt, "fork_url": URL,
+            "commit_hash": "c0ffee", "tokens_per_sec": 1234.5, "signature": "s"}
+
+
+def kernel(miner, **fields):
+    return {"miner_hotkey": miner.address, "fork_url": URL, "commit_hash": "c0ffee", "signature": "s",
+            "target_sequence_length": 1000000, "tokens_per_sec": 50000.0, **fields}
+
+
+def test_a_whole_round(both, peer_miner):
+    alice, bob = peer_miner("//Alice"), peer_miner("//Bob")
+
+    def same(method, path, body=None, miner=None):
+        ours, theirs = compare(both, method, path, body, miner and miner.headers)
+        if ours.status == 200 and path.split("?")[0] not in ("/finalize_round/1", "/verification_stats", "/record_failure"):
+            assert shape(ours.json) == shape(theirs.json), path
+        return ours, theirs
+
+    for miner in (alice, bob):
+        for league in ("1M", "1M", "100k", "7k"):
+            same("POST", "/register_miner", {"hotkey": miner.address, "model_name": "m", "league": league}, miner)
+    same("POST", "/register_miner", {"hotkey": bob.address, "model_name": "m", "league": "1M"}, alice)
+    same("GET", "/get_current_round")
+    same("POST", "/submit_kernel", kernel(alice, vram_mb=1.5, repo_hash="r",
+                                          benchmarks={"4096": {"tokens_per_sec": 1.0, "vram_mb": 2.0}}), alice)
+    same("POST", "/submit_kernel", kernel(bob, target_sequence_length="200000", tokens_per_sec="7e4"), bob)
+    same("POST", "/submit_kernel", kernel(bob), alice)
+    same("POST", "/submit_kernel", kernel(peer_miner("//Carol")), peer_miner("//Carol"))
+    same("POST", "/commit_submission", commitment(alice, "ab" * 32), alice)
+    same("POST", "/commit_submission", commitment(alice, "ab" * 32), alice)
+    same("POST", "/commit_submission", commitment(bob, "cd" * 32), bob)
+    for service in both:  # nothing is ready yet, or all is: wait for the second, so that they are alike
+        while not all(entry["can_reveal"] for entry in service.get("/pending_reveals").json["pending_reveals"]):
+            time.sleep(0.05)
+    same("GET", "/pending_reveals")
+    same("GET", "/get_submission_stats")
+    same("GET", "/get_submission_stats?limit=1")
+    same("POST", "/reveal_submission", revelation(bob, 3, "ab" * 32), bob)
+    same("POST", "/reveal_submission", revelation(alice, 99, "ab" * 32), alice)
+    same("POST", "/reveal_submission", revelation(alice, 3, "no"), alice)
+    same("POST", "/reveal_submission", revelation(alice, 3, "ab" * 32), alice)
+    same("POST", "/reveal_submission", revelation(alice, 3, "ab" * 32), alice)
+    same("GET", "/pending_reveals")
+    for submission, score in ((1, 1.5), (2, 1.0), (3, 1), (99, 1)):
+        same("POST", "/mark_validated", {"submission_id": submission, "score": score})
+    same("POST", "/record_verification?submission_id=2&verified=off&cosine_similarity=0.5")
+    same("POST", "/record_verification?submission_id=99&verified=1")
+    same("GET", "/get_submission_rate?window_minutes=5")
+    ours, theirs = (answer.json for answer in same("GET", "/verification_stats"))
+    assert {name: ours[name] for name in theirs} == theirs
+    ours, theirs = (answer.json for answer in same("POST", "/finalize_round/1"))
+    assert ours["winner"] == theirs["winner"] == alice.address
+    assert [{name: entry[name] for name in theirs["rankings"][0]} for entry in ours["rankings"]] == theirs["rankings"]
+    same("POST", "/finalize_round/1")
+    same("POST", "/finalize_round/99")
+    ours, theirs = (answer.json["weights"] for answer in same("GET", "/get_weights"))
+    assert ours == theirs
+    ours, theirs = (answer.json for answer in same("GET", "/get_current_round"))
+    assert ours["baseline_submission_id"] == theirs["baseline_submission_id"] == 1
+    for _ in range(5):
+        same("POST", "/record_failure", {"ip_address": "127.0.0.1"})
+    banned = same("POST", "/commit_submission", commitment(bob, "ef" * 32), bob)
+    assert all(answer.detail.startswith("IP address banned: ") for answer in banned)
+
+
+WRONG = [None, True, "text", "5", "5.0", "5.5", " 5 ", "5e1", "", 7, 7.0, 7.5, -1, [], {}, [1], {"a": 1}]
+
+
+@pytest.mark.parametrize("field", ["miner_hotkey", "fork_url", "repo_hash", "target_sequence_length",
+                                   "tokens_per_sec", "vram_mb", "benchmarks", None])
+def test_the_same_complaints_about_fields(both, peer_miner, field):
+    alice = peer_miner("//Alice")
+    for service in both:
+        service.post("/register_miner", {"hotkey": alice.address, "model_name": "m", "league": "1M"}, alice.headers)
+    if field:
+        for value in WRONG:
+            compare(both, "POST", "/submit_kernel", kernel(alice, **{field: value}), alice.headers)
+    body = kernel(alice)
+    body.pop(field, None)
+    compare(both, "POST", "/submit_kernel", body, alice.headers)
+    compare(both, "POST", "/submit_kernel", {}, alice.headers)
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"[]", b"[1]", b"null", b"5", b'"text"', b"{}", b"{} {}", b"{'a': 1}"])
+@pytest.mark.parametrize("path", ["/commit_submission", "/create_round"])
+def test_the_same_complaints_about_bodies(both, peer_miner, path, body):
+    headers = peer_miner("//Alice").headers
+    compare(both, "POST", path, body, headers)
+    compare(both, "POST", path, body, {**headers, "Content-Type": "text/plain"})
+    compare(both, "POST", path, body, {**headers, "Content-Type": "application/x+json"})
+    if path == "/commit_submission":
+        compare(both, "POST", path, body)
+
+
+@pytest.mark.parametrize("path", [
+    "/get_submission_stats?limit=x", "/get_submission_stats?limit=", "/get_submission_stats?limit=1.0",
+    "/get_submission_stats?limit=1&limit=2", "/get_submission_rate?window_minutes=1.5",
+    "/get_weights?round_id=a", "/get_weights?round_id=99", "/verification_stats?round_id=%20"])
+def test_the_same_complaints_about_queries(both, path):
+    compare(both, "GET", path)
+
+
+def test_the_same_complaints_about_verifications_and_paths(both):
+    for query in ("", "?submission_id=1", "?verified=true", "?submission_id=x&verified=maybe",
+                  "?submission_id=1&verified=true&cosine_similarity=high", "?submission_id=1&verified=TRUE",
+                  "?submission_id=1&verified=yes", "?submission_id=1&verified=2", "?submission_id=1&verified="):
+        compare(both, "POST", "/record_verification" + query)
+    for path in ("/finalize_round/x", "/finalize_round/1.5", "/finalize_round/-1", "/finalize_round/"):
+        compare(both, "POST", path)
+    for method, path in (("GET", "/nope"), ("DELETE", "/health"), ("POST", "/health"), ("GET", "/submit_kernel"),
+                         ("PUT", "/finalize_round/1")):
+        ours, theirs = compare(both, method, path)
+        assert ours.json == theirs.json and ours.headers["Allow"] == theirs.headers["Allow"]
+
+
+def test_the_same_doors_for_credentials(both, peer_miner):
+    alice, bob = peer_miner("//Alice"), peer_miner("//Bob")
+    signature = alice.headers["Signature"]
+    for headers in ({}, {"Hotkey": alice.address}, {"Signature": signature}, alice.headers,
+                    {"hotkey": alice.address, "signature": signature.upper()},
+                    {"Hotkey": alice.address, "Signature": "0x" + signature},
+                    {"Hotkey": alice.address, "Signature": signature[:-1]},
+                    {"Hotkey": alice.address, "Signature": signature[:-2]},
+                    {"Hotkey": alice.address, "Signature": bob.headers["Signature"]},
+                    {"Hotkey": alice.address[:-1], "Signature": signature},
+                    {"Hotkey": "0x" + "00" * 32, "Signature": signature}):
+        for path in ("/register_miner", "/submit_kernel", "/commit_submission", "/reveal_submission"):
+            compare(both, "POST", path, {}, headers)
+
+
+def test_judging_on_both(both, quasar, peer_miner, tmp_path):
+    fork = Fork(tmp_path / "fork")
+    alice, bob = peer_miner("//Alice"), peer_miner("//Bob")
+    good = {"fork_url": fork.url, "commit_hash": fork.commit_hash, "target_sequence_length": 512,
+            "benchmarks": {"512": {"tokens_per_sec": 1}}}
+    for service in both:
+        for miner, fields in ((alice, {**good, "tokens_per_sec": 1.0}),
+                              (bob, {**good, "tokens_per_sec": 1e9, "commit_hash": "0" * 40})):
+            service.post("/register_miner", {"hotkey": miner.address, "model_name": "m", "league": "1M"}, miner.headers)
+            assert service.post("/submit_kernel", kernel(miner, **fields), miner.headers).status == 200
+        done = quasar("validate", "--api", service.url, "--once", "--finalize", "--json", "--budget", "2")
+        assert done.code == 0, done.err
+        assert [(entry["miner_hotkey"], entry["valid"]) for entry in done.json["judged"]] == [
+            (alice.address, True), (bob.address, False)]
+        assert done.json["round"]["winner"] == alice.address
+        assert service.get("/get_submission_stats").json["recent_submissions"] == []
