@@ -27,7 +27,6 @@ struct run {
 	int count;
 	struct workspace workspace; /* store NULL: outside of a workspace */
 	char commit[41];            /* of the fork; "": none */
-	double copy_rate;           /* of the device, bytes per second; 0: not measured yet */
 	cJSON *results;
 };
 
@@ -105,31 +104,6 @@ static int compare(struct run *run, const struct measurement *measurement, cJSON
 
 /* --- measuring ----------------------------------------------------------------------------------- */
 
-/* How near the operation came to what its memory traffic allows: each of q, k, v and o once through
- * memory, at the rate of a copy measured here and now. */
-static int report_floor(struct run *run, const struct measurement *measurement, cJSON *document,
-	struct error *err)
-{
-	double bytes = measure_traffic(run->plan.tokens), operations = measure_operations(run->plan.tokens);
-	double floor, fraction;
-
-	if (!run->copy_rate && run->device.copy_rate(&run->copy_rate, err) < 0)
-		return -1;
-	floor = bytes / run->copy_rate;
-	fraction = floor / measurement->seconds;
-	cJSON_AddNumberToObject(document, "bytes", bytes);
-	cJSON_AddNumberToObject(document, "operations", operations);
-	cJSON_AddNumberToObject(document, "copy_bytes_per_sec", run->copy_rate);
-	cJSON_AddNumberToObject(document, "floor_seconds", floor);
-	cJSON_AddNumberToObject(document, "floor_fraction", fraction);
-	if (!run->invocation->json)
-		printf("%12s %.4g MB to move, %.4g GFLOP: at least %.3f ms at the %.0f GB/s that a copy reaches "
-		       "here; this is %.1f %% of that rate, %.3g TFLOP/s\n",
-			"", bytes / 1e6, operations / 1e9, floor * 1e3, run->copy_rate / 1e9, fraction * 100,
-			operations / measurement->seconds / 1e12);
-	return 0;
-}
-
 static int measure_length(struct run *run, int64_t tokens, struct error *err)
 {
 	struct progress progress;
@@ -154,8 +128,6 @@ static int measure_length(struct run *run, int64_t tokens, struct error *err)
 	measurement_json(document, tokens, &measurement);
 	if (!run->invocation->json)
 		measurement_print(tokens, &measurement);
-	if (run->plan.workload == WORKLOAD_OP && report_floor(run, &measurement, document, err) < 0)
-		return -1;
 	if (measurement.shortened)
 		log_note("%lld tokens: %d warm-up%s and %d run%s, as more would take longer than --budget",
 			(long long)tokens, measurement.warmups, measurement.warmups == 1 ? "" : "s",
@@ -197,7 +169,11 @@ static void print_heading(const struct run *run)
 		run->plan.workload == WORKLOAD_OP ? "operation" : "layer",
 		semantics_name(run->plan.semantics), run->device.description,
 		run->plan.workload == WORKLOAD_OP ? "" : ", as validators time it");
-	measurement_print_heading();
+	if (run->plan.copy_rate > 0)
+		printf("A copy in its memory moves %.0f GB/s. \"of floor\": moving q, k, v and o once at that rate,\n"
+		       "as a part of the time that it took.\n\n",
+			run->plan.copy_rate / 1e9);
+	measurement_print_heading(run->plan.copy_rate > 0);
 }
 
 static int run_bench(struct invocation *invocation, struct error *err)
@@ -206,6 +182,8 @@ static int run_bench(struct invocation *invocation, struct error *err)
 	int result = read_options(&run, err);
 
 	result = result ? result : open_workspace(&run, err);
+	if (!result && run.plan.workload == WORKLOAD_OP)
+		result = run.device.copy_rate(&run.plan.copy_rate, err);
 	if (!result && !invocation->json)
 		print_heading(&run);
 	for (int i = 0; i < run.count && !result; i++)
@@ -239,8 +217,8 @@ const struct command cmd_bench = {
 		"--budget cuts the number of calls short, and says so. Memory is the process's peak, "
 		"or on a GPU the peak of what was allocated there.\n\n"
 		"With --device auto the operation runs on the first GPU, if there is one, and the layer on the "
-		"CPU. For the operation the line below each length compares with what memory allows: every "
-		"input read and every output written once, at the speed of a copy measured in the same run.\n\n"
+		"CPU. For the operation the last column compares with what memory allows: every input read "
+		"and every output written once, at the speed of a copy measured in the same run.\n\n"
 		"In a workspace the results are stored with the fork's commit; `quasar commit` makes its claim "
 		"from them.",
 	.opts =

@@ -21,16 +21,23 @@ void measurement_json(cJSON *object, int64_t tokens, const struct measurement *m
 		cJSON_AddNumberToObject(object, "memory_mb", measurement->memory_mb);
 	else
 		cJSON_AddNullToObject(object, "memory_mb");
+	if (measurement->floor_seconds > 0) {
+		cJSON_AddNumberToObject(object, "bytes", measure_traffic(tokens));
+		cJSON_AddNumberToObject(object, "operations", measure_operations(tokens));
+		cJSON_AddNumberToObject(object, "floor_seconds", measurement->floor_seconds);
+		cJSON_AddNumberToObject(
+			object, "floor_fraction", measurement->floor_seconds / measurement->seconds);
+	}
 	cJSON_AddStringToObject(object, "league", league->name);
 	cJSON_AddNumberToObject(object, "multiplier", league->multiplier);
 	cJSON_AddNumberToObject(
 		object, "weighted_score", score_weighted(measurement->tokens_per_second, tokens));
 }
 
-void measurement_print_heading(void)
+void measurement_print_heading(bool with_floor)
 {
-	printf("%12s %12s %8s %6s %14s %12s %7s %16s\n", "tokens", "median", "spread", "runs", "tokens/s",
-		"memory", "league", "weighted score");
+	printf("%12s %12s %8s %6s %14s %12s %7s %16s%s\n", "tokens", "median", "spread", "runs", "tokens/s",
+		"memory", "league", "weighted score", with_floor ? "   of floor" : "");
 }
 
 void measurement_print(int64_t tokens, const struct measurement *measurement)
@@ -43,8 +50,11 @@ void measurement_print(int64_t tokens, const struct measurement *measurement)
 	number_grouped(round(score_weighted(measurement->tokens_per_second, tokens)), weighted);
 	if (isfinite(measurement->memory_mb))
 		snprintf(memory, sizeof(memory), "%.0f MiB", measurement->memory_mb);
-	printf("%12s %9.2f ms %6.1f %% %6d %14s %12s %7s %16s\n", count, measurement->seconds * 1e3,
+	printf("%12s %9.2f ms %6.1f %% %6d %14s %12s %7s %16s", count, measurement->seconds * 1e3,
 		measurement->spread * 100, measurement->runs, rate, memory, league->name, weighted);
+	if (measurement->floor_seconds > 0)
+		printf(" %8.1f %%", measurement->floor_seconds / measurement->seconds * 100);
+	putchar('\n');
 }
 
 void measurement_progress(int done, int planned, void *context)

@@ -2,16 +2,17 @@
 #pragma once
 
 #include <cjson/cJSON.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "op/measure.h"
 
 /* Adds seq, tokens_per_sec, seconds, spread, runs, warmups, memory_mb, league, multiplier and
- * weighted_score. */
+ * weighted_score; where a floor is known also bytes, operations, floor_seconds and floor_fraction. */
 void measurement_json(cJSON *object, int64_t tokens, const struct measurement *measurement);
 
 /* A table: the heading, and a line for one length. */
-void measurement_print_heading(void);
+void measurement_print_heading(bool with_floor);
 void measurement_print(int64_t tokens, const struct measurement *measurement);
 
 /* For measure_plan.progress, with a struct progress begun for "runs" as the context. */

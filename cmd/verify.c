@@ -306,7 +306,7 @@ static void print_result(const struct run *run)
 
 	if (run->count && run->lengths[0].measured) {
 		printf("\n");
-		measurement_print_heading();
+		measurement_print_heading(false);
 	}
 	for (int i = 0; i < run->count; i++)
 		if (run->lengths[i].measured)

@@ -62,7 +62,7 @@ static int cpu_copy(void *to, const void *from, size_t bytes, struct error *err)
 }
 
 /* Far larger than caches. */
-#define COPY_BYTES ((size_t)256 << 20)
+#define COPY_BYTES ((size_t)64 << 20)
 
 static int cpu_copy_rate(double *rate, struct error *err)
 {

@@ -146,6 +146,8 @@ static void summarise(const struct measure_plan *plan, double *times, struct mea
 	result->seconds = (times[(runs - 1) / 2] + times[runs / 2]) / 2;
 	result->spread = (times[runs - 1] - times[0]) / result->seconds;
 	result->tokens_per_second = (double)plan->tokens / result->seconds;
+	if (plan->workload == WORKLOAD_OP && plan->copy_rate > 0)
+		result->floor_seconds = measure_traffic(plan->tokens) / plan->copy_rate;
 }
 
 static int time_runs(const struct setup *setup, const struct measure_plan *plan,

@@ -17,6 +17,7 @@ struct measure_plan {
 	int warmups, runs;
 	double budget; /* seconds: fewer runs when it would be exceeded, at least one; 0: no limit */
 	uint64_t seed;
+	double copy_rate; /* of the device's memory, bytes per second, for the floor; 0: not wanted */
 	/* called after each run with what is done of what is planned; NULL: nobody watches */
 	void (*progress)(int done, int planned, void *context);
 	void *context;
@@ -28,6 +29,7 @@ struct measurement {
 	double seconds;         /* median of a run */
 	double spread;          /* (slowest − fastest) / median */
 	double tokens_per_second;
+	double floor_seconds;   /* of the operation: its traffic at the copy rate; 0: not known */
 	double memory_mb;       /* peak, in MiB, weights and input included; NAN: not known */
 };
 
