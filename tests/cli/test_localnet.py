@@ -2,6 +2,7 @@
 import hashlib
 import http.client
 import json
+import resource
 import signal
 import socket
 import subprocess
@@ -458,6 +459,25 @@ def test_what_was_received_is_answered_before_it_ends(localnet, alice):
     localnet.start("--port", "0")
     kept = {entry["id"] for entry in localnet.get("/get_submission_stats").json["recent_submissions"]}
     assert set(answered) <= kept
+
+
+def test_a_full_disk_is_answered_with_500_and_survived(localnet, alice):
+    """As far as a limit on file sizes stands for it: writes fail, and later succeed again."""
+    localnet.command = ["sh", "-c", 'trap "" XFSZ; exec "$@"', "sh", *localnet.command]
+    localnet.restart()
+    limits = resource.prlimit(localnet.process.pid, resource.RLIMIT_FSIZE)
+    accepted = [commit(localnet, alice, "before").json["submission_id"]]
+    resource.prlimit(localnet.process.pid, resource.RLIMIT_FSIZE, (100000, limits[1]))
+    answers = [commit(localnet, alice, f"during {number}") for number in range(100)]
+    assert {answer.status for answer in answers} == {200, 500}
+    assert answers[-1].detail == "Internal Server Error" and localnet.get("/health").status == 200
+    accepted += [answer.json["submission_id"] for answer in answers if answer.status == 200]
+    resource.prlimit(localnet.process.pid, resource.RLIMIT_FSIZE, limits)
+    accepted.append(commit(localnet, alice, "after").json["submission_id"])
+    localnet.restart(signal.SIGKILL)
+    kept = [entry["submission_id"] for entry in localnet.get("/pending_reveals").json["pending_reveals"]]
+    assert kept == accepted
+    assert "database" in (localnet.cwd / "localnet.log").read_text()
 
 
 def test_a_port_in_use_and_a_database_in_use(localnet, quasar, tmp_path):
