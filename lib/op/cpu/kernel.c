@@ -16,9 +16,14 @@
 
 #include <stdbool.h>
 
+#include "op/cpu/rows.h"
 #include "op/cpu/vector.h"
 
 #define BLOCK 16
+
+/* Floats from a row of K or Q to the next, whatever the head dimension: with a constant the compiler can
+ * address a tile's rows from one register. Not a power of two, which would crowd rows into few cache sets. */
+#define PITCH 144
 
 /* A register tile has `tall` rows of `wide` registers, ACCUMULATORS in all: enough of them to hide the
  * latency of a multiply-add, few enough to leave registers for the factors. */
@@ -28,28 +33,18 @@
 
 /* --- products ------------------------------------------------------------------------------------ */
 
-/* A matrix as the left factor: element (row, n) at data[row * row_stride + n * step]. */
-struct factor {
-	const float *data;
-	int row_stride, step;
-};
-
-INLINE struct factor rows_from(struct factor a, int row)
-{
-	return (struct factor){a.data + row * a.row_stride, a.row_stride, a.step};
-}
-
-/* sum [tall, wide · LANES] += or -= A [tall, inner] B [inner, wide · LANES] */
-INLINE void accumulate(vector sum[ACCUMULATORS], struct factor a, const float *b, int b_stride, int inner,
-	int tall, int wide, bool negative)
+/* sum [tall, wide · LANES] += or -= A [tall, inner] B [inner, wide · LANES], with A's element (r, n) at
+ * a[r * a_row + n * a_step]. */
+INLINE void accumulate(vector sum[ACCUMULATORS], const float *a, int a_row, int a_step, const float *b,
+	int b_row, int inner, int tall, int wide, bool negative)
 {
 	for (int n = 0; n < inner; n++) {
 		vector line[WIDEST];
 
 		UNROLL for (int w = 0; w < wide; w++)
-			line[w] = vector_load(b + n * b_stride + w * LANES);
+			line[w] = vector_load(b + n * b_row + w * LANES);
 		UNROLL for (int r = 0; r < tall; r++) {
-			float x = a.data[r * a.row_stride + n * a.step];
+			float x = a[r * a_row + n * a_step];
 
 			UNROLL for (int w = 0; w < wide; w++)
 				sum[r * wide + w] += (negative ? -x : x) * line[w];
@@ -71,8 +66,9 @@ INLINE void tile_store(const vector sum[ACCUMULATORS], float *c, int stride, int
 			vector_store(c + r * stride + w * LANES, sum[r * wide + w]);
 }
 
-INLINE void multiply_wide(struct factor a, const float *b, const float *start, float *c, int rows, int inner,
-	int columns, int wide)
+/* C [rows, columns] = start + A B, `start` being C or NULL for zero. */
+INLINE void multiply(const float *a, int a_row, int a_step, const float *b, const float *start, float *c,
+	int rows, int inner, int columns, int wide)
 {
 	const int tall = ACCUMULATORS / wide;
 
@@ -82,22 +78,33 @@ INLINE void multiply_wide(struct factor a, const float *b, const float *start, f
 			vector sum[ACCUMULATORS];
 
 			tile_load(sum, start ? start + at : NULL, columns, tall, wide);
-			accumulate(sum, rows_from(a, row), b + column, columns, inner, tall, wide, false);
+			accumulate(sum, a + row * a_row, a_row, a_step, b + column, columns, inner, tall, wide,
+				false);
 			tile_store(sum, c + at, columns, tall, wide);
 		}
 }
 
-/* C [rows, columns] = start + A [rows, inner] B [inner, columns]; `start` may be C, or NULL for zero. Rows
- * and columns are multiples of 16. */
-static void multiply(struct factor a, const float *b, const float *start, float *c, int rows, int inner,
-	int columns)
+/* Calls a function whose last argument is a constant: the registers side by side in a tile. */
+#define WITH_WIDTH(columns, function, ...)                                                                 \
+	do {                                                                                               \
+		if ((columns) % (WIDEST * LANES) == 0)                                                     \
+			function(__VA_ARGS__, WIDEST);                                                     \
+		else if ((columns) == 2 * LANES)                                                           \
+			function(__VA_ARGS__, 2);                                                          \
+		else                                                                                       \
+			function(__VA_ARGS__, 1);                                                          \
+	} while (0)
+
+/* C [rows, columns] = A B, with A [rows, inner] in rows of PITCH; all sizes are multiples of 16. */
+static void multiply_rows(const float *a, const float *b, float *c, int rows, int inner, int columns)
 {
-	if (columns % (WIDEST * LANES) == 0)
-		multiply_wide(a, b, start, c, rows, inner, columns, WIDEST);
-	else if (columns == 2 * LANES)
-		multiply_wide(a, b, start, c, rows, inner, columns, 2);
-	else
-		multiply_wide(a, b, start, c, rows, inner, columns, 1);
+	WITH_WIDTH(columns, multiply, a, PITCH, 1, b, NULL, c, rows, inner, columns);
+}
+
+/* C [rows, columns] += Aᵀ B, with A [BLOCK, rows] in rows of PITCH, B [BLOCK, columns]. */
+static void add_transposed(const float *a, const float *b, float *c, int rows, int columns)
+{
+	WITH_WIDTH(columns, multiply, a, 1, PITCH, b, c, c, rows, BLOCK, columns);
 }
 
 /* Below the diagonal, tiles of four rows leave least to do twice. */
@@ -110,61 +117,82 @@ INLINE void multiply_lower_wide(const float *a, const float *b, float *c, int co
 			vector sum[ACCUMULATORS];
 
 			tile_load(sum, c + row * columns + column, columns, STAIR, wide);
-			accumulate(sum, (struct factor){a + row * BLOCK, BLOCK, 1}, b + column, columns,
-				row + STAIR, STAIR, wide, false);
+			accumulate(sum, a + row * BLOCK, BLOCK, 1, b + column, columns, row + STAIR, STAIR,
+				wide, false);
 			tile_store(sum, c + row * columns + column, columns, STAIR, wide);
 		}
 }
 
-/* C [BLOCK, columns] += A B, A [BLOCK, BLOCK] lower triangular with zeros above its diagonal. */
+/* C [BLOCK, columns] += A B, with a lower triangular A [BLOCK, BLOCK] that has zeros above its diagonal. */
 static void multiply_lower(const float *a, const float *b, float *c, int columns)
 {
-	if (columns % (WIDEST * LANES) == 0)
-		multiply_lower_wide(a, b, c, columns, WIDEST);
-	else
-		multiply_lower_wide(a, b, c, columns, 2);
+	WITH_WIDTH(columns, multiply_lower_wide, a, b, c, columns);
 }
 
-INLINE void solve_lower_wide(const float *a, float *x, int columns, int wide)
+INLINE void solve_wide(const float *a, const float *alpha, const float *v, float *x, int columns, int wide)
 {
 	for (int column = 0; column < columns; column += wide * LANES)
 		for (int row = 0; row < BLOCK; row += STAIR) {
 			const float *corner = a + row * BLOCK + row;
-			float *rows = x + row * columns + column;
-			vector sum[ACCUMULATORS];
+			int at = row * columns + column;
+			vector sum[ACCUMULATORS], value[ACCUMULATORS];
 
-			tile_load(sum, rows, columns, STAIR, wide);
-			accumulate(sum, (struct factor){a + row * BLOCK, BLOCK, 1}, x + column, columns, row,
-				STAIR, wide, true);
+			tile_load(sum, x + at, columns, STAIR, wide);
+			tile_load(value, v ? v + at : NULL, columns, STAIR, wide);
+			UNROLL for (int r = 0; r < STAIR; r++)
+				UNROLL for (int w = 0; w < wide; w++)
+					sum[r * wide + w] =
+						alpha[row + r] * (value[r * wide + w] - sum[r * wide + w]);
+			accumulate(sum, a + row * BLOCK, BLOCK, 1, x + column, columns, row, STAIR, wide, true);
 			UNROLL for (int s = 0; s < STAIR; s++)
 				UNROLL for (int r = s + 1; r < STAIR; r++)
 					UNROLL for (int w = 0; w < wide; w++)
 						sum[r * wide + w] -= corner[r * BLOCK + s] * sum[s * wide + w];
-			tile_store(sum, rows, columns, STAIR, wide);
+			tile_store(sum, x + at, columns, STAIR, wide);
 		}
 }
 
-/* Solves (I + A) X = B in place, A [BLOCK, BLOCK] strictly lower triangular, B and X [BLOCK, columns]; what
- * stands on A's diagonal and above is not read. */
-static void solve_lower(const float *a, float *x, int columns)
+/* Solves (I + A) N = D (V − X) with A [BLOCK, BLOCK] strictly lower triangular and D = diag(alpha), N in
+ * the place of X [BLOCK, columns]. Without `v`, V is zero. A's diagonal and above are not read. */
+static void solve(const float *a, const float *alpha, const float *v, float *x, int columns)
 {
-	if (columns % (WIDEST * LANES) == 0)
-		solve_lower_wide(a, x, columns, WIDEST);
-	else
-		solve_lower_wide(a, x, columns, 2);
+	WITH_WIDTH(columns, solve_wide, a, alpha, v, x, columns);
+}
+
+/* to [columns, BLOCK] = from [BLOCK, columns]ᵀ, `from` in rows of PITCH. In each round of interleaving, a
+ * row's number gives its highest bit to the column's; when they have all gone over, rows are columns. */
+static void transpose(const float *from, int columns, float *to)
+{
+	for (int row = 0; row < BLOCK; row += LANES)
+		for (int column = 0; column < columns; column += LANES) {
+			vector x[LANES], y[LANES];
+
+			UNROLL for (int i = 0; i < LANES; i++)
+				x[i] = vector_load(from + (row + i) * PITCH + column);
+			UNROLL for (int round = 1; round < LANES; round *= 2) {
+				UNROLL for (int i = 0; i < LANES / 2; i++) {
+					y[2 * i] = vector_interleave_low(x[i], x[i + LANES / 2]);
+					y[2 * i + 1] = vector_interleave_high(x[i], x[i + LANES / 2]);
+				}
+				UNROLL for (int i = 0; i < LANES; i++)
+					x[i] = y[i];
+			}
+			UNROLL for (int i = 0; i < LANES; i++)
+				vector_store(to + (column + i) * BLOCK + row, x[i]);
+		}
 }
 
 /* --- rows ---------------------------------------------------------------------------------------- */
 
-static void load_row(const void *data, enum dtype dtype, int64_t start, int64_t step, int dim, float *out)
+static void load_row(const void *row, enum dtype dtype, int64_t step, int dim, float *out)
 {
-	const uint16_t *halves = (const uint16_t *)data + start;
+	const uint16_t *halves = row;
 
 	if (step != 1)
 		for (int i = 0; i < dim; i++)
-			out[i] = dtype_load(data, dtype, start + i * step);
+			out[i] = dtype_load(row, dtype, i * step);
 	else if (dtype == DTYPE_F32)
-		memcpy(out, (const float *)data + start, (size_t)dim * sizeof(*out));
+		memcpy(out, row, (size_t)dim * sizeof(*out));
 	else if (dtype == DTYPE_BF16)
 		for (int i = 0; i < dim; i++)
 			out[i] = bf16_to_float(halves[i]);
@@ -190,21 +218,24 @@ static void store_row(void *data, enum dtype dtype, int64_t start, int64_t step,
 			halves[i] = f16_of_float(row[i]);
 }
 
-/* Rows first … first + BLOCK − 1 of a head; zeros from `last` on and where upstream pads. */
+/* Rows first … first + BLOCK − 1 of a head, `pitch` floats apart; zeros from `last` on and where upstream
+ * pads. Asks the memory for the rows of the block after this one. */
 static void load_rows(const struct quasar_problem *problem, const struct tensor *tensor, int64_t batch,
-	int head, int64_t first, int64_t last, float *out)
+	int head, int64_t first, int64_t last, int pitch, float *out)
 {
-	int dim = problem->dim;
-	for (int r = 0; r < BLOCK; r++, out += dim) {
-		struct quasar_source source = quasar_source(problem, head, first + r);
+	struct rows rows = rows_begin(problem, tensor, batch, head, first, last, BLOCK);
+	int64_t bytes = problem->dim * (int64_t)dtype_size(tensor->dtype);
 
-		if (first + r >= last || source.token < 0)
-			memset(out, 0, (size_t)dim * sizeof(*out));
-		else
-			load_row(tensor->data, tensor->dtype,
-				batch * tensor->stride[0] + source.token * tensor->stride[1] +
-					source.head * tensor->stride[2],
-				tensor->stride[3], dim, out);
+	for (int r = 0; r < BLOCK; r++, out += pitch) {
+		const char *row = rows_next(&rows);
+
+		if (!row) {
+			memset(out, 0, (size_t)problem->dim * sizeof(*out));
+			continue;
+		}
+		for (int64_t at = 0; at < bytes; at += 64)
+			__builtin_prefetch(row + rows.ahead + at);
+		load_row(row, tensor->dtype, tensor->stride[3], problem->dim, out);
 	}
 }
 
@@ -224,9 +255,9 @@ static void store_rows(const struct quasar_problem *problem, int64_t batch, int 
 
 /* Keys and queries stand in one matrix, so that they go through the state together. */
 struct block {
-	float kq[2 * BLOCK * 128] ALIGNED; /* K, then Q */
+	float kq[2 * BLOCK * PITCH] ALIGNED; /* K, then Q */
 	float v[BLOCK * 128] ALIGNED;
-	float transposed[128 * BLOCK] ALIGNED;   /* Kᵀ */
+	float transposed[128 * BLOCK] ALIGNED;     /* Kᵀ */
 	float products[2 * BLOCK * BLOCK] ALIGNED; /* D K Kᵀ, then tril(Q Kᵀ) */
 	float alpha[BLOCK] ALIGNED;
 };
@@ -253,47 +284,30 @@ static void prepare(const struct quasar_problem *problem, int64_t batch, int hea
 	int dim = problem->dim;
 	float *kk = block->products, *qk = block->products + BLOCK * BLOCK;
 
-	load_rows(problem, &problem->k, batch, head, first, last, block->kq);
-	load_rows(problem, &problem->v, batch, head, first, last, block->v);
+	load_rows(problem, &problem->k, batch, head, first, last, PITCH, block->kq);
+	load_rows(problem, &problem->v, batch, head, first, last, dim, block->v);
 	if (with_queries)
-		load_rows(problem, &problem->q, batch, head, first, last, block->kq + BLOCK * dim);
-	for (int i = 0; i < dim; i++)
-		for (int r = 0; r < BLOCK; r++)
-			block->transposed[i * BLOCK + r] = block->kq[r * dim + i];
-	multiply((struct factor){block->kq, dim, 1}, block->transposed, NULL, kk,
-		with_queries ? 2 * BLOCK : BLOCK, dim, BLOCK);
+		load_rows(problem, &problem->q, batch, head, first, last, PITCH, block->kq + BLOCK * PITCH);
+	transpose(block->kq, dim, block->transposed);
+	multiply_rows(block->kq, block->transposed, kk, with_queries ? 2 * BLOCK : BLOCK, dim, BLOCK);
 	gate(kk, problem->beta[head], block->alpha);
 	for (int r = 0; r < BLOCK; r++)
-		for (int s = 0; s < BLOCK; s++) {
+		for (int s = 0; s < BLOCK; s++)
 			kk[r * BLOCK + s] *= block->alpha[r];
-			if (with_queries && s > r)
-				qk[r * BLOCK + s] = 0;
-		}
+	/* what multiply_lower() reads above the diagonal */
+	for (int r = 0; r < BLOCK && with_queries; r++)
+		for (int s = r + 1; s % STAIR; s++)
+			qk[r * BLOCK + s] = 0;
 }
 
-/* N = L⁻¹ D (V − K S), given K S in `n`; without `v`, L⁻¹ D (−K S). */
-static void differences(const struct block *block, const float *v, int dim, float *n)
-{
-	for (int r = 0; r < BLOCK; r++)
-		for (int i = 0; i < dim; i++)
-			n[r * dim + i] = block->alpha[r] * ((v ? v[r * dim + i] : 0.0f) - n[r * dim + i]);
-	solve_lower(block->products, n, dim);
-}
-
-/* S += Kᵀ N */
-static void update(const struct block *block, int dim, const float *n, float *state)
-{
-	multiply((struct factor){block->kq, 1, dim}, n, state, state, dim, BLOCK, dim);
-}
-
-/* The state behind a block. */
+/* The state behind a block: N = L⁻¹ D (V − K S), S += Kᵀ N. Without `v`, V is zero. */
 static void step(const struct block *block, const float *v, int dim, float *state)
 {
 	float n[BLOCK * 128] ALIGNED;
 
-	multiply((struct factor){block->kq, dim, 1}, state, NULL, n, BLOCK, dim, dim);
-	differences(block, v, dim, n);
-	update(block, dim, n, state);
+	multiply_rows(block->kq, state, n, BLOCK, dim, dim);
+	solve(block->products, block->alpha, v, n, dim);
+	add_transposed(block->kq, n, state, dim, dim);
 }
 
 static void causal(const struct quasar_problem *problem, int64_t batch, int head, int64_t first, int64_t last,
@@ -306,10 +320,10 @@ static void causal(const struct quasar_problem *problem, int64_t batch, int head
 
 	for (; first < last; first += BLOCK) {
 		prepare(problem, batch, head, first, last, true, &block);
-		multiply((struct factor){block.kq, dim, 1}, state, NULL, no, 2 * BLOCK, dim, dim);
-		differences(&block, block.v, dim, n);
+		multiply_rows(block.kq, state, no, 2 * BLOCK, dim, dim);
+		solve(block.products, block.alpha, block.v, n, dim);
 		multiply_lower(block.products + BLOCK * BLOCK, n, o, dim);
-		update(&block, dim, n, state);
+		add_transposed(block.kq, n, state, dim, dim);
 		store_rows(problem, batch, head, first, last, o);
 	}
 }
@@ -317,11 +331,11 @@ static void causal(const struct quasar_problem *problem, int64_t batch, int head
 static void upstream(const struct quasar_problem *problem, int64_t batch, int head, int64_t first,
 	int64_t last, float *state)
 {
-	int dim = problem->dim;
 	enum { BLOCKS = UPSTREAM_CHUNK / BLOCK };
+	int dim = problem->dim;
 	struct block block[BLOCKS];
 	float twice[128 * 128] ALIGNED; /* P S⁺ + R */
-	float rows[BLOCK * 128] ALIGNED;
+	float q[BLOCK * PITCH] ALIGNED, o[BLOCK * 128] ALIGNED;
 
 	for (; first < last; first += UPSTREAM_CHUNK) {
 		for (int i = 0; i < BLOCKS; i++) {
@@ -332,26 +346,10 @@ static void upstream(const struct quasar_problem *problem, int64_t batch, int he
 		for (int i = 0; i < BLOCKS; i++)
 			step(&block[i], block[i].v, dim, twice);
 		for (int i = 0; i < BLOCKS; i++) {
-			float *o = block[i].v;
-
-			load_rows(problem, &problem->q, batch, head, first + i * BLOCK, last, rows);
-			multiply((struct factor){rows, dim, 1}, twice, NULL, o, BLOCK, dim, dim);
+			load_rows(problem, &problem->q, batch, head, first + i * BLOCK, last, PITCH, q);
+			multiply_rows(q, twice, o, BLOCK, dim, dim);
 			store_rows(problem, batch, head, first + i * BLOCK, last, o);
 		}
-	}
-}
-
-static void advance(const struct quasar_problem *problem, int64_t batch, int head, int64_t first,
-	int64_t last, float *state, float *transition)
-{
-	int dim = problem->dim;
-	struct block block;
-
-	for (; first < last; first += BLOCK) {
-		prepare(problem, batch, head, first, last, false, &block);
-		step(&block, block.v, dim, state);
-		if (transition)
-			step(&block, NULL, dim, transition);
 	}
 }
 
@@ -364,9 +362,25 @@ static void forward(const struct quasar_problem *problem, int64_t batch, int hea
 		upstream(problem, batch, head, first, last, state);
 }
 
+static void advance(const struct quasar_problem *problem, int64_t batch, int head, int64_t first,
+	int64_t last, float *state, float *transition)
+{
+	struct block block;
+
+	for (; first < last; first += BLOCK) {
+		prepare(problem, batch, head, first, last, false, &block);
+		step(&block, block.v, problem->dim, state);
+		step(&block, NULL, problem->dim, transition);
+	}
+}
+
 static void apply(int dim, const float *p, const float *r, const float *from, float *to)
 {
-	multiply((struct factor){p, dim, 1}, from, r, to, dim, dim, dim);
+	memcpy(to, r, (size_t)(dim * dim) * sizeof(*to));
+	for (int i = 0; i < dim; i++)
+		for (int n = 0; n < dim; n++)
+			for (int j = 0; j < dim; j++)
+				to[i * dim + j] += p[i * dim + n] * from[n * dim + j];
 }
 
 #define TEXT_OF(x) #x

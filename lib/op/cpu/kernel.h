@@ -10,8 +10,8 @@ struct cpu_kernel {
 	/* Outputs of the rows first … last − 1, and the state behind them. */
 	void (*forward)(const struct quasar_problem *problem, int64_t batch, int head, int64_t first,
 		int64_t last, float *state);
-	/* The state alone. With a `transition` [S, S], the affine map of these rows, state' = P state + R:
-	 * multiplies `transition` by P from the left, while `state` advances as always. */
+	/* The affine map of these rows, state' = P state + R, without outputs: multiplies `transition`
+	 * [S, S] by P from the left, while `state` advances as with forward(). */
 	void (*advance)(const struct quasar_problem *problem, int64_t batch, int head, int64_t first,
 		int64_t last, float *state, float *transition);
 	/* to = P from + R, all [S, S] */

@@ -49,6 +49,20 @@ INLINE vector vector_select(vector_int mask, vector a, vector b)
 	return (vector)(((vector_int)a & mask) | ((vector_int)b & ~mask));
 }
 
+/* The lower, or upper, halves of a and b, lane by lane in turn. */
+#if LANES == 16
+#define vector_interleave_low(a, b)                                                                        \
+	__builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23)
+#define vector_interleave_high(a, b)                                                                       \
+	__builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31)
+#elif LANES == 8
+#define vector_interleave_low(a, b) __builtin_shufflevector(a, b, 0, 8, 1, 9, 2, 10, 3, 11)
+#define vector_interleave_high(a, b) __builtin_shufflevector(a, b, 4, 12, 5, 13, 6, 14, 7, 15)
+#else
+#define vector_interleave_low(a, b) __builtin_shufflevector(a, b, 0, 4, 1, 5)
+#define vector_interleave_high(a, b) __builtin_shufflevector(a, b, 2, 6, 3, 7)
+#endif
+
 /* 2ⁿ, with n a whole number in −126 … 127. */
 INLINE vector vector_power_of_two(vector n)
 {
