@@ -17,18 +17,21 @@ override LDFLAGS += -fopenmp -Wl,-rpath,'$$ORIGIN/../lib:$$ORIGIN/lib' -Wl,--as-
 LDLIBS  := -lcurl -lgit2 -lcjson -lsqlite3 -lmicrohttpd -lsodium -ldl -lpthread -lm
 comma   := ,
 
-# the instruction sets that numeric kernels are compiled for; which one runs is chosen at run time
-VARIANTS              := baseline $(if $(findstring x86_64,$(shell $(CC) -dumpmachine)),x86_64_v3 x86_64_v4)
-VARIANT_SOURCES       := $(wildcard lib/op/cpu/*.c)
-VARIANT_FLAGS         := -O3
-VARIANT_x86_64_v3     := -march=x86-64-v3
-VARIANT_x86_64_v4     := -march=x86-64-v4 -mprefer-vector-width=512
+# The instruction sets that numeric kernels are compiled for; which one runs is chosen at run time.
+KERNELS           := baseline $(if $(findstring x86_64,$(shell $(CC) -dumpmachine)),x86_64_v3 x86_64_v4 x86_64_amx)
+KERNEL_FLAGS      := -O3
+FLAGS_x86_64_v3   := -march=x86-64-v3
+FLAGS_x86_64_v4   := -march=x86-64-v4 -mprefer-vector-width=512
+FLAGS_x86_64_amx  := $(FLAGS_x86_64_v4) -mavx512bf16 -mamx-tile -mamx-bf16
+KERNEL_OBJECTS    := $(KERNELS:%=$(BUILD)/lib/op/cpu/pointwise.%.o) \
+	$(patsubst %,$(BUILD)/lib/op/cpu/kernel.%.o,$(filter-out %_amx,$(KERNELS))) \
+	$(patsubst %,$(BUILD)/lib/op/cpu/amx.%.o,$(filter %_amx,$(KERNELS)))
 
 LIB_SOURCES  := $(wildcard lib/*/*.c)
 CMD_SOURCES  := $(wildcard cmd/*.c)
 UNIT_SOURCES := $(wildcard tests/unit/test_*.c)
 UNIT_TESTS   := $(UNIT_SOURCES:tests/unit/%.c=$(BUILD)/tests/%)
-LIB_OBJECTS  := $(LIB_SOURCES:%.c=$(BUILD)/%.o) $(foreach variant,$(VARIANTS),$(VARIANT_SOURCES:%.c=$(BUILD)/%.$(variant).o))
+LIB_OBJECTS  := $(LIB_SOURCES:%.c=$(BUILD)/%.o) $(KERNEL_OBJECTS)
 OBJECTS      := $(LIB_OBJECTS) $(CMD_SOURCES:%.c=$(BUILD)/%.o)
 QUASAR       := $(BUILD)/quasar
 
@@ -47,12 +50,12 @@ $(BUILD)/%.o: %.c $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(call say,CC,$<)$(CC) $(CFLAGS) -MMD -MP -c -o $@ $<
 
-define variant_rule
+define kernel_rule
 $(BUILD)/%.$(1).o: %.c $(BUILD)/flags
 	@mkdir -p $$(@D)
-	$$(call say,CC,$$< ($(1)))$$(CC) $$(CFLAGS) $(VARIANT_FLAGS) $(VARIANT_$(1)) -DKERNEL=$(1) -MMD -MP -c -o $$@ $$<
+	$$(call say,CC,$$< ($(1)))$$(CC) $$(CFLAGS) $(KERNEL_FLAGS) $(FLAGS_$(1)) -DKERNEL=$(1) -MMD -MP -c -o $$@ $$<
 endef
-$(foreach variant,$(VARIANTS),$(eval $(call variant_rule,$(variant))))
+$(foreach kernel,$(KERNELS),$(eval $(call kernel_rule,$(kernel))))
 
 # rebuilds everything when the compiler or its flags change
 $(BUILD)/flags: FORCE

@@ -1,5 +1,8 @@
 #include "op/cpu.h"
 
+#ifdef __x86_64__
+#include <cpuid.h>
+#endif
 #include <omp.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -10,7 +13,18 @@
 
 /* --- variants ------------------------------------------------------------------------------------ */
 
-#define VARIANTS 3
+#define VARIANTS 4
+
+#ifdef __x86_64__
+static bool cpu_has_amx(void)
+{
+	enum { AMX_BF16 = 1 << 22, AMX_TILE = 1 << 24 };
+	unsigned a, b, c, d;
+
+	return __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d & AMX_BF16) && (d & AMX_TILE) &&
+	       __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a & 1 << 5 /* AVX512_BF16 */);
+}
+#endif
 
 /* Fills in what this machine can run, slowest first. */
 static size_t find_kernels(const struct cpu_kernel *kernels[VARIANTS])
@@ -26,6 +40,8 @@ static size_t find_kernels(const struct cpu_kernel *kernels[VARIANTS])
 	if (count > 1 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
 		__builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
 		kernels[count++] = &cpu_kernel_x86_64_v4;
+	if (count > 2 && cpu_has_amx() && cpu_amx_permitted())
+		kernels[count++] = &cpu_kernel_x86_64_amx;
 #endif
 	return count;
 }
@@ -188,7 +204,30 @@ static void scan_parts(const struct plan *plan, const struct head *head)
 	}
 }
 
-static void run(const struct plan *plan, const struct head *heads, int64_t count, int threads)
+/* Rows of one head that are worked off before the next head's turn. */
+#define TURN 512
+
+/* Each thread has some heads, and goes along the sequence with all of them: the heads of a token share pages
+ * of memory, and finding a page costs as much time as computing a row. */
+static void run_heads(const struct plan *plan, const struct head *heads, int64_t count, int threads)
+{
+#pragma omp parallel num_threads(threads)
+	{
+		int64_t thread = omp_get_thread_num(), all = omp_get_num_threads();
+		int64_t first = count * thread / all, last = count * (thread + 1) / all;
+
+		for (int64_t i = first; i < last; i++)
+			memcpy(heads[i].states + plan->square, heads[i].states,
+				plan->square * sizeof(float));
+		for (int64_t row = 0; row < plan->rows; row += TURN)
+			for (int64_t i = first; i < last; i++)
+				plan->kernel->forward(plan->problem, heads[i].batch, heads[i].head, row,
+					row + TURN < plan->rows ? row + TURN : plan->rows,
+					heads[i].states + plan->square);
+	}
+}
+
+static void run_parts(const struct plan *plan, const struct head *heads, int64_t count, int threads)
 {
 	int parts = plan->parts;
 
@@ -196,20 +235,18 @@ static void run(const struct plan *plan, const struct head *heads, int64_t count
 	{
 #pragma omp for schedule(dynamic, 1) collapse(2)
 		for (int64_t i = 0; i < count; i++)
-			for (int part = 0; part < (parts > 1 ? parts - 1 : 1); part++)
+			for (int part = 0; part < parts - 1; part++)
 				if (part)
 					map_part(plan, &heads[i], part);
 				else
 					forward_part(plan, &heads[i], 0);
-		if (parts > 1) {
 #pragma omp for
-			for (int64_t i = 0; i < count; i++)
-				scan_parts(plan, &heads[i]);
+		for (int64_t i = 0; i < count; i++)
+			scan_parts(plan, &heads[i]);
 #pragma omp for schedule(dynamic, 1) collapse(2)
-			for (int64_t i = 0; i < count; i++)
-				for (int part = 1; part < parts; part++)
-					forward_part(plan, &heads[i], part);
-		}
+		for (int64_t i = 0; i < count; i++)
+			for (int part = 1; part < parts; part++)
+				forward_part(plan, &heads[i], part);
 	}
 }
 
@@ -248,7 +285,10 @@ int quasar_cpu(const struct quasar_problem *problem, struct error *err)
 		else
 			memset(states, 0, plan.square * sizeof(*states));
 	}
-	run(&plan, heads, count, threads);
+	if (plan.parts > 1)
+		run_parts(&plan, heads, count, threads);
+	else
+		run_heads(&plan, heads, count, threads);
 	for (int64_t i = 0; i < count && problem->final_state; i++)
 		memcpy(problem->final_state + (size_t)i * plan.square,
 			heads[i].states + (size_t)plan.parts * plan.square,

@@ -246,7 +246,8 @@ static void assert_cpu_agrees(struct fixture *fixture, const struct shape *shape
 			outputs.finite ? "" : ", not finite");
 	if (fixture->final) {
 		states = compare_float_double(fixture->final, fixture->final_reference, fixture->states);
-		assert_true(states.finite && states.relative_error < 1e-5);
+		if (!states.finite || states.relative_error > 1e-5)
+			fail_msg("%s: state off by %g", cpu_variant(), states.relative_error);
 	}
 	free(values);
 }
@@ -676,6 +677,38 @@ static void keys_of_any_length(void **state)
 	}
 }
 
+/* Large outputs may be written past the caches when they are aligned for it: the same numbers either way. */
+static void large_outputs_are_the_same(void **state)
+{
+	enum { T = 65536, H = 4, S = 32 };
+	size_t count = (size_t)T * H * S;
+	uint16_t *input = xmalloc(3 * count * sizeof(*input));
+	uint16_t *aligned = aligned_alloc(64, count * sizeof(*aligned));
+	uint16_t *shifted = aligned_alloc(64, (count + 32) * sizeof(*shifted));
+	float beta[H] = {1, 1, 1, 1};
+	struct error err = {0};
+
+	(void)state;
+	random_normal_bf16(7, 30, 0.5f, input, 3 * count);
+	for (const char *const *name = cpu_variants(); *name; name++) {
+		struct quasar_problem problem = {SEMANTICS_CAUSAL, 1, T, H, S,
+			tensor_contiguous(input, DTYPE_BF16, T, H, S),
+			tensor_contiguous(input + count, DTYPE_BF16, T, H, S),
+			tensor_contiguous(input + 2 * count, DTYPE_BF16, T, H, S),
+			tensor_contiguous(aligned, DTYPE_BF16, T, H, S), beta, NULL, NULL, NULL};
+
+		assert_int_equal(cpu_variant_select(*name), 0);
+		memset(aligned, 0xff, count * sizeof(*aligned));
+		assert_int_equal(quasar_cpu(&problem, &err), 0);
+		problem.o.data = shifted + 1;
+		assert_int_equal(quasar_cpu(&problem, &err), 0);
+		assert_memory_equal(aligned, shifted + 1, count * sizeof(*aligned));
+	}
+	free(input);
+	free(aligned);
+	free(shifted);
+}
+
 static void a_nan_stays_visible(void **state)
 {
 	struct shape shape = {SEMANTICS_CAUSAL, 1, 20, 1, 32, DTYPE_BF16, CONTIGUOUS};
@@ -699,7 +732,8 @@ static void assert_refused(const struct quasar_problem *problem, const char *bec
 
 	assert_int_equal(quasar_cpu(problem, &err), -1);
 	assert_int_equal(err.status, STATUS_USAGE);
-	assert_non_null(strstr(err.message, because));
+	if (!strstr(err.message, because))
+		fail_msg("\"%s\" does not say \"%s\"", err.message, because);
 	assert_int_equal(quasar_reference(problem, o, NULL, &err), -1);
 	free(o);
 }
@@ -740,7 +774,7 @@ static void bad_problems_are_refused(void **state)
 	bad.o.stride[2] = 16;
 	assert_refused(&bad, "overlap");
 	bad = f.problem;
-	bad.o.data = (uint16_t *)bad.v.data + 64;
+	bad.o.data = bad.v.data;
 	assert_refused(&bad, "overlaps tensor v");
 	bad = f.problem;
 	bad.semantics = (enum semantics)7;
@@ -765,6 +799,7 @@ int main(void)
 		cmocka_unit_test(sequences_continue),
 		cmocka_unit_test(upstream_sequences_continue),
 		cmocka_unit_test(keys_of_any_length),
+		cmocka_unit_test(large_outputs_are_the_same),
 		cmocka_unit_test(a_nan_stays_visible),
 		cmocka_unit_test(bad_problems_are_refused),
 	};

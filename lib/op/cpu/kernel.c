@@ -29,7 +29,6 @@
  * latency of a multiply-add, few enough to leave registers for the factors. */
 #define ACCUMULATORS (REGISTERS / 2)
 #define WIDEST (REGISTERS == 32 ? 4 : 2)
-#define UNROLL _Pragma("GCC unroll 16")
 
 /* --- products ------------------------------------------------------------------------------------ */
 
@@ -159,27 +158,13 @@ static void solve(const float *a, const float *alpha, const float *v, float *x, 
 	WITH_WIDTH(columns, solve_wide, a, alpha, v, x, columns);
 }
 
-/* to [columns, BLOCK] = from [BLOCK, columns]ᵀ, `from` in rows of PITCH. In each round of interleaving, a
- * row's number gives its highest bit to the column's; when they have all gone over, rows are columns. */
+/* to [columns, BLOCK] = from [BLOCK, columns]ᵀ, `from` in rows of PITCH */
 static void transpose(const float *from, int columns, float *to)
 {
 	for (int row = 0; row < BLOCK; row += LANES)
-		for (int column = 0; column < columns; column += LANES) {
-			vector x[LANES], y[LANES];
-
-			UNROLL for (int i = 0; i < LANES; i++)
-				x[i] = vector_load(from + (row + i) * PITCH + column);
-			UNROLL for (int round = 1; round < LANES; round *= 2) {
-				UNROLL for (int i = 0; i < LANES / 2; i++) {
-					y[2 * i] = vector_interleave_low(x[i], x[i + LANES / 2]);
-					y[2 * i + 1] = vector_interleave_high(x[i], x[i + LANES / 2]);
-				}
-				UNROLL for (int i = 0; i < LANES; i++)
-					x[i] = y[i];
-			}
-			UNROLL for (int i = 0; i < LANES; i++)
-				vector_store(to + (column + i) * BLOCK + row, x[i]);
-		}
+		for (int column = 0; column < columns; column += LANES)
+			transpose_square(from + row * PITCH + column, PITCH * sizeof(float),
+				to + column * BLOCK + row, BLOCK * sizeof(float));
 }
 
 /* --- rows ---------------------------------------------------------------------------------------- */
@@ -262,19 +247,15 @@ struct block {
 	float alpha[BLOCK] ALIGNED;
 };
 
-/* α = (1 − exp(−β λ)) / (λ + ε) for a block's rows; λ is the diagonal of K Kᵀ. */
+/* α of a block's rows; λ is the diagonal of K Kᵀ. */
 static void gate(const float *kk, float beta, float *alpha)
 {
 	float lambda[BLOCK] ALIGNED;
 
 	for (int r = 0; r < BLOCK; r++)
 		lambda[r] = kk[r * BLOCK + r];
-	for (int r = 0; r < BLOCK; r += LANES) {
-		vector length = vector_load(lambda + r);
-
-		vector_store(alpha + r,
-			-vector_expm1_negative(-beta * length) / (length + (float)QUASAR_EPSILON));
-	}
+	for (int r = 0; r < BLOCK; r += LANES)
+		vector_store(alpha + r, vector_gate(vector_load(lambda + r), beta));
 }
 
 /* Loads the rows and computes what does not depend on the state. */
@@ -374,15 +355,6 @@ static void advance(const struct quasar_problem *problem, int64_t batch, int hea
 	}
 }
 
-static void apply(int dim, const float *p, const float *r, const float *from, float *to)
-{
-	memcpy(to, r, (size_t)(dim * dim) * sizeof(*to));
-	for (int i = 0; i < dim; i++)
-		for (int n = 0; n < dim; n++)
-			for (int j = 0; j < dim; j++)
-				to[i * dim + j] += p[i * dim + n] * from[n * dim + j];
-}
-
 #define TEXT_OF(x) #x
 #define TEXT(x) TEXT_OF(x)
 
@@ -390,7 +362,7 @@ const struct cpu_kernel JOIN(cpu_kernel_, KERNEL) = {
 	.name = TEXT(KERNEL),
 	.forward = forward,
 	.advance = advance,
-	.apply = apply,
+	.apply = POINTWISE(apply),
 	.round = POINTWISE(round),
 	.narrow = POINTWISE(narrow),
 	.convolve = POINTWISE(convolve),

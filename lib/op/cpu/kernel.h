@@ -1,6 +1,8 @@
 /* kernel: what is compiled once for each instruction set. */
 #pragma once
 
+#include <stdbool.h>
+
 #include "op/quasar.h"
 
 /* Kernels work on one head of one batch: `state` [S, S] is read and written, 64-byte aligned. Rows are
@@ -37,6 +39,7 @@ const struct cpu_kernel *cpu_kernel_in_use(void);
 #define JOIN_OF(a, b) a##b
 #define JOIN(a, b) JOIN_OF(a, b)
 #define POINTWISE(name) JOIN(pointwise_##name##_, KERNEL)
+void POINTWISE(apply)(int dim, const float *p, const float *r, const float *from, float *to);
 void POINTWISE(round)(const float *from, float *to, size_t count);
 void POINTWISE(narrow)(const float *from, uint16_t *to, size_t count);
 void POINTWISE(convolve)(const float *rows, size_t stride, const float *weight, int channels, uint16_t *out);
@@ -45,5 +48,8 @@ void POINTWISE(gate)(const uint16_t *o, const float *weight, float *gate, int di
 
 extern const struct cpu_kernel cpu_kernel_baseline;
 #ifdef __x86_64__
-extern const struct cpu_kernel cpu_kernel_x86_64_v3, cpu_kernel_x86_64_v4;
+extern const struct cpu_kernel cpu_kernel_x86_64_v3, cpu_kernel_x86_64_v4, cpu_kernel_x86_64_amx;
+
+/* Asks the system for the use of AMX's registers, which it grants process by process. */
+bool cpu_amx_permitted(void);
 #endif

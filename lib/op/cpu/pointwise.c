@@ -1,9 +1,19 @@
-/* What the layer does to each number by itself, compiled once for each instruction set. */
+/* Everything but the chunks: composing maps, and what the layer does to each number by itself. Compiled once
+ * for each instruction set. */
 #include "op/cpu/kernel.h"
 
 #include <math.h>
 
 #include "op/cpu/vector.h"
+
+void POINTWISE(apply)(int dim, const float *p, const float *r, const float *from, float *to)
+{
+	memcpy(to, r, (size_t)(dim * dim) * sizeof(*to));
+	for (int i = 0; i < dim; i++)
+		for (int n = 0; n < dim; n++)
+			for (int j = 0; j < dim; j++)
+				to[i * dim + j] += p[i * dim + n] * from[n * dim + j];
+}
 
 /* fp32 with the lower half of its bits rounded away: the value of the nearest bf16. */
 INLINE vector round_bf16(vector x)

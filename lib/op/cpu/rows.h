@@ -1,6 +1,8 @@
 /* rows: walking through the rows of a head's sequence in memory. */
 #pragma once
 
+#include <stdbool.h>
+
 #include "op/quasar.h"
 
 struct rows {
@@ -40,6 +42,12 @@ static inline struct rows rows_begin(const struct quasar_problem *problem, const
 	return rows;
 }
 
+/* True when the next `count` rows are all there, each `step` bytes behind the one before. */
+static inline bool rows_are_even(const struct rows *rows, int count)
+{
+	return rows->left >= count && !rows->wrap;
+}
+
 /* The next row, or NULL for zeros. */
 static inline const void *rows_next(struct rows *rows)
 {
@@ -54,4 +62,27 @@ static inline const void *rows_next(struct rows *rows)
 		rows->at += rows->wrap;
 	}
 	return row;
+}
+
+/* Rows that the next block will load. Asked for all at once they would keep the core waiting, as it has only
+ * a dozen or so requests to memory under way; so they are asked for a few at a time between the products. */
+struct prefetch {
+	const char *at[3]; /* of each tensor the next row to ask for */
+	int64_t step[3];
+	int bytes; /* of a row */
+};
+
+static inline void prefetch_begin(struct prefetch *prefetch, int tensor, const struct rows *rows)
+{
+	prefetch->at[tensor] = rows->at + rows->ahead;
+	prefetch->step[tensor] = rows->wrap ? rows->step + rows->wrap / rows->heads : rows->step;
+}
+
+/* `count` rows more of each tensor */
+static inline void prefetch_rows(struct prefetch *prefetch, int count)
+{
+	for (int tensor = 0; tensor < 3; tensor++)
+		for (int i = 0; i < count; i++, prefetch->at[tensor] += prefetch->step[tensor])
+			for (int at = 0; at < prefetch->bytes; at += 64)
+				__builtin_prefetch(prefetch->at[tensor] + at);
 }

@@ -20,10 +20,13 @@
 #endif
 
 #define INLINE static inline __attribute__((always_inline))
+#define UNROLL _Pragma("GCC unroll 16")
 #define ALIGNED __attribute__((aligned(64)))
 
 typedef float vector __attribute__((vector_size(4 * LANES)));
 typedef int32_t vector_int __attribute__((vector_size(4 * LANES)));
+typedef uint32_t vector_bits __attribute__((vector_size(4 * LANES)));
+typedef uint16_t vector_half __attribute__((vector_size(2 * LANES)));
 
 INLINE vector vector_load(const float *from)
 {
@@ -63,6 +66,36 @@ INLINE vector vector_select(vector_int mask, vector a, vector b)
 #define vector_interleave_high(a, b) __builtin_shufflevector(a, b, 2, 6, 3, 7)
 #endif
 
+/* LANES numbers of bf16. */
+INLINE vector vector_of_bf16(const uint16_t *from)
+{
+	vector_half value;
+
+	memcpy(&value, from, sizeof(value));
+	return (vector)(__builtin_convertvector(value, vector_bits) << 16);
+}
+
+/* to = fromᵀ, both squares of LANES × LANES numbers of 32 bits, their rows that many bytes apart. In each round
+ * of interleaving, a row's number gives its highest bit to the column's; when all have gone over, rows are
+ * columns. */
+INLINE void transpose_square(const void *from, int64_t from_stride, void *to, int64_t to_stride)
+{
+	vector x[LANES], y[LANES];
+
+	UNROLL for (int i = 0; i < LANES; i++)
+		memcpy(&x[i], (const char *)from + i * from_stride, sizeof(vector));
+	UNROLL for (int round = 1; round < LANES; round *= 2) {
+		UNROLL for (int i = 0; i < LANES / 2; i++) {
+			y[2 * i] = vector_interleave_low(x[i], x[i + LANES / 2]);
+			y[2 * i + 1] = vector_interleave_high(x[i], x[i + LANES / 2]);
+		}
+		UNROLL for (int i = 0; i < LANES; i++)
+			x[i] = y[i];
+	}
+	UNROLL for (int i = 0; i < LANES; i++)
+		memcpy((char *)to + i * to_stride, &x[i], sizeof(vector));
+}
+
 /* 2ⁿ, with n a whole number in −126 … 127. */
 INLINE vector vector_power_of_two(vector n)
 {
@@ -88,6 +121,12 @@ INLINE vector vector_expm1_negative(vector x)
 	p = r + r * r * p;
 	power = vector_power_of_two(n);
 	return power * p + (power - 1.0f);
+}
+
+/* α = (1 − exp(−β λ)) / (λ + ε) */
+INLINE vector vector_gate(vector lambda, float beta)
+{
+	return -vector_expm1_negative(-beta * lambda) / (lambda + (float)QUASAR_EPSILON);
 }
 
 /* 1 / (1 + e⁻ˣ) */
