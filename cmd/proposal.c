@@ -123,7 +123,7 @@ int proposal_verify(const struct invocation *invocation, const struct session *s
 		.submitting = true,
 		.tokens = VERIFY_TOKENS,
 		.measured = proposal->measured,
-		.claimed = proposal->plan.tokens_per_sec,
+		.claimed = proposal->measured > 0 ? proposal->plan.tokens_per_sec : 0, /* else unchecked */
 	};
 	struct check_list checks = {.report = verify_report_problem};
 	size_t failures;

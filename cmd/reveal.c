@@ -1,4 +1,5 @@
 /* quasar reveal: show what was committed to, once its block is reached. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -10,7 +11,10 @@
 #include "commands.h"
 #include "session.h"
 
-#define POLL_LONGEST 60.0 /* s between two looks at the validator's clock while waiting */
+/* Seconds between two looks at the validator's clock while waiting. The first ones are close together: how
+ * long a block takes there can only be seen. */
+#define POLL_SHORTEST 0.25
+#define POLL_LONGEST 60.0
 
 /* Where a committed submission stands at the validator. */
 struct due {
@@ -69,15 +73,12 @@ static int too_early(const struct submission *submission, const struct due *due,
 
 /* Counts down to the block, looking at the validator's clock from time to time. */
 static int countdown(struct progress *progress, const struct submission *submission, const struct due *due,
-	const struct block_clock *blocks, struct error *err)
+	const struct block_clock *blocks, double poll, struct error *err)
 {
 	double left = block_clock_until(blocks, due->reveal_block, clock_elapsed());
-	double part = left < POLL_LONGEST ? left : POLL_LONGEST;
-	double end;
+	double part = left < POLL_SHORTEST ? POLL_SHORTEST : left < poll ? left : poll;
+	double end = clock_elapsed() + part;
 
-	if (part < 0.25) /* the block should be there: do not hammer the validator */
-		part = 0.25;
-	end = clock_elapsed() + part;
 	while (clock_elapsed() < end) {
 		double step = end - clock_elapsed();
 		double to_go = block_clock_until(blocks, due->reveal_block, clock_elapsed());
@@ -99,25 +100,22 @@ static int wait_until_ready(struct session *session, const struct submission *su
 	struct progress *progress, struct error *err)
 {
 	struct block_clock blocks = {0};
-	double pause = 1;
 
-	for (;;) {
+	for (double poll = POLL_SHORTEST;; poll = fmin(poll * 2, POLL_LONGEST)) {
 		struct due due;
 
 		if (look(session, submission, &blocks, &due, err) == 0) {
 			if (due.ready)
 				return 0;
-			if (countdown(progress, submission, &due, &blocks, err) < 0)
+			if (countdown(progress, submission, &due, &blocks, poll, err) < 0)
 				return -1;
-			pause = 1;
 			continue;
 		}
 		if (err->status != STATUS_NETWORK)
 			return -1;
-		log_warn("%s; trying again in %.0f s", err->message, pause);
-		if (clock_sleep(pause, err) < 0)
+		log_warn("%s; trying again in %.0f s", err->message, poll);
+		if (clock_sleep(poll, err) < 0)
 			return -1;
-		pause = pause * 2 < POLL_LONGEST ? pause * 2 : POLL_LONGEST;
 	}
 }
 

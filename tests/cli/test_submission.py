@@ -1,0 +1,288 @@
+"""commit, reveal, submit and status: a submission's life, also when answers are lost and processes die."""
+import hashlib
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import urllib.request
+
+import pytest
+
+from lossy import LossyProxy
+
+SEQ = 512
+
+
+@pytest.fixture
+def proxy(localnet):
+    proxy = LossyProxy(localnet.url)
+    yield proxy
+    proxy.close()
+
+
+class Miner:
+    """A workspace with a wallet, registered, its fork measured, that talks through the proxy."""
+
+    def __init__(self, quasar, proxy, directory):
+        self.run_quasar, self.proxy, self.directory = quasar, proxy, directory
+
+    def __call__(self, *args, **more):
+        return self.run_quasar(*args, cwd=self.directory, **more)
+
+    def rows(self):
+        with sqlite3.connect(self.directory / ".quasar" / "state.db") as database:
+            database.row_factory = sqlite3.Row
+            return [dict(row) for row in database.execute("SELECT * FROM submission ORDER BY id")]
+
+    def salts(self):
+        return [row["salt"] for row in self.rows()]
+
+
+def make_workspace(quasar, validator, tmp_path, register=True):
+    directory = tmp_path / "miner"
+    assert quasar("wallet", "new").code == 0
+    done = quasar("init", directory, "--api", validator.url, "--seq", SEQ)
+    assert done.code == 0, done.err
+    miner = Miner(quasar, validator, directory)
+    if register:
+        assert miner("register").code == 0
+    done = miner("bench", "--runs", 1)
+    assert done.code == 0, done.err
+    return miner
+
+
+@pytest.fixture
+def miner(quasar, proxy, tmp_path):
+    return make_workspace(quasar, proxy, tmp_path)
+
+
+def server_commitments(proxy):
+    with urllib.request.urlopen(f"{proxy.url}/pending_reveals") as answer:
+        return json.load(answer)["pending_reveals"]
+
+
+def server_submissions(proxy):
+    with urllib.request.urlopen(f"{proxy.url}/get_submission_stats") as answer:
+        return json.load(answer)["recent_submissions"]
+
+
+def test_a_commitment_is_made_and_revealed(miner, proxy):
+    done = miner("commit", "--json")
+    assert done.code == 0, done.err
+    committed = done.json
+    assert committed["step"] == "committed" and committed["submission_id"] > 0
+    assert committed["commitment_hash"] == hashlib.sha256(
+        (miner.salts()[0] + committed["fork_url"]).encode()).hexdigest()
+    assert len(server_commitments(proxy)) == 1
+
+    early = miner("reveal", "--json")
+    assert early.code == 6 and early.json["error"]["kind"] == "early"
+    done = miner("reveal", "--wait", "--json")
+    assert done.code == 0, done.err
+    assert [item["step"] for item in done.json["revealed"]] == ["revealed"]
+    assert server_commitments(proxy) == []
+    listed = server_submissions(proxy)
+    assert len(listed) == 1
+    assert listed[0]["tokens_per_sec"] == committed["tokens_per_sec"]
+    assert listed[0]["commit_hash"] == committed["commit_hash"]
+
+    status = miner("status", "--json")
+    assert status.code == 0 and status.json["online"]
+    assert status.json["submissions"][0]["rank"] == 1
+    assert "rank 1" in miner("status").out
+    assert miner("reveal").code == 3
+
+
+def test_the_claim_is_the_median_less_the_margin(miner):
+    measured = miner("bench", "--runs", 1, "--json").json["results"][-1]["tokens_per_sec"]
+    done = miner("commit", "--json", "--margin", "10%")
+    assert done.code == 0, done.err
+    assert done.json["tokens_per_sec"] == float(int(measured * 0.9))
+
+
+def test_the_salt_is_private(miner):
+    outputs = [miner("commit", "--json", "-v"), miner("status", "--json", "-v"), miner("status"),
+               miner("reveal", "--wait", "-v")]
+    salt = miner.salts()[0]
+    assert len(salt) == 64
+    for done in outputs:
+        assert salt not in done.out and salt not in done.err
+    for name in (".env", ".quasar/state.db"):
+        assert (miner.directory / name).stat().st_mode & 0o077 == 0
+
+
+def test_a_commit_whose_answer_is_lost_is_found_and_not_sent_twice(miner, proxy):
+    proxy.faults["POST", "/commit_submission"] = ["lose"]
+    done = miner("commit", "--json")
+    assert done.code == 0, done.err
+    assert proxy.count("/commit_submission") == 1
+    assert done.json["submission_id"] == server_commitments(proxy)[0]["submission_id"]
+    assert miner("reveal", "--wait").code == 0
+
+
+def test_a_commit_that_never_arrived_is_sent_again_under_the_same_salt(miner, proxy):
+    proxy.faults["POST", "/commit_submission"] = ["drop", 503]
+    done = miner("commit")
+    assert done.code == 0, done.err
+    assert proxy.count("/commit_submission") == 3
+    assert len(server_commitments(proxy)) == 1 and len(miner.rows()) == 1
+
+
+def test_a_commit_that_ran_out_of_time_goes_on_later(miner, proxy):
+    proxy.faults["POST", "/commit_submission"] = ["lose"]
+    proxy.faults["GET", "/pending_reveals"] = [503] * 100
+    done = miner("commit", "--timeout", 2)
+    assert done.code == 4 and "quasar commit" in done.err
+    assert [row["step"] for row in miner.rows()] == ["prepared"]
+    assert "run `quasar commit` again" in miner("status", "--timeout", 1).out
+
+    proxy.faults.clear()
+    done = miner("commit", "--json")
+    assert done.code == 0, done.err
+    assert proxy.count("/commit_submission") == 1
+    assert len(server_commitments(proxy)) == 1 and len(miner.rows()) == 1
+
+
+@pytest.mark.parametrize("fault", ["hold", "take"])
+def test_a_commit_killed_while_sending_goes_on_later(miner, proxy, home, fault):
+    """Killed before the validator had it, and after it had it but had not been heard."""
+    from conftest import QUASAR
+    proxy.faults["POST", "/commit_submission"] = [fault]
+    process = subprocess.Popen([QUASAR, "commit"], cwd=miner.directory, stdout=subprocess.DEVNULL,
+                               stderr=subprocess.DEVNULL, env={**os.environ, "HOME": str(home)})
+    assert proxy.arrived.wait(60)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    proxy.release.set()
+    before = miner.salts()
+    assert len(before) == 1
+
+    done = miner("commit", "--json")
+    assert done.code == 0, done.err
+    assert len(server_commitments(proxy)) == 1 and miner.salts() == before
+    assert miner("reveal", "--wait").code == 0
+    assert len(server_submissions(proxy)) == 1
+
+
+def test_the_same_commit_is_not_committed_twice_unless_asked(miner, proxy):
+    first = miner("commit", "--json").json
+    again = miner("commit", "--json").json
+    assert again["already"] and not first["already"] and again["submission_id"] == first["submission_id"]
+    assert proxy.count("/commit_submission") == 1
+    third = miner("commit", "--again", "--json").json
+    assert third["submission_id"] != first["submission_id"]
+    assert miner.salts()[0] != miner.salts()[1]
+    done = miner("reveal", "--wait", "--json")
+    assert done.code == 0 and len(done.json["revealed"]) == 2
+
+
+def test_a_reveal_whose_answer_is_lost_is_recognised(miner, proxy):
+    assert miner("commit").code == 0
+    proxy.faults["POST", "/reveal_submission"] = ["lose"]
+    done = miner("reveal", "--wait", "--json")
+    assert done.code == 0, done.err
+    assert done.json["revealed"][0]["step"] == "revealed"
+    assert len(server_submissions(proxy)) == 1
+
+
+def test_a_reveal_waits_through_an_outage(miner, proxy):
+    assert miner("commit").code == 0
+    proxy.faults["GET", "/pending_reveals"] = [503, "drop", 502]
+    done = miner("reveal", "--wait")
+    assert done.code == 0, done.err
+
+
+def test_a_damaged_salt_is_never_sent(miner, proxy):
+    assert miner("commit").code == 0
+    with sqlite3.connect(miner.directory / ".quasar" / "state.db") as database:
+        database.execute("UPDATE submission SET salt = ?", ("0" * 64,))
+    done = miner("reveal", "--wait")
+    assert done.code == 3 and "salt" in done.err
+    assert proxy.count("/reveal_submission") == 0
+
+
+def test_unregistered_miners_are_told_what_to_do(quasar, proxy, tmp_path):
+    miner = make_workspace(quasar, proxy, tmp_path, register=False)
+    done = miner("commit")
+    assert done.code == 5 and "quasar register" in done.err
+    assert [row["step"] for row in miner.rows()] == ["refused"]
+    assert miner("register").code == 0
+    assert miner("commit").code == 0
+    assert len(server_commitments(proxy)) == 1
+
+
+def test_without_a_benchmark_of_this_commit_nothing_is_claimed(miner, proxy):
+    done = miner("commit", "--seq", 1024)
+    assert done.code == 3 and "quasar bench --seq 1024" in done.err
+    assert proxy.count("/commit_submission") == 0
+
+
+def test_a_fork_that_fails_the_checks_is_not_sent(miner, proxy):
+    chunk = miner.directory / "fork" / "fla" / "ops" / "quasar" / "chunk.py"
+    chunk.write_text("# from fla.ops.gla import x\n" + chunk.read_text())
+    done = miner("commit")
+    assert done.code == 1 and "imports.forbidden" in done.err and "git" in done.err
+    assert proxy.count("/commit_submission") == 0 and miner.rows() == []
+    done = miner("commit", "--no-verify")
+    assert done.code == 0 and "--no-verify" in done.err
+
+
+def test_an_unpushed_commit_is_not_sent(miner, proxy):
+    fork = miner.directory / "fork"
+    (fork / "notes.txt").write_text("faster\n")
+    identity = ["-c", "user.name=a", "-c", "user.email=a@example.org"]
+    subprocess.run(["git", *identity, "add", "."], cwd=fork, check=True)
+    subprocess.run(["git", *identity, "commit", "-qm", "faster"], cwd=fork, check=True)
+    done = miner("commit", "--claim", 100)
+    assert done.code == 1 and "push" in done.err
+    subprocess.run(["git", "push", "-q", "origin", "HEAD"], cwd=fork, check=True)
+    done = miner("commit", "--claim", 100, "--json")
+    assert done.code == 0, done.err
+    assert done.json["tokens_per_sec"] == 100
+
+
+def test_a_direct_submission_whose_answer_is_lost_is_found(miner, proxy):
+    proxy.faults["POST", "/submit_kernel"] = ["lose"]
+    done = miner("submit", "--json")
+    assert done.code == 0, done.err
+    assert proxy.count("/submit_kernel") == 1 and len(server_submissions(proxy)) == 1
+    assert done.json["step"] == "submitted"
+    assert done.json["submission_id"] == server_submissions(proxy)[0]["id"]
+    again = miner("submit", "--json")
+    assert again.code == 0 and again.json["already"] and proxy.count("/submit_kernel") == 1
+
+
+def test_a_rate_limit_is_told_and_waited_for(start_localnet, quasar, tmp_path):
+    localnet = start_localnet("--rate-limit", "1")
+    miner = make_workspace(quasar, localnet, tmp_path)
+    done = miner("commit", "--timeout", 1)
+    assert done.code == 4 and "429" in done.err and "quasar commit" in done.err
+    assert [row["step"] for row in miner.rows()] == ["prepared"]
+
+
+def test_commands_outside_of_a_workspace_say_so(quasar):
+    for command in ("commit", "reveal", "submit", "status"):
+        done = quasar(command)
+        assert done.code == 3 and "quasar init" in done.err
+
+
+def test_status_without_the_validator_shows_what_is_known(miner, proxy):
+    assert miner("commit").code == 0
+    proxy.close()
+    done = miner("status", "--timeout", 1, "--json")
+    assert done.code == 0 and not done.json["online"] and done.json["problem"]
+    assert done.json["submissions"][0]["step"] == "committed"
+
+
+def test_reveal_wait_goes_on_after_being_stopped(miner, proxy, home):
+    from conftest import QUASAR
+    assert miner("commit").code == 0
+    proxy.faults["GET", "/pending_reveals"] = ["take"]
+    process = subprocess.Popen([QUASAR, "reveal", "--wait"], cwd=miner.directory, stdout=subprocess.DEVNULL,
+                               stderr=subprocess.PIPE, env={**os.environ, "HOME": str(home)}, text=True)
+    assert proxy.arrived.wait(60)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(30) == 130
+    proxy.release.set()
+    assert miner("reveal", "--wait").code == 0
