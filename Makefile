@@ -79,6 +79,19 @@ $(BUILD)/docs.stamp: $(QUASAR)
 .env.example: $(QUASAR)
 	$(call say,DOCS,$@)$(QUASAR) generate env >$@
 
+# --- benchmarks ------------------------------------------------------------------------------------
+
+BENCH_OBJECTS := $(BUILD)/bench/bench.o $(KERNELS:%=$(BUILD)/bench/recurrence.%.o)
+
+$(BUILD)/bench/bench: $(BENCH_OBJECTS) $(BUILD)/libquasar.a
+	$(call say,LD,$@)$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
+
+-include $(BENCH_OBJECTS:.o=.d)
+
+bench: deps
+	@$(MAKE) --no-print-directory $(BUILD)/bench/bench
+	@$(BUILD)/bench/bench
+
 # --- tests -----------------------------------------------------------------------------------------
 
 $(BUILD)/tests/%: tests/unit/%.c $(BUILD)/libquasar.a
@@ -154,6 +167,6 @@ help:
 	@echo 'make clean        remove build/ and dist/'
 
 FORCE:
-.PHONY: all unit-tests check demo bench-localnet bench-gpu install dist deps clean help FORCE
+.PHONY: all unit-tests check demo bench bench-localnet bench-gpu install dist deps clean help FORCE
 .DELETE_ON_ERROR:
 .SUFFIXES:

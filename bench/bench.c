@@ -1,0 +1,294 @@
+/* bench: the operation against a straightforward recurrence, for each instruction set, and the layer. The
+ * contestants take turns, so that a machine's moods meet all of them; medians are shown. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/memory.h"
+#include "op/cpu.h"
+#include "op/compare.h"
+#include "op/dtype.h"
+#include "op/measure.h"
+#include "op/random.h"
+#include "op/reference.h"
+#include "recurrence.h"
+
+#define T 65536
+#define H 8
+#define S 64
+#define ELEMENTS ((size_t)T * H * S)
+#define ROUNDS 7
+
+static uint16_t *half[4]; /* q, k, v, o in bf16 */
+static float *single[4];  /* the same in fp32 */
+static double *reference[2]; /* of each semantics */
+static float beta[H];
+
+static void *allocate(size_t size)
+{
+	void *memory = aligned_alloc(64, (size + 63) / 64 * 64);
+
+	if (!memory) {
+		fputs("bench: not enough memory\n", stderr);
+		exit(3);
+	}
+	return memory;
+}
+
+static struct quasar_problem problem_of(enum semantics semantics, enum dtype dtype)
+{
+	struct quasar_problem problem = {
+		.semantics = semantics, .batch = 1, .tokens = T, .heads = H, .dim = S, .beta = beta};
+	struct tensor *tensors[] = {&problem.q, &problem.k, &problem.v, &problem.o};
+
+	for (int i = 0; i < 4; i++)
+		*tensors[i] = tensor_contiguous(
+			dtype == DTYPE_F32 ? (void *)single[i] : half[i], dtype, T, H, S);
+	return problem;
+}
+
+static void fail(const struct error *err)
+{
+	fprintf(stderr, "bench: %s\n", err->message);
+	exit(err->status);
+}
+
+static void make_tensors(void)
+{
+	struct error err = {0};
+
+	for (int i = 0; i < 4; i++) {
+		half[i] = allocate(ELEMENTS * sizeof(uint16_t));
+		single[i] = allocate(ELEMENTS * sizeof(float));
+		random_normal_bf16(1, (uint64_t)i, i == 1 ? 0.4f : 1, half[i], ELEMENTS);
+		for (size_t n = 0; n < ELEMENTS; n++)
+			single[i][n] = bf16_to_float(half[i][n]);
+	}
+	random_uniform(1, 10, 0.7f, 2.8f, beta, H);
+	for (int i = 0; i < 2; i++) {
+		struct quasar_problem problem = problem_of((enum semantics)i, DTYPE_BF16);
+
+		reference[i] = allocate(ELEMENTS * sizeof(double));
+		if (quasar_reference(&problem, reference[i], NULL, &err) < 0)
+			fail(&err);
+	}
+}
+
+/* --- contestants ----------------------------------------------------------------------------------- */
+
+struct contestant {
+	const char *name;
+	const struct recurrence *recurrence; /* NULL: the kernels */
+	enum semantics semantics;
+	enum dtype dtype;
+	int threads; /* 0: all */
+	double times[ROUNDS], median, cosine;
+};
+
+static void run_recurrence(const struct contestant *contestant)
+{
+	int threads = contestant->threads ? contestant->threads : cpu_threads();
+
+#pragma omp parallel for num_threads(threads) schedule(dynamic, 1)
+	for (int head = 0; head < H; head++) {
+		float *state = allocate(S * S * sizeof(*state));
+		size_t at = (size_t)head * S;
+
+		memset(state, 0, S * S * sizeof(*state));
+		contestant->recurrence->run(single[0] + at, single[1] + at, single[2] + at, single[3] + at, T,
+			H * S, beta[head], state);
+		free(state);
+	}
+}
+
+static double time_once(const struct contestant *contestant)
+{
+	double start = clock_elapsed();
+
+	if (contestant->recurrence) {
+		run_recurrence(contestant);
+	} else {
+		struct quasar_problem problem = problem_of(contestant->semantics, contestant->dtype);
+		struct error err = {0};
+
+		cpu_threads_set(contestant->threads);
+		if (quasar_cpu(&problem, &err) < 0)
+			fail(&err);
+		cpu_threads_set(0);
+	}
+	return clock_elapsed() - start;
+}
+
+static int by_value(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+
+	return (x > y) - (x < y);
+}
+
+static double cosine(const struct contestant *contestant)
+{
+	const double *expected = reference[contestant->semantics];
+
+	return contestant->recurrence || contestant->dtype == DTYPE_F32
+		       ? compare_float_double(single[3], expected, ELEMENTS).cosine
+		       : compare_bf16_double(half[3], expected, ELEMENTS).cosine;
+}
+
+static void compete(struct contestant *contestants, size_t count)
+{
+	for (int round = -1; round < ROUNDS; round++) /* the first one warms up */
+		for (size_t i = 0; i < count; i++) {
+			double seconds = time_once(&contestants[i]);
+
+			if (round < 0)
+				contestants[i].cosine = cosine(&contestants[i]);
+			else
+				contestants[i].times[round] = seconds;
+		}
+	for (size_t i = 0; i < count; i++) {
+		qsort(contestants[i].times, ROUNDS, sizeof(double), by_value);
+		contestants[i].median = contestants[i].times[ROUNDS / 2];
+	}
+}
+
+/* --- tables ------------------------------------------------------------------------------------------ */
+
+/* Multiply-adds of the recurrence: k S, k change and q S for each token and head; upstream goes through the
+ * state twice. */
+static double multiply_adds(enum semantics semantics)
+{
+	return (semantics == SEMANTICS_CAUSAL ? 3.0 : 5.0) * S * S * H * T;
+}
+
+static double measure_peak(const struct recurrence *recurrence)
+{
+	double best = 0;
+
+	for (int i = 0; i < 5; i++) {
+		double start = clock_elapsed(), done = recurrence->peak();
+
+		best = fmax(best, done / (clock_elapsed() - start));
+	}
+	return best;
+}
+
+static double measure_copy(void)
+{
+	double best = 0;
+	size_t part = ELEMENTS * sizeof(float) / (size_t)cpu_threads();
+
+	for (int i = 0; i < 5; i++) {
+		double start = clock_elapsed();
+
+#pragma omp parallel for num_threads(cpu_threads())
+		for (int thread = 0; thread < cpu_threads(); thread++)
+			memcpy((char *)single[3] + (size_t)thread * part,
+				(char *)single[0] + (size_t)thread * part, part);
+		best = fmax(best, 2.0 * (double)part * cpu_threads() / (clock_elapsed() - start));
+	}
+	return best;
+}
+
+static void show(const struct recurrence *recurrence)
+{
+	struct contestant list[] = {
+		{"recurrence, 1 thread", recurrence, SEMANTICS_CAUSAL, DTYPE_F32, 1, {0}, 0, 0},
+		{"recurrence, heads over threads", recurrence, SEMANTICS_CAUSAL, DTYPE_F32, 0, {0}, 0, 0},
+		{"causal, bf16, 1 thread", NULL, SEMANTICS_CAUSAL, DTYPE_BF16, 1, {0}, 0, 0},
+		{"causal, bf16", NULL, SEMANTICS_CAUSAL, DTYPE_BF16, 0, {0}, 0, 0},
+		{"causal, fp32", NULL, SEMANTICS_CAUSAL, DTYPE_F32, 0, {0}, 0, 0},
+		{"upstream, bf16, 1 thread", NULL, SEMANTICS_UPSTREAM, DTYPE_BF16, 1, {0}, 0, 0},
+		{"upstream, bf16", NULL, SEMANTICS_UPSTREAM, DTYPE_BF16, 0, {0}, 0, 0},
+	};
+	size_t count = sizeof(list) / sizeof(*list);
+	double peak = measure_peak(recurrence);
+
+	cpu_variant_select(recurrence->name);
+	compete(list, count);
+	printf("\n%s: %.1f G multiply-adds/s of fp32 in a thread's registers\n", recurrence->name, peak * 1e-9);
+	printf("%-34s %10s %8s %12s %12s %12s %12s\n", "", "median", "spread", "M tokens/s", "x 1 thread",
+		"x threads", "1 - cosine");
+	for (size_t i = 0; i < count; i++)
+		printf("%-34s %7.1f ms %6.0f %% %12.3f %12.2f %12.2f %12.1e\n", list[i].name,
+			list[i].median * 1e3,
+			(list[i].times[ROUNDS - 1] - list[i].times[0]) / list[i].median * 100,
+			T / list[i].median * 1e-6, list[0].median / list[i].median,
+			list[1].median / list[i].median, 1 - list[i].cosine);
+}
+
+static void show_operation(void)
+{
+	static const struct recurrence *const all[] = {
+		&recurrence_baseline,
+#ifdef __x86_64__
+		&recurrence_x86_64_v3,
+		&recurrence_x86_64_v4,
+		&recurrence_x86_64_amx,
+#endif
+	};
+	double bytes = 4.0 * ELEMENTS * sizeof(uint16_t), copy = measure_copy();
+
+	printf("The operation: T = %d, H = %d, S = %d. \"x 1 thread\" and \"x threads\": times as fast as the\n"
+	       "recurrence (fp32 tensors, same compiler flags) on one thread, and with its heads over all.\n"
+	       "Floors: q, k, v and o moved once in bf16, %.0f MB, take %.1f ms at the %.1f GB/s of a copy;\n"
+	       "causal has %.1f G multiply-adds, upstream %.1f G.\n",
+		T, H, S, bytes * 1e-6, bytes / copy * 1e3, copy * 1e-9, multiply_adds(SEMANTICS_CAUSAL) * 1e-9,
+		multiply_adds(SEMANTICS_UPSTREAM) * 1e-9);
+	for (const char *const *name = cpu_variants(); *name; name++)
+		for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++)
+			if (!strcmp(all[i]->name, *name))
+				show(all[i]);
+}
+
+static void show_layer(void)
+{
+	static const int64_t lengths[] = {2048, 16384, 65536};
+	struct device device;
+	struct error err = {0};
+
+	if (device_open("cpu", &device, &err) < 0)
+		fail(&err);
+	printf("\nThe layer: batch 1, hidden 512, 8 heads of 64; projections and gate are 1.11 M multiply-adds a "
+	       "token.\n%-34s %10s %8s %12s %12s\n",
+		device.description, "median", "spread", "M tokens/s", "memory");
+	for (int semantics = 0; semantics < 2; semantics++)
+		for (size_t i = 0; i < sizeof(lengths) / sizeof(*lengths); i++) {
+			struct measure_plan plan = {.semantics = (enum semantics)semantics,
+				.tokens = lengths[i],
+				.warmups = 1,
+				.runs = ROUNDS,
+				.budget = 20,
+				.seed = 1};
+			struct measurement found;
+			char *name = xprintf("%s, T = %lld", semantics_name(plan.semantics),
+				(long long)lengths[i]);
+
+			if (measure_run(&device, &plan, &found, &err) < 0)
+				fail(&err);
+			printf("%-34s %7.1f ms %6.0f %% %12.3f %8.0f MiB\n", name, found.seconds * 1e3,
+				found.spread * 100, found.tokens_per_second * 1e-6, found.memory_mb);
+			free(name);
+		}
+}
+
+int main(void)
+{
+	char machine[192];
+
+	setvbuf(stdout, NULL, _IOLBF, 0);
+	cpu_describe(machine, sizeof(machine));
+	printf("%s, compiled with %s\n", machine, __VERSION__);
+	make_tensors();
+	show_operation();
+	for (int i = 0; i < 4; i++) {
+		free(half[i]);
+		free(single[i]);
+	}
+	free(reference[0]);
+	free(reference[1]);
+	show_layer();
+	return 0;
+}
