@@ -53,3 +53,7 @@ struct forward_substitution_arguments {
 	const float *lower;
 	float *inverse; /* both [count, SIZE, SIZE] */
 };
+
+struct delay_arguments {
+	unsigned long long nanoseconds;
+};

@@ -13,11 +13,12 @@
  *   1. quasar_chunk_transition: each group composes its chunks' maps, from the last to the first:
  *          M = A Kᵀ T,  A ← A − M K,  B ← B + M V       (from A = I, B = 0; in the end P = A, R = B)
  *      Walking backwards costs three products of [S, S] by [S, C] instead of four, and shows when the
- *      past is forgotten: each step shrinks A, and once no element of it exceeds FORGOTTEN, what the
+ *      past is forgotten: each step shrinks A, and once no element of it exceeds NEGLIGIBLE, what the
  *      earlier chunks did to the state no longer matters and the walk ends. Keys of norm 8 get there
  *      in about 30 chunks; keys near zero never do, and cost the whole walk.
  *   2. quasar_chunk_output: each group first applies the maps of the groups before it (from the last
  *      forgotten one on) to get its starting state, then goes through its chunks and writes o.
+ * The order of all sums is fixed, so the same input gives the same bits.
  *
  * Inside a block, warp w owns rows 16w … 16w+15 of the transposed state Stᵀ [value, key] in registers
  * (of A and B in the first pass), and all products with the state are chains in registers (tile.cuh):
@@ -46,7 +47,7 @@
 #define THREADS (WARPS * 32)
 #define BLOCKS (CHUNK / 16)
 #define BLOCKS_PER_WARP ((BLOCKS + WARPS - 1) / WARPS)
-#define FORGOTTEN 1e-6f
+#define NEGLIGIBLE 1e-6f
 
 /* n-tiles of 8 and k steps of 16 in a row of the state and of a chunk's matrix */
 #define STATE_N (HEAD_DIM / 8)
@@ -522,7 +523,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS_TRANSITION)
 				largest = fmaxf(largest, fabsf(p[n][i]));
 		}
 		copy_async_wait();
-		forgotten = !__syncthreads_or(!(largest <= FORGOTTEN));
+		forgotten = !__syncthreads_or(!(largest <= NEGLIGIBLE));
 		if (forgotten)
 			break;
 		if (STAGES > 1 && chunk > first)
@@ -555,7 +556,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS_TRANSITION)
 
 /* --- pass 2: the output ---------------------------------------------------------------------------- */
 
-/* Rᵀ of a transition, added to nothing. */
+/* Rᵀ of a transition. */
 static __device__ __forceinline__ void load_registers(
 	float (&state)[STATE_N][4], const unsigned char *transition, int warp, int lane)
 {
@@ -589,6 +590,7 @@ static __device__ __forceinline__ void copy_tile(unsigned address, const unsigne
 static __device__ __forceinline__ void start_state(float (&state)[STATE_N][4],
 	const struct quasar_chunk_arguments &a, int sequence, int index, int warp, int lane, unsigned tiles)
 {
+	float upcoming[STATE_N][4];
 	int next = 0;
 
 	for (int from = 0; from < index; from += 32) {
@@ -611,8 +613,11 @@ static __device__ __forceinline__ void start_state(float (&state)[STATE_N][4],
 					STATE_INDEX(warp, lane, n, i)];
 		}
 	}
-	if (WALK_TILES > 1 && next < index)
-		copy_tile(tiles, transition_of(a, sequence, next));
+	if (next < index) {
+		load_registers(upcoming, transition_of(a, sequence, next), warp, lane);
+		if (WALK_TILES > 1)
+			copy_tile(tiles, transition_of(a, sequence, next));
+	}
 	for (int step = 0; next < index; next++, step ^= 1) {
 		const unsigned tile = tiles + (WALK_TILES > 1 ? step * STATE_BYTES : 0);
 		unsigned left[2][STATE_K][4];
@@ -622,11 +627,14 @@ static __device__ __forceinline__ void start_state(float (&state)[STATE_N][4],
 			copy_tile(tile, transition_of(a, sequence, next));
 		}
 		pack_rows<2>(left, state);
-		load_registers(state, transition_of(a, sequence, next), warp, lane);
+		copy(state, upcoming);
 		copy_async_wait();
 		__syncthreads();
-		if (WALK_TILES > 1 && next + 1 < index)
-			copy_tile(tiles + (step ^ 1) * STATE_BYTES, transition_of(a, sequence, next + 1));
+		if (next + 1 < index) {
+			load_registers(upcoming, transition_of(a, sequence, next + 1), warp, lane);
+			if (WALK_TILES > 1)
+				copy_tile(tiles + (step ^ 1) * STATE_BYTES, transition_of(a, sequence, next + 1));
+		}
 		multiply<2, HEAD_DIM, false, FULL>(state, left, tile, STATE_PLANE);
 	}
 }
@@ -804,12 +812,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS_OUTPUT)
 			multiply<PLANES, CHUNK, true, UPPER>(
 				y, a_chunk, block.transposed_inverse, SQUARE_PLANE);
 			pack_rows<PLANES>(a_chunk, y);
-			UNROLL
-			for (int n = 0; n < STATE_N; n++) {
-				UNROLL
-				for (int i = 0; i < 4; i++)
-					twice[n][i] = state[n][i];
-			}
+			copy(twice, state);
 			multiply<PLANES, HEAD_DIM, true, FULL>(twice, a_chunk, keys, ROWS_PLANE);
 			pack_rows<PLANES>(a_state, twice);
 			multiply<PLANES, HEAD_DIM, false, FULL>(o, a_state, queries, ROWS_PLANE);

@@ -248,3 +248,13 @@ template <int N> static __device__ __forceinline__ void clear(float (&c)[N][4])
 			c[n][i] = 0.0f;
 	}
 }
+
+template <int N> static __device__ __forceinline__ void copy(float (&to)[N][4], const float (&from)[N][4])
+{
+	UNROLL
+	for (int n = 0; n < N; n++) {
+		UNROLL
+		for (int i = 0; i < 4; i++)
+			to[n][i] = from[n][i];
+	}
+}

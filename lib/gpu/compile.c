@@ -13,6 +13,7 @@
 
 #define CACHE_LIMIT ((size_t)256 << 20)
 
+EMBED(source_delay, "kernels/delay.cu");
 EMBED(source_forward_substitution, "kernels/forward_substitution.cu");
 EMBED(source_quasar_chunk, "kernels/quasar_chunk.cu");
 EMBED(source_quasar_gate, "kernels/quasar_gate.cu");
@@ -22,11 +23,11 @@ EMBED(header_arguments, "kernels/arguments.h");
 EMBED(header_element, "kernels/element.cuh");
 EMBED(header_tile, "kernels/tile.cuh");
 
-const char *const kernel_sources[] = {"forward_substitution.cu", "quasar_chunk.cu", "quasar_gate.cu",
-	"quasar_recurrent.cu", "quasar_reference.cu", NULL};
+const char *const kernel_sources[] = {"delay.cu", "forward_substitution.cu", "quasar_chunk.cu",
+	"quasar_gate.cu", "quasar_recurrent.cu", "quasar_reference.cu", NULL};
 
-static const char *const source_texts[] = {source_forward_substitution, source_quasar_chunk,
-	source_quasar_gate, source_quasar_recurrent, source_quasar_reference};
+static const char *const source_texts[] = {source_delay, source_forward_substitution,
+	source_quasar_chunk, source_quasar_gate, source_quasar_recurrent, source_quasar_reference};
 
 static const char *const header_names[] = {"arguments.h", "element.cuh", "tile.cuh"};
 static const char *const header_texts[] = {header_arguments, header_element, header_tile};

@@ -6,6 +6,7 @@
 #include "base/buffer.h"
 #include "base/memory.h"
 #include "gpu/cuda.h"
+#include "kernels/arguments.h"
 
 #define OLDEST_CAPABILITY 80
 
@@ -300,18 +301,28 @@ static int by_value(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
+/* Longer than the host takes to queue a call. */
+#define DELAY_NANOSECONDS 100000
+
 int gpu_time(struct gpu *gpu, int (*work)(int call, void *context, struct error *err), void *context,
 	int warmups, int runs, double *seconds, struct error *err)
 {
 	const struct cuda_driver *driver = gpu->driver;
 	struct CUevent_st *start = NULL, *end = NULL;
-	int result = cuda_check(driver->cuEventCreate(&start, 0), err, "making an event");
+	const struct delay_arguments wait = {DELAY_NANOSECONDS};
+	const struct gpu_kernel *delay = gpu_kernel(gpu, "delay.cu", "delay", NULL, 1, 0, err);
+	int result = delay ? 0 : -1;
 
+	if (!result)
+		result = cuda_check(driver->cuEventCreate(&start, 0), err, "making an event");
 	if (!result)
 		result = cuda_check(driver->cuEventCreate(&end, 0), err, "making an event");
 	for (int call = 0; call < warmups + runs && !result; call++) {
 		float milliseconds = 0;
 
+		result = gpu_launch(delay, 1, 1, &wait, err);
+		if (result)
+			break;
 		driver->cuEventRecord(start, NULL);
 		result = work(call, context, err);
 		driver->cuEventRecord(end, NULL);

@@ -70,6 +70,7 @@ int gpu_synchronize(struct gpu *gpu, struct error *err);
 /* --- time ------------------------------------------------------------------------------------------- */
 
 /* Calls `work` (which queues kernels) `warmups` times, then `runs` times between events, and stores the
- * seconds of each run, sorted. `work` gets the number of the call, so that it can rotate its buffers. */
+ * seconds of each run, sorted. `work` gets the number of the call, so that it can rotate its buffers. Each
+ * call is queued while the GPU still waits, so that what is measured is the GPU's time, not the host's. */
 int gpu_time(struct gpu *gpu, int (*work)(int call, void *context, struct error *err), void *context,
 	int warmups, int runs, double *seconds, struct error *err);

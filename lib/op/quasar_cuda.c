@@ -125,17 +125,33 @@ static int plan_chunk(const struct gpu_properties *properties, const struct quas
 	return 0;
 }
 
-/* How many groups the chunks of a head are cut into. As many as keep the chip busy, but not so many that
- * walking over the groups before one's own takes longer than one's own chunks: a chunk of both passes takes
- * about 5.4 times as long as a step of that walk, so chunks · 5.4 / groups + groups is to be least. */
-static int choose_groups(const struct quasar_problem *problem, int chunks, int resident_blocks)
+/* Microseconds on an H200, S = 64, with 1, 2, and 3 or more blocks on a multiprocessor: of a chunk in both
+ * passes, and of a step over a group before one's own. Their proportions decide. */
+static const struct {
+	double chunk, step;
+} block_costs[] = {{5.0, 0.8}, {7.6, 1.0}, {10.0, 1.4}};
+
+/* How many groups the chunks of a head are cut into: more groups have fewer chunks each, but more groups
+ * before them to step over, and share the multiprocessors with more blocks. */
+static int choose_groups(const struct quasar_problem *problem, int chunks, int resident_blocks,
+	int multiprocessors)
 {
 	int64_t sequences = problem->batch * problem->heads;
-	int busy = (int)(resident_blocks / sequences), balanced = (int)lround(sqrt(5.4 * chunks));
-	int groups = busy < balanced ? busy : balanced;
+	double least = INFINITY;
+	int best = 1;
 
-	groups = groups < chunks ? groups : chunks;
-	return groups > 1 ? groups : 1;
+	for (int groups = 1; groups <= chunks && groups * sequences <= resident_blocks; groups++) {
+		int64_t sharing = (groups * sequences + multiprocessors - 1) / multiprocessors;
+		size_t row = sharing > 3 ? 2 : (size_t)sharing - 1;
+		int longest = (chunks + groups - 1) / groups;
+		double cost = longest * block_costs[row].chunk + groups * block_costs[row].step;
+
+		if (cost < least) {
+			least = cost;
+			best = groups;
+		}
+	}
+	return best;
 }
 
 static int workspace_reserve(
@@ -159,27 +175,47 @@ void quasar_workspace_free(struct gpu *gpu, struct quasar_workspace *workspace)
 	*workspace = (struct quasar_workspace){0};
 }
 
-static int cut_into_groups(struct gpu *gpu, struct quasar_workspace *workspace,
-	const struct quasar_problem *problem, struct quasar_chunk_arguments *arguments, int chunk,
-	int resident_blocks, struct error *err)
+/* What the kernels share, in this order; each part a multiple of 16 bytes. */
+struct workspace_layout {
+	size_t transitions, forgotten, first_row; /* bytes of each */
+};
+
+static size_t aligned(size_t bytes)
+{
+	return (bytes + 15) / 16 * 16;
+}
+
+static int lay_out(struct gpu *gpu, struct quasar_workspace *workspace, const struct quasar_problem *problem,
+	struct quasar_chunk_arguments *arguments, struct error *err)
+{
+	size_t groups = arguments->groups > 1 ? (size_t)(problem->batch * problem->heads * arguments->groups) : 0;
+	struct workspace_layout layout = {
+		.transitions = groups * (size_t)(problem->dim * problem->dim) * 2 * sizeof(float),
+		.forgotten = aligned(groups * sizeof(*arguments->forgotten)),
+		.first_row = problem->first_row ? (size_t)problem->heads * sizeof(*problem->first_row) : 0,
+	};
+	char *memory;
+
+	if (workspace_reserve(gpu, workspace, layout.transitions + layout.forgotten + layout.first_row, err) < 0)
+		return -1;
+	memory = workspace->memory;
+	arguments->transitions = memory;
+	arguments->forgotten = (int *)(memory + layout.transitions);
+	if (!problem->first_row)
+		return 0;
+	arguments->first_row = (const long long *)(memory + layout.transitions + layout.forgotten);
+	return gpu_upload(gpu, (void *)arguments->first_row, problem->first_row, layout.first_row, err);
+}
+
+static void cut_into_groups(const struct quasar_problem *problem, int chunk, int resident_blocks,
+	int multiprocessors, struct quasar_chunk_arguments *arguments)
 {
 	int chunks = (int)((quasar_rows(problem) + chunk - 1) / chunk);
-	int groups = choose_groups(problem, chunks, resident_blocks);
-	size_t sequences = (size_t)(problem->batch * problem->heads);
-	size_t transition = (size_t)problem->dim * (size_t)problem->dim * 2 * sizeof(float);
+	int groups = choose_groups(problem, chunks, resident_blocks, multiprocessors);
 
 	arguments->chunks = chunks;
 	arguments->chunks_per_group = (chunks + groups - 1) / groups;
 	arguments->groups = (chunks + arguments->chunks_per_group - 1) / arguments->chunks_per_group;
-	if (arguments->groups == 1)
-		return 0;
-	transition *= sequences * (size_t)arguments->groups;
-	if (workspace_reserve(gpu, workspace,
-		    transition + sequences * (size_t)arguments->groups * sizeof(*arguments->forgotten), err) < 0)
-		return -1;
-	arguments->transitions = workspace->memory;
-	arguments->forgotten = (int *)((char *)workspace->memory + transition);
-	return 0;
 }
 
 int quasar_cuda(struct gpu *gpu, struct quasar_workspace *workspace, const struct quasar_problem *problem,
@@ -195,7 +231,6 @@ int quasar_cuda(struct gpu *gpu, struct quasar_workspace *workspace, const struc
 		.beta = problem->beta,
 		.initial_state = problem->initial_state,
 		.final_state = problem->final_state,
-		.first_row = (const long long *)problem->first_row,
 		.tokens = problem->tokens,
 		.batch = (int)problem->batch,
 		.heads = problem->heads,
@@ -224,8 +259,9 @@ int quasar_cuda(struct gpu *gpu, struct quasar_workspace *workspace, const struc
 		plan.output_shared, err);
 	if (!output)
 		return -1;
-	if (cut_into_groups(gpu, workspace, problem, &arguments, plan.chunk,
-		    gpu_kernel_occupancy(output) * properties->multiprocessors, err) < 0)
+	cut_into_groups(problem, plan.chunk, gpu_kernel_occupancy(output) * properties->multiprocessors,
+		properties->multiprocessors, &arguments);
+	if (lay_out(gpu, workspace, problem, &arguments, err) < 0)
 		return -1;
 	blocks = (unsigned)(problem->batch * problem->heads * arguments.groups);
 	if (arguments.groups > 1) {

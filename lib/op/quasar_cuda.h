@@ -1,12 +1,13 @@
-/* quasar_cuda: the operation and its parts on a GPU. Tensors and states are in the GPU's memory. Work is
- * queued: gpu_synchronize waits for it. The kernels explain themselves, in kernels/. */
+/* quasar_cuda: the operation and its parts on a GPU. Tensors, beta and states are in the GPU's memory, a
+ * problem's first_row in the host's. Work is queued: gpu_synchronize waits for it. The kernels explain
+ * themselves, in kernels/. */
 #pragma once
 
 #include "gpu/gpu.h"
 #include "op/quasar.h"
 
-/* Memory between the kernels of a call: 32 KiB for each group of chunks at S = 64, 13 MiB for 8 heads of a
- * long sequence. Grows as needed; calls that share it are queued one behind the other. */
+/* Memory between the kernels of a call: 32 KiB for each group of chunks at S = 64, 13 MB for 8 heads of a
+ * long sequence on an H200. Grows as needed; calls that share it are queued one behind the other. */
 struct quasar_workspace {
 	void *memory;
 	size_t bytes;

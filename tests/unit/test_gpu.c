@@ -272,6 +272,7 @@ static void the_other_kernels_compile(void **state)
 		compile("quasar_recurrent.cu", parameters, capabilities[i], *state);
 		compile("quasar_reference.cu", parameters, capabilities[i], *state);
 		compile("forward_substitution.cu", size, capabilities[i], *state);
+		compile("delay.cu", NULL, capabilities[i], *state);
 	}
 }
 
