@@ -5,9 +5,11 @@
 
 extern const struct command cmd_bench;
 extern const struct command cmd_commit;
+extern const struct command cmd_export_state;
 extern const struct command cmd_generate;
 extern const struct command cmd_gpus;
 extern const struct command cmd_help;
+extern const struct command cmd_import_state;
 extern const struct command cmd_init;
 extern const struct command cmd_leaderboard;
 extern const struct command cmd_leagues;

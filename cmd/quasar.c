@@ -32,6 +32,8 @@ static const struct command *const commands[] = {
 	&cmd_gpus,
 	&cmd_localnet,
 	&cmd_validate,
+	&cmd_export_state,
+	&cmd_import_state,
 	&cmd_generate,
 	&cmd_help,
 	NULL,

@@ -2,12 +2,14 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sodium.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/memory.h"
+#include "base/secret.h"
 
 struct prepared {
 	const char *sql; /* compared by address */
@@ -128,17 +130,11 @@ static int migrate(struct database *database, struct error *err)
 	return result;
 }
 
-static int set_up(struct database *database, enum database_sharing sharing, struct error *err)
+/* Makes sure that what was opened is ours and of the newest version. */
+static int adopt(struct database *database, struct error *err)
 {
 	int64_t version;
 
-	if (sqlite3_open_v2(database->path, &database->handle, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX,
-		    NULL) != SQLITE_OK)
-		return failed(database, err, "open");
-	sqlite3_busy_timeout(database->handle, sharing == DATABASE_SHARED ? 10000 : 0);
-	if (sharing == DATABASE_EXCLUSIVE &&
-		execute(database, err, "lock", "PRAGMA locking_mode = EXCLUSIVE") < 0)
-		return -1;
 	if (recognize(database, &version, err) < 0 ||
 		execute(database, err, "open",
 			"PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;"
@@ -149,6 +145,18 @@ static int set_up(struct database *database, enum database_sharing sharing, stru
 		return -1;
 	}
 	return database_commit(database, err);
+}
+
+static int set_up(struct database *database, enum database_sharing sharing, struct error *err)
+{
+	if (sqlite3_open_v2(database->path, &database->handle, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX,
+		    NULL) != SQLITE_OK)
+		return failed(database, err, "open");
+	sqlite3_busy_timeout(database->handle, sharing == DATABASE_SHARED ? 10000 : 0);
+	if (sharing == DATABASE_EXCLUSIVE &&
+		execute(database, err, "lock", "PRAGMA locking_mode = EXCLUSIVE") < 0)
+		return -1;
+	return adopt(database, err);
 }
 
 /* SQLite would create it readable for all. */
@@ -175,6 +183,51 @@ struct database *database_open(const char *path, const struct database_format *f
 	database->path = xstrdup(path);
 	database->format = format;
 	if (set_up(database, sharing, err) < 0) {
+		database_close(database);
+		return NULL;
+	}
+	return database;
+}
+
+/* Two bytes of a database file say that it is used with a write-ahead log, which there is none of in
+ * memory: https://sqlite.org/c3ref/deserialize.html */
+enum { HEADER_BYTES = 100, WRITE_VERSION = 18, READ_VERSION = 19, ROLLBACK_JOURNAL = 1 };
+
+void *database_save(struct database *database, size_t *length, struct error *err)
+{
+	sqlite3_int64 size = 0;
+	unsigned char *bytes = sqlite3_serialize(database->handle, "main", &size, 0), *copy;
+
+	if (!bytes || size < HEADER_BYTES) {
+		sqlite3_free(bytes);
+		failed(database, err, "copy");
+		return NULL;
+	}
+	bytes[WRITE_VERSION] = bytes[READ_VERSION] = ROLLBACK_JOURNAL;
+	*length = (size_t)size;
+	copy = memcpy(secret_alloc(*length), bytes, *length);
+	sodium_memzero(bytes, *length);
+	sqlite3_free(bytes);
+	return copy;
+}
+
+struct database *database_load(const void *bytes, size_t length, const char *name,
+	const struct database_format *format, struct error *err)
+{
+	struct database *database = xcalloc(1, sizeof(*database));
+	unsigned char *copy = sqlite3_malloc64(length + 1);
+	int result;
+
+	database->path = xstrdup(name);
+	database->format = format;
+	if (copy)
+		memcpy(copy, bytes, length);
+	result = sqlite3_open(":memory:", &database->handle);
+	/* takes the copy over, also when it fails */
+	if (result == SQLITE_OK && copy)
+		result = sqlite3_deserialize(database->handle, "main", copy, (sqlite3_int64)length,
+			(sqlite3_int64)length, SQLITE_DESERIALIZE_FREEONCLOSE | SQLITE_DESERIALIZE_RESIZEABLE);
+	if (result == SQLITE_OK && copy ? adopt(database, err) < 0 : failed(database, err, "open") < 0) {
 		database_close(database);
 		return NULL;
 	}

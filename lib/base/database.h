@@ -3,6 +3,7 @@
 #pragma once
 
 #include <sqlite3.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "base/error.h"
@@ -27,6 +28,12 @@ struct database_format {
 struct database *database_open(const char *path, const struct database_format *format,
 	enum database_sharing sharing, struct error *err);
 void database_close(struct database *database);
+
+/* Everything in it at one moment, whoever else writes: free with sodium_free. NULL on error. */
+void *database_save(struct database *database, size_t *length, struct error *err);
+/* Opens what database_save made, in memory. `name` stands for it in errors. */
+struct database *database_load(const void *bytes, size_t length, const char *name,
+	const struct database_format *format, struct error *err);
 
 int database_begin(struct database *database, struct error *err);
 /* 0: durable. On failure the transaction is still open; roll it back. */

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <termios.h>
 #include <unistd.h>
 
@@ -15,10 +16,16 @@
 /* The longest line that a terminal hands over. */
 #define LINE_MAX_LENGTH 4096
 
+void secret_guard_process(void)
+{
+	prctl(PR_SET_DUMPABLE, 0);
+}
+
 void *secret_alloc(size_t size)
 {
 	void *memory = sodium_malloc(size);
 
+	secret_guard_process();
 	if (!memory) {
 		fprintf(stderr, "out of memory: cannot allocate %zu locked bytes\n", size);
 		exit(STATUS_ENVIRONMENT);

@@ -6,7 +6,11 @@
 
 #include "base/error.h"
 
-/* Zeroed memory. Ends the process when there is none, like xmalloc. */
+/* From now on this process leaves no core dump, and other processes of the user cannot look into its memory
+ * or its environment. Called by whoever lets a secret in; again is no harm. */
+void secret_guard_process(void);
+
+/* Zeroed memory, in a process that is guarded then. Ends the process when there is none, like xmalloc. */
 void *secret_alloc(size_t size);
 
 /* Asks on the terminal itself, whatever stdin and stdout are, and reads a line without echo. Spaces around

@@ -43,10 +43,10 @@ static char *reveal_password(const char *variable, const char *value, struct err
 	return password;
 }
 
-static char *ask(const struct password_source *source, const char *path, enum password_use use,
+char *password_ask(const struct password_source *source, const char *what, enum password_use use,
 	struct error *err)
 {
-	char *prompt = xprintf("%s for %s: ", use == PASSWORD_NEW ? "New password" : "Password", path);
+	char *prompt = xprintf("%s for %s: ", use == PASSWORD_NEW ? "New password" : "Password", what);
 	char *password = source->ask(prompt, err), *again = NULL;
 
 	free(prompt);
@@ -86,7 +86,7 @@ char *password_find(const struct password_source *source, const char *path, enum
 		password = reveal_password(variable, value, err);
 	} else if (source->ask) {
 		*origin = xstrdup("the terminal");
-		password = ask(source, path, use, err);
+		password = password_ask(source, path, use, err);
 	} else {
 		error_set(err, STATUS_ENVIRONMENT, "there is no password");
 	}

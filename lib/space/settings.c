@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/secret.h"
 
 const struct setting settings_table[] = {
 	{"The validator", "VALIDATOR_API_URL", "http://localhost:8000", false,
@@ -27,11 +28,14 @@ const struct setting settings_table[] = {
 	{NULL, "GITHUB_TOKEN", NULL, true, "Token that may read and push the fork over https."},
 	{NULL, "GITHUB_USERNAME", NULL, false, "Owner of the fork."},
 	{NULL, "GITHUB_FORK_NAME", "flash-linear-attention", false, "Name of the fork's repository."},
+	{NULL, "GITHUB_API_URL", "https://api.github.com", false, "Base URL of GitHub's API."},
 	{"The submission", "TARGET_SEQUENCE_LENGTH", "100000", false,
 		"Tokens that you compete at; it decides the league (1000000: x3.0)."},
 	{NULL, "CLAIM_MARGIN", "3%", false, "What a claim stays below the measured median."},
 	{NULL, "AGENT_ITERATIONS", "100", false, "How many rounds of tuning a search may take."},
 	{NULL, "OPTIMIZATION_INTERVAL", "300", false, "Seconds between two rounds of a running miner."},
+	{NULL, "QUASAR_PASSPHRASE", NULL, true,
+		"Passphrase of exported state, for runs without a terminal. Leave it out to be asked."},
 	{"The machine", "DEVICE", "auto", false, "Where attention runs: auto, cpu, cuda or cuda:N."},
 	{NULL, "QUASAR_THREADS", NULL, false, "CPU threads. Left out: every core the process may use."},
 	{"Verification", "VERIFY_COSINE_THRESHOLD", "0.99", false,
@@ -158,7 +162,15 @@ void settings_put(struct settings *settings, const char *name, const char *value
 	set(settings, xstrdup(name), xstrdup(value));
 }
 
-struct settings *settings_load(const char *directory, struct error *err)
+static void guard_secrets(const struct settings *settings)
+{
+	for (const struct setting *setting = settings_table; setting->name; setting++)
+		if (setting->secret && settings_get(settings, setting->name, NULL))
+			secret_guard_process();
+}
+
+/* Reads the .env of a directory, if there is one. */
+static struct settings *load(const char *directory, struct error *err)
 {
 	struct settings *settings = settings_new();
 	struct buffer text = {0};
@@ -196,6 +208,15 @@ failed:
 	buffer_free(&text);
 	settings_free(settings);
 	return NULL;
+}
+
+struct settings *settings_load(const char *directory, struct error *err)
+{
+	struct settings *settings = load(directory, err);
+
+	if (settings)
+		guard_secrets(settings);
+	return settings;
 }
 
 void settings_free(struct settings *settings)

@@ -12,6 +12,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/secret.h"
 
 static const char *const migrations[] = {
 	"CREATE TABLE submission ("
@@ -252,11 +253,8 @@ static char *copy_secret(sqlite3_stmt *query, int column)
 {
 	const char *text = database_text(query, column);
 	size_t size = text ? strlen(text) + 1 : 0;
-	char *copy = text ? sodium_malloc(size) : NULL;
 
-	if (text && !copy)
-		abort(); /* no lockable memory for a salt */
-	return text ? memcpy(copy, text, size) : NULL;
+	return text ? memcpy(secret_alloc(size), text, size) : NULL;
 }
 
 static double real_or_nan(sqlite3_stmt *query, int column)
@@ -494,6 +492,95 @@ void journal_free(struct journal *journal)
 		free(journal->entries[i].text);
 	free(journal->entries);
 	*journal = (struct journal){0};
+}
+
+/* --- copies ------------------------------------------------------------------------------------- */
+
+void *store_save(struct store *store, size_t *length, struct error *err)
+{
+	return database_save(store->database, length, err);
+}
+
+/* 1: the store has this submission of another store; 0: not; -1: error. */
+static int has_submission(struct store *store, const struct submission *submission, struct error *err)
+{
+	sqlite3_stmt *query;
+	int found = database_row(store->database, &query, err,
+		"SELECT 1 FROM submission WHERE commitment_hash = ?1 OR (?1 IS NULL AND kind = 'direct'"
+		" AND api_url = ?2 AND hotkey = ?3"
+		" AND (created_at = ?4 OR (server_id = nullif(?5, 0) AND commit_hash = ?6)))",
+		"sssris", submission->commitment_hash, submission->api_url, submission->hotkey,
+		submission->created_at, submission->server_id, submission->commit_hash);
+
+	if (found > 0)
+		sqlite3_reset(query);
+	return found;
+}
+
+static int copy_submission(struct store *store, struct store *from, const struct submission *submission,
+	struct error *err)
+{
+	struct journal journal = {0};
+	int64_t id;
+	int result = database_run(store->database, err,
+		"INSERT INTO submission (kind, step, api_url, hotkey, fork_url, commit_hash, repo_hash,"
+		" target_sequence_length, tokens_per_sec, vram_mb, benchmarks, salt, commitment_hash, server_id,"
+		" reveal_block, reason, created_at, updated_at)"
+		" VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, nullif(?, 0), nullif(?, 0), ?, ?, ?)",
+		"sssssssirrsssiisrr", kind_names[submission->kind], step_names[submission->step],
+		submission->api_url, submission->hotkey, submission->fork_url, submission->commit_hash,
+		submission->repo_hash, submission->target_sequence_length, submission->tokens_per_sec,
+		submission->vram_mb, submission->benchmarks, submission->salt, submission->commitment_hash,
+		submission->server_id, submission->reveal_block, submission->reason, submission->created_at,
+		submission->updated_at);
+
+	id = database_last_id(store->database);
+	if (!result)
+		result = store_journal(from, submission->id, &journal, err);
+	for (size_t i = 0; !result && i < journal.count; i++)
+		result = database_run(store->database, err,
+			"INSERT INTO journal (submission, at, text) VALUES (?, ?, ?)", "irs", id,
+			journal.entries[i].when, journal.entries[i].text);
+	journal_free(&journal);
+	return result ? result : add_journal(store, id, "imported", err);
+}
+
+static int merge(struct store *store, struct store *from, struct store_merge *merged, struct error *err)
+{
+	struct submission_list list;
+	int result = store_submissions(from, NULL, &list, err);
+
+	for (size_t i = 0; !result && i < list.count; i++) {
+		const struct submission *submission = &list.items[i];
+		int known = has_submission(store, submission, err);
+
+		result = known ? known < 0 ? -1 : 0 : copy_submission(store, from, submission, err);
+		merged->known += known > 0;
+		merged->added += !known;
+		merged->unrevealed += !known && submission->kind == SUBMISSION_COMMIT &&
+			(submission->step == STEP_PREPARED || submission->step == STEP_COMMITTED);
+	}
+	submission_list_free(&list);
+	return result;
+}
+
+int store_merge(struct store *store, const void *bytes, size_t length, struct store_merge *merged,
+	struct error *err)
+{
+	static const char name[] = "the exported state";
+	struct store from = {.database = database_load(bytes, length, name, &format, err)};
+	int result = -1;
+
+	*merged = (struct store_merge){0};
+	if (from.database && check_content(from.database, name, err) == 0 &&
+		database_begin(store->database, err) == 0) {
+		result = merge(store, &from, merged, err);
+		if (!result)
+			result = database_commit(store->database, err);
+		database_rollback(store->database);
+	}
+	database_close(from.database);
+	return result;
 }
 
 /* --- bench results ------------------------------------------------------------------------------- */

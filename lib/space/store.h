@@ -114,6 +114,20 @@ struct journal {
 /* What happened to a submission, oldest first. Free with journal_free. */
 int store_journal(struct store *store, int64_t id, struct journal *journal, struct error *err);
 
+/* Everything in the store at one moment, salts included: free with sodium_free. NULL on error. */
+void *store_save(struct store *store, size_t *length, struct error *err);
+
+struct store_merge {
+	size_t added, known; /* submissions that came, and that were there before */
+	size_t unrevealed;   /* of those that came, which still wait for their reveal */
+};
+
+/* Adds the submissions, with their journals, that bytes of store_save hold and this store does not: all of
+ * them or, on an error, none. What is there stays as it is. A commitment is recognised by its hash, a
+ * direct submission by its making or the server's id. */
+int store_merge(struct store *store, const void *bytes, size_t length, struct store_merge *merged,
+	struct error *err);
+
 void submission_free(struct submission *submission); /* wipes the salt; the struct is the caller's */
 void submission_list_free(struct submission_list *list);
 void journal_free(struct journal *journal);

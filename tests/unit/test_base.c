@@ -4,14 +4,17 @@
 #include <stddef.h>
 #include <cmocka.h>
 
+#include <sodium.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "base/memory.h"
 #include "base/number.h"
+#include "base/secret.h"
 #include "base/text.h"
 #include "vectors.h"
 
@@ -167,6 +170,14 @@ static void documents_as_python_writes_them(void **state)
 	cJSON_Delete(document);
 }
 
+static void a_process_with_secrets_is_guarded(void **state)
+{
+	(void)state;
+	assert_int_equal(prctl(PR_GET_DUMPABLE), 1);
+	sodium_free(secret_alloc(16));
+	assert_int_equal(prctl(PR_GET_DUMPABLE), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -177,7 +188,10 @@ int main(void)
 		cmocka_unit_test(utf8_is_told_from_other_bytes),
 		cmocka_unit_test(floats_as_python_writes_them),
 		cmocka_unit_test(documents_as_python_writes_them),
+		cmocka_unit_test(a_process_with_secrets_is_guarded),
 	};
 
+	if (sodium_init() < 0)
+		return 1;
 	return cmocka_run_group_tests_name("base", tests, NULL, NULL);
 }

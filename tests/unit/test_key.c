@@ -17,6 +17,7 @@
 #include "key/keypair.h"
 #include "key/merlin.h"
 #include "key/mnemonic.h"
+#include "key/sealed.h"
 #include "key/sr25519.h"
 #include "key/ss58.h"
 #include "vectors.h"
@@ -666,6 +667,34 @@ static void damaged_files_are_refused_with_the_reason(void **state)
 	}
 }
 
+/* --- sealed --------------------------------------------------------------------------------------- */
+
+static void what_is_sealed_opens_again(void **state)
+{
+	static const size_t lengths[] = {0, 65536, 65537};
+	uint8_t bytes[65537];
+	struct error err = {0};
+
+	(void)state;
+	randombytes_buf(bytes, sizeof(bytes));
+	for (size_t i = 0; i < 3; i++) {
+		struct buffer sealed = {0};
+		size_t length;
+		uint8_t *opened;
+
+		assert_int_equal(sealed_make(bytes, lengths[i], "pass", &sealed, &err), 0);
+		opened = sealed_open(sealed.data, sealed.length, "pass", &length, &err);
+		assert_non_null(opened);
+		assert_int_equal(length, lengths[i]);
+		assert_memory_equal(opened, bytes, length);
+		sodium_free(opened);
+		/* a whole message less: what is left is authentic, and not all */
+		if (lengths[i] > 65536)
+			assert_null(sealed_open(sealed.data, sealed.length - 18, "pass", &length, &err));
+		buffer_free(&sealed);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -693,6 +722,7 @@ int main(void)
 		cmocka_unit_test(what_is_written_is_read_again),
 		cmocka_unit_test(any_one_secret_is_enough),
 		cmocka_unit_test(damaged_files_are_refused_with_the_reason),
+		cmocka_unit_test(what_is_sealed_opens_again),
 	};
 
 	return cmocka_run_group_tests(tests, start_sodium, NULL);

@@ -1,0 +1,219 @@
+/* quasar export-state, quasar import-state: the journal of submissions on its way to another machine. */
+#include <sodium.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/memory.h"
+#include "base/secret.h"
+#include "commands.h"
+#include "key/password.h"
+#include "key/sealed.h"
+#include "space/store.h"
+
+/* Thousands of times what a miner's journal comes to. */
+#define FILE_LIMIT ((size_t)1 << 30)
+
+/* The passphrase of the setting, else of the terminal; free with sodium_free. */
+static char *find_passphrase(const struct invocation *invocation, const char *path, enum password_use use,
+	struct error *err)
+{
+	const char *setting = settings_get(invocation->settings, "QUASAR_PASSPHRASE", NULL);
+	struct password_source source = {.ask = secret_ask};
+	char *passphrase;
+
+	if (setting) {
+		size_t size = strlen(setting) + 1;
+
+		return memcpy(secret_alloc(size), setting, size);
+	}
+	passphrase = password_ask(&source, path, use, err);
+	if (!passphrase && err->status == STATUS_ENVIRONMENT)
+		error_hint(err, "Give the passphrase on a terminal, or as QUASAR_PASSPHRASE in the environment.");
+	return passphrase;
+}
+
+static struct store *open_store(const struct invocation *invocation, struct error *err)
+{
+	const char *directory = require_workspace(invocation, err);
+
+	return directory ? store_open(directory, err) : NULL;
+}
+
+/* --- export ----------------------------------------------------------------------------------- */
+
+static int write_sealed(struct store *store, const char *path, const char *passphrase,
+	enum file_write_mode mode, struct error *err)
+{
+	struct buffer sealed = {0};
+	size_t length;
+	void *bytes = store_save(store, &length, err);
+	int result = bytes ? sealed_make(bytes, length, passphrase, &sealed, err) : -1;
+
+	sodium_free(bytes);
+	if (!result)
+		result = file_write(path, sealed.data, sealed.length, 0600, mode, err);
+	buffer_free(&sealed);
+	return result;
+}
+
+/* How many submissions the store holds; -1 on error. */
+static int64_t count_submissions(struct store *store, struct error *err)
+{
+	struct submission_list list;
+	int64_t count;
+
+	if (store_submissions(store, NULL, &list, err) < 0)
+		return -1;
+	count = (int64_t)list.count;
+	submission_list_free(&list);
+	return count;
+}
+
+static void report_export(const struct invocation *invocation, const char *path, int64_t count)
+{
+	if (invocation->json) {
+		cJSON *document = cJSON_CreateObject();
+
+		cJSON_AddStringToObject(document, "file", path);
+		cJSON_AddNumberToObject(document, "submissions", (double)count);
+		output_json(document);
+	} else {
+		printf("%lld submission%s written to %s, encrypted.\n"
+		       "Keep the passphrase: without it nobody can read the file.\n",
+			(long long)count, count == 1 ? "" : "s", path);
+	}
+}
+
+static int run_export(struct invocation *invocation, struct error *err)
+{
+	const char *path = invocation->positionals[0];
+	enum file_write_mode mode = arg_flag(invocation, "force") ? FILE_REPLACE : FILE_NEW;
+	struct store *store = open_store(invocation, err);
+	char *passphrase = NULL;
+	int64_t count = -1;
+
+	if (store && mode == FILE_NEW && path_exists(path)) {
+		error_set(err, STATUS_ENVIRONMENT, "%s exists", path);
+		error_hint(err, "Name another file, or replace it with --force.");
+	} else if (store) {
+		passphrase = find_passphrase(invocation, path, PASSWORD_NEW, err);
+	}
+	if (passphrase)
+		count = count_submissions(store, err);
+	if (count >= 0 && write_sealed(store, path, passphrase, mode, err) < 0)
+		count = -1;
+	if (count >= 0)
+		report_export(invocation, path, count);
+	sodium_free(passphrase);
+	store_close(store);
+	return count < 0 ? -1 : 0;
+}
+
+const struct command cmd_export_state = {
+	.name = "export-state",
+	.summary = "write the journal of submissions, salts included, to an encrypted file",
+	.positionals = "FILE",
+	.min_positionals = 1,
+	.max_positionals = 1,
+	.description =
+		"Writes what the workspace knows of its submissions to FILE, as it is at this moment, whatever "
+		"else is running. Without the salts in it a commitment cannot be revealed: this file is the "
+		"backup, and the way to another machine.\n\n"
+		"FILE is encrypted and authenticated under a passphrase (Argon2id, XChaCha20-Poly1305), which is "
+		"asked for, or taken from QUASAR_PASSPHRASE. Settings, wallets and the fork are not in it.",
+	.opts =
+		(const struct opt[]){
+			{"force", 0, NULL, NULL, NULL, NULL, "Replace FILE if it exists."},
+			{0},
+		},
+	.examples =
+		(const struct example[]){
+			{"quasar export-state state.sealed", "asks for a passphrase, twice"},
+			{"QUASAR_PASSPHRASE=$(pass quasar) quasar export-state --force ~/backup/state.sealed",
+				"from cron, in the place of yesterday's"},
+			{0},
+		},
+	.exits = (const enum status[]){STATUS_ENVIRONMENT, 0},
+	.run = run_export,
+};
+
+/* --- import ----------------------------------------------------------------------------------- */
+
+/* What the file holds; free with sodium_free. */
+static void *read_sealed(const struct invocation *invocation, const char *path, size_t *length,
+	struct error *err)
+{
+	struct buffer sealed = {0};
+	char *passphrase = NULL;
+	void *bytes = NULL;
+
+	if (file_read(path, FILE_LIMIT, &sealed, err) == 0)
+		passphrase = find_passphrase(invocation, path, PASSWORD_KNOWN, err);
+	if (passphrase) {
+		bytes = sealed_open(sealed.data, sealed.length, passphrase, length, err);
+		if (!bytes) {
+			error_context(err, "cannot import %s", path);
+			error_hint(err, "Nothing was changed.");
+		}
+	}
+	sodium_free(passphrase);
+	buffer_free(&sealed);
+	return bytes;
+}
+
+static void report_import(const struct invocation *invocation, const char *path, const struct store_merge *merged)
+{
+	if (invocation->json) {
+		cJSON *document = cJSON_CreateObject();
+
+		cJSON_AddStringToObject(document, "file", path);
+		cJSON_AddNumberToObject(document, "added", (double)merged->added);
+		cJSON_AddNumberToObject(document, "known", (double)merged->known);
+		cJSON_AddNumberToObject(document, "unrevealed", (double)merged->unrevealed);
+		output_json(document);
+		return;
+	}
+	printf("%zu submission%s added, %zu known already.\n", merged->added, merged->added == 1 ? "" : "s",
+		merged->known);
+	if (merged->unrevealed)
+		printf("%zu of them wait%s for the reveal: quasar reveal --wait\n", merged->unrevealed,
+			merged->unrevealed == 1 ? "s" : "");
+}
+
+static int run_import(struct invocation *invocation, struct error *err)
+{
+	const char *path = invocation->positionals[0];
+	struct store *store = open_store(invocation, err);
+	struct store_merge merged;
+	size_t length;
+	void *bytes = store ? read_sealed(invocation, path, &length, err) : NULL;
+	int result = bytes ? store_merge(store, bytes, length, &merged, err) : -1;
+
+	sodium_free(bytes);
+	if (!result)
+		report_import(invocation, path, &merged);
+	store_close(store);
+	return result;
+}
+
+const struct command cmd_import_state = {
+	.name = "import-state",
+	.summary = "take in the journal of submissions that export-state wrote",
+	.positionals = "FILE",
+	.min_positionals = 1,
+	.max_positionals = 1,
+	.description =
+		"Adds the submissions of FILE to this workspace, with their salts and their journals. Those that "
+		"are known here already stay as they are; a second import changes nothing. A wrong passphrase or a "
+		"damaged file is noticed before anything is changed.\n\n"
+		"Reveal from one machine only: stop the miner on the old one first.",
+	.examples =
+		(const struct example[]){
+			{"quasar init && quasar import-state state.sealed", "go on on a new machine"},
+			{0},
+		},
+	.exits = (const enum status[]){STATUS_ENVIRONMENT, 0},
+	.run = run_import,
+};
