@@ -142,9 +142,10 @@ def test_without_terminal_and_setting_it_says_so(quasar, workspace):
 def test_a_reveal_on_the_other_machine(quasar, hotkey, localnet, tmp_path):
     api = {"VALIDATOR_API_URL": localnet.url, **PASSPHRASE}
     for name in ("old", "new"):
-        assert quasar("init", name, "--seq", "4096").code == 0
+        assert quasar("init", name, "--seq", "512").code == 0
     assert quasar("register", cwd=tmp_path / "old", env=api).code == 0
-    done = quasar("commit", cwd=tmp_path / "old", env=api)
+    assert quasar("bench", "--runs", 1, cwd=tmp_path / "old", env=api).code == 0
+    done = quasar("commit", "--margin", "50%", cwd=tmp_path / "old", env=api)
     assert done.code == 0, done.err
     assert quasar("export-state", "../state.sealed", cwd=tmp_path / "old", env=api).code == 0
     assert quasar("import-state", "../state.sealed", cwd=tmp_path / "new", env=api).code == 0
