@@ -111,6 +111,11 @@ $(BUILD)/tests-gpu: tests/gpu/kernels.c $(BUILD)/libquasar.a
 	$(call say,CCLD,$@)$(CC) $(CFLAGS) -MMD -MP -MF $@.d -o $@ $< $(BUILD)/libquasar.a $(LDFLAGS) \
 		-lcmocka $(LDLIBS)
 
+# preloaded by the tests that kill a command at its every step
+$(BUILD)/fault.so: tests/fault/fault.c
+	@mkdir -p $(@D)
+	$(call say,CCLD,$@)$(CC) -std=gnu11 -O2 -Wall -Wextra -Werror -D_GNU_SOURCE -shared -fPIC -o $@ $< -ldl
+
 -include $(BUILD)/bench-localnet.d $(BUILD)/bench-gpu.d $(BUILD)/tests-gpu.d
 
 # a minute of 500 commits a second from 64 connections
@@ -122,9 +127,14 @@ bench-gpu: $(BUILD)/bench-gpu
 
 # unit tests run with the sanitizers, everything else on the binary as users get it
 check: deps
-	@$(MAKE) --no-print-directory all $(BUILD)/tests-gpu
+	@$(MAKE) --no-print-directory all $(BUILD)/tests-gpu $(BUILD)/fault.so
 	@$(MAKE) --no-print-directory DEBUG=1 unit-tests
 	@tests/run
+
+# kill -9, failing disks and cut answers at every point there is; `make check` tries a sample of them
+sweep: deps
+	@$(MAKE) --no-print-directory all $(BUILD)/fault.so
+	@SWEEP=full QUASAR=$(abspath $(QUASAR)) /usr/bin/python3 -m pytest -q tests/cli/test_faults.py
 
 demo: deps
 	@$(MAKE) --no-print-directory all
@@ -158,6 +168,7 @@ help:
 	@echo 'make              the binary build/quasar, man pages and completions'
 	@echo 'make demo         a whole miner journey on this machine, nothing faked'
 	@echo 'make check        all tests'
+	@echo 'make sweep        faults injected at every point of commit, reveal and submit'
 	@echo 'make bench        the speed of the operation and the layer on this machine'
 	@echo 'make bench-localnet   durable commits a second that `quasar localnet` takes'
 	@echo 'make bench-gpu        the kernels on this GPU, beside what its memory allows'
@@ -167,6 +178,6 @@ help:
 	@echo 'make clean        remove build/ and dist/'
 
 FORCE:
-.PHONY: all unit-tests check demo bench bench-localnet bench-gpu install dist deps clean help FORCE
+.PHONY: all unit-tests check sweep demo bench bench-localnet bench-gpu install dist deps clean help FORCE
 .DELETE_ON_ERROR:
 .SUFFIXES:

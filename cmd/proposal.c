@@ -121,6 +121,7 @@ int proposal_verify(const struct invocation *invocation, const struct session *s
 		.fork_path = session->workspace.fork_path,
 		.fork_url = proposal->plan.fork_url,
 		.submitting = true,
+		.static_only = arg_flag(invocation, "no-verify"), /* seconds that decide nothing */
 		.tokens = VERIFY_TOKENS,
 		.measured = proposal->measured,
 		.claimed = proposal->measured > 0 ? proposal->plan.tokens_per_sec : 0, /* else unchecked */

@@ -20,8 +20,8 @@ struct proposal {
 		{"margin", 0, "PERCENT", "CLAIM_MARGIN", NULL, NULL,                                       \
 			"What the claim stays below the measured median."},                                \
 		{"no-verify", 0, NULL, NULL, NULL, NULL,                                                   \
-			"Send even what the checks refuse. A failed validation scores zero, and five ban " \
-			"the address."},                                                                   \
+			"Send even what the checks refuse, and leave out those that compute. A failed "    \
+			"validation scores zero, and five ban the address."},                                               \
 	{                                                                                                  \
 		"again", 0, NULL, NULL, NULL, NULL, "Send although this commit was submitted before."      \
 	}
@@ -31,7 +31,8 @@ int proposal_read(const struct invocation *invocation, struct session *session, 
 	struct error *err);
 
 /* Runs the checks, prints those that do not pass to stderr, and makes sure that validators can fetch the
- * commit. STATUS_FAILED when a check fails; with --no-verify the failures are warnings. */
+ * commit. STATUS_FAILED when a check fails; with --no-verify the failures are warnings,
+ * and nothing is computed. */
 int proposal_verify(const struct invocation *invocation, const struct session *session,
 	const struct proposal *proposal, struct error *err);
 

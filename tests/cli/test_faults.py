@@ -1,0 +1,230 @@
+"""Faults injected into commit, reveal and submit: wherever the process is killed and whatever its disk does, the
+same command finishes afterwards, exactly one submission is at the validator, and no salt is unknown.
+
+A sample of the points is tried; with SWEEP=full in the environment, all of them."""
+import hashlib
+import os
+import pathlib
+import random
+
+import pytest
+
+from conftest import QUASAR
+
+SHIM = pathlib.Path(QUASAR).parent / "fault.so"
+FULL = os.environ.get("SWEEP") == "full"
+DISK = "create,truncate,write,fsync,rename,link,unlink,mkdir"
+
+
+class Scene:
+    """A registered hotkey with a workspace, and a validator that takes its commitments and lets them be revealed
+    one block later."""
+
+    def __init__(self, quasar, server, directory, tmp_path):
+        self.quasar, self.server, self.directory, self.log = quasar, server, directory, tmp_path / "calls"
+        self.database = directory / ".quasar" / "state.db"
+        self.claim = 0
+        assert SHIM.exists(), f"make {SHIM}"
+
+    def __call__(self, *args, fault=None, calls=None, **more):
+        env = {"LD_PRELOAD": str(SHIM), "FAULT_LOG": str(self.log)}
+        env.update({"FAULT": fault} if fault else {}, **({"FAULT_CALLS": calls} if calls else {}))
+        return self.quasar(*args, cwd=self.directory, env=env, **more)
+
+    def forget(self):
+        """Every point begins with an empty store, and with a claim of its own, by which the validator's lists
+        tell its submission from the others."""
+        for name in self.database.parent.glob("state.db*"):
+            name.unlink()
+        self.database.write_bytes(self.empty)
+        self.database.chmod(0o600)
+        self.claim += 1
+
+    def calls(self):
+        return self.log.read_text().split()
+
+    def rows(self):
+        done = self("status", "--json")
+        assert done.code == 0, done.err
+        return done.json["submissions"]
+
+    def pending(self):
+        return self.server.get("/pending_reveals").json["pending_reveals"]
+
+    def submissions(self):
+        listed = self.server.get("/get_submission_stats?limit=10000").json["recent_submissions"]
+        return [entry for entry in listed if entry["tokens_per_sec"] == self.claim]
+
+    def send(self, command, **more):
+        return self(command, "--no-verify", "--claim", self.claim, "--json", **more)
+
+    def reveal(self, **more):
+        return self("reveal", "--wait", "--json", **more)
+
+    def assert_no_salt_is_unknown(self):
+        """A commitment that the validator has can be revealed from what is in the store."""
+        ours = [row["commitment_hash"][:16] for row in self.rows() if row["commitment_hash"]]
+        assert all(entry["commitment_hash"][:16] in ours for entry in self.pending())
+
+    def assert_one_revealed(self):
+        assert len(self.submissions()) == 1 and self.pending() == []
+        assert [row["step"] for row in self.rows()] == ["revealed"]
+
+
+@pytest.fixture
+def scene(quasar, start_localnet, tmp_path):
+    server = start_localnet("--block-time", "0.02", "--blocks-until-reveal", "1", "--rate-limit", "0")
+    assert quasar("wallet", "new").code == 0
+    assert quasar("init", tmp_path / "miner", "--api", server.url, "--seq", 512).code == 0
+    scene = Scene(quasar, server, tmp_path / "miner", tmp_path)
+    assert scene("register").code == 0
+    scene.empty = scene.database.read_bytes()
+    return scene
+
+
+# --- what is done at a point, and what must hold afterwards -----------------------------------------
+
+class Commit:
+    name = "commit"
+
+    @staticmethod
+    def prepare(scene):
+        pass
+
+    @staticmethod
+    def run(scene, **more):
+        return scene.send("commit", **more)
+
+    @staticmethod
+    def check(scene, last):
+        assert last.code == 0, last.err
+        assert len(scene.pending()) == 1
+        done = scene.reveal()
+        assert done.code == 0, done.err
+        scene.assert_one_revealed()
+
+
+class Reveal:
+    name = "reveal"
+
+    @staticmethod
+    def prepare(scene):
+        done = scene.send("commit")
+        assert done.code == 0, done.err
+        while not scene.pending()[0]["can_reveal"]:
+            pass
+
+    @staticmethod
+    def run(scene, **more):
+        return scene.reveal(**more)
+
+    @staticmethod
+    def check(scene, last):
+        """When the killed one had come to its end, there is nothing left to do for the next."""
+        assert last.code == 0 or (last.code == 3 and "nothing to reveal" in last.out), last.err
+        scene.assert_one_revealed()
+
+
+class Submit:
+    name = "submit"
+
+    @staticmethod
+    def prepare(scene):
+        pass
+
+    @staticmethod
+    def run(scene, **more):
+        return scene.send("submit", **more)
+
+    @staticmethod
+    def check(scene, last):
+        assert last.code == 0, last.err
+        listed = scene.submissions()
+        assert [entry["id"] for entry in listed] == [last.json["submission_id"]]
+        assert [row["step"] for row in scene.rows()] == ["submitted"]
+
+
+def trace(scene, task, calls=None):
+    """The calls that the undisturbed command makes."""
+    scene.forget()
+    task.prepare(scene)
+    last = task.run(scene, calls=calls)
+    names = scene.calls()
+    task.check(scene, last)
+    return names
+
+
+def sample(points, count):
+    """Spread evenly, the first and the last among them."""
+    if FULL or len(points) <= count:
+        return points
+    return [points[i * (len(points) - 1) // (count - 1)] for i in range(count)]
+
+
+def report(capsys, text):
+    with capsys.disabled():
+        print(f"\n  {text}", flush=True)
+
+
+# --- kill -9 ----------------------------------------------------------------------------------------
+
+def kill_points(names):
+    for number, name in enumerate(names, 1):
+        yield f"before@{number}"
+        if name in ("write", "send", "recv"):
+            yield f"tear@{number}"
+        yield f"after@{number}"
+
+
+@pytest.mark.parametrize("task", [Commit, Reveal, Submit], ids=lambda task: task.name)
+def test_killed_at_every_step(scene, capsys, task):
+    points, killed = sample(list(kill_points(trace(scene, task))), 22), 0
+    for point in points:
+        scene.forget()
+        task.prepare(scene)
+        killed += task.run(scene, fault=point).code == -9
+        scene.assert_no_salt_is_unknown()
+        task.check(scene, task.run(scene))
+    assert killed >= 20  # an answer that arrives in one piece rather than two makes a call less
+    report(capsys, f"{task.name}: killed at {killed} points, 0 lost, 0 double")
+
+
+@pytest.mark.parametrize("task", [Commit, Reveal, Submit], ids=lambda task: task.name)
+def test_killed_again_while_going_on(scene, capsys, task):
+    """What takes up an interrupted submission may be interrupted itself, more than once."""
+    points = list(kill_points(trace(scene, task)))
+    chance = random.Random(task.name)
+    rounds, kills = 60 if FULL else 3, 0
+    for _ in range(rounds):
+        scene.forget()
+        task.prepare(scene)
+        kills += sum(task.run(scene, fault=chance.choice(points)).code == -9 for _ in range(4))
+        task.check(scene, task.run(scene))
+    assert kills > rounds
+    report(capsys, f"{task.name}: {rounds} rounds of {kills} kills, 0 lost, 0 double")
+
+
+# --- disks that fail --------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("task", [Commit, Reveal, Submit], ids=lambda task: task.name)
+@pytest.mark.parametrize("error, calls, lasting", [
+    ("ENOSPC", "create,write,truncate,mkdir", "+"),  # the disk is full, from here on
+    ("EROFS", DISK, "+"),  # it was remounted read-only
+    ("EIO", "fsync", ""),  # one fsync fails
+    ("EIO", "fsync", "+")], ids=["full", "read-only", "fsync", "no-fsync"])
+def test_a_disk_that_fails(scene, capsys, task, error, calls, lasting):
+    names = trace(scene, task, calls)
+    points, told = sample(range(1, len(names) + 1), 4), 0
+    for number in points:
+        scene.forget()
+        task.prepare(scene)
+        done = task.run(scene, fault=f"{error}@{number}{lasting}", calls=calls)
+        if done.code:
+            assert done.code == 3, (number, done.err)
+            message = done.json["error"]["message"]
+            assert "state.db" in message, (number, message)
+            told += 1
+        scene.assert_no_salt_is_unknown()
+        task.check(scene, task.run(scene))
+    assert told
+    report(capsys, f"{task.name}: {error} at {len(points)} points, {told} refused, 0 lost, 0 double")
