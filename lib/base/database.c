@@ -31,19 +31,38 @@ static int hint_rescue(const struct database *database, struct error *err)
 	return error_hint(err, "%s", rescue ? rescue : "Put the file aside, or name another one.");
 }
 
+/* What to do about a system error, if that can be told. */
+static int hint_system(int reason, struct error *err)
+{
+	switch (reason) {
+	case ENOSPC:
+	case EDQUOT:
+		return error_hint(err, "Make room on the disk, then run this again.");
+	case EROFS:
+	case EACCES:
+	case EPERM:
+		return error_hint(err, "Make the file, its folder and the file system writable, then run this "
+				       "again.");
+	case EIO:
+		return error_hint(err, "The disk fails: see `dmesg`. Copy the folder to another disk.");
+	default:
+		return -1;
+	}
+}
+
 static int failed(struct database *database, struct error *err, const char *attempt)
 {
 	int code = sqlite3_errcode(database->handle);
+	int reason = code == SQLITE_IOERR || code == SQLITE_CANTOPEN ? sqlite3_system_errno(database->handle)
+								     : 0;
 
 	error_set(err, STATUS_ENVIRONMENT, "cannot %s database %s: %s", attempt, database->path,
-		sqlite3_errmsg(database->handle));
+		reason ? strerror(reason) : sqlite3_errmsg(database->handle));
 	if (code == SQLITE_BUSY)
-		error_hint(err, "Another process has it open. End that one, or name another file.");
-	else if (code == SQLITE_FULL)
-		error_hint(err, "Make room on the disk.");
-	else if (code == SQLITE_NOTADB || code == SQLITE_CORRUPT)
-		hint_rescue(database, err);
-	return -1;
+		return error_hint(err, "Another process has it open. End that one, or name another file.");
+	if (code == SQLITE_NOTADB || code == SQLITE_CORRUPT)
+		return hint_rescue(database, err);
+	return hint_system(code == SQLITE_FULL ? ENOSPC : code == SQLITE_READONLY ? EROFS : reason, err);
 }
 
 static int execute(struct database *database, struct error *err, const char *attempt, const char *sql)
@@ -164,11 +183,14 @@ static int make_private(const char *path, struct error *err)
 {
 	int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
 
-	if (fd >= 0)
+	if (fd >= 0) {
 		close(fd);
-	else if (errno != EEXIST)
-		return error_set(
-			err, STATUS_ENVIRONMENT, "cannot make database %s: %s", path, strerror(errno));
+	} else if (errno != EEXIST) {
+		int reason = errno;
+
+		error_set(err, STATUS_ENVIRONMENT, "cannot make database %s: %s", path, strerror(reason));
+		return hint_system(reason, err);
+	}
 	return 0;
 }
 

@@ -206,6 +206,8 @@ static int deliver(struct workflow *workflow, const struct submission *submissio
 		}
 		if (sender->send(workflow, submission, err) == 0)
 			return 0;
+		if (err->status == STATUS_ENVIRONMENT) /* the store failed: trying again would not help */
+			return -1;
 		last = *api_last(workflow->api);
 		if (already_there(&last, submission) && !may_be_there) {
 			may_be_there = true;
@@ -325,6 +327,8 @@ static int reveal_until_heard(struct workflow *workflow, const struct submission
 
 		if (send_reveal(workflow, submission, claim, err) == 0)
 			return store_submission_revealed(workflow->store, submission->id, err);
+		if (err->status == STATUS_ENVIRONMENT) /* the store failed: trying again would not help */
+			return -1;
 		last = *api_last(workflow->api);
 		if (last.http_status == 409) /* revealed before: the answer to it was lost */
 			return store_submission_revealed(workflow->store, submission->id, err);
