@@ -44,7 +44,7 @@ def clones(tmp_path):
 @pytest.fixture
 def validate(quasar, localnet, clones):
     def validate(*args, **more):
-        return quasar("validate", "--api", localnet.url, "--once", "--budget", "2", "--device", "cpu", *args,
+        return quasar("validate", "--api", localnet.url, "--once", "--budget", "600", "--device", "cpu", *args,
                       env={"TMPDIR": str(clones)}, **more)
 
     return validate
