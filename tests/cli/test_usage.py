@@ -1,5 +1,9 @@
 """The command table: help, usage errors, generated documents."""
+import re
+
 import pytest
+
+from conftest import ROOT
 
 
 def test_version(quasar):
@@ -27,3 +31,13 @@ def test_a_bad_env_file_is_named_with_its_line_and_not_shown(quasar, tmp_path):
     (tmp_path / ".env").chmod(0o600)
     done = quasar("generate", "env")
     assert done.code == 2 and "line 2" in done.err and "secret" not in done.err
+
+
+def test_the_readme_lists_every_command(quasar):
+    commands = re.findall(r"^  ([a-z-]+) {2,}", quasar("--help").out.split("options")[0], re.M)
+    readme = re.findall(r"^\| `([a-z-]+)` \|", (ROOT / "README.md").read_text(), re.M)
+    assert commands == readme
+
+
+def test_the_example_settings_are_those_of_the_table(quasar):
+    assert (ROOT / ".env.example").read_text() == quasar("generate", "env").out
