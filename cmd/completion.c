@@ -137,6 +137,15 @@ void generate_zsh(void)
 	puts("_quasar \"$@\"");
 }
 
+/* " -d '…'" with the quotes inside escaped. */
+static void fish_description(const char *text)
+{
+	fputs(" -d '", stdout);
+	for (; *text; text++)
+		printf(*text == '\'' ? "\\'" : "%c", *text);
+	puts("'");
+}
+
 static void fish_opts(const struct opt *opts, const char *condition)
 {
 	for (; opts && opts->name; opts++) {
@@ -150,10 +159,7 @@ static void fish_opts(const struct opt *opts, const char *condition)
 			putchar('\'');
 		} else if (opts->arg)
 			fputs(" -r", stdout);
-		fputs(" -d '", stdout);
-		for (const char *at = opts->help; *at; at++)
-			printf(*at == '\'' ? "\\'" : "%c", *at);
-		puts("'");
+		fish_description(opts->help);
 	}
 }
 
@@ -163,15 +169,14 @@ static void fish_commands(const struct command *parent, const char *condition)
 		const struct command *command = parent->subcommands[i];
 		char *inside = xprintf(" -n '__fish_seen_subcommand_from %s'", command->name);
 
-		printf("complete -c quasar -f -n '%s' -a %s -d '%s'\n", condition, command->name,
-			command->summary);
+		printf("complete -c quasar -f -n '%s' -a %s", condition, command->name);
+		fish_description(command->summary);
 		fish_opts(command->opts, inside);
 		free(inside);
 		if (command->subcommands) {
-			struct command nested = *command;
 			char *under = xprintf("__fish_seen_subcommand_from %s", command->name);
 
-			fish_commands(&nested, under);
+			fish_commands(command, under);
 			free(under);
 		}
 	}

@@ -1,0 +1,77 @@
+"""Man pages, completions, installation: what is made from the command table works where it is used."""
+import os
+import re
+import shutil
+import subprocess
+
+import pytest
+
+from conftest import QUASAR, ROOT
+
+
+def generate(quasar, tmp_path, what):
+    path = tmp_path / f"quasar.{what}"
+    path.write_text(quasar("generate", what).out)
+    return path
+
+
+def complete(script, *words):
+    """What bash offers after these words."""
+    driver = f"""source {script}
+COMP_WORDS=({' '.join(f"'{word}'" for word in words)}); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1))
+_quasar; printf '%s\\n' "${{COMPREPLY[@]}}" """
+    return subprocess.run(["bash", "-c", driver], capture_output=True, text=True, check=True).stdout.split()
+
+
+def test_bash_completes_commands_options_and_choices(quasar, tmp_path):
+    script = generate(quasar, tmp_path, "bash")
+    assert complete(script, "quasar", "lea") == ["leagues", "leaderboard"]
+    assert set(complete(script, "quasar", "wallet", "")) >= {"new", "import", "list", "show", "sign", "verify"}
+    assert complete(script, "quasar", "commit", "--no") == ["--no-verify"]
+    assert "--json" in complete(script, "quasar", "reveal", "--")
+    assert set(complete(script, "quasar", "verify", "--semantics", "")) >= {"upstream", "causal"}
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completions_are_valid_in_their_shell(quasar, tmp_path, shell):
+    if not shutil.which(shell):
+        pytest.skip(f"{shell} is not installed")
+    done = subprocess.run([shell, "-n", generate(quasar, tmp_path, shell)], capture_output=True, text=True)
+    assert done.returncode == 0 and done.stderr == ""
+
+
+def test_man_pages_are_clean_and_one_for_each_command(quasar, tmp_path):
+    assert quasar("generate", "man", tmp_path).code == 0
+    pages = {page.stem for page in tmp_path.glob("*.1")}
+    commands = re.findall(r"^  ([a-z-]+) {2,}", quasar("--help").out.split("options")[0], re.M)
+    assert {"quasar", "quasar-wallet-new"} <= pages and {f"quasar-{name}" for name in commands} <= pages
+    for page in tmp_path.glob("*.1"):
+        done = subprocess.run(["man", "--warnings", "-E", "UTF-8", "-l", "-Tutf8", page], capture_output=True,
+                              text=True, env={"PATH": os.environ["PATH"], "LC_ALL": "C.UTF-8"})
+        assert done.returncode == 0 and done.stderr == "", page
+        assert "EXIT STATUS" in re.sub(r".\x08", "", done.stdout)  # bold is struck over
+
+
+def test_installed_files_are_where_they_belong(tmp_path):
+    built = os.path.dirname(QUASAR)
+    done = subprocess.run(["make", "-C", ROOT, "install", f"BUILD={built}", f"DESTDIR={tmp_path}", "PREFIX=/usr",
+                           *(["DEBUG=1"] if built.endswith("debug") else [])], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    for path in ("bin/quasar", "share/man/man1/quasar-commit.1", "share/bash-completion/completions/quasar",
+                 "share/zsh/site-functions/_quasar", "share/fish/vendor_completions.d/quasar.fish"):
+        assert (tmp_path / "usr" / path).is_file()
+    assert subprocess.run([tmp_path / "usr/bin/quasar", "--version"], capture_output=True).returncode == 0
+
+
+def test_every_command_explains_itself(quasar):
+    for command in re.findall(r"^  ([a-z-]+) {2,}", quasar("--help").out.split("options")[0], re.M):
+        done = quasar(command, "--help")
+        assert done.code == 0 and f"quasar {command} - " in done.out
+        assert "exit codes" in done.out and ("examples" in done.out or "commands" in done.out)
+
+
+@pytest.mark.parametrize("variables,coloured", [({}, True), ({"NO_COLOR": "1"}, False), ({"TERM": "dumb"}, False)])
+def test_colour_only_on_a_terminal_that_wants_it(terminal, variables, coloured):
+    run = terminal("leagues", "--help", env={"TERM": "xterm", **variables})
+    assert run.finish() == 0
+    assert ("\033[" in run.out) == coloured
