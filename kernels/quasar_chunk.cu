@@ -37,7 +37,7 @@
  *   VECTOR    1: every row is contiguous and 16-byte aligned, 0: any strides
  *   COMPACT   1: upstream, and the rows of q, k and v are evenly spaced throughout [T, H]; else 0
  *   STAGES    2: load the next chunk while working on this one, 1: one buffer
- *   MIN_BLOCKS_TRANSITION, MIN_BLOCKS_OUTPUT: blocks that must fit a multiprocessor, bounds registers */
+ *   MIN_BLOCKS: blocks that must fit a multiprocessor; bounds registers */
 #include "arguments.h"
 #include "element.cuh"
 #include "tile.cuh"
@@ -70,10 +70,12 @@
 #define WALK_ROOM (3 * ROWS_BYTES + SQUARE_BYTES + STAGING_BYTES)
 #define WALK_TILES (STAGES > 1 && 2 * STATE_BYTES <= WALK_ROOM ? 2 : 1)
 
-/* A group's transition: P as a tile in two planes of bf16, then Rᵀ as the fp32 registers of its owners. */
+/* A group's transition: P − I as a tile, then Rᵀ as the fp32 registers of its owners. The identity is left
+ * out so that what rounding to bf16 loses is relative to how much the group changes the state, not to the
+ * state, which a slow memory carries over many groups. */
 #define STATE_PLANE (HEAD_DIM * HEAD_DIM * 2)
-#define STATE_BYTES (STATE_PLANE * 2)
-#define TRANSITION_BYTES (STATE_BYTES * 2)
+#define STATE_BYTES (STATE_PLANE * PLANES)
+#define TRANSITION_BYTES (STATE_BYTES + HEAD_DIM * HEAD_DIM * 4)
 
 struct chunk_block {
 	int warp, lane;
@@ -462,7 +464,7 @@ static __device__ __forceinline__ unsigned char *transition_of(
 
 /* --- pass 1: a group's transition ------------------------------------------------------------------ */
 
-/* Writes P as the tile that pass 2 multiplies with, and Rᵀ where the lane that will own it looks. */
+/* Writes P − I as the tile that pass 2 multiplies with, and Rᵀ where the lane that will own it looks. */
 static __device__ __forceinline__ void store_transition(unsigned char *transition, int warp, int lane,
 	const float (&p)[STATE_N][4], const float (&r)[STATE_N][4])
 {
@@ -474,12 +476,15 @@ static __device__ __forceinline__ void store_transition(unsigned char *transitio
 		UNROLL
 		for (int half = 0; half < 2; half++) {
 			int key = warp * 16 + group + half * 8;
-			unsigned split[2];
+			int before = n * 8 + pair; /* of two neighbours */
+			unsigned split[PLANES];
 
-			split_bf16<2>(split, p[n][half * 2], p[n][half * 2 + 1]);
-			*(unsigned *)(transition + tile_offset<HEAD_DIM>(key, n) + pair * 2) = split[0];
-			*(unsigned *)(transition + STATE_PLANE + tile_offset<HEAD_DIM>(key, n) + pair * 2) =
-				split[1];
+			split_bf16<PLANES>(split, p[n][half * 2] - (before == key),
+				p[n][half * 2 + 1] - (before + 1 == key));
+			UNROLL
+			for (int i = 0; i < PLANES; i++)
+				*(unsigned *)(transition + i * STATE_PLANE + tile_offset<HEAD_DIM>(key, n) +
+					pair * 2) = split[i];
 			UNROLL
 			for (int i = 0; i < 2; i++) {
 				int value = n * 8 + pair + i, owner = value % 8 * 4 + key % 8 / 2;
@@ -491,7 +496,7 @@ static __device__ __forceinline__ void store_transition(unsigned char *transitio
 	}
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS_TRANSITION)
+extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
 	quasar_chunk_transition(const __grid_constant__ struct quasar_chunk_arguments a)
 {
 	const int sequence = blockIdx.x % (a.batch * a.heads), index = blockIdx.x / (a.batch * a.heads);
@@ -620,14 +625,19 @@ static __device__ __forceinline__ void start_state(float (&state)[STATE_N][4],
 	}
 	for (int step = 0; next < index; next++, step ^= 1) {
 		const unsigned tile = tiles + (WALK_TILES > 1 ? step * STATE_BYTES : 0);
-		unsigned left[2][STATE_K][4];
+		unsigned left[PLANES][STATE_K][4];
 
 		if (WALK_TILES == 1) {
 			__syncthreads();
 			copy_tile(tile, transition_of(a, sequence, next));
 		}
-		pack_rows<2>(left, state);
-		copy(state, upcoming);
+		pack_rows<PLANES>(left, state);
+		UNROLL
+		for (int n = 0; n < STATE_N; n++) {
+			UNROLL
+			for (int i = 0; i < 4; i++)
+				state[n][i] += upcoming[n][i];
+		}
 		copy_async_wait();
 		__syncthreads();
 		if (next + 1 < index) {
@@ -635,7 +645,7 @@ static __device__ __forceinline__ void start_state(float (&state)[STATE_N][4],
 			if (WALK_TILES > 1)
 				copy_tile(tiles + (step ^ 1) * STATE_BYTES, transition_of(a, sequence, next + 1));
 		}
-		multiply<2, HEAD_DIM, false, FULL>(state, left, tile, STATE_PLANE);
+		multiply<PLANES, HEAD_DIM, false, FULL>(state, left, tile, STATE_PLANE);
 	}
 }
 
@@ -753,7 +763,7 @@ static __device__ __forceinline__ void store_output(const struct quasar_chunk_ar
 	}
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS_OUTPUT)
+extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
 	quasar_chunk_output(const __grid_constant__ struct quasar_chunk_arguments a)
 {
 	const int sequence = blockIdx.x % (a.batch * a.heads), index = blockIdx.x / (a.batch * a.heads);

@@ -3,22 +3,22 @@
  *     step = α (v − k St);  St ← St + k ⊗ step;  o = q St
  *
  * For one token this moves the state once each way and nothing else of size, so it is bound by that. A
- * block owns one head's state; a warp owns 16 of its columns, each lane four of them in every eighth row,
- * so that the warp's accesses are rows of 64 bytes and all its sums stay within the warp.
+ * block owns one head's state; a warp owns 32 of its columns, each lane four of them in every fourth row,
+ * so that the warp's accesses are whole lines of 128 bytes and all its sums stay within the warp.
  *
  * Compile-time parameters: HEAD_DIM, INPUT as in quasar_chunk.cu. */
 #include "arguments.h"
 #include "element.cuh"
 
-#define WARPS (HEAD_DIM / 16)
+#define WARPS (HEAD_DIM / 32)
 #define THREADS (WARPS * 32)
-#define ROWS (HEAD_DIM / 8) /* of a lane */
-#define BLOCKS (HEAD_DIM == 128 ? 2 : 7) /* of a multiprocessor, as many as registers allow */
+#define STEP 4 /* rows between two rows of a lane */
+#define ROWS (HEAD_DIM / STEP)
+#define BLOCKS (HEAD_DIM == 128 ? 2 : 8) /* of a multiprocessor, as many as registers allow */
 
-/* Over the eight lanes that have the same columns. */
+/* Over the four lanes that have the same columns. */
 static __device__ __forceinline__ float sum_rows(float value)
 {
-	value += __shfl_xor_sync(~0u, value, 4);
 	value += __shfl_xor_sync(~0u, value, 8);
 	return value + __shfl_xor_sync(~0u, value, 16);
 }
@@ -27,7 +27,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
 	quasar_recurrent(const __grid_constant__ struct quasar_recurrent_arguments a)
 {
 	const int batch = blockIdx.x / a.heads, head = blockIdx.x % a.heads, lane = threadIdx.x % 32;
-	const int first_row = lane / 4, column = threadIdx.x / 32 * 16 + lane % 4 * 4;
+	const int first_row = lane / 8, column = threadIdx.x / 32 * 32 + lane % 8 * 4;
 	const long long base = (long long)blockIdx.x * HEAD_DIM * HEAD_DIM + column;
 	const float beta = a.beta[head];
 	float4 state[ROWS];
@@ -35,7 +35,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
 #pragma unroll
 	for (int i = 0; i < ROWS; i++)
 		state[i] = a.initial_state
-			? __ldcs((const float4 *)(a.initial_state + base + (first_row + i * 8) * HEAD_DIM))
+			? __ldcs((const float4 *)(a.initial_state + base + (first_row + i * STEP) * HEAD_DIM))
 			: make_float4(0.0f, 0.0f, 0.0f, 0.0f);
 	for (long long token = 0; token < a.tokens; token++) {
 		float k[ROWS], q[ROWS], v[4], lambda = 0.0f, alpha;
@@ -43,8 +43,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
 
 #pragma unroll
 		for (int i = 0; i < ROWS; i++) {
-			k[i] = load_element(a.k, batch, token, head, first_row + i * 8);
-			q[i] = load_element(a.q, batch, token, head, first_row + i * 8);
+			k[i] = load_element(a.k, batch, token, head, first_row + i * STEP);
+			q[i] = load_element(a.q, batch, token, head, first_row + i * STEP);
 		}
 #pragma unroll
 		for (int i = 0; i < 4; i++)
@@ -89,5 +89,5 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
 	if (a.final_state)
 #pragma unroll
 		for (int i = 0; i < ROWS; i++)
-			__stcs((float4 *)(a.final_state + base + (first_row + i * 8) * HEAD_DIM), state[i]);
+			__stcs((float4 *)(a.final_state + base + (first_row + i * STEP) * HEAD_DIM), state[i]);
 }

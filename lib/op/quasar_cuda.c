@@ -58,17 +58,23 @@ static const char *dtype_name(enum dtype dtype)
 
 /* --- how quasar_chunk is built and cut up --------------------------------------------------------- */
 
-/* Blocks of a multiprocessor that were fastest at bf16, and stages; what a GPU has decides in the end. */
 struct chunk_plan {
-	int chunk, stages, blocks; /* CHUNK, STAGES, MIN_BLOCKS_* */
+	int chunk, stages, blocks; /* CHUNK, STAGES, MIN_BLOCKS */
 	int threads, transition_shared, output_shared;
+	struct gpu_kernel *transition, *output;
 };
+
+/* bf16 that carry a value. */
+static int planes(const struct quasar_problem *problem)
+{
+	return problem->q.dtype == DTYPE_BF16 ? 1 : 2;
+}
 
 /* As laid out in quasar_chunk.cu. */
 static int shared_bytes(const struct quasar_problem *problem, int chunk, int stages, bool is_output)
 {
-	int planes = problem->q.dtype == DTYPE_BF16 ? 1 : 2, staging = problem->dim / 16 * 1024;
-	int rows = chunk * problem->dim * 2 * planes, square = chunk * chunk * 2 * planes;
+	int staging = problem->dim / 16 * 1024;
+	int rows = chunk * problem->dim * 2 * planes(problem), square = chunk * chunk * 2 * planes(problem);
 	bool scores = is_output && problem->semantics == SEMANTICS_CAUSAL;
 
 	return stages * (is_output ? 3 : 2) * rows + square + (staging > square ? staging : square) +
@@ -129,7 +135,7 @@ static int plan_chunk(const struct gpu_properties *properties, const struct quas
  * passes, and of a step over a group before one's own. Their proportions decide. */
 static const struct {
 	double chunk, step;
-} block_costs[] = {{5.0, 0.8}, {7.6, 1.0}, {10.0, 1.4}};
+} block_costs[] = {{5.0, 0.5}, {7.6, 0.7}, {10.0, 1.0}};
 
 /* How many groups the chunks of a head are cut into: more groups have fewer chunks each, but more groups
  * before them to step over, and share the multiprocessors with more blocks. */
@@ -190,7 +196,8 @@ static int lay_out(struct gpu *gpu, struct quasar_workspace *workspace, const st
 {
 	size_t groups = arguments->groups > 1 ? (size_t)(problem->batch * problem->heads * arguments->groups) : 0;
 	struct workspace_layout layout = {
-		.transitions = groups * (size_t)(problem->dim * problem->dim) * 2 * sizeof(float),
+		.transitions = groups * (size_t)(problem->dim * problem->dim) *
+			(sizeof(float) + (size_t)planes(problem) * sizeof(uint16_t)),
 		.forgotten = aligned(groups * sizeof(*arguments->forgotten)),
 		.first_row = problem->first_row ? (size_t)problem->heads * sizeof(*problem->first_row) : 0,
 	};
@@ -218,6 +225,18 @@ static void cut_into_groups(const struct quasar_problem *problem, int chunk, int
 	arguments->groups = (chunks + arguments->chunks_per_group - 1) / arguments->chunks_per_group;
 }
 
+static int launch(const struct chunk_plan *plan, const struct quasar_chunk_arguments *arguments,
+	struct error *err)
+{
+	unsigned sequences = (unsigned)(arguments->batch * arguments->heads);
+	unsigned groups = (unsigned)arguments->groups;
+
+	/* nobody asks for the transition of a last group */
+	if (groups > 1 && gpu_launch(plan->transition, sequences * (groups - 1), 1, arguments, err) < 0)
+		return -1;
+	return gpu_launch(plan->output, sequences * groups, 1, arguments, err);
+}
+
 int quasar_cuda(struct gpu *gpu, struct quasar_workspace *workspace, const struct quasar_problem *problem,
 	struct error *err)
 {
@@ -235,9 +254,7 @@ int quasar_cuda(struct gpu *gpu, struct quasar_workspace *workspace, const struc
 		.batch = (int)problem->batch,
 		.heads = problem->heads,
 	};
-	struct gpu_kernel *transition, *output;
 	struct chunk_plan plan = {0};
-	unsigned blocks;
 
 	if (check_problem(problem, err) < 0 || plan_chunk(properties, problem, &plan, err) < 0)
 		return -1;
@@ -251,26 +268,20 @@ int quasar_cuda(struct gpu *gpu, struct quasar_workspace *workspace, const struc
 		{"COMPACT", upstream && is_compact(problem, &problem->q) && is_compact(problem, &problem->k) &&
 				is_compact(problem, &problem->v)},
 		{"STAGES", plan.stages},
-		{"MIN_BLOCKS_TRANSITION", plan.blocks},
-		{"MIN_BLOCKS_OUTPUT", plan.blocks},
+		{"MIN_BLOCKS", plan.blocks},
 		{0},
 	};
-	output = gpu_kernel(gpu, "quasar_chunk.cu", "quasar_chunk_output", parameters, plan.threads,
+	plan.output = gpu_kernel(gpu, "quasar_chunk.cu", "quasar_chunk_output", parameters, plan.threads,
 		plan.output_shared, err);
-	if (!output)
+	plan.transition = gpu_kernel(gpu, "quasar_chunk.cu", "quasar_chunk_transition", parameters,
+		plan.threads, plan.transition_shared, err);
+	if (!plan.output || !plan.transition)
 		return -1;
-	cut_into_groups(problem, plan.chunk, gpu_kernel_occupancy(output) * properties->multiprocessors,
+	cut_into_groups(problem, plan.chunk, gpu_kernel_occupancy(plan.output) * properties->multiprocessors,
 		properties->multiprocessors, &arguments);
 	if (lay_out(gpu, workspace, problem, &arguments, err) < 0)
 		return -1;
-	blocks = (unsigned)(problem->batch * problem->heads * arguments.groups);
-	if (arguments.groups > 1) {
-		transition = gpu_kernel(gpu, "quasar_chunk.cu", "quasar_chunk_transition", parameters,
-			plan.threads, plan.transition_shared, err);
-		if (!transition || gpu_launch(transition, blocks, 1, &arguments, err) < 0)
-			return -1;
-	}
-	return gpu_launch(output, blocks, 1, &arguments, err);
+	return launch(&plan, &arguments, err);
 }
 
 /* --- the others ------------------------------------------------------------------------------------ */
@@ -339,7 +350,7 @@ int quasar_cuda_recurrent(struct gpu *gpu, const struct quasar_problem *problem,
 		return error_set(err, STATUS_USAGE, "token by token there are only causal semantics");
 	if (((uintptr_t)problem->initial_state | (uintptr_t)problem->final_state) % VECTOR_BYTES)
 		return error_set(err, STATUS_USAGE, "the states are not aligned to %d bytes", VECTOR_BYTES);
-	kernel = gpu_kernel(gpu, "quasar_recurrent.cu", "quasar_recurrent", parameters, problem->dim / 16 * WARP,
+	kernel = gpu_kernel(gpu, "quasar_recurrent.cu", "quasar_recurrent", parameters, problem->dim,
 		0, err);
 	return kernel ? gpu_launch(kernel, (unsigned)(problem->batch * problem->heads), 1, &arguments, err) : -1;
 }

@@ -6,7 +6,7 @@
 #include "gpu/gpu.h"
 #include "op/quasar.h"
 
-/* Memory between the kernels of a call: 32 KiB for each group of chunks at S = 64, 13 MB for 8 heads of a
+/* Memory between the kernels of a call: 24 KiB for each group of chunks at S = 64, 10 MB for 8 heads of a
  * long sequence on an H200. Grows as needed; calls that share it are queued one behind the other. */
 struct quasar_workspace {
 	void *memory;

@@ -238,7 +238,7 @@ static void compile_chunk(const int values[8], int capability, void *state)
 {
 	const struct kernel_parameter parameters[] = {{"HEAD_DIM", values[0]}, {"CHUNK", values[1]},
 		{"UPSTREAM", values[2]}, {"INPUT", values[3]}, {"VECTOR", values[4]}, {"COMPACT", values[5]},
-		{"STAGES", values[6]}, {"MIN_BLOCKS_TRANSITION", values[7]}, {"MIN_BLOCKS_OUTPUT", values[7]}, {0}};
+		{"STAGES", values[6]}, {"MIN_BLOCKS", values[7]}, {0}};
 
 	compile("quasar_chunk.cu", parameters, capability, state);
 }
