@@ -2,9 +2,7 @@
 
 #include <dlfcn.h>
 #include <pthread.h>
-#include <stdint.h>
-
-#include "op/cpu.h"
+#include <stddef.h>
 
 /* from cblas.h */
 enum { ROW_MAJOR = 101, NO_TRANSPOSE = 111, TRANSPOSE = 112 };
@@ -28,30 +26,23 @@ static void open_library(void)
 	if (!library)
 		return;
 	blas.sgemm = (sgemm_function *)dlsym(library, "cblas_sgemm");
-	/* our own threads share the rows: two pools of threads would wait for each other's processors */
+	/* our own threads share the work: two pools of threads would wait for each other's processors */
 	set_threads = (void (*)(int))dlsym(library, "openblas_set_num_threads");
 	if (set_threads)
 		set_threads(1);
 }
 
-int blas_multiply(const float *a, const float *b, float *c, int rows, int columns, int inner,
-	struct error *err)
+int blas_open(struct error *err)
 {
-	int threads = cpu_threads() < rows ? cpu_threads() : rows;
-
 	pthread_once(&blas.once, open_library);
-	if (!blas.sgemm) {
-		error_set(err, STATUS_ENVIRONMENT, "the layer needs OpenBLAS, which cannot be opened here");
-		return error_hint(err, "Install it: apt-get install libopenblas0-pthread");
-	}
-#pragma omp parallel for num_threads(threads)
-	for (int i = 0; i < threads; i++) {
-		int first = (int)((int64_t)rows * i / threads), last = (int)((int64_t)rows * (i + 1) / threads);
+	if (blas.sgemm)
+		return 0;
+	error_set(err, STATUS_ENVIRONMENT, "the layer needs OpenBLAS, which cannot be opened here");
+	return error_hint(err, "Install it: apt-get install libopenblas0-pthread");
+}
 
-		if (last > first)
-			blas.sgemm(ROW_MAJOR, NO_TRANSPOSE, TRANSPOSE, last - first, columns, inner, 1,
-				a + (size_t)first * (size_t)inner, inner, b, inner, 0,
-				c + (size_t)first * (size_t)columns, columns);
-	}
-	return 0;
+void blas_multiply(const float *a, const float *b, float *c, int rows, int columns, int inner)
+{
+	blas.sgemm(ROW_MAJOR, NO_TRANSPOSE, TRANSPOSE, rows, columns, inner, 1, a, inner, b, inner, 0, c,
+		columns);
 }

@@ -3,7 +3,9 @@
 
 #include "base/error.h"
 
-/* C [rows, columns] = A [rows, inner] Bᵀ, with B [columns, inner]; fp32, contiguous, all cores.
- * STATUS_ENVIRONMENT when OpenBLAS is not installed. */
-int blas_multiply(const float *a, const float *b, float *c, int rows, int columns, int inner,
-	struct error *err);
+/* STATUS_ENVIRONMENT when OpenBLAS is not installed. */
+int blas_open(struct error *err);
+
+/* C [rows, columns] = A [rows, inner] Bᵀ, with B [columns, inner]; fp32, contiguous, on the calling thread
+ * alone. After blas_open(). */
+void blas_multiply(const float *a, const float *b, float *c, int rows, int columns, int inner);

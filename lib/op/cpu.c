@@ -4,6 +4,7 @@
 #include <cpuid.h>
 #endif
 #include <omp.h>
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +14,7 @@
 
 /* --- variants ------------------------------------------------------------------------------------ */
 
-#define VARIANTS 4
+#define MOST_VARIANTS 4
 
 #ifdef __x86_64__
 static bool cpu_has_amx(void)
@@ -26,44 +27,48 @@ static bool cpu_has_amx(void)
 }
 #endif
 
-/* Fills in what this machine can run, slowest first. */
-static size_t find_kernels(const struct cpu_kernel *kernels[VARIANTS])
-{
-	size_t count = 0;
+static struct {
+	pthread_once_t once;
+	const struct cpu_kernel *all[MOST_VARIANTS], *selected;
+	const char *names[MOST_VARIANTS + 1];
+	size_t count;
+} kernels = {.once = PTHREAD_ONCE_INIT};
 
-	kernels[count++] = &cpu_kernel_baseline;
-#ifdef __x86_64__
-	__builtin_cpu_init();
-	if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-		__builtin_cpu_supports("bmi2"))
-		kernels[count++] = &cpu_kernel_x86_64_v3;
-	if (count > 1 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-		__builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
-		kernels[count++] = &cpu_kernel_x86_64_v4;
-	if (count > 2 && cpu_has_amx() && cpu_amx_permitted())
-		kernels[count++] = &cpu_kernel_x86_64_amx;
-#endif
-	return count;
+static void add_kernel(const struct cpu_kernel *kernel)
+{
+	kernels.all[kernels.count] = kernel;
+	kernels.names[kernels.count++] = kernel->name;
+	kernels.selected = kernel;
 }
 
-static const struct cpu_kernel *selected;
+/* What this machine can run, slowest first. */
+static void find_kernels(void)
+{
+	add_kernel(&cpu_kernel_baseline);
+#ifdef __x86_64__
+	__builtin_cpu_init();
+	if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") || !__builtin_cpu_supports("bmi2"))
+		return;
+	add_kernel(&cpu_kernel_x86_64_v3);
+	if (!__builtin_cpu_supports("avx512f") || !__builtin_cpu_supports("avx512bw") ||
+		!__builtin_cpu_supports("avx512dq") || !__builtin_cpu_supports("avx512vl"))
+		return;
+	add_kernel(&cpu_kernel_x86_64_v4);
+	if (cpu_has_amx() && cpu_amx_permitted())
+		add_kernel(&cpu_kernel_x86_64_amx);
+#endif
+}
 
 const struct cpu_kernel *cpu_kernel_in_use(void)
 {
-	const struct cpu_kernel *kernels[VARIANTS];
-
-	return selected ? selected : kernels[find_kernels(kernels) - 1];
+	pthread_once(&kernels.once, find_kernels);
+	return kernels.selected;
 }
 
 const char *const *cpu_variants(void)
 {
-	static const char *names[VARIANTS + 1];
-	const struct cpu_kernel *kernels[VARIANTS];
-	size_t count = find_kernels(kernels);
-
-	for (size_t i = 0; i < count; i++)
-		names[i] = kernels[i]->name;
-	return names;
+	pthread_once(&kernels.once, find_kernels);
+	return kernels.names;
 }
 
 const char *cpu_variant(void)
@@ -73,13 +78,11 @@ const char *cpu_variant(void)
 
 int cpu_variant_select(const char *name)
 {
-	const struct cpu_kernel *kernels[VARIANTS];
-	size_t count = find_kernels(kernels);
-
-	for (size_t i = 0; i < count; i++) {
-		if (strcmp(kernels[i]->name, name))
+	pthread_once(&kernels.once, find_kernels);
+	for (size_t i = 0; i < kernels.count; i++) {
+		if (strcmp(kernels.all[i]->name, name))
 			continue;
-		selected = kernels[i];
+		kernels.selected = kernels.all[i];
 		return 0;
 	}
 	return -1;

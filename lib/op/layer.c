@@ -1,16 +1,15 @@
 #include "op/layer.h"
 
-#include <math.h>
+#include <omp.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
-#include "op/blas.h"
 #include "op/cpu.h"
 #include "op/cpu/kernel.h"
 
-/* Tokens worked off at a time: enough to keep the matrix products busy, a few MB of memory. */
-#define SEGMENT 2048
+/* Outputs worked off at a time: enough for all threads, a few tens of MB of memory. */
+#define SEGMENT 4096
 _Static_assert(SEGMENT % UPSTREAM_CHUNK == 0, "a segment is whole chunks");
 
 #define HISTORY (LAYER_CONVOLUTION - 1)
@@ -20,117 +19,99 @@ _Static_assert(SEGMENT % UPSTREAM_CHUNK == 0, "a segment is whole chunks");
 struct slice {
 	int64_t token; /* the first */
 	int tokens;
-	int row; /* of `x` and `projected` where its history starts */
+	int row;   /* of `projected` where its history starts; its first token is HISTORY rows later */
+	int start; /* of q, k and v, which have no history */
 };
 
-/* The weights as the products want them, and what is between input and output of one segment. */
+/* What is between input and output of one segment; all tensors in bf16. */
 struct work {
 	const struct layer *layer;
 	const struct layer_call *call;
 	const struct cpu_kernel *kernel;
-	int width; /* heads · dim */
-	int rows;  /* of x and projected: the slices' tokens, each slice with its history */
+	size_t width; /* heads · dim */
 	struct slice *slices;
-	int slice_count;
-	int64_t *first_row; /* [heads], see struct quasar_problem */
-
-	float *memory; /* everything below */
-	float *projections, *convolution, *g_proj_0, *g_proj_1, *bias, *o_proj, *beta;
-	float *state;     /* [B, heads, dim, dim] */
-	float *x;         /* [rows, hidden] */
-	float *projected; /* [rows, 3 · width] */
-	float *hidden;    /* [SEGMENT, dim], the gate's narrow part */
-	float *gate;      /* [SEGMENT, width] */
-	uint16_t *qkv[3], *o; /* [tokens of the slices, width], [SEGMENT, width] */
+	int slice_count, rows, tokens; /* of all slices, with history and without */
+	int64_t *first_row;            /* [heads], see struct quasar_problem */
+	float *state;                  /* [B, heads, dim, dim] */
+	uint16_t *projected;           /* [rows, 3 · width] */
+	uint16_t *qkv[3];              /* [tokens, width] */
+	uint16_t *o;                   /* [SEGMENT, width] */
+	struct panel *panels;          /* of each thread */
 };
 
-/* Gives out parts of one block of memory, or, without a block, only counts. */
-struct arena {
-	float *base;
-	size_t used;
+/* A thread's own rows, PRODUCT_ROWS of each. */
+struct panel {
+	uint16_t *x, *narrow, *gate;
+	float *scratch;
 };
 
-static float *take(struct arena *arena, size_t count)
+static int most_rows(const struct work *work)
 {
-	float *part = arena->base ? arena->base + arena->used : NULL;
+	int heads = work->layer->heads;
 
-	arena->used += (count + 15) / 16 * 16;
-	return part;
+	/* upstream: a slice begins and ends within a token's heads: two tokens more than its rows need */
+	return work->call->semantics == SEMANTICS_CAUSAL ? SEGMENT + HISTORY : SEGMENT + heads * (2 + HISTORY);
 }
 
-static void lay_out(struct work *work, struct arena *arena)
+static size_t state_bytes(const struct work *work)
 {
-	const struct layer *layer = work->layer;
-	size_t width = (size_t)work->width, hidden = (size_t)layer->hidden, dim = (size_t)layer->dim;
-	size_t rows = (size_t)work->rows;
-
-	work->projections = take(arena, 3 * width * hidden);
-	work->convolution = take(arena, 3 * width * LAYER_CONVOLUTION);
-	work->g_proj_0 = take(arena, dim * hidden);
-	work->g_proj_1 = take(arena, width * dim);
-	work->bias = take(arena, width);
-	work->o_proj = take(arena, hidden * width);
-	work->beta = take(arena, (size_t)layer->heads);
-	work->state = take(arena, (size_t)work->call->batch * width * dim);
-	work->x = take(arena, rows * hidden);
-	work->projected = take(arena, rows * 3 * width);
-	work->hidden = take(arena, SEGMENT * dim);
-	work->gate = take(arena, SEGMENT * width);
-	for (int i = 0; i < 3; i++)
-		work->qkv[i] = (uint16_t *)take(arena, rows * width / 2);
-	work->o = (uint16_t *)take(arena, SEGMENT * width / 2);
+	return (size_t)work->call->batch * work->width * (size_t)work->layer->dim * sizeof(float);
 }
 
-static void round_weights(struct work *work)
+static bool panel_allocate(struct panel *panel, const struct work *work)
 {
-	const struct layer *layer = work->layer;
-	const float *convolutions[] = {layer->q_conv1d, layer->k_conv1d, layer->v_conv1d};
-	size_t width = (size_t)work->width, hidden = (size_t)layer->hidden, dim = (size_t)layer->dim;
+	size_t hidden = (size_t)work->layer->hidden, dim = (size_t)work->layer->dim, width = work->width;
+	size_t widest = hidden > width ? hidden : width;
 
-	work->kernel->round(layer->q_proj, work->projections, 3 * width * hidden);
-	work->kernel->round(layer->g_proj_0, work->g_proj_0, dim * hidden);
-	work->kernel->round(layer->g_proj_1, work->g_proj_1, width * dim);
-	work->kernel->round(layer->g_proj_1_bias, work->bias, width);
-	work->kernel->round(layer->o_proj, work->o_proj, hidden * width);
-	for (size_t i = 0; i < 3; i++)
-		for (size_t c = 0; c < width; c++)
-			for (size_t tap = 0; tap < LAYER_CONVOLUTION; tap++)
-				work->convolution[(i * LAYER_CONVOLUTION + tap) * width + c] =
-					convolutions[i][c * LAYER_CONVOLUTION + tap];
-	for (int i = 0; i < layer->heads; i++)
-		work->beta[i] = log1pf(expf(layer->beta_log[i]));
+	panel->x = malloc(PRODUCT_ROWS * hidden * sizeof(uint16_t));
+	panel->narrow = malloc(PRODUCT_ROWS * dim * sizeof(uint16_t));
+	panel->gate = malloc(PRODUCT_ROWS * width * sizeof(uint16_t));
+	panel->scratch = malloc(PRODUCT_ROWS * (widest + 3 * width + hidden) * sizeof(float));
+	return panel->x && panel->narrow && panel->gate && panel->scratch;
 }
 
 static int work_begin(struct work *work, struct error *err)
 {
-	const struct layer *layer = work->layer;
-	struct arena arena = {0};
-	int heads = layer->heads;
-	size_t states = (size_t)work->call->batch * (size_t)work->width * (size_t)layer->dim;
+	size_t rows = (size_t)most_rows(work), heads = (size_t)work->layer->heads;
+	bool complete;
 
-	/* a slice begins and ends within a token's heads: two tokens more than its rows need */
-	work->rows = work->call->semantics == SEMANTICS_CAUSAL ? SEGMENT + HISTORY
-							       : SEGMENT + heads * (2 + HISTORY);
-	work->slices = calloc((size_t)heads, sizeof(*work->slices));
-	work->first_row = calloc((size_t)heads, sizeof(*work->first_row));
-	lay_out(work, &arena);
-	arena.base = work->memory = aligned_alloc(64, arena.used * sizeof(float));
-	if (!work->slices || !work->first_row || !work->memory)
-		return error_set(err, STATUS_ENVIRONMENT, "not enough memory for a layer: %zu MiB",
-			arena.used * sizeof(float) >> 20);
-	arena.used = 0;
-	lay_out(work, &arena);
-	round_weights(work);
+	work->slices = calloc(heads, sizeof(*work->slices));
+	work->first_row = calloc(heads, sizeof(*work->first_row));
+	work->state = calloc(1, state_bytes(work));
+	work->projected = malloc(rows * 3 * work->width * sizeof(uint16_t));
+	work->o = malloc(SEGMENT * work->width * sizeof(uint16_t));
+	work->panels = calloc((size_t)cpu_threads(), sizeof(*work->panels));
+	complete = work->slices && work->first_row && work->state && work->projected && work->o && work->panels;
+	for (int i = 0; i < 3; i++) {
+		work->qkv[i] = malloc(rows * work->width * sizeof(uint16_t));
+		complete &= work->qkv[i] != NULL;
+	}
+	for (int i = 0; complete && i < cpu_threads(); i++)
+		complete = panel_allocate(&work->panels[i], work);
+	if (!complete)
+		return error_set(err, STATUS_ENVIRONMENT, "not enough memory for a layer");
 	if (work->call->cache)
-		memcpy(work->state, work->call->cache->state, states * sizeof(float));
-	else
-		memset(work->state, 0, states * sizeof(float));
+		memcpy(work->state, work->call->cache->state, state_bytes(work));
+	if (product_ready(&work->layer->qkv, err) < 0 || product_ready(&work->layer->narrow_gate, err) < 0 ||
+		product_ready(&work->layer->wide_gate, err) < 0 || product_ready(&work->layer->output, err) < 0)
+		return -1;
 	return 0;
 }
 
 static void work_end(struct work *work)
 {
-	free(work->memory);
+	for (int i = 0; work->panels && i < cpu_threads(); i++) {
+		free(work->panels[i].x);
+		free(work->panels[i].narrow);
+		free(work->panels[i].gate);
+		free(work->panels[i].scratch);
+	}
+	free(work->panels);
+	for (int i = 0; i < 3; i++)
+		free(work->qkv[i]);
+	free(work->o);
+	free(work->projected);
+	free(work->state);
 	free(work->first_row);
 	free(work->slices);
 }
@@ -138,109 +119,119 @@ static void work_end(struct work *work)
 /* Which tokens the outputs first … first + tokens − 1 need. */
 static void find_slices(struct work *work, int64_t first, int tokens)
 {
-	int heads = work->layer->heads, row = 0, before = 0;
+	bool causal = work->call->semantics == SEMANTICS_CAUSAL;
+	int heads = work->layer->heads;
 	int64_t padded = upstream_padded(work->call->tokens);
 
-	work->slice_count = work->call->semantics == SEMANTICS_CAUSAL ? 1 : heads;
+	work->slice_count = causal ? 1 : heads;
+	work->rows = work->tokens = 0;
 	for (int i = 0; i < work->slice_count; i++) {
 		struct slice *slice = &work->slices[i];
+		int64_t flat = i * padded + first, last = flat + upstream_padded(tokens) - 1;
 
-		if (work->call->semantics == SEMANTICS_CAUSAL) {
-			*slice = (struct slice){first, tokens, 0};
-		} else {
-			int64_t flat = i * padded + first;
-			int64_t last = flat + upstream_padded(tokens) - 1;
-
-			*slice = (struct slice){flat / heads, (int)(last / heads - flat / heads + 1), row};
-			work->first_row[i] = flat % heads + (int64_t)before * heads;
-		}
-		row += HISTORY + slice->tokens;
-		before += slice->tokens;
+		slice->token = causal ? first : flat / heads;
+		slice->tokens = causal ? tokens : (int)(last / heads - flat / heads + 1);
+		slice->row = work->rows;
+		slice->start = work->tokens;
+		work->first_row[i] = flat % heads + (int64_t)slice->start * heads;
+		work->rows += HISTORY + slice->tokens;
+		work->tokens += slice->tokens;
 	}
-	work->rows = row;
 }
 
-/* Rows of x from `token` on, rounded; zeros before the sequence and behind it. */
-static void gather(const struct work *work, int64_t batch, int64_t token, int count, float *to)
+/* Small enough that every thread gets some. */
+static int panel_rows(int rows)
+{
+	int share = (rows + cpu_threads() - 1) / cpu_threads();
+
+	return share < PRODUCT_ROWS ? (share + 31) / 32 * 32 : PRODUCT_ROWS;
+}
+
+/* A row of x; zeros before the sequence and behind it. */
+static void gather(const struct work *work, int64_t batch, int64_t token, uint16_t *to)
 {
 	size_t hidden = (size_t)work->layer->hidden;
-	const float *x = work->call->x + (size_t)(batch * work->call->tokens) * hidden;
 
-#pragma omp parallel for num_threads(cpu_threads())
-	for (int i = 0; i < count; i++) {
-		int64_t at = token + i;
-
-		if (at >= 0 && at < work->call->tokens)
-			work->kernel->round(x + (size_t)at * hidden, to + (size_t)i * hidden, hidden);
-		else
-			memset(to + (size_t)i * hidden, 0, hidden * sizeof(*to));
-	}
+	if (token < 0 || token >= work->call->tokens)
+		memset(to, 0, hidden * sizeof(*to));
+	else
+		work->kernel->narrow(
+			work->call->x + (size_t)(batch * work->call->tokens + token) * hidden, to, hidden);
 }
 
 /* The convolutions' inputs of the three tokens before the sequence. */
 static float *cached_inputs(const struct work *work, int64_t batch)
 {
-	return work->call->cache->convolution + (size_t)(batch * HISTORY * 3 * work->width);
+	return work->call->cache->convolution + (size_t)batch * HISTORY * 3 * work->width;
 }
 
-/* q, k and v of the slices' tokens. */
-static int project(struct work *work, int64_t batch, struct error *err)
+/* What the convolutions read: x Wᵀ of the slices' tokens and of their history. */
+static void project(const struct work *work, int64_t batch)
 {
-	size_t hidden = (size_t)work->layer->hidden, width = (size_t)work->width, stride = 3 * width;
+	size_t hidden = (size_t)work->layer->hidden, stride = 3 * work->width;
+	int rows = panel_rows(work->rows);
 
-	for (int i = 0; i < work->slice_count; i++) {
-		const struct slice *slice = &work->slices[i];
+#pragma omp parallel for num_threads(cpu_threads()) schedule(dynamic, 1)
+	for (int first = 0; first < work->rows; first += rows) {
+		const struct panel *panel = &work->panels[omp_get_thread_num()];
+		int count = work->rows - first < rows ? work->rows - first : rows, slice = 0;
 
-		gather(work, batch, slice->token - HISTORY, HISTORY + slice->tokens,
-			work->x + (size_t)slice->row * hidden);
+		for (int i = 0; i < count; i++) {
+			while (slice + 1 < work->slice_count && work->slices[slice + 1].row <= first + i)
+				slice++;
+			gather(work, batch,
+				work->slices[slice].token - HISTORY + first + i - work->slices[slice].row,
+				panel->x + (size_t)i * hidden);
+		}
+		product_run(&work->layer->qkv, panel->x, count, work->projected + (size_t)first * stride,
+			panel->scratch);
 	}
-	if (blas_multiply(work->x, work->projections, work->projected, work->rows, (int)stride, (int)hidden,
-		    err) < 0)
-		return -1;
-#pragma omp parallel for num_threads(cpu_threads())
-	for (int i = 0; i < work->rows; i++)
-		work->kernel->round(work->projected + (size_t)i * stride,
-			work->projected + (size_t)i * stride, stride);
 	for (int i = 0; work->call->cache && i < work->slice_count; i++)
 		for (int64_t token = work->slices[i].token - HISTORY; token < 0; token++)
-			memcpy(work->projected + (size_t)(work->slices[i].row + HISTORY + token -
-							  work->slices[i].token) * stride,
-				cached_inputs(work, batch) + (size_t)(HISTORY + token) * stride,
-				stride * sizeof(float));
-	return 0;
+			work->kernel->narrow(cached_inputs(work, batch) + (size_t)(HISTORY + token) * stride,
+				work->projected + (size_t)(work->slices[i].row + HISTORY + token -
+							   work->slices[i].token) * stride,
+				stride);
 }
 
-static void convolve_slice(const struct work *work, const struct slice *slice, int number)
+/* q, k and v of the slices' tokens: zeros behind the sequence, where upstream pads. */
+static void convolve(const struct work *work)
 {
-	size_t width = (size_t)work->width, stride = 3 * width;
-	/* each slice before this one has its history, which q, k and v leave out */
-	size_t start = (size_t)(slice->row - number * HISTORY);
+	size_t width = work->width, stride = 3 * width;
 
 #pragma omp parallel for num_threads(cpu_threads())
-	for (int t = 0; t < slice->tokens; t++)
-		for (size_t i = 0; i < 3; i++) {
-			uint16_t *out = work->qkv[i] + (start + (size_t)t) * width;
+	for (int t = 0; t < work->tokens; t++) {
+		int number = work->slice_count - 1;
+		const struct slice *slice;
 
-			if (slice->token + t >= work->call->tokens)
+		while (work->slices[number].start > t)
+			number--;
+		slice = &work->slices[number];
+		for (size_t i = 0; i < 3; i++) {
+			uint16_t *out = work->qkv[i] + (size_t)t * width;
+
+			if (slice->token + t - slice->start >= work->call->tokens)
 				memset(out, 0, width * sizeof(*out));
 			else
-				work->kernel->convolve(
-					work->projected + (size_t)(slice->row + t) * stride + i * width,
-					stride, work->convolution + i * LAYER_CONVOLUTION * width,
+				work->kernel->convolve(work->projected +
+							       (size_t)(slice->row + t - slice->start) * stride +
+							       i * width,
+					stride,
+					work->layer->convolution + i * LAYER_CONVOLUTION * width,
 					(int)width, out);
 		}
+	}
 }
 
-static int operate(struct work *work, int64_t batch, int tokens, struct error *err)
+static int operate(const struct work *work, int64_t batch, int tokens, struct error *err)
 {
 	const struct layer *layer = work->layer;
-	int inputs = work->rows - work->slice_count * HISTORY;
-	float *state = work->state + (size_t)batch * (size_t)(work->width * layer->dim);
+	float *state = work->state + (size_t)batch * work->width * (size_t)layer->dim;
 	struct tensor in[3];
 	struct quasar_problem problem;
 
 	for (int i = 0; i < 3; i++)
-		in[i] = tensor_contiguous(work->qkv[i], DTYPE_BF16, inputs, layer->heads, layer->dim);
+		in[i] = tensor_contiguous(work->qkv[i], DTYPE_BF16, work->tokens, layer->heads, layer->dim);
 	problem = (struct quasar_problem){
 		.semantics = work->call->semantics,
 		.batch = 1,
@@ -251,7 +242,7 @@ static int operate(struct work *work, int64_t batch, int tokens, struct error *e
 		.k = in[1],
 		.v = in[2],
 		.o = tensor_contiguous(work->o, DTYPE_BF16, tokens, layer->heads, layer->dim),
-		.beta = work->beta,
+		.beta = layer->beta,
 		.initial_state = state,
 		.final_state = state,
 		.first_row = work->call->semantics == SEMANTICS_UPSTREAM ? work->first_row : NULL,
@@ -260,50 +251,39 @@ static int operate(struct work *work, int64_t batch, int tokens, struct error *e
 }
 
 /* Norm, gate and output projection of tokens whose o is there. */
-static int finish(struct work *work, int64_t batch, int64_t first, int tokens, struct error *err)
+static void finish(const struct work *work, int64_t batch, int64_t first, int tokens)
 {
 	const struct layer *layer = work->layer;
-	size_t width = (size_t)work->width, hidden = (size_t)layer->hidden, dim = (size_t)layer->dim;
+	size_t hidden = (size_t)layer->hidden, dim = (size_t)layer->dim, width = work->width;
 	uint16_t *out = work->call->out + (size_t)(batch * work->call->tokens + first) * hidden;
-	float *y = work->projected;
+	int rows = panel_rows(tokens);
 
-	gather(work, batch, first, tokens, work->x);
-	if (blas_multiply(work->x, work->g_proj_0, work->hidden, tokens, layer->dim, layer->hidden, err) < 0)
-		return -1;
-	work->kernel->round(work->hidden, work->hidden, (size_t)tokens * dim);
-	if (blas_multiply(work->hidden, work->g_proj_1, work->gate, tokens, work->width, layer->dim, err) < 0)
-		return -1;
-#pragma omp parallel for num_threads(cpu_threads())
-	for (int t = 0; t < tokens; t++) {
-		float *gate = work->gate + (size_t)t * width;
+#pragma omp parallel for num_threads(cpu_threads()) schedule(dynamic, 1)
+	for (int start = 0; start < tokens; start += rows) {
+		const struct panel *panel = &work->panels[omp_get_thread_num()];
+		int count = tokens - start < rows ? tokens - start : rows;
 
-		for (size_t i = 0; i < width; i++)
-			gate[i] += work->bias[i];
-		work->kernel->round(gate, gate, width);
-		for (size_t i = 0; i < width; i += dim)
-			work->kernel->gate(work->o + (size_t)t * width + i, layer->o_norm, gate + i,
+		for (int i = 0; i < count; i++)
+			gather(work, batch, first + start + i, panel->x + (size_t)i * hidden);
+		product_run(&layer->narrow_gate, panel->x, count, panel->narrow, panel->scratch);
+		product_run(&layer->wide_gate, panel->narrow, count, panel->gate, panel->scratch);
+		for (size_t i = 0; i < (size_t)count * width; i += dim)
+			work->kernel->gate(work->o + (size_t)start * width + i, layer->o_norm, panel->gate + i,
 				layer->dim);
+		product_run(&layer->output, panel->gate, count, out + (size_t)start * hidden, panel->scratch);
 	}
-	if (blas_multiply(work->gate, work->o_proj, y, tokens, layer->hidden, work->width, err) < 0)
-		return -1;
-#pragma omp parallel for num_threads(cpu_threads())
-	for (int t = 0; t < tokens; t++)
-		work->kernel->narrow(y + (size_t)t * hidden, out + (size_t)t * hidden, hidden);
-	return 0;
 }
 
 /* The inputs of the convolutions that the next call starts from. */
-static int keep_inputs(struct work *work, int64_t batch, struct error *err)
+static void keep_inputs(struct work *work, int64_t batch)
 {
-	size_t stride = 3 * (size_t)work->width;
+	size_t stride = 3 * work->width;
 
-	work->slices[0] = (struct slice){work->call->tokens, 0, 0};
+	work->slices[0] = (struct slice){work->call->tokens, 0, 0, 0};
 	work->slice_count = 1;
 	work->rows = HISTORY;
-	if (project(work, batch, err) < 0)
-		return -1;
-	memcpy(cached_inputs(work, batch), work->projected, HISTORY * stride * sizeof(float));
-	return 0;
+	project(work, batch);
+	work->kernel->widen(work->projected, cached_inputs(work, batch), HISTORY * stride);
 }
 
 int layer_cpu(const struct layer *layer, const struct layer_call *call, struct error *err)
@@ -311,7 +291,7 @@ int layer_cpu(const struct layer *layer, const struct layer_call *call, struct e
 	struct work work = {.layer = layer,
 		.call = call,
 		.kernel = cpu_kernel_in_use(),
-		.width = layer->heads * layer->dim};
+		.width = (size_t)(layer->heads * layer->dim)};
 	int result = work_begin(&work, err);
 
 	for (int64_t batch = 0; batch < call->batch && !result; batch++) {
@@ -319,20 +299,19 @@ int layer_cpu(const struct layer *layer, const struct layer_call *call, struct e
 			int tokens = call->tokens - first < SEGMENT ? (int)(call->tokens - first) : SEGMENT;
 
 			find_slices(&work, first, tokens);
-			result = project(&work, batch, err);
-			for (int i = 0; i < work.slice_count && !result; i++)
-				convolve_slice(&work, &work.slices[i], i);
-			result = result ? result : operate(&work, batch, tokens, err);
-			result = result ? result : finish(&work, batch, first, tokens, err);
+			project(&work, batch);
+			convolve(&work);
+			result = operate(&work, batch, tokens, err);
+			if (!result)
+				finish(&work, batch, first, tokens);
 			if (!result && interrupted())
 				result = error_set(err, STATUS_INTERRUPTED, "interrupted");
 		}
 		if (call->cache && !result)
-			result = keep_inputs(&work, batch, err);
+			keep_inputs(&work, batch);
 	}
 	if (call->cache && !result)
-		memcpy(call->cache->state, work.state,
-			(size_t)(call->batch * work.width * layer->dim) * sizeof(float));
+		memcpy(call->cache->state, work.state, state_bytes(&work));
 	work_end(&work);
 	return result;
 }

@@ -6,6 +6,7 @@
  * docs/math.md lists the places. */
 #pragma once
 
+#include "op/product.h"
 #include "op/quasar.h"
 
 #define LAYER_CONVOLUTION 4
@@ -25,7 +26,15 @@ struct layer {
 	float *g_proj_1, *g_proj_1_bias;       /* [heads · dim, dim], [heads · dim] */
 	float *o_norm;                         /* [dim] */
 	float *o_proj;                         /* [hidden, heads · dim] */
+
+	/* What layer_cpu() multiplies with, made from the above by layer_prepare(). */
+	struct product qkv, narrow_gate, wide_gate, output;
+	float *convolution; /* [3, 4, heads · dim] */
+	float *beta;        /* [heads] */
 };
+
+/* To be called when weights were changed by hand. */
+int layer_prepare(struct layer *layer, struct error *err);
 
 /* Random weights, distributed as the fork initialises them; the same seed gives the same weights. `hidden`
  * is a multiple of 16. NULL when memory runs out. */
@@ -51,7 +60,7 @@ struct layer_call {
 };
 
 /* On the CPU. Memory beyond x and out is bounded, whatever T: the sequence is worked off in segments.
- * STATUS_ENVIRONMENT without OpenBLAS or memory, STATUS_INTERRUPTED when the user asked to stop. */
+ * STATUS_ENVIRONMENT without memory or OpenBLAS, STATUS_INTERRUPTED when the user asked to stop. */
 int layer_cpu(const struct layer *layer, const struct layer_call *call, struct error *err);
 
 /* In double precision, nothing rounded but q, k and v, to fp32. `out`: [B, T, hidden]; `call->out` is not

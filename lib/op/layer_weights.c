@@ -70,11 +70,59 @@ static struct layer *layer_allocate(int hidden, int heads, int dim, struct error
 	return layer;
 }
 
+static void forget_prepared(struct layer *layer)
+{
+	product_free(&layer->qkv);
+	product_free(&layer->narrow_gate);
+	product_free(&layer->wide_gate);
+	product_free(&layer->output);
+	free(layer->convolution);
+	free(layer->beta);
+	layer->convolution = layer->beta = NULL;
+}
+
 void layer_free(struct layer *layer)
 {
-	if (layer)
-		free(layer->q_proj); /* the first parameter: where the one block of memory starts */
+	if (!layer)
+		return;
+	forget_prepared(layer);
+	free(layer->q_proj); /* the first parameter: where the one block of memory starts */
 	free(layer);
+}
+
+int layer_prepare(struct layer *layer, struct error *err)
+{
+	const float *convolutions[] = {layer->q_conv1d, layer->k_conv1d, layer->v_conv1d};
+	int width = layer->heads * layer->dim;
+
+	forget_prepared(layer);
+	layer->convolution = malloc((size_t)(3 * LAYER_CONVOLUTION * width) * sizeof(float));
+	layer->beta = malloc((size_t)layer->heads * sizeof(float));
+	if (!layer->convolution || !layer->beta)
+		return error_set(err, STATUS_ENVIRONMENT, "not enough memory for the weights of a layer");
+	for (int i = 0; i < 3; i++)
+		for (int channel = 0; channel < width; channel++)
+			for (int tap = 0; tap < LAYER_CONVOLUTION; tap++)
+				layer->convolution[(i * LAYER_CONVOLUTION + tap) * width + channel] =
+					convolutions[i][channel * LAYER_CONVOLUTION + tap];
+	for (int i = 0; i < layer->heads; i++)
+		layer->beta[i] = log1pf(expf(layer->beta_log[i]));
+	if (product_make(&layer->qkv, layer->q_proj, NULL, 3 * width, layer->hidden, err) < 0 ||
+		product_make(&layer->narrow_gate, layer->g_proj_0, NULL, layer->dim, layer->hidden, err) < 0 ||
+		product_make(&layer->wide_gate, layer->g_proj_1, layer->g_proj_1_bias, width, layer->dim, err) <
+			0 ||
+		product_make(&layer->output, layer->o_proj, NULL, layer->hidden, width, err) < 0)
+		return -1;
+	return 0;
+}
+
+/* The layer itself, or NULL, freed, when it cannot be prepared. */
+static struct layer *prepared(struct layer *layer, struct error *err)
+{
+	if (layer_prepare(layer, err) == 0)
+		return layer;
+	layer_free(layer);
+	return NULL;
 }
 
 struct layer *layer_random(int hidden, int heads, int dim, uint64_t seed, struct error *err)
@@ -95,7 +143,7 @@ struct layer *layer_random(int hidden, int heads, int dim, uint64_t seed, struct
 		layer->beta_log[i] = logf(layer->beta_log[i]);
 	for (int i = 0; i < dim; i++)
 		layer->o_norm[i] = 1;
-	return layer;
+	return prepared(layer, err);
 }
 
 /* --- from a file --------------------------------------------------------------------------------- */
@@ -151,5 +199,5 @@ struct layer *layer_load(const char *path, struct error *err)
 		layer = NULL;
 	}
 	safetensors_close(file);
-	return layer;
+	return layer ? prepared(layer, err) : NULL;
 }

@@ -168,6 +168,7 @@ static void one_token_by_hand(void **state)
 	f.layer->g_proj_1_bias[40] = -1;
 	f.layer->o_norm[8] = 0.5f; /* channel 40 is dimension 8 */
 	f.layer->o_proj[7 * WIDTH + 40] = 3;
+	assert_int_equal(layer_prepare(f.layer, &err), 0);
 	q = 3 / (1 + exp(-3.0));
 	k = 2 / (1 + exp(-2.0));
 	v = -3 / (1 + exp(3.0));

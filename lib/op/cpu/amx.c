@@ -545,6 +545,35 @@ static void advance(const struct quasar_problem *problem, int64_t batch, int hea
 	_tile_release();
 }
 
+/* Thirty-two columns of the result at a time: their weights stay in the first-level cache while the rows of x
+ * pass by. */
+static void product(const uint16_t *x, int rows, int inner, const uint32_t *pairs, int columns, const float *bias,
+	uint16_t *y)
+{
+	float sums[BLOCK * 32] ALIGNED;
+
+	tiles_begin();
+	for (int column = 0; column < columns; column += 32, pairs += inner / 2 * 32) {
+		__m512 left = bias ? _mm512_loadu_ps(bias + column) : _mm512_setzero_ps();
+		__m512 right = bias ? _mm512_loadu_ps(bias + column + 16) : _mm512_setzero_ps();
+
+		for (int row = 0; row < rows; row += BLOCK) {
+			uint16_t *to = y + (size_t)row * (size_t)columns + column;
+
+			sum_zero();
+			for (int i = 0; i < inner; i += 32) {
+				left_load(x + (size_t)row * (size_t)inner + i, inner);
+				sum_add(pairs + i / 2 * 32, 32);
+			}
+			sum_store(sums, 32);
+			for (int r = 0; r < BLOCK && row + r < rows; r++, to += columns)
+				_mm512_storeu_si512(to, narrow(_mm512_load_ps(sums + r * 32) + left,
+								_mm512_load_ps(sums + r * 32 + 16) + right));
+		}
+	}
+	_tile_release();
+}
+
 bool cpu_amx_permitted(void)
 {
 	enum { ARCH_REQ_XCOMP_PERM = 0x1023, XFEATURE_XTILEDATA = 18 };
@@ -557,8 +586,9 @@ const struct cpu_kernel cpu_kernel_x86_64_amx = {
 	.forward = forward,
 	.advance = advance,
 	.apply = POINTWISE(apply),
-	.round = POINTWISE(round),
 	.narrow = POINTWISE(narrow),
+	.widen = POINTWISE(widen),
 	.convolve = POINTWISE(convolve),
 	.gate = POINTWISE(gate),
+	.product = product,
 };

@@ -179,8 +179,8 @@ static void load_row(const void *row, enum dtype dtype, int64_t step, int dim, f
 	else if (dtype == DTYPE_F32)
 		memcpy(out, row, (size_t)dim * sizeof(*out));
 	else if (dtype == DTYPE_BF16)
-		for (int i = 0; i < dim; i++)
-			out[i] = bf16_to_float(halves[i]);
+		for (int i = 0; i < dim; i += LANES)
+			vector_store(out + i, vector_of_bf16(halves + i));
 	else
 		for (int i = 0; i < dim; i++)
 			out[i] = f16_to_float(halves[i]);
@@ -196,8 +196,8 @@ static void store_row(void *data, enum dtype dtype, int64_t start, int64_t step,
 	else if (dtype == DTYPE_F32)
 		memcpy((float *)data + start, row, (size_t)dim * sizeof(*row));
 	else if (dtype == DTYPE_BF16)
-		for (int i = 0; i < dim; i++)
-			halves[i] = bf16_of_float(row[i]);
+		for (int i = 0; i < dim; i += LANES)
+			vector_store_bf16(halves + i, vector_load(row + i));
 	else
 		for (int i = 0; i < dim; i++)
 			halves[i] = f16_of_float(row[i]);
@@ -363,8 +363,8 @@ const struct cpu_kernel JOIN(cpu_kernel_, KERNEL) = {
 	.forward = forward,
 	.advance = advance,
 	.apply = POINTWISE(apply),
-	.round = POINTWISE(round),
 	.narrow = POINTWISE(narrow),
+	.widen = POINTWISE(widen),
 	.convolve = POINTWISE(convolve),
 	.gate = POINTWISE(gate),
 };

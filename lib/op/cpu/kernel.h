@@ -21,15 +21,18 @@ struct cpu_kernel {
 
 	/* For the layer. Counts of numbers are multiples of 16. */
 
-	/* Rounds to what bf16 can hold; `to` may be `from`. */
-	void (*round)(const float *from, float *to, size_t count);
-	/* The same, stored as bf16. */
+	/* bf16 from fp32 and back. */
 	void (*narrow)(const float *from, uint16_t *to, size_t count);
+	void (*widen)(const uint16_t *from, float *to, size_t count);
 	/* One token of the depthwise convolution and SiLU: rows[0 … 3], `stride` numbers apart, are the
-	 * token's inputs and, before it, those of three tokens; weight [4, channels]. */
-	void (*convolve)(const float *rows, size_t stride, const float *weight, int channels, uint16_t *out);
-	/* One head of one token: gate [dim] becomes RMSNorm(o) · weight · sigmoid(gate), rounded to bf16. */
-	void (*gate)(const uint16_t *o, const float *weight, float *gate, int dim);
+	 * inputs of three tokens before it and its own; weight [4, channels]. */
+	void (*convolve)(const uint16_t *rows, size_t stride, const float *weight, int channels, uint16_t *out);
+	/* One head of one token: gate [dim] becomes RMSNorm(o) · weight · sigmoid(gate). */
+	void (*gate)(const uint16_t *o, const float *weight, uint16_t *gate, int dim);
+	/* y = round(x Wᵀ + bias), the weights as struct product has them in pairs; NULL where OpenBLAS does it.
+	 * `x` is readable up to a multiple of 32 rows. */
+	void (*product)(const uint16_t *x, int rows, int inner, const uint32_t *pairs, int columns,
+		const float *bias, uint16_t *y);
 };
 
 /* The one in use. */
@@ -40,10 +43,10 @@ const struct cpu_kernel *cpu_kernel_in_use(void);
 #define JOIN(a, b) JOIN_OF(a, b)
 #define POINTWISE(name) JOIN(pointwise_##name##_, KERNEL)
 void POINTWISE(apply)(int dim, const float *p, const float *r, const float *from, float *to);
-void POINTWISE(round)(const float *from, float *to, size_t count);
 void POINTWISE(narrow)(const float *from, uint16_t *to, size_t count);
-void POINTWISE(convolve)(const float *rows, size_t stride, const float *weight, int channels, uint16_t *out);
-void POINTWISE(gate)(const uint16_t *o, const float *weight, float *gate, int dim);
+void POINTWISE(widen)(const uint16_t *from, float *to, size_t count);
+void POINTWISE(convolve)(const uint16_t *rows, size_t stride, const float *weight, int channels, uint16_t *out);
+void POINTWISE(gate)(const uint16_t *o, const float *weight, uint16_t *gate, int dim);
 #endif
 
 extern const struct cpu_kernel cpu_kernel_baseline;

@@ -75,6 +75,18 @@ INLINE vector vector_of_bf16(const uint16_t *from)
 	return (vector)(__builtin_convertvector(value, vector_bits) << 16);
 }
 
+/* Rounds to nearest, ties to even; a NaN stays one. */
+INLINE void vector_store_bf16(uint16_t *to, vector x)
+{
+	vector_bits bits = (vector_bits)x;
+	vector_bits rounded = bits + 0x7fff + (bits >> 16 & 1);
+	vector_half value = __builtin_convertvector(
+		(vector_bits)vector_select(x == x, (vector)rounded, (vector)(bits | 0x400000)) >> 16,
+		vector_half);
+
+	memcpy(to, &value, sizeof(value));
+}
+
 /* to = fromᵀ, both squares of LANES × LANES numbers of 32 bits, their rows that many bytes apart. In each round
  * of interleaving, a row's number gives its highest bit to the column's; when all have gone over, rows are
  * columns. */
