@@ -5,8 +5,13 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
+
+/* Unix times of the years that have four digits at most */
+#define YEAR_1 (-62135596800.0)
+#define YEAR_10000 253402300800.0
 
 static volatile sig_atomic_t stop_requested;
 
@@ -29,24 +34,25 @@ double clock_elapsed(void)
 void clock_format(double unix_time, char text[32])
 {
 	double whole = floor(unix_time);
-	int micro = (int)((unix_time - whole) * 1e6);
-	time_t seconds = (time_t)whole;
 	struct tm parts;
+	time_t seconds;
 	size_t used;
 
-	if (!gmtime_r(&seconds, &parts)) {
+	if (!(whole >= YEAR_1 && whole < YEAR_10000)) {
 		snprintf(text, 32, "?");
 		return;
 	}
+	seconds = (time_t)whole;
+	gmtime_r(&seconds, &parts);
 	used = strftime(text, 32, "%Y-%m-%dT%H:%M:%S", &parts);
-	snprintf(text + used, 32 - used, ".%06d", micro);
+	snprintf(text + used, 32 - used, ".%06d", (int)((unix_time - whole) * 1e6));
 }
 
 int clock_parse(const char *text, double *unix_time)
 {
 	struct tm parts = {0};
 	double fraction = 0, scale = 0.1;
-	int sign, hours, minutes, used = 0;
+	unsigned hours, minutes;
 	const char *rest = strptime(text, "%Y-%m-%d", &parts);
 
 	if (!rest || (*rest != 'T' && *rest != ' '))
@@ -60,17 +66,18 @@ int clock_parse(const char *text, double *unix_time)
 	*unix_time = (double)timegm(&parts) + fraction;
 	if (*rest == '\0' || !strcmp(rest, "Z"))
 		return 0;
-	if ((*rest != '+' && *rest != '-') || sscanf(rest + 1, "%2d:%2d%n", &hours, &minutes, &used) != 2 ||
-		rest[1 + used])
+	if ((*rest != '+' && *rest != '-') || strspn(rest + 1, "0123456789") != 2 || rest[3] != ':' ||
+		strspn(rest + 4, "0123456789") != 2 || rest[6])
 		return -1;
-	sign = *rest == '+' ? 1 : -1;
-	*unix_time -= sign * (hours * 3600 + minutes * 60);
-	return 0;
+	hours = (unsigned)atoi(rest + 1);
+	minutes = (unsigned)atoi(rest + 4);
+	*unix_time += (*rest == '+' ? -60.0 : 60.0) * (hours * 60 + minutes);
+	return hours < 24 && minutes < 60 ? 0 : -1;
 }
 
 void clock_duration(double seconds, char text[32])
 {
-	long whole = seconds > 0 ? lround(seconds) : 0;
+	long whole = seconds > 0 ? lround(fmin(seconds, 1e15)) : 0; /* a server may ask for any time */
 
 	if (whole < 60)
 		snprintf(text, 32, "%ld s", whole);

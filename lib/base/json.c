@@ -230,6 +230,8 @@ void json_python(const cJSON *value, struct buffer *out)
 		break;
 	case cJSON_Number:
 		number_repr(value->valuedouble, number);
+		if (isinf(value->valuedouble)) /* written 1e400 */
+			strcpy(number, value->valuedouble > 0 ? "Infinity" : "-Infinity");
 		buffer_text(out, number);
 		break;
 	case cJSON_String:

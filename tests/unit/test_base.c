@@ -4,6 +4,7 @@
 #include <stddef.h>
 #include <cmocka.h>
 
+#include <math.h>
 #include <sodium.h>
 #include <stdlib.h>
 #include <string.h>
@@ -62,6 +63,26 @@ static void times_round_trip(void **state)
 	assert_true(when == 1700000001);
 	assert_int_equal(clock_parse("yesterday", &when), -1);
 	assert_int_equal(clock_parse("2023-11-14T22:13:21+0", &when), -1);
+	assert_int_equal(clock_parse("2023-11-14T22:13:21+-1:-1", &when), -1);
+	assert_int_equal(clock_parse("2023-11-14T22:13:21+24:00", &when), -1);
+}
+
+static void times_beyond_any_calendar(void **state)
+{
+	static const double wrong[] = {NAN, INFINITY, -INFINITY, 1e300, -1e17, 253402300800.0};
+	char text[32];
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++) {
+		clock_format(wrong[i], text);
+		assert_string_equal(text, "?");
+	}
+	clock_format(253402300799.0, text);
+	assert_string_equal(text, "9999-12-31T23:59:59.000000");
+	clock_duration(1e300, text);
+	assert_string_equal(text, "277777777777 h 46 m");
+	clock_duration(NAN, text);
+	assert_string_equal(text, "0 s");
 }
 
 static void files_are_replaced_whole_or_not_at_all(void **state)
@@ -159,13 +180,13 @@ static void documents_as_python_writes_them(void **state)
 {
 	struct error err = {0};
 	struct buffer out = {0};
-	static const char text[] = "{\"b\":[1.5,true,null],\"a\":\"\\u00e9\\ud83d\\ude00\\n\\\"\",\"B\":{}}";
+	static const char text[] = "{\"b\":[1.5,true,null,-1e400],\"a\":\"\\u00e9\\ud83d\\ude00\\n\\\"\",\"B\":{}}";
 	cJSON *document = json_parse(text, sizeof(text) - 1, &err);
 
 	(void)state;
 	json_python(document, &out);
 	assert_string_equal(
-		out.data, "{\"B\": {}, \"a\": \"\\u00e9\\ud83d\\ude00\\n\\\"\", \"b\": [1.5, true, null]}");
+		out.data, "{\"B\": {}, \"a\": \"\\u00e9\\ud83d\\ude00\\n\\\"\", \"b\": [1.5, true, null, -Infinity]}");
 	buffer_free(&out);
 	cJSON_Delete(document);
 }
@@ -183,6 +204,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(numbers_as_people_write_them),
 		cmocka_unit_test(times_round_trip),
+		cmocka_unit_test(times_beyond_any_calendar),
 		cmocka_unit_test(files_are_replaced_whole_or_not_at_all),
 		cmocka_unit_test(json_fields_are_checked),
 		cmocka_unit_test(utf8_is_told_from_other_bytes),
