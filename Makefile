@@ -3,19 +3,24 @@
 #   V=1       show whole command lines
 #   DEBUG=1   with AddressSanitizer and UndefinedBehaviorSanitizer, in build/debug
 #   CC=clang  another compiler (give it a BUILD of its own)
+#   FUZZER=1  as DEBUG=1, for libFuzzer, in build/fuzz (clang only)
 
 PREFIX  ?= /usr/local
-BUILD   ?= build$(if $(DEBUG),/debug)
+BUILD   ?= build$(if $(FUZZER),/fuzz,$(if $(DEBUG),/debug))
 CFLAGS  ?= $(if $(DEBUG),-O1 -g,-O2 -g)
 VERSION := $(shell sed -n 's/.*QUASAR_VERSION "\(.*\)"/\1/p' lib/base/version.h)
 
+comma    := ,
+SANITIZE := $(if $(DEBUG)$(FUZZER),address$(comma)undefined)
+
 override CFLAGS += -std=gnu11 -Wall -Wextra -Werror -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wno-unknown-warning-option -Wno-format-truncation \
+	$(if $(SANITIZE),-Wno-pass-failed) \
 	-fopenmp -fno-math-errno -D_GNU_SOURCE -Ilib -I. -I$(BUILD) \
-	$(if $(DEBUG),-fsanitize=address$(comma)undefined -fno-sanitize-recover=all -fno-omit-frame-pointer)
+	$(if $(SANITIZE),-fsanitize=$(SANITIZE) -fno-sanitize-recover=all -fno-omit-frame-pointer) \
+	$(if $(FUZZER),-fsanitize=fuzzer-no-link)
 override LDFLAGS += -fopenmp -Wl,-rpath,'$$ORIGIN/../lib:$$ORIGIN/lib' -Wl,--as-needed \
-	$(if $(DEBUG),-fsanitize=address$(comma)undefined)
+	$(if $(SANITIZE),-fsanitize=$(SANITIZE))
 LDLIBS  := -lcurl -lgit2 -lcjson -lsqlite3 -lmicrohttpd -lsodium -ldl -lpthread -lm
-comma   := ,
 
 # The instruction sets that numeric kernels are compiled for; which one runs is chosen at run time.
 KERNELS           := baseline $(if $(findstring x86_64,$(shell $(CC) -dumpmachine)),x86_64_v3 x86_64_v4 x86_64_amx)
@@ -31,6 +36,8 @@ LIB_SOURCES  := $(wildcard lib/*/*.c)
 CMD_SOURCES  := $(wildcard cmd/*.c)
 UNIT_SOURCES := $(wildcard tests/unit/test_*.c)
 UNIT_TESTS   := $(UNIT_SOURCES:tests/unit/%.c=$(BUILD)/tests/%)
+FUZZ_SOURCES := $(wildcard tests/fuzz/fuzz_*.c)
+FUZZ_TARGETS := $(FUZZ_SOURCES:tests/fuzz/%.c=$(BUILD)/tests/%)
 LIB_OBJECTS  := $(LIB_SOURCES:%.c=$(BUILD)/%.o) $(KERNEL_OBJECTS)
 OBJECTS      := $(LIB_OBJECTS) $(CMD_SOURCES:%.c=$(BUILD)/%.o)
 QUASAR       := $(BUILD)/quasar
@@ -103,6 +110,23 @@ $(BUILD)/tests/%: tests/unit/%.c $(BUILD)/libquasar.a
 
 unit-tests: $(UNIT_TESTS)
 
+# with libFuzzer, or with a main function that runs the kept inputs
+$(BUILD)/tests/fuzz_%: tests/fuzz/fuzz_%.c tests/fuzz/fuzz.h tests/fuzz/main.c $(BUILD)/libquasar.a
+	@mkdir -p $(@D)
+	$(call say,CCLD,$@)$(CC) $(CFLAGS) -MMD -MP -MF $@.d -o $@ $< $(if $(FUZZER),-fsanitize=fuzzer,tests/fuzz/main.c) \
+		$(BUILD)/libquasar.a $(LDFLAGS) $(LDLIBS)
+
+-include $(FUZZ_TARGETS:%=%.d)
+
+fuzz-targets: $(FUZZ_TARGETS)
+
+# looks for new inputs that break something; what it learns stays in build/fuzz/corpus
+FUZZ_SECONDS ?= 10
+fuzz: deps
+	@scripts/install-packages clang libclang-rt-dev libomp-dev
+	@$(MAKE) --no-print-directory CC=clang FUZZER=1 fuzz-targets
+	@scripts/fuzz $(FUZZ_SECONDS)
+
 $(BUILD)/bench-%: bench/%.c $(BUILD)/libquasar.a
 	$(call say,CCLD,$@)$(CC) $(CFLAGS) -MMD -MP -MF $@.d -o $@ $< $(BUILD)/libquasar.a $(LDFLAGS) $(LDLIBS)
 
@@ -128,7 +152,7 @@ bench-gpu: $(BUILD)/bench-gpu
 # unit tests run with the sanitizers, everything else on the binary as users get it
 check: deps
 	@$(MAKE) --no-print-directory all $(BUILD)/tests-gpu $(BUILD)/fault.so
-	@$(MAKE) --no-print-directory DEBUG=1 unit-tests
+	@$(MAKE) --no-print-directory DEBUG=1 unit-tests fuzz-targets
 	@tests/run
 
 # kill -9, failing disks and cut answers at every point there is; `make check` tries a sample of them
@@ -169,6 +193,7 @@ help:
 	@echo 'make demo         a whole miner journey on this machine, nothing faked'
 	@echo 'make check        all tests'
 	@echo 'make sweep        faults injected at every point of commit, reveal and submit'
+	@echo 'make fuzz         new inputs for the parsers, FUZZ_SECONDS=10 for each of them'
 	@echo 'make bench        the speed of the operation and the layer on this machine'
 	@echo 'make bench-localnet   durable commits a second that `quasar localnet` takes'
 	@echo 'make bench-gpu        the kernels on this GPU, beside what its memory allows'
@@ -178,6 +203,6 @@ help:
 	@echo 'make clean        remove build/ and dist/'
 
 FORCE:
-.PHONY: all unit-tests check sweep demo bench bench-localnet bench-gpu install dist deps clean help FORCE
+.PHONY: all unit-tests fuzz-targets fuzz check sweep demo bench bench-localnet bench-gpu install dist deps clean help FORCE
 .DELETE_ON_ERROR:
 .SUFFIXES:

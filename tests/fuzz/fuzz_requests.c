@@ -1,0 +1,176 @@
+/* Requests to the local validator, from the parsed head of the request on: routes, bodies, fields, handlers
+ * and answers, on a database that forgets them after each input.
+ *
+ * Input: requests, one after the other, each "METHOD PATH[?QUERY]", header lines, an empty line, and the body
+ * in one line. They are signed by one miner unless they have headers that say something else. */
+#include "fuzz.h"
+
+#include <sodium.h>
+
+#include "../../lib/net/server.c" /* its inner functions are what is under test */
+
+#include "base/hex.h"
+#include "key/keypair.h"
+#include "key/ss58.h"
+#include "net/validator.h"
+
+static struct {
+	struct server *server;
+	struct validator *validator;
+	char hotkey[SS58_SIZE], signature[2 * SIGNATURE_LENGTH + 1];
+	double now;
+} local;
+
+static double read_now(void)
+{
+	return local.now;
+}
+
+/* stands in for libmicrohttpd's: there is no connection */
+void MHD_suspend_connection(struct MHD_Connection *connection)
+{
+	(void)connection;
+}
+
+static void sign(void)
+{
+	static const uint8_t seed[SEED_LENGTH] = {1};
+	uint8_t signature[SIGNATURE_LENGTH];
+	struct error err = {0};
+	struct keypair *keypair = keypair_from_seed(CRYPTO_SR25519, seed, &err);
+
+	strcpy(local.hotkey, keypair_address(keypair));
+	REQUIRE(keypair_sign(keypair, local.hotkey, strlen(local.hotkey), signature, &err) == 0);
+	hex_encode(signature, sizeof(signature), local.signature);
+	keypair_free(keypair);
+}
+
+static void set_up(void)
+{
+	const struct validator_options options = {
+		.database = ":memory:",
+		.block_seconds = 12,
+		.blocks_until_reveal = 1,
+		.rate_limit = 10,
+		.now = read_now,
+	};
+	struct error err = {0};
+
+	log_set_level(LOG_QUIET);
+	REQUIRE(sodium_init() >= 0);
+	sign();
+	local.validator = validator_open(&options, &err);
+	REQUIRE(local.validator);
+	local.server = make_server(
+		&(struct server_options){.routes = validator_routes, .context = local.validator});
+}
+
+/* "a=1&b=2", as libmicrohttpd takes it apart. */
+static cJSON *parse_query(char *query)
+{
+	cJSON *object = cJSON_CreateObject();
+	char *next, *value;
+
+	for (; query && *query; query = next) {
+		next = strchr(query, '&');
+		if (next)
+			*next++ = '\0';
+		value = strchr(query, '=');
+		if (value) {
+			*value++ = '\0';
+			MHD_http_unescape(value);
+		}
+		MHD_http_unescape(query);
+		collect(object, MHD_GET_ARGUMENT_KIND, query, value);
+	}
+	return object;
+}
+
+static cJSON *parse_headers(char **rest)
+{
+	cJSON *object = cJSON_CreateObject();
+	char *line, *value;
+
+	collect(object, MHD_HEADER_KIND, "Hotkey", local.hotkey);
+	collect(object, MHD_HEADER_KIND, "Signature", local.signature);
+	while (*(line = fuzz_line(rest))) {
+		value = strchr(line, ':');
+		if (value)
+			*value++ = '\0';
+		collect(object, MHD_HEADER_KIND, line, value ? value + strspn(value, " ") : NULL);
+	}
+	return object;
+}
+
+/* What leaves is JSON that the client reads, and never a fault of the server. */
+static void require_answer(const struct exchange *exchange)
+{
+	char *text = exchange->reply.body ? cJSON_PrintUnformatted(exchange->reply.body) : NULL;
+	struct error err = {0};
+	cJSON *document = text ? json_parse(text, strlen(text), &err) : NULL;
+
+	REQUIRE(exchange->reply.status >= 200 && exchange->reply.status < 500);
+	REQUIRE(document && cJSON_IsObject(document));
+	cJSON_Delete(document);
+	free(text);
+	MHD_destroy_response(make_response(exchange));
+}
+
+/* The worker's part, in the transaction of the whole input. */
+static void work_off(void)
+{
+	struct exchange *batch;
+	size_t count;
+
+	while (local.server->queue) {
+		batch = take_batch(local.server, &count);
+		handle_batch(local.server, batch, count);
+	}
+}
+
+static void request(char **rest)
+{
+	char *method = fuzz_line(rest), *path = strchr(method, ' '), *query, *body;
+	struct connection connection = {0};
+	struct exchange exchange = {.server = local.server, .connection = &connection, .reply = {.status = 200}};
+
+	if (path)
+		*path++ = '\0';
+	else
+		path = method + strlen(method);
+	query = strchr(path, '?');
+	if (query)
+		*query++ = '\0';
+	MHD_http_unescape(path);
+	exchange.request = (struct server_request){.method = method, .path = path, .client = "192.0.2.1",
+		.query = parse_query(query), .headers = parse_headers(rest)};
+	body = fuzz_line(rest);
+	find_route(&exchange);
+	receive(&exchange, body, strlen(body));
+	if (dispatch(&exchange))
+		work_off();
+	require_answer(&exchange);
+	local.now += 13; /* a block, and a bit */
+	cJSON_Delete((cJSON *)exchange.request.headers);
+	cJSON_Delete((cJSON *)exchange.request.query);
+	cJSON_Delete((cJSON *)exchange.request.captures);
+	cJSON_Delete((cJSON *)exchange.request.body);
+	cJSON_Delete(exchange.reply.body);
+	buffer_free(&exchange.received);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	char *input = fuzz_string(data, size), *rest = input;
+	struct error err = {0};
+
+	if (!local.server)
+		set_up();
+	local.now = 1700000000;
+	REQUIRE(validator_transaction.begin(local.validator, &err) == 0);
+	while (*rest)
+		request(&rest);
+	validator_transaction.rollback(local.validator);
+	free(input);
+	return 0;
+}
