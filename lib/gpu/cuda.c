@@ -163,7 +163,19 @@ const struct cuda_driver *cuda_driver(struct error *err)
 
 /* --- the compiler -------------------------------------------------------------------------------- */
 
-static const char *const library_names[] = {"libnvrtc.so.13", "libnvrtc.so.12"};
+/* Newest first; but a driver for CUDA 12 may refuse what a compiler of CUDA 13 makes. */
+static const char *const newest_first[] = {"libnvrtc.so.13", "libnvrtc.so.12"};
+static const char *const oldest_first[] = {"libnvrtc.so.12", "libnvrtc.so.13"};
+
+static const char *const *library_names(void)
+{
+	struct error no_driver;
+	int version = 13000;
+
+	if (cuda_driver(&no_driver))
+		driver.cuDriverGetVersion(&version);
+	return version < 13000 ? oldest_first : newest_first;
+}
 
 /* Opens the first library that a pattern of paths matches. */
 static void *open_matching(const char *pattern)
@@ -186,7 +198,7 @@ static void *open_under(const char *prefix, const char *suffix)
 	if (!prefix || !prefix[0])
 		return NULL;
 	for (size_t i = 0; i < 2 && !library; i++) {
-		char *pattern = xprintf("%s/%s/%s", prefix, suffix, library_names[i]);
+		char *pattern = xprintf("%s/%s/%s", prefix, suffix, library_names()[i]);
 
 		library = open_matching(pattern);
 		free(pattern);
@@ -226,7 +238,7 @@ static void *open_compiler(void)
 	for (size_t i = 0; i < 6 && !library; i++)
 		library = open_under(homes[i / 3], toolkit[i % 3]);
 	for (size_t i = 0; i < 2 && !library; i++)
-		library = dlopen(library_names[i], RTLD_NOW | RTLD_LOCAL);
+		library = dlopen(library_names()[i], RTLD_NOW | RTLD_LOCAL);
 	for (size_t i = 0; i < 3 && !library; i++)
 		library = open_under("/usr/local/cuda", toolkit[i]);
 	for (size_t i = 0; i < 3 && !library; i++)

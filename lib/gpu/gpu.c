@@ -221,9 +221,12 @@ static int load_kernel(struct gpu_kernel *kernel, const char *source, const char
 	struct buffer image = {0};
 	int result = kernel_compile(source, parameters, gpu->properties.capability, &image, err);
 
-	if (!result)
-		result = cuda_check(gpu->driver->cuModuleLoadData(&kernel->module, image.data), err,
-			"loading kernels/%s", source);
+	if (!result && cuda_check(gpu->driver->cuModuleLoadData(&kernel->module, image.data), err,
+			       "loading kernels/%s", source) < 0)
+		result = error_hint(err,
+			"The driver (%s) may be older than the compiler (%s): update it, or install the compiler "
+			"of the driver's CUDA version, such as nvidia-cuda-nvrtc-cu12.",
+			cuda_driver_path(), nvrtc_path());
 	if (!result)
 		result = cuda_check(gpu->driver->cuModuleGetFunction(&kernel->function, kernel->module, name),
 			err, "kernel %s", name);

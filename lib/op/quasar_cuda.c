@@ -131,11 +131,15 @@ static int plan_chunk(const struct gpu_properties *properties, const struct quas
 	return 0;
 }
 
-/* Microseconds on an H200, S = 64, with 1, 2, and 3 or more blocks on a multiprocessor: of a chunk in both
- * passes, and of a step over a group before one's own. Their proportions decide. */
+/* Microseconds on an H200, S = 64, with 1, 2, and 3 or more blocks on a multiprocessor: of a chunk in each
+ * pass, and of a step over a group before one's own. Their proportions decide. */
 static const struct {
-	double chunk, step;
-} block_costs[] = {{5.0, 0.5}, {7.6, 0.7}, {10.0, 1.0}};
+	double first, second, step;
+} block_costs[] = {{1.8, 3.2, 0.5}, {3.5, 4.1, 0.7}, {4.3, 5.7, 1.0}};
+
+/* Chunks after which usual keys have made the past forgotten: longer groups need no more of the first pass,
+ * and no steps over groups. */
+#define FADING_CHUNKS 36
 
 /* How many groups the chunks of a head are cut into: more groups have fewer chunks each, but more groups
  * before them to step over, and share the multiprocessors with more blocks. */
@@ -150,8 +154,12 @@ static int choose_groups(const struct quasar_problem *problem, int chunks, int r
 		int64_t sharing = (groups * sequences + multiprocessors - 1) / multiprocessors;
 		size_t row = sharing > 3 ? 2 : (size_t)sharing - 1;
 		int longest = (chunks + groups - 1) / groups;
-		double cost = longest * block_costs[row].chunk + groups * block_costs[row].step;
+		double cost = longest * block_costs[row].second;
 
+		if (groups > 1)
+			cost += (longest < FADING_CHUNKS ? longest : FADING_CHUNKS) * block_costs[row].first;
+		if (longest < FADING_CHUNKS)
+			cost += groups * block_costs[row].step;
 		if (cost < least) {
 			least = cost;
 			best = groups;
