@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/number.h"
@@ -296,8 +297,7 @@ cJSON *verdict_json(const struct api_submission *submission, const struct verdic
 	}
 	cJSON_AddBoolToObject(document, "valid", !verdict->invalid);
 	cJSON_AddNumberToObject(document, "score", verdict->score);
-	cJSON_AddItemToObject(document, "reason",
-		verdict->reason ? cJSON_CreateString(verdict->reason) : cJSON_CreateNull());
+	json_add_text(document, "reason", verdict->reason);
 	return document;
 }
 

@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "base/clock.h"
+#include "base/json.h"
 #include "base/number.h"
 #include "commands.h"
 #include "connect.h"
@@ -29,14 +30,6 @@ static int find_baseline(
 	return result;
 }
 
-static void add_time(cJSON *document, const char *name, double when)
-{
-	char text[32];
-
-	clock_format(when, text);
-	cJSON_AddStringToObject(document, name, text);
-}
-
 static void print_json(const struct api_round *round, double baseline)
 {
 	cJSON *document = cJSON_CreateObject();
@@ -44,20 +37,14 @@ static void print_json(const struct api_round *round, double baseline)
 	cJSON_AddNumberToObject(document, "id", (double)round->id);
 	cJSON_AddNumberToObject(document, "round_number", (double)round->round_number);
 	cJSON_AddStringToObject(document, "status", round->status);
-	add_time(document, "start_time", round->start_time);
-	add_time(document, "end_time", round->end_time);
+	json_add_time(document, "start_time", round->start_time);
+	json_add_time(document, "end_time", round->end_time);
 	cJSON_AddNumberToObject(
 		document, "time_remaining_seconds", (double)round->time_remaining_seconds);
 	cJSON_AddNumberToObject(document, "total_submissions", (double)round->total_submissions);
-	cJSON_AddItemToObject(document, "baseline_submission_id",
-		round->baseline_submission_id
-			? cJSON_CreateNumber((double)round->baseline_submission_id)
-			: cJSON_CreateNull());
-	cJSON_AddItemToObject(document, "baseline_weighted_score",
-		isnan(baseline) ? cJSON_CreateNull() : cJSON_CreateNumber(baseline));
-	cJSON_AddItemToObject(document, "winner_hotkey",
-		round->winner_hotkey ? cJSON_CreateString(round->winner_hotkey)
-				     : cJSON_CreateNull());
+	json_add_id(document, "baseline_submission_id", round->baseline_submission_id);
+	json_add_real(document, "baseline_weighted_score", baseline);
+	json_add_text(document, "winner_hotkey", round->winner_hotkey);
 	output_json(document);
 }
 

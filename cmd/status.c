@@ -1,4 +1,5 @@
 /* quasar status: where each submission of the workspace stands. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,6 +8,7 @@
 #include "api/block.h"
 #include "api/standings.h"
 #include "base/clock.h"
+#include "base/json.h"
 #include "base/memory.h"
 #include "base/number.h"
 #include "commands.h"
@@ -84,8 +86,7 @@ static cJSON *overview_json(const struct session *session, const struct overview
 	cJSON_AddStringToObject(document, "api", session->workflow.api_url);
 	cJSON_AddStringToObject(document, "hotkey", session->workflow.hotkey);
 	cJSON_AddBoolToObject(document, "online", overview->online);
-	cJSON_AddItemToObject(document, "problem",
-		overview->online ? cJSON_CreateNull() : cJSON_CreateString(overview->problem));
+	json_add_text(document, "problem", overview->online ? NULL : overview->problem);
 	if (overview->online) {
 		cJSON_AddNumberToObject(document, "current_block", (double)overview->pending.current_block);
 		cJSON_AddNumberToObject(
@@ -98,10 +99,8 @@ static cJSON *overview_json(const struct session *session, const struct overview
 		int64_t left = blocks_left(overview, submission);
 		size_t place = rank(overview, submission);
 
-		cJSON_AddItemToObject(item, "blocks_remaining",
-			left < 0 ? cJSON_CreateNull() : cJSON_CreateNumber((double)left));
-		cJSON_AddItemToObject(
-			item, "rank", place ? cJSON_CreateNumber((double)place) : cJSON_CreateNull());
+		json_add_real(item, "blocks_remaining", left < 0 ? NAN : (double)left);
+		json_add_id(item, "rank", (int64_t)place);
 		cJSON_AddItemToArray(list, item);
 	}
 	return document;

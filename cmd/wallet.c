@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/hex.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/secret.h"
@@ -69,8 +70,7 @@ static cJSON *hotkey_json(const struct hotkey *hotkey)
 
 	cJSON_AddStringToObject(document, "wallet", hotkey->wallet);
 	cJSON_AddStringToObject(document, "hotkey", hotkey->name);
-	cJSON_AddItemToObject(document, "address",
-		hotkey->address[0] ? cJSON_CreateString(hotkey->address) : cJSON_CreateNull());
+	json_add_text(document, "address", hotkey->address[0] ? hotkey->address : NULL);
 	cJSON_AddStringToObject(document, "crypto", crypto_type_name(hotkey->type));
 	cJSON_AddBoolToObject(document, "encrypted", hotkey->encrypted);
 	cJSON_AddStringToObject(document, "file", hotkey->path);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/memory.h"
 #include "base/number.h"
 #include "base/text.h"
@@ -140,6 +141,29 @@ int json_object(const cJSON *object, const char *name, enum json_need need, cons
 	if (item)
 		*out = item;
 	return result;
+}
+
+void json_add_real(cJSON *object, const char *name, double value)
+{
+	cJSON_AddItemToObject(object, name, isnan(value) ? cJSON_CreateNull() : cJSON_CreateNumber(value));
+}
+
+void json_add_text(cJSON *object, const char *name, const char *text)
+{
+	cJSON_AddItemToObject(object, name, text ? cJSON_CreateString(text) : cJSON_CreateNull());
+}
+
+void json_add_time(cJSON *object, const char *name, double unix_time)
+{
+	char text[32];
+
+	clock_format(unix_time, text);
+	cJSON_AddStringToObject(object, name, text);
+}
+
+void json_add_id(cJSON *object, const char *name, int64_t id)
+{
+	cJSON_AddItemToObject(object, name, id ? cJSON_CreateNumber((double)id) : cJSON_CreateNull());
 }
 
 /* Decodes one UTF-8 sequence; a byte that starts none stands for itself. */

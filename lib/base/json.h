@@ -33,6 +33,12 @@ int json_array(const cJSON *object, const char *name, enum json_need need, const
 int json_object(const cJSON *object, const char *name, enum json_need need, const cJSON **out,
 	struct error *err);
 
+/* Adds a field to an object; NAN, NULL and an id of 0 become null, a time is written by clock_format(). */
+void json_add_real(cJSON *object, const char *name, double value);
+void json_add_text(cJSON *object, const char *name, const char *text);
+void json_add_id(cJSON *object, const char *name, int64_t id);
+void json_add_time(cJSON *object, const char *name, double unix_time);
+
 /* Appends the document as Python's json.dumps(…, sort_keys=True) writes it: keys sorted by code point,
  * ", " and ": ", non-ASCII as \uXXXX. A number whose double is whole and that was made by
  * cJSON_AddNumberToObject is written as a float ("50000.0"): what is signed here holds floats only. */

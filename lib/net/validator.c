@@ -169,29 +169,6 @@ double validator_block_begins(const struct validator *validator, int64_t block)
 	return BLOCK_GENESIS + (double)block * validator->options.block_seconds;
 }
 
-void json_add_real(cJSON *object, const char *name, double value)
-{
-	cJSON_AddItemToObject(object, name, isnan(value) ? cJSON_CreateNull() : cJSON_CreateNumber(value));
-}
-
-void json_add_text(cJSON *object, const char *name, const char *text)
-{
-	cJSON_AddItemToObject(object, name, text ? cJSON_CreateString(text) : cJSON_CreateNull());
-}
-
-void json_add_time(cJSON *object, const char *name, double unix_time)
-{
-	char text[32];
-
-	clock_format(unix_time, text);
-	cJSON_AddStringToObject(object, name, text);
-}
-
-void json_add_id(cJSON *object, const char *name, int64_t id)
-{
-	cJSON_AddItemToObject(object, name, id ? cJSON_CreateNumber((double)id) : cJSON_CreateNull());
-}
-
 double column_real(sqlite3_stmt *query, int column)
 {
 	bool missing = sqlite3_column_type(query, column) == SQLITE_NULL;

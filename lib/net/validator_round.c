@@ -2,6 +2,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "base/json.h"
 #include "base/memory.h"
 #include "net/fields.h"
 #include "net/validator_state.h"

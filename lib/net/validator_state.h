@@ -40,15 +40,6 @@ int validator_forgive(struct validator *validator, const char *address, struct e
 /* The id of the active round, which is made if there is none. */
 int validator_active_round(struct validator *validator, int64_t *id, struct error *err);
 
-/* --- JSON (validator.c) ------------------------------------------------------------------------ */
-
-/* NAN and NULL become null. */
-void json_add_real(cJSON *object, const char *name, double value);
-void json_add_text(cJSON *object, const char *name, const char *text);
-void json_add_time(cJSON *object, const char *name, double unix_time);
-/* An id of 0 becomes null. */
-void json_add_id(cJSON *object, const char *name, int64_t id);
-
 /* A column, NAN when it is NULL. */
 double column_real(sqlite3_stmt *query, int column);
 

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "api/message.h"
+#include "base/json.h"
 #include "net/fields.h"
 #include "net/validator_state.h"
 #include "score/score.h"
