@@ -14,6 +14,7 @@ extern const struct command cmd_init;
 extern const struct command cmd_leaderboard;
 extern const struct command cmd_leagues;
 extern const struct command cmd_localnet;
+extern const struct command cmd_recover;
 extern const struct command cmd_register;
 extern const struct command cmd_reveal;
 extern const struct command cmd_round;

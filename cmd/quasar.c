@@ -34,6 +34,7 @@ static const struct command *const commands[] = {
 	&cmd_validate,
 	&cmd_export_state,
 	&cmd_import_state,
+	&cmd_recover,
 	&cmd_generate,
 	&cmd_help,
 	NULL,

@@ -25,7 +25,24 @@ struct overview {
 	bool online;         /* the validator answered */
 	char problem[1024];  /* why not */
 	struct block_clock blocks;
+	size_t unknown;      /* of the hotkey at the validator, but not in the store */
 };
+
+/* Made in another workspace, doubled on the way, or lost here. */
+static size_t count_unknown(struct session *session, const struct overview *overview)
+{
+	const struct api_submission_stats *stats = &overview->standings.stats;
+	size_t count = 0;
+
+	for (size_t i = 0; i < overview->pending.count; i++)
+		count += !strcmp(overview->pending.reveals[i].miner_hotkey, session->workflow.hotkey) &&
+			!workflow_knows_commitment(&session->workflow, &overview->pending.reveals[i]);
+	for (size_t i = 0; i < stats->recent_count; i++)
+		count += stats->recent[i].fork_url && /* unrevealed ones were counted above */
+			!strcmp(stats->recent[i].miner_hotkey, session->workflow.hotkey) &&
+			!workflow_knows_submission(&session->workflow, stats->recent[i].id);
+	return count;
+}
 
 /* The store's part is needed; a validator that does not answer is only noted. */
 static int overview_read(struct session *session, struct overview *overview, struct error *err)
@@ -44,11 +61,13 @@ static int overview_read(struct session *session, struct overview *overview, str
 		*err = offline;
 		return -1;
 	}
-	if (overview->online)
+	if (overview->online) {
 		block_clock_observe(
 			&overview->blocks, overview->pending.current_block, clock_elapsed());
-	else
+		overview->unknown = count_unknown(session, overview);
+	} else {
 		snprintf(overview->problem, sizeof(overview->problem), "%s", offline.message);
+	}
 	return 0;
 }
 
@@ -91,6 +110,7 @@ static cJSON *overview_json(const struct session *session, const struct overview
 		cJSON_AddNumberToObject(document, "current_block", (double)overview->pending.current_block);
 		cJSON_AddNumberToObject(
 			document, "round_seconds_left", (double)overview->round.time_remaining_seconds);
+		cJSON_AddNumberToObject(document, "unknown_here", (double)overview->unknown);
 	}
 	list = cJSON_AddArrayToObject(document, "submissions");
 	for (size_t i = 0; i < overview->submissions.count; i++) {
@@ -200,6 +220,10 @@ static char *overview_text(const struct session *session, const struct overview 
 		print_submissions(overview, out);
 	else
 		fputs("no submissions yet: `quasar commit` makes the first\n", out);
+	if (overview->unknown)
+		fprintf(out, "The validator has %zu more of this hotkey that this workspace does not know: "
+			     "`quasar recover` tells which.\n",
+			overview->unknown);
 	fclose(out);
 	return text;
 }

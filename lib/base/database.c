@@ -211,6 +211,46 @@ struct database *database_open(const char *path, const struct database_format *f
 	return database;
 }
 
+struct database *database_open_damaged(
+	const char *path, const struct database_format *format, struct error *err)
+{
+	struct database *database = xcalloc(1, sizeof(*database));
+
+	database->path = xstrdup(path);
+	database->format = format;
+	/* with a writable schema SQLite reads a file that is shorter than its header says */
+	if (sqlite3_open_v2(path, &database->handle, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, NULL) ==
+			SQLITE_OK &&
+		sqlite3_db_config(database->handle, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL) == SQLITE_OK &&
+		execute(database, err, "read", "PRAGMA writable_schema = ON; PRAGMA query_only = ON") == 0)
+		return database;
+	failed(database, err, "read");
+	database_close(database);
+	return NULL;
+}
+
+bool database_damaged(const char *path)
+{
+	static const struct database_format any = {.what = "a database"};
+	struct error ignored;
+	struct database *database = database_open_damaged(path, &any, &ignored);
+	sqlite3_stmt *query;
+	bool damaged = false;
+
+	if (!database)
+		return false;
+	sqlite3_exec(database->handle, "PRAGMA writable_schema = OFF", NULL, NULL, NULL);
+	if (database_row(database, &query, &ignored, "PRAGMA quick_check(1)", "") > 0) {
+		damaged = strcmp(database_text(query, 0), "ok") != 0;
+	} else {
+		int code = sqlite3_errcode(database->handle);
+
+		damaged = code == SQLITE_CORRUPT || code == SQLITE_NOTADB;
+	}
+	database_close(database);
+	return damaged;
+}
+
 /* Two bytes of a database file say that it is used with a write-ahead log, which there is none of in
  * memory: https://sqlite.org/c3ref/deserialize.html */
 enum { HEADER_BYTES = 100, WRITE_VERSION = 18, READ_VERSION = 19, ROLLBACK_JOURNAL = 1 };

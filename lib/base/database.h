@@ -3,6 +3,7 @@
 #pragma once
 
 #include <sqlite3.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -28,6 +29,13 @@ struct database_format {
 struct database *database_open(const char *path, const struct database_format *format,
 	enum database_sharing sharing, struct error *err);
 void database_close(struct database *database);
+
+/* True when the file's content is not what SQLite wrote: too short, overwritten, or no database at all. The
+ * file is only read. */
+bool database_damaged(const char *path);
+/* Opens such a file to read what can still be read, without changing it: any step may fail. NULL on error. */
+struct database *database_open_damaged(
+	const char *path, const struct database_format *format, struct error *err);
 
 /* Everything in it at one moment, whoever else writes: free with sodium_free. NULL on error. */
 void *database_save(struct database *database, size_t *length, struct error *err);

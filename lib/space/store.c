@@ -1,5 +1,7 @@
 #include "space/store.h"
 
+#include <dirent.h>
+#include <errno.h>
 #include <math.h>
 #include <sodium.h>
 #include <stdlib.h>
@@ -7,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "api/message.h"
 #include "base/clock.h"
 #include "base/database.h"
 #include "base/file.h"
@@ -49,11 +52,14 @@ static const char *const migrations[] = {
 
 static const struct database_format format = {
 	.what = "a workspace's state store",
-	.rescue = "Nothing was changed. The file holds your submissions and their salts: keep a copy. Put a "
-		  "backup in its place, or move it away and run `quasar init` to start with an empty one.",
+	.rescue = "Nothing was changed. The file holds your submissions and their salts: put a backup in its "
+		  "place, or run `quasar recover`, which sets it aside and keeps what can be read of it.",
 	.application = 0x51535754, /* "QSWT" */
 	.migrations = migrations,
 };
+
+/* Ids that are looked for in a damaged store at most: the highest one may be damaged itself. */
+#define MOST_SUBMISSIONS 1000000
 
 struct store {
 	struct database *database;
@@ -100,11 +106,12 @@ bool store_exists(const char *directory)
 }
 
 /* SQLite's own files go with the database. */
+static const char *const suffixes[] = {"", "-wal", "-shm", "-journal"};
+enum { SUFFIXES = sizeof(suffixes) / sizeof(suffixes[0]) };
+
 static void remove_database(const char *path)
 {
-	static const char *const suffixes[] = {"", "-wal", "-shm", "-journal"};
-
-	for (size_t i = 0; i < sizeof(suffixes) / sizeof(suffixes[0]); i++) {
+	for (size_t i = 0; i < SUFFIXES; i++) {
 		char *name = xprintf("%s%s", path, suffixes[i]);
 
 		unlink(name);
@@ -112,10 +119,37 @@ static void remove_database(const char *path)
 	}
 }
 
+#define ASIDE ".damaged-" /* followed by the time */
+
+/* Gives a database and what SQLite keeps beside it another name. `aside` receives the database's; NULL when
+ * there was nothing. The caller frees. */
+static int set_aside(const char *path, char **aside, struct error *err)
+{
+	char now[32], *base;
+	int result = 0;
+
+	clock_format(clock_now(), now);
+	base = xprintf("%s" ASIDE "%s", path, now);
+	*aside = NULL;
+	for (size_t i = 0; !result && i < SUFFIXES; i++) {
+		char *from = xprintf("%s%s", path, suffixes[i]), *to = xprintf("%s%s", base, suffixes[i]);
+
+		if (path_exists(from)) {
+			result = file_publish(from, to, err);
+			if (!*aside)
+				*aside = xstrdup(base);
+		}
+		free(from);
+		free(to);
+	}
+	free(base);
+	return result;
+}
+
 int store_create(const char *directory, struct error *err)
 {
 	char *folder = path_join(directory, ".quasar"), *path = store_path(directory);
-	char *unfinished = xprintf("%s.new", path);
+	char *unfinished = xprintf("%s.new", path), *aside = NULL;
 	struct database *database;
 	int result = -1;
 
@@ -123,7 +157,8 @@ int store_create(const char *directory, struct error *err)
 		result = 0;
 		goto done;
 	}
-	if (directory_make(folder, 0700, err) < 0)
+	/* SQLite would take the log of a store that is gone for the new one's */
+	if (directory_make(folder, 0700, err) < 0 || set_aside(path, &aside, err) < 0)
 		goto done;
 	remove_database(unfinished);
 	database = database_open(unfinished, &format, DATABASE_SHARED, err);
@@ -132,6 +167,7 @@ int store_create(const char *directory, struct error *err)
 	database_close(database);
 	result = file_publish(unfinished, path, err);
 done:
+	free(aside);
 	free(unfinished);
 	free(path);
 	free(folder);
@@ -517,10 +553,10 @@ static int has_submission(struct store *store, const struct submission *submissi
 	return found;
 }
 
-static int copy_submission(struct store *store, struct store *from, const struct submission *submission,
-	struct error *err)
+/* `how` is what the journal says of it. */
+static int copy_submission(struct store *store, const struct submission *submission,
+	const struct journal *journal, const char *how, struct error *err)
 {
-	struct journal journal = {0};
 	int64_t id;
 	int result = database_run(store->database, err,
 		"INSERT INTO submission (kind, step, api_url, hotkey, fork_url, commit_hash, repo_hash,"
@@ -535,14 +571,11 @@ static int copy_submission(struct store *store, struct store *from, const struct
 		submission->updated_at);
 
 	id = database_last_id(store->database);
-	if (!result)
-		result = store_journal(from, submission->id, &journal, err);
-	for (size_t i = 0; !result && i < journal.count; i++)
+	for (size_t i = 0; !result && i < journal->count; i++)
 		result = database_run(store->database, err,
 			"INSERT INTO journal (submission, at, text) VALUES (?, ?, ?)", "irs", id,
-			journal.entries[i].when, journal.entries[i].text);
-	journal_free(&journal);
-	return result ? result : add_journal(store, id, "imported", err);
+			journal->entries[i].when, journal->entries[i].text);
+	return result ? result : add_journal(store, id, how, err);
 }
 
 static int merge(struct store *store, struct store *from, struct store_merge *merged, struct error *err)
@@ -552,9 +585,16 @@ static int merge(struct store *store, struct store *from, struct store_merge *me
 
 	for (size_t i = 0; !result && i < list.count; i++) {
 		const struct submission *submission = &list.items[i];
+		struct journal journal = {0};
 		int known = has_submission(store, submission, err);
 
-		result = known ? known < 0 ? -1 : 0 : copy_submission(store, from, submission, err);
+		if (known == 0)
+			result = store_journal(from, submission->id, &journal, err);
+		if (known == 0 && !result)
+			result = copy_submission(store, submission, &journal, "imported", err);
+		journal_free(&journal);
+		if (known < 0)
+			result = -1;
 		merged->known += known > 0;
 		merged->added += !known;
 		merged->unrevealed += !known && submission->kind == SUBMISSION_COMMIT &&
@@ -580,6 +620,166 @@ int store_merge(struct store *store, const void *bytes, size_t length, struct st
 		database_rollback(store->database);
 	}
 	database_close(from.database);
+	return result;
+}
+
+/* --- damage ------------------------------------------------------------------------------------- */
+
+static bool is_damaged(const char *path)
+{
+	struct stat status;
+
+	return stat(path, &status) == 0 && (status.st_size == 0 || database_damaged(path));
+}
+
+static bool is_one_of(const char *const *names, unsigned count, const char *name)
+{
+	return name && !strcmp(names[name_index(names, count, name)], name);
+}
+
+/* A commitment is worth keeping with its very salt only: anything else cannot be revealed. */
+static bool is_intact(const struct submission *submission)
+{
+	char hash[65];
+
+	if (!submission->api_url || !submission->hotkey || !submission->fork_url || !submission->commit_hash)
+		return false;
+	if (submission->kind == SUBMISSION_DIRECT)
+		return true;
+	if (!submission->salt || !submission->commitment_hash)
+		return false;
+	message_commitment_hash(submission->salt, submission->fork_url, hash);
+	return !strcmp(hash, submission->commitment_hash);
+}
+
+/* 1: it is whole; 0: it is not there; -1: it cannot be read, or makes no sense. */
+static int read_damaged(struct store *from, int64_t id, struct submission *submission)
+{
+	struct error ignored;
+	sqlite3_stmt *query;
+	int found = database_row(from->database, &query, &ignored,
+		"SELECT " SUBMISSION_COLUMNS " FROM submission WHERE id = ?", "i", id);
+
+	*submission = (struct submission){0};
+	if (found <= 0)
+		return found;
+	if (is_one_of(kind_names, 2, database_text(query, 1)) &&
+		is_one_of(step_names, 6, database_text(query, 2)))
+		*submission = read_submission(query);
+	sqlite3_reset(query);
+	return is_intact(submission) ? 1 : -1;
+}
+
+static int keep_submission(struct store *store, struct store *from, const struct submission *submission,
+	size_t *taken, struct error *err)
+{
+	struct journal journal = {0};
+	struct error ignored;
+	int result = database_begin(store->database, err);
+	int known = result ? result : has_submission(store, submission, err);
+
+	if (known == 0) {
+		/* a journal that cannot be read takes nothing away from the submission */
+		store_journal(from, submission->id, &journal, &ignored);
+		result = copy_submission(store, submission, &journal, "read from a damaged store", err);
+		journal_free(&journal);
+	}
+	if (known >= 0 && !result)
+		result = database_commit(store->database, err);
+	database_rollback(store->database);
+	*taken += known == 0 && !result;
+	return known < 0 ? -1 : result;
+}
+
+/* The highest id that a submission of the damaged store can have; 0: not even that can be read. */
+static int64_t last_submission(struct store *from)
+{
+	static const char *const queries[] = {"SELECT seq FROM sqlite_sequence WHERE name = 'submission'",
+		"SELECT max(id) FROM submission"};
+	int64_t last = 0;
+
+	for (size_t i = 0; i < sizeof(queries) / sizeof(queries[0]); i++) {
+		struct error ignored;
+		sqlite3_stmt *query;
+
+		if (database_row(from->database, &query, &ignored, queries[i], "") <= 0)
+			continue;
+		if (sqlite3_column_int64(query, 0) > last)
+			last = sqlite3_column_int64(query, 0);
+		sqlite3_reset(query);
+	}
+	return last < MOST_SUBMISSIONS ? last : MOST_SUBMISSIONS;
+}
+
+static int read_aside(struct store *store, const char *path, struct store_repair *repair, struct error *err)
+{
+	struct error unreadable;
+	struct store from = {.database = database_open_damaged(path, &format, &unreadable)};
+	int64_t last = from.database ? last_submission(&from) : 0;
+	int result = 0;
+
+	repair->unreadable += !last;
+	for (int64_t id = 1; !result && id <= last; id++) {
+		struct submission submission;
+		int found = read_damaged(&from, id, &submission);
+
+		if (found > 0)
+			result = keep_submission(store, &from, &submission, &repair->taken, err);
+		repair->lost += found <= 0; /* rows are never deleted: one that is not there went missing */
+		submission_free(&submission);
+	}
+	database_close(from.database);
+	return result;
+}
+
+/* The names end with the time, so that the log's name beside it is told by its length. */
+static int is_set_aside(const struct dirent *entry)
+{
+	static const char prefix[] = "state.db" ASIDE, time[] = "2026-11-20T18:14:00.123456";
+
+	return !strncmp(entry->d_name, prefix, sizeof(prefix) - 1) &&
+		strlen(entry->d_name) == sizeof(prefix) - 1 + sizeof(time) - 1;
+}
+
+/* Every store that was ever set aside, the newest first: what one lacks another may have. */
+static int read_all_aside(struct store *store, const char *folder, struct store_repair *repair,
+	struct error *err)
+{
+	struct dirent **found = NULL;
+	int count = scandir(folder, &found, is_set_aside, alphasort), result = 0;
+
+	if (count < 0)
+		return error_set(
+			err, STATUS_ENVIRONMENT, "cannot list directory %s: %s", folder, strerror(errno));
+	while (count-- > 0) {
+		char *path = path_join(folder, found[count]->d_name);
+
+		if (!result)
+			result = read_aside(store, path, repair, err);
+		free(path);
+		free(found[count]);
+	}
+	free(found);
+	return result;
+}
+
+int store_repair(const char *directory, struct store_repair *repair, struct error *err)
+{
+	char *folder = path_join(directory, ".quasar"), *path = store_path(directory);
+	struct store *store = NULL;
+	int result = 0;
+
+	*repair = (struct store_repair){0};
+	if (is_damaged(path))
+		result = set_aside(path, &repair->aside, err);
+	if (!result)
+		result = store_create(directory, err);
+	if (!result)
+		store = store_open(directory, err);
+	result = store ? read_all_aside(store, folder, repair, err) : -1;
+	store_close(store);
+	free(path);
+	free(folder);
 	return result;
 }
 

@@ -25,6 +25,19 @@ int store_create(const char *directory, struct error *err);
 struct store *store_open(const char *directory, struct error *err);
 void store_close(struct store *store);
 
+/* What became of a damaged store. */
+struct store_repair {
+	char *aside;       /* its new name; NULL: the store was sound. Free it */
+	size_t taken;      /* submissions that were read from stores set aside, now or earlier, and added */
+	size_t lost;       /* of those stores, the ones that could not be read */
+	size_t unreadable; /* stores of which nothing could be read */
+};
+
+/* Gives a damaged store and its log another name in the same directory, .quasar/state.db.damaged-TIME, and
+ * makes a new one of what can be read of it. Nothing is deleted; run again, it goes on where it was
+ * interrupted. A commitment counts as read when its salt gives its hash. */
+int store_repair(const char *directory, struct store_repair *repair, struct error *err);
+
 /* --- submissions --------------------------------------------------------------------------------- */
 
 enum submission_kind {

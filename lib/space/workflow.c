@@ -99,7 +99,7 @@ static int send_commitment(struct workflow *workflow, const struct submission *s
 
 /* --- direct submission ------------------------------------------------------------------------------ */
 
-static bool known_server_id(struct workflow *workflow, int64_t server_id)
+bool workflow_knows_submission(struct workflow *workflow, int64_t server_id)
 {
 	struct submission_filter filter = {
 		.api_url = workflow->api_url, .hotkey = workflow->hotkey, .server_id = server_id};
@@ -137,7 +137,7 @@ static int find_submission(struct workflow *workflow, const struct submission *s
 		const struct api_submission *listed =
 			i < stats.recent_count ? &stats.recent[i] : &stats.top[i - stats.recent_count];
 
-		if (!same_submission(listed, submission) || known_server_id(workflow, listed->id))
+		if (!same_submission(listed, submission) || workflow_knows_submission(workflow, listed->id))
 			continue;
 		*found = true;
 		result = store_submission_submitted(workflow->store, submission->id, listed->id, err);
@@ -285,16 +285,21 @@ int workflow_settle(struct workflow *workflow, const struct submission *submissi
 
 /* --- reveal ----------------------------------------------------------------------------------------- */
 
-/* A hash that does not fit would count as a failure against this machine's address: better not sent. */
-static int check_salt(const struct submission *submission, struct error *err)
+static bool has_salt(const struct submission *submission)
 {
 	char hash[65];
 
-	if (submission->salt && submission->commitment_hash) {
-		message_commitment_hash(submission->salt, submission->fork_url, hash);
-		if (!strcmp(hash, submission->commitment_hash))
-			return 0;
-	}
+	if (!submission->salt || !submission->commitment_hash)
+		return false;
+	message_commitment_hash(submission->salt, submission->fork_url, hash);
+	return !strcmp(hash, submission->commitment_hash);
+}
+
+/* A hash that does not fit would count as a failure against this machine's address: better not sent. */
+static int check_salt(const struct submission *submission, struct error *err)
+{
+	if (has_salt(submission))
+		return 0;
 	error_set(err, STATUS_ENVIRONMENT,
 		"submission %lld: the stored salt does not belong to its commitment",
 		(long long)submission->id);
@@ -354,5 +359,56 @@ int workflow_reveal(struct workflow *workflow, const struct submission *submissi
 		return -1;
 	result = reveal_until_heard(workflow, submission, &claim, err);
 	cJSON_Delete((cJSON *)claim.benchmarks);
+	return result;
+}
+
+/* --- what the validator lists and the store does not --------------------------------------------------- */
+
+int workflow_locate(struct workflow *workflow, const struct submission *submission, struct error *err)
+{
+	bool found;
+
+	return senders[submission->kind].find(workflow, submission, &found, err);
+}
+
+bool workflow_knows_commitment(struct workflow *workflow, const struct api_pending_reveal *reveal)
+{
+	struct submission_filter filter = {.api_url = workflow->api_url, .hotkey = workflow->hotkey};
+	struct submission_list list;
+	struct error ignored;
+	bool known = false;
+
+	if (store_submissions(workflow->store, &filter, &list, &ignored) < 0)
+		return false;
+	for (size_t i = 0; !known && i < list.count; i++)
+		known = has_salt(&list.items[i]) &&
+			api_pending_matches(reveal, workflow->hotkey, list.items[i].commitment_hash);
+	submission_list_free(&list);
+	return known;
+}
+
+int workflow_adopt(struct workflow *workflow, const struct api_submission *listed, struct error *err)
+{
+	char *benchmarks = listed->benchmarks ? cJSON_PrintUnformatted(listed->benchmarks) : NULL;
+	const struct submission submission = {
+		.kind = SUBMISSION_DIRECT,
+		.api_url = (char *)workflow->api_url,
+		.hotkey = (char *)workflow->hotkey,
+		.fork_url = (char *)listed->fork_url,
+		.commit_hash = (char *)listed->commit_hash,
+		.repo_hash = (char *)listed->repo_hash,
+		.target_sequence_length = listed->target_sequence_length,
+		.tokens_per_sec = listed->tokens_per_sec,
+		.vram_mb = listed->vram_mb,
+		.benchmarks = benchmarks,
+	};
+	int64_t id;
+	int result = store_submission_prepare(workflow->store, &submission, &id, err);
+
+	if (!result)
+		result = store_submission_note(workflow->store, id, "known from the validator's list", err);
+	if (!result)
+		result = store_submission_submitted(workflow->store, id, listed->id, err);
+	cJSON_free(benchmarks);
 	return result;
 }

@@ -47,3 +47,16 @@ int workflow_settle(struct workflow *workflow, const struct submission *submissi
 
 /* Reveals a committed submission. STATUS_EARLY before its block. */
 int workflow_reveal(struct workflow *workflow, const struct submission *submission, struct error *err);
+
+/* --- what the validator lists and the store does not --------------------------------------------------- */
+
+/* Looks for a prepared submission at the validator, sends nothing; stores where it stands if it is there. */
+int workflow_locate(struct workflow *workflow, const struct submission *submission, struct error *err);
+
+/* True when the store can reveal this commitment of the hotkey, or has. */
+bool workflow_knows_commitment(struct workflow *workflow, const struct api_pending_reveal *reveal);
+/* True when the store knows this submission of the hotkey by the validator's id. */
+bool workflow_knows_submission(struct workflow *workflow, int64_t server_id);
+
+/* Takes a submission that only the validator knows into the store, as a direct one. */
+int workflow_adopt(struct workflow *workflow, const struct api_submission *listed, struct error *err);

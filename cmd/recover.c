@@ -1,0 +1,204 @@
+/* quasar recover: what is left of a damaged state store, and what the validator knows besides. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "commands.h"
+#include "session.h"
+
+/* What came of it; lists are JSON arrays from the beginning. */
+struct outcome {
+	struct store_repair repair;
+	cJSON *unrevealable; /* commitments whose salts this workspace does not have */
+	cJSON *found;        /* the validator's ids of submissions that only it knew */
+};
+
+/* An earlier answer may have been lost before the store was. */
+static int locate_prepared(struct session *session, struct error *err)
+{
+	struct submission_filter filter = {
+		.steps = STEP_BIT(STEP_PREPARED),
+		.api_url = session->workflow.api_url,
+		.hotkey = session->workflow.hotkey,
+	};
+	struct submission_list list;
+	int result = store_submissions(session->workspace.store, &filter, &list, err);
+
+	if (result < 0)
+		return -1;
+	for (size_t i = 0; !result && i < list.count; i++)
+		result = workflow_locate(&session->workflow, &list.items[i], err);
+	submission_list_free(&list);
+	return result;
+}
+
+static void add_unrevealable(cJSON *list, const struct api_pending_reveal *reveal)
+{
+	cJSON *item = cJSON_CreateObject();
+
+	cJSON_AddNumberToObject(item, "submission_id", (double)reveal->submission_id);
+	cJSON_AddStringToObject(item, "commitment_hash", reveal->commitment_hash);
+	cJSON_AddNumberToObject(item, "reveal_block", (double)reveal->reveal_block);
+	cJSON_AddItemToArray(list, item);
+}
+
+static int compare_commitments(struct session *session, struct outcome *outcome, struct error *err)
+{
+	struct api_pending_reveals pending;
+	int result = api_pending_reveals(session->api, &pending, err);
+
+	for (size_t i = 0; !result && i < pending.count; i++)
+		if (!strcmp(pending.reveals[i].miner_hotkey, session->workflow.hotkey) &&
+			!workflow_knows_commitment(&session->workflow, &pending.reveals[i]))
+			add_unrevealable(outcome->unrevealable, &pending.reveals[i]);
+	api_release(&pending.memory);
+	return result;
+}
+
+static int compare_submissions(struct session *session, struct outcome *outcome, struct error *err)
+{
+	struct api_submission_stats stats;
+	int result = api_submission_stats(session->api, 1000, &stats, err);
+
+	for (size_t i = 0; !result && i < stats.recent_count; i++) {
+		const struct api_submission *listed = &stats.recent[i];
+
+		if (strcmp(listed->miner_hotkey, session->workflow.hotkey) || !listed->fork_url ||
+			!listed->commit_hash || workflow_knows_submission(&session->workflow, listed->id))
+			continue;
+		result = workflow_adopt(&session->workflow, listed, err);
+		if (!result)
+			cJSON_AddItemToArray(outcome->found, cJSON_CreateNumber((double)listed->id));
+	}
+	api_release(&stats.memory);
+	return result;
+}
+
+static int compare(const struct invocation *invocation, struct outcome *outcome, struct error *err)
+{
+	struct session session;
+	int result;
+
+	if (session_open(invocation, &session, err) < 0)
+		return -1;
+	result = locate_prepared(&session, err);
+	if (!result)
+		result = compare_commitments(&session, outcome, err);
+	if (!result)
+		result = compare_submissions(&session, outcome, err);
+	session_close(&session);
+	return result;
+}
+
+static void print_repair(const struct store_repair *repair)
+{
+	if (repair->aside)
+		printf("The state store was damaged. It is now %s; nothing of it was deleted.\n", repair->aside);
+	else
+		printf("The state store is sound.\n");
+	if (repair->aside || repair->taken || repair->lost)
+		printf("Read from what was set aside: %zu submission%s, and %zu that cannot be read.\n",
+			repair->taken, repair->taken == 1 ? "" : "s", repair->lost);
+	if (repair->unreadable)
+		printf("Of %zu store%s set aside, not even the number of submissions can be read.\n",
+			repair->unreadable, repair->unreadable == 1 ? "" : "s");
+}
+
+static void print_comparison(const struct outcome *outcome)
+{
+	const cJSON *item;
+
+	cJSON_ArrayForEach(item, outcome->found)
+		printf("Submission %.0f, which only the validator knew, is recorded again.\n",
+			item->valuedouble);
+	cJSON_ArrayForEach(item, outcome->unrevealable)
+		printf("Submission %.0f (commitment %s) can no longer be revealed from here: its salt is lost, "
+		       "unless a backup or another workspace of this hotkey has it.\n",
+			cJSON_GetObjectItem(item, "submission_id")->valuedouble,
+			cJSON_GetObjectItem(item, "commitment_hash")->valuestring);
+}
+
+static void print_json(const struct outcome *outcome)
+{
+	cJSON *document = cJSON_CreateObject();
+
+	cJSON_AddItemToObject(document, "aside",
+		outcome->repair.aside ? cJSON_CreateString(outcome->repair.aside) : cJSON_CreateNull());
+	cJSON_AddNumberToObject(document, "read", (double)outcome->repair.taken);
+	cJSON_AddNumberToObject(document, "unreadable", (double)outcome->repair.lost);
+	cJSON_AddNumberToObject(document, "unreadable_stores", (double)outcome->repair.unreadable);
+	cJSON_AddItemReferenceToObject(document, "found", outcome->found);
+	cJSON_AddItemReferenceToObject(document, "unrevealable", outcome->unrevealable);
+	output_json(document);
+}
+
+static int recover(const struct invocation *invocation, const char *directory, struct outcome *outcome,
+	struct error *err)
+{
+	if (store_repair(directory, &outcome->repair, err) < 0)
+		return -1;
+	if (!invocation->json)
+		print_repair(&outcome->repair);
+	else if (outcome->repair.aside)
+		log_warn("the state store was damaged; it is now %s", outcome->repair.aside);
+	if (compare(invocation, outcome, err) < 0)
+		return err->hint[0] ? -1
+				    : error_hint(err, "Run `quasar recover` again: the validator's lists are "
+						      "still to be compared.");
+	if (invocation->json)
+		print_json(outcome);
+	else
+		print_comparison(outcome);
+	if (cJSON_GetArraySize(outcome->unrevealable))
+		return error_set(err, STATUS_FAILED, "%s", ""); /* said above */
+	return 0;
+}
+
+static int run(struct invocation *invocation, struct error *err)
+{
+	const char *directory = require_workspace(invocation, err);
+	struct outcome outcome = {
+		.unrevealable = cJSON_CreateArray(), .found = cJSON_CreateArray()};
+	int lock = -1, result = -1;
+
+	if (directory && workspace_lock(directory, &lock, err) == 0)
+		result = recover(invocation, directory, &outcome, err);
+	if (lock >= 0)
+		close(lock);
+	free(outcome.repair.aside);
+	cJSON_Delete(outcome.unrevealable);
+	cJSON_Delete(outcome.found);
+	return result;
+}
+
+const struct command cmd_recover = {
+	.name = "recover",
+	.summary = "save what can be saved when the state store is damaged",
+	.description =
+		"Gives a damaged .quasar/state.db another name beside it (state.db.damaged-TIME; nothing is ever "
+		"deleted), makes a new one, and reads into it every submission that is still whole. A "
+		"commitment is whole when its salt gives its hash.\n\n"
+		"Then it asks the validator. Submissions of the hotkey that only the validator knows are "
+		"recorded again. Commitments whose salts are gone are named: nobody can reveal them any more; "
+		"the exit code is then 1.\n\n"
+		"With a sound store only the second part is done. Run again, it goes on where it was interrupted "
+		"and adds nothing twice. Bench results are not saved: measure again.",
+	.opts =
+		(const struct opt[]){
+			OPTS_WALLET,
+			OPTS_API,
+			{0},
+		},
+	.examples =
+		(const struct example[]){
+			{"quasar recover", "repair this workspace, and compare it with the validator"},
+			{"quasar recover --json | jq '.unrevealable'", "which commitments are lost"},
+			{0},
+		},
+	.exits =
+		(const enum status[]){
+			STATUS_FAILED, STATUS_ENVIRONMENT, STATUS_NETWORK, STATUS_REFUSED, 0},
+	.run = run,
+};
