@@ -34,8 +34,5 @@ enum semantics command_semantics(const struct invocation *invocation)
 
 uint64_t command_seed(void)
 {
-	uint64_t seed;
-
-	randombytes_buf(&seed, sizeof(seed));
-	return seed >> 11;
+	return randombytes_random();
 }

@@ -22,5 +22,5 @@ int command_device(const struct invocation *invocation, const char *name, enum w
 /* The option --semantics. */
 enum semantics command_semantics(const struct invocation *invocation);
 
-/* A new seed for test tensors. 53 bits, so that JSON carries it unharmed. */
+/* A new seed for test tensors, short enough to be typed in again. */
 uint64_t command_seed(void);

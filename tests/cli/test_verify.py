@@ -47,6 +47,7 @@ def test_the_text_says_what_was_computed(quasar, workspace):
 def test_a_seed_repeats_a_run(quasar, workspace):
     def details(*args):
         done = quasar("verify", "--seq", 70, "--json", *args, cwd=workspace)
+        assert done.code == 0, done.out + done.err
         return done.json["seed"], [c["detail"] for c in done.json["checks"] if c["name"] in COMPUTED]
 
     seed, first = details()
