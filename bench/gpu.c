@@ -94,7 +94,8 @@ static int queue_op(int call, void *context, struct error *err)
 	const struct op_work *work = context;
 	size_t bytes = (size_t)work->tokens * HEADS * DIM * sizeof(uint16_t);
 	size_t sets = bytes < ROTATED ? ROTATED / bytes : 1;
-	struct quasar_problem problem = problem_of(work->semantics, work->tokens, (size_t)call % sets * bytes);
+	struct quasar_problem problem =
+		problem_of(work->semantics, work->tokens, (size_t)call % sets * bytes);
 
 	return quasar_cuda(gpu, &workspace, &problem, err);
 }
@@ -112,7 +113,8 @@ static void upload_normal(void *to, uint64_t stream, float deviation)
 static struct comparison against_fp64(enum semantics semantics)
 {
 	struct quasar_problem problem = problem_of(semantics, LONGEST, 0);
-	double *reference = allocate(ELEMENTS * sizeof(double)), *expected = malloc(ELEMENTS * sizeof(double));
+	double *reference = allocate(ELEMENTS * sizeof(double)),
+	       *expected = malloc(ELEMENTS * sizeof(double));
 	uint16_t *output = malloc(BYTES);
 	struct comparison result;
 	struct error err;
@@ -135,7 +137,8 @@ static void bench_op(enum semantics semantics, int64_t tokens, const char *keys)
 	char what[128], note[128];
 	double seconds = median_time(queue_op, &work);
 
-	snprintf(what, sizeof(what), "op, %s, T = %lld%s", semantics_name(semantics), (long long)tokens, keys);
+	snprintf(
+		what, sizeof(what), "op, %s, T = %lld%s", semantics_name(semantics), (long long)tokens, keys);
 	snprintf(note, sizeof(note), "%.0f M tokens/s", (double)tokens / seconds / 1e6);
 	row(what, seconds, 4.0 * 2 * HEADS * DIM * (double)tokens, note);
 }
@@ -145,8 +148,8 @@ static void bench_growth(enum semantics semantics)
 	struct op_work part = {semantics, LONGEST / 10}, whole = {semantics, LONGEST};
 	double growth = median_time(queue_op, &whole) / median_time(queue_op, &part);
 
-	printf("| growth, %s, T = %d to %d | %.2f × | | | |\n", semantics_name(semantics), LONGEST / 10, LONGEST,
-		growth);
+	printf("| growth, %s, T = %d to %d | %.2f × | | | |\n", semantics_name(semantics), LONGEST / 10,
+		LONGEST, growth);
 }
 
 static void bench_accuracy(enum semantics semantics, const char *keys)
@@ -198,8 +201,7 @@ static int queue_decode(int call, void *context, struct error *err)
 	struct quasar_problem problem = problem_of(SEMANTICS_CAUSAL, 1, 0);
 
 	problem.batch = DECODE_BATCH;
-	problem.final_state =
-		work->states + (size_t)(call % work->sets) * DECODE_BATCH * HEADS * DIM * DIM;
+	problem.final_state = work->states + (size_t)(call % work->sets) * DECODE_BATCH * HEADS * DIM * DIM;
 	problem.initial_state = problem.final_state;
 	return quasar_cuda_recurrent(gpu, &problem, err);
 }

@@ -47,8 +47,8 @@ static void present_json(cJSON *list, int index, const struct gpu_properties *pr
 	cJSON_AddItemToArray(list, item);
 }
 
-static const char *const headings[] = {"", "compute", "SMs", "shared/SM", "registers/SM", "L2", "memory",
-	"bandwidth", "bf16"};
+static const char *const headings[] = {
+	"", "compute", "SMs", "shared/SM", "registers/SM", "L2", "memory", "bandwidth", "bf16"};
 
 static void present_row(struct table *table, int index, const struct gpu_properties *properties)
 {
@@ -147,7 +147,8 @@ const struct command cmd_gpus = {
 	.name = "gpus",
 	.summary = "list the GPUs of this machine, and what is known of others",
 	.description =
-		"Asks the driver for the GPUs that are here, under the names that --device takes, and shows which "
+		"Asks the driver for the GPUs that are here, under the names that --device takes, and shows "
+		"which "
 		"compiler was found for the kernels. Then the GPUs that are known from their data sheets. A "
 		"machine without a GPU is no error.",
 	.examples =

@@ -15,7 +15,7 @@
  *      Walking backwards costs three products of [S, S] by [S, C] instead of four, and shows when the
  *      past is forgotten: each step shrinks A, and once no element of it exceeds NEGLIGIBLE, what the
  *      earlier chunks did to the state no longer matters and the walk ends. Keys of norm 8 get there
- *      in about 30 chunks; keys near zero never do, and cost the whole walk.
+ *      in about 35 chunks; keys near zero never do, and cost the whole walk.
  *   2. quasar_chunk_output: each group first applies the maps of the groups before it (from the last
  *      forgotten one on) to get its starting state, then goes through its chunks and writes o.
  * The order of all sums is fixed, so the same input gives the same bits.

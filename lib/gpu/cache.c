@@ -27,7 +27,8 @@ char *cache_directory(void)
 {
 	const char *base = getenv("XDG_CACHE_HOME");
 
-	return base && base[0] == '/' ? path_join(base, "quasar/kernels") : path_expand("~/.cache/quasar/kernels");
+	return base && base[0] == '/' ? path_join(base, "quasar/kernels")
+				      : path_expand("~/.cache/quasar/kernels");
 }
 
 void cache_key(char key[CACHE_KEY], const char *const *texts)
@@ -61,7 +62,8 @@ bool cache_get(const char *directory, const char *key, struct buffer *out)
 		crypto_generichash(hash, sizeof(hash), (const uint8_t *)file.data + sizeof(header),
 			file.length - sizeof(header), NULL, 0);
 		good = !memcmp(header.magic, magic, sizeof(magic)) &&
-			header.length == file.length - sizeof(header) && !memcmp(header.hash, hash, sizeof(hash));
+		       header.length == file.length - sizeof(header) &&
+		       !memcmp(header.hash, hash, sizeof(hash));
 	}
 	if (good) {
 		utimensat(AT_FDCWD, path, NULL, 0); /* used now */

@@ -26,8 +26,8 @@ EMBED(header_tile, "kernels/tile.cuh");
 const char *const kernel_sources[] = {"delay.cu", "forward_substitution.cu", "quasar_chunk.cu",
 	"quasar_gate.cu", "quasar_recurrent.cu", "quasar_reference.cu", NULL};
 
-static const char *const source_texts[] = {source_delay, source_forward_substitution,
-	source_quasar_chunk, source_quasar_gate, source_quasar_recurrent, source_quasar_reference};
+static const char *const source_texts[] = {source_delay, source_forward_substitution, source_quasar_chunk,
+	source_quasar_gate, source_quasar_recurrent, source_quasar_reference};
 
 static const char *const header_names[] = {"arguments.h", "element.cuh", "tile.cuh"};
 static const char *const header_texts[] = {header_arguments, header_element, header_tile};
@@ -100,11 +100,12 @@ static int run_compiler(const struct nvrtc *nvrtc, const char *source, const cha
 	if (code) {
 		compile_failed(nvrtc, program, source, options, code, err);
 	} else {
-		code = ptx ? nvrtc->nvrtcGetPTXSize(program, &size) : nvrtc->nvrtcGetCUBINSize(program, &size);
+		code = ptx ? nvrtc->nvrtcGetPTXSize(program, &size)
+			   : nvrtc->nvrtcGetCUBINSize(program, &size);
 		bytes = xcalloc(size + 1, 1);
-		code = code ? code
-			: ptx ? nvrtc->nvrtcGetPTX(program, bytes)
-			      : nvrtc->nvrtcGetCUBIN(program, bytes);
+		code = code  ? code
+		       : ptx ? nvrtc->nvrtcGetPTX(program, bytes)
+			     : nvrtc->nvrtcGetCUBIN(program, bytes);
 		if (code)
 			error_set(err, STATUS_ENVIRONMENT, "compiling kernels/%s gave no code: %s", source,
 				nvrtc->nvrtcGetErrorString(code));
@@ -117,8 +118,8 @@ static int run_compiler(const struct nvrtc *nvrtc, const char *source, const cha
 }
 
 /* Everything that the machine code depends on. */
-static void make_key(char key[CACHE_KEY], const struct nvrtc *nvrtc, const char *text,
-	const struct options *options)
+static void make_key(
+	char key[CACHE_KEY], const struct nvrtc *nvrtc, const char *text, const struct options *options)
 {
 	const char *texts[MOST_OPTIONS + HEADERS + 3];
 	char version[32];
@@ -149,7 +150,8 @@ static int compile_cached(const struct nvrtc *nvrtc, const char *source, const c
 		result = run_compiler(nvrtc, source, text, options, ptx, image, err);
 		if (!result) {
 			log_debug("compiled kernels/%s in %.1f s", source, clock_elapsed() - started);
-			if (cache_put(directory, key, image->data, image->length, CACHE_LIMIT, &unwritten) < 0)
+			if (cache_put(directory, key, image->data, image->length, CACHE_LIMIT, &unwritten) <
+				0)
 				log_debug("not cached: %s", unwritten.message);
 		}
 	}
@@ -174,7 +176,8 @@ int kernel_compile(const char *source, const struct kernel_parameter *parameters
 			nvrtc_path(), capability / 10, capability % 10);
 		return error_hint(err, "GPUs from compute capability 8.0 (Ampere) on are supported.");
 	}
-	option_add(&options, xprintf("--gpu-architecture=%s_%d", target == capability ? "sm" : "compute", target));
+	option_add(&options,
+		xprintf("--gpu-architecture=%s_%d", target == capability ? "sm" : "compute", target));
 	option_add(&options, xstrdup("--std=c++17"));
 	option_add(&options, xstrdup("--diag-suppress=177"));
 	for (; parameters && parameters->name; parameters++)

@@ -259,15 +259,18 @@ const struct nvrtc *nvrtc_library(struct error *err)
 		return &nvrtc;
 	library = open_compiler();
 	if (!library) {
-		error_set(err, STATUS_ENVIRONMENT, "NVIDIA's run-time compiler (libnvrtc.so.13 or .12) was not found");
-		error_hint(err, "Install it with `pip install nvidia-cuda-nvrtc-cu12` (PyTorch brings it), or a CUDA "
-				"toolkit, and set CUDA_HOME if it is in an unusual place.");
+		error_set(err, STATUS_ENVIRONMENT,
+			"NVIDIA's run-time compiler (libnvrtc.so.13 or .12) was not found");
+		error_hint(err,
+			"Install it with `pip install nvidia-cuda-nvrtc-cu12` (PyTorch brings it), or a CUDA "
+			"toolkit, and set CUDA_HOME if it is in an unusual place.");
 		return NULL;
 	}
 	missing = bind_symbols(library, nvrtc_symbols, &nvrtc);
 	note_path(library, compiler_path);
 	if (missing) {
-		error_set(err, STATUS_ENVIRONMENT, "%s is no usable NVRTC: it lacks %s", compiler_path, missing);
+		error_set(err, STATUS_ENVIRONMENT, "%s is no usable NVRTC: it lacks %s", compiler_path,
+			missing);
 		error_hint(err, "CUDA 12 or 13 is needed.");
 		return NULL;
 	}

@@ -71,7 +71,7 @@ int gpu_query(int index, struct gpu_properties *properties, struct error *err)
 		return -1;
 	*properties = (struct gpu_properties){
 		.capability = attribute(driver, device, CUDA_CAPABILITY_MAJOR) * 10 +
-			attribute(driver, device, CUDA_CAPABILITY_MINOR),
+			      attribute(driver, device, CUDA_CAPABILITY_MINOR),
 		.multiprocessors = attribute(driver, device, CUDA_MULTIPROCESSORS),
 		.shared_per_multiprocessor = attribute(driver, device, CUDA_SHARED_PER_MULTIPROCESSOR),
 		.shared_per_block = attribute(driver, device, CUDA_SHARED_PER_BLOCK),
@@ -80,7 +80,7 @@ int gpu_query(int index, struct gpu_properties *properties, struct error *err)
 		.l2_bytes = attribute(driver, device, CUDA_L2_BYTES),
 		/* two transfers a clock */
 		.bandwidth_gbs = 2e3 * attribute(driver, device, CUDA_MEMORY_CLOCK_KHZ) / 1e9 *
-			attribute(driver, device, CUDA_MEMORY_BUS_BITS) / 8,
+				 attribute(driver, device, CUDA_MEMORY_BUS_BITS) / 8,
 	};
 	driver->cuDeviceGetName(properties->name, sizeof(properties->name), device);
 	driver->cuDeviceTotalMem_v2(&memory, device);
@@ -97,7 +97,8 @@ struct gpu *gpu_open(int index, struct error *err)
 		goto failed;
 	if (gpu->properties.capability < OLDEST_CAPABILITY) {
 		error_set(err, STATUS_ENVIRONMENT, "GPU %d (%s) has compute capability %d.%d", index,
-			gpu->properties.name, gpu->properties.capability / 10, gpu->properties.capability % 10);
+			gpu->properties.name, gpu->properties.capability / 10,
+			gpu->properties.capability % 10);
 		error_hint(err, "8.0 (Ampere) or later is needed; use --device cpu.");
 		goto failed;
 	}
@@ -224,7 +225,8 @@ static int load_kernel(struct gpu_kernel *kernel, const char *source, const char
 	if (!result && cuda_check(gpu->driver->cuModuleLoadData(&kernel->module, image.data), err,
 			       "loading kernels/%s", source) < 0)
 		result = error_hint(err,
-			"The driver (%s) may be older than the compiler (%s): update it, or install the compiler "
+			"The driver (%s) may be older than the compiler (%s): update it, or install the "
+			"compiler "
 			"of the driver's CUDA version, such as nvidia-cuda-nvrtc-cu12.",
 			cuda_driver_path(), nvrtc_path());
 	if (!result)
@@ -284,9 +286,9 @@ int gpu_launch(const struct gpu_kernel *kernel, unsigned grid_x, unsigned grid_y
 {
 	void *list[] = {(void *)arguments};
 
-	return cuda_check(kernel->gpu->driver->cuLaunchKernel(kernel->function, grid_x, grid_y, 1,
-				  (unsigned)kernel->threads, 1, 1, (unsigned)kernel->shared_bytes, NULL, list,
-				  NULL),
+	return cuda_check(
+		kernel->gpu->driver->cuLaunchKernel(kernel->function, grid_x, grid_y, 1,
+			(unsigned)kernel->threads, 1, 1, (unsigned)kernel->shared_bytes, NULL, list, NULL),
 		err, "launching %s on %u x %u blocks", kernel->identity, grid_x, grid_y);
 }
 
@@ -330,8 +332,8 @@ int gpu_time(struct gpu *gpu, int (*work)(int call, void *context, struct error 
 		result = work(call, context, err);
 		driver->cuEventRecord(end, NULL);
 		if (!result)
-			result = cuda_check(driver->cuEventSynchronize(end), err, "working on %s",
-				gpu->properties.name);
+			result = cuda_check(
+				driver->cuEventSynchronize(end), err, "working on %s", gpu->properties.name);
 		driver->cuEventElapsedTime(&milliseconds, start, end);
 		if (call >= warmups)
 			seconds[call - warmups] = milliseconds * 1e-3;

@@ -50,7 +50,8 @@ static void *cpu_allocate(size_t bytes, struct error *err)
 	void *memory = malloc(bytes);
 
 	if (!memory)
-		error_set(err, STATUS_ENVIRONMENT, "not enough memory: %.0f MiB wanted", (double)bytes / 0x1p20);
+		error_set(err, STATUS_ENVIRONMENT, "not enough memory: %.0f MiB wanted",
+			(double)bytes / 0x1p20);
 	return memory;
 }
 

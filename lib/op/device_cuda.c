@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "gpu/cuda.h"
 #include "op/device.h"
 #include "op/quasar_cuda.h"
 
@@ -20,7 +21,7 @@ static int cuda_quasar(const struct quasar_problem *problem, struct error *err)
 static int cuda_reference(const struct quasar_problem *problem, double *o, struct error *err)
 {
 	size_t bytes = (size_t)(problem->batch * problem->tokens) * (size_t)(problem->heads * problem->dim) *
-		sizeof(*o);
+		       sizeof(*o);
 	double *result = gpu_allocate(gpu, bytes, err);
 	int status = result ? quasar_cuda_reference(gpu, problem, result, NULL, err) : -1;
 
@@ -94,7 +95,7 @@ int device_open_cuda(int index, struct device *device, struct error *err)
 	}
 	if (!gpu)
 		gpu = gpu_open(index, err);
-	if (!gpu)
+	if (!gpu || !nvrtc_library(err)) /* without a compiler there are no kernels */
 		return -1;
 	gpu_index = index;
 	properties = gpu_properties_of(gpu);
@@ -110,7 +111,8 @@ int device_open_cuda(int index, struct device *device, struct error *err)
 		.memory_reset = cuda_memory_reset,
 		.memory_peak = cuda_memory_peak,
 	};
-	snprintf(device->description, sizeof(device->description), "cuda:%d (%.64s, %d multiprocessors, %.0f GiB)",
-		index, properties->name, properties->multiprocessors, (double)properties->memory_bytes / 0x1p30);
+	snprintf(device->description, sizeof(device->description),
+		"cuda:%d (%.64s, %d multiprocessors, %.0f GiB)", index, properties->name,
+		properties->multiprocessors, (double)properties->memory_bytes / 0x1p30);
 	return 0;
 }

@@ -12,8 +12,8 @@
 
 static struct device_tensor device_tensor(const struct tensor *tensor)
 {
-	return (struct device_tensor){tensor->data,
-		{tensor->stride[0], tensor->stride[1], tensor->stride[2], tensor->stride[3]}};
+	return (struct device_tensor){
+		tensor->data, {tensor->stride[0], tensor->stride[1], tensor->stride[2], tensor->stride[3]}};
 }
 
 /* Whether every row of a tensor is contiguous and aligned for 16-byte accesses. */
@@ -44,7 +44,8 @@ static int check_problem(const struct quasar_problem *problem, struct error *err
 	}
 	if (problem->batch * problem->heads > MOST_BLOCKS / 1024 || quasar_rows(problem) > INT_MAX / 2 ||
 		quasar_rows(problem) * problem->heads > INT_MAX) {
-		error_set(err, STATUS_USAGE, "%lld tokens of %d heads in a batch of %lld are too many for one call",
+		error_set(err, STATUS_USAGE,
+			"%lld tokens of %d heads in a batch of %lld are too many for one call",
 			(long long)problem->tokens, problem->heads, (long long)problem->batch);
 		return error_hint(err, "Split the batch, or the sequence by its states.");
 	}
@@ -78,7 +79,7 @@ static int shared_bytes(const struct quasar_problem *problem, int chunk, int sta
 	bool scores = is_output && problem->semantics == SEMANTICS_CAUSAL;
 
 	return stages * (is_output ? 3 : 2) * rows + square + (staging > square ? staging : square) +
-		(scores ? square : 0);
+	       (scores ? square : 0);
 }
 
 #define DRIVER_SHARED 1024 /* what the driver takes of each block's share */
@@ -143,8 +144,8 @@ static const struct {
 
 /* How many groups the chunks of a head are cut into: more groups have fewer chunks each, but more groups
  * before them to step over, and share the multiprocessors with more blocks. */
-static int choose_groups(const struct quasar_problem *problem, int chunks, int resident_blocks,
-	int multiprocessors)
+static int choose_groups(
+	const struct quasar_problem *problem, int chunks, int resident_blocks, int multiprocessors)
 {
 	int64_t sequences = problem->batch * problem->heads;
 	double least = INFINITY;
@@ -202,16 +203,18 @@ static size_t aligned(size_t bytes)
 static int lay_out(struct gpu *gpu, struct quasar_workspace *workspace, const struct quasar_problem *problem,
 	struct quasar_chunk_arguments *arguments, struct error *err)
 {
-	size_t groups = arguments->groups > 1 ? (size_t)(problem->batch * problem->heads * arguments->groups) : 0;
+	size_t groups =
+		arguments->groups > 1 ? (size_t)(problem->batch * problem->heads * arguments->groups) : 0;
 	struct workspace_layout layout = {
 		.transitions = groups * (size_t)(problem->dim * problem->dim) *
-			(sizeof(float) + (size_t)planes(problem) * sizeof(uint16_t)),
+			       (sizeof(float) + (size_t)planes(problem) * sizeof(uint16_t)),
 		.forgotten = aligned(groups * sizeof(*arguments->forgotten)),
 		.first_row = problem->first_row ? (size_t)problem->heads * sizeof(*problem->first_row) : 0,
 	};
 	char *memory;
 
-	if (workspace_reserve(gpu, workspace, layout.transitions + layout.forgotten + layout.first_row, err) < 0)
+	if (workspace_reserve(gpu, workspace, layout.transitions + layout.forgotten + layout.first_row, err) <
+		0)
 		return -1;
 	memory = workspace->memory;
 	arguments->transitions = memory;
@@ -233,8 +236,8 @@ static void cut_into_groups(const struct quasar_problem *problem, int chunk, int
 	arguments->groups = (chunks + arguments->chunks_per_group - 1) / arguments->chunks_per_group;
 }
 
-static int launch(const struct chunk_plan *plan, const struct quasar_chunk_arguments *arguments,
-	struct error *err)
+static int launch(
+	const struct chunk_plan *plan, const struct quasar_chunk_arguments *arguments, struct error *err)
 {
 	unsigned sequences = (unsigned)(arguments->batch * arguments->heads);
 	unsigned groups = (unsigned)arguments->groups;
@@ -272,9 +275,9 @@ int quasar_cuda(struct gpu *gpu, struct quasar_workspace *workspace, const struc
 		{"UPSTREAM", upstream},
 		{"INPUT", (int)problem->q.dtype},
 		{"VECTOR", is_vector(&problem->q) && is_vector(&problem->k) && is_vector(&problem->v) &&
-				is_vector(&problem->o)},
-		{"COMPACT", upstream && is_compact(problem, &problem->q) && is_compact(problem, &problem->k) &&
-				is_compact(problem, &problem->v)},
+				   is_vector(&problem->o)},
+		{"COMPACT", upstream && is_compact(problem, &problem->q) &&
+				    is_compact(problem, &problem->k) && is_compact(problem, &problem->v)},
 		{"STAGES", plan.stages},
 		{"MIN_BLOCKS", plan.blocks},
 		{0},
@@ -321,14 +324,14 @@ int quasar_cuda_reference(struct gpu *gpu, const struct quasar_problem *problem,
 		{0},
 	};
 	/* q, k and 16 columns of v of a chunk, and α */
-	int shared = REFERENCE_ROWS * ((2 * problem->dim + REFERENCE_COLUMNS) * (int)sizeof(float) +
-						 (int)sizeof(double));
+	int shared = REFERENCE_ROWS *
+		     ((2 * problem->dim + REFERENCE_COLUMNS) * (int)sizeof(float) + (int)sizeof(double));
 	struct gpu_kernel *kernel;
 
 	if (check_problem(problem, err) < 0)
 		return -1;
-	kernel = gpu_kernel(gpu, "quasar_reference.cu", "quasar_reference", parameters, REFERENCE_THREADS,
-		shared, err);
+	kernel = gpu_kernel(
+		gpu, "quasar_reference.cu", "quasar_reference", parameters, REFERENCE_THREADS, shared, err);
 	return kernel ? gpu_launch(kernel, (unsigned)(problem->batch * problem->heads),
 				(unsigned)problem->dim / REFERENCE_COLUMNS, &arguments, err)
 		      : -1;
@@ -358,9 +361,9 @@ int quasar_cuda_recurrent(struct gpu *gpu, const struct quasar_problem *problem,
 		return error_set(err, STATUS_USAGE, "token by token there are only causal semantics");
 	if (((uintptr_t)problem->initial_state | (uintptr_t)problem->final_state) % VECTOR_BYTES)
 		return error_set(err, STATUS_USAGE, "the states are not aligned to %d bytes", VECTOR_BYTES);
-	kernel = gpu_kernel(gpu, "quasar_recurrent.cu", "quasar_recurrent", parameters, problem->dim,
-		0, err);
-	return kernel ? gpu_launch(kernel, (unsigned)(problem->batch * problem->heads), 1, &arguments, err) : -1;
+	kernel = gpu_kernel(gpu, "quasar_recurrent.cu", "quasar_recurrent", parameters, problem->dim, 0, err);
+	return kernel ? gpu_launch(kernel, (unsigned)(problem->batch * problem->heads), 1, &arguments, err)
+		      : -1;
 }
 
 #define GATE_THREADS 256
@@ -376,23 +379,25 @@ int quasar_cuda_gate(struct gpu *gpu, const struct tensor *k, int64_t batch, int
 	struct gpu_kernel *kernel;
 
 	if (dim != 32 && dim != 64 && dim != 128)
-		return error_set(err, STATUS_USAGE, "head dimension %d is not supported: 32, 64 and 128 are", dim);
+		return error_set(
+			err, STATUS_USAGE, "head dimension %d is not supported: 32, 64 and 128 are", dim);
 	if (blocks < 1 || blocks > MOST_BLOCKS)
-		return error_set(err, STATUS_USAGE, "%lld rows in one call", (long long)(batch * tokens * heads));
+		return error_set(
+			err, STATUS_USAGE, "%lld rows in one call", (long long)(batch * tokens * heads));
 	kernel = gpu_kernel(gpu, "quasar_gate.cu", "quasar_gate", parameters, GATE_THREADS, 0, err);
 	return kernel ? gpu_launch(kernel, (unsigned)blocks, 1, &arguments, err) : -1;
 }
 
-int forward_substitution_cuda(struct gpu *gpu, const float *lower, float *inverse, int64_t count, int size,
-	struct error *err)
+int forward_substitution_cuda(
+	struct gpu *gpu, const float *lower, float *inverse, int64_t count, int size, struct error *err)
 {
 	struct forward_substitution_arguments arguments = {lower, inverse};
 	struct kernel_parameter parameters[] = {{"SIZE", size}, {0}};
 	struct gpu_kernel *kernel;
 
 	if (size != 16 && size != 32 && size != 64)
-		return error_set(err, STATUS_USAGE, "matrices of %d x %d are not supported: 16, 32 and 64 are", size,
-			size);
+		return error_set(err, STATUS_USAGE,
+			"matrices of %d x %d are not supported: 16, 32 and 64 are", size, size);
 	if (count < 1 || count > MOST_BLOCKS)
 		return error_set(err, STATUS_USAGE, "%lld matrices in one call", (long long)count);
 	if (((uintptr_t)lower | (uintptr_t)inverse) % VECTOR_BYTES)

@@ -35,7 +35,7 @@ struct shape {
 
 struct fixture {
 	struct shape shape;
-	struct quasar_problem problem; /* on the device */
+	struct quasar_problem problem;   /* on the device */
 	size_t count, states, allocated; /* elements: of a tensor, of a state, of a tensor with its gaps */
 	int64_t stride[4];
 	void *memory[16];
@@ -92,7 +92,8 @@ static void lay_out(struct fixture *fixture)
 		stride[0] = stride[2] * shape->heads;
 		fixture->allocated = (size_t)(stride[0] * shape->batch);
 	} else {
-		memcpy(stride, tensor_contiguous(NULL, shape->dtype, shape->tokens, shape->heads, shape->dim).stride,
+		memcpy(stride,
+			tensor_contiguous(NULL, shape->dtype, shape->tokens, shape->heads, shape->dim).stride,
 			sizeof(fixture->stride));
 		fixture->allocated = fixture->count;
 	}
@@ -105,7 +106,8 @@ static void prepare(struct fixture *fixture, struct shape shape, uint64_t seed)
 
 	*fixture = (struct fixture){.shape = shape};
 	lay_out(fixture);
-	values = malloc((fixture->count > fixture->states ? fixture->count : fixture->states) * sizeof(*values));
+	values = malloc(
+		(fixture->count > fixture->states ? fixture->count : fixture->states) * sizeof(*values));
 	mean = malloc(row * sizeof(*mean));
 	random_uniform(seed, 1, 0.3f, 2.5f, beta, (size_t)shape.heads);
 	random_normal(seed, 2, shape.key_mean, mean, row);
@@ -164,7 +166,8 @@ static void compute_reference(struct fixture *fixture)
 
 	must(quasar_cuda_reference(gpu, &fixture->problem, o, state, &err), &err);
 	must(gpu_download(gpu, fixture->reference, o, fixture->count * sizeof(double), &err), &err);
-	must(gpu_download(gpu, fixture->reference_state, state, fixture->states * sizeof(double), &err), &err);
+	must(gpu_download(gpu, fixture->reference_state, state, fixture->states * sizeof(double), &err),
+		&err);
 	gpu_release(gpu, fixture->memory[--fixture->memories]);
 	gpu_release(gpu, fixture->memory[--fixture->memories]);
 }
@@ -187,8 +190,9 @@ static void download(struct fixture *fixture)
 						b * o->stride[0] + t * o->stride[1] + h * o->stride[2] +
 							d * o->stride[3]);
 	free(host);
-	must(gpu_download(gpu, fixture->state, fixture->problem.final_state,
-		     fixture->states * sizeof(float), &err), &err);
+	must(gpu_download(gpu, fixture->state, fixture->problem.final_state, fixture->states * sizeof(float),
+		     &err),
+		&err);
 }
 
 /* ‖a − b‖ / ‖b‖; infinite when a holds anything that is not finite. */
@@ -219,7 +223,8 @@ static void compare(struct fixture *fixture)
 	o = relative_error(fixture->output, fixture->reference, fixture->count);
 	state = relative_error(fixture->state, fixture->reference_state, fixture->states);
 	if (!(o <= most && state <= most))
-		fail_msg("%s type %d B%d T%d H%d S%d initial %d strided %d keys %g + %g: output off by %.2e, state "
+		fail_msg("%s type %d B%d T%d H%d S%d initial %d strided %d keys %g + %g: output off by %.2e, "
+			 "state "
 			 "by %.2e, most %.0e",
 			semantics_name(shape->semantics), (int)shape->dtype, shape->batch, shape->tokens,
 			shape->heads, shape->dim, shape->initial, shape->strided, shape->key_deviation,
@@ -244,8 +249,13 @@ static void the_references_agree(void **state)
 {
 	(void)state;
 	for (int semantics = 0; semantics < 2; semantics++) {
-		struct shape shape = {.semantics = (enum semantics)semantics, .dtype = DTYPE_F32, .batch = 2,
-			.tokens = 150, .heads = 3, .dim = 32 << semantics, .initial = true};
+		struct shape shape = {.semantics = (enum semantics)semantics,
+			.dtype = DTYPE_F32,
+			.batch = 2,
+			.tokens = 150,
+			.heads = 3,
+			.dim = 32 << semantics,
+			.initial = true};
 		struct quasar_problem host;
 		struct tensor *tensors[] = {&host.q, &host.k, &host.v};
 		struct fixture fixture;
@@ -259,13 +269,15 @@ static void the_references_agree(void **state)
 		for (int i = 0; i < 3; i++) {
 			void *copy = malloc(fixture.count * sizeof(float));
 
-			must(gpu_download(gpu, copy, tensors[i]->data, fixture.count * sizeof(float), &err), &err);
+			must(gpu_download(gpu, copy, tensors[i]->data, fixture.count * sizeof(float), &err),
+				&err);
 			tensors[i]->data = copy;
 		}
 		must(gpu_download(gpu, beta, host.beta, sizeof(beta), &err), &err);
 		host.beta = beta;
 		initial = malloc(fixture.states * sizeof(float));
-		must(gpu_download(gpu, initial, host.initial_state, fixture.states * sizeof(float), &err), &err);
+		must(gpu_download(gpu, initial, host.initial_state, fixture.states * sizeof(float), &err),
+			&err);
 		host.initial_state = initial;
 		o = malloc(fixture.count * sizeof(double));
 		final = malloc(fixture.states * sizeof(double));
@@ -292,7 +304,8 @@ static void every_length(void **state)
 	for (int semantics = 0; semantics < 2; semantics++)
 		for (size_t i = 0; i < sizeof(lengths) / sizeof(*lengths); i++)
 			check((struct shape){(enum semantics)semantics, DTYPE_BF16, 2, lengths[i], 3, 64,
-				      .initial = i % 2}, i);
+				      .initial = i % 2},
+				i);
 }
 
 static void every_type_dimension_and_layout(void **state)
@@ -302,8 +315,8 @@ static void every_type_dimension_and_layout(void **state)
 		for (int dtype = 0; dtype < 3; dtype++)
 			for (int dim = 32; dim <= 128; dim *= 2)
 				for (int strided = 0; strided < 2; strided++)
-					check((struct shape){(enum semantics)semantics, (enum dtype)dtype, 2, 330, 5,
-						      dim, .initial = true, .strided = strided},
+					check((struct shape){(enum semantics)semantics, (enum dtype)dtype, 2,
+						      330, 5, dim, .initial = true, .strided = strided},
 						(uint64_t)(dim + dtype));
 }
 
@@ -316,8 +329,9 @@ static void every_kind_of_key(void **state)
 	(void)state;
 	for (int semantics = 0; semantics < 2; semantics++)
 		for (size_t i = 0; i < sizeof(means) / sizeof(*means); i++)
-			check((struct shape){(enum semantics)semantics, DTYPE_BF16, 1, 20000, 8, 64, .initial = true,
-				      .key_deviation = deviations[i], .key_mean = means[i]}, i);
+			check((struct shape){(enum semantics)semantics, DTYPE_BF16, 1, 20000, 8, 64,
+				      .initial = true, .key_deviation = deviations[i], .key_mean = means[i]},
+				i);
 }
 
 static void many_heads_and_few(void **state)
@@ -327,17 +341,21 @@ static void many_heads_and_few(void **state)
 	(void)state;
 	for (int semantics = 0; semantics < 2; semantics++)
 		for (size_t i = 0; i < sizeof(heads) / sizeof(*heads); i++)
-			check((struct shape){(enum semantics)semantics, DTYPE_BF16, batches[i], 700, heads[i], 32,
-					      .initial = false}, i);
+			check((struct shape){(enum semantics)semantics, DTYPE_BF16, batches[i], 700, heads[i],
+				      32, .initial = false},
+				i);
 }
 
 static void a_hundred_thousand_tokens(void **state)
 {
 	(void)state;
 	for (int semantics = 0; semantics < 2; semantics++) {
-		check((struct shape){(enum semantics)semantics, DTYPE_BF16, 1, 100000, 8, 64, .initial = false}, 1);
 		check((struct shape){(enum semantics)semantics, DTYPE_BF16, 1, 100000, 8, 64,
-			      .key_deviation = 0.01f}, 2);
+			      .initial = false},
+			1);
+		check((struct shape){(enum semantics)semantics, DTYPE_BF16, 1, 100000, 8, 64,
+			      .key_deviation = 0.01f},
+			2);
 	}
 }
 
@@ -399,7 +417,8 @@ static void an_upstream_stretch_reads_its_own_rows(void **state)
 	struct error err;
 
 	(void)state;
-	prepare(&fixture, (struct shape){SEMANTICS_UPSTREAM, DTYPE_BF16, 1, tokens, heads, 64, .initial = false}, 5);
+	prepare(&fixture,
+		(struct shape){SEMANTICS_UPSTREAM, DTYPE_BF16, 1, tokens, heads, 64, .initial = false}, 5);
 	compute_reference(&fixture);
 	for (int head = 0; head < heads; head++) {
 		first_row[0][head] = head * tokens;
@@ -460,8 +479,10 @@ static void decoding_follows_the_recurrence(void **state)
 				struct fixture fixture;
 				struct error err;
 
-				prepare(&fixture, (struct shape){SEMANTICS_CAUSAL, (enum dtype)dtype, 5, tokens, 3,
-							  dim, .initial = tokens > 1, .strided = dim == 32}, 8);
+				prepare(&fixture,
+					(struct shape){SEMANTICS_CAUSAL, (enum dtype)dtype, 5, tokens, 3, dim,
+						.initial = tokens > 1, .strided = dim == 32},
+					8);
 				compute_reference(&fixture);
 				must(quasar_cuda_recurrent(gpu, &fixture.problem, &err), &err);
 				compare(&fixture);
@@ -481,16 +502,20 @@ static void the_gate_follows_its_formula(void **state)
 				float *alpha, result[2 * 37 * 3], beta[64];
 				char *keys;
 
-				prepare(&fixture, (struct shape){SEMANTICS_CAUSAL, (enum dtype)dtype, batch, tokens,
-							  heads, dim, .strided = strided, .key_deviation = 0.1f}, 9);
+				prepare(&fixture,
+					(struct shape){SEMANTICS_CAUSAL, (enum dtype)dtype, batch, tokens,
+						heads, dim, .strided = strided, .key_deviation = 0.1f},
+					9);
 				alpha = device_memory(&fixture, NULL, sizeof(result));
 				must(quasar_cuda_gate(gpu, &fixture.problem.k, batch, tokens, heads, dim,
-					     fixture.problem.beta, alpha, &err), &err);
+					     fixture.problem.beta, alpha, &err),
+					&err);
 				keys = malloc(fixture.allocated * dtype_size((enum dtype)dtype));
 				must(gpu_download(gpu, result, alpha, sizeof(result), &err), &err);
 				must(gpu_download(gpu, beta, fixture.problem.beta, sizeof(beta), &err), &err);
 				must(gpu_download(gpu, keys, fixture.problem.k.data,
-					     fixture.allocated * dtype_size((enum dtype)dtype), &err), &err);
+					     fixture.allocated * dtype_size((enum dtype)dtype), &err),
+					&err);
 				for (int row = 0; row < rows; row++) {
 					double lambda = 0, expected;
 
@@ -503,7 +528,8 @@ static void the_gate_follows_its_formula(void **state)
 
 						lambda += k * k;
 					}
-					expected = -expm1(-beta[row % heads] * lambda) / (lambda + QUASAR_EPSILON);
+					expected = -expm1(-beta[row % heads] * lambda) /
+						   (lambda + QUASAR_EPSILON);
 					assert_true(fabs(result[row] - expected) <= 2e-6 * expected);
 				}
 				free(keys);
@@ -517,7 +543,8 @@ static void forward_substitution_inverts(void **state)
 	for (int size = 16; size <= 64; size *= 2) {
 		const size_t count = 37, elements = count * (size_t)(size * size);
 		struct fixture fixture = {0};
-		float *host = malloc(elements * sizeof(*host)), *inverse = malloc(elements * sizeof(*inverse)), *device;
+		float *host = malloc(elements * sizeof(*host)),
+		      *inverse = malloc(elements * sizeof(*inverse)), *device;
 		struct error err;
 
 		/* what lies on and above the diagonal must not matter: it is random as well */
