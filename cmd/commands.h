@@ -15,6 +15,7 @@ extern const struct command cmd_leaderboard;
 extern const struct command cmd_leagues;
 extern const struct command cmd_localnet;
 extern const struct command cmd_recover;
+extern const struct command cmd_push;
 extern const struct command cmd_register;
 extern const struct command cmd_reveal;
 extern const struct command cmd_round;

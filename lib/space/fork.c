@@ -104,9 +104,9 @@ static int read_changes(git_repository *repository, struct fork_state *state)
 	return 0;
 }
 
-/* The configured URL of "origin", cleaned; NULL when there is none. Read from the configuration itself:
+/* The configured URL of "origin" as it stands; NULL when there is none. Read from the configuration itself:
  * git_remote_lookup leaks memory with every configuration line (libgit2 1.5 with PCRE2). */
-static char *origin_url(git_repository *repository)
+static char *configured_origin(git_repository *repository)
 {
 	git_config *config = NULL;
 	git_buf value = {0};
@@ -114,10 +114,19 @@ static char *origin_url(git_repository *repository)
 
 	if (git_repository_config(&config, repository) == 0 &&
 		git_config_get_string_buf(&value, config, "remote.origin.url") == 0)
-		url = fork_url_clean(value.ptr);
+		url = xstrdup(value.ptr);
 	git_buf_dispose(&value);
 	git_config_free(config);
 	return url;
+}
+
+/* A URL without its secrets, in the place of one with them. */
+static char *cleaned(char *url)
+{
+	char *clean = url ? fork_url_clean(url) : NULL;
+
+	free(url);
+	return clean;
 }
 
 static int read_origin(git_repository *repository, struct fork_state *state)
@@ -126,7 +135,7 @@ static int read_origin(git_repository *repository, struct fork_state *state)
 	git_oid id;
 	int code;
 
-	state->remote_url = origin_url(repository);
+	state->remote_url = cleaned(configured_origin(repository));
 	if (!state->remote_url || !state->commit[0])
 		return 0;
 	code = git_revwalk_new(&walk, repository);
@@ -165,17 +174,22 @@ int fork_state_read(const char *path, struct fork_state *state, struct error *er
 	return result;
 }
 
-char *fork_origin(const char *path)
+char *fork_origin_configured(const char *path)
 {
 	git_repository *repository = NULL;
 	char *url = NULL;
 
 	git_libgit2_init();
 	if (git_repository_open_ext(&repository, path, GIT_REPOSITORY_OPEN_NO_SEARCH, NULL) == 0)
-		url = origin_url(repository);
+		url = configured_origin(repository);
 	git_repository_free(repository);
 	git_libgit2_shutdown();
 	return url;
+}
+
+char *fork_origin(const char *path)
+{
+	return cleaned(fork_origin_configured(path));
 }
 
 void fork_state_free(struct fork_state *state)
@@ -196,6 +210,14 @@ static int add_file(git_repository *repository, git_index *index, const struct f
 	return code ? code : git_index_add(index, &entry);
 }
 
+int fork_author(git_signature **author, git_repository *repository)
+{
+	int code = git_signature_default(author, repository);
+
+	/* nobody told git who works here */
+	return code ? git_signature_now(author, "quasar", "quasar@localhost") : 0;
+}
+
 static int commit_files(git_repository *repository, const struct fork_file *files, size_t count)
 {
 	git_signature *author = NULL;
@@ -210,8 +232,8 @@ static int commit_files(git_repository *repository, const struct fork_file *file
 		code = git_index_write_tree_to(&id, index, repository);
 	if (!code)
 		code = git_tree_lookup(&tree, repository, &id);
-	if (!code && git_signature_default(&author, repository) < 0) /* nobody told git who works here */
-		code = git_signature_now(&author, "quasar", "quasar@localhost");
+	if (!code)
+		code = fork_author(&author, repository);
 	if (!code)
 		code = git_commit_create(&id, repository, "HEAD", author, author, NULL, "Start", tree, 0, NULL);
 	git_signature_free(author);

@@ -61,6 +61,20 @@ char *fork_origin(const char *path);
 int fork_published(const char *path, const char *url, const char *commit, const struct fork_remote *remote,
 	bool *published, struct error *err);
 
+/* Commits every change in the clone at `path`, new files included, ignored ones not, to the branch it is on;
+ * hooks of git are not run. `message` NULL: one that names the change. `secrets` (ends with NULL) are texts
+ * that no file may hold. `made` says whether there was anything to commit.
+ *
+ * STATUS_FAILED, with nothing changed: a file looks like a key, a password or a state store, or holds one
+ * of the secrets; it is named. STATUS_ENVIRONMENT: HEAD is on no branch, a merge is under way, or git fails. */
+int fork_commit(const char *path, const char *message, const char *const *secrets, bool *made,
+	struct error *err);
+
+/* Pushes the branch of HEAD to the branch of its name at "origin", never by force. `pushed`: the remote did
+ * not have it yet. Errors as with fork_clone; STATUS_REFUSED when the remote's branch has commits that this
+ * one lacks, or the remote does not take it. */
+int fork_push(const char *path, const struct fork_remote *remote, bool *pushed, struct error *err);
+
 struct fork_file {
 	const char *path; /* relative to the repository */
 	const char *text;

@@ -1,6 +1,8 @@
 /* fork_private: what the files of the fork module share. */
 #pragma once
 
+#include <git2.h>
+
 #include "space/fork.h"
 
 enum scheme { SCHEME_HTTPS, SCHEME_HTTP, SCHEME_SSH, SCHEME_FILE, SCHEME_PATH, SCHEME_UNKNOWN };
@@ -12,3 +14,33 @@ int git_failed(int code, const char *attempt, const char *on, struct error *err)
 
 /* ".fork.unfinished" beside "fork": where a directory grows until it is whole. The caller frees. */
 char *unfinished_name(const char *path);
+
+/* The URL of "origin" as it is configured, secrets included. NULL when `path` is no clone. Caller frees. */
+char *fork_origin_configured(const char *path);
+
+/* Who commits here: git's user.name and user.email, else a name of ours. Returns libgit2's code. */
+int fork_author(git_signature **author, git_repository *repository);
+
+/* --- work with a remote -------------------------------------------------------------------------- */
+
+/* A remote operation: what is asked for, and what its callbacks note on the way. */
+struct job {
+	const char *url, *directory, *commit;
+	const struct fork_remote *remote;
+	int pipe;         /* to the parent process */
+	unsigned logins;  /* how often the server asked */
+	bool too_large;
+	double reported;  /* clock_elapsed() of the last report */
+	bool answer;      /* to the question, if the operation is one */
+};
+
+typedef int remote_work(struct job *job, struct error *err);
+
+/* Does the work in a process of its own, which can be ended at any time: libgit2 may wait for ever for a
+ * peer that keeps silent, and reads what a stranger made. */
+int remote_run(struct job *job, remote_work *work, struct error *err);
+
+/* In that process: libgit2 with our certificates, and with the job's credentials. */
+void remote_start(void);
+void remote_configure(struct job *job, git_remote_callbacks *callbacks, git_proxy_options *proxy,
+	git_remote_redirect_t *redirects);

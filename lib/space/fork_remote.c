@@ -20,17 +20,6 @@
 
 #define TREE_LIMIT 500000 /* files of a commit: more than any real fork, less than a hostile one */
 
-/* A remote operation: what is asked for, and what its callbacks note on the way. */
-struct job {
-	const char *url, *directory, *commit;
-	const struct fork_remote *remote;
-	int pipe;         /* to the parent process */
-	unsigned logins;  /* how often the server asked */
-	bool too_large;
-	double reported;  /* clock_elapsed() of the last report */
-	bool published;   /* fork_published's answer */
-};
-
 /* --- a process of its own for whatever waits for a remote ---------------------------------------- */
 
 /* What the child process writes into the pipe, each at once (it is shorter than PIPE_BUF). */
@@ -38,7 +27,7 @@ struct report {
 	bool done;
 	struct fork_progress progress;
 	int result; /* these when done */
-	bool published;
+	bool answer;
 	struct error err;
 };
 
@@ -47,8 +36,6 @@ static void send_report(const struct job *job, const struct report *report)
 	if (write(job->pipe, report, sizeof(*report)) != sizeof(*report))
 		_exit(1); /* the parent is gone */
 }
-
-typedef int remote_work(struct job *job, struct error *err);
 
 static void child_process(struct job *job, remote_work *work, pid_t parent)
 {
@@ -64,7 +51,7 @@ static void child_process(struct job *job, remote_work *work, pid_t parent)
 	if (job->remote->max_bytes)
 		setrlimit(RLIMIT_FSIZE, &size);
 	report.result = work(job, &report.err);
-	report.published = job->published;
+	report.answer = job->answer;
 	send_report(job, &report);
 	_exit(0);
 }
@@ -93,7 +80,7 @@ static int follow_child(struct job *job, int pipe, struct error *err)
 
 		if (got > 0 && report.done) {
 			*err = report.err;
-			job->published = report.published;
+			job->answer = report.answer;
 			return report.result;
 		}
 		if (interrupted())
@@ -109,9 +96,7 @@ static int follow_child(struct job *job, int pipe, struct error *err)
 	}
 }
 
-/* libgit2 may wait for ever for a peer that keeps silent, and reads what a stranger made: so it works in a
- * process that can be ended at any time. */
-static int run_apart(struct job *job, remote_work *work, struct error *err)
+int remote_run(struct job *job, remote_work *work, struct error *err)
 {
 	int ends[2], result;
 	pid_t parent = getpid(), child;
@@ -206,7 +191,7 @@ static int on_transfer(const git_indexer_progress *stats, void *payload)
 }
 
 /* GIT_REMOTE_REDIRECT_NONE means none to another host: the token is for this one. */
-static void configure(struct job *job, git_remote_callbacks *callbacks, git_proxy_options *proxy,
+void remote_configure(struct job *job, git_remote_callbacks *callbacks, git_proxy_options *proxy,
 	git_remote_redirect_t *redirects)
 {
 	callbacks->credentials = login;
@@ -216,7 +201,7 @@ static void configure(struct job *job, git_remote_callbacks *callbacks, git_prox
 	*redirects = GIT_REMOTE_REDIRECT_NONE;
 }
 
-static void start_library(void)
+void remote_start(void)
 {
 	const char *certificates = certificates_file();
 
@@ -276,7 +261,7 @@ static int find_commit(struct job *job, git_repository *repository, git_object *
 		code = git_object_lookup_prefix(commit, repository, &id, digits, GIT_OBJECT_COMMIT);
 	if (code != GIT_ENOTFOUND || digits != GIT_OID_HEXSZ)
 		return code;
-	configure(job, &options.callbacks, &options.proxy_opts, &options.follow_redirects);
+	remote_configure(job, &options.callbacks, &options.proxy_opts, &options.follow_redirects);
 	job->logins = 0;
 	code = git_remote_lookup(&origin, repository, "origin");
 	if (!code)
@@ -318,8 +303,8 @@ static int clone_work(struct job *job, struct error *err)
 	git_repository *repository = NULL;
 	int result;
 
-	start_library();
-	configure(job, &options.fetch_opts.callbacks, &options.fetch_opts.proxy_opts,
+	remote_start();
+	remote_configure(job, &options.fetch_opts.callbacks, &options.fetch_opts.proxy_opts,
 		&options.fetch_opts.follow_redirects);
 	options.checkout_opts.checkout_strategy = GIT_CHECKOUT_NONE;
 	options.local = GIT_CLONE_NO_LOCAL; /* reads local repositories as it does remote ones, with bounds */
@@ -374,7 +359,7 @@ int fork_clone(const char *url, const char *directory, const char *commit, const
 	job.directory = unfinished;
 	result = directory_remove(unfinished, err);
 	if (!result)
-		result = run_apart(&job, clone_work, err);
+		result = remote_run(&job, clone_work, err);
 	if (!result)
 		result = file_publish(unfinished, directory, err);
 	if (result)
@@ -402,8 +387,8 @@ static int published_work(struct job *job, struct error *err)
 	git_oid commit;
 	int code;
 
-	start_library();
-	configure(job, &options.callbacks, &options.proxy_opts, &options.follow_redirects);
+	remote_start();
+	remote_configure(job, &options.callbacks, &options.proxy_opts, &options.follow_redirects);
 	code = git_repository_open_ext(&repository, job->directory, GIT_REPOSITORY_OPEN_NO_SEARCH, NULL);
 	if (code)
 		return git_failed(code, "open", job->directory, err);
@@ -414,8 +399,8 @@ static int published_work(struct job *job, struct error *err)
 		code = git_remote_connect_ext(remote, GIT_DIRECTION_FETCH, &options);
 	if (!code)
 		code = git_remote_ls(&heads, &count, remote);
-	for (size_t i = 0; i < count && !job->published; i++)
-		job->published = !strncmp(heads[i]->name, "refs/heads/", 11) &&
+	for (size_t i = 0; i < count && !job->answer; i++)
+		job->answer = !strncmp(heads[i]->name, "refs/heads/", 11) &&
 			leads_to(repository, &heads[i]->oid, &commit);
 	return code ? git_failed(code, "ask", job->url, err) : 0;
 }
@@ -429,8 +414,8 @@ int fork_published(const char *path, const char *url, const char *commit, const 
 		return -1;
 	if (!is_commit_hash(commit) || strlen(commit) != GIT_OID_HEXSZ)
 		return error_set(err, STATUS_USAGE, "\"%s\" is not a whole commit hash", commit);
-	if (run_apart(&job, published_work, err) < 0)
+	if (remote_run(&job, published_work, err) < 0)
 		return -1;
-	*published = job.published;
+	*published = job.answer;
 	return 0;
 }

@@ -25,6 +25,7 @@
 #include "base/memory.h"
 #include "space/fork.h"
 #include "space/inspect.h"
+#include "space/leak.h"
 #include "space/settings.h"
 #include "space/store.h"
 #include "space/workspace.h"
@@ -988,6 +989,27 @@ static void a_redirect_to_another_host_is_not_followed(void **state)
 	close(target);
 }
 
+static void secrets_are_told_from_other_files(void **state)
+{
+	static const char *const secrets[] = {"my token 1", "short", NULL};
+	static const char *const names[] = {".env", "a/.env.prod", "id_rsa", "w/hotkeys/x", "hotkeys/x", ".quasar/state.db", NULL};
+	static const char *const harmless[] = {".env.example", "env", "fla/id_rsa.md", "key.py", "hotkeys", "quasar/x", NULL};
+	static const char *const contents[] = {"x my token 1 y", "$NACL", "-----BEGIN RSA PRIVATE KEY-----",
+		"ghp_0123456789abcdefghijABCDEFGHIJ012345", NULL};
+	static const char *const open[] = {"", "short", "ghp_0123", "$NAC", "BEGIN PRIVATE KEY", "my token", NULL};
+
+	(void)state;
+	for (size_t i = 0; names[i]; i++)
+		assert_non_null(leak_in_name(names[i]));
+	for (size_t i = 0; harmless[i]; i++)
+		assert_null(leak_in_name(harmless[i]));
+	for (size_t i = 0; contents[i]; i++)
+		assert_non_null(leak_in_content(contents[i], strlen(contents[i]), secrets));
+	for (size_t i = 0; open[i]; i++)
+		assert_null(leak_in_content(open[i], strlen(open[i]), secrets));
+	assert_null(leak_in_content(NULL, 0, NULL));
+}
+
 #define IN_DIRECTORY(test) cmocka_unit_test_setup_teardown(test, make_directory, remove_directory)
 
 int main(void)
@@ -1013,6 +1035,7 @@ int main(void)
 		IN_DIRECTORY(a_store_appears_whole_or_not_at_all),
 		IN_DIRECTORY(a_workspace_is_held_by_one_process),
 		cmocka_unit_test(urls_are_cleaned),
+		cmocka_unit_test(secrets_are_told_from_other_files),
 		IN_DIRECTORY(a_fork_is_made_and_cloned),
 		IN_DIRECTORY(clones_that_must_fail),
 		IN_DIRECTORY(a_silent_remote_is_given_up),
