@@ -19,6 +19,7 @@ extern const struct command cmd_push;
 extern const struct command cmd_register;
 extern const struct command cmd_reveal;
 extern const struct command cmd_round;
+extern const struct command cmd_run;
 extern const struct command cmd_score;
 extern const struct command cmd_status;
 extern const struct command cmd_submit;

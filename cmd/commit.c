@@ -1,11 +1,15 @@
 /* quasar commit and quasar submit: the two ways to hand in the fork. */
 #include <stdio.h>
+#include <unistd.h>
 
 #include "api/block.h"
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/number.h"
 #include "commands.h"
 #include "proposal.h"
+
+#define LONGEST_TURN 600.0 /* s to wait for another process that submits from the same workspace */
 
 static void print_committed(const struct submission *submission, bool already)
 {
@@ -80,23 +84,41 @@ static int find_earlier(const struct invocation *invocation, struct session *ses
 	return 0;
 }
 
+/* Everything that a validator would object to, unless the miner wants it sent all the same. */
+static int verify(const struct invocation *invocation, const struct session *session,
+	const struct proposal *proposal, struct error *err)
+{
+	bool anyway = arg_flag(invocation, "no-verify"); /* then without the seconds that decide nothing */
+
+	log_note("Checking the fork as validators do …");
+	if (proposal_verify(invocation, session, proposal, !anyway, err) == 0)
+		return 0;
+	if (err->status != STATUS_FAILED || !anyway)
+		return -1;
+	log_warn("checks failed, and you asked to send it all the same (--no-verify). A failed validation "
+		 "scores zero; five ban your address for a day.");
+	return 0;
+}
+
 static int send(const struct invocation *invocation, struct session *session, const struct way *way,
 	struct error *err)
 {
 	struct proposal proposal;
+	double claim = 0;
 	size_t settled;
 	int64_t id, earlier;
 	int result;
 
-	if (session_settle(session, way->kind, &settled, err) < 0 ||
-		proposal_read(invocation, session, &proposal, err) < 0)
+	if (arg_real(invocation, "claim", 1e-3, 1e12, &claim, err) < 0 ||
+		session_settle(session, way->kind, &settled, err) < 0 ||
+		proposal_read(invocation, session, claim, &proposal, err) < 0)
 		return -1;
 	result = find_earlier(invocation, session, way, &proposal.plan, settled > 0, &earlier, err);
 	id = earlier;
 	if (!result && !earlier) {
 		if (!invocation->json)
 			proposal_print(&proposal);
-		result = proposal_verify(invocation, session, &proposal, err);
+		result = verify(invocation, session, &proposal, err);
 		if (!result)
 			result = way->send(&session->workflow, &proposal.plan, &id, err);
 	}
@@ -107,11 +129,15 @@ static int send(const struct invocation *invocation, struct session *session, co
 static int run(const struct invocation *invocation, const struct way *way, struct error *err)
 {
 	struct session session;
-	int result;
+	int result, turn;
 
 	if (session_open(invocation, &session, err) < 0)
 		return -1;
-	result = send(invocation, &session, way, err);
+	result = workspace_turn(session.workspace.directory, LONGEST_TURN, &turn, err);
+	if (!result) {
+		result = send(invocation, &session, way, err);
+		close(turn);
+	}
 	session_close(&session);
 	return result;
 }
@@ -127,7 +153,12 @@ static int run_submit(struct invocation *invocation, struct error *err)
 }
 
 static const struct opt opts[] = {
-	OPTS_PROPOSAL,
+	OPTS_CLAIM,
+	{"claim", 0, "N", NULL, NULL, NULL, "Tokens/s to claim, instead of the benchmark's median less the margin."},
+	{"no-verify", 0, NULL, NULL, NULL, NULL,
+		"Send even what the checks refuse, and leave out those that compute. A failed validation "
+		"scores zero, and five ban the address."},
+	{"again", 0, NULL, NULL, NULL, NULL, "Send although this commit was submitted before."},
 	OPTS_WALLET,
 	OPTS_API,
 	{0},

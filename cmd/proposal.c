@@ -3,7 +3,6 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "base/log.h"
 #include "base/number.h"
 #include "score/score.h"
 #include "verify.h"
@@ -33,6 +32,7 @@ static int read_benchmarks(struct session *session, struct proposal *proposal, s
 		if (result->seq != proposal->plan.target_sequence_length)
 			continue;
 		proposal->measured = result->tokens_per_sec;
+		proposal->spread = result->spread;
 		proposal->plan.vram_mb = result->memory_mb;
 	}
 	bench_list_free(&list);
@@ -41,27 +41,24 @@ static int read_benchmarks(struct session *session, struct proposal *proposal, s
 }
 
 /* The claim: by hand, or what was measured at the target length less the margin. */
-static int read_claim(const struct invocation *invocation, struct proposal *proposal, struct error *err)
+static int make_claim(
+	const struct invocation *invocation, double claim, struct proposal *proposal, struct error *err)
 {
 	struct plan *plan = &proposal->plan;
 
-	if (arg_real(invocation, "margin", 0, 0.9, &proposal->margin, err) < 0 ||
-		arg_real(invocation, "claim", 1e-3, 1e12, &plan->tokens_per_sec, err) < 0)
+	if (arg_real(invocation, "margin", 0, 0.9, &proposal->margin, err) < 0)
 		return -1;
-	if (arg_given(invocation, "claim"))
+	plan->tokens_per_sec = claim > 0 ? claim : floor(proposal->measured * (1 - proposal->margin));
+	if (claim > 0 || proposal->measured > 0)
 		return 0;
-	if (proposal->measured <= 0) {
-		error_set(err, STATUS_ENVIRONMENT, "no benchmark of fork commit %.10s at %lld tokens",
-			proposal->fork.commit, (long long)plan->target_sequence_length);
-		return error_hint(err, "Measure it with `quasar bench --seq %lld`, or claim with --claim N.",
-			(long long)plan->target_sequence_length);
-	}
-	plan->tokens_per_sec = floor(proposal->measured * (1 - proposal->margin));
-	return 0;
+	error_set(err, STATUS_ENVIRONMENT, "no benchmark of fork commit %.10s at %lld tokens",
+		proposal->fork.commit, (long long)plan->target_sequence_length);
+	return error_hint(err, "Measure it with `quasar bench --seq %lld`, or claim with `quasar commit --claim N`.",
+		(long long)plan->target_sequence_length);
 }
 
-int proposal_read(const struct invocation *invocation, struct session *session, struct proposal *proposal,
-	struct error *err)
+int proposal_read(const struct invocation *invocation, struct session *session, double claim,
+	struct proposal *proposal, struct error *err)
 {
 	*proposal = (struct proposal){.plan.vram_mb = NAN};
 	if (arg_integer(invocation, "seq", 1, INT64_C(1) << 40, &proposal->plan.target_sequence_length, err) <
@@ -82,7 +79,7 @@ int proposal_read(const struct invocation *invocation, struct session *session, 
 	}
 	proposal->plan.fork_url = session->workspace.fork_url;
 	proposal->plan.commit_hash = proposal->fork.commit;
-	if (read_benchmarks(session, proposal, err) == 0 && read_claim(invocation, proposal, err) == 0)
+	if (read_benchmarks(session, proposal, err) == 0 && make_claim(invocation, claim, proposal, err) == 0)
 		return 0;
 failed:
 	proposal_free(proposal);
@@ -115,13 +112,13 @@ static int check_published(const struct proposal *proposal, const struct session
 }
 
 int proposal_verify(const struct invocation *invocation, const struct session *session,
-	const struct proposal *proposal, struct error *err)
+	const struct proposal *proposal, bool compute, struct error *err)
 {
 	const struct verify_request request = {
 		.fork_path = session->workspace.fork_path,
 		.fork_url = proposal->plan.fork_url,
 		.submitting = true,
-		.static_only = arg_flag(invocation, "no-verify"), /* seconds that decide nothing */
+		.static_only = !compute,
 		.tokens = VERIFY_TOKENS,
 		.measured = proposal->measured,
 		.claimed = proposal->measured > 0 ? proposal->plan.tokens_per_sec : 0, /* else unchecked */
@@ -130,7 +127,6 @@ int proposal_verify(const struct invocation *invocation, const struct session *s
 	size_t failures;
 	int result;
 
-	log_note("Checking the fork as validators do …");
 	result = verify_run(invocation, &request, &checks, err);
 	if (!result)
 		result = check_published(proposal, session, &checks, err);
@@ -138,12 +134,6 @@ int proposal_verify(const struct invocation *invocation, const struct session *s
 	check_free(&checks);
 	if (result || !failures)
 		return result;
-	if (arg_flag(invocation, "no-verify")) {
-		log_warn("%zu check%s failed, and you asked to send it all the same (--no-verify). A failed "
-			 "validation scores zero; five ban your address for a day.",
-			failures, failures == 1 ? "" : "s");
-		return 0;
-	}
 	error_set(err, STATUS_FAILED, "%zu check%s failed: nothing was sent", failures,
 		failures == 1 ? "" : "s");
 	return error_hint(err, "Mend what is named above; `quasar verify` shows all checks.");

@@ -10,31 +10,26 @@ struct proposal {
 	struct fork_state fork;
 	cJSON *benchmarks;
 	double measured, margin; /* the claim is measured · (1 − margin); `measured` 0: claimed by hand */
+	double spread;           /* of the runs that were measured, as a part of their median */
 };
 
-/* The options both commands have besides OPTS_WALLET and OPTS_API. */
-#define OPTS_PROPOSAL                                                                                      \
+/* Where to compete and what to claim: options of every command that submits. */
+#define OPTS_CLAIM                                                                                         \
 	{"seq", 0, "N", "TARGET_SEQUENCE_LENGTH", NULL, NULL, "Tokens to compete at."},                    \
-		{"claim", 0, "N", NULL, NULL, NULL,                                                        \
-			"Tokens/s to claim, instead of the benchmark's median less the margin."},          \
-		{"margin", 0, "PERCENT", "CLAIM_MARGIN", NULL, NULL,                                       \
-			"What the claim stays below the measured median."},                                \
-		{"no-verify", 0, NULL, NULL, NULL, NULL,                                                   \
-			"Send even what the checks refuse, and leave out those that compute. A failed "    \
-			"validation scores zero, and five ban the address."},                                               \
 	{                                                                                                  \
-		"again", 0, NULL, NULL, NULL, NULL, "Send although this commit was submitted before."      \
+		"margin", 0, "PERCENT", "CLAIM_MARGIN", NULL, NULL,                                        \
+			"What the claim stays below the measured median."                                  \
 	}
 
-/* Fills `proposal`. STATUS_ENVIRONMENT when there is no fork, no URL or no benchmark of this commit. */
-int proposal_read(const struct invocation *invocation, struct session *session, struct proposal *proposal,
-	struct error *err);
+/* Fills `proposal`, for a command with OPTS_CLAIM. `claim`: tokens/s; 0: what was measured, less the margin.
+ * STATUS_ENVIRONMENT when there is no fork, no URL or no benchmark of this commit. */
+int proposal_read(const struct invocation *invocation, struct session *session, double claim,
+	struct proposal *proposal, struct error *err);
 
-/* Runs the checks, prints those that do not pass to stderr, and makes sure that validators can fetch the
- * commit. STATUS_FAILED when a check fails; with --no-verify the failures are warnings,
- * and nothing is computed. */
+/* Runs the checks, those that need computing only with `compute`; prints those that do not pass to stderr;
+ * and makes sure that validators can fetch the commit. STATUS_FAILED when a check fails. */
 int proposal_verify(const struct invocation *invocation, const struct session *session,
-	const struct proposal *proposal, struct error *err);
+	const struct proposal *proposal, bool compute, struct error *err);
 
 /* Fork, league and claim, for people. */
 void proposal_print(const struct proposal *proposal);

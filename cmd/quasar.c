@@ -27,6 +27,7 @@ static const struct command *const commands[] = {
 	&cmd_commit,
 	&cmd_reveal,
 	&cmd_submit,
+	&cmd_run,
 	&cmd_status,
 	&cmd_round,
 	&cmd_leaderboard,

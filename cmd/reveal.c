@@ -3,25 +3,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "api/block.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/number.h"
 #include "commands.h"
-#include "session.h"
-
-/* Seconds between two looks at the validator's clock while waiting. The first ones are close together: how
- * long a block takes there can only be seen. */
-#define POLL_SHORTEST 0.25
-#define POLL_LONGEST 60.0
-
-/* Where a committed submission stands at the validator. */
-struct due {
-	int64_t reveal_block, current_block;
-	bool pending; /* it is listed as not yet revealed */
-	bool ready;
-};
+#include "due.h"
 
 static int look(struct session *session, const struct submission *submission, struct block_clock *blocks,
 	struct due *due, struct error *err)
@@ -29,31 +16,10 @@ static int look(struct session *session, const struct submission *submission, st
 	struct api_pending_reveals pending;
 	int result = api_pending_reveals(session->api, &pending, err);
 
-	*due = (struct due){.reveal_block = submission->reveal_block};
 	if (!result) {
-		due->current_block = pending.current_block;
 		block_clock_observe(blocks, pending.current_block, clock_elapsed());
+		result = due_read(session, submission, &pending, due, err);
 	}
-	for (size_t i = 0; !result && i < pending.count; i++) {
-		const struct api_pending_reveal *reveal = &pending.reveals[i];
-
-		if (reveal->submission_id != submission->server_id ||
-			!api_pending_matches(reveal, submission->hotkey, submission->commitment_hash))
-			continue;
-		due->pending = true;
-		due->ready = reveal->can_reveal;
-		if (reveal->reveal_block == submission->reveal_block)
-			continue;
-		log_warn("the validator moved the reveal of submission %s from block %lld to %lld",
-			submission_label(submission), (long long)submission->reveal_block,
-			(long long)reveal->reveal_block);
-		due->reveal_block = reveal->reveal_block;
-		result = store_submission_committed(session->workspace.store, submission->id,
-			submission->server_id, reveal->reveal_block, err);
-	}
-	/* not listed: revealed already, or the list leaves it out; the attempt will tell */
-	if (!due->pending)
-		due->ready = due->current_block >= due->reveal_block;
 	api_release(&pending.memory);
 	return result;
 }
@@ -75,9 +41,7 @@ static int too_early(const struct submission *submission, const struct due *due,
 static int countdown(struct progress *progress, const struct submission *submission, const struct due *due,
 	const struct block_clock *blocks, double poll, struct error *err)
 {
-	double left = block_clock_until(blocks, due->reveal_block, clock_elapsed());
-	double part = left < POLL_SHORTEST ? POLL_SHORTEST : left < poll ? left : poll;
-	double end = clock_elapsed() + part;
+	double end = clock_elapsed() + due_pause(due, blocks, poll);
 
 	while (clock_elapsed() < end) {
 		double step = end - clock_elapsed();
@@ -101,7 +65,7 @@ static int wait_until_ready(struct session *session, const struct submission *su
 {
 	struct block_clock blocks = {0};
 
-	for (double poll = POLL_SHORTEST;; poll = fmin(poll * 2, POLL_LONGEST)) {
+	for (double poll = DUE_POLL_SHORTEST;; poll = fmin(poll * 2, DUE_POLL_LONGEST)) {
 		struct due due;
 
 		if (look(session, submission, &blocks, &due, err) == 0) {

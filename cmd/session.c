@@ -9,7 +9,8 @@
 #include "hotkey.h"
 #include "score/score.h"
 
-int session_open(const struct invocation *invocation, struct session *session, struct error *err)
+int session_open_as(const struct invocation *invocation, struct keypair *keypair, struct session *session,
+	struct error *err)
 {
 	const char *directory = require_workspace(invocation, err);
 	double timeout = 0;
@@ -18,13 +19,12 @@ int session_open(const struct invocation *invocation, struct session *session, s
 	if (!directory || arg_timeout(invocation, &timeout, err) < 0 ||
 		workspace_open(directory, invocation->settings, &session->workspace, err) < 0)
 		return -1;
-	session->keypair = require_hotkey(invocation, err);
-	if (session->keypair)
-		session->api = require_api(invocation, session->keypair, err);
+	session->api = require_api(invocation, keypair, err);
 	if (!session->api) {
-		session_close(session);
+		workspace_close(&session->workspace);
 		return -1;
 	}
+	session->keypair = keypair;
 	session->workflow = (struct workflow){
 		.store = session->workspace.store,
 		.api = session->api,
@@ -33,6 +33,22 @@ int session_open(const struct invocation *invocation, struct session *session, s
 		.timeout = timeout,
 	};
 	return 0;
+}
+
+int session_open(const struct invocation *invocation, struct session *session, struct error *err)
+{
+	struct keypair *keypair;
+
+	/* what is quick to find comes before a password is asked for */
+	if (!require_workspace(invocation, err))
+		return -1;
+	keypair = require_hotkey(invocation, err);
+	if (!keypair)
+		return -1;
+	if (session_open_as(invocation, keypair, session, err) == 0)
+		return 0;
+	keypair_free(keypair);
+	return -1;
 }
 
 void session_close(struct session *session)

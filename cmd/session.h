@@ -15,6 +15,9 @@ struct session {
 
 /* For commands that have OPTS_WALLET and OPTS_API. On an error nothing is left open. */
 int session_open(const struct invocation *invocation, struct session *session, struct error *err);
+/* The same with a hotkey that is open already, and is the session's from then on, unless this fails. */
+int session_open_as(const struct invocation *invocation, struct keypair *keypair, struct session *session,
+	struct error *err);
 void session_close(struct session *session);
 
 /* Settles what earlier runs of `commit` or `submit` left prepared, and says so on stderr. `settled`

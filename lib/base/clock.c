@@ -13,7 +13,7 @@
 #define YEAR_1 (-62135596800.0)
 #define YEAR_10000 253402300800.0
 
-static volatile sig_atomic_t stop_requested;
+static volatile sig_atomic_t stop_requested, hangup_requested;
 
 double clock_now(void)
 {
@@ -107,16 +107,38 @@ bool interrupted(void)
 	return stop_requested;
 }
 
-/* Holds the stopping signals back but for a wait itself, which takes `before` as its mask: one that comes
- * just after the flag is read then ends the wait too. */
-static void hold_stops(sigset_t *before)
+static void on_hangup(int signal_number)
 {
-	sigset_t stops;
+	(void)signal_number;
+	hangup_requested = 1;
+}
 
-	sigemptyset(&stops);
-	sigaddset(&stops, SIGINT);
-	sigaddset(&stops, SIGTERM);
-	pthread_sigmask(SIG_BLOCK, &stops, before);
+void hangup_install(void)
+{
+	struct sigaction action = {.sa_handler = on_hangup, .sa_flags = SA_RESTART};
+
+	sigaction(SIGHUP, &action, NULL);
+}
+
+bool hangup_taken(void)
+{
+	bool taken = hangup_requested;
+
+	hangup_requested = 0;
+	return taken;
+}
+
+/* Holds the flag-setting signals back but for a wait itself, which takes `before` as its mask: one that comes
+ * just after the flag is read then ends the wait too. */
+static void hold_signals(sigset_t *before)
+{
+	sigset_t held;
+
+	sigemptyset(&held);
+	sigaddset(&held, SIGINT);
+	sigaddset(&held, SIGTERM);
+	sigaddset(&held, SIGHUP);
+	pthread_sigmask(SIG_BLOCK, &held, before);
 }
 
 int clock_sleep(double seconds, struct error *err)
@@ -124,7 +146,7 @@ int clock_sleep(double seconds, struct error *err)
 	double until = clock_elapsed() + seconds, left = seconds;
 	sigset_t before;
 
-	hold_stops(&before);
+	hold_signals(&before);
 	for (; !stop_requested && left > 0; left = until - clock_elapsed()) {
 		struct timespec wait = {(time_t)left, (long)((left - floor(left)) * 1e9)};
 
@@ -136,12 +158,31 @@ int clock_sleep(double seconds, struct error *err)
 	return 0;
 }
 
+int clock_poll(struct pollfd *fds, size_t count, double seconds, struct error *err)
+{
+	struct timespec wait = {0};
+	sigset_t before;
+	bool bounded = isfinite(seconds);
+
+	if (bounded && seconds > 0)
+		wait = (struct timespec){(time_t)seconds, (long)((seconds - floor(seconds)) * 1e9)};
+	for (size_t i = 0; i < count; i++)
+		fds[i].revents = 0; /* they stay as they are when a signal comes */
+	hold_signals(&before);
+	if (!stop_requested && !hangup_requested)
+		ppoll(fds, count, bounded ? &wait : NULL, &before);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	if (stop_requested)
+		return error_set(err, STATUS_INTERRUPTED, "interrupted");
+	return 0;
+}
+
 int clock_wait_readable(int fd, struct error *err)
 {
 	struct pollfd wanted = {.fd = fd, .events = POLLIN};
 	sigset_t before;
 
-	hold_stops(&before);
+	hold_signals(&before);
 	while (!stop_requested && ppoll(&wanted, 1, NULL, &before) < 0)
 		continue; /* a signal that stops nothing */
 	pthread_sigmask(SIG_SETMASK, &before, NULL);

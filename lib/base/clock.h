@@ -1,7 +1,9 @@
 /* clock: wall time, elapsed time, waiting, and the user's wish to stop. */
 #pragma once
 
+#include <poll.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "base/error.h"
@@ -28,6 +30,15 @@ bool interrupted(void);
 
 /* Waits. -1 with STATUS_INTERRUPTED when the user asked to stop before the time was up. */
 int clock_sleep(double seconds, struct error *err);
+
+/* Makes SIGHUP set a flag too, and end clock_poll(). */
+void hangup_install(void);
+/* True once after each SIGHUP. */
+bool hangup_taken(void);
+
+/* poll() for at most so many seconds (INFINITY: no bound), which SIGHUP ends early. 0 also when nothing
+ * happened; the `revents` tell. -1 with STATUS_INTERRUPTED when the user asked to stop. */
+int clock_poll(struct pollfd *fds, size_t count, double seconds, struct error *err);
 
 /* Waits until `fd` has something to read, or has ended. -1 with STATUS_INTERRUPTED as above. */
 int clock_wait_readable(int fd, struct error *err);

@@ -3,6 +3,8 @@
 #include <git2.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/inotify.h>
+#include <unistd.h>
 
 #include "base/file.h"
 #include "base/memory.h"
@@ -172,6 +174,64 @@ int fork_state_read(const char *path, struct fork_state *state, struct error *er
 	if (result)
 		fork_state_free(state);
 	return result;
+}
+
+int fork_head(const char *path, char commit[41], struct error *err)
+{
+	git_repository *repository = NULL;
+	struct fork_state state = {0};
+	int code, result;
+
+	git_libgit2_init();
+	code = git_repository_open_ext(&repository, path, GIT_REPOSITORY_OPEN_NO_SEARCH, NULL);
+	if (!code)
+		code = read_head(repository, &state);
+	result = code ? git_failed(code, "read the repository", path, err) : 0;
+	memcpy(commit, state.commit, sizeof(state.commit));
+	git_repository_free(repository);
+	git_libgit2_shutdown();
+	fork_state_free(&state);
+	return result;
+}
+
+/* The nearest directory above the branch's file that exists: a branch may be packed, with no file. */
+static char *branch_directory(git_repository *repository)
+{
+	git_reference *head = NULL;
+	char *path = NULL, *slash;
+
+	if (git_reference_lookup(&head, repository, "HEAD") == 0 && git_reference_symbolic_target(head))
+		path = path_join(git_repository_commondir(repository), git_reference_symbolic_target(head));
+	git_reference_free(head);
+	while (path && (slash = strrchr(path, '/'))) {
+		*slash = '\0';
+		if (path_exists(path))
+			break;
+	}
+	return path;
+}
+
+int fork_watch(const char *path)
+{
+	const uint32_t changes = IN_MOVED_TO | IN_CLOSE_WRITE | IN_CREATE | IN_DELETE;
+	git_repository *repository = NULL;
+	char *branch;
+	int fd = -1;
+
+	git_libgit2_init();
+	if (git_repository_open_ext(&repository, path, GIT_REPOSITORY_OPEN_NO_SEARCH, NULL) == 0)
+		fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
+	if (fd >= 0) {
+		/* HEAD itself, when another branch is checked out; and what it points at */
+		inotify_add_watch(fd, git_repository_path(repository), changes);
+		branch = branch_directory(repository);
+		if (branch)
+			inotify_add_watch(fd, branch, changes);
+		free(branch);
+	}
+	git_repository_free(repository);
+	git_libgit2_shutdown();
+	return fd;
 }
 
 char *fork_origin_configured(const char *path)

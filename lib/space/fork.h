@@ -53,6 +53,13 @@ struct fork_state {
 int fork_state_read(const char *path, struct fork_state *state, struct error *err);
 void fork_state_free(struct fork_state *state);
 
+/* The commit of that state alone, which is quick to find. */
+int fork_head(const char *path, char commit[41], struct error *err);
+
+/* A descriptor that becomes readable when HEAD may have moved: then close it, make another one, and look.
+ * -1 when `path` is no clone or cannot be watched. */
+int fork_watch(const char *path);
+
 /* The remote_url of that state alone, which is quick to find. NULL when `path` is no clone. Caller frees. */
 char *fork_origin(const char *path);
 

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/file.h"
 #include "base/log.h"
@@ -278,4 +279,32 @@ void settings_write(const struct settings *values, struct buffer *out)
 		else
 			buffer_printf(out, "%s=\n", setting->name);
 	}
+}
+
+static bool is_secret(const char *assignment)
+{
+	if (!strncmp(assignment, "BT_PW_", 6)) /* bittensor-wallet's passwords */
+		return true;
+	for (const struct setting *setting = settings_table; setting->name; setting++) {
+		size_t length = strlen(setting->name);
+
+		if (setting->secret && !strncmp(assignment, setting->name, length) &&
+			assignment[length] == '=')
+			return true;
+	}
+	return false;
+}
+
+char **settings_environment(void)
+{
+	size_t count = 0, kept = 0;
+	char **list;
+
+	while (environ[count])
+		count++;
+	list = xcalloc(count + 1, sizeof(*list));
+	for (size_t i = 0; i < count; i++)
+		if (!is_secret(environ[i]))
+			list[kept++] = environ[i];
+	return list;
 }

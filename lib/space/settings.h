@@ -40,3 +40,7 @@ const char *settings_get(const struct settings *settings, const char *name, cons
 /* Appends an .env file that explains every setting. `values` may be NULL, or holds values to write
  * instead of the defaults. */
 void settings_write(const struct settings *values, struct buffer *out);
+
+/* This process's environment without the secret settings and wallet passwords, for other programs. The list
+ * ends with NULL; the caller frees it, its strings stay the environment's. */
+char **settings_environment(void);

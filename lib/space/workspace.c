@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/file.h"
 #include "base/memory.h"
 #include "space/fork.h"
@@ -45,26 +46,49 @@ void workspace_close(struct workspace *workspace)
 	*workspace = (struct workspace){0};
 }
 
-int workspace_lock(const char *directory, int *lock, struct error *err)
+/* Locks a file of the workspace's own. `holder` receives the process that has it, or 0. */
+static int lock_file(const char *directory, const char *name, int *lock, pid_t *holder, struct error *err)
 {
 	struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
-	char *path = path_join(directory, ".quasar/lock");
+	char *path = path_join(directory, name);
 	int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600), result = 0;
 
 	*lock = -1;
-	if (fd < 0) {
-		result = error_set(err, STATUS_ENVIRONMENT, "cannot lock the workspace with %s: %s", path,
-			strerror(errno));
-	} else if (fcntl(fd, F_SETLK, &whole) < 0) {
-		result = error_set(err, STATUS_ENVIRONMENT, "cannot lock the workspace with %s: %s", path,
-			strerror(errno));
-		if (fcntl(fd, F_GETLK, &whole) == 0 && whole.l_type != F_UNLCK)
-			result = error_set(err, STATUS_ENVIRONMENT,
-				"the workspace %s is in use by process %d", directory, (int)whole.l_pid);
-		close(fd);
-	} else {
+	*holder = 0;
+	if (fd >= 0 && fcntl(fd, F_SETLK, &whole) == 0) {
 		*lock = fd;
+	} else {
+		result = error_set(err, STATUS_ENVIRONMENT, "cannot lock the workspace with %s: %s", path,
+			strerror(errno));
+		if (fd >= 0 && fcntl(fd, F_GETLK, &whole) == 0 && whole.l_type != F_UNLCK) {
+			*holder = whole.l_pid;
+			error_set(err, STATUS_ENVIRONMENT, "the workspace %s is in use by process %d",
+				directory, (int)whole.l_pid);
+		}
+		if (fd >= 0)
+			close(fd);
 	}
 	free(path);
 	return result;
+}
+
+int workspace_lock(const char *directory, int *lock, struct error *err)
+{
+	pid_t holder;
+
+	return lock_file(directory, ".quasar/lock", lock, &holder, err);
+}
+
+int workspace_turn(const char *directory, double patience, int *lock, struct error *err)
+{
+	double until = clock_elapsed() + patience;
+	pid_t holder;
+
+	while (lock_file(directory, ".quasar/turn", lock, &holder, err) < 0) {
+		if (!holder || clock_elapsed() >= until)
+			return -1;
+		if (clock_sleep(0.1, err) < 0)
+			return -1;
+	}
+	return 0;
 }

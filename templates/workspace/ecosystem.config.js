@@ -5,13 +5,13 @@ module.exports = {
       name: "quasar-miner",
       script: "@QUASAR@",
       interpreter: "none",
-      // waits for the reveal blocks of what `quasar commit` has committed, and reveals it
-      args: ["reveal", "--wait"],
+      args: ["run"],
       cwd: "@WORKSPACE@",
       autorestart: true,
       restart_delay: 30000,
-      // 0: nothing is left to reveal. 2, 3, 5: a person is needed; another start would not help.
+      // 0: it was told to stop. 2, 3, 5: a person is needed; another start would not help.
       stop_exit_codes: [0, 2, 3, 5],
+      kill_timeout: 15000,
     },
   ],
 };

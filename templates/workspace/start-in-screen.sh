@@ -6,7 +6,6 @@ if screen -ls | grep -q '[0-9]\.quasar-miner[[:space:]]'; then
 	echo "it runs already: screen -r quasar-miner" >&2
 	exit 1
 fi
-# Waits for the reveal blocks of what `quasar commit` has committed, and reveals it; then keeps a shell
-# open, so that its last words stay readable.
-exec screen -dmS quasar-miner sh -c '"$0" reveal --wait -C "$1"; exec "${SHELL:-sh}"' \
+# When the miner has ended, a shell stays open, so that its last words can be read.
+exec screen -dmS quasar-miner sh -c '"$0" run --log text -C "$1"; exec "${SHELL:-sh}"' \
 	"@QUASAR@" "@WORKSPACE@"

@@ -475,7 +475,7 @@ def test_services_name_program_and_workspace_whatever_their_letters(quasar, tmp_
     assert json.loads(re.search(r'cwd: (".*")', node)[1]) == str(place)
     assert json.loads(re.search(r'script: (".*")', node)[1]) == QUASAR
 
-    unit = re.search(r'^ExecStart="(.*)" reveal --wait -C "(.*)"$', (place / "quasar-miner.service").read_text(), re.M)
+    unit = re.search(r'^ExecStart="(.*)" run -C "(.*)"$', (place / "quasar-miner.service").read_text(), re.M)
     read = [re.sub(r'\\(.)', r"\1", word).replace("$$", "$").replace("%%", "%") for word in unit.groups()]
     assert read == [QUASAR, str(place)]
 

@@ -1,0 +1,42 @@
+#include "due.h"
+
+#include <math.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+
+int due_read(struct session *session, const struct submission *submission,
+	const struct api_pending_reveals *pending, struct due *due, struct error *err)
+{
+	*due = (struct due){
+		.reveal_block = submission->reveal_block,
+		.current_block = pending->current_block,
+		/* not listed: revealed already, or the list leaves it out; the attempt will tell */
+		.ready = pending->current_block >= submission->reveal_block,
+	};
+	for (size_t i = 0; i < pending->count; i++) {
+		const struct api_pending_reveal *reveal = &pending->reveals[i];
+
+		if (reveal->submission_id != submission->server_id ||
+			!api_pending_matches(reveal, submission->hotkey, submission->commitment_hash))
+			continue;
+		due->ready = reveal->can_reveal;
+		due->reveal_block = reveal->reveal_block;
+		due->moved = reveal->reveal_block != submission->reveal_block;
+		break;
+	}
+	if (!due->moved)
+		return 0;
+	log_warn("the validator moved the reveal of submission %s from block %lld to %lld",
+		submission_label(submission), (long long)submission->reveal_block,
+		(long long)due->reveal_block);
+	return store_submission_committed(session->workspace.store, submission->id, submission->server_id,
+		due->reveal_block, err);
+}
+
+double due_pause(const struct due *due, const struct block_clock *blocks, double poll)
+{
+	double left = block_clock_until(blocks, due->reveal_block, clock_elapsed());
+
+	return fmax(DUE_POLL_SHORTEST, fmin(left, poll));
+}

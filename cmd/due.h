@@ -1,0 +1,24 @@
+/* due: when commitments can be revealed, by the validator's own clock. */
+#pragma once
+
+#include "api/block.h"
+#include "session.h"
+
+/* Where a committed submission stands at the validator. */
+struct due {
+	int64_t reveal_block, current_block;
+	bool moved; /* the validator names another block than at the commitment; stored */
+	bool ready;
+};
+
+/* Finds the submission in what the validator lists, and stores a reveal block that was moved. */
+int due_read(struct session *session, const struct submission *submission,
+	const struct api_pending_reveals *pending, struct due *due, struct error *err);
+
+/* Seconds between two looks at the validator's clock. The first ones are close together: how long a block
+ * takes there can only be seen. */
+#define DUE_POLL_SHORTEST 0.25
+#define DUE_POLL_LONGEST 60.0
+
+/* Seconds until the next look, `poll` at most. */
+double due_pause(const struct due *due, const struct block_clock *blocks, double poll);

@@ -1,0 +1,145 @@
+#include "event.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "base/service.h"
+
+#define COMMAND_SECONDS 30.0 /* for each event */
+#define LAST_SECONDS 10.0    /* for what still waits at the end */
+
+static void print_text(const char *name, const char *time, const char *message)
+{
+	printf("%.10s %.8s %-10s %s\n", time, time + 11, name, message);
+}
+
+static void enqueue(struct event_log *log, const char *name, const char *message, const char *line)
+{
+	if (log->waiting == EVENT_QUEUE) {
+		if (!log->dropped++)
+			log_warn("--notify: its command is too slow; events are left out");
+		return;
+	}
+	log->queue[log->waiting].name = xprintf("QUASAR_EVENT=%s", name);
+	log->queue[log->waiting].message = xprintf("QUASAR_MESSAGE=%s", message);
+	log->queue[log->waiting++].line = xprintf("%s\n", line);
+	event_turn(log);
+}
+
+void event_emit(struct event_log *log, const char *name, cJSON *fields, const char *format, ...)
+{
+	cJSON *event = cJSON_CreateObject(), *field;
+	char message[2048], time[32], *line;
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(message, sizeof(message), format, args);
+	va_end(args);
+	clock_format(clock_now(), time);
+	cJSON_AddStringToObject(event, "time", time);
+	cJSON_AddStringToObject(event, "event", name);
+	cJSON_AddStringToObject(event, "message", message);
+	while (fields && (field = cJSON_DetachItemFromArray(fields, 0)))
+		cJSON_AddItemToObject(event, field->string, field);
+	cJSON_Delete(fields);
+	line = cJSON_PrintUnformatted(event);
+	if (log->text)
+		print_text(name, time, message);
+	else
+		puts(line);
+	fflush(stdout);
+	clearerr(stdout); /* a full disk or a reader that left must not end the miner */
+	service_notify("STATUS=%s: %s", name, message);
+	if (log->command)
+		enqueue(log, name, message, line);
+	cJSON_free(line);
+	cJSON_Delete(event);
+}
+
+static void dequeue(struct event_log *log)
+{
+	free(log->queue[0].name);
+	free(log->queue[0].message);
+	free(log->queue[0].line);
+	log->waiting--;
+	memmove(log->queue, log->queue + 1, log->waiting * sizeof(*log->queue));
+}
+
+/* Starts the command for the oldest event. */
+static int start(struct event_log *log, struct error *err)
+{
+	const char *argv[] = {"/bin/sh", "-c", log->command, NULL};
+	size_t count = 0;
+	char **environment;
+	int result;
+
+	while (log->environment[count])
+		count++;
+	environment = xcalloc(count + 3, sizeof(*environment));
+	memcpy(environment, log->environment, count * sizeof(*environment));
+	environment[count] = log->queue[0].name;
+	environment[count + 1] = log->queue[0].message;
+	log->deadline = clock_elapsed() + COMMAND_SECONDS;
+	result = process_start(&log->process, argv, environment, log->queue[0].line, err);
+	free(environment);
+	return result;
+}
+
+/* Ends the command, or notices that it has ended. */
+static void finish(struct event_log *log)
+{
+	int status = 0;
+
+	if (process_ended(&log->process, &status)) {
+		if (status)
+			log_warn("--notify: its command failed with exit code %d", status);
+		if (log->process.text.length)
+			log_note("--notify: %.500s", log->process.text.data);
+		buffer_free(&log->process.text);
+	} else if (clock_elapsed() >= log->deadline) {
+		log_warn("--notify: its command took longer than %.0f s and was ended", COMMAND_SECONDS);
+		process_kill(&log->process);
+	}
+	if (!log->process.pid)
+		dequeue(log);
+}
+
+void event_turn(struct event_log *log)
+{
+	struct error err;
+
+	if (log->process.pid)
+		finish(log);
+	while (!log->process.pid && log->waiting) {
+		if (start(log, &err) == 0)
+			return;
+		log_warn("--notify: %s", err.message);
+		dequeue(log);
+	}
+}
+
+double event_pause(const struct event_log *log)
+{
+	return log->process.pid ? fmax(0, log->deadline - clock_elapsed()) : INFINITY;
+}
+
+void event_close(struct event_log *log)
+{
+	double until = clock_elapsed() + LAST_SECONDS;
+
+	while (log->process.pid && clock_elapsed() < until) {
+		struct pollfd ended = {.fd = log->process.output, .events = POLLIN};
+
+		poll(&ended, 1, 100);
+		event_turn(log);
+	}
+	process_kill(&log->process);
+	while (log->waiting)
+		dequeue(log);
+}

@@ -1,0 +1,27 @@
+/* process: another program beside this one, that is never waited for longer than one wants. */
+#pragma once
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+#include "base/buffer.h"
+#include "base/error.h"
+
+struct process {
+	pid_t pid;  /* 0: none runs */
+	int output; /* readable when it has written or ended, for clock_poll() */
+	struct buffer text; /* what it wrote to stdout so far, at most 1 MiB */
+};
+
+/* Starts argv[0] (a path) in a process group of its own. It reads `input` from stdin, which lies in memory
+ * whole, and dies with this process. `environment`: ends with NULL. STATUS_ENVIRONMENT when it cannot
+ * be started; a path that cannot be executed shows as exit status 127. */
+int process_start(struct process *process, const char *const *argv, char *const *environment,
+	const char *input, struct error *err);
+
+/* Takes what it has written. True when it has ended: then `status` is its exit status, 128 and more for a
+ * signal. The text is the caller's to free. */
+bool process_ended(struct process *process, int *status);
+
+/* Ends it, and whatever else is in its group, and frees its text. Does nothing when none runs. */
+void process_kill(struct process *process);

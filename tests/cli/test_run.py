@@ -1,0 +1,360 @@
+"""run: the miner's loop, through new commits, signals, kills, outages and refusals."""
+import json
+import queue
+import select
+import signal
+import socket
+import subprocess
+import threading
+import urllib.request
+
+import pytest
+
+from conftest import QUASAR
+from lossy import LossyProxy
+
+SEQ = 64
+LONG = 120  # s, for a condition that comes to be: a bound for a broken program, not for a slow machine
+
+
+class Loop:
+    """A running `quasar run` and the events that it has told."""
+
+    def __init__(self, miner, *args, env=None, **options):
+        self.command = [QUASAR, "run", "--interval", "1", *map(str, args)]
+        self.log = open(miner.directory.parent / "run.log", "ab")
+        self.process = subprocess.Popen(self.command, cwd=miner.directory, stdout=subprocess.PIPE,
+                                        stderr=self.log, text=True, env={**miner.environment, **(env or {})},
+                                        **options)
+        self.seen, self.coming = [], queue.Queue()
+        threading.Thread(target=self.read, daemon=True).start()
+
+    def read(self):
+        for line in self.process.stdout:
+            self.coming.put(json.loads(line))
+        self.coming.put(None)
+
+    def until(self, name, where=lambda event: True):
+        """The next event of that name."""
+        while True:
+            event = self.coming.get(timeout=LONG)
+            assert event, f"it ended before {name}: {[e['event'] for e in self.seen]} {open(self.log.name).read()}"
+            self.seen.append(event)
+            if event["event"] == name and where(event):
+                return event
+
+    def end(self, how=signal.SIGTERM):
+        """Ends it; its exit code."""
+        self.process.send_signal(how)
+        return self.wait()
+
+    def wait(self):
+        code = self.process.wait(timeout=LONG)
+        while event := self.coming.get(timeout=LONG):
+            self.seen.append(event)
+        return code
+
+    def names(self):
+        return [event["event"] for event in self.seen]
+
+    def count(self, name):
+        return self.names().count(name)
+
+
+class Miner:
+    """A registered workspace that talks to the validator through a proxy."""
+
+    def __init__(self, quasar, environment, directory, url):
+        self.quasar, self.environment, self.directory = quasar, environment, directory
+        self.loops = []
+        assert quasar("init", directory, "--api", url, "--seq", SEQ).code == 0
+        self.set(QUASAR_THREADS="1")
+
+    def __call__(self, *args, **more):
+        return self.quasar(*args, cwd=self.directory, **more)
+
+    def set(self, **settings):
+        with open(self.directory / ".env", "a") as file:
+            file.writelines(f"{name}={value}\n" for name, value in settings.items())
+
+    def run(self, *args, **more):
+        self.loops.append(Loop(self, *args, **more))
+        return self.loops[-1]
+
+    def new_commit(self):
+        git = ["git", "-c", "user.name=a", "-c", "user.email=a@b.c", "-C", self.directory / "fork"]
+        subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", "faster"], check=True)
+        subprocess.run([*git, "push", "-q", "origin", "HEAD"], check=True)
+        return subprocess.run([*git, "rev-parse", "HEAD"], check=True, capture_output=True, text=True).stdout.strip()
+
+    def submissions(self):
+        return self("status", "--json").json["submissions"]
+
+
+@pytest.fixture
+def proxy(localnet):
+    proxy = LossyProxy(localnet.url)
+    yield proxy
+    proxy.close()
+
+
+@pytest.fixture
+def miner(quasar, environment, proxy, tmp_path):
+    assert quasar("wallet", "new").code == 0
+    miner = Miner(quasar, environment, tmp_path / "miner", proxy.url)
+    assert miner("register").code == 0
+    yield miner
+    for loop in miner.loops:
+        if loop.process.poll() is None:
+            loop.process.kill()
+            loop.process.wait()
+
+
+def on_server(proxy):
+    with urllib.request.urlopen(proxy.url + "/get_submission_stats?limit=1000") as answer:
+        return json.load(answer)["recent_submissions"]
+
+
+def test_a_whole_round_and_nothing_more_without_improvement(miner, proxy):
+    loop = miner.run("--improve", "1000%")
+    committed = loop.until("committed")
+    revealed = loop.until("revealed")
+    assert committed["submission"]["id"] == revealed["submission"]["id"] == 1
+    rank = loop.until("rank")
+    assert (rank["rank"], rank["of"], rank["submission_id"]) == (1, 1, revealed["submission"]["submission_id"])
+    kept = loop.until("kept")
+    assert kept["weighted_score"] <= kept["needed"] == pytest.approx(11 * kept["last_weighted_score"])
+    assert loop.end() == 0
+    names = loop.names()
+    order = [names.index(name) for name in ("started", "fork", "verify", "bench", "committed", "revealed")]
+    assert order == sorted(order) and names[-1] == "stopped" and loop.seen[-1]["exit"] == 0
+    assert "round" in names and names.count("verify") == 1
+    assert len(on_server(proxy)) == 1
+    assert all(set(event) >= {"time", "event", "message"} for event in loop.seen)
+
+
+def test_a_new_commit_of_the_fork_is_noticed_at_once(miner, proxy):
+    loop = miner.run("--improve", "-100%", "--interval", "100000")
+    loop.until("revealed")
+    commit = miner.new_commit()
+    assert loop.until("fork")["commit"] == commit
+    assert loop.until("committed")["submission"]["commit_hash"] == commit
+    loop.until("revealed")
+    assert loop.end(signal.SIGINT) == 0
+    assert len(on_server(proxy)) == 2
+
+
+def test_a_commit_that_is_not_pushed_is_told_and_waited_for(miner):
+    subprocess.run(["git", "-c", "user.name=a", "-c", "user.email=a@b.c", "-C", miner.directory / "fork",
+                    "commit", "-q", "--allow-empty", "-m", "local"], check=True)
+    loop = miner.run()
+    assert "check" in loop.until("problem")["message"]
+    subprocess.run(["git", "-C", miner.directory / "fork", "push", "-q", "origin", "HEAD"], check=True)
+    loop.until("revealed")
+    assert loop.end() == 0 and loop.count("problem") == 1
+
+
+def test_hangup_reads_the_settings_again(miner):
+    loop = miner.run("--improve", "100%")
+    loop.until("fork")
+    miner.set(CLAIM_MARGIN="nonsense")
+    loop.process.send_signal(signal.SIGHUP)
+    loop.until("settings")
+    assert "CLAIM_MARGIN" in loop.until("problem")["message"]
+    miner.set(CLAIM_MARGIN="10%")
+    loop.process.send_signal(signal.SIGHUP)
+    loop.until("settings")
+    bench = loop.until("bench")
+    assert loop.until("committed")["submission"]["tokens_per_sec"] == float(int(bench["tokens_per_sec"] * 0.9))
+    miner.set(OPTIMIZATION_INTERVAL="'unclosed")
+    loop.process.send_signal(signal.SIGHUP)
+    assert "kept the old settings" in loop.until("problem")["message"]
+    loop.until("revealed")
+    assert loop.end() == 0
+
+
+def test_an_improved_claim_is_committed(miner, proxy):
+    miner.set(CLAIM_MARGIN="90%")
+    loop = miner.run("--improve", "100%")
+    loop.until("revealed")
+    miner.set(CLAIM_MARGIN="0%")
+    miner.new_commit()
+    loop.process.send_signal(signal.SIGHUP)
+    loop.until("committed")
+    loop.until("revealed")
+    assert loop.end() == 0
+    assert len(on_server(proxy)) == 2
+
+
+def test_a_second_loop_refuses_and_names_the_first(miner):
+    loop = miner.run()
+    loop.until("started")
+    second = miner("run")
+    assert second.code == 3 and f"in use by process {loop.process.pid}" in second.err
+    assert loop.end() == 0
+    other = miner.run()
+    other.until("started")
+    assert other.end() == 0
+
+
+def test_commands_by_hand_beside_the_loop_submit_nothing_twice(miner, proxy):
+    loop = miner.run("--improve", "1000%")
+    loop.until("bench")
+    by_hand = [subprocess.Popen([QUASAR, "commit", "--json"], cwd=miner.directory, env=miner.environment,
+                                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) for _ in range(2)]
+    assert [process.wait(timeout=LONG) for process in by_hand] == [0, 0]
+    assert miner("reveal", "--wait").code in (0, 3)  # 3: the loop was faster
+    loop.until("kept")
+    assert loop.end() == 0
+    assert len(on_server(proxy)) == 1
+    assert [submission["step"] for submission in miner.submissions()] == ["revealed"]
+
+
+@pytest.mark.parametrize("moment", ["verify", "bench", "committed"])
+def test_killed_between_steps_it_goes_on(miner, proxy, moment):
+    loop = miner.run("--improve", "1000%")
+    loop.until(moment)
+    loop.end(signal.SIGKILL)
+    loop = miner.run("--improve", "1000%")
+    loop.until("revealed")
+    loop.until("kept")
+    assert loop.end() == 0
+    assert len(on_server(proxy)) == 1
+
+
+@pytest.mark.parametrize("path", ["/commit_submission", "/reveal_submission"])
+@pytest.mark.parametrize("fault", ["hold", "take"])
+def test_killed_while_sending_it_goes_on(miner, proxy, path, fault):
+    proxy.faults["POST", path] = [fault]
+    loop = miner.run("--improve", "1000%")
+    assert proxy.arrived.wait(LONG)
+    loop.end(signal.SIGKILL)
+    proxy.release.set()
+    loop = miner.run("--improve", "1000%")
+    loop.until("rank")
+    loop.until("kept")
+    assert loop.end() == 0
+    assert len(on_server(proxy)) == 1
+    assert [submission["step"] for submission in miner.submissions()] == ["revealed"]
+
+
+def test_an_outage_is_waited_through(miner, localnet):
+    loop = miner.run("--improve", "1000%", "--timeout", "1")
+    loop.until("committed")
+    localnet.stop()
+    assert loop.until("outage")["kind"] == "network"
+    localnet.start("--port", str(localnet.port))
+    loop.until("recovered")
+    loop.until("revealed")
+    assert loop.end() == 0
+
+
+def test_a_reveal_does_not_wait_for_a_measurement(miner):
+    loop = miner.run("--improve", "-100%", "--interval", "100000")
+    loop.until("committed")
+    miner.set(TARGET_SEQUENCE_LENGTH="10000000")  # takes longer than any test
+    loop.process.send_signal(signal.SIGHUP)
+    loop.until("settings")
+    loop.until("revealed")
+    assert loop.count("bench") == 1
+    assert loop.end() == 0
+
+
+def test_a_ban_needs_a_person(miner, localnet):
+    for _ in range(5):
+        localnet.post("/record_failure?ip_address=127.0.0.1")
+        localnet.post("/record_failure", {"ip_address": "127.0.0.1"})
+    loop = miner.run()
+    assert loop.wait() == 5
+    assert loop.seen[-1]["event"] == "stopped" and loop.seen[-1]["exit"] == 5
+    assert "banned" in loop.seen[-1]["message"] and "ban ends" in loop.seen[-1]["hint"]
+
+
+def test_who_is_not_registered_needs_a_person(quasar, environment, proxy, tmp_path):
+    assert quasar("wallet", "new").code == 0
+    loop = Miner(quasar, environment, tmp_path / "stranger", proxy.url).run()
+    assert loop.wait() == 5
+    assert "quasar register" in loop.seen[-1]["hint"]
+
+
+def test_a_missing_wallet_needs_a_person(miner, home):
+    done = miner("run", "--wallet", "nobody")
+    assert done.code == 3 and "nobody" in done.err
+
+
+def test_a_command_hears_each_event(miner, tmp_path):
+    heard = tmp_path / "heard"
+    loop = miner.run("--notify", f'printf "%s %s\\n" "$QUASAR_EVENT" "$(cat)" >>{heard}; echo told; sleep 0.01',
+                     env={"WALLET_PASSWORD": "secret"})
+    loop.until("revealed")
+    assert loop.end() == 0
+    lines = [line.split(" ", 1) for line in heard.read_text().splitlines()]
+    assert [json.loads(text) for _, text in lines] == loop.seen
+    assert [name for name, _ in lines] == loop.names()
+
+
+def test_a_command_that_hangs_or_fails_holds_nothing_up(miner, tmp_path):
+    loop = miner.run("--notify", "exec sleep 1000")
+    loop.until("revealed")
+    assert loop.end() == 0
+    loop = miner.run("--notify", "exit 7")
+    loop.until("kept")
+    assert loop.end() == 0
+    assert "exit code 7" in open(loop.log.name).read()
+
+
+def test_nothing_secret_reaches_the_command(miner, tmp_path):
+    seen = tmp_path / "environment"
+    loop = miner.run("--notify", f"env >{seen}", env={"WALLET_PASSWORD": "hunter2", "GITHUB_TOKEN": "hunter2"})
+    loop.until("fork")
+    assert loop.end() == 0
+    assert "QUASAR_EVENT=" in seen.read_text() and "hunter2" not in seen.read_text()
+
+
+def test_systemd_is_told(miner, tmp_path):
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
+        listener.bind(str(tmp_path / "notify"))
+        loop = miner.run(env={"NOTIFY_SOCKET": str(tmp_path / "notify"), "WATCHDOG_USEC": "400000"})
+        heard = []
+
+        def hear(what):
+            while not heard or not heard[-1].startswith(what):
+                assert select.select([listener], [], [], LONG)[0]
+                heard.append(listener.recv(4096).decode())
+
+        hear("READY=1")
+        for _ in range(3):
+            heard.append("")
+            hear("WATCHDOG=1")
+        hear("STATUS=bench")
+        loop.process.terminate()
+        hear("STOPPING=1")
+        assert loop.wait() == 0
+    assert heard.index("READY=1") < heard.index("WATCHDOG=1")
+
+
+def test_two_workspaces_run_side_by_side(miner, quasar, environment, proxy, tmp_path):
+    assert quasar("wallet", "new", "--wallet", "second").code == 0
+    other = Miner(quasar, environment, tmp_path / "other", proxy.url)
+    other.set(WALLET_MINER_NAME="second")
+    assert other("register").code == 0
+    loops = [miner.run(), other.run()]
+    for loop in loops:
+        loop.until("revealed")
+    assert [loop.end() for loop in loops] == [0, 0]
+    assert len({submission["miner_hotkey"] for submission in on_server(proxy)}) == 2
+
+
+def test_lines_for_people(miner):
+    with subprocess.Popen([QUASAR, "run", "--log", "text"], cwd=miner.directory, env=miner.environment,
+                          stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+        line = process.stdout.readline()
+        process.terminate()
+        assert process.wait(timeout=LONG) == 0
+    assert "started" in line and "mining in" in line and "{" not in line
+
+
+def test_options_that_make_no_sense(miner):
+    assert miner("run", "--improve", "much").code == 2
+    assert miner("run", "--interval", "0").code == 2
+    assert miner("run", "--log", "xml").code == 2
