@@ -144,10 +144,13 @@ static int read_options(struct run *run, struct error *err)
 
 	if (arg_flag(invocation, "op") && arg_flag(invocation, "layer"))
 		return error_set(err, STATUS_USAGE, "--op and --layer exclude each other");
+	if (arg_flag(invocation, "op") && arg_given(invocation, "weights"))
+		return error_set(err, STATUS_USAGE, "the operation alone has no --weights");
 	run->plan = (struct measure_plan){
 		.workload = arg_flag(invocation, "op") ? WORKLOAD_OP : WORKLOAD_LAYER,
 		.semantics = command_semantics(invocation),
 		.warmups = 3,
+		.weights = arg_string(invocation, "weights"),
 	};
 	run->count = arg_integers(invocation, arg_given(invocation, "seq") ? "seq" : "target", 1,
 		(int64_t)1 << 32, run->lengths, MOST_LENGTHS, err);
@@ -165,10 +168,13 @@ static int read_options(struct run *run, struct error *err)
 
 static void print_heading(const struct run *run)
 {
-	printf("The %s, %s semantics, on %s.\nBatch 1, hidden 512, 8 heads of 64, bf16%s.\n\n",
-		run->plan.workload == WORKLOAD_OP ? "operation" : "layer",
-		semantics_name(run->plan.semantics), run->device.description,
-		run->plan.workload == WORKLOAD_OP ? "" : ", as validators time it");
+	printf("The %s, %s semantics, on %s.\n", run->plan.workload == WORKLOAD_OP ? "operation" : "layer",
+		semantics_name(run->plan.semantics), run->device.description);
+	if (run->plan.weights)
+		printf("Batch 1, the weights of %s.\n\n", run->plan.weights);
+	else
+		printf("Batch 1, hidden 512, 8 heads of 64, bf16%s.\n\n",
+			run->plan.workload == WORKLOAD_OP ? "" : ", as validators time it");
 	if (run->plan.copy_rate > 0)
 		printf("A copy in its memory moves %.0f GB/s. \"of floor\": moving q, k, v and o once at that rate,\n"
 		       "as a part of the time that it took.\n\n",
@@ -233,6 +239,7 @@ const struct command cmd_bench = {
 			{"runs", 0, "N", NULL, "10", NULL, "Timed calls."},
 			{"budget", 0, "SECONDS", NULL, "60", NULL, "Time for each length."},
 			{"compare", 0, NULL, NULL, NULL, NULL, "Show earlier results beside each."},
+			OPT_WEIGHTS,
 			OPT_DEVICE,
 			{"seed", 0, "N", NULL, "1", NULL, "Of the random weights and input."},
 			{0},

@@ -14,6 +14,12 @@
 			"Which function: what the reference fork computes, or the published recurrence."   \
 	}
 
+#define OPT_WEIGHTS                                                                                        \
+	{                                                                                                  \
+		"weights", 0, "FILE", NULL, NULL, NULL,                                                    \
+			"Weights of the layer, as safetensors with the fork's names; else random."         \
+	}
+
 /* Opens the device named (NULL: the one of the setting DEVICE), with the threads of QUASAR_THREADS. "auto"
  * is the best device that can do the workload. */
 int command_device(const struct invocation *invocation, const char *name, enum workload workload,

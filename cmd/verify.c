@@ -73,6 +73,7 @@ static int check_computed(const struct invocation *invocation, const struct veri
 		.semantics = request->semantics,
 		.tokens = request->tokens,
 		.seed = request->seed,
+		.weights = request->weights,
 		.suffix = suffix,
 	};
 
@@ -190,6 +191,7 @@ static int measure(struct run *run, struct length *length, struct error *err)
 		.tokens = length->tokens,
 		.warmups = 3,
 		.runs = 10,
+		.weights = run->request.weights,
 		.budget = fmax(time_left(run) / 2, 0.1),
 		.seed = run->request.seed,
 		.progress = measurement_progress,
@@ -356,6 +358,7 @@ static int read_request(struct run *run, double *claimed, struct error *err)
 		.static_only = arg_flag(invocation, "static"),
 		.semantics = command_semantics(invocation),
 		.device = arg_string(invocation, "device"),
+		.weights = arg_string(invocation, "weights"),
 	};
 	if (arg_integer(invocation, "seq", 1, (int64_t)1 << 32, &run->request.tokens, err) < 0 ||
 		arg_integer(invocation, "seed", 0, (int64_t)1 << 53, &seed, err) < 0 ||
@@ -439,6 +442,7 @@ const struct command cmd_verify = {
 			{"claimed", 0, "N", NULL, NULL, NULL,
 				"Tokens/s you mean to claim: fails when less than 0.9 of it is measured."},
 			OPT_SEMANTICS,
+			OPT_WEIGHTS,
 			OPT_DEVICE,
 			{"seed", 0, "N", NULL, NULL, NULL, "Repeat a run: the seed it showed."},
 			{0},

@@ -17,6 +17,7 @@ struct verify_request {
 	int64_t tokens;           /* length for the computed checks */
 	const char *device;       /* NULL: as the setting says */
 	uint64_t seed;            /* of the tensors; 0: a new one */
+	const char *weights;      /* of the layer, a safetensors file; NULL: random ones */
 	double measured, claimed; /* tokens/s, for the check "claim"; claimed 0: no such check */
 };
 

@@ -213,15 +213,16 @@ int check_op(const struct device *device, const struct check_plan *plan, struct 
 int check_layer(const struct device *device, const struct check_plan *plan, struct check_list *checks,
 	struct error *err)
 {
-	size_t count = (size_t)plan->tokens * LAYER_HIDDEN;
-	struct layer *layer = layer_random(LAYER_HIDDEN, LAYER_HEADS, LAYER_DIM, plan->seed, err);
+	struct layer *layer = plan->weights ? layer_load(plan->weights, err)
+					    : layer_random(LAYER_HIDDEN, LAYER_HEADS, LAYER_DIM, plan->seed, err);
+	size_t count = layer ? (size_t)plan->tokens * (size_t)layer->hidden : 0;
 	float *x = malloc(count * sizeof(*x));
 	struct outputs outputs = {0};
 	struct layer_call call = {
 		.semantics = plan->semantics, .batch = 1, .tokens = plan->tokens, .x = x};
 	int result = layer ? outputs_allocate(&outputs, count, err) : -1;
 
-	if (!x)
+	if (layer && !x)
 		result = error_set(err, STATUS_ENVIRONMENT, "not enough memory for %lld tokens",
 			(long long)plan->tokens);
 	if (!result)

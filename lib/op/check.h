@@ -10,6 +10,7 @@ struct check_plan {
 	enum semantics semantics;
 	int64_t tokens;
 	uint64_t seed;
+	const char *weights; /* of the layer, a safetensors file; NULL: random ones */
 	double repeat_cosine, repeat_difference; /* between runs: at least, at most */
 	const char *suffix; /* of the checks' names: "" or ".65536" */
 };

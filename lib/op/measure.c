@@ -47,11 +47,13 @@ struct setup {
 
 static int prepare_layer(struct setup *setup, const struct measure_plan *plan, struct error *err)
 {
-	size_t elements = (size_t)plan->tokens * LAYER_HIDDEN;
+	size_t elements;
 
-	setup->layer = layer_random(LAYER_HIDDEN, LAYER_HEADS, LAYER_DIM, plan->seed, err);
+	setup->layer = plan->weights ? layer_load(plan->weights, err)
+				     : layer_random(LAYER_HIDDEN, LAYER_HEADS, LAYER_DIM, plan->seed, err);
 	if (!setup->layer)
 		return -1;
+	elements = (size_t)plan->tokens * (size_t)setup->layer->hidden;
 	setup->input = malloc(elements * sizeof(float));
 	setup->output = malloc(elements * sizeof(uint16_t));
 	if (!setup->input || !setup->output)

@@ -9,12 +9,14 @@
 enum workload { WORKLOAD_LAYER, WORKLOAD_OP };
 const char *workload_name(enum workload workload); /* "layer", "op" */
 
-/* The validator's shape: batch 1, hidden 512, 8 heads of 64, random input, bf16. */
+/* The validator's shape: batch 1, hidden 512, 8 heads of 64 (a file of weights has its own), random input,
+ * bf16. */
 struct measure_plan {
 	enum workload workload;
 	enum semantics semantics;
 	int64_t tokens;
 	int warmups, runs;
+	const char *weights; /* of the layer, a safetensors file; NULL: random ones of the validator's shape */
 	double budget; /* seconds: fewer runs when it would be exceeded, at least one; 0: no limit */
 	uint64_t seed;
 	double copy_rate; /* of the device's memory, bytes per second, for the floor; 0: not wanted */
@@ -41,6 +43,6 @@ double measure_memory(enum workload workload, int64_t tokens);
 double measure_traffic(int64_t tokens);
 double measure_operations(int64_t tokens);
 
-/* STATUS_ENVIRONMENT when memory is short, STATUS_INTERRUPTED when the user asked to stop. */
+/* STATUS_ENVIRONMENT when memory is short or the weights cannot be read, STATUS_INTERRUPTED when the user asked to stop. */
 int measure_run(const struct device *device, const struct measure_plan *plan, struct measurement *result,
 	struct error *err);

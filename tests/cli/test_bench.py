@@ -1,5 +1,7 @@
 """quasar bench: what it measures, says and stores."""
 import json
+import random
+import struct
 
 import pytest
 
@@ -58,6 +60,41 @@ def test_results_are_stored_and_compared(quasar, workspace):
         assert done.json["results"][0]["earlier"] == []
     text = quasar("bench", "--seq", 128, "--compare", cwd=workspace)
     assert text.code == 0 and first["fork_commit"][:8] in text.out and "%" in text.out
+
+
+def write_weights(path, hidden=64, heads=2, dim=32, **changed):
+    """A layer as safetensors, random numbers in fp32."""
+    width = heads * dim
+    shapes = {**{f"{name}_proj.weight": [width, hidden] for name in "qkv"},
+              **{f"{name}_conv1d.weight": [width, 1, 4] for name in "qkv"},
+              "beta_log": [heads], "g_proj.0.weight": [dim, hidden], "g_proj.1.weight": [width, dim],
+              "g_proj.1.bias": [width], "o_norm.weight": [dim], "o_proj.weight": [hidden, width], **changed}
+    header, data = {"__metadata__": {"format": "pt"}}, b""
+    for name, shape in shapes.items():
+        count = 1
+        for size in shape:
+            count *= size
+        numbers = struct.pack(f"<{count}f", *(random.uniform(-0.1, 0.1) for _ in range(count)))
+        header[name] = {"dtype": "F32", "shape": shape, "data_offsets": [len(data), len(data) + len(numbers)]}
+        data += numbers
+    text = json.dumps(header).encode()
+    path.write_bytes(struct.pack("<Q", len(text)) + text + data)
+    return path
+
+
+def test_weights_come_from_a_file(quasar, tmp_path, workspace):
+    weights = write_weights(tmp_path / "layer.safetensors")
+    done = quasar("bench", "--weights", weights, "--seq", 100)
+    assert done.code == 0 and str(weights) in done.out
+    done = quasar("verify", "--weights", weights, "--seq", 100, "--json", cwd=workspace)
+    assert done.code == 0 and done.json["passed"], done.out
+    write_weights(weights, beta_log=[3])
+    done = quasar("bench", "--weights", weights, "--seq", 100)
+    assert done.code == 3 and "beta_log" in done.err
+    weights.write_bytes(weights.read_bytes()[:1000])
+    assert quasar("bench", "--weights", weights, "--seq", 100).code == 3
+    assert quasar("bench", "--weights", tmp_path / "none", "--seq", 100).code == 3
+    assert quasar("bench", "--op", "--weights", weights, "--seq", 100).code == 2
 
 
 def test_threads_are_a_setting(quasar):

@@ -1,7 +1,6 @@
 """quasar verify: the order and names of the checks, what fails and what warns, the numbers it shows."""
 import pytest
 
-
 STATIC = ["files", "imports.deployed", "imports.strict", "imports.forbidden", "cuda_source", "git"]
 COMPUTED = [f"{what}.{check}" for what in ("op", "layer")
             for check in ("finite", "written", "repeat", "reference")]
