@@ -18,9 +18,11 @@ override CFLAGS += -std=gnu11 -Wall -Wextra -Werror -Wshadow -Wstrict-prototypes
 	-fopenmp -fno-math-errno -D_GNU_SOURCE -Ilib -I. -I$(BUILD) \
 	$(if $(SANITIZE),-fsanitize=$(SANITIZE) -fno-sanitize-recover=all -fno-omit-frame-pointer) \
 	$(if $(FUZZER),-fsanitize=fuzzer-no-link)
-override LDFLAGS += -fopenmp -Wl,-rpath,'$$ORIGIN/../lib:$$ORIGIN/lib' -Wl,--as-needed \
+# gcc's OpenMP is linked into the binary, so that its settings can be made before it starts (lib/op/cpu.c)
+OPENMP := $(if $(findstring clang,$(shell $(CC) --version)),,$(filter /%,$(shell $(CC) -print-file-name=libgomp.a)))
+override LDFLAGS += $(if $(OPENMP),,-fopenmp) -Wl,-rpath,'$$ORIGIN/../lib:$$ORIGIN/lib' -Wl,--as-needed \
 	$(if $(SANITIZE),-fsanitize=$(SANITIZE))
-LDLIBS  := -lcurl -lgit2 -lcjson -lsqlite3 -lmicrohttpd -lsodium -ldl -lpthread -lm
+LDLIBS  := $(OPENMP) -lcurl -lgit2 -lcjson -lsqlite3 -lmicrohttpd -lsodium -ldl -lpthread -lm
 
 # The instruction sets that numeric kernels are compiled for; which one runs is chosen at run time.
 KERNELS           := baseline $(if $(findstring x86_64,$(shell $(CC) -dumpmachine)),x86_64_v3 x86_64_v4 x86_64_amx)

@@ -90,6 +90,18 @@ int cpu_variant_select(const char *name)
 
 /* --- threads ------------------------------------------------------------------------------------- */
 
+/* OpenMP's threads spin for milliseconds while they wait for each other. On a machine that has other work, the
+ * one that is waited for may need the very processor that another spins on; then that costs ten times what it
+ * saves. They sleep after some tens of microseconds here, unless the user wants otherwise. Comes before OpenMP
+ * looks at its environment. */
+__attribute__((constructor(101))) static void wait_briefly(void)
+{
+	if (getenv("OMP_WAIT_POLICY"))
+		return;
+	setenv("GOMP_SPINCOUNT", "1000", 0);
+	setenv("KMP_BLOCKTIME", "0", 0);
+}
+
 static int threads_wanted;
 
 int cpu_threads(void)
