@@ -114,9 +114,10 @@ static int show_present(struct invocation *invocation, cJSON *list, struct error
 static int run_gpus(struct invocation *invocation, struct error *err)
 {
 	cJSON *document = cJSON_CreateObject(), *present = cJSON_AddArrayToObject(document, "present");
-	struct error no_gpu = {0}, no_compiler = {0};
+	struct error no_gpu = {0}, no_compiler = {0}, no_products = {0};
 	int major = 0, minor = 0, count = show_present(invocation, present, &no_gpu);
 	const struct nvrtc *nvrtc = nvrtc_library(&no_compiler);
+	const struct cublaslt *products = cublaslt_library(&no_products);
 
 	(void)err;
 	if (nvrtc)
@@ -125,6 +126,7 @@ static int run_gpus(struct invocation *invocation, struct error *err)
 	cJSON_AddStringToObject(document, "problem", count < 0 ? no_gpu.message : "");
 	cJSON_AddStringToObject(document, "driver", cuda_driver_path());
 	cJSON_AddStringToObject(document, "compiler", nvrtc_path());
+	cJSON_AddStringToObject(document, "matrix_products", cublaslt_path());
 	if (invocation->json) {
 		output_json(document);
 		return 0;
@@ -138,6 +140,11 @@ static int run_gpus(struct invocation *invocation, struct error *err)
 		printf("Kernels are compiled by NVRTC %d.%d, %s.\n", major, minor, nvrtc_path());
 	else
 		printf("No compiler for kernels: %s.\n%s\n", no_compiler.message, no_compiler.hint);
+	if (products)
+		printf("Plain matrix products: cuBLASLt %zu.%zu, %s.\n", products->cublasLtGetVersion() / 10000,
+			products->cublasLtGetVersion() / 100 % 100, cublaslt_path());
+	else
+		printf("No plain matrix products: %s.\n%s\n", no_products.message, no_products.hint);
 	printf("\nKnown from data sheets:\n\n");
 	known_table();
 	return 0;
@@ -148,8 +155,7 @@ const struct command cmd_gpus = {
 	.summary = "list the GPUs of this machine, and what is known of others",
 	.description =
 		"Asks the driver for the GPUs that are here, under the names that --device takes, and shows "
-		"which "
-		"compiler was found for the kernels. Then the GPUs that are known from their data sheets. A "
+		"which of NVIDIA's libraries were found where. Then the GPUs that are known from their data sheets. A "
 		"machine without a GPU is no error.",
 	.examples =
 		(const struct example[]){

@@ -74,7 +74,8 @@ static const struct symbol nvrtc_symbols[] = {
 
 static struct cuda_driver driver;
 static struct nvrtc nvrtc;
-static char driver_path[PATH_MAX], compiler_path[PATH_MAX];
+static struct cublaslt cublaslt;
+static char driver_path[PATH_MAX], compiler_path[PATH_MAX], products_path[PATH_MAX];
 
 const char *cuda_driver_path(void)
 {
@@ -84,6 +85,11 @@ const char *cuda_driver_path(void)
 const char *nvrtc_path(void)
 {
 	return compiler_path;
+}
+
+const char *cublaslt_path(void)
+{
+	return products_path;
 }
 
 /* Fills a function table; the name of the first function that is missing, or NULL. */
@@ -161,20 +167,18 @@ const struct cuda_driver *cuda_driver(struct error *err)
 	return &driver;
 }
 
-/* --- the compiler -------------------------------------------------------------------------------- */
+/* --- NVIDIA's libraries -------------------------------------------------------------------------- */
 
-/* Newest first; but a driver for CUDA 12 may refuse what a compiler of CUDA 13 makes. */
-static const char *const newest_first[] = {"libnvrtc.so.13", "libnvrtc.so.12"};
-static const char *const oldest_first[] = {"libnvrtc.so.12", "libnvrtc.so.13"};
-
-static const char *const *library_names(void)
+/* "libnvrtc.so.13" and the like: newest first; but a driver for CUDA 12 may refuse what a compiler of CUDA 13
+ * makes. */
+static char *library_name(const char *stem, int choice)
 {
 	struct error no_driver;
 	int version = 13000;
 
 	if (cuda_driver(&no_driver))
 		driver.cuDriverGetVersion(&version);
-	return version < 13000 ? oldest_first : newest_first;
+	return xprintf("%s.so.%d", stem, (version < 13000) == (choice == 0) ? 12 : 13);
 }
 
 /* Opens the first library that a pattern of paths matches. */
@@ -191,17 +195,19 @@ static void *open_matching(const char *pattern)
 }
 
 /* Looks for either version under PREFIX/SUFFIX. */
-static void *open_under(const char *prefix, const char *suffix)
+static void *open_under(const char *stem, const char *prefix, const char *suffix)
 {
 	void *library = NULL;
 
 	if (!prefix || !prefix[0])
 		return NULL;
 	for (size_t i = 0; i < 2 && !library; i++) {
-		char *pattern = xprintf("%s/%s/%s", prefix, suffix, library_names()[i]);
+		char *name = library_name(stem, (int)i);
+		char *pattern = xprintf("%s/%s/%s", prefix, suffix, name);
 
 		library = open_matching(pattern);
 		free(pattern);
+		free(name);
 	}
 	return library;
 }
@@ -224,7 +230,21 @@ static char *python_prefix(void)
 	return NULL;
 }
 
-static void *open_compiler(void)
+/* Where the loader itself looks. */
+static void *open_installed(const char *stem)
+{
+	void *library = NULL;
+
+	for (int i = 0; i < 2 && !library; i++) {
+		char *name = library_name(stem, i);
+
+		library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+		free(name);
+	}
+	return library;
+}
+
+static void *open_library(const char *stem)
 {
 	static const char *const packages[] = {
 		"lib*/python3*/site-packages/nvidia/*/lib", "lib*/python3*/dist-packages/nvidia/*/lib"};
@@ -236,15 +256,15 @@ static void *open_compiler(void)
 	void *library = NULL;
 
 	for (size_t i = 0; i < 6 && !library; i++)
-		library = open_under(homes[i / 3], toolkit[i % 3]);
-	for (size_t i = 0; i < 2 && !library; i++)
-		library = dlopen(library_names()[i], RTLD_NOW | RTLD_LOCAL);
+		library = open_under(stem, homes[i / 3], toolkit[i % 3]);
+	if (!library)
+		library = open_installed(stem);
 	for (size_t i = 0; i < 3 && !library; i++)
-		library = open_under("/usr/local/cuda", toolkit[i]);
+		library = open_under(stem, "/usr/local/cuda", toolkit[i]);
 	for (size_t i = 0; i < 3 && !library; i++)
-		library = open_under("/usr/local/cuda-1[23]*", toolkit[i]);
+		library = open_under(stem, "/usr/local/cuda-1[23]*", toolkit[i]);
 	for (size_t i = 0; i < 12 && !library; i++)
-		library = open_under(environments[i / 2], packages[i % 2]);
+		library = open_under(stem, environments[i / 2], packages[i % 2]);
 	free(python);
 	return library;
 }
@@ -257,7 +277,7 @@ const struct nvrtc *nvrtc_library(struct error *err)
 
 	if (ready)
 		return &nvrtc;
-	library = open_compiler();
+	library = open_library("libnvrtc");
 	if (!library) {
 		error_set(err, STATUS_ENVIRONMENT,
 			"NVIDIA's run-time compiler (libnvrtc.so.13 or .12) was not found");
@@ -276,4 +296,31 @@ const struct nvrtc *nvrtc_library(struct error *err)
 	}
 	ready = true;
 	return &nvrtc;
+}
+
+const struct cublaslt *cublaslt_library(struct error *err)
+{
+	static const struct symbol symbols[] = {
+		{"cublasLtGetVersion", offsetof(struct cublaslt, cublasLtGetVersion)}, {0}};
+	static bool ready;
+	const char *missing;
+	void *library;
+
+	if (ready)
+		return &cublaslt;
+	library = open_library("libcublasLt");
+	if (!library) {
+		error_set(err, STATUS_ENVIRONMENT, "cuBLASLt (libcublasLt.so.13 or .12) was not found");
+		error_hint(err, "`pip install nvidia-cublas-cu12` (PyTorch brings it), or a CUDA toolkit.");
+		return NULL;
+	}
+	missing = bind_symbols(library, symbols, &cublaslt);
+	note_path(library, products_path);
+	if (missing) {
+		error_set(err, STATUS_ENVIRONMENT, "%s is no usable cuBLASLt: it lacks %s", products_path,
+			missing);
+		return NULL;
+	}
+	ready = true;
+	return &cublaslt;
 }

@@ -86,6 +86,10 @@ struct nvrtc {
 	const char *(*nvrtcGetErrorString)(int code);
 };
 
+struct cublaslt {
+	size_t (*cublasLtGetVersion)(void); /* 130101 is 13.1.1 */
+};
+
 /* The driver, opened and initialised on the first call. STATUS_ENVIRONMENT, with the way out, when there
  * is none or it does not work. */
 const struct cuda_driver *cuda_driver(struct error *err);
@@ -94,9 +98,13 @@ const struct cuda_driver *cuda_driver(struct error *err);
  * the packages of the Python environment in use, for CUDA 13 or 12. */
 const struct nvrtc *nvrtc_library(struct error *err);
 
+/* Plain matrix products, likewise. */
+const struct cublaslt *cublaslt_library(struct error *err);
+
 /* Where the libraries were found; "" before they are. */
 const char *cuda_driver_path(void);
 const char *nvrtc_path(void);
+const char *cublaslt_path(void);
 
 /* 0, or -1 with "ATTEMPT: what the driver says". */
 int cuda_check(int code, struct error *err, const char *attempt, ...)
