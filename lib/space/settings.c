@@ -11,6 +11,9 @@
 #include "base/memory.h"
 #include "base/secret.h"
 
+/* Each line is compared with those before it. */
+#define FILE_LIMIT ((size_t)64 << 10)
+
 const struct setting settings_table[] = {
 	{"The validator", "VALIDATOR_API_URL", "http://localhost:8000", false,
 		"Base URL of the validator API. Production: https://quasar-subnet.onrender.com"},
@@ -189,7 +192,7 @@ static struct settings *load(const char *directory, struct error *err)
 	settings->path = path;
 	if (status.st_mode & (S_IRWXG | S_IRWXO))
 		log_warn("%s can be read by others; mend it with: chmod 600 %s", path, path);
-	if (file_read(path, 1 << 20, &text, err) < 0)
+	if (file_read(path, FILE_LIMIT, &text, err) < 0)
 		goto failed;
 	if (strlen(text.data) != text.length) {
 		error_set(err, STATUS_USAGE, "%s holds a zero byte: it is not a text file", path);

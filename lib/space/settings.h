@@ -24,7 +24,8 @@ extern const struct setting settings_table[];
 struct settings;
 
 /* Reads DIRECTORY/.env when `directory` is not NULL and the file exists. A line that is not NAME=value,
- * a comment or blank is an error (STATUS_USAGE) naming file and line, never showing the line. */
+ * a comment or blank is an error (STATUS_USAGE) naming file and line, never showing the line. So is a
+ * file of more than 64 KiB (STATUS_ENVIRONMENT). */
 struct settings *settings_load(const char *directory, struct error *err);
 void settings_free(struct settings *settings);
 

@@ -133,6 +133,21 @@ static void bad_settings_are_named_by_line(void **state)
 	assert_null(settings_load(*state, &(struct error){0}));
 }
 
+static void settings_are_bounded(void **state)
+{
+	char *text = xmalloc((64 << 10) + 1);
+	struct error err = {0};
+
+	memset(text, '#', (64 << 10) + 1);
+	put(*state, ".env", text, 64 << 10);
+	settings_free(settings_load(*state, &err));
+	assert_string_equal(err.message, "");
+	put(*state, ".env", text, (64 << 10) + 1);
+	assert_null(settings_load(*state, &err));
+	assert_int_equal(err.status, STATUS_ENVIRONMENT);
+	free(text);
+}
+
 /* --- the import rules ---------------------------------------------------------------------------- */
 
 static struct import_findings inspect(const char *text)
@@ -1018,6 +1033,7 @@ int main(void)
 		IN_DIRECTORY(settings_survive_writing),
 		IN_DIRECTORY(settings_are_read_as_people_write_them),
 		IN_DIRECTORY(bad_settings_are_named_by_line),
+		IN_DIRECTORY(settings_are_bounded),
 		cmocka_unit_test(deployed_rule),
 		cmocka_unit_test(strict_rule),
 		cmocka_unit_test(strict_implies_deployed),
