@@ -76,6 +76,23 @@ static bool part_is(CURLU *url, CURLUPart part, const char *text)
 	return equal;
 }
 
+/* Whether it is there, though it may be empty. */
+static bool has_part(CURLU *url, CURLUPart part)
+{
+	char *text = NULL;
+	bool found = curl_url_get(url, part, &text, 0) == CURLUE_OK;
+
+	curl_free(text);
+	return found;
+}
+
+/* A name may begin with "127." too. */
+static bool is_this_machine(const char *host)
+{
+	return !strcasecmp(host, "localhost") || !strcmp(host, "[::1]") ||
+	       (!strncmp(host, "127.", 4) && !host[strspn(host, "0123456789.")]);
+}
+
 char *http_check_base(const char *url, bool *plain, struct error *err)
 {
 	static const CURLUPart unwanted[] = {
@@ -89,16 +106,14 @@ char *http_check_base(const char *url, bool *plain, struct error *err)
 	      (!part_is(parts, CURLUPART_SCHEME, "http") &&
 		      !part_is(parts, CURLUPART_SCHEME, "https"));
 	for (size_t i = 0; !bad && i < sizeof(unwanted) / sizeof(unwanted[0]); i++)
-		bad = !part_is(parts, unwanted[i], "");
+		bad = has_part(parts, unwanted[i]);
 	if (!bad && curl_url_get(parts, CURLUPART_URL, &text, 0) == CURLUE_OK) {
 		char *host = url_part(parts, CURLUPART_HOST);
 
 		base = xstrdup(text);
 		while (base[0] && base[strlen(base) - 1] == '/')
 			base[strlen(base) - 1] = '\0';
-		*plain = part_is(parts, CURLUPART_SCHEME, "http") &&
-			 strcasecmp(host, "localhost") && strncmp(host, "127.", 4) &&
-			 strcmp(host, "[::1]");
+		*plain = part_is(parts, CURLUPART_SCHEME, "http") && !is_this_machine(host);
 		free(host);
 	}
 	curl_free(text);

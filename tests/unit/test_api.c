@@ -196,6 +196,7 @@ static void base_urls_are_checked(void **state)
 		{"http://[::1]:1/", "http://[::1]:1", false},
 		{"https://validator.example/api//", "https://validator.example/api", false},
 		{"http://validator.example", "http://validator.example", true},
+		{"http://127.0.0.1.example", "http://127.0.0.1.example", true},
 	};
 	struct error err = {0};
 	bool plain;
@@ -209,7 +210,7 @@ static void base_urls_are_checked(void **state)
 		free(base);
 	}
 	for (const char *const *bad = (const char *const[]){"", "localhost:8000", "ftp://host", "file:///etc/passwd",
-				 "http://", "http://user:secret@host", "http://host/?a=b", "http://host/#x",
+				 "http://", "http://user:secret@host", "http://@host", "http://host/?a=b", "http://host/#x",
 				 "http://host:99999", NULL};
 		*bad; bad++) {
 		assert_null(http_check_base(*bad, &plain, &err));
