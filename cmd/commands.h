@@ -5,6 +5,7 @@
 
 extern const struct command cmd_bench;
 extern const struct command cmd_commit;
+extern const struct command cmd_doctor;
 extern const struct command cmd_export_state;
 extern const struct command cmd_generate;
 extern const struct command cmd_gpus;
@@ -14,8 +15,8 @@ extern const struct command cmd_init;
 extern const struct command cmd_leaderboard;
 extern const struct command cmd_leagues;
 extern const struct command cmd_localnet;
-extern const struct command cmd_recover;
 extern const struct command cmd_push;
+extern const struct command cmd_recover;
 extern const struct command cmd_register;
 extern const struct command cmd_reveal;
 extern const struct command cmd_round;

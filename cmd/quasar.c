@@ -32,6 +32,7 @@ static const struct command *const commands[] = {
 	&cmd_round,
 	&cmd_leaderboard,
 	&cmd_gpus,
+	&cmd_doctor,
 	&cmd_localnet,
 	&cmd_validate,
 	&cmd_export_state,

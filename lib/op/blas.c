@@ -1,6 +1,7 @@
 #include "op/blas.h"
 
 #include <dlfcn.h>
+#include <link.h>
 #include <pthread.h>
 #include <stddef.h>
 
@@ -12,19 +13,23 @@ typedef void sgemm_function(int order, int transpose_a, int transpose_b, int m, 
 static struct {
 	pthread_once_t once;
 	sgemm_function *sgemm;
-} blas = {.once = PTHREAD_ONCE_INIT};
+	const char *path;
+} blas = {.path = "", .once = PTHREAD_ONCE_INIT};
 
 static void open_library(void)
 {
 	/* after libopenblas.so.0, names that other distributions give the same library */
 	static const char *const names[] = {"libopenblas.so.0", "libopenblasp.so.0", "libopenblas.so"};
 	void (*set_threads)(int threads);
+	struct link_map *map;
 	void *library = NULL;
 
 	for (size_t i = 0; !library && i < sizeof(names) / sizeof(*names); i++)
 		library = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
 	if (!library)
 		return;
+	if (dlinfo(library, RTLD_DI_LINKMAP, &map) == 0)
+		blas.path = map->l_name;
 	blas.sgemm = (sgemm_function *)dlsym(library, "cblas_sgemm");
 	/* our own threads share the work: two pools of threads would wait for each other's processors */
 	set_threads = (void (*)(int))dlsym(library, "openblas_set_num_threads");
@@ -39,6 +44,11 @@ int blas_open(struct error *err)
 		return 0;
 	error_set(err, STATUS_ENVIRONMENT, "the layer needs OpenBLAS, which cannot be opened here");
 	return error_hint(err, "Install it: apt-get install libopenblas0-pthread");
+}
+
+const char *blas_path(void)
+{
+	return blas.path;
 }
 
 void blas_multiply(const float *a, const float *b, float *c, int rows, int columns, int inner)

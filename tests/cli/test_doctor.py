@@ -1,0 +1,117 @@
+"""quasar doctor: what it finds, and what it says to do."""
+import socket
+
+import pytest
+from scripted_server import reply
+
+ONCE = ("--timeout", "0.5")
+
+
+def checks(done):
+    """The checks by name; of several with one name, the last."""
+    return {check["name"]: check for check in done.json["checks"]}
+
+
+def failed(done):
+    return sorted(name for name, check in checks(done).items() if check["status"] == "fail")
+
+
+def test_a_machine_in_order(quasar, hotkey, localnet, workspace):
+    done = quasar("doctor", "--json", cwd=workspace, env={"VALIDATOR_API_URL": localnet.url})
+    assert done.code == 0, done.out
+    found = checks(done)
+    assert done.json["passed"] is True and failed(done) == []
+    assert found["wallet"]["detail"] == hotkey and found["workspace"]["detail"] == str(workspace)
+    assert found["store"]["detail"] == "whole, 0 submissions"
+    for name in ("version", "libraries", "cpu", "memory", "disk", "openblas", "permissions", "git", "git.program", "python", "api",
+                 "clock", "round", "reveals"):
+        assert found[name]["status"] in ("ok", "warn"), found[name]
+    assert "left" in found["round"]["detail"] and "torch" in found and "gpu" in found
+
+
+def test_outside_of_a_workspace_and_offline(quasar, tmp_path):
+    done = quasar("doctor", "--json", *ONCE, "--api", "http://127.0.0.1:9", cwd=tmp_path)
+    found = checks(done)
+    assert done.code == 1 and done.json["passed"] is False
+    assert failed(done) == ["api", "wallet"]
+    assert "quasar wallet new" in found["wallet"]["remedy"] and "quasar init" in found["workspace"]["remedy"]
+    assert "cannot reach" in found["api"]["detail"] and "clock" not in found
+
+
+def test_a_silent_validator_is_given_up(quasar):
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        done = quasar("doctor", "--json", *ONCE, "--api", f"http://127.0.0.1:{listener.getsockname()[1]}")
+    assert "api" in failed(done)
+
+
+def test_a_person_sees_the_list_of_what_to_mend(quasar):
+    done = quasar("doctor", *ONCE, "--api", "http://127.0.0.1:9")
+    assert done.code == 1 and "To mend:" in done.out
+    assert "quasar wallet new" in done.out[done.out.index("To mend:"):]
+
+
+def test_a_gpu_that_was_asked_for_is_needed(quasar):
+    done = quasar("doctor", "--json", *ONCE, "--api", "http://127.0.0.1:9", env={"DEVICE": "cuda"})
+    gpu = checks(done)["gpu"]
+    assert gpu["status"] in ("ok", "fail")
+    if gpu["status"] == "fail":
+        assert gpu["remedy"] and "gpu" in failed(done)
+
+
+def test_open_files_are_named_with_the_command(quasar, hotkey, workspace, home):
+    key = home / ".bittensor/wallets/quasar_miner/hotkeys/default"
+    for path, mode in ((workspace / ".env", 0o644), (workspace / ".quasar", 0o755), (key, 0o640)):
+        path.chmod(mode)
+    done = quasar("doctor", "--json", *ONCE, "--api", "http://127.0.0.1:9", cwd=workspace)
+    remedies = [check.get("remedy") for check in done.json["checks"] if check["name"] == "permissions"]
+    assert remedies == [f"chmod 600 '{key}'", f"chmod 600 '{workspace}/.env'", f"chmod 700 '{workspace}/.quasar'"]
+
+
+def test_a_damaged_store_and_a_missing_fork(quasar, hotkey, workspace):
+    (workspace / "fork").rename(workspace / "elsewhere")
+    assert "fork" in failed(quasar("doctor", "--json", *ONCE, "--api", "http://127.0.0.1:9", cwd=workspace))
+    (workspace / ".quasar/state.db").write_bytes(b"garbage" * 100)
+    assert "store" in failed(quasar("doctor", "--json", *ONCE, "--api", "http://127.0.0.1:9", cwd=workspace))
+    assert (workspace / ".quasar/state.db").read_bytes() == b"garbage" * 100
+
+
+def test_a_wrong_clock_is_noticed(quasar, serve):
+    server = serve(reply(200, {"status": "ok"}), date="Thu, 01 Jan 2032 00:00:00 GMT")
+    clock = checks(quasar("doctor", "--json", *ONCE, "--api", server.url))["clock"]
+    assert clock["status"] == "warn" and "behind" in clock["detail"] and clock["remedy"]
+
+
+@pytest.fixture
+def path_with(tmp_path):
+    """A PATH of one folder, with a python3 that runs this shell script."""
+    def make(script):
+        (tmp_path / "bin").mkdir()
+        (tmp_path / "bin/python3").write_text(f"#!/bin/sh\n{script}\n")
+        (tmp_path / "bin/python3").chmod(0o755)
+        return {"PATH": f"{tmp_path}/bin"}
+
+    return make
+
+
+def test_a_python_of_the_path_is_asked(quasar, path_with):
+    done = quasar("doctor", "--json", *ONCE, "--api", "http://127.0.0.1:9", env=path_with("echo 3.99 here"))
+    assert checks(done)["python"]["detail"] == "3.99 here"
+    git = checks(done)["git.program"]
+    assert git["status"] == "warn" and "no git" in git["detail"]
+
+
+def test_no_torch(quasar, path_with):
+    env = path_with('case $2 in *torch*) echo "no torch" >&2; exit 1;; *) echo 3.99;; esac')
+    torch = checks(quasar("doctor", "--json", *ONCE, "--api", "http://127.0.0.1:9", env=env))["torch"]
+    assert torch["status"] == "warn" and "no torch" in torch["detail"] and torch["remedy"]
+
+
+def test_it_shows_no_secrets_and_changes_nothing(quasar, hotkey, workspace):
+    secrets = {"GITHUB_TOKEN": "s3cret-token", "WALLET_PASSWORD": "s3cret-password"}
+    before = {path: path.read_bytes() for path in workspace.rglob("*") if path.is_file()}
+    for form in ([], ["--json"]):
+        done = quasar("doctor", *form, *ONCE, "--api", "http://127.0.0.1:9", cwd=workspace, env=secrets)
+        assert "s3cret" not in done.out + done.err
+    after = {path: path.read_bytes() for path in workspace.rglob("*") if path.is_file()}
+    assert {p: b for p, b in after.items() if "state.db-" not in p.name} == {
+        p: b for p, b in before.items() if "state.db-" not in p.name}
