@@ -27,7 +27,7 @@
 
 /* A register tile has `tall` rows of `wide` registers, ACCUMULATORS in all: enough of them to hide the
  * latency of a multiply-add, few enough to leave registers for the factors. */
-#define ACCUMULATORS (REGISTERS / 2)
+#define ACCUMULATORS (REGISTERS == 32 ? 16 : 12)
 #define WIDEST (REGISTERS == 32 ? 4 : 2)
 
 /* --- products ------------------------------------------------------------------------------------ */
@@ -66,20 +66,37 @@ INLINE void tile_store(const vector sum[ACCUMULATORS], float *c, int stride, int
 }
 
 /* C [rows, columns] = start + A B, `start` being C or NULL for zero. */
+INLINE void multiply_tile(const float *a, int a_row, int a_step, const float *b, const float *start, float *c,
+	int inner, int columns, int tall, int wide)
+{
+	vector sum[ACCUMULATORS];
+
+	tile_load(sum, start, columns, tall, wide);
+	accumulate(sum, a, a_row, a_step, b, columns, inner, tall, wide, false);
+	tile_store(sum, c, columns, tall, wide);
+}
+
+/* C [rows, columns] = start + A B, `start` being C or NULL for zero. With 16 registers tiles are 6 rows tall, and
+ * 4 where that is what is left. */
 INLINE void multiply(const float *a, int a_row, int a_step, const float *b, const float *start, float *c,
 	int rows, int inner, int columns, int wide)
 {
-	const int tall = ACCUMULATORS / wide;
+	const int tall = ACCUMULATORS / wide, shorter = REGISTERS == 32 ? tall : 4;
 
 	for (int column = 0; column < columns; column += wide * LANES)
-		for (int row = 0; row < rows; row += tall) {
-			int at = row * columns + column;
-			vector sum[ACCUMULATORS];
+		for (int row = 0; row < rows;) {
+			const float *from = start ? start + row * columns + column : NULL;
+			float *to = c + row * columns + column;
 
-			tile_load(sum, start ? start + at : NULL, columns, tall, wide);
-			accumulate(sum, a + row * a_row, a_row, a_step, b + column, columns, inner, tall, wide,
-				false);
-			tile_store(sum, c + at, columns, tall, wide);
+			if ((rows - row) % tall == 0) {
+				multiply_tile(a + row * a_row, a_row, a_step, b + column, from, to, inner,
+					columns, tall, wide);
+				row += tall;
+			} else {
+				multiply_tile(a + row * a_row, a_row, a_step, b + column, from, to, inner,
+					columns, shorter, wide);
+				row += shorter;
+			}
 		}
 }
 
