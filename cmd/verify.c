@@ -379,9 +379,9 @@ static int find_fork(const struct invocation *invocation, struct workspace *work
 	*path = arg_string(invocation, "fork");
 	if (*path)
 		return 0;
-	if (!require_workspace(invocation, err)) {
-		return error_hint(err, "Name a fork with --fork PATH, or make a workspace with `quasar init DIR`.");
-	}
+	if (!require_workspace(invocation, err))
+		return error_hint(err,
+			"Name a fork with --fork PATH, or make a workspace with `quasar init DIR`.");
 	if (workspace_open(invocation->workspace, invocation->settings, workspace, err) < 0)
 		return -1;
 	*path = workspace->fork_path;

@@ -3,6 +3,7 @@
 #ifdef __x86_64__
 #include <cpuid.h>
 #endif
+#include <math.h>
 #include <omp.h>
 #include <pthread.h>
 #include <stdbool.h>
@@ -47,7 +48,8 @@ static void find_kernels(void)
 	add_kernel(&cpu_kernel_baseline);
 #ifdef __x86_64__
 	__builtin_cpu_init();
-	if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") || !__builtin_cpu_supports("bmi2"))
+	if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") ||
+		!__builtin_cpu_supports("bmi2"))
 		return;
 	add_kernel(&cpu_kernel_x86_64_v3);
 	if (!__builtin_cpu_supports("avx512f") || !__builtin_cpu_supports("avx512bw") ||
@@ -294,11 +296,12 @@ int quasar_cpu(const struct quasar_problem *problem, struct error *err)
 
 		heads[i] = (struct head){i / problem->heads, (int)(i % problem->heads), states,
 			states + (size_t)(plan.parts + 1) * plan.square};
-		if (problem->initial_state)
-			memcpy(states, problem->initial_state + (size_t)i * plan.square,
-				plan.square * sizeof(*states));
-		else
-			memset(states, 0, plan.square * sizeof(*states));
+		for (size_t n = 0; n < plan.square; n++) {
+			float value = problem->initial_state ? problem->initial_state[(size_t)i * plan.square + n]
+							     : 0;
+
+			states[n] = isnan(value) ? NAN : value; /* in the form that no kernel rounds away */
+		}
 	}
 	if (plan.parts > 1)
 		run_parts(&plan, heads, count, threads);

@@ -43,6 +43,7 @@ double measure_memory(enum workload workload, int64_t tokens);
 double measure_traffic(int64_t tokens);
 double measure_operations(int64_t tokens);
 
-/* STATUS_ENVIRONMENT when memory is short or the weights cannot be read, STATUS_INTERRUPTED when the user asked to stop. */
+/* STATUS_ENVIRONMENT when memory is short or the weights cannot be read, STATUS_INTERRUPTED when the user
+ * asked to stop. */
 int measure_run(const struct device *device, const struct measure_plan *plan, struct measurement *result,
 	struct error *err);

@@ -134,25 +134,25 @@ INLINE void sum_add_rows(struct view a, const struct split *b, int column, int d
 
 /* --- splitting ------------------------------------------------------------------------------------ */
 
-#define HIGH_HALF ((vector_int){0} + (int32_t)0xffff0000)
+#define HIGH_HALF 0xffff0000
 
-/* The bits of x rounded to bf16, in the upper half. */
-INLINE vector_int rounded(vector x)
+/* The bits of x rounded to bf16, in the upper half. A NaN stays one, unless all its upper bits are set. */
+INLINE vector_bits rounded(vector x)
 {
-	return (vector_int)x + 0x8000;
+	return (vector_bits)x + 0x8000;
 }
 
 /* The upper halves of b, with those of a below them. */
-INLINE vector_int pair(vector_int a, vector_int b)
+INLINE vector_bits pair(vector_bits a, vector_bits b)
 {
-	return (b & HIGH_HALF) | (vector_int)((vector_bits)a >> 16);
+	return (b & HIGH_HALF) | a >> 16;
 }
 
 /* Rows 2p and 2p + 1 of a right factor, LANES columns. */
 INLINE void split_pair(vector even, vector odd, uint32_t *high, uint32_t *low)
 {
-	vector_int a = rounded(even), b = rounded(odd);
-	vector_int c = rounded(even - (vector)(a & HIGH_HALF)), d = rounded(odd - (vector)(b & HIGH_HALF));
+	vector_bits a = rounded(even), b = rounded(odd);
+	vector_bits c = rounded(even - (vector)(a & HIGH_HALF)), d = rounded(odd - (vector)(b & HIGH_HALF));
 
 	vector_store((float *)high, (vector)pair(a, b));
 	vector_store((float *)low, (vector)pair(c, d));
@@ -260,8 +260,8 @@ static void store_rows(const struct quasar_problem *problem, int64_t batch, int 
 /* Kᵀ as a right factor, which is K's pairs of columns transposed, and as a left one. */
 static void transpose_keys(struct block *block, int dim)
 {
-	const __m512i evens = _mm512_set_epi16(62, 60, 58, 56, 54, 52, 50, 48, 46, 44, 42, 40, 38, 36, 34, 32, 30,
-		28, 26, 24, 22, 20, 18, 16, 14, 12, 10, 8, 6, 4, 2, 0);
+	const __m512i evens = _mm512_set_epi16(62, 60, 58, 56, 54, 52, 50, 48, 46, 44, 42, 40, 38, 36, 34, 32,
+		30, 28, 26, 24, 22, 20, 18, 16, 14, 12, 10, 8, 6, 4, 2, 0);
 	const __m512i odds = _mm512_add_epi16(evens, _mm512_set1_epi16(1));
 
 	for (int row = 0; row < BLOCK; row += 16)
@@ -547,8 +547,8 @@ static void advance(const struct quasar_problem *problem, int64_t batch, int hea
 
 /* Thirty-two columns of the result at a time: their weights stay in the first-level cache while the rows of x
  * pass by. */
-static void product(const uint16_t *x, int rows, int inner, const uint32_t *pairs, int columns, const float *bias,
-	uint16_t *y)
+static void product(const uint16_t *x, int rows, int inner, const uint32_t *pairs, int columns,
+	const float *bias, uint16_t *y)
 {
 	float sums[BLOCK * 32] ALIGNED;
 
