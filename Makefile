@@ -151,6 +151,10 @@ bench-localnet: $(QUASAR) $(BUILD)/bench-localnet
 bench-gpu: $(BUILD)/bench-gpu
 	@$(BUILD)/bench-gpu
 
+# 24 simulated hours of `quasar run` with a fault a minute, in two hours; SOAK="1 0.5" is one hour in 2.5 min
+soak: $(QUASAR)
+	@scripts/soak $(QUASAR) $(SOAK)
+
 # unit tests run with the sanitizers, everything else on the binary as users get it
 check: deps
 	@$(MAKE) --no-print-directory all $(BUILD)/tests-gpu $(BUILD)/fault.so
@@ -199,12 +203,13 @@ help:
 	@echo 'make bench        the speed of the operation and the layer on this machine'
 	@echo 'make bench-localnet   durable commits a second that `quasar localnet` takes'
 	@echo 'make bench-gpu        the kernels on this GPU, beside what its memory allows'
+	@echo 'make soak         a simulated day of `quasar run` with a fault a minute: two hours'
 	@echo 'make install      to PREFIX ($(PREFIX)), below DESTDIR if given'
 	@echo 'make dist         a relocatable folder and tarball under dist/'
 	@echo 'make deps         install the Debian packages that are missing'
 	@echo 'make clean        remove build/ and dist/'
 
 FORCE:
-.PHONY: all unit-tests fuzz-targets fuzz check sweep demo bench bench-localnet bench-gpu install dist deps clean help FORCE
+.PHONY: all unit-tests fuzz-targets fuzz check sweep demo bench bench-localnet bench-gpu soak install dist deps clean help FORCE
 .DELETE_ON_ERROR:
 .SUFFIXES:

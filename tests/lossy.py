@@ -65,8 +65,11 @@ class LossyProxy:
             handler.end_headers()
             return
         if fault not in ("drop", "hold"):
-            answer, content = self.forward(handler, body)
-            self.answered.append((path, answer.status, content))
+            try:
+                answer, content = self.forward(handler, body)
+                self.answered.append((path, answer.status, content))
+            except (OSError, http.client.HTTPException):  # the service is down
+                fault = fault or "drop"
         if fault in ("hold", "take"):
             self.arrived.set()
             self.release.wait(60)
