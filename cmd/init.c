@@ -12,16 +12,22 @@
 #include "base/memory.h"
 #include "commands.h"
 #include "space/fork.h"
+#include "space/github.h"
 #include "space/inspect.h"
 #include "space/store.h"
 #include "space/template.h"
 #include "space/workspace.h"
+
+/* What the competition is about, and how long GitHub may take to fork it. */
+#define UPSTREAM "troy12x/flash-linear-attention"
+#define FORK_SECONDS 300
 
 struct plan {
 	const struct invocation *invocation;
 	char *directory;           /* absolute */
 	char *existing;            /* --from, absolute; NULL: not given */
 	struct settings *settings; /* the environment, over an .env that is there already */
+	struct github_fork github; /* made by --github */
 	cJSON *made, *kept;        /* names of files, for the report */
 };
 
@@ -38,8 +44,8 @@ static int check_options(const struct invocation *invocation, struct error *err)
 	const char *url = option(invocation, "fork-url"), *api = option(invocation, "api");
 	int64_t seq;
 
-	if (url && arg_given(invocation, "from"))
-		return error_set(err, STATUS_USAGE, "--fork-url and --from exclude each other");
+	if ((url != NULL) + arg_given(invocation, "from") + arg_flag(invocation, "github") > 1)
+		return error_set(err, STATUS_USAGE, "--fork-url, --from and --github exclude each other");
 	if (url && fork_url_check(url, true, err) < 0)
 		return -1;
 	if (api && strncmp(api, "http://", 7) && strncmp(api, "https://", 8))
@@ -142,6 +148,28 @@ static int clone_fork(struct plan *plan, const char *url, const char *path, stru
 	return result;
 }
 
+/* Has GitHub fork the competition's repository, and clones that. */
+static int fork_on_github(struct plan *plan, const char *path, struct error *err)
+{
+	struct github_request request = {
+		.api_url = settings_get(plan->settings, "GITHUB_API_URL", NULL),
+		.token = settings_get(plan->settings, "GITHUB_TOKEN", NULL),
+		.upstream = UPSTREAM,
+		.name = settings_get(plan->settings, "GITHUB_FORK_NAME", NULL),
+		.timeout = FORK_SECONDS,
+	};
+
+	if (!request.token) {
+		error_set(err, STATUS_ENVIRONMENT, "--github needs GITHUB_TOKEN");
+		return error_hint(err, "Make a token with the scope public_repo at https://github.com/settings/tokens "
+				       "and set it in the environment or in .env.");
+	}
+	log_note("Asking GitHub to fork %s …", UPSTREAM);
+	if (github_fork(&request, &plan->github, err) < 0)
+		return -1;
+	return clone_fork(plan, plan->github.clone_url, path, err);
+}
+
 /* The sample fork: an origin inside the workspace, to be pushed to and cloned from like any other. */
 static int make_sample(struct plan *plan, const char *path, struct error *err)
 {
@@ -162,7 +190,7 @@ static int make_fork(struct plan *plan, const char *path, struct error *err)
 	const char *url = option(plan->invocation, "fork-url");
 	int result = 0;
 
-	if (!url && !plan->existing)
+	if (!url && !plan->existing && !arg_flag(plan->invocation, "github"))
 		url = settings_get(plan->settings, "FORK_URL", NULL);
 	if (path_exists(path)) {
 		char *origin = fork_origin(path), *wanted = url ? fork_url_clean(url) : NULL;
@@ -175,7 +203,12 @@ static int make_fork(struct plan *plan, const char *path, struct error *err)
 		free(wanted);
 		free(origin);
 	} else {
-		result = url ? clone_fork(plan, url, path, err) : make_sample(plan, path, err);
+		if (url)
+			result = clone_fork(plan, url, path, err);
+		else if (arg_flag(plan->invocation, "github"))
+			result = fork_on_github(plan, path, err);
+		else
+			result = make_sample(plan, path, err);
 		if (!result)
 			note(plan, plan->made, path);
 	}
@@ -238,8 +271,10 @@ static int write_settings(struct plan *plan, const char *fork, struct error *err
 
 	if (arg_given(invocation, "from"))
 		choose(plan, wanted, exists, "FORK_PATH", fork);
-	if (arg_given(invocation, "fork-url") && origin)
+	if ((arg_given(invocation, "fork-url") || plan->github.clone_url) && origin)
 		choose(plan, wanted, exists, "FORK_URL", origin);
+	if (plan->github.owner)
+		choose(plan, wanted, exists, "GITHUB_USERNAME", plan->github.owner);
 	if (arg_given(invocation, "seq") && arg_integer(invocation, "seq", 1, INT64_MAX, &seq, err) == 0) {
 		snprintf(number, sizeof(number), "%lld", (long long)seq);
 		choose(plan, wanted, exists, "TARGET_SEQUENCE_LENGTH", number);
@@ -353,6 +388,7 @@ done:
 	settings_free(plan.settings);
 	free(plan.existing);
 	free(plan.directory);
+	github_fork_free(&plan.github);
 	cJSON_Delete(plan.made);
 	cJSON_Delete(plan.kept);
 	return result;
@@ -368,13 +404,16 @@ const struct command cmd_init = {
 		"state of your submissions, the fork in fork/, and files that start a miner under pm2, systemd "
 		"and screen. Without DIR it means the workspace you are in, or else the current directory.\n\n"
 		"The fork is a clone of --fork-url (https, ssh, file:// or a path), or your own clone, used where "
-		"it is, with --from. With neither, nor the setting FORK_URL, it is a small sample fork with an "
-		"origin of its own inside the workspace, so that everything works offline.\n\n"
+		"it is, with --from; with --github, GitHub makes the fork first. With none of them, nor the "
+		"setting FORK_URL, it is a small sample fork with an origin of its own inside the workspace, so "
+		"that everything works offline.\n\n"
 		"Nothing that exists is ever overwritten. Run again, it makes what is missing, or says that "
 		"nothing is.",
 	.opts =
 		(const struct opt[]){
 			{"fork-url", 0, "URL", NULL, NULL, NULL, "Clone the fork from there."},
+			{"github", 0, NULL, NULL, NULL, NULL,
+				"Make a fork on GitHub with GITHUB_TOKEN, and clone it."},
 			{"from", 0, "DIR", NULL, NULL, NULL, "Use this clone as the fork, where it is."},
 			{"add-cu", 0, NULL, NULL, NULL, NULL,
 				"Add a CUDA source file to a fork that has none."},
@@ -392,6 +431,7 @@ const struct command cmd_init = {
 				"clone your fork, and compete at a million tokens"},
 			{"GITHUB_TOKEN=… quasar init miner --fork-url https://github.com/you/private",
 				"a private fork; the token is sent to github.com and stored nowhere"},
+			{"GITHUB_TOKEN=… quasar init miner --github", "a new fork in your account, cloned when it is ready"},
 			{"quasar init --from ~/src/flash-linear-attention", "use the clone you have"},
 			{"quasar init --add-cu", "add a .cu file to this workspace's fork"},
 			{0},

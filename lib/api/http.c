@@ -379,7 +379,7 @@ static int check_redirect(
 	text_clean(host);
 	if (!allowed) {
 		error_set(err, STATUS_REFUSED,
-			"the validator redirects to %s%s, which is not followed", host,
+			"the server redirects to %s%s, which is not followed", host,
 			was_secure && !is_secure ? " without TLS" : "");
 		error_hint(err,
 			"If the validator has moved there, set VALIDATOR_API_URL to its new address.");
@@ -411,7 +411,7 @@ int http_exchange(struct http *http, const struct http_request *request, struct 
 		if (check_redirect(request, url, next, err) < 0)
 			break;
 		if (hops == REDIRECT_LIMIT) {
-			error_set(err, STATUS_REFUSED, "the validator redirects more than %d times",
+			error_set(err, STATUS_REFUSED, "the server redirects more than %d times",
 				REDIRECT_LIMIT);
 			error_hint(err, "Set VALIDATOR_API_URL to the validator's final address.");
 			break;
