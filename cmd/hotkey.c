@@ -1,5 +1,6 @@
 #include "hotkey.h"
 
+#include "base/log.h"
 #include "base/secret.h"
 
 struct password_source password_source(const struct invocation *invocation)
@@ -10,10 +11,23 @@ struct password_source password_source(const struct invocation *invocation)
 	};
 }
 
+void hotkey_warn_if_exposed(const struct hotkey *hotkey)
+{
+	if (hotkey->exposed)
+		log_warn("%s is open to other users of this machine; mend it with: chmod 600 %s", hotkey->path,
+			hotkey->path);
+}
+
 struct keypair *require_hotkey(const struct invocation *invocation, struct error *err)
 {
+	const char *path = arg_string(invocation, "path"), *wallet = arg_string(invocation, "wallet");
+	const char *name = arg_string(invocation, "hotkey");
 	struct password_source password = password_source(invocation);
+	struct hotkey hotkey;
 
-	return wallet_open_hotkey(arg_string(invocation, "path"), arg_string(invocation, "wallet"),
-		arg_string(invocation, "hotkey"), &password, err);
+	if (wallet_inspect_hotkey(path, wallet, name, &hotkey, err) == 0) {
+		hotkey_warn_if_exposed(&hotkey);
+		hotkey_free(&hotkey);
+	}
+	return wallet_open_hotkey(path, wallet, name, &password, err);
 }

@@ -46,12 +46,6 @@ static const char *required(const struct invocation *invocation, const char *nam
 	return value;
 }
 
-static void warn_if_exposed(const struct hotkey *hotkey)
-{
-	if (hotkey->exposed)
-		log_warn("%s is open to other users of this machine: chmod 600 it", hotkey->path);
-}
-
 static const char *address_text(const struct hotkey *hotkey)
 {
 	return hotkey->address[0] ? hotkey->address : "not known without the password";
@@ -258,7 +252,7 @@ static void print_list(const struct hotkey_list *list, const char *path)
 	for (size_t i = 0; i < list->count; i++) {
 		const struct hotkey *hotkey = &list->items[i];
 
-		warn_if_exposed(hotkey);
+		hotkey_warn_if_exposed(hotkey);
 		printf("%-*s  %-*s  ", wallet_width, hotkey->wallet, name_width, hotkey->name);
 		if (hotkey->fault)
 			printf("damaged: %s\n", hotkey->fault);
@@ -325,10 +319,11 @@ static int run_show(struct invocation *invocation, struct error *err)
 
 	if (inspect(invocation, &hotkey, err) < 0)
 		return -1;
-	warn_if_exposed(&hotkey);
 	if (!hotkey.encrypted)
 		result = check_secrets(invocation, err);
-	else if (hotkey.fault)
+	else
+		hotkey_warn_if_exposed(&hotkey);
+	if (!result && hotkey.encrypted && hotkey.fault)
 		result = error_set(err, STATUS_ENVIRONMENT, "%s: %s", hotkey.path, hotkey.fault);
 	if (!result && invocation->json)
 		output_json(hotkey_json(&hotkey));

@@ -115,3 +115,12 @@ def test_it_shows_no_secrets_and_changes_nothing(quasar, hotkey, workspace):
     after = {path: path.read_bytes() for path in workspace.rglob("*") if path.is_file()}
     assert {p: b for p, b in after.items() if "state.db-" not in p.name} == {
         p: b for p, b in before.items() if "state.db-" not in p.name}
+
+
+def test_a_command_that_signs_warns_of_an_open_key(quasar, hotkey, home):
+    key = home / ".bittensor/wallets/quasar_miner/hotkeys/default"
+    assert "chmod" not in quasar("wallet", "sign", "--message-hex", "00").err
+    key.chmod(0o644)
+    done = quasar("wallet", "sign", "--message-hex", "00")
+    assert done.code == 0 and f"chmod 600 {key}" in done.err
+    assert quasar("wallet", "show").err.count("chmod") == 1
