@@ -164,7 +164,8 @@ check: deps
 # kill -9, failing disks and cut answers at every point there is; `make check` tries a sample of them
 sweep: deps
 	@$(MAKE) --no-print-directory all $(BUILD)/fault.so
-	@SWEEP=full QUASAR=$(abspath $(QUASAR)) /usr/bin/python3 -m pytest -q tests/cli/test_faults.py
+	@SWEEP=full QUASAR=$(abspath $(QUASAR)) /usr/bin/python3 -m pytest -q \
+		tests/cli/test_faults.py tests/cli/test_recover.py tests/cli/test_hostile.py
 
 demo: deps
 	@$(MAKE) --no-print-directory all

@@ -5,7 +5,26 @@
 #include "base/clock.h"
 #include "base/log.h"
 
-int due_read(struct session *session, const struct submission *submission,
+/* The validator's list has the last word on a commitment's id and block. */
+static int follow(struct session *session, struct submission *submission,
+	const struct api_pending_reveal *reveal, struct error *err)
+{
+	if (reveal->reveal_block == submission->reveal_block && reveal->submission_id == submission->server_id)
+		return 0;
+	if (reveal->submission_id != submission->server_id)
+		log_warn("the validator lists submission %s under the id %lld", submission_label(submission),
+			(long long)reveal->submission_id);
+	if (reveal->reveal_block != submission->reveal_block)
+		log_warn("the validator moved the reveal of submission %s from block %lld to %lld",
+			submission_label(submission), (long long)submission->reveal_block,
+			(long long)reveal->reveal_block);
+	submission->server_id = reveal->submission_id;
+	submission->reveal_block = reveal->reveal_block;
+	return store_submission_committed(session->workspace.store, submission->id, submission->server_id,
+		submission->reveal_block, err);
+}
+
+int due_read(struct session *session, struct submission *submission,
 	const struct api_pending_reveals *pending, struct due *due, struct error *err)
 {
 	*due = (struct due){
@@ -17,21 +36,13 @@ int due_read(struct session *session, const struct submission *submission,
 	for (size_t i = 0; i < pending->count; i++) {
 		const struct api_pending_reveal *reveal = &pending->reveals[i];
 
-		if (reveal->submission_id != submission->server_id ||
-			!api_pending_matches(reveal, submission->hotkey, submission->commitment_hash))
+		if (!api_pending_matches(reveal, submission->hotkey, submission->commitment_hash))
 			continue;
 		due->ready = reveal->can_reveal;
 		due->reveal_block = reveal->reveal_block;
-		due->moved = reveal->reveal_block != submission->reveal_block;
-		break;
+		return follow(session, submission, reveal, err);
 	}
-	if (!due->moved)
-		return 0;
-	log_warn("the validator moved the reveal of submission %s from block %lld to %lld",
-		submission_label(submission), (long long)submission->reveal_block,
-		(long long)due->reveal_block);
-	return store_submission_committed(session->workspace.store, submission->id, submission->server_id,
-		due->reveal_block, err);
+	return 0;
 }
 
 double due_pause(const struct due *due, const struct block_clock *blocks, double poll)

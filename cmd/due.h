@@ -7,12 +7,12 @@
 /* Where a committed submission stands at the validator. */
 struct due {
 	int64_t reveal_block, current_block;
-	bool moved; /* the validator names another block than at the commitment; stored */
 	bool ready;
 };
 
-/* Finds the submission in what the validator lists, and stores a reveal block that was moved. */
-int due_read(struct session *session, const struct submission *submission,
+/* Finds the submission by its hash in what the validator lists; a reveal block that was moved, or another id
+ * than the one told at the commitment, goes into `submission` and the store. */
+int due_read(struct session *session, struct submission *submission,
 	const struct api_pending_reveals *pending, struct due *due, struct error *err);
 
 /* Seconds between two looks at the validator's clock. The first ones are close together: how long a block

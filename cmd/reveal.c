@@ -10,7 +10,7 @@
 #include "commands.h"
 #include "due.h"
 
-static int look(struct session *session, const struct submission *submission, struct block_clock *blocks,
+static int look(struct session *session, struct submission *submission, struct block_clock *blocks,
 	struct due *due, struct error *err)
 {
 	struct api_pending_reveals pending;
@@ -60,7 +60,7 @@ static int countdown(struct progress *progress, const struct submission *submiss
 
 /* Waits until the submission is ready. An outage of the validator is no reason to give up: that is what
  * a miner waits through. */
-static int wait_until_ready(struct session *session, const struct submission *submission,
+static int wait_until_ready(struct session *session, struct submission *submission,
 	struct progress *progress, struct error *err)
 {
 	struct block_clock blocks = {0};
@@ -83,7 +83,7 @@ static int wait_until_ready(struct session *session, const struct submission *su
 	}
 }
 
-static int reveal_when_ready(struct session *session, const struct submission *submission, struct error *err)
+static int reveal_when_ready(struct session *session, struct submission *submission, struct error *err)
 {
 	struct progress progress;
 	int result;
@@ -104,7 +104,7 @@ static int reveal_when_ready(struct session *session, const struct submission *s
 	return result;
 }
 
-static int reveal_if_ready(struct session *session, const struct submission *submission, struct error *err)
+static int reveal_if_ready(struct session *session, struct submission *submission, struct error *err)
 {
 	struct block_clock blocks = {0};
 	struct due due;

@@ -458,7 +458,8 @@ static int advance(struct store *store, int64_t id, struct news news, struct err
 		result = error_set(err, STATUS_ENVIRONMENT,
 			"submission %lld (%s) is %s and cannot become %s", (long long)id,
 			kind_names[now.kind], step_names[now.step], step_names[news.step]);
-	if (!result && news.server_id && now.server_id && news.server_id != now.server_id)
+	if (!result && news.step != STEP_COMMITTED && news.server_id && now.server_id &&
+		news.server_id != now.server_id)
 		result = error_set(err, STATUS_ENVIRONMENT,
 			"submission %lld is the server's submission %lld, not %lld", (long long)id,
 			(long long)now.server_id, (long long)news.server_id);

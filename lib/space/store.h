@@ -82,7 +82,7 @@ int store_submission_prepare(struct store *store, const struct submission *submi
 
 /* The next step. Telling the store again what it knows changes nothing; a step that cannot follow (a
  * direct submission revealed, an abandoned one committed) is an error. A committed submission may be
- * told a new reveal block, but never a new server id. */
+ * told a new reveal block, and another server id when the validator lists it under that one. */
 int store_submission_committed(struct store *store, int64_t id, int64_t server_id, int64_t reveal_block,
 	struct error *err);
 int store_submission_revealed(struct store *store, int64_t id, struct error *err);

@@ -321,6 +321,20 @@ static int send_reveal(struct workflow *workflow, const struct submission *submi
 	return result;
 }
 
+/* The answer to an earlier reveal was lost; unless the conflict is about another submission than this one. */
+static int revealed_before(struct workflow *workflow, const struct submission *submission, struct error *err)
+{
+	bool waiting;
+
+	if (find_commitment(workflow, submission, &waiting, err) < 0)
+		return -1;
+	if (!waiting)
+		return store_submission_revealed(workflow->store, submission->id, err);
+	error_set(err, STATUS_NETWORK,
+		"the validator says that it has this reveal, but lists its commitment as waiting for it");
+	return error_hint(err, "Run `quasar reveal` again: it goes by the list.");
+}
+
 static int reveal_until_heard(struct workflow *workflow, const struct submission *submission,
 	const struct api_claim *claim, struct error *err)
 {
@@ -335,8 +349,8 @@ static int reveal_until_heard(struct workflow *workflow, const struct submission
 		if (err->status == STATUS_ENVIRONMENT) /* the store failed: trying again would not help */
 			return -1;
 		last = *api_last(workflow->api);
-		if (last.http_status == 409) /* revealed before: the answer to it was lost */
-			return store_submission_revealed(workflow->store, submission->id, err);
+		if (last.http_status == 409)
+			return revealed_before(workflow, submission, err);
 		if (last.http_status == 400) {
 			struct error ignored;
 

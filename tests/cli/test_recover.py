@@ -6,7 +6,7 @@ import sqlite3
 
 import pytest
 
-from test_faults import Scene, kill_points, report, sample, scene  # noqa: F401: `scene` is a fixture
+from test_faults import kill_points, make_scene, report, sample, scene  # noqa: F401: two are fixtures
 
 FORK = "file:///fork"
 
