@@ -15,6 +15,7 @@
 #include "base/json.h"
 #include "base/memory.h"
 #include "base/number.h"
+#include "base/process.h"
 #include "base/secret.h"
 #include "base/text.h"
 #include "vectors.h"
@@ -199,6 +200,49 @@ static void a_process_with_secrets_is_guarded(void **state)
 	assert_int_equal(prctl(PR_GET_DUMPABLE), 0);
 }
 
+/* Starts `sh -c script`, and waits for its end. */
+static int run_shell(const char *script, const char *input, struct process *process)
+{
+	const char *argv[] = {"/bin/sh", "-c", script, NULL};
+	char *environment[] = {"WORD=quasar", NULL};
+	struct error err;
+	int status = -1;
+
+	assert_int_equal(process_start(process, argv, environment, input, &err), 0);
+	do
+		clock_wait_readable(process->output, &err);
+	while (!process_ended(process, &status));
+	return status;
+}
+
+static void processes_are_heard_to_their_end(void **state)
+{
+	struct process process;
+	struct error err;
+	int status;
+
+	(void)state;
+	assert_int_equal(run_shell("cat; echo $WORD; exit 7", "in\n", &process), 7);
+	assert_string_equal(process.text.data, "in\nquasar\n");
+	buffer_free(&process.text);
+	assert_int_equal(run_shell("kill -9 $$", "", &process), 128 + 9);
+	assert_int_equal(run_shell("yes | head -c 3000000", "", &process), 0);
+	assert_true(process.text.length <= 1 << 20);
+	buffer_free(&process.text);
+
+	assert_int_equal(process_start(&process, (const char *const[]){"/bin/sleep", "1000", NULL},
+				 (char *const[]){NULL}, "", &err), 0);
+	assert_false(process_ended(&process, &status));
+	process_kill(&process);
+	assert_int_equal(process.pid, 0);
+	process_kill(&process);
+	assert_int_equal(process_start(&process, (const char *const[]){"/no/such/program", NULL},
+				 (char *const[]){NULL}, "", &err), 0);
+	clock_wait_readable(process.output, &err);
+	assert_true(process_ended(&process, &status));
+	assert_int_equal(status, 127);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -210,6 +254,7 @@ int main(void)
 		cmocka_unit_test(utf8_is_told_from_other_bytes),
 		cmocka_unit_test(floats_as_python_writes_them),
 		cmocka_unit_test(documents_as_python_writes_them),
+		cmocka_unit_test(processes_are_heard_to_their_end),
 		cmocka_unit_test(a_process_with_secrets_is_guarded),
 	};
 

@@ -807,6 +807,62 @@ static void a_workspace_is_held_by_one_process(void **state)
 	close(lock);
 }
 
+static void one_process_at_a_time_submits(void **state)
+{
+	struct error err = {0};
+	int ready[2], lock, status;
+	pid_t child;
+	char byte;
+
+	store_close(make_store(*state));
+	assert_int_equal(pipe(ready), 0);
+	child = fork();
+	if (child == 0) {
+		if (workspace_turn(*state, 0, &lock, &err) < 0 || write(ready[1], "x", 1) != 1)
+			_exit(1);
+		pause();
+	}
+	assert_int_equal(read(ready[0], &byte, 1), 1);
+	assert_int_equal(workspace_turn(*state, 0, &lock, &err), -1);
+	assert_non_null(strstr(err.message, "in use by process"));
+	kill(child, SIGKILL); /* what it held is free at once */
+	waitpid(child, &status, 0);
+	assert_int_equal(workspace_turn(*state, 10, &lock, &err), 0);
+	close(lock);
+	close(ready[0]);
+	close(ready[1]);
+}
+
+static bool noticed(int watch)
+{
+	struct pollfd fd = {.fd = watch, .events = POLLIN};
+	bool readable = poll(&fd, 1, 0) == 1;
+
+	close(watch);
+	return readable;
+}
+
+static void a_moved_head_is_noticed(void **state)
+{
+	const struct fork_file files[] = {{"a", "b"}};
+	char *fork = path_join(*state, "fork"), commit[41];
+	struct error err = {0};
+
+	assert_int_equal(fork_watch(*state), -1);
+	assert_int_equal(fork_head(*state, commit, &err), -1);
+	assert_int_equal(fork_create(fork, files, 1, &err), 0);
+	assert_int_equal(fork_head(fork, commit, &err), 0);
+	assert_int_equal(strlen(commit), 40);
+	assert_false(noticed(fork_watch(fork)));
+	for (const char *const *name = (const char *const[]){"refs/heads/main", "HEAD", NULL}; *name; name++) {
+		int watch = fork_watch(fork);
+
+		put_text(fork, *name, "0123456789012345678901234567890123456789\n");
+		assert_true(noticed(watch));
+	}
+	free(fork);
+}
+
 static void urls_are_cleaned(void **state)
 {
 	static const char *const cases[][2] = {
@@ -1050,6 +1106,8 @@ int main(void)
 		IN_DIRECTORY(a_damaged_or_foreign_store_is_left_alone),
 		IN_DIRECTORY(a_store_appears_whole_or_not_at_all),
 		IN_DIRECTORY(a_workspace_is_held_by_one_process),
+		IN_DIRECTORY(one_process_at_a_time_submits),
+		IN_DIRECTORY(a_moved_head_is_noticed),
 		cmocka_unit_test(urls_are_cleaned),
 		cmocka_unit_test(secrets_are_told_from_other_files),
 		IN_DIRECTORY(a_fork_is_made_and_cloned),
