@@ -360,6 +360,29 @@ def test_a_certificate_that_nobody_vouches_for_is_refused(quasar, serve, hotkey,
     assert done.code == 4 and "no trust" in done.err and "SSL_CERT_FILE" in done.err and server.requests == []
 
 
+@pytest.fixture
+def expired(tmp_path):
+    """A self-signed certificate for 127.0.0.1 whose time is over, with its key, in one file."""
+    key, request, path = (tmp_path / name for name in ("key", "request", "expired.pem"))
+    subprocess.run(["openssl", "req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-subj",
+                    "/CN=test", "-keyout", key, "-out", request], check=True, capture_output=True)
+    (tmp_path / "index").touch()
+    (tmp_path / "ca").write_text(f"[ca]\ndefault_ca = ca\n[ca]\ndatabase = {tmp_path}/index\nnew_certs_dir = {tmp_path}\n"
+                                 "rand_serial = yes\ndefault_md = sha256\npolicy = any\nx509_extensions = names\n"
+                                 "[any]\ncommonName = supplied\n[names]\nsubjectAltName = IP:127.0.0.1\n")
+    subprocess.run(["openssl", "ca", "-batch", "-selfsign", "-config", tmp_path / "ca", "-keyfile", key, "-in", request,
+                    "-out", path, "-notext", "-startdate", "20200101000000Z", "-enddate", "20200201000000Z"],
+                   check=True, capture_output=True)
+    path.write_text(key.read_text() + path.read_text())
+    return path
+
+
+def test_a_certificate_whose_time_is_over_is_refused(quasar, serve, hotkey, expired):
+    server = serve(registered(hotkey), certificate=expired)
+    done = quasar("register", "--api", server.url, "--timeout", "1", env={"SSL_CERT_FILE": str(expired)})
+    assert done.code == 4 and "no trust" in done.err and "expired" in done.err and server.requests == []
+
+
 def test_a_certificate_for_another_host_is_refused(quasar, serve, hotkey, certificate):
     path = certificate("192.0.2.1")
     server = serve(registered(hotkey), certificate=path)

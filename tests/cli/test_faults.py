@@ -241,3 +241,18 @@ def test_a_disk_that_fails(scene, capsys, task):
         assert told, failure
         tried += len(points)
     report(capsys, f"{task.name}: the disk failed at {tried} points, 0 lost, 0 double")
+
+
+def test_a_folder_that_cannot_be_written(scene):
+    scene.forget()
+    scene.database.chmod(0o400)
+    scene.database.parent.chmod(0o500)
+    for command in ("commit", "submit", "status", "reveal", "recover"):
+        done = scene(command, "--json", bound=True)
+        assert done.code == 3, (command, done.err)
+        error = done.json["error"]
+        assert ".quasar" in error["message"] and "writable" in error["hint"], error
+    assert scene.pending() == []
+    scene.database.parent.chmod(0o700)
+    scene.database.chmod(0o600)
+    Commit.check(scene, Commit.run(scene))
