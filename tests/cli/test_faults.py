@@ -234,7 +234,7 @@ def test_a_disk_that_fails(scene, capsys, task):
             done = task.run(scene, fault=f"{error}@{number}{lasting}", calls=calls)
             if done.code:
                 assert done.code == 3, (failure, number, done.err)
-                assert "state.db" in done.json["error"]["message"], (failure, number, done.out)
+                assert "/.quasar/" in done.json["error"]["message"], (failure, number, done.out)
                 told += 1
             scene.assert_no_salt_is_unknown()
             task.check(scene, task.run(scene))
