@@ -22,6 +22,8 @@ static int read_benchmarks(struct session *session, struct proposal *proposal, s
 		char tokens[24];
 		cJSON *benchmark;
 
+		if (result->seq == proposal->plan.target_sequence_length)
+			proposal->spread = fmax(proposal->spread, result->spread);
 		snprintf(tokens, sizeof(tokens), "%lld", (long long)result->seq);
 		if (cJSON_HasObjectItem(proposal->benchmarks, tokens))
 			continue; /* an older one */
@@ -32,7 +34,6 @@ static int read_benchmarks(struct session *session, struct proposal *proposal, s
 		if (result->seq != proposal->plan.target_sequence_length)
 			continue;
 		proposal->measured = result->tokens_per_sec;
-		proposal->spread = result->spread;
 		proposal->plan.vram_mb = result->memory_mb;
 	}
 	bench_list_free(&list);

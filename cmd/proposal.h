@@ -10,7 +10,7 @@ struct proposal {
 	struct fork_state fork;
 	cJSON *benchmarks;
 	double measured, margin; /* the claim is measured · (1 − margin); `measured` 0: claimed by hand */
-	double spread;           /* of the runs that were measured, as a part of their median */
+	double spread; /* largest of this commit's benchmarks at the target length, as a part of the median */
 };
 
 /* Where to compete and what to claim: options of every command that submits. */

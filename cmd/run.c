@@ -448,7 +448,7 @@ static int last_submission(struct loop *loop, bool *found, struct submission *la
 }
 
 /* Is the proposal enough better than the last submission? Of the same commit only noise could differ, so
- * there the improvement has to be larger than the spread of the measurement, too. */
+ * there the improvement has to be larger than the spread of its measurements, too. */
 static int is_better(struct loop *loop, const struct proposal *proposal, bool *better, struct error *err)
 {
 	const struct plan *plan = &proposal->plan;
@@ -792,7 +792,7 @@ const struct command cmd_run = {
 		"commits when the weighted score of the claim beats that of the last submission of this round "
 		"by --improve; reveals each commitment when its block is reached, also while something is "
 		"measured; and follows rank and round. A further submission of the same commit must also beat "
-		"the spread of the measurement, so that noise is not submitted.\n\n"
+		"the spread of its measurements, so that noise is not submitted.\n\n"
 		"Each event is a line of JSON on stdout, with time, event, message and details: started, fork, "
 		"verify, bench, kept, committed, settled, revealed, refused, rank, round, outage, recovered, "
 		"problem, settings, stopped. With --notify a command gets the same line on its stdin, the "
