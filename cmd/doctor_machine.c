@@ -51,11 +51,19 @@ static void check_cpu(struct check_list *checks)
 }
 
 /* The GPU is needed when DEVICE asks for one. */
+static void check_library(struct check_list *checks, const char *name, bool found, const char *path,
+	enum check_status missing, const struct error *err)
+{
+	if (found)
+		check_add(checks, name, CHECK_OK, NULL, "%s", path);
+	else
+		doctor_problem(checks, name, missing, err);
+}
+
 static void check_gpu(const struct invocation *invocation, struct check_list *checks)
 {
 	const char *device = settings_get(invocation->settings, "DEVICE", NULL);
 	enum check_status missing = !strncmp(device, "cuda", 4) ? CHECK_FAIL : CHECK_WARN;
-	struct gpu_properties properties;
 	struct error err = {0};
 	int count = gpu_count(&err), version = 0;
 
@@ -70,17 +78,23 @@ static void check_gpu(const struct invocation *invocation, struct check_list *ch
 		check_add(checks, "gpu", missing, "Give this machine or container a GPU, or use DEVICE=cpu.",
 			"the driver finds no GPU");
 	for (int i = 0; i < count; i++) {
-		if (gpu_query(i, &properties, &err) < 0)
+		struct gpu *gpu = gpu_open(i, &err);
+		const struct gpu_properties *properties;
+
+		if (!gpu) {
 			doctor_problem(checks, "gpu", missing, &err);
-		else
-			check_add(checks, "gpu", CHECK_OK, NULL, "cuda:%d %s, compute capability %d.%d, %.0f of %.0f MiB free",
-				i, properties.name, properties.capability / 10, properties.capability % 10,
-				(double)properties.memory_free / (1 << 20), (double)properties.memory_bytes / (1 << 20));
+			continue;
+		}
+		properties = gpu_properties_of(gpu);
+		check_add(checks, "gpu", CHECK_OK, NULL,
+			"cuda:%d %s, compute capability %d.%d, %.0f of %.0f MiB free", i, properties->name,
+			properties->capability / 10, properties->capability % 10,
+			(double)properties->memory_free / 0x1p20, (double)properties->memory_bytes / 0x1p20);
+		gpu_close(gpu);
 	}
-	if (!nvrtc_library(&err))
-		doctor_problem(checks, "nvrtc", count ? missing : CHECK_WARN, &err);
-	else
-		check_add(checks, "nvrtc", CHECK_OK, NULL, "%s", nvrtc_path());
+	check_library(checks, "nvrtc", nvrtc_library(&err) != NULL, nvrtc_path(),
+		count ? missing : CHECK_WARN, &err);
+	check_library(checks, "cublaslt", cublaslt_library(&err) != NULL, cublaslt_path(), CHECK_WARN, &err);
 }
 
 static void check_blas(struct check_list *checks)
