@@ -209,14 +209,13 @@ static void show(const struct recurrence *recurrence)
 	cpu_variant_select(recurrence->name);
 	compete(list, count);
 	printf("\n%s: %.1f G multiply-adds/s of fp32 in a thread's registers\n", recurrence->name, peak * 1e-9);
-	printf("%-34s %10s %8s %12s %12s %12s %12s\n", "", "median", "spread", "M tokens/s", "x 1 thread",
+	printf("%-32s %10s %10s %11s %11s %10s %11s\n", "", "median", "fastest", "M tokens/s", "x 1 thread",
 		"x threads", "1 - cosine");
 	for (size_t i = 0; i < count; i++)
-		printf("%-34s %7.1f ms %6.0f %% %12.3f %12.2f %12.2f %12.1e\n", list[i].name,
-			list[i].median * 1e3,
-			(list[i].times[ROUNDS - 1] - list[i].times[0]) / list[i].median * 100,
-			T / list[i].median * 1e-6, list[0].median / list[i].median,
-			list[1].median / list[i].median, 1 - list[i].cosine);
+		printf("%-32s %7.1f ms %7.1f ms %11.3f %11.2f %10.2f %11.1e\n", list[i].name,
+			list[i].median * 1e3, list[i].times[0] * 1e3, T / list[i].median * 1e-6,
+			list[0].median / list[i].median, list[1].median / list[i].median,
+			1 - list[i].cosine);
 }
 
 static void show_operation(void)
@@ -232,7 +231,7 @@ static void show_operation(void)
 	double bytes = 4.0 * ELEMENTS * sizeof(uint16_t), copy = measure_copy();
 
 	printf("The operation: T = %d, H = %d, S = %d. \"x 1 thread\" and \"x threads\": times as fast as the\n"
-	       "recurrence (fp32 tensors, same compiler flags) on one thread, and with its heads over all.\n"
+	       "recurrence (fp32 tensors, same compiler flags) on one thread, and with its heads over all; by medians.\n"
 	       "Floors: q, k, v and o moved once in bf16, %.0f MB, take %.1f ms at the %.1f GB/s of a copy;\n"
 	       "causal has %.1f G multiply-adds, upstream %.1f G.\n",
 		T, H, S, bytes * 1e-6, bytes / copy * 1e3, copy * 1e-9, multiply_adds(SEMANTICS_CAUSAL) * 1e-9,

@@ -224,25 +224,12 @@ static struct view load_rows(const struct quasar_problem *problem, int which, in
 	return (struct view){copy, problem->dim};
 }
 
-/* An output that no cache could hold is written past them: a row of one head is two whole lines, which
- * otherwise would be read first, each from another page of memory. */
-#define STREAMED_BYTES (16 << 20)
-
-static bool is_streamed(const struct quasar_problem *problem)
-{
-	const struct tensor *o = &problem->o;
-
-	return problem->batch * problem->tokens * problem->heads * problem->dim * 2 >= STREAMED_BYTES &&
-	       (uintptr_t)o->data % 64 == 0 && o->stride[0] % 32 == 0 && o->stride[1] % 32 == 0 &&
-	       o->stride[2] % 32 == 0;
-}
-
 static void store_rows(const struct quasar_problem *problem, int64_t batch, int head, int64_t first,
 	int64_t last, const float *rows)
 {
 	const struct tensor *o = &problem->o;
 	uint16_t *to = (uint16_t *)o->data + batch * o->stride[0] + head * o->stride[2];
-	bool streamed = is_streamed(problem);
+	bool streamed = output_is_streamed(problem);
 
 	last = last < problem->tokens ? last : problem->tokens;
 	for (int64_t row = first; row < first + BLOCK && row < last; row++, rows += problem->dim)
@@ -514,7 +501,7 @@ static void forward(const struct quasar_problem *problem, int64_t batch, int hea
 		causal(problem, batch, head, first, last, state);
 	else
 		upstream(problem, batch, head, first, last, state);
-	_mm_sfence(); /* streamed outputs are there before anything that follows */
+	stream_fence();
 	_tile_release();
 }
 

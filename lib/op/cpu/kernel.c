@@ -244,13 +244,22 @@ static void load_rows(const struct quasar_problem *problem, const struct tensor 
 static void store_rows(const struct quasar_problem *problem, int64_t batch, int head, int64_t first,
 	int64_t last, const float *rows)
 {
-	int dim = problem->dim;
 	const struct tensor *o = &problem->o;
+	int dim = problem->dim, size = (int)dtype_size(o->dtype);
+	bool streamed = output_is_streamed(problem);
+	char line[128 * sizeof(float)] ALIGNED;
 
 	last = last < problem->tokens ? last : problem->tokens;
-	for (int64_t row = first; row < first + BLOCK && row < last; row++, rows += dim)
-		store_row(o->data, o->dtype,
-			batch * o->stride[0] + row * o->stride[1] + head * o->stride[2], o->stride[3], dim, rows);
+	for (int64_t row = first; row < first + BLOCK && row < last; row++, rows += dim) {
+		int64_t start = batch * o->stride[0] + row * o->stride[1] + head * o->stride[2];
+
+		if (streamed) {
+			store_row(line, o->dtype, 0, 1, dim, rows);
+			stream_vectors((char *)o->data + start * size, line, dim * size / (int)sizeof(vector));
+		} else {
+			store_row(o->data, o->dtype, start, o->stride[3], dim, rows);
+		}
+	}
 }
 
 /* --- blocks -------------------------------------------------------------------------------------- */
@@ -358,6 +367,7 @@ static void forward(const struct quasar_problem *problem, int64_t batch, int hea
 		causal(problem, batch, head, first, last, state);
 	else
 		upstream(problem, batch, head, first, last, state);
+	stream_fence();
 }
 
 static void advance(const struct quasar_problem *problem, int64_t batch, int head, int64_t first,

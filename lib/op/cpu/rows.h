@@ -64,6 +64,20 @@ static inline const void *rows_next(struct rows *rows)
 	return row;
 }
 
+/* An output that no cache could hold is written past them: a row of one head is a few whole lines, which
+ * otherwise would be read first, each from another page of memory. */
+#define STREAMED_BYTES (16 << 20)
+
+static inline bool output_is_streamed(const struct quasar_problem *problem)
+{
+	const struct tensor *o = &problem->o;
+	int64_t size = (int64_t)dtype_size(o->dtype), line = 64 / size;
+
+	return problem->batch * problem->tokens * problem->heads * problem->dim * size >= STREAMED_BYTES &&
+	       (uintptr_t)o->data % 64 == 0 && o->stride[0] % line == 0 && o->stride[1] % line == 0 &&
+	       o->stride[2] % line == 0 && o->stride[3] == 1;
+}
+
 /* Rows that the next block will load. Asked for all at once they would keep the core waiting, as it has only
  * a dozen or so requests to memory under way; so they are asked for a few at a time between the products. */
 struct prefetch {

@@ -1,6 +1,9 @@
 /* vector: a register's worth of floats, whatever the instruction set that this file is compiled for. */
 #pragma once
 
+#ifdef __SSE2__
+#include <immintrin.h>
+#endif
 #include <string.h>
 
 #include "op/dtype.h"
@@ -39,6 +42,28 @@ INLINE vector vector_load(const float *from)
 INLINE void vector_store(float *to, vector value)
 {
 	memcpy(to, &value, sizeof(value));
+}
+
+/* Copies past the caches: `count` vectors, `to` aligned to them. Such stores are ordered by stream_fence(). */
+INLINE void stream_vectors(void *to, const void *from, int count)
+{
+	for (int i = 0; i < count; i++)
+#if defined(__AVX512F__)
+		_mm512_stream_si512((__m512i *)to + i, _mm512_loadu_si512((const __m512i *)from + i));
+#elif defined(__AVX__)
+		_mm256_stream_si256((__m256i *)to + i, _mm256_loadu_si256((const __m256i *)from + i));
+#elif defined(__SSE2__)
+		_mm_stream_si128((__m128i *)to + i, _mm_loadu_si128((const __m128i *)from + i));
+#else
+		memcpy((vector *)to + i, (const vector *)from + i, sizeof(vector));
+#endif
+}
+
+INLINE void stream_fence(void)
+{
+#ifdef __SSE2__
+	_mm_sfence();
+#endif
 }
 
 INLINE vector vector_of(float value)
