@@ -198,7 +198,7 @@ static void split_left(const float *from, uint16_t *high, uint16_t *low)
 }
 
 /* After each product of 32 × 32: then all have been asked for when the block is done. */
-#define PREFETCH_ROWS(dim) (256 / (dim))
+#define PREFETCH_ROWS(dim) (768 / (dim))
 
 /* --- blocks --------------------------------------------------------------------------------------- */
 
@@ -211,7 +211,7 @@ static struct view load_rows(const struct quasar_problem *problem, int which, in
 		problem->semantics == SEMANTICS_CAUSAL ? BLOCK : UPSTREAM_CHUNK);
 	uint16_t *copy = block->copies[which];
 
-	prefetch_begin(&block->prefetch, which, &rows);
+	prefetch_add(&block->prefetch, which, &rows, BLOCK);
 	if (rows_are_even(&rows, BLOCK))
 		return (struct view){(const uint16_t *)rows.at, rows.step / 2};
 	for (int r = 0; r < BLOCK; r++) {
@@ -328,7 +328,7 @@ static void invert(float *kk, float beta, struct block *block)
 static void load_block(const struct quasar_problem *problem, int64_t batch, int head, int64_t first,
 	int64_t last, struct block *block)
 {
-	block->prefetch.bytes = problem->dim * 2;
+	prefetch_begin(&block->prefetch, problem->dim * 2);
 	block->k = load_rows(problem, 0, batch, head, first, last, block);
 	block->v = load_rows(problem, 1, batch, head, first, last, block);
 	block->q = load_rows(problem, 2, batch, head, first, last, block);

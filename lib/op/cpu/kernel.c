@@ -77,9 +77,9 @@ INLINE void multiply_tile(const float *a, int a_row, int a_step, const float *b,
 }
 
 /* C [rows, columns] = start + A B, `start` being C or NULL for zero. With 16 registers tiles are 6 rows tall, and
- * 4 where that is what is left. */
+ * 4 where that is what is left. Asks for some of the next block's rows after each tile. */
 INLINE void multiply(const float *a, int a_row, int a_step, const float *b, const float *start, float *c,
-	int rows, int inner, int columns, int wide)
+	int rows, int inner, int columns, struct prefetch *prefetch, int wide)
 {
 	const int tall = ACCUMULATORS / wide, shorter = REGISTERS == 32 ? tall : 4;
 
@@ -97,6 +97,7 @@ INLINE void multiply(const float *a, int a_row, int a_step, const float *b, cons
 					columns, shorter, wide);
 				row += shorter;
 			}
+			prefetch_rows(prefetch, 1 + 96 / columns);
 		}
 }
 
@@ -112,15 +113,17 @@ INLINE void multiply(const float *a, int a_row, int a_step, const float *b, cons
 	} while (0)
 
 /* C [rows, columns] = A B, with A [rows, inner] in rows of PITCH; all sizes are multiples of 16. */
-static void multiply_rows(const float *a, const float *b, float *c, int rows, int inner, int columns)
+static void multiply_rows(const float *a, const float *b, float *c, int rows, int inner, int columns,
+	struct prefetch *prefetch)
 {
-	WITH_WIDTH(columns, multiply, a, PITCH, 1, b, NULL, c, rows, inner, columns);
+	WITH_WIDTH(columns, multiply, a, PITCH, 1, b, NULL, c, rows, inner, columns, prefetch);
 }
 
 /* C [rows, columns] += Aᵀ B, with A [BLOCK, rows] in rows of PITCH, B [BLOCK, columns]. */
-static void add_transposed(const float *a, const float *b, float *c, int rows, int columns)
+static void add_transposed(const float *a, const float *b, float *c, int rows, int columns,
+	struct prefetch *prefetch)
 {
-	WITH_WIDTH(columns, multiply, a, 1, PITCH, b, c, c, rows, BLOCK, columns);
+	WITH_WIDTH(columns, multiply, a, 1, PITCH, b, c, c, rows, BLOCK, columns, prefetch);
 }
 
 /* Below the diagonal, tiles of four rows leave least to do twice. */
@@ -220,14 +223,16 @@ static void store_row(void *data, enum dtype dtype, int64_t start, int64_t step,
 			halves[i] = f16_of_float(row[i]);
 }
 
-/* Rows first … first + BLOCK − 1 of a head, `pitch` floats apart; zeros from `last` on and where upstream
- * pads. Asks the memory for the rows of the block after this one. */
-static void load_rows(const struct quasar_problem *problem, const struct tensor *tensor, int64_t batch,
-	int head, int64_t first, int64_t last, int pitch, float *out)
+/* Rows first … first + BLOCK − 1 of a head's tensor number `which`, `pitch` floats apart; zeros from `last` on
+ * and where upstream pads. */
+static void load_rows(const struct quasar_problem *problem, int which, int64_t batch, int head, int64_t first,
+	int64_t last, int pitch, float *out, struct prefetch *prefetch)
 {
-	struct rows rows = rows_begin(problem, tensor, batch, head, first, last, BLOCK);
-	int64_t bytes = problem->dim * (int64_t)dtype_size(tensor->dtype);
+	const struct tensor *tensor = which == 0 ? &problem->k : which == 1 ? &problem->v : &problem->q;
+	struct rows rows = rows_begin(problem, tensor, batch, head, first, last,
+		problem->semantics == SEMANTICS_CAUSAL ? BLOCK : UPSTREAM_CHUNK);
 
+	prefetch_add(prefetch, which, &rows, BLOCK);
 	for (int r = 0; r < BLOCK; r++, out += pitch) {
 		const char *row = rows_next(&rows);
 
@@ -235,8 +240,6 @@ static void load_rows(const struct quasar_problem *problem, const struct tensor 
 			memset(out, 0, (size_t)problem->dim * sizeof(*out));
 			continue;
 		}
-		for (int64_t at = 0; at < bytes; at += 64)
-			__builtin_prefetch(row + rows.ahead + at);
 		load_row(row, tensor->dtype, tensor->stride[3], problem->dim, out);
 	}
 }
@@ -271,6 +274,7 @@ struct block {
 	float transposed[128 * BLOCK] ALIGNED;     /* Kᵀ */
 	float products[2 * BLOCK * BLOCK] ALIGNED; /* D K Kᵀ, then tril(Q Kᵀ) */
 	float alpha[BLOCK] ALIGNED;
+	struct prefetch prefetch;
 };
 
 /* α of a block's rows; λ is the diagonal of K Kᵀ. */
@@ -284,37 +288,40 @@ static void gate(const float *kk, float beta, float *alpha)
 		vector_store(alpha + r, vector_gate(vector_load(lambda + r), beta));
 }
 
-/* Loads the rows and computes what does not depend on the state. */
+/* Loads the rows and computes what does not depend on the state; Q Kᵀ is for causal queries alone. */
 static void prepare(const struct quasar_problem *problem, int64_t batch, int head, int64_t first, int64_t last,
 	bool with_queries, struct block *block)
 {
 	int dim = problem->dim;
 	float *kk = block->products, *qk = block->products + BLOCK * BLOCK;
+	struct prefetch *prefetch = &block->prefetch;
+	bool with_products = with_queries && problem->semantics == SEMANTICS_CAUSAL;
 
-	load_rows(problem, &problem->k, batch, head, first, last, PITCH, block->kq);
-	load_rows(problem, &problem->v, batch, head, first, last, dim, block->v);
+	prefetch_begin(prefetch, dim * (int)dtype_size(problem->k.dtype));
+	load_rows(problem, 0, batch, head, first, last, PITCH, block->kq, prefetch);
+	load_rows(problem, 1, batch, head, first, last, dim, block->v, prefetch);
 	if (with_queries)
-		load_rows(problem, &problem->q, batch, head, first, last, PITCH, block->kq + BLOCK * PITCH);
+		load_rows(problem, 2, batch, head, first, last, PITCH, block->kq + BLOCK * PITCH, prefetch);
 	transpose(block->kq, dim, block->transposed);
-	multiply_rows(block->kq, block->transposed, kk, with_queries ? 2 * BLOCK : BLOCK, dim, BLOCK);
+	multiply_rows(block->kq, block->transposed, kk, with_products ? 2 * BLOCK : BLOCK, dim, BLOCK, prefetch);
 	gate(kk, problem->beta[head], block->alpha);
 	for (int r = 0; r < BLOCK; r++)
 		for (int s = 0; s < BLOCK; s++)
 			kk[r * BLOCK + s] *= block->alpha[r];
 	/* what multiply_lower() reads above the diagonal */
-	for (int r = 0; r < BLOCK && with_queries; r++)
+	for (int r = 0; r < BLOCK && with_products; r++)
 		for (int s = r + 1; s % STAIR; s++)
 			qk[r * BLOCK + s] = 0;
 }
 
 /* The state behind a block: N = L⁻¹ D (V − K S), S += Kᵀ N. Without `v`, V is zero. */
-static void step(const struct block *block, const float *v, int dim, float *state)
+static void step(struct block *block, const float *v, int dim, float *state)
 {
 	float n[BLOCK * 128] ALIGNED;
 
-	multiply_rows(block->kq, state, n, BLOCK, dim, dim);
+	multiply_rows(block->kq, state, n, BLOCK, dim, dim, &block->prefetch);
 	solve(block->products, block->alpha, v, n, dim);
-	add_transposed(block->kq, n, state, dim, dim);
+	add_transposed(block->kq, n, state, dim, dim, &block->prefetch);
 }
 
 static void causal(const struct quasar_problem *problem, int64_t batch, int head, int64_t first, int64_t last,
@@ -327,10 +334,10 @@ static void causal(const struct quasar_problem *problem, int64_t batch, int head
 
 	for (; first < last; first += BLOCK) {
 		prepare(problem, batch, head, first, last, true, &block);
-		multiply_rows(block.kq, state, no, 2 * BLOCK, dim, dim);
+		multiply_rows(block.kq, state, no, 2 * BLOCK, dim, dim, &block.prefetch);
 		solve(block.products, block.alpha, block.v, n, dim);
 		multiply_lower(block.products + BLOCK * BLOCK, n, o, dim);
-		add_transposed(block.kq, n, state, dim, dim);
+		add_transposed(block.kq, n, state, dim, dim, &block.prefetch);
 		store_rows(problem, batch, head, first, last, o);
 	}
 }
@@ -342,19 +349,19 @@ static void upstream(const struct quasar_problem *problem, int64_t batch, int he
 	int dim = problem->dim;
 	struct block block[BLOCKS];
 	float twice[128 * 128] ALIGNED; /* P S⁺ + R */
-	float q[BLOCK * PITCH] ALIGNED, o[BLOCK * 128] ALIGNED;
+	float o[BLOCK * 128] ALIGNED;
 
 	for (; first < last; first += UPSTREAM_CHUNK) {
 		for (int i = 0; i < BLOCKS; i++) {
-			prepare(problem, batch, head, first + i * BLOCK, last, false, &block[i]);
+			prepare(problem, batch, head, first + i * BLOCK, last, true, &block[i]);
 			step(&block[i], block[i].v, dim, state);
 		}
 		memcpy(twice, state, (size_t)(dim * dim) * sizeof(*state));
 		for (int i = 0; i < BLOCKS; i++)
 			step(&block[i], block[i].v, dim, twice);
 		for (int i = 0; i < BLOCKS; i++) {
-			load_rows(problem, &problem->q, batch, head, first + i * BLOCK, last, PITCH, q);
-			multiply_rows(q, twice, o, BLOCK, dim, dim);
+			multiply_rows(block[i].kq + BLOCK * PITCH, twice, o, BLOCK, dim, dim,
+				&block[i].prefetch);
 			store_rows(problem, batch, head, first + i * BLOCK, last, o);
 		}
 	}

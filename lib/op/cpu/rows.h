@@ -84,19 +84,31 @@ struct prefetch {
 	const char *at[3]; /* of each tensor the next row to ask for */
 	int64_t step[3];
 	int bytes; /* of a row */
+	int next;  /* tensor */
+	int left;  /* rows */
 };
 
-static inline void prefetch_begin(struct prefetch *prefetch, int tensor, const struct rows *rows)
+static inline void prefetch_begin(struct prefetch *prefetch, int bytes)
+{
+	*prefetch = (struct prefetch){.bytes = bytes};
+}
+
+/* Adds the next `count` rows of a tensor; tensors take turns, so they all have as many. */
+static inline void prefetch_add(struct prefetch *prefetch, int tensor, const struct rows *rows, int count)
 {
 	prefetch->at[tensor] = rows->at + rows->ahead;
 	prefetch->step[tensor] = rows->wrap ? rows->step + rows->wrap / rows->heads : rows->step;
+	prefetch->left += count;
 }
 
-/* `count` rows more of each tensor */
 static inline void prefetch_rows(struct prefetch *prefetch, int count)
 {
-	for (int tensor = 0; tensor < 3; tensor++)
-		for (int i = 0; i < count; i++, prefetch->at[tensor] += prefetch->step[tensor])
-			for (int at = 0; at < prefetch->bytes; at += 64)
-				__builtin_prefetch(prefetch->at[tensor] + at);
+	for (; count > 0 && prefetch->left > 0; count--, prefetch->left--) {
+		int tensor = prefetch->next;
+
+		for (int at = 0; at < prefetch->bytes; at += 64)
+			__builtin_prefetch(prefetch->at[tensor] + at);
+		prefetch->at[tensor] += prefetch->step[tensor];
+		prefetch->next = tensor == 2 ? 0 : tensor + 1;
+	}
 }
