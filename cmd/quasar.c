@@ -259,10 +259,14 @@ int main(int argc, char **argv)
 		puts("quasar " QUASAR_VERSION);
 		goto done;
 	}
-	for (; first < argc && invocation.command->subcommands; first++) {
+	for (; !result && first < argc && invocation.command->subcommands; first++) {
 		const struct command *next = find_command(invocation.command, argv[first]);
 		char *longer;
 
+		if (argv[first][0] == '-') { /* `quasar -C DIR status` */
+			result = read_option(&invocation, &globals, argv, argc, &first, &err);
+			continue;
+		}
 		if (!next)
 			break;
 		invocation.command = next;
