@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/json.h"
 #include "base/log.h"
 #include "commands.h"
 #include "session.h"
@@ -124,8 +125,7 @@ static void print_json(const struct outcome *outcome)
 {
 	cJSON *document = cJSON_CreateObject();
 
-	cJSON_AddItemToObject(document, "aside",
-		outcome->repair.aside ? cJSON_CreateString(outcome->repair.aside) : cJSON_CreateNull());
+	json_add_text(document, "aside", outcome->repair.aside);
 	cJSON_AddNumberToObject(document, "read", (double)outcome->repair.taken);
 	cJSON_AddNumberToObject(document, "unreadable", (double)outcome->repair.lost);
 	cJSON_AddNumberToObject(document, "unreadable_stores", (double)outcome->repair.unreadable);

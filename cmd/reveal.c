@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/number.h"
@@ -186,8 +187,7 @@ static int conclude(const struct invocation *invocation, cJSON *revealed, const 
 		cJSON *document = cJSON_CreateObject();
 
 		cJSON_AddItemToObject(document, "revealed", revealed);
-		cJSON_AddItemToObject(document, "error",
-			worst->status ? cJSON_CreateString(worst->message) : cJSON_CreateNull());
+		json_add_text(document, "error", worst->status ? worst->message : NULL);
 		output_json(document);
 	} else {
 		cJSON_Delete(revealed);

@@ -1,9 +1,8 @@
 #include "session.h"
 
-#include <math.h>
 #include <stdio.h>
 
-#include "base/clock.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "connect.h"
 #include "hotkey.h"
@@ -94,24 +93,6 @@ const char *submission_label(const struct submission *submission)
 	return label;
 }
 
-static void add_time(cJSON *object, const char *name, double unix_time)
-{
-	char text[32];
-
-	clock_format(unix_time, text);
-	cJSON_AddStringToObject(object, name, text);
-}
-
-static void add_optional(cJSON *object, const char *name, const char *text)
-{
-	cJSON_AddItemToObject(object, name, text ? cJSON_CreateString(text) : cJSON_CreateNull());
-}
-
-static void add_number(cJSON *object, const char *name, double number, bool known)
-{
-	cJSON_AddItemToObject(object, name, known ? cJSON_CreateNumber(number) : cJSON_CreateNull());
-}
-
 cJSON *submission_json(const struct submission *submission)
 {
 	cJSON *object = cJSON_CreateObject();
@@ -119,22 +100,22 @@ cJSON *submission_json(const struct submission *submission)
 	cJSON_AddNumberToObject(object, "id", (double)submission->id);
 	cJSON_AddStringToObject(object, "kind", submission_kind_name(submission->kind));
 	cJSON_AddStringToObject(object, "step", submission_step_name(submission->step));
-	add_number(object, "submission_id", (double)submission->server_id, submission->server_id != 0);
+	json_add_id(object, "submission_id", submission->server_id);
 	cJSON_AddStringToObject(object, "api", submission->api_url);
 	cJSON_AddStringToObject(object, "hotkey", submission->hotkey);
 	cJSON_AddStringToObject(object, "fork_url", submission->fork_url);
 	cJSON_AddStringToObject(object, "commit_hash", submission->commit_hash);
-	add_optional(object, "commitment_hash", submission->commitment_hash);
+	json_add_text(object, "commitment_hash", submission->commitment_hash);
 	cJSON_AddNumberToObject(
 		object, "target_sequence_length", (double)submission->target_sequence_length);
 	cJSON_AddNumberToObject(object, "tokens_per_sec", submission->tokens_per_sec);
 	cJSON_AddStringToObject(object, "league", league_for(submission->target_sequence_length)->name);
 	cJSON_AddNumberToObject(object, "weighted_score",
 		score_weighted(submission->tokens_per_sec, submission->target_sequence_length));
-	add_number(object, "vram_mb", submission->vram_mb, !isnan(submission->vram_mb));
-	add_number(object, "reveal_block", (double)submission->reveal_block, submission->reveal_block != 0);
-	add_optional(object, "reason", submission->reason);
-	add_time(object, "created_at", submission->created_at);
-	add_time(object, "updated_at", submission->updated_at);
+	json_add_real(object, "vram_mb", submission->vram_mb);
+	json_add_id(object, "reveal_block", submission->reveal_block);
+	json_add_text(object, "reason", submission->reason);
+	json_add_time(object, "created_at", submission->created_at);
+	json_add_time(object, "updated_at", submission->updated_at);
 	return object;
 }
