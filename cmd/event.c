@@ -62,6 +62,15 @@ void event_emit(struct event_log *log, const char *name, cJSON *fields, const ch
 	cJSON_Delete(event);
 }
 
+cJSON *event_error(const struct error *err)
+{
+	cJSON *fields = cJSON_CreateObject();
+
+	cJSON_AddStringToObject(fields, "kind", status_name(err->status));
+	cJSON_AddStringToObject(fields, "hint", err->hint);
+	return fields;
+}
+
 static void dequeue(struct event_log *log)
 {
 	free(log->queue[0].name);

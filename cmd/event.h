@@ -5,6 +5,7 @@
 #include <poll.h>
 #include <stdbool.h>
 
+#include "base/error.h"
 #include "base/process.h"
 
 #define EVENT_QUEUE 64
@@ -26,6 +27,9 @@ struct event_log {
  * QUASAR_MESSAGE. */
 void event_emit(struct event_log *log, const char *name, cJSON *fields, const char *format, ...)
 	__attribute__((format(printf, 4, 5)));
+
+/* The fields of an event about an error: its kind and what to do about it. */
+cJSON *event_error(const struct error *err);
 
 /* Runs the command for the events that wait, one at a time, and ends one that takes longer than 30 s. Never
  * blocks: to be called again when `process.output` is readable or after event_pause() seconds. */

@@ -1,0 +1,66 @@
+/* run: rank and round. */
+#include <math.h>
+#include <string.h>
+
+#include "api/standings.h"
+#include "base/clock.h"
+#include "run.h"
+
+/* The best rank of this hotkey's submissions. */
+static void tell_rank(struct loop *loop, const struct standings *standings)
+{
+	for (size_t i = 0; i < standings->count; i++) {
+		const struct api_submission *submission = standings->ranked[i].submission;
+		cJSON *fields;
+
+		if (strcmp(submission->miner_hotkey, loop->session.workflow.hotkey))
+			continue;
+		if (loop->rank == i + 1 && loop->rank_id == submission->id)
+			return;
+		loop->rank = i + 1;
+		loop->rank_id = submission->id;
+		fields = cJSON_CreateObject();
+		cJSON_AddNumberToObject(fields, "rank", (double)loop->rank);
+		cJSON_AddNumberToObject(fields, "of", (double)standings->count);
+		cJSON_AddNumberToObject(fields, "submission_id", (double)submission->id);
+		event_emit(&loop->events, "rank", fields, "rank %zu of %zu", loop->rank, standings->count);
+		return;
+	}
+}
+
+static void tell_round(struct loop *loop, const struct api_round *round)
+{
+	char left[32];
+	cJSON *fields;
+
+	if (loop->round_number == round->round_number)
+		return;
+	loop->round_number = round->round_number;
+	clock_duration((double)round->time_remaining_seconds, left);
+	fields = cJSON_CreateObject();
+	cJSON_AddNumberToObject(fields, "round", (double)round->round_number);
+	cJSON_AddNumberToObject(fields, "seconds_left", (double)round->time_remaining_seconds);
+	event_emit(&loop->events, "round", fields, "round %lld, %s left", (long long)round->round_number, left);
+}
+
+int loop_look_at_standings(struct loop *loop, struct error *err)
+{
+	struct standings standings = {0};
+	struct api_round round = {0};
+	int result = 0;
+
+	loop->next_standing = clock_elapsed() + fmin(loop->interval, PAUSE_LONGEST);
+	if (standings_read(loop->session.api, &standings, err) == 0 &&
+		api_current_round(loop->session.api, &round, err) == 0) {
+		loop_answered(loop);
+		tell_round(loop, &round);
+		tell_rank(loop, &standings);
+	} else if (err->status == STATUS_INTERRUPTED) {
+		result = -1;
+	} else {
+		loop->next_standing = loop_outage(loop, err);
+	}
+	standings_free(&standings);
+	api_release(&round.memory);
+	return result;
+}

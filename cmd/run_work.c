@@ -1,0 +1,289 @@
+/* run: a round of work: verify, bench, commit what is better. */
+#include <math.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/json.h"
+#include "due.h"
+#include "proposal.h"
+#include "run.h"
+#include "score/score.h"
+
+#define REFUSED_SECONDS 3600.0 /* until a commit whose submission was refused is tried once more */
+
+static void rest(struct loop *loop)
+{
+	loop->stage = STAGE_WAITING;
+}
+
+/* Starts a subcommand of this program in the workspace. */
+static void start_work(struct loop *loop, enum stage stage)
+{
+	const char *seq = arg_given(loop->invocation, "seq") ? arg_string(loop->invocation, "seq") : NULL;
+	const char *directory = loop->invocation->workspace;
+	/* what verify measures besides is not needed here: little time for that */
+	const char *verify[] = {"/proc/self/exe", "verify", "--json", "-q", "-C", directory, "--budget", "1", NULL};
+	const char *bench[] = {"/proc/self/exe", "bench", "--json", "-q", "-C", directory, seq ? "--seq" : NULL,
+		seq, NULL};
+	const char *const *argv = stage == STAGE_VERIFYING ? verify : bench;
+	struct error err;
+
+	loop->stage = stage;
+	loop->work_began = clock_elapsed();
+	if (process_start(&loop->work, argv, loop->environment, "", &err) == 0)
+		return;
+	loop_tell_problem(loop, &err);
+	rest(loop);
+}
+
+/* Reads what the subcommand printed. NULL, having told the problem, when it did not do what it should. */
+static cJSON *work_result(struct loop *loop, const char *what, int status)
+{
+	struct error err = {0};
+	cJSON *document = loop->work.text.length
+				  ? json_parse(loop->work.text.data, loop->work.text.length, &err)
+				  : NULL;
+	const cJSON *error = cJSON_GetObjectItemCaseSensitive(document, "error");
+	const char *message = NULL, *hint = NULL;
+
+	buffer_free(&loop->work.text);
+	if (document && !error)
+		return document;
+	if (error) {
+		json_string(error, "message", JSON_OPTIONAL, &message, &err);
+		json_string(error, "hint", JSON_OPTIONAL, &hint, &err);
+	}
+	error_set(&err, STATUS_ENVIRONMENT, "quasar %s: %s", what, message ? message : "it ended without a result");
+	if (!message)
+		error_hint(&err, "Exit code %d; run `quasar %s` by hand to see why.", status, what);
+	else if (hint)
+		error_hint(&err, "%s", hint);
+	loop_tell_problem(loop, &err);
+	cJSON_Delete(document);
+	return NULL;
+}
+
+static void verify_ended(struct loop *loop, int status)
+{
+	cJSON *document = work_result(loop, "verify", status), *fields, *failed;
+	const cJSON *check, *checks;
+	bool passed = false;
+
+	if (!document) {
+		rest(loop);
+		return;
+	}
+	checks = cJSON_GetObjectItemCaseSensitive(document, "checks");
+	passed = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(document, "passed"));
+	fields = cJSON_CreateObject();
+	cJSON_AddStringToObject(fields, "commit", loop->head);
+	cJSON_AddBoolToObject(fields, "passed", passed);
+	cJSON_AddNumberToObject(fields, "seconds", clock_elapsed() - loop->work_began);
+	failed = cJSON_AddArrayToObject(fields, "failed");
+	cJSON_ArrayForEach(check, checks)
+	{
+		const char *result = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(check, "status"));
+
+		if (result && !strcmp(result, "fail"))
+			cJSON_AddItemToArray(failed, cJSON_Duplicate(check, true));
+	}
+	event_emit(&loop->events, "verify", fields, "commit %.10s %s", loop->head,
+		passed ? "passes every check" : "fails: see `quasar verify`");
+	cJSON_Delete(document);
+	if (!passed) {
+		rest(loop);
+		return;
+	}
+	memcpy(loop->verified, loop->head, sizeof(loop->verified));
+	start_work(loop, STAGE_BENCHING);
+}
+
+static void bench_ended(struct loop *loop, int status)
+{
+	cJSON *document = work_result(loop, "bench", status), *fields;
+	const cJSON *result;
+	double tokens_per_sec = NAN;
+	struct error ignored;
+
+	if (!document) {
+		rest(loop);
+		return;
+	}
+	result = cJSON_GetArrayItem(cJSON_GetObjectItemCaseSensitive(document, "results"), 0);
+	json_real(result, "tokens_per_sec", JSON_OPTIONAL, &tokens_per_sec, &ignored);
+	fields = cJSON_Duplicate(result, true);
+	if (fields)
+		cJSON_AddStringToObject(fields, "commit", loop->head);
+	event_emit(&loop->events, "bench", fields, "%.0f tokens/s, commit %.10s", tokens_per_sec, loop->head);
+	cJSON_Delete(document);
+	loop->stage = STAGE_COMMITTING;
+	loop->next_commit = 0;
+}
+
+void loop_look_at_work(struct loop *loop)
+{
+	int status;
+
+	if (!loop->work.pid || !process_ended(&loop->work, &status))
+		return;
+	if (loop->stage == STAGE_VERIFYING)
+		verify_ended(loop, status);
+	else
+		bench_ended(loop, status);
+}
+
+/* The submission that the next one has to beat: the latest of this round of the competition, for a round
+ * ranks only what was handed in during it. `found` says whether there is one. */
+static int last_submission(struct loop *loop, bool *found, struct submission *last, struct error *err)
+{
+	struct submission_filter filter = {
+		.steps = ~(STEP_BIT(STEP_REFUSED) | STEP_BIT(STEP_ABANDONED)),
+		.api_url = loop->session.workflow.api_url,
+		.hotkey = loop->session.workflow.hotkey,
+	};
+	struct submission_list list;
+	struct api_round round;
+	double began;
+	int64_t id = 0;
+	int result = api_current_round(loop->session.api, &round, err);
+
+	*found = false;
+	began = result ? 0 : round.start_time - api_clock_skew(loop->session.api);
+	api_release(&round.memory);
+	if (result || store_submissions(loop->session.workspace.store, &filter, &list, err) < 0)
+		return -1;
+	for (size_t i = 0; i < list.count; i++)
+		if (list.items[i].created_at >= began)
+			id = list.items[i].id;
+	submission_list_free(&list);
+	*found = id != 0;
+	return id ? store_submission_get(loop->session.workspace.store, id, last, err) : 0;
+}
+
+/* Is the proposal enough better than the last submission? Of the same commit only noise could differ, so
+ * there the improvement has to be larger than the spread of its measurements, too. */
+static int is_better(struct loop *loop, const struct proposal *proposal, bool *better, struct error *err)
+{
+	const struct plan *plan = &proposal->plan;
+	double weighted = score_weighted(plan->tokens_per_sec, plan->target_sequence_length), before, improve;
+	struct submission last;
+	bool found;
+	cJSON *fields;
+
+	if (last_submission(loop, &found, &last, err) < 0)
+		return -1;
+	loop_answered(loop);
+	*better = true;
+	if (!found)
+		return 0;
+	before = score_weighted(last.tokens_per_sec, last.target_sequence_length);
+	improve = loop->improve;
+	if (!strcmp(last.commit_hash, plan->commit_hash) &&
+		last.target_sequence_length == plan->target_sequence_length)
+		improve = fmax(improve, proposal->spread);
+	*better = weighted > before * (1 + improve);
+	submission_free(&last);
+	if (*better)
+		return 0;
+	fields = cJSON_CreateObject();
+	cJSON_AddStringToObject(fields, "commit", plan->commit_hash);
+	cJSON_AddNumberToObject(fields, "weighted_score", weighted);
+	cJSON_AddNumberToObject(fields, "last_weighted_score", before);
+	cJSON_AddNumberToObject(fields, "needed", before * (1 + improve));
+	event_emit(&loop->events, "kept", fields, "%.0f weighted is no %.3g %% more than the last submission's %.0f",
+		weighted, improve * 100, before);
+	return 0;
+}
+
+static int commit_proposal(struct loop *loop, const struct proposal *proposal, struct error *err)
+{
+	int64_t id = 0;
+	bool better;
+
+	if (is_better(loop, proposal, &better, err) < 0)
+		return -1;
+	if (!better)
+		return 0;
+	if (proposal_verify(loop->invocation, &loop->session, proposal, false, err) < 0)
+		return -1;
+	if (workflow_commit(&loop->session.workflow, &proposal->plan, &id, err) == 0) {
+		loop_tell_submission(loop, "committed", id, NULL);
+		loop->poll = DUE_POLL_SHORTEST;
+		loop->next_look = loop->next_standing = 0;
+		return 0;
+	}
+	if (err->status != STATUS_REFUSED || loop_needs_a_person(loop, err))
+		return -1;
+	memcpy(loop->refused, proposal->plan.commit_hash, sizeof(loop->refused));
+	loop->refused_until = clock_elapsed() + REFUSED_SECONDS;
+	loop_tell_submission(loop, "refused", id, err);
+	return 0;
+}
+
+/* What an earlier run, or attempt, left unfinished comes before anything new. */
+static int settle_and_commit(struct loop *loop, bool commit, struct error *err)
+{
+	struct proposal proposal;
+	size_t settled = 0;
+	int result = session_settle(&loop->session, SUBMISSION_COMMIT, &settled, err);
+
+	if (settled) {
+		event_emit(&loop->events, "settled", NULL, "%zu earlier submission%s found or sent again", settled,
+			settled == 1 ? "" : "s");
+		loop->poll = DUE_POLL_SHORTEST;
+		loop->next_look = 0;
+	}
+	if (result || !commit)
+		return result;
+	if (proposal_read(loop->invocation, &loop->session, 0, &proposal, err) < 0)
+		return -1;
+	result = commit_proposal(loop, &proposal, err);
+	proposal_free(&proposal);
+	return result;
+}
+
+/* It will pass, or somebody will mend it. -1: it cannot go on without a person, or was told to stop. */
+static int commit_failed(struct loop *loop, struct error *err)
+{
+	if (err->status == STATUS_INTERRUPTED || loop_needs_a_person(loop, err))
+		return -1;
+	if (err->status == STATUS_NETWORK) {
+		loop->next_commit = loop_outage(loop, err);
+	} else {
+		loop_tell_problem(loop, err); /* not pushed, a full disk */
+		loop->next_commit = clock_elapsed() + fmin(loop->interval, PAUSE_LONGEST);
+	}
+	return 0;
+}
+
+int loop_try_commit(struct loop *loop, struct error *err)
+{
+	bool commit = loop->stage == STAGE_COMMITTING;
+	int result, turn;
+
+	if (workspace_turn(loop->session.workspace.directory, 0, &turn, err) < 0) {
+		loop_tell_problem(loop, err);
+		loop->next_commit = clock_elapsed() + PAUSE_SHORTEST;
+		return 0;
+	}
+	result = settle_and_commit(loop, commit, err);
+	close(turn);
+	if (result)
+		return commit_failed(loop, err);
+	loop->next_commit = INFINITY;
+	loop->problem[0] = '\0';
+	if (commit)
+		rest(loop);
+	return 0;
+}
+
+void loop_begin_round(struct loop *loop)
+{
+	process_kill(&loop->work);
+	loop->next_round = clock_elapsed() + loop->interval;
+	if (!loop->head[0] || (!strcmp(loop->refused, loop->head) && clock_elapsed() < loop->refused_until))
+		rest(loop);
+	else
+		start_work(loop, strcmp(loop->verified, loop->head) ? STAGE_VERIFYING : STAGE_BENCHING);
+}
