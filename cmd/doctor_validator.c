@@ -41,10 +41,10 @@ struct waiting {
 	size_t ready, later, accepted;
 };
 
-static void count_waiting(const struct invocation *invocation, int64_t block, const char *hotkey,
-	struct waiting *waiting)
+static void count_waiting(const struct invocation *invocation, const struct api *api, int64_t block,
+	const char *hotkey, struct waiting *waiting)
 {
-	struct submission_filter filter = {.api_url = arg_string(invocation, "api"), .hotkey = hotkey};
+	struct submission_filter filter = {.api_url = api_url(api), .hotkey = hotkey};
 	struct error ignored = {0};
 	struct store *store = store_exists(invocation->workspace) ? store_open(invocation->workspace, &ignored) : NULL;
 	struct submission_list list = {0};
@@ -95,7 +95,7 @@ static void check_submissions(const struct invocation *invocation, struct api *a
 	} else if (wallet_inspect_hotkey(arg_string(invocation, "path"), arg_string(invocation, "wallet"),
 			   arg_string(invocation, "hotkey"), &hotkey, &err) == 0) {
 		if (invocation->workspace)
-			count_waiting(invocation, pending.current_block, hotkey.address, &waiting);
+			count_waiting(invocation, api, pending.current_block, hotkey.address, &waiting);
 		check_registered(&pending, &waiting, hotkey.address, checks);
 		check_reveals(&waiting, checks);
 		hotkey_free(&hotkey);

@@ -134,6 +134,8 @@ static int choose(const struct invocation *invocation, struct session *session, 
 		if (list->count)
 			return 0;
 		submission_list_free(list);
+		if (session_check_elsewhere(session, err) < 0)
+			return -1;
 		error_set(err, STATUS_ENVIRONMENT, "there is nothing to reveal");
 		return error_hint(err, "`quasar commit` makes a commitment, `quasar status` shows them all.");
 	}

@@ -82,6 +82,15 @@ static int reopen(struct loop *loop, const struct settings *before, struct error
 	return 0;
 }
 
+/* Commitments that this loop is not going to reveal. */
+static void look_elsewhere(struct loop *loop)
+{
+	struct error err;
+
+	if (session_check_elsewhere(&loop->session, &err) < 0)
+		loop_tell_problem(loop, &err);
+}
+
 static void reread(struct loop *loop)
 {
 	struct settings *before = loop->invocation->settings;
@@ -95,6 +104,7 @@ static void reread(struct loop *loop)
 			event_emit(&loop->events, "settings", NULL, "read .env again");
 			loop->verified[0] = loop->refused[0] = loop->problem[0] = '\0';
 			loop->next_look = loop->next_standing = 0;
+			look_elsewhere(loop);
 			look_at_fork(loop);
 			loop_begin_round(loop);
 			return;
@@ -192,6 +202,7 @@ static int loop_run(struct loop *loop, struct error *err)
 	signal(SIGPIPE, SIG_IGN); /* a log that nobody reads any more must not end the miner */
 	announce(loop);
 	service_notify(SERVICE_READY);
+	look_elsewhere(loop);
 	look_at_fork(loop);
 	while (turn(loop, err) == 0 && wait(loop, err) == 0)
 		;

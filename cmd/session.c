@@ -1,6 +1,7 @@
 #include "session.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "base/json.h"
 #include "base/log.h"
@@ -27,7 +28,7 @@ int session_open_as(const struct invocation *invocation, struct keypair *keypair
 	session->workflow = (struct workflow){
 		.store = session->workspace.store,
 		.api = session->api,
-		.api_url = arg_string(invocation, "api"),
+		.api_url = api_url(session->api),
 		.hotkey = keypair_address(session->keypair),
 		.timeout = timeout,
 	};
@@ -78,6 +79,42 @@ int session_settle(struct session *session, enum submission_kind kind, size_t *s
 		result = workflow_settle(&session->workflow, &list.items[i], err);
 		*settled += !result;
 	}
+	submission_list_free(&list);
+	return result;
+}
+
+static int elsewhere(const struct submission *submission, size_t others, bool same_hotkey, struct error *err)
+{
+	char more[48] = "";
+
+	if (others)
+		snprintf(more, sizeof(more), ", and %zu more wait elsewhere", others);
+	error_set(err, STATUS_ENVIRONMENT, "submission %s waits for its reveal at %s, under the hotkey %s%s",
+		submission_label(submission), submission->api_url, submission->hotkey, more);
+	return error_hint(err, "Run `quasar reveal --wait --api %s`%s.", submission->api_url,
+		same_hotkey ? "" : " with that hotkey: --wallet NAME --hotkey NAME");
+}
+
+int session_check_elsewhere(const struct session *session, struct error *err)
+{
+	const struct workflow *workflow = &session->workflow;
+	struct submission_filter filter = {.steps = STEP_BIT(STEP_COMMITTED)};
+	const struct submission *first = NULL;
+	struct submission_list list;
+	size_t count = 0;
+	int result = 0;
+
+	if (store_submissions(session->workspace.store, &filter, &list, err) < 0)
+		return -1;
+	for (size_t i = list.count; i-- > 0;) {
+		if (!strcmp(list.items[i].api_url, workflow->api_url) &&
+			!strcmp(list.items[i].hotkey, workflow->hotkey))
+			continue;
+		first = &list.items[i];
+		count++;
+	}
+	if (first)
+		result = elsewhere(first, count - 1, !strcmp(first->hotkey, workflow->hotkey), err);
 	submission_list_free(&list);
 	return result;
 }

@@ -24,6 +24,11 @@ void session_close(struct session *session);
  * receives how many. */
 int session_settle(struct session *session, enum submission_kind kind, size_t *settled, struct error *err);
 
+/* Commitments of the workspace that wait for their reveal at another validator or under another hotkey are
+ * not this session's: nothing reveals them until they are asked for. -1 with STATUS_ENVIRONMENT, the first
+ * of them and how to reveal it, if there is one. */
+int session_check_elsewhere(const struct session *session, struct error *err);
+
 /* The submission as JSON, without its salt. */
 cJSON *submission_json(const struct submission *submission);
 /* "#3 (server id 17)" for messages and tables. Valid until the next call. */

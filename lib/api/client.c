@@ -57,6 +57,11 @@ void api_close(struct api *api)
 	free(api);
 }
 
+const char *api_url(const struct api *api)
+{
+	return api->base;
+}
+
 const struct api_exchange *api_last(const struct api *api)
 {
 	return &api->last;

@@ -36,6 +36,9 @@ struct api;
 struct api *api_open(const char *url, const struct keypair *keypair, double timeout, struct error *err);
 void api_close(struct api *api);
 
+/* The URL without what makes no difference: a slash at its end, the scheme's own port. */
+const char *api_url(const struct api *api);
+
 /* --- what the last call came to --------------------------------------------------------------- */
 
 enum api_delivery {

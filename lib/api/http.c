@@ -107,7 +107,7 @@ char *http_check_base(const char *url, bool *plain, struct error *err)
 		      !part_is(parts, CURLUPART_SCHEME, "https"));
 	for (size_t i = 0; !bad && i < sizeof(unwanted) / sizeof(unwanted[0]); i++)
 		bad = has_part(parts, unwanted[i]);
-	if (!bad && curl_url_get(parts, CURLUPART_URL, &text, 0) == CURLUE_OK) {
+	if (!bad && curl_url_get(parts, CURLUPART_URL, &text, CURLU_NO_DEFAULT_PORT) == CURLUE_OK) {
 		char *host = url_part(parts, CURLUPART_HOST);
 
 		base = xstrdup(text);

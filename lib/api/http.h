@@ -43,7 +43,7 @@ int http_exchange(struct http *http, const struct http_request *request, struct 
 	struct error *err);
 
 /* Checks that `url` is an http or https URL without user, password, query or fragment; returns it without
- * a slash at the end, or NULL with STATUS_USAGE. `plain`: it is http and the host is not this machine. The
+ * a slash at the end and the scheme's own port, or NULL with STATUS_USAGE. `plain`: it is http and the host is not this machine. The
  * caller frees. */
 char *http_check_base(const char *url, bool *plain, struct error *err);
 

@@ -173,6 +173,20 @@ def test_hangup_reads_the_settings_again(miner):
     assert loop.end() == 0
 
 
+def test_moving_to_another_validator_names_what_waits_at_the_old_one(miner, start_localnet, proxy):
+    slow = start_localnet("--block-time", "1", "--blocks-until-reveal", "1000", "--rate-limit", "0")
+    miner.set(VALIDATOR_API_URL=slow.url)
+    assert miner("register").code == 0
+    loop = miner.run()
+    loop.until("committed")
+    miner.set(VALIDATOR_API_URL=proxy.url)
+    loop.process.send_signal(signal.SIGHUP)
+    loop.until("settings")
+    assert f"waits for its reveal at {slow.url}" in loop.until("problem")["message"]
+    loop.until("revealed")
+    assert loop.end() == 0
+
+
 def test_an_improved_claim_is_committed(miner, proxy):
     miner.set(CLAIM_MARGIN="90%")
     loop = miner.run("--improve", "100%")

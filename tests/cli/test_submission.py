@@ -286,3 +286,14 @@ def test_reveal_wait_goes_on_after_being_stopped(miner, proxy, home):
     assert process.wait(30) == 130
     proxy.release.set()
     assert miner("reveal", "--wait").code == 0
+
+
+def test_commitments_at_another_validator_are_not_forgotten(miner, localnet, proxy):
+    """The same validator by another URL: what was committed under the old one is named, and can be revealed."""
+    assert miner("commit").code == 0
+    done = miner("reveal", "--api", localnet.url)
+    assert done.code == 3 and f"quasar reveal --wait --api {proxy.url}" in done.err
+    done = miner("reveal", "--wait", "--api", proxy.url + "/")
+    assert done.code == 0, done.err
+    done = miner("reveal", "--api", localnet.url)
+    assert done.code == 3 and "nothing to reveal" in done.err
