@@ -48,9 +48,8 @@ void refusal_detail(const struct buffer *body, const char *content_type, char *d
 		cJSON_ArrayForEach(violation, words) violation_text(violation, &text);
 	else if (!document && !strncasecmp(content_type, "text/plain", 10))
 		buffer_append(&text, body->data, strcspn(body->data, "\r\n"));
-	if (text.data)
-		text_clean(text.data);
 	snprintf(detail, size, "%s", text.data ? text.data : "");
+	text_clean(detail); /* after it was cut, perhaps within a character */
 	buffer_free(&text);
 	cJSON_Delete(document);
 }
