@@ -6,10 +6,16 @@
 #include "base/number.h"
 #include "op/cpu.h"
 
+const char *command_device_option(const struct invocation *invocation)
+{
+	return arg_given(invocation, "device") ? arg_string(invocation, "device") : NULL;
+}
+
 int command_device(const struct invocation *invocation, const char *name, enum workload workload,
 	struct device *device, struct error *err)
 {
 	const char *source, *threads = settings_get(invocation->settings, "QUASAR_THREADS", &source);
+	bool insists = name && strcmp(name, "auto");
 	int64_t count = 0;
 
 	if (threads && (number_parse_integer(threads, &count) < 0 || count < 1 || count > 4096))
@@ -19,7 +25,7 @@ int command_device(const struct invocation *invocation, const char *name, enum w
 	name = name ? name : settings_get(invocation->settings, "DEVICE", NULL);
 	if (device_open(name, device, err) < 0)
 		return -1;
-	if (!strcmp(name, "auto") && workload == WORKLOAD_LAYER && !device->layer)
+	if (!insists && workload == WORKLOAD_LAYER && !device->layer)
 		device_open_cpu(device);
 	return 0;
 }

@@ -20,8 +20,11 @@
 			"Weights of the layer, as safetensors with the fork's names; else random."         \
 	}
 
-/* Opens the device named (NULL: the one of the setting DEVICE), with the threads of QUASAR_THREADS. "auto"
- * is the best device that can do the workload. */
+/* What --device says; NULL: it was not given. */
+const char *command_device_option(const struct invocation *invocation);
+
+/* Opens the device named (NULL: the one of the setting DEVICE), with the threads of QUASAR_THREADS. A layer
+ * that cannot run there runs on the CPU, unless a device was named. */
 int command_device(const struct invocation *invocation, const char *name, enum workload workload,
 	struct device *device, struct error *err);
 

@@ -357,7 +357,7 @@ static int read_request(struct run *run, double *claimed, struct error *err)
 		.strict = arg_flag(invocation, "strict"),
 		.static_only = arg_flag(invocation, "static"),
 		.semantics = command_semantics(invocation),
-		.device = arg_string(invocation, "device"),
+		.device = command_device_option(invocation),
 		.weights = arg_string(invocation, "weights"),
 	};
 	if (arg_integer(invocation, "seq", 1, (int64_t)1 << 32, &run->request.tokens, err) < 0 ||

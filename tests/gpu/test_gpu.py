@@ -61,3 +61,16 @@ def test_verify_compares_with_fp64(gpu):
     for name in ("op.finite", "op.written", "op.repeat", "op.reference"):
         assert checks[name] == "ok"
     assert checks["layer"] == "skip"
+
+
+def test_the_setting_leaves_the_layer_to_the_cpu(gpu):
+    environment = {**os.environ, "DEVICE": "cuda:0"}
+    done = subprocess.run([QUASAR, "verify", "--fork", str(ROOT), "--seq", "4096", "--budget", "1", "--json"],
+                          capture_output=True, text=True, env=environment)
+    verified = json.loads(done.stdout)
+    assert verified["device"].startswith("cuda:0") and verified["layer_device"].startswith("cpu")
+    assert {check["name"]: check["status"] for check in verified["checks"]}["layer.finite"] == "ok"
+    done = subprocess.run([QUASAR, "bench", "--seq", "4096", "--json"], capture_output=True, text=True, env=environment)
+    assert done.returncode == 0 and json.loads(done.stdout)["device"].startswith("cpu")
+    insisted = subprocess.run([QUASAR, "bench", "--seq", "4096", "--device", "cuda"], capture_output=True, text=True)
+    assert insisted.returncode == 3 and "only the operation" in insisted.stderr
