@@ -4,7 +4,7 @@
 #include "base/check.h"
 #include "command.h"
 
-/* Versions, processor, GPU, libraries, Python, git, memory and disk. */
+/* Versions, processor, memory, disk, GPU, libraries, the device that is used, Python and git. */
 void doctor_machine(const struct invocation *invocation, struct check_list *checks);
 
 /* Wallet, workspace and fork, by what lies on this machine. */

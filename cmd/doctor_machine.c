@@ -17,6 +17,7 @@
 #include "base/process.h"
 #include "base/text.h"
 #include "base/version.h"
+#include "device.h"
 #include "doctor.h"
 #include "gpu/cuda.h"
 #include "gpu/gpu.h"
@@ -50,30 +51,21 @@ static void check_cpu(struct check_list *checks)
 	check_add(checks, "cpu", CHECK_OK, NULL, "%s", text);
 }
 
-/* The GPU is needed when DEVICE asks for one. */
-static void check_library(struct check_list *checks, const char *name, bool found, const char *path,
-	enum check_status missing, const struct error *err)
+static void check_driver(struct check_list *checks)
 {
-	if (found)
-		check_add(checks, name, CHECK_OK, NULL, "%s", path);
-	else
-		doctor_problem(checks, name, missing, err);
-}
+	struct error err;
+	int version = 0;
 
-static void check_gpu(const struct invocation *invocation, struct check_list *checks)
-{
-	const char *device = settings_get(invocation->settings, "DEVICE", NULL);
-	enum check_status missing = !strncmp(device, "cuda", 4) ? CHECK_FAIL : CHECK_WARN;
-	struct error err = {0};
-	int count = gpu_count(&err), version = 0;
-
-	if (count < 0) {
-		doctor_problem(checks, "gpu", missing, &err);
-		return;
-	}
 	cuda_driver(&err)->cuDriverGetVersion(&version);
 	check_add(checks, "driver", CHECK_OK, NULL, "CUDA %d.%d, %s", version / 1000, version % 1000 / 10,
 		cuda_driver_path());
+}
+
+/* `missing` is the status of what is not there. */
+static void check_gpus(struct check_list *checks, int count, enum check_status missing)
+{
+	struct error err = {0};
+
 	if (!count)
 		check_add(checks, "gpu", missing, "Give this machine or container a GPU, or use DEVICE=cpu.",
 			"the driver finds no GPU");
@@ -92,9 +84,49 @@ static void check_gpu(const struct invocation *invocation, struct check_list *ch
 			(double)properties->memory_free / 0x1p20, (double)properties->memory_bytes / 0x1p20);
 		gpu_close(gpu);
 	}
-	check_library(checks, "nvrtc", nvrtc_library(&err) != NULL, nvrtc_path(),
-		count ? missing : CHECK_WARN, &err);
-	check_library(checks, "cublaslt", cublaslt_library(&err) != NULL, cublaslt_path(), CHECK_WARN, &err);
+}
+
+static void check_library(struct check_list *checks, const char *name, bool found, const char *path,
+	enum check_status missing, const struct error *err)
+{
+	if (found)
+		check_add(checks, name, CHECK_OK, NULL, "%s", path);
+	else
+		doctor_problem(checks, name, missing, err);
+}
+
+/* What is missing matters only where a GPU could use it. */
+static void check_cuda(const struct invocation *invocation, struct check_list *checks)
+{
+	bool unwanted = !strcmp(settings_get(invocation->settings, "DEVICE", NULL), "cpu");
+	struct error err = {0};
+	int count = gpu_count(&err);
+	enum check_status missing = unwanted ? CHECK_SKIP : CHECK_WARN;
+
+	if (count < 0) {
+		doctor_problem(checks, "gpu", missing, &err);
+	} else {
+		check_driver(checks);
+		check_gpus(checks, count, missing);
+	}
+	if (count <= 0)
+		missing = CHECK_SKIP;
+	check_library(checks, "nvrtc", nvrtc_library(&err) != NULL, nvrtc_path(), missing, &err);
+	check_library(checks, "cublaslt", cublaslt_library(&err) != NULL, cublaslt_path(), missing, &err);
+}
+
+/* Whether what DEVICE asks for is there. */
+static void check_device(const struct invocation *invocation, struct check_list *checks)
+{
+	struct device op, layer;
+	struct error err = {0};
+
+	if (command_device(invocation, NULL, WORKLOAD_OP, &op, &err) < 0 ||
+		command_device(invocation, NULL, WORKLOAD_LAYER, &layer, &err) < 0)
+		doctor_problem(checks, "device", CHECK_FAIL, &err);
+	else
+		check_add(checks, "device", CHECK_OK, NULL, "the operation on %s, the layer on %s", op.description,
+			layer.kind);
 }
 
 static void check_blas(struct check_list *checks)
@@ -219,7 +251,8 @@ void doctor_machine(const struct invocation *invocation, struct check_list *chec
 	check_cpu(checks);
 	check_memory(checks);
 	check_disk(invocation, checks);
-	check_gpu(invocation, checks);
+	check_cuda(invocation, checks);
+	check_device(invocation, checks);
 	check_blas(checks);
 	check_programs(checks);
 }

@@ -142,7 +142,7 @@ static int open_driver(struct error *err)
 	if (!library) {
 		error_set(err, STATUS_ENVIRONMENT, "no NVIDIA driver: libcuda.so.1 cannot be opened");
 		return error_hint(err, "Install NVIDIA's driver (in a container: give it the GPU, as with "
-				       "`docker run --gpus all`), or use --device cpu.");
+				       "`docker run --gpus all`), or use DEVICE=cpu.");
 	}
 	missing = bind_symbols(library, driver_symbols, &driver);
 	note_path(library, driver_path);

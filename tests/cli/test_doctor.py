@@ -52,10 +52,21 @@ def test_a_person_sees_the_list_of_what_to_mend(quasar):
 
 def test_a_gpu_that_was_asked_for_is_needed(quasar):
     done = quasar("doctor", "--json", *ONCE, "--api", "http://127.0.0.1:9", env={"DEVICE": "cuda"})
-    gpu = checks(done)["gpu"]
-    assert gpu["status"] in ("ok", "fail")
-    if gpu["status"] == "fail":
-        assert gpu["remedy"] and "gpu" in failed(done)
+    found = checks(done)
+    assert (found["gpu"]["status"] == "ok") == (found["device"]["status"] == "ok")
+    if found["gpu"]["status"] != "ok":
+        assert "device" in failed(done) and "DEVICE=cpu" in found["device"]["remedy"]
+
+
+def test_the_device_that_is_asked_for(quasar):
+    def device(name):
+        return checks(quasar("doctor", "--json", *ONCE, "--api", "http://127.0.0.1:9", env={"DEVICE": name}))
+
+    cpu = device("cpu")
+    assert cpu["device"]["status"] == "ok" and cpu["gpu"]["status"] in ("ok", "skip")
+    assert {"nvrtc", "cublaslt"} <= set(cpu)
+    nonsense = device("cudda")["device"]
+    assert nonsense["status"] == "fail" and "cudda" in nonsense["detail"] and "cuda:N" in nonsense["remedy"]
 
 
 def test_open_files_are_named_with_the_command(quasar, hotkey, workspace, home):
