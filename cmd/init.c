@@ -291,20 +291,41 @@ static int write_settings(struct plan *plan, const char *fork, struct error *err
 	return result;
 }
 
+/* The workspace's own, so that a process manager can have several miners. */
+static char *service_name(const char *directory)
+{
+	char *name = xprintf("quasar-%s", strrchr(directory, '/') + 1);
+
+	for (char *letter = name; *letter; letter++)
+		if (!isalnum((unsigned char)*letter) && !strchr("-_.", *letter))
+			*letter = '-';
+	return name;
+}
+
 static int write_services(struct plan *plan, struct error *err)
 {
-	char *executable = realpath("/proc/self/exe", NULL);
+	char *executable = realpath("/proc/self/exe", NULL), *name;
+	const char *path = getenv("PATH");
+	struct template_values values;
 	int result = 0;
 
 	if (!executable)
 		return error_set(err, STATUS_ENVIRONMENT, "cannot find this program: %s", strerror(errno));
+	name = service_name(plan->directory);
+	values = (struct template_values){
+		.program = executable,
+		.workspace = plan->directory,
+		.name = name,
+		.path = path ? path : "/usr/local/bin:/usr/bin:/bin",
+	};
 	for (size_t i = 0; !result && i < template_service_count; i++) {
 		const struct template_service *service = &template_services[i];
-		char *text = template_fill(service, executable, plan->directory);
+		char *text = template_fill(service, &values);
 
 		result = write_once(plan, service->path, text, service->permissions, err);
 		free(text);
 	}
+	free(name);
 	free(executable);
 	return result;
 }

@@ -82,22 +82,41 @@ static void add_quoted(struct buffer *out, const char *text, const struct templa
 	}
 }
 
-char *template_fill(const struct template_service *service, const char *program, const char *workspace)
+/* The value whose place this is, and the place's length; NULL: it is an @ like any other. */
+static const char *value_at(const char *at, const struct template_values *values, size_t *length)
+{
+	const struct {
+		const char *place, *value;
+	} known[] = {
+		{"@QUASAR@", values->program},
+		{"@WORKSPACE@", values->workspace},
+		{"@NAME@", values->name},
+		{"@PATH@", values->path},
+	};
+
+	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
+		*length = strlen(known[i].place);
+		if (!strncmp(at, known[i].place, *length))
+			return known[i].value;
+	}
+	return NULL;
+}
+
+char *template_fill(const struct template_service *service, const struct template_values *values)
 {
 	struct buffer out = {0};
 	const char *rest = service->text, *at;
 
 	while ((at = strchr(rest, '@'))) {
-		const char *value = !strncmp(at, "@QUASAR@", 8)      ? program
-				    : !strncmp(at, "@WORKSPACE@", 11) ? workspace
-								      : NULL;
+		size_t length;
+		const char *value = value_at(at, values, &length);
 
 		buffer_append(&out, rest, (size_t)(at - rest));
 		if (value)
 			add_quoted(&out, value, service);
 		else
 			buffer_text(&out, "@");
-		rest = value ? strchr(at + 1, '@') + 1 : at + 1;
+		rest = at + (value ? length : 1);
 	}
 	buffer_text(&out, rest);
 	return out.data;

@@ -22,5 +22,11 @@ struct template_service {
 extern const struct template_service template_services[];
 extern const size_t template_service_count;
 
-/* The text with its places for the program and the workspace filled in. The caller frees. */
-char *template_fill(const struct template_service *service, const char *program, const char *workspace);
+struct template_values {
+	const char *program, *workspace;
+	const char *name; /* what the process manager calls the miner: letters that need no quotes anywhere */
+	const char *path; /* $PATH */
+};
+
+/* The text with its places for the values filled in. The caller frees. */
+char *template_fill(const struct template_service *service, const struct template_values *values);

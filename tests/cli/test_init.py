@@ -461,28 +461,3 @@ def test_a_redirect_to_another_host_is_not_followed(quasar, tmp_path, upstream):
         server.shutdown()
         thread.join()
         assert done.code == 4 and "redirect" in done.err and target.shown == []
-
-
-# --- services ------------------------------------------------------------------------------------------
-
-ODD = 'we"i\\rd $d%r `x` \'q\''
-
-
-def test_services_name_program_and_workspace_whatever_their_letters(quasar, tmp_path):
-    place = tmp_path / ODD
-    assert quasar("init", place).code == 0
-    node = (place / "ecosystem.config.js").read_text()
-    assert json.loads(re.search(r'cwd: (".*")', node)[1]) == str(place)
-    assert json.loads(re.search(r'script: (".*")', node)[1]) == QUASAR
-
-    unit = re.search(r'^ExecStart="(.*)" run -C "(.*)"$', (place / "quasar-miner.service").read_text(), re.M)
-    read = [re.sub(r'\\(.)', r"\1", word).replace("$$", "$").replace("%%", "%") for word in unit.groups()]
-    assert read == [QUASAR, str(place)]
-
-    tools = tmp_path / "tools"
-    tools.mkdir()
-    (tools / "screen").write_text('#!/bin/sh\n[ "$1" = -ls ] && exit 1\nprintf "%s\\n" "$@"\n')
-    (tools / "screen").chmod(0o755)
-    done = subprocess.run([place / "start-in-screen.sh"], capture_output=True, text=True, check=True,
-                          env={"PATH": f"{tools}:{os.environ['PATH']}"})
-    assert done.stdout.splitlines()[-2:] == [QUASAR, str(place)]

@@ -1,0 +1,108 @@
+"""What starts a miner under systemd, pm2 and screen: the files that `quasar init` writes."""
+import json
+import os
+import re
+import shutil
+import subprocess
+import time
+
+import pytest
+from conftest import QUASAR
+
+LONG = 60  # s, for a condition that comes to be
+ODD = 'we"i\\rd $d%r `x` \'q\''
+
+
+def needs(program):
+    return pytest.mark.skipif(not shutil.which(program), reason=f"no {program} here")
+
+
+@pytest.fixture
+def odd(quasar, tmp_path):
+    """A workspace with letters in its name that each of the files has to quote."""
+    assert quasar("init", tmp_path / ODD).code == 0
+    return tmp_path / ODD
+
+
+def unit_of(workspace):
+    return (workspace / "quasar-miner.service").read_text()
+
+
+# --- systemd -------------------------------------------------------------------------------------------
+
+def test_the_unit_names_program_and_workspace_whatever_their_letters(odd):
+    words = re.search(r'^ExecStart="(.*)" run -C "(.*)"$', unit_of(odd), re.M).groups()
+    assert [re.sub(r"\\(.)", r"\1", word).replace("$$", "$").replace("%%", "%") for word in words] == \
+        [QUASAR, str(odd)]
+
+
+def test_each_workspace_has_a_name_of_its_own(odd, workspace):
+    for place, name in (odd, "quasar-we-i-rd--d-r--x---q-"), (workspace, "quasar-miner"):
+        assert f"systemctl --user enable --now {name}\n" in unit_of(place)
+        assert f'name: "{name}"' in (place / "ecosystem.config.js").read_text()
+        assert f"screen -dmS {name} " in (place / "start-in-screen.sh").read_text()
+
+
+def test_the_unit_has_the_path_of_the_shell(quasar, tmp_path):
+    path = "/opt/100%/bin:" + os.environ["PATH"]
+    assert quasar("init", tmp_path / "miner", env={"PATH": path}).code == 0
+    assert f'\nEnvironment="PATH={path.replace("%", "%%")}"\n' in unit_of(tmp_path / "miner")
+
+
+@needs("systemd-analyze")
+def test_systemd_has_nothing_to_object_to(odd, environment, tmp_path):
+    done = subprocess.run(["systemd-analyze", "--user", "verify", odd / "quasar-miner.service"], text=True,
+                          env={**environment, "XDG_RUNTIME_DIR": str(tmp_path)}, capture_output=True)
+    assert done.returncode == 0 and done.stdout + done.stderr == ""
+
+
+# --- pm2 -----------------------------------------------------------------------------------------------
+
+@needs("node")
+def test_pm2_starts_it_again_whatever_ended_it(odd):
+    read = "console.log(JSON.stringify(require(process.argv[1])))"
+    done = subprocess.run(["node", "-e", read, odd / "ecosystem.config.js"], capture_output=True, check=True)
+    app, = json.loads(done.stdout)["apps"]
+    assert app["script"] == QUASAR and app["args"] == ["run", "-C", str(odd)] and app["interpreter"] == "none"
+    # pm2 takes the end by a signal for exit code 0, and code 3 passes when a disk is mounted late
+    assert "stop_exit_codes" not in app and app["restart_delay"] >= 60000
+    assert app["kill_timeout"] > 10000  # what run may need for its last events
+
+
+# --- screen --------------------------------------------------------------------------------------------
+
+def test_screen_gets_program_and_workspace_whatever_their_letters(odd, tmp_path):
+    (tmp_path / "screen").write_text('#!/bin/sh\n[ "$1" = -ls ] && exit 1\nprintf "%s\\n" "$@"\n')
+    (tmp_path / "screen").chmod(0o755)
+    done = subprocess.run([odd / "start-in-screen.sh"], capture_output=True, text=True, check=True,
+                          env={"PATH": f"{tmp_path}:{os.environ['PATH']}"})
+    assert done.stdout.splitlines()[-2:] == [QUASAR, str(odd)]
+
+
+@needs("screen")
+def test_in_a_screen_it_goes_on_until_it_is_stopped(workspace, environment, tmp_path):
+    shown = tmp_path / "shown"
+
+    def screen(*command):
+        return subprocess.run(command, env={**environment, "SCREENDIR": str(tmp_path / "s")}, cwd=tmp_path,
+                              capture_output=True, text=True, timeout=LONG)
+
+    def until(condition):
+        end = time.monotonic() + LONG
+        while not condition():
+            assert time.monotonic() < end
+
+    def listed():
+        return "quasar-miner" in screen("screen", "-ls").stdout
+
+    def shows(text):
+        screen("screen", "-S", "quasar-miner", "-X", "hardcopy", str(shown))
+        return shown.exists() and text in shown.read_text(errors="replace")
+
+    (tmp_path / "s").mkdir(mode=0o700)
+    assert screen(workspace / "start-in-screen.sh").returncode == 0
+    until(lambda: shows("has no hotkey") and shows("Again in five minutes."))
+    second = screen(workspace / "start-in-screen.sh")
+    assert second.returncode == 1 and "it runs already" in second.stderr
+    screen("screen", "-S", "quasar-miner", "-X", "stuff", "\x03")
+    until(lambda: not listed())
