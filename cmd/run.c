@@ -233,6 +233,8 @@ static int run(struct invocation *invocation, struct error *err)
 		event_close(&loop.events);
 		session_close(&loop.session);
 		free(loop.environment);
+	} else {
+		service_notify("STATUS=%s", err->message);
 	}
 	if (loop.watch >= 0)
 		close(loop.watch);

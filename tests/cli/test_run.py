@@ -1,17 +1,20 @@
 """run: the miner's loop, through new commits, signals, kills, outages and refusals."""
 import json
+import os
 import queue
 import select
 import signal
 import socket
 import subprocess
 import threading
+import time
 import urllib.request
 
 import pytest
 
 from conftest import QUASAR
 from lossy import LossyProxy
+from terminal import Terminal
 
 SEQ = 64
 LONG = 120  # s, for a condition that comes to be: a bound for a broken program, not for a slow machine
@@ -291,9 +294,43 @@ def test_who_is_not_registered_needs_a_person(quasar, environment, proxy, tmp_pa
     assert "quasar register" in loop.seen[-1]["hint"]
 
 
-def test_a_missing_wallet_needs_a_person(miner, home):
-    done = miner("run", "--wallet", "nobody")
-    assert done.code == 3 and "nobody" in done.err
+def test_a_missing_wallet_needs_a_person(miner, tmp_path):
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
+        systemd.bind(str(tmp_path / "notify"))
+        done = miner("run", "--wallet", "nobody", env={"NOTIFY_SOCKET": str(tmp_path / "notify")})
+        assert done.code == 3 and "nobody" in done.err
+        assert select.select([systemd], [], [], 0)[0]
+        assert systemd.recv(4096).decode() == "STATUS=" + done.err.splitlines()[0].removeprefix("quasar run: ")
+
+
+def heard_event(path, name):
+    """Waits until the command of --notify has been told an event of that name."""
+    end = time.monotonic() + LONG
+    while not path.exists() or name not in path.read_text().split():
+        assert time.monotonic() < end, f"no {name}"
+
+
+def test_it_outlives_its_terminal(miner, tmp_path):
+    heard = tmp_path / "heard"
+    terminal = Terminal(QUASAR, ["run", "--notify", f"echo $QUASAR_EVENT >>{heard}"], miner.directory,
+                        miner.environment)
+    terminal.expect('"fork"')
+    os.close(terminal.fd)
+    heard_event(heard, "settings")  # the terminal's end is a SIGHUP
+    os.kill(terminal.pid, signal.SIGTERM)
+    assert os.waitstatus_to_exitcode(os.waitpid(terminal.pid, 0)[1]) == 0
+
+
+def test_it_outlives_the_reader_of_its_lines(miner, tmp_path):
+    heard = tmp_path / "heard"
+    with subprocess.Popen([QUASAR, "run", "--notify", f"echo $QUASAR_EVENT >>{heard}"], cwd=miner.directory,
+                          env=miner.environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
+        process.stdout.readline()
+        process.stdout.close()
+        process.send_signal(signal.SIGHUP)
+        heard_event(heard, "settings")
+        process.terminate()
+        assert process.wait(timeout=LONG) == 0
 
 
 def test_a_command_hears_each_event(miner, tmp_path):
