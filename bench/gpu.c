@@ -10,8 +10,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "gpu/gemm.h"
 #include "gpu/gpu.h"
 #include "op/compare.h"
+#include "op/layer_cuda.h"
+#include "op/measure.h"
 #include "op/quasar_cuda.h"
 #include "op/random.h"
 
@@ -257,6 +260,110 @@ static int queue_copy(int call, void *context, struct error *err)
 	return gpu_copy(gpu, o, q, BYTES, err);
 }
 
+/* --- the layer ------------------------------------------------------------------------------------ */
+
+#define PRODUCT 8192 /* rows, columns and inner size of the product that tells the ceiling */
+
+struct product_work {
+	struct gpu_gemm *gemm;
+	uint16_t *x, *y;
+};
+
+static int queue_product(int call, void *context, struct error *err)
+{
+	const struct product_work *work = context;
+
+	(void)call;
+	return gpu_gemm_run(work->gemm, (struct gpu_rows){work->x, PRODUCT}, PRODUCT,
+		(struct gpu_rows){work->y, PRODUCT}, err);
+}
+
+/* Multiplications and additions a second, of random numbers. */
+static double product_rate(void)
+{
+	const size_t bytes = (size_t)PRODUCT * PRODUCT * sizeof(uint16_t);
+	struct product_work work = {.x = (uint16_t *)q, .y = (uint16_t *)o};
+	struct gpu_blas *blas;
+	struct error err;
+	double seconds;
+
+	_Static_assert((size_t)PRODUCT * PRODUCT <= ELEMENTS, "the tensors have room");
+	blas = gpu_blas_open(gpu, &err);
+	must(blas ? 0 : -1, &err);
+	work.gemm = gpu_gemm_make(blas, v, NULL, PRODUCT, PRODUCT, &err);
+	must(work.gemm ? 0 : -1, &err);
+	must(gpu_fill(gpu, o, 0, bytes, &err), &err);
+	seconds = median_time(queue_product, &work);
+	gpu_gemm_free(work.gemm);
+	gpu_blas_close(blas);
+	return 2.0 * PRODUCT * PRODUCT * PRODUCT / seconds;
+}
+
+struct layer_work {
+	struct layer_cuda *layer;
+	enum semantics semantics;
+	int64_t tokens;
+	float *x;
+	uint16_t *out;
+};
+
+static int queue_layer(int call, void *context, struct error *err)
+{
+	const struct layer_work *work = context;
+	int64_t sets = LONGEST / work->tokens, first = call % sets * work->tokens * LAYER_HIDDEN;
+	struct layer_call layer = {
+		work->semantics, 1, work->tokens, work->x + first, work->out + first, NULL};
+
+	return layer_cuda(work->layer, &layer, err);
+}
+
+/* The floor: x and out through memory, or the multiplications and additions of its products and of the
+ * operation, whichever takes longer. */
+static void bench_layer(struct layer_work *work, double rate)
+{
+	double seconds = median_time(queue_layer, work), tokens = (double)work->tokens;
+	double operations = 2.0 * LAYER_HIDDEN * (4 * LAYER_HIDDEN + LAYER_DIM) + 2.0 * LAYER_DIM * LAYER_HIDDEN;
+	double floor = fmax(6 * LAYER_HIDDEN * tokens / copy_rate,
+		(operations * tokens + measure_operations(work->tokens)) / rate);
+	char what[128], note[128];
+
+	snprintf(what, sizeof(what), "layer, %s, T = %.0f", semantics_name(work->semantics), tokens);
+	snprintf(note, sizeof(note), "%.0f M tokens/s", tokens / seconds / 1e6);
+	row(what, seconds, floor * copy_rate, note);
+}
+
+static void bench_layers(void)
+{
+	static const int64_t lengths[] = {LONGEST, LONGEST / 10, 16384, 2048};
+	const size_t count = (size_t)LONGEST * LAYER_HIDDEN;
+	struct error err;
+	struct layer *layer = layer_random(LAYER_HIDDEN, LAYER_HEADS, LAYER_DIM, 1, &err);
+	struct layer_work work = {.x = allocate(count * sizeof(float)), .out = allocate(count * sizeof(uint16_t))};
+	float *host = malloc(count * sizeof(*host));
+	double rate = product_rate();
+	size_t before = gpu_allocated(gpu);
+
+	must(layer ? 0 : -1, &err);
+	random_normal(1, 6, 1, host, count);
+	must(gpu_upload(gpu, work.x, host, count * sizeof(*host), &err), &err);
+	free(host);
+	work.layer = layer_cuda_make(gpu, layer, &err);
+	must(work.layer ? 0 : -1, &err);
+	printf("| a product of 8192³, bf16 | %.0f TFLOP/s | | | |\n", rate / 1e12);
+	for (int semantics = 0; semantics < 2; semantics++)
+		for (size_t i = 0; i < sizeof(lengths) / sizeof(*lengths); i++) {
+			work.semantics = (enum semantics)semantics;
+			work.tokens = lengths[i];
+			bench_layer(&work, rate);
+		}
+	printf("| memory of the layer beyond x and out, T = %d | %.1f GB | | | |\n", LONGEST,
+		(double)(gpu_allocated(gpu) - before) / 1e9);
+	layer_cuda_free(work.layer);
+	layer_free(layer);
+	gpu_release(gpu, work.x);
+	gpu_release(gpu, work.out);
+}
+
 int main(void)
 {
 	float host[HEADS];
@@ -279,6 +386,7 @@ int main(void)
 	       "| | measured | floor | of the floor's rate | |\n|---|---|---|---|---|\n",
 		gpu_properties_of(gpu)->name, copy_rate / 1e12, RUNS);
 	bench_ops();
+	bench_layers();
 	bench_decode();
 	bench_substitution();
 	row("gate, T = 1000000", median_time(queue_gate, o),

@@ -162,8 +162,7 @@ static int read_options(struct run *run, struct error *err)
 	run->plan.seed = (uint64_t)seed;
 	if (arg_flag(invocation, "compare") && !require_workspace(invocation, err))
 		return -1;
-	return command_device(
-		invocation, command_device_option(invocation), run->plan.workload, &run->device, err);
+	return command_device(invocation, arg_string(invocation, "device"), &run->device, err);
 }
 
 static void print_heading(const struct run *run)
@@ -222,8 +221,8 @@ const struct command cmd_bench = {
 		"validator's shape, 3 warm-up calls, 10 timed ones; the median counts. On a slow machine "
 		"--budget cuts the number of calls short, and says so. Memory is the process's peak, "
 		"or on a GPU the peak of what was allocated there.\n\n"
-		"The operation runs where --device or DEVICE says; auto is the first GPU, if there is one. The layer "
-		"runs on the CPU. For the operation the last column compares with what memory allows: every input read "
+		"With --device auto it runs on the first GPU, if there is one, else on the CPU. For the operation the "
+		"last column compares with what memory allows: every input read "
 		"and every output written once, at the speed of a copy measured in the same run.\n\n"
 		"In a workspace the results are stored with the fork's commit; `quasar commit` makes its claim "
 		"from them.",

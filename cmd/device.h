@@ -20,13 +20,9 @@
 			"Weights of the layer, as safetensors with the fork's names; else random."         \
 	}
 
-/* What --device says; NULL: it was not given. */
-const char *command_device_option(const struct invocation *invocation);
-
-/* Opens the device named (NULL: the one of the setting DEVICE), with the threads of QUASAR_THREADS. A layer
- * that cannot run there runs on the CPU, unless a device was named. */
-int command_device(const struct invocation *invocation, const char *name, enum workload workload,
-	struct device *device, struct error *err);
+/* Opens the device named (NULL: the one of the setting DEVICE), with the threads of QUASAR_THREADS. */
+int command_device(
+	const struct invocation *invocation, const char *name, struct device *device, struct error *err);
 
 /* The option --semantics. */
 enum semantics command_semantics(const struct invocation *invocation);

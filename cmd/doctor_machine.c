@@ -118,15 +118,13 @@ static void check_cuda(const struct invocation *invocation, struct check_list *c
 /* Whether what DEVICE asks for is there. */
 static void check_device(const struct invocation *invocation, struct check_list *checks)
 {
-	struct device op, layer;
+	struct device device;
 	struct error err = {0};
 
-	if (command_device(invocation, NULL, WORKLOAD_OP, &op, &err) < 0 ||
-		command_device(invocation, NULL, WORKLOAD_LAYER, &layer, &err) < 0)
+	if (command_device(invocation, NULL, &device, &err) < 0)
 		doctor_problem(checks, "device", CHECK_FAIL, &err);
 	else
-		check_add(checks, "device", CHECK_OK, NULL, "the operation on %s, the layer on %s", op.description,
-			layer.kind);
+		check_add(checks, "device", CHECK_OK, NULL, "%s", device.description);
 }
 
 static void check_blas(struct check_list *checks)

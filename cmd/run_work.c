@@ -113,8 +113,10 @@ static void bench_ended(struct loop *loop, int status)
 	result = cJSON_GetArrayItem(cJSON_GetObjectItemCaseSensitive(document, "results"), 0);
 	json_real(result, "tokens_per_sec", JSON_OPTIONAL, &tokens_per_sec, &ignored);
 	fields = cJSON_Duplicate(result, true);
-	if (fields)
+	if (fields) {
 		cJSON_AddStringToObject(fields, "commit", loop->head);
+		json_add_text(fields, "device", cJSON_GetStringValue(cJSON_GetObjectItem(document, "device")));
+	}
 	event_emit(&loop->events, "bench", fields, "%.0f tokens/s, commit %.10s", tokens_per_sec, loop->head);
 	cJSON_Delete(document);
 	loop->stage = STAGE_COMMITTING;

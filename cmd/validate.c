@@ -194,8 +194,7 @@ static int read_options(struct run *run, struct error *err)
 	if (arg_real(invocation, "interval", 1, 86400, &run->interval, err) < 0 ||
 		arg_real(invocation, "budget", 0.1, 86400, &run->judge.budget, err) < 0)
 		return -1;
-	return command_device(
-		invocation, command_device_option(invocation), WORKLOAD_LAYER, &run->judge.device, err);
+	return command_device(invocation, arg_string(invocation, "device"), &run->judge.device, err);
 }
 
 static int run_validate(struct invocation *invocation, struct error *err)

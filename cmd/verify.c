@@ -52,22 +52,9 @@ static int threshold(const struct invocation *invocation, const char *name, doub
 	return 0;
 }
 
-/* Where the two are computed. */
-struct devices {
-	struct device op, layer;
-};
-
-static int open_devices(const struct invocation *invocation, const char *name, struct devices *devices,
-	struct error *err)
-{
-	if (command_device(invocation, name, WORKLOAD_OP, &devices->op, err) < 0)
-		return -1;
-	return command_device(invocation, name, WORKLOAD_LAYER, &devices->layer, err);
-}
-
 /* The operation and the layer at one length. Beyond the first length, `suffix` tells the checks apart. */
 static int check_computed(const struct invocation *invocation, const struct verify_request *request,
-	const struct devices *devices, const char *suffix, struct check_list *checks, struct error *err)
+	const struct device *device, const char *suffix, struct check_list *checks, struct error *err)
 {
 	struct check_plan plan = {
 		.semantics = request->semantics,
@@ -80,13 +67,9 @@ static int check_computed(const struct invocation *invocation, const struct veri
 	if (threshold(invocation, "VERIFY_COSINE_THRESHOLD", &plan.repeat_cosine, err) < 0 ||
 		threshold(invocation, "VERIFY_MAX_ABS_DIFF", &plan.repeat_difference, err) < 0)
 		return -1;
-	if (check_op(&devices->op, &plan, checks, err) < 0)
+	if (check_op(device, &plan, checks, err) < 0)
 		return -1;
-	if (devices->layer.layer)
-		return check_layer(&devices->layer, &plan, checks, err);
-	check_add(checks, "layer", CHECK_SKIP, "Check it with --device auto or --device cpu.",
-		"left out: the layer does not run on %s", devices->layer.kind);
-	return 0;
+	return check_layer(device, &plan, checks, err);
 }
 
 static void check_claim(double measured, double claimed, struct check_list *checks)
@@ -106,15 +89,15 @@ int verify_run(const struct invocation *invocation, const struct verify_request 
 	struct check_list *checks, struct error *err)
 {
 	struct verify_request seeded = *request;
-	struct devices devices;
+	struct device device;
 
 	if (check_static(request, checks, err) < 0)
 		return -1;
 	if (request->static_only)
 		return 0;
 	seeded.seed = request->seed ? request->seed : command_seed();
-	if (open_devices(invocation, request->device, &devices, err) < 0 ||
-		check_computed(invocation, &seeded, &devices, "", checks, err) < 0)
+	if (command_device(invocation, request->device, &device, err) < 0 ||
+		check_computed(invocation, &seeded, &device, "", checks, err) < 0)
 		return -1;
 	if (request->claimed > 0)
 		check_claim(request->measured, request->claimed, checks);
@@ -170,7 +153,7 @@ struct length {
 struct run {
 	struct invocation *invocation;
 	struct verify_request request;
-	struct devices devices;
+	struct device device;
 	struct check_list checks;
 	struct length lengths[MOST_LENGTHS];
 	int count;
@@ -199,10 +182,8 @@ static int measure(struct run *run, struct length *length, struct error *err)
 	};
 	int result;
 
-	if (!run->devices.layer.layer)
-		return 0;
 	progress_begin(&progress, "measuring", plan.warmups + plan.runs, "runs");
-	result = measure_run(&run->devices.layer, &plan, &length->measurement, err);
+	result = measure_run(&run->device, &plan, &length->measurement, err);
 	progress_end(&progress);
 	length->measured = !result;
 	return result;
@@ -228,7 +209,7 @@ static int full_length(struct run *run, struct length *length, double seconds_pe
 			available);
 	} else {
 		log_note("%lld tokens …", (long long)length->tokens);
-		result = check_computed(run->invocation, &request, &run->devices, suffix, &run->checks, err);
+		result = check_computed(run->invocation, &request, &run->device, suffix, &run->checks, err);
 		if (!result)
 			result = measure(run, length, err);
 	}
@@ -274,15 +255,12 @@ static int compute(struct run *run, double claimed, struct error *err)
 	double started = clock_elapsed();
 	struct length *last;
 
-	if (!run->invocation->json) {
-		printf("\nThe operation on %s, the layer on %s, seed %llu, %s semantics.\n"
+	if (!run->invocation->json)
+		printf("\nOn %s, seed %llu, %s semantics.\n"
 		       "This is quasar's own native implementation of the operation, not the fork's Python.\n\n",
-			run->devices.op.description,
-			run->devices.layer.layer ? run->devices.layer.description : "nothing",
-			(unsigned long long)run->request.seed,
+			run->device.description, (unsigned long long)run->request.seed,
 			semantics_name(run->request.semantics));
-	}
-	if (check_computed(run->invocation, &run->request, &run->devices, "", &run->checks, err) < 0)
+	if (check_computed(run->invocation, &run->request, &run->device, "", &run->checks, err) < 0)
 		return -1;
 	run->count = 1;
 	run->lengths[0].tokens = run->request.tokens;
@@ -291,12 +269,9 @@ static int compute(struct run *run, double claimed, struct error *err)
 	if (arg_flag(run->invocation, "full") &&
 		full_lengths(run, (clock_elapsed() - started) / (double)run->request.tokens, err) < 0)
 		return -1;
-	for (last = &run->lengths[run->count - 1]; !last->measured && last > run->lengths; last--)
-		;
-	if (claimed > 0 && !last->measured)
-		check_add(&run->checks, "claim", CHECK_SKIP, "Measure with --device auto or --device cpu.",
-			"left out: no layer was measured");
-	else if (claimed > 0)
+	for (last = &run->lengths[run->count - 1]; !last->measured; last--)
+		; /* the first was */
+	if (claimed > 0)
 		check_claim(last->measurement.tokens_per_second, claimed, &run->checks);
 	return 0;
 }
@@ -326,10 +301,7 @@ static void print_json(const struct run *run)
 	cJSON_AddBoolToObject(document, "passed", !check_count(&run->checks, CHECK_FAIL));
 	cJSON_AddItemToObject(document, "checks", check_json(&run->checks));
 	if (!run->request.static_only) {
-		cJSON_AddStringToObject(document, "device", run->devices.op.description);
-		if (run->devices.layer.layer)
-			cJSON_AddStringToObject(
-				document, "layer_device", run->devices.layer.description);
+		cJSON_AddStringToObject(document, "device", run->device.description);
 		cJSON_AddStringToObject(document, "implementation", "native");
 		cJSON_AddStringToObject(document, "semantics", semantics_name(run->request.semantics));
 		cJSON_AddNumberToObject(document, "seed", (double)run->request.seed);
@@ -357,7 +329,7 @@ static int read_request(struct run *run, double *claimed, struct error *err)
 		.strict = arg_flag(invocation, "strict"),
 		.static_only = arg_flag(invocation, "static"),
 		.semantics = command_semantics(invocation),
-		.device = command_device_option(invocation),
+		.device = arg_string(invocation, "device"),
 		.weights = arg_string(invocation, "weights"),
 	};
 	if (arg_integer(invocation, "seq", 1, (int64_t)1 << 32, &run->request.tokens, err) < 0 ||
@@ -369,7 +341,7 @@ static int read_request(struct run *run, double *claimed, struct error *err)
 	run->started = clock_elapsed();
 	if (run->request.static_only)
 		return 0;
-	return open_devices(invocation, run->request.device, &run->devices, err);
+	return command_device(invocation, run->request.device, &run->device, err);
 }
 
 /* The fork that --fork or the workspace names, and what validators would clone. */

@@ -57,3 +57,27 @@ struct forward_substitution_arguments {
 struct delay_arguments {
 	unsigned long long nanoseconds;
 };
+
+/* bf16 tensors of a layer; WIDTH is heads · S. */
+struct layer_narrow_arguments {
+	const float *from;
+	void *to;
+	long long count; /* a multiple of 8 */
+};
+
+struct layer_convolve_arguments {
+	const void *projected; /* [lead + rows, 3 WIDTH + S] */
+	const float *weight;   /* [3, 4, WIDTH] */
+	void *q, *k, *v;       /* [rows, WIDTH] */
+	void *narrow;          /* [rows, S] */
+	long long first;       /* row of the batch that the first one is; rows are batch · tokens */
+	long long rows, tokens;
+	int lead; /* rows in front that are only history */
+};
+
+struct layer_gate_arguments {
+	const void *o;  /* [rows, WIDTH] */
+	void *gate;     /* the same shape; becomes the result */
+	const float *weight; /* [S] */
+	long long heads; /* rows · heads */
+};

@@ -15,6 +15,9 @@
 
 EMBED(source_delay, "kernels/delay.cu");
 EMBED(source_forward_substitution, "kernels/forward_substitution.cu");
+EMBED(source_layer_convolve, "kernels/layer_convolve.cu");
+EMBED(source_layer_gate, "kernels/layer_gate.cu");
+EMBED(source_layer_narrow, "kernels/layer_narrow.cu");
 EMBED(source_quasar_chunk, "kernels/quasar_chunk.cu");
 EMBED(source_quasar_gate, "kernels/quasar_gate.cu");
 EMBED(source_quasar_recurrent, "kernels/quasar_recurrent.cu");
@@ -23,11 +26,19 @@ EMBED(header_arguments, "kernels/arguments.h");
 EMBED(header_element, "kernels/element.cuh");
 EMBED(header_tile, "kernels/tile.cuh");
 
-const char *const kernel_sources[] = {"delay.cu", "forward_substitution.cu", "quasar_chunk.cu",
-	"quasar_gate.cu", "quasar_recurrent.cu", "quasar_reference.cu", NULL};
-
-static const char *const source_texts[] = {source_delay, source_forward_substitution, source_quasar_chunk,
-	source_quasar_gate, source_quasar_recurrent, source_quasar_reference};
+static const struct {
+	const char *name, *text;
+} sources[] = {
+	{"delay.cu", source_delay},
+	{"forward_substitution.cu", source_forward_substitution},
+	{"layer_convolve.cu", source_layer_convolve},
+	{"layer_gate.cu", source_layer_gate},
+	{"layer_narrow.cu", source_layer_narrow},
+	{"quasar_chunk.cu", source_quasar_chunk},
+	{"quasar_gate.cu", source_quasar_gate},
+	{"quasar_recurrent.cu", source_quasar_recurrent},
+	{"quasar_reference.cu", source_quasar_reference},
+};
 
 static const char *const header_names[] = {"arguments.h", "element.cuh", "tile.cuh"};
 static const char *const header_texts[] = {header_arguments, header_element, header_tile};
@@ -168,7 +179,7 @@ int kernel_compile(const char *source, const struct kernel_parameter *parameters
 
 	if (!nvrtc)
 		return -1;
-	while (strcmp(kernel_sources[index], source))
+	while (strcmp(sources[index].name, source))
 		index++;
 	target = compiler_target(nvrtc, capability);
 	if (!target) {
@@ -183,7 +194,7 @@ int kernel_compile(const char *source, const struct kernel_parameter *parameters
 	for (; parameters && parameters->name; parameters++)
 		option_add(&options, xprintf("-D%s=%d", parameters->name, parameters->value));
 	result = compile_cached(
-		nvrtc, source, source_texts[index], &options, target != capability, image, err);
+		nvrtc, source, sources[index].text, &options, target != capability, image, err);
 	options_free(&options);
 	return result;
 }

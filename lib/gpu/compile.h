@@ -10,9 +10,6 @@ struct kernel_parameter {
 	int value;
 };
 
-/* The kernel files (kernels/NAME) in the binary; ends with NULL. */
-extern const char *const kernel_sources[];
-
 /* Appends the machine code of a kernel file for a compute capability (90 is 9.0). When the compiler does
  * not know that architecture yet, PTX for the newest older one, which the driver finishes. */
 int kernel_compile(const char *source, const struct kernel_parameter *parameters, int capability,

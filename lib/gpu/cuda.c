@@ -20,6 +20,7 @@ struct symbol {
 
 #define DRIVER(name) {#name, offsetof(struct cuda_driver, name)}
 #define NVRTC(name) {#name, offsetof(struct nvrtc, name)}
+#define CUBLASLT(name) {#name, offsetof(struct cublaslt, name)}
 
 static const struct symbol driver_symbols[] = {
 	DRIVER(cuInit),
@@ -69,6 +70,23 @@ static const struct symbol nvrtc_symbols[] = {
 	NVRTC(nvrtcGetPTX),
 	NVRTC(nvrtcDestroyProgram),
 	NVRTC(nvrtcGetErrorString),
+	{0},
+};
+
+static const struct symbol cublaslt_symbols[] = {
+	CUBLASLT(cublasLtGetVersion),
+	CUBLASLT(cublasLtCreate),
+	CUBLASLT(cublasLtDestroy),
+	CUBLASLT(cublasLtMatmulDescCreate),
+	CUBLASLT(cublasLtMatmulDescDestroy),
+	CUBLASLT(cublasLtMatmulDescSetAttribute),
+	CUBLASLT(cublasLtMatrixLayoutCreate),
+	CUBLASLT(cublasLtMatrixLayoutDestroy),
+	CUBLASLT(cublasLtMatmulPreferenceCreate),
+	CUBLASLT(cublasLtMatmulPreferenceDestroy),
+	CUBLASLT(cublasLtMatmulPreferenceSetAttribute),
+	CUBLASLT(cublasLtMatmulAlgoGetHeuristic),
+	CUBLASLT(cublasLtMatmul),
 	{0},
 };
 
@@ -300,8 +318,6 @@ const struct nvrtc *nvrtc_library(struct error *err)
 
 const struct cublaslt *cublaslt_library(struct error *err)
 {
-	static const struct symbol symbols[] = {
-		{"cublasLtGetVersion", offsetof(struct cublaslt, cublasLtGetVersion)}, {0}};
 	static bool ready;
 	const char *missing;
 	void *library;
@@ -314,7 +330,7 @@ const struct cublaslt *cublaslt_library(struct error *err)
 		error_hint(err, "`pip install nvidia-cublas-cu12` (PyTorch brings it), or a CUDA toolkit.");
 		return NULL;
 	}
-	missing = bind_symbols(library, symbols, &cublaslt);
+	missing = bind_symbols(library, cublaslt_symbols, &cublaslt);
 	note_path(library, products_path);
 	if (missing) {
 		error_set(err, STATUS_ENVIRONMENT, "%s is no usable cuBLASLt: it lacks %s", products_path,

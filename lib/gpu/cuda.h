@@ -1,7 +1,7 @@
-/* cuda: the few parts of the CUDA driver API and of NVRTC that are used, as function tables. Both
+/* cuda: the few parts of the CUDA driver API, of NVRTC and of cuBLASLt that are used, as function tables. The
  * libraries are opened at run time, so that one binary runs with and without a GPU.
  *
- * Types and constants follow NVIDIA's documentation of the driver API; no header of theirs is needed. */
+ * Types and constants follow NVIDIA's documentation; no header of theirs is needed. */
 #pragma once
 
 #include <stddef.h>
@@ -86,8 +86,52 @@ struct nvrtc {
 	const char *(*nvrtcGetErrorString)(int code);
 };
 
+enum { CUBLASLT_TYPE_F32 = 0, CUBLASLT_TYPE_BF16 = 14, CUBLASLT_COMPUTE_F32 = 68 };
+/* of an operation */
+enum { CUBLASLT_TRANSPOSE_A = 3, CUBLASLT_EPILOGUE = 7, CUBLASLT_BIAS = 8 };
+enum { CUBLASLT_TRANSPOSED = 1, CUBLASLT_ADD_BIAS = 4 };
+enum { CUBLASLT_MOST_WORKSPACE = 1 }; /* of a preference */
+
+struct cublaslt_context;
+struct cublaslt_operation;
+struct cublaslt_layout;
+struct cublaslt_preference;
+struct cublaslt_algorithm {
+	uint64_t data[8];
+};
+struct cublaslt_choice {
+	struct cublaslt_algorithm algorithm;
+	size_t workspace_bytes;
+	int status;
+	float waves;
+	int reserved[4];
+};
+
 struct cublaslt {
 	size_t (*cublasLtGetVersion)(void); /* 130101 is 13.1.1 */
+	int (*cublasLtCreate)(struct cublaslt_context **context);
+	int (*cublasLtDestroy)(struct cublaslt_context *context);
+	int (*cublasLtMatmulDescCreate)(struct cublaslt_operation **operation, int compute, int scale_type);
+	int (*cublasLtMatmulDescDestroy)(struct cublaslt_operation *operation);
+	int (*cublasLtMatmulDescSetAttribute)(
+		struct cublaslt_operation *operation, int attribute, const void *value, size_t bytes);
+	int (*cublasLtMatrixLayoutCreate)(
+		struct cublaslt_layout **layout, int type, uint64_t rows, uint64_t columns, int64_t stride);
+	int (*cublasLtMatrixLayoutDestroy)(struct cublaslt_layout *layout);
+	int (*cublasLtMatmulPreferenceCreate)(struct cublaslt_preference **preference);
+	int (*cublasLtMatmulPreferenceDestroy)(struct cublaslt_preference *preference);
+	int (*cublasLtMatmulPreferenceSetAttribute)(
+		struct cublaslt_preference *preference, int attribute, const void *value, size_t bytes);
+	int (*cublasLtMatmulAlgoGetHeuristic)(struct cublaslt_context *context,
+		struct cublaslt_operation *operation, struct cublaslt_layout *a, struct cublaslt_layout *b,
+		struct cublaslt_layout *c, struct cublaslt_layout *d, struct cublaslt_preference *preference,
+		int wanted, struct cublaslt_choice *choices, int *found);
+	int (*cublasLtMatmul)(struct cublaslt_context *context, struct cublaslt_operation *operation,
+		const void *alpha, const void *a, struct cublaslt_layout *a_layout, const void *b,
+		struct cublaslt_layout *b_layout, const void *beta, const void *c,
+		struct cublaslt_layout *c_layout, void *d, struct cublaslt_layout *d_layout,
+		const struct cublaslt_algorithm *algorithm, void *workspace, size_t workspace_bytes,
+		struct CUstream_st *stream);
 };
 
 /* The driver, opened and initialised on the first call. STATUS_ENVIRONMENT, with the way out, when there

@@ -133,8 +133,8 @@ static void judge(const struct outputs *outputs, const struct report *report, do
 
 double check_memory(int64_t tokens)
 {
-	/* x, three outputs, the reference, and inside of that x, a projection, o, q, k and v */
-	double bytes = LAYER_HIDDEN * (4 + 3 * 2 + 8 + 3 * 8 + 3 * 4.0);
+	/* x twice, an output, three of them, the reference, and inside of that x, a projection, o, q, k and v */
+	double bytes = LAYER_HIDDEN * (2 * 4 + 2 + 3 * 2 + 8 + 3 * 8 + 3 * 4.0);
 
 	return 64 + bytes * (double)tokens / (1 << 20);
 }
@@ -210,32 +210,70 @@ int check_op(const struct device *device, const struct check_plan *plan, struct 
 	return result;
 }
 
+/* A layer on a device, its input in both places. */
+struct placed_layer {
+	struct layer *layer;
+	void *placed;
+	float *host_x, *x;
+	uint16_t *out;
+	size_t count; /* numbers of x, and of out */
+};
+
+/* Freed with release_layer, also when this fails. */
+static int prepare_layer(const struct device *device, const struct check_plan *plan, struct placed_layer *it,
+	struct error *err)
+{
+	size_t bytes;
+
+	it->layer = plan->weights ? layer_load(plan->weights, err)
+				  : layer_random(LAYER_HIDDEN, LAYER_HEADS, LAYER_DIM, plan->seed, err);
+	it->placed = it->layer ? device->layer_place(it->layer, err) : NULL;
+	if (!it->placed)
+		return -1;
+	it->count = (size_t)plan->tokens * (size_t)it->layer->hidden;
+	bytes = it->count * sizeof(*it->x);
+	it->host_x = malloc(bytes);
+	if (!it->host_x)
+		return error_set(err, STATUS_ENVIRONMENT, "not enough memory for %lld tokens",
+			(long long)plan->tokens);
+	random_normal(plan->seed, 202, 1, it->host_x, it->count);
+	it->x = device->allocate(bytes, err);
+	it->out = it->x ? device->allocate(it->count * sizeof(*it->out), err) : NULL;
+	return it->out ? device->upload(it->x, it->host_x, bytes, err) : -1;
+}
+
+static void release_layer(const struct device *device, struct placed_layer *it)
+{
+	device->release(it->x);
+	device->release(it->out);
+	device->layer_remove(it->placed);
+	layer_free(it->layer);
+	free(it->host_x);
+}
+
 int check_layer(const struct device *device, const struct check_plan *plan, struct check_list *checks,
 	struct error *err)
 {
-	struct layer *layer = plan->weights ? layer_load(plan->weights, err)
-					    : layer_random(LAYER_HIDDEN, LAYER_HEADS, LAYER_DIM, plan->seed, err);
-	size_t count = layer ? (size_t)plan->tokens * (size_t)layer->hidden : 0;
-	float *x = malloc(count * sizeof(*x));
+	struct placed_layer it = {0};
 	struct outputs outputs = {0};
-	struct layer_call call = {
-		.semantics = plan->semantics, .batch = 1, .tokens = plan->tokens, .x = x};
-	int result = layer ? outputs_allocate(&outputs, count, err) : -1;
+	struct layer_call call = {.semantics = plan->semantics, .batch = 1, .tokens = plan->tokens};
+	int result = prepare_layer(device, plan, &it, err);
+	size_t bytes = it.count * sizeof(*it.out);
 
-	if (layer && !x)
-		result = error_set(err, STATUS_ENVIRONMENT, "not enough memory for %lld tokens",
-			(long long)plan->tokens);
-	if (!result)
-		random_normal(plan->seed, 202, 1, x, count);
+	result = result ? result : outputs_allocate(&outputs, it.count, err);
+	call.x = it.x;
+	call.out = it.out;
 	for (int run = 0; run < RUNS && !result; run++) {
-		call.out = outputs.runs[run];
-		result = device->layer(layer, &call, err);
+		/* the poison that the runs were filled with */
+		result = device->upload(it.out, outputs.runs[run], bytes, err);
+		result = result ? result : device->layer(it.placed, &call, err);
+		result = result ? result : device->download(outputs.runs[run], it.out, bytes, err);
 	}
-	result = result ? result : layer_reference(layer, &call, outputs.reference, err);
+	call.x = it.host_x;
+	result = result ? result : layer_reference(it.layer, &call, outputs.reference, err);
 	if (!result)
 		judge(&outputs, &(struct report){checks, plan, "layer"}, LAYER_COSINE);
 	outputs_free(&outputs);
-	free(x);
-	layer_free(layer);
+	release_layer(device, &it);
 	return result;
 }

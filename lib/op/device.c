@@ -45,6 +45,22 @@ static int cpu_reference(const struct quasar_problem *problem, double *o, struct
 	return quasar_reference(problem, o, NULL, err);
 }
 
+static void *cpu_layer_place(const struct layer *layer, struct error *err)
+{
+	(void)err;
+	return (void *)layer;
+}
+
+static void cpu_layer_remove(void *placed)
+{
+	(void)placed;
+}
+
+static int cpu_layer(void *placed, const struct layer_call *call, struct error *err)
+{
+	return layer_cpu(placed, call, err);
+}
+
 static void *cpu_allocate(size_t bytes, struct error *err)
 {
 	void *memory = malloc(bytes);
@@ -92,7 +108,9 @@ void device_open_cpu(struct device *device)
 		.kind = "cpu",
 		.quasar = quasar_cpu,
 		.reference = cpu_reference,
-		.layer = layer_cpu,
+		.layer_place = cpu_layer_place,
+		.layer_remove = cpu_layer_remove,
+		.layer = cpu_layer,
 		.allocate = cpu_allocate,
 		.release = free,
 		.upload = cpu_copy,

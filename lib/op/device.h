@@ -6,7 +6,7 @@
 struct layer;
 struct layer_call;
 
-/* What the operation works on lies in the device's memory, which on the CPU is the host's. A call returns
+/* What operation and layer work on lies in the device's memory, which on the CPU is the host's. A call returns
  * when its work is done. There is one device of a kind in use at a time. */
 struct device {
 	const char *kind;      /* "cpu", "cuda" */
@@ -15,8 +15,10 @@ struct device {
 	int (*quasar)(const struct quasar_problem *problem, struct error *err);
 	/* In fp64: `o` [B, T, H, S], in the host's memory. */
 	int (*reference)(const struct quasar_problem *problem, double *o, struct error *err);
-	/* On tensors in the host's memory. NULL: not on this device. */
-	int (*layer)(const struct layer *layer, const struct layer_call *call, struct error *err);
+	/* The layer as the device keeps it: made from one that stays the caller's and must outlive it. */
+	void *(*layer_place)(const struct layer *layer, struct error *err);
+	void (*layer_remove)(void *placed); /* NULL is fine */
+	int (*layer)(void *placed, const struct layer_call *call, struct error *err);
 
 	void *(*allocate)(size_t bytes, struct error *err); /* NULL: STATUS_ENVIRONMENT */
 	void (*release)(void *memory);                       /* NULL is fine */
@@ -34,7 +36,7 @@ struct device {
  * the CPU. STATUS_ENVIRONMENT for a device that is not there, STATUS_USAGE for a name that is none. */
 int device_open(const char *name, struct device *device, struct error *err);
 
-/* The CPU, which has everything. */
+/* The CPU. */
 void device_open_cpu(struct device *device);
 
 /* A GPU. */

@@ -4,6 +4,7 @@
 
 #include "gpu/cuda.h"
 #include "op/device.h"
+#include "op/layer_cuda.h"
 #include "op/quasar_cuda.h"
 
 /* The GPU in use. It stays open for the life of the process: opening one takes a tenth of a second. */
@@ -29,6 +30,23 @@ static int cuda_reference(const struct quasar_problem *problem, double *o, struc
 		status = gpu_download(gpu, o, result, bytes, err);
 	gpu_release(gpu, result);
 	return status;
+}
+
+static void *cuda_layer_place(const struct layer *layer, struct error *err)
+{
+	return layer_cuda_make(gpu, layer, err);
+}
+
+static void cuda_layer_remove(void *placed)
+{
+	layer_cuda_free(placed);
+}
+
+static int cuda_layer(void *placed, const struct layer_call *call, struct error *err)
+{
+	if (layer_cuda(placed, call, err) < 0)
+		return -1;
+	return gpu_synchronize(gpu, err);
 }
 
 static void *cuda_allocate(size_t bytes, struct error *err)
@@ -103,6 +121,9 @@ int device_open_cuda(int index, struct device *device, struct error *err)
 		.kind = "cuda",
 		.quasar = cuda_quasar,
 		.reference = cuda_reference,
+		.layer_place = cuda_layer_place,
+		.layer_remove = cuda_layer_remove,
+		.layer = cuda_layer,
 		.allocate = cuda_allocate,
 		.release = cuda_release,
 		.upload = cuda_upload,

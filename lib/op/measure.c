@@ -39,35 +39,53 @@ double measure_operations(int64_t tokens)
 /* What a run needs; made once. */
 struct setup {
 	const struct device *device;
-	void *input, *output;
 	struct layer *layer;
+	void *placed; /* the layer on the device */
+	float *x;     /* its input, and its output, there */
+	uint16_t *out;
 	struct layer_call call;
 	struct quasar_problem problem;
 };
 
+#define SLICE ((size_t)1 << 20)
+
+/* Random numbers to the device, a slice at a time. */
+static int upload_normal(const struct device *device, uint64_t seed, float *to, size_t count, struct error *err)
+{
+	float *slice = malloc(SLICE * sizeof(*slice));
+	int result = slice ? 0 : error_set(err, STATUS_ENVIRONMENT, "not enough memory for random numbers");
+
+	for (size_t at = 0; at < count && !result; at += SLICE) {
+		size_t length = count - at < SLICE ? count - at : SLICE;
+
+		random_normal(seed, 1000 + at / SLICE, 1, slice, length);
+		result = device->upload(to + at, slice, length * sizeof(*slice), err);
+	}
+	free(slice);
+	return result;
+}
+
 static int prepare_layer(struct setup *setup, const struct measure_plan *plan, struct error *err)
 {
+	const struct device *device = setup->device;
 	size_t elements;
 
 	setup->layer = plan->weights ? layer_load(plan->weights, err)
 				     : layer_random(LAYER_HIDDEN, LAYER_HEADS, LAYER_DIM, plan->seed, err);
-	if (!setup->layer)
+	setup->placed = setup->layer ? device->layer_place(setup->layer, err) : NULL;
+	if (!setup->placed)
 		return -1;
 	elements = (size_t)plan->tokens * (size_t)setup->layer->hidden;
-	setup->input = malloc(elements * sizeof(float));
-	setup->output = malloc(elements * sizeof(uint16_t));
-	if (!setup->input || !setup->output)
-		return error_set(err, STATUS_ENVIRONMENT, "not enough memory for a layer of %lld tokens",
-			(long long)plan->tokens);
-	random_normal(plan->seed, 100, 1, setup->input, elements);
+	setup->x = device->allocate(elements * sizeof(*setup->x), err);
+	setup->out = setup->x ? device->allocate(elements * sizeof(*setup->out), err) : NULL;
 	setup->call = (struct layer_call){
 		.semantics = plan->semantics,
 		.batch = 1,
 		.tokens = plan->tokens,
-		.x = setup->input,
-		.out = setup->output,
+		.x = setup->x,
+		.out = setup->out,
 	};
-	return 0;
+	return setup->out ? upload_normal(device, plan->seed, setup->x, elements, err) : -1;
 }
 
 static int prepare_op(struct setup *setup, const struct measure_plan *plan, struct error *err)
@@ -77,6 +95,7 @@ static int prepare_op(struct setup *setup, const struct measure_plan *plan, stru
 	struct quasar_problem *problem = &setup->problem;
 	struct tensor *inputs[] = {&problem->q, &problem->k, &problem->v};
 	float beta[LAYER_HEADS];
+	uint16_t *values;
 	int result = 0;
 
 	*problem = (struct quasar_problem){
@@ -89,18 +108,17 @@ static int prepare_op(struct setup *setup, const struct measure_plan *plan, stru
 		.o = tensor_contiguous(
 			device->allocate(bytes, err), DTYPE_BF16, plan->tokens, LAYER_HEADS, LAYER_DIM),
 	};
-	setup->input = malloc(bytes);
-	if (!setup->input)
+	values = malloc(bytes);
+	if (!values)
 		return error_set(err, STATUS_ENVIRONMENT, "not enough memory for %lld tokens",
 			(long long)plan->tokens);
 	for (uint64_t i = 0; i < 3 && !result; i++) {
 		*inputs[i] = tensor_contiguous(device->allocate(bytes, err), DTYPE_BF16, plan->tokens,
 			LAYER_HEADS, LAYER_DIM);
-		random_normal_bf16(plan->seed, 102 + i, 0.3f, setup->input, elements);
-		result = inputs[i]->data ? device->upload(inputs[i]->data, setup->input, bytes, err) : -1;
+		random_normal_bf16(plan->seed, 102 + i, 0.3f, values, elements);
+		result = inputs[i]->data ? device->upload(inputs[i]->data, values, bytes, err) : -1;
 	}
-	free(setup->input);
-	setup->input = NULL;
+	free(values);
 	if (result || !problem->beta || !problem->o.data)
 		return -1;
 	random_uniform(plan->seed, 101, 0.7f, 2.8f, beta, LAYER_HEADS);
@@ -116,16 +134,17 @@ static void release(struct setup *setup)
 	setup->device->release(problem->v.data);
 	setup->device->release(problem->o.data);
 	setup->device->release((void *)problem->beta);
+	setup->device->release(setup->x);
+	setup->device->release(setup->out);
+	setup->device->layer_remove(setup->placed);
 	layer_free(setup->layer);
-	free(setup->input);
-	free(setup->output);
 }
 
 static int run_once(const struct setup *setup, double *seconds, struct error *err)
 {
 	double start = clock_elapsed();
-	int result = setup->layer ? setup->device->layer(setup->layer, &setup->call, err)
-				  : setup->device->quasar(&setup->problem, err);
+	int result = setup->placed ? setup->device->layer(setup->placed, &setup->call, err)
+				   : setup->device->quasar(&setup->problem, err);
 
 	*seconds = clock_elapsed() - start;
 	if (!result && interrupted())
@@ -189,10 +208,6 @@ int measure_run(const struct device *device, const struct measure_plan *plan, st
 	int status;
 
 	*result = (struct measurement){0};
-	if (plan->workload == WORKLOAD_LAYER && !device->layer) {
-		error_set(err, STATUS_ENVIRONMENT, "the layer does not run on %s, only the operation", device->kind);
-		return error_hint(err, "Measure the operation with --op, or the layer with --device cpu.");
-	}
 	status = plan->workload == WORKLOAD_LAYER ? prepare_layer(&setup, plan, err)
 						  : prepare_op(&setup, plan, err);
 	if (!status) {

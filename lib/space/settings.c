@@ -40,7 +40,7 @@ const struct setting settings_table[] = {
 	{NULL, "OPTIMIZATION_INTERVAL", "300", false, "Seconds between two rounds of a running miner."},
 	{NULL, "QUASAR_PASSPHRASE", NULL, true,
 		"Passphrase of exported state, for runs without a terminal. Leave it out to be asked."},
-	{"The machine", "DEVICE", "auto", false, "Where the operation runs: auto, cpu, cuda or cuda:N. The layer runs on the CPU."},
+	{"The machine", "DEVICE", "auto", false, "Where attention runs: auto, cpu, cuda or cuda:N."},
 	{NULL, "QUASAR_THREADS", NULL, false, "CPU threads. Left out: every core the process may use."},
 	{"Verification", "VERIFY_COSINE_THRESHOLD", "0.99", false,
 		"Least cosine similarity of two runs with the same input."},

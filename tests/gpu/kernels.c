@@ -13,7 +13,9 @@
 #include <string.h>
 
 #include "gpu/gpu.h"
+#include "op/compare.h"
 #include "op/dtype.h"
+#include "op/layer_cuda.h"
 #include "op/quasar_cuda.h"
 #include "op/random.h"
 #include "op/reference.h"
@@ -573,6 +575,112 @@ static void forward_substitution_inverts(void **state)
 	}
 }
 
+/* --- the layer ------------------------------------------------------------------------------------ */
+
+struct layer_shape {
+	int hidden, heads, dim, batch, tokens;
+};
+
+/* Queues a call on copies of x and out on the GPU, and brings out back. */
+static void run_layer(struct layer_cuda *placed, struct layer_call call, int hidden)
+{
+	size_t count = (size_t)(call.batch * call.tokens * hidden);
+	struct fixture memory = {0};
+	uint16_t *out = call.out;
+	struct error err;
+
+	call.x = device_memory(&memory, call.x, count * sizeof(*call.x));
+	call.out = device_memory(&memory, out, count * sizeof(*out));
+	must(layer_cuda(placed, &call, &err), &err);
+	must(gpu_synchronize(gpu, &err), &err);
+	must(gpu_download(gpu, out, call.out, count * sizeof(*out), &err), &err);
+	finish(&memory);
+}
+
+static void check_layer(struct layer_shape shape, enum semantics semantics)
+{
+	size_t count = (size_t)shape.batch * (size_t)shape.tokens * (size_t)shape.hidden;
+	float *x = malloc(count * sizeof(*x));
+	uint16_t *out = malloc(count * sizeof(*out));
+	double *expected = malloc(count * sizeof(*expected));
+	struct layer_call call = {semantics, shape.batch, shape.tokens, x, out, NULL};
+	struct comparison found;
+	struct error err;
+	struct layer *layer = layer_random(shape.hidden, shape.heads, shape.dim, 11, &err);
+	struct layer_cuda *placed = layer ? layer_cuda_make(gpu, layer, &err) : NULL;
+
+	must(placed ? 0 : -1, &err);
+	random_normal((uint64_t)shape.tokens, 12, 1, x, count);
+	memset(out, 0xff, count * sizeof(*out)); /* NaN */
+	run_layer(placed, call, shape.hidden);
+	must(layer_reference(layer, &call, expected, &err), &err);
+	found = compare_bf16_double(out, expected, count);
+	if (!found.finite || found.cosine < 0.9998 || found.relative_error > 0.02)
+		fail_msg("%s hidden %d H%d S%d B%d T%d: cosine %.7f, relative error %.2e",
+			semantics_name(semantics), shape.hidden, shape.heads, shape.dim, shape.batch,
+			shape.tokens, found.cosine, found.relative_error);
+	layer_cuda_free(placed);
+	layer_free(layer);
+	free(x);
+	free(out);
+	free(expected);
+}
+
+/* Lengths around the convolution's history, a chunk and a segment; sequences that begin within a segment. */
+static void the_layer_follows_its_formula(void **state)
+{
+	static const struct layer_shape shapes[] = {
+		{512, 8, 64, 1, 1},
+		{512, 8, 64, 1, 3},
+		{512, 8, 64, 2, 65},
+		{512, 8, 64, 5, 333},
+		{512, 8, 64, 1, 40001},
+		{256, 2, 128, 3, 1000},
+		{64, 3, 32, 1, 262141},
+		{64, 3, 32, 1, 262144},
+		{64, 3, 32, 2, 262145},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(shapes) / sizeof(*shapes); i++) {
+		check_layer(shapes[i], SEMANTICS_UPSTREAM);
+		check_layer(shapes[i], SEMANTICS_CAUSAL);
+	}
+}
+
+/* Shorter calls after longer ones use the same memory; the same input gives the same bits. */
+static void a_layer_serves_many_calls(void **state)
+{
+	static const int lengths[] = {300, 20000, 5, 300};
+	const size_t most = 20000 * 512;
+	float *x = malloc(most * sizeof(*x));
+	uint16_t *first = malloc(most * sizeof(*first)), *out = malloc(most * sizeof(*out));
+	struct error err;
+	struct layer *layer = layer_random(512, 8, 64, 11, &err);
+	struct layer_cuda *placed = layer ? layer_cuda_make(gpu, layer, &err) : NULL;
+	struct layer_cache cache;
+
+	(void)state;
+	must(placed ? 0 : -1, &err);
+	random_normal(13, 14, 1, x, most);
+	for (size_t i = 0; i < sizeof(lengths) / sizeof(*lengths); i++) {
+		struct layer_call call = {SEMANTICS_UPSTREAM, 1, lengths[i], x, i ? out : first, NULL};
+
+		memset(call.out, 0xff, most * sizeof(*out));
+		run_layer(placed, call, 512);
+	}
+	assert_memory_equal(first, out, 300 * 512 * sizeof(*out));
+	assert_int_equal(layer_cuda(placed,
+				 &(struct layer_call){SEMANTICS_UPSTREAM, 1, 5, x, out, &cache}, &err),
+		-1);
+	assert_int_equal(err.status, STATUS_USAGE);
+	layer_cuda_free(placed);
+	layer_free(layer);
+	free(x);
+	free(first);
+	free(out);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -589,6 +697,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test(decoding_follows_the_recurrence),
 		cmocka_unit_test(the_gate_follows_its_formula),
 		cmocka_unit_test(forward_substitution_inverts),
+		cmocka_unit_test(the_layer_follows_its_formula),
+		cmocka_unit_test(a_layer_serves_many_calls),
 	};
 	struct error err = {0};
 	int failed;

@@ -58,19 +58,38 @@ def test_verify_compares_with_fp64(gpu):
     done = subprocess.run([QUASAR, "verify", "--fork", str(ROOT), "--device", "cuda", "--seq", "4096", "--json"],
                           capture_output=True, text=True)
     checks = {check["name"]: check["status"] for check in json.loads(done.stdout)["checks"]}
-    for name in ("op.finite", "op.written", "op.repeat", "op.reference"):
-        assert checks[name] == "ok"
-    assert checks["layer"] == "skip"
+    for what in ("op", "layer"):
+        for name in ("finite", "written", "repeat", "reference"):
+            assert checks[f"{what}.{name}"] == "ok"
 
 
-def test_the_setting_leaves_the_layer_to_the_cpu(gpu):
-    environment = {**os.environ, "DEVICE": "cuda:0"}
-    done = subprocess.run([QUASAR, "verify", "--fork", str(ROOT), "--seq", "4096", "--budget", "1", "--json"],
-                          capture_output=True, text=True, env=environment)
-    verified = json.loads(done.stdout)
-    assert verified["device"].startswith("cuda:0") and verified["layer_device"].startswith("cpu")
-    assert {check["name"]: check["status"] for check in verified["checks"]}["layer.finite"] == "ok"
-    done = subprocess.run([QUASAR, "bench", "--seq", "4096", "--json"], capture_output=True, text=True, env=environment)
-    assert done.returncode == 0 and json.loads(done.stdout)["device"].startswith("cpu")
-    insisted = subprocess.run([QUASAR, "bench", "--seq", "4096", "--device", "cuda"], capture_output=True, text=True)
-    assert insisted.returncode == 3 and "only the operation" in insisted.stderr
+def test_two_workspaces_on_two_gpus(gpu, quasar, environment, start_localnet, tmp_path):
+    """Each mines on its own, at the same time, until both have revealed."""
+    if len(quasar("gpus", "--json").json["present"]) < 2:
+        pytest.skip("one GPU: two are needed")
+    localnet = start_localnet("--block-time", "0.2", "--blocks-until-reveal", "5", "--rate-limit", "0")
+    loops = []
+    for number in range(2):
+        name = f"gpu{number}"
+        directory = tmp_path / name
+        for command in (["wallet", "new", "--wallet", name],
+                        ["init", directory, "--api", localnet.url, "--seq", "4096", "--wallet", name],
+                        ["register", "-C", directory]):
+            assert quasar(*command).code == 0
+        with open(directory / ".env", "a") as settings:
+            settings.write(f"DEVICE=cuda:{number}\n")
+        loops.append(subprocess.Popen([QUASAR, "run", "-C", directory], env=environment, stdout=subprocess.PIPE,
+                                      text=True))
+    try:
+        for number, loop in enumerate(loops):
+            events = {}
+            while "revealed" not in events:
+                line = loop.stdout.readline()
+                assert line, f"it ended: {events}"
+                event = json.loads(line)
+                events[event["event"]] = event
+            assert events["bench"]["device"].startswith(f"cuda:{number}")
+    finally:
+        for loop in loops:
+            loop.terminate()
+    assert [loop.wait(timeout=60) for loop in loops] == [0, 0]

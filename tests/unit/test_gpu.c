@@ -267,11 +267,16 @@ static void the_other_kernels_compile(void **state)
 		const struct kernel_parameter parameters[] = {{"HEAD_DIM", dim}, {"INPUT", (int)i % 3},
 			{"UPSTREAM", (int)i % 2}, {"VECTOR", (int)i / 3}, {0}};
 		const struct kernel_parameter size[] = {{"SIZE", 16 << i % 3}, {0}};
+		const struct kernel_parameter layer[] = {{"HEAD_DIM", dim}, {"WIDTH", 3 * dim},
+			{"INPUT", 1}, {"VECTOR", 1}, {0}};
 
 		compile("quasar_gate.cu", parameters, capabilities[i], *state);
 		compile("quasar_recurrent.cu", parameters, capabilities[i], *state);
 		compile("quasar_reference.cu", parameters, capabilities[i], *state);
 		compile("forward_substitution.cu", size, capabilities[i], *state);
+		compile("layer_narrow.cu", layer, capabilities[i], *state);
+		compile("layer_convolve.cu", layer, capabilities[i], *state);
+		compile("layer_gate.cu", layer, capabilities[i], *state);
 		compile("delay.cu", NULL, capabilities[i], *state);
 	}
 }
