@@ -2,7 +2,6 @@
 import base64
 import contextlib
 import http.server
-import json
 import os
 import pathlib
 import re

@@ -8,6 +8,7 @@ import time
 
 import pytest
 from conftest import QUASAR
+from systemd import Systemd
 
 LONG = 60  # s, for a condition that comes to be
 ODD = 'we"i\\rd $d%r `x` \'q\''
@@ -54,6 +55,52 @@ def test_systemd_has_nothing_to_object_to(odd, environment, tmp_path):
     done = subprocess.run(["systemd-analyze", "--user", "verify", odd / "quasar-miner.service"], text=True,
                           env={**environment, "XDG_RUNTIME_DIR": str(tmp_path)}, capture_output=True)
     assert done.returncode == 0 and done.stdout + done.stderr == ""
+
+
+@pytest.fixture
+def systemd(environment):
+    try:
+        systemd = Systemd(environment)
+    except RuntimeError as why:
+        pytest.skip(f"no systemd of its own can run here: {why}")
+    yield systemd
+    systemd.close()
+
+
+def test_a_real_systemd_keeps_it_running(systemd, localnet, odd, quasar, home, tmp_path):
+    (odd / ".env").write_text(f"VALIDATOR_API_URL={localnet.url}\nTARGET_SEQUENCE_LENGTH=64\n")
+    assert quasar("wallet", "new").code == 0 and quasar("register", cwd=odd).code == 0
+    name, log, units = "quasar-odd", tmp_path / "log", home / ".config/systemd/user"
+    (units / f"{name}.service.d").mkdir(parents=True)
+    shutil.copy(odd / "quasar-miner.service", units / f"{name}.service")
+    (units / f"{name}.service.d" / "quick.conf").write_text(
+        f"[Service]\nRestartSec=100ms\nWatchdogSec=3\nStandardOutput=append:{log}\n")
+    systemd.systemctl("daemon-reload")
+
+    def restarts():
+        return int(systemd.property(name, "NRestarts"))
+
+    def kill(how):
+        before = restarts()
+        assert systemd.systemctl("kill", "--kill-who=main", f"--signal={how}", name).returncode == 0
+        systemd.until(lambda: restarts() > before and systemd.property(name, "ActiveState") == "active")
+
+    started = systemd.systemctl("start", name)
+    assert started.returncode == 0, started.stderr
+    assert systemd.property(name, "StatusText")
+    assert systemd.systemctl("reload", name).returncode == 0
+    systemd.until(lambda: '"settings"' in log.read_text())
+    kill("SIGKILL")
+    kill("SIGSTOP")  # the watchdog's work
+    assert systemd.systemctl("stop", name).returncode == 0
+    assert systemd.property(name, "Result") == "success" and systemd.property(name, "ExecMainStatus") == "0"
+
+    (home / ".bittensor").rename(home / "away")
+    assert systemd.systemctl("start", name).returncode != 0
+    assert systemd.property(name, "ExecMainStatus") == "3"
+    assert "has no hotkey" in systemd.property(name, "StatusText")
+    (home / "away").rename(home / ".bittensor")
+    systemd.until(lambda: systemd.property(name, "ActiveState") == "active")
 
 
 # --- pm2 -----------------------------------------------------------------------------------------------
