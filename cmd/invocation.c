@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "base/memory.h"
 #include "base/number.h"
 
@@ -122,10 +123,20 @@ int arg_integers(const struct invocation *invocation, const char *name, int64_t 
 
 const char *require_workspace(const struct invocation *invocation, struct error *err)
 {
-	if (invocation->workspace)
-		return invocation->workspace;
-	error_set(err, STATUS_ENVIRONMENT, "not in a workspace");
-	error_hint(err, "Make one with `quasar init DIR`, then work in it or name it with -C DIR.");
+	const char *directory = invocation->workspace;
+	char *state = directory ? path_join(directory, ".quasar") : NULL;
+	bool whole = state && path_exists(state);
+
+	free(state);
+	if (whole)
+		return directory;
+	if (directory) {
+		error_set(err, STATUS_ENVIRONMENT, "%s is not a workspace: it has no .quasar/", directory);
+		error_hint(err, "Make one with: quasar init %s", directory);
+	} else {
+		error_set(err, STATUS_ENVIRONMENT, "not in a workspace");
+		error_hint(err, "Make one with `quasar init DIR`, then work in it or name it with -C DIR.");
+	}
 	return NULL;
 }
 

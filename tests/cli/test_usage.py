@@ -46,4 +46,7 @@ def test_the_example_settings_are_those_of_the_table(quasar):
 def test_global_options_may_stand_before_the_command(quasar, tmp_path):
     assert quasar("--json", "score", "--seq", "1M", "--tokens-per-sec", 5).json["league"] == "1M"
     assert quasar("-C", tmp_path / "nowhere", "status").code == 3
+    for command in ("run", "push", "status", "recover"):
+        done = quasar("-C", tmp_path, command)
+        assert done.code == 3 and "is not a workspace" in done.err and f"quasar init {tmp_path}" in done.err
     assert quasar("--nonsense", "status").code == 2
