@@ -465,6 +465,18 @@ static bool needs_ssh(const char *url)
 	return !strncmp(url, "ssh://", 6) || (!strstr(url, "://") && strchr(url, '@') && strchr(url, ':'));
 }
 
+/* What mends the first of the problems that inspect_git() names. */
+static const char *git_remedy(const struct fork_state *state, const char *url)
+{
+	if (!state->remote_url)
+		return "In the fork: git remote add origin URL, then: quasar push";
+	if (state->changed || !state->published)
+		return "Validators see only what they can clone: quasar push";
+	if (needs_ssh(url))
+		return "Set FORK_URL in .env to its https address.";
+	return "Let FORK_URL in .env and the fork's remote \"origin\" name one repository.";
+}
+
 void inspect_git(const struct fork_state *state, const char *fork_url, bool submitting,
 	struct check_list *checks)
 {
@@ -473,7 +485,7 @@ void inspect_git(const struct fork_state *state, const char *fork_url, bool subm
 	enum check_status bad = submitting ? CHECK_FAIL : CHECK_WARN;
 
 	if (!state->commit[0]) {
-		check_add(checks, "git", CHECK_FAIL, "Commit your work: git add -A && git commit",
+		check_add(checks, "git", CHECK_FAIL, "Commit your work: quasar push",
 			"the fork has no commit");
 		return;
 	}
@@ -488,12 +500,10 @@ void inspect_git(const struct fork_state *state, const char *fork_url, bool subm
 	if (url && state->remote_url && !same_repository(url, state->remote_url))
 		buffer_printf(&problems, "; validators will clone %s, but origin is %s", url, state->remote_url);
 	else if (url && needs_ssh(url))
-		buffer_printf(&problems, "; validators have no key for %s: set FORK_URL to its https address", url);
+		buffer_printf(&problems, "; validators have no key for %s", url);
 	if (problems.length)
-		check_add(checks, "git", bad,
-			"Validators see only what they can clone: git add -A && git commit && git push",
-			"%.12s on %s: %s", state->commit, state->branch ? state->branch : "no branch",
-			problems.data + 2);
+		check_add(checks, "git", bad, git_remedy(state, url), "%.12s on %s: %s", state->commit,
+			state->branch ? state->branch : "no branch", problems.data + 2);
 	else
 		check_add(checks, "git", CHECK_OK, NULL, "%.12s on %s, pushed to %s", state->commit,
 			state->branch ? state->branch : "no branch", url);

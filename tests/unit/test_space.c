@@ -380,7 +380,7 @@ static void forks_are_inspected(void **state)
 	assert_int_equal(err.status, STATUS_ENVIRONMENT);
 }
 
-/* The check `git` for a state, as status letter and text. */
+/* The check `git` for a state: status, text and remedy. */
 static char *judge(struct fork_state state, const char *url, bool submitting)
 {
 	struct check_list checks = {0};
@@ -388,7 +388,8 @@ static char *judge(struct fork_state state, const char *url, bool submitting)
 
 	inspect_git(&state, url, submitting, &checks);
 	assert_int_equal(checks.count, 1);
-	text = xprintf("%s: %s", check_status_name(checks.items[0].status), checks.items[0].detail);
+	text = xprintf("%s: %s -> %s", check_status_name(checks.items[0].status), checks.items[0].detail,
+		checks.items[0].remedy ? checks.items[0].remedy : "");
 	check_free(&checks);
 	return text;
 }
@@ -404,17 +405,18 @@ static void git_state_is_judged(void **state)
 		const char *expected;
 	} cases[] = {
 		{{CLONE, .published = true}, https, true, "ok: 0123456789ab on main, pushed to https://github.com/you"},
-		{{CLONE, .published = true}, NULL, true, "fail: 0123456789ab on main: validators have no key for git@"},
-		{{CLONE, .published = true}, "https://github.com/me/fork", true, "validators will clone https"},
+		{{CLONE, .published = true}, NULL, true, "fail: 0123456789ab on main: validators have no key for git@github.com:you/fork.git -> Set FORK_URL"},
+		{{CLONE, .published = true}, "https://github.com/me/fork", true,
+			"validators will clone https://github.com/me/fork, but origin is git@github.com:you/fork.git -> Let"},
 		{{CLONE, .published = true, .changed = 2, .changed_name = (char *)"a.py"}, https, true,
 			"fail: 0123456789ab on main: 2 files are not committed, a.py among them"},
 		{{CLONE, .published = true, .changed = 1, .changed_name = (char *)"a.py"}, https, false,
 			"warn: 0123456789ab on main: 1 file is not committed"},
 		{{CLONE, .ahead = 3}, https, true, "3 commits are not pushed to origin"},
 		{{CLONE, .ahead = 1, .changed = 1, .changed_name = (char *)"a.py"}, https, true,
-			"; 1 commit is not pushed to origin"},
+			"; 1 commit is not pushed to origin -> Validators see only what they can clone: quasar push"},
 		{{.commit = ""}, https, false, "fail: the fork has no commit"},
-		{{.commit = "0123456789abcdef"}, NULL, true, "on no branch: there is no remote"},
+		{{.commit = "0123456789abcdef"}, NULL, true, "on no branch: there is no remote \"origin\" -> In the fork: git remote add"},
 	};
 #undef CLONE
 
