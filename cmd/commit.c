@@ -8,6 +8,7 @@
 #include "base/number.h"
 #include "commands.h"
 #include "proposal.h"
+#include "verify.h"
 
 #define LONGEST_TURN 600.0 /* s to wait for another process that submits from the same workspace */
 
@@ -91,7 +92,7 @@ static int verify(const struct invocation *invocation, const struct session *ses
 	bool anyway = arg_flag(invocation, "no-verify"); /* then without the seconds that decide nothing */
 
 	log_note("Checking the fork as validators do …");
-	if (proposal_verify(invocation, session, proposal, !anyway, err) == 0)
+	if (proposal_verify(invocation, session, proposal, !anyway, verify_report_problem, err) == 0)
 		return 0;
 	if (err->status != STATUS_FAILED || !anyway)
 		return -1;

@@ -10,13 +10,18 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/service.h"
+#include "base/text.h"
 
 #define COMMAND_SECONDS 30.0 /* for each event */
 #define LAST_SECONDS 10.0    /* for what still waits at the end */
 
-static void print_text(const char *name, const char *time, const char *message)
+static void print_text(const char *name, const char *time, const char *message, const cJSON *event)
 {
+	const char *hint = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(event, "hint"));
+
 	printf("%.10s %.8s %-10s %s\n", time, time + 11, name, message);
+	if (hint && *hint)
+		printf("%31s%s\n", "", hint);
 }
 
 static void enqueue(struct event_log *log, const char *name, const char *message, const char *line)
@@ -50,7 +55,7 @@ void event_emit(struct event_log *log, const char *name, cJSON *fields, const ch
 	cJSON_Delete(fields);
 	line = cJSON_PrintUnformatted(event);
 	if (log->text)
-		print_text(name, time, message);
+		print_text(name, time, message, event);
 	else
 		puts(line);
 	fflush(stdout);
@@ -108,8 +113,10 @@ static void finish(struct event_log *log)
 	if (process_ended(&log->process, &status)) {
 		if (status)
 			log_warn("--notify: its command failed with exit code %d", status);
-		if (log->process.text.length)
+		if (log->process.text.length) {
+			text_clean(log->process.text.data);
 			log_note("--notify: %.500s", log->process.text.data);
+		}
 		buffer_free(&log->process.text);
 	} else if (clock_elapsed() >= log->deadline) {
 		log_warn("--notify: its command took longer than %.0f s and was ended", COMMAND_SECONDS);

@@ -42,13 +42,10 @@ static int read_benchmarks(struct session *session, struct proposal *proposal, s
 }
 
 /* The claim: by hand, or what was measured at the target length less the margin. */
-static int make_claim(
-	const struct invocation *invocation, double claim, struct proposal *proposal, struct error *err)
+static int make_claim(double claim, struct proposal *proposal, struct error *err)
 {
 	struct plan *plan = &proposal->plan;
 
-	if (arg_real(invocation, "margin", 0, 0.9, &proposal->margin, err) < 0)
-		return -1;
 	plan->tokens_per_sec = claim > 0 ? claim : floor(proposal->measured * (1 - proposal->margin));
 	if (claim > 0 || proposal->measured > 0)
 		return 0;
@@ -58,12 +55,18 @@ static int make_claim(
 		(long long)plan->target_sequence_length);
 }
 
+int proposal_options(const struct invocation *invocation, int64_t *tokens, double *margin, struct error *err)
+{
+	if (arg_integer(invocation, "seq", 1, INT64_C(1) << 32, tokens, err) < 0)
+		return -1;
+	return arg_real(invocation, "margin", 0, 0.9, margin, err);
+}
+
 int proposal_read(const struct invocation *invocation, struct session *session, double claim,
 	struct proposal *proposal, struct error *err)
 {
 	*proposal = (struct proposal){.plan.vram_mb = NAN};
-	if (arg_integer(invocation, "seq", 1, INT64_C(1) << 40, &proposal->plan.target_sequence_length, err) <
-			0 ||
+	if (proposal_options(invocation, &proposal->plan.target_sequence_length, &proposal->margin, err) < 0 ||
 		fork_state_read(session->workspace.fork_path, &proposal->fork, err) < 0)
 		return -1;
 	if (!proposal->fork.commit[0]) {
@@ -80,7 +83,7 @@ int proposal_read(const struct invocation *invocation, struct session *session, 
 	}
 	proposal->plan.fork_url = session->workspace.fork_url;
 	proposal->plan.commit_hash = proposal->fork.commit;
-	if (read_benchmarks(session, proposal, err) == 0 && make_claim(invocation, claim, proposal, err) == 0)
+	if (read_benchmarks(session, proposal, err) == 0 && make_claim(claim, proposal, err) == 0)
 		return 0;
 failed:
 	proposal_free(proposal);
@@ -102,7 +105,7 @@ static int check_published(const struct proposal *proposal, const struct session
 			err->hint[0] ? err->hint : "Validators clone without your token: is the fork public?",
 			"%s", err->message);
 	} else if (!published) {
-		check_add(checks, "git.published", CHECK_FAIL, "Push it: git push origin HEAD",
+		check_add(checks, "git.published", CHECK_FAIL, "Push it: quasar push",
 			"%s does not have commit %.10s on a branch", proposal->plan.fork_url,
 			proposal->plan.commit_hash);
 	} else {
@@ -112,8 +115,21 @@ static int check_published(const struct proposal *proposal, const struct session
 	return 0;
 }
 
+/* How many checks failed, and the first of them with its remedy. */
+static int checks_failed(const struct check_list *checks, struct error *err)
+{
+	const struct check *first = checks->items;
+	size_t count = check_count(checks, CHECK_FAIL);
+
+	while (first->status != CHECK_FAIL)
+		first++;
+	error_set(err, STATUS_FAILED, "%zu check%s failed, nothing was sent: %s: %s", count, count == 1 ? "" : "s",
+		first->name, first->detail);
+	return error_hint(err, "%s", first->remedy ? first->remedy : "`quasar verify` shows all checks.");
+}
+
 int proposal_verify(const struct invocation *invocation, const struct session *session,
-	const struct proposal *proposal, bool compute, struct error *err)
+	const struct proposal *proposal, bool compute, check_report *report, struct error *err)
 {
 	const struct verify_request request = {
 		.fork_path = session->workspace.fork_path,
@@ -124,20 +140,15 @@ int proposal_verify(const struct invocation *invocation, const struct session *s
 		.measured = proposal->measured,
 		.claimed = proposal->measured > 0 ? proposal->plan.tokens_per_sec : 0, /* else unchecked */
 	};
-	struct check_list checks = {.report = verify_report_problem};
-	size_t failures;
-	int result;
+	struct check_list checks = {.report = report};
+	int result = verify_run(invocation, &request, &checks, err);
 
-	result = verify_run(invocation, &request, &checks, err);
 	if (!result)
 		result = check_published(proposal, session, &checks, err);
-	failures = check_count(&checks, CHECK_FAIL);
+	if (!result && check_count(&checks, CHECK_FAIL))
+		result = checks_failed(&checks, err);
 	check_free(&checks);
-	if (result || !failures)
-		return result;
-	error_set(err, STATUS_FAILED, "%zu check%s failed: nothing was sent", failures,
-		failures == 1 ? "" : "s");
-	return error_hint(err, "Mend what is named above; `quasar verify` shows all checks.");
+	return result;
 }
 
 void proposal_print(const struct proposal *proposal)

@@ -2,6 +2,7 @@
  * benchmark, and held against everything that a validator would object to. */
 #pragma once
 
+#include "base/check.h"
 #include "session.h"
 #include "space/fork.h"
 
@@ -21,15 +22,18 @@ struct proposal {
 			"What the claim stays below the measured median."                                  \
 	}
 
+/* What those options say. STATUS_USAGE when it cannot be meant. */
+int proposal_options(const struct invocation *invocation, int64_t *tokens, double *margin, struct error *err);
+
 /* Fills `proposal`, for a command with OPTS_CLAIM. `claim`: tokens/s; 0: what was measured, less the margin.
  * STATUS_ENVIRONMENT when there is no fork, no URL or no benchmark of this commit. */
 int proposal_read(const struct invocation *invocation, struct session *session, double claim,
 	struct proposal *proposal, struct error *err);
 
-/* Runs the checks, those that need computing only with `compute`; prints those that do not pass to stderr;
- * and makes sure that validators can fetch the commit. STATUS_FAILED when a check fails. */
+/* Runs the checks, those that need computing only with `compute`, and makes sure that validators can fetch the
+ * commit. `report` is called with each check; may be NULL. STATUS_FAILED, with the first reason, when some fail. */
 int proposal_verify(const struct invocation *invocation, const struct session *session,
-	const struct proposal *proposal, bool compute, struct error *err);
+	const struct proposal *proposal, bool compute, check_report *report, struct error *err);
 
 /* Fork, league and claim, for people. */
 void proposal_print(const struct proposal *proposal);

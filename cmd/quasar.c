@@ -235,7 +235,6 @@ static int run(struct invocation *invocation, const struct globals *globals, str
 		return error_set(err, STATUS_ENVIRONMENT, "libsodium cannot start: no random numbers");
 	}
 	invocation->workspace = workspace;
-	invocation->json = globals->json;
 	invocation->settings = settings_load(workspace, err);
 	if (invocation->settings)
 		result = invocation->command->run(invocation, err);
@@ -282,6 +281,7 @@ int main(int argc, char **argv)
 		result = error_set(&err, STATUS_USAGE, "unknown command \"%s\"", argv[first]);
 	if (!result)
 		result = read_words(&invocation, &globals, argv + first, argc - first, &err);
+	invocation.json = globals.json;
 	if (!result && globals.help)
 		help_full(stdout, path, invocation.command);
 	else if (!result && invocation.command->subcommands)
@@ -294,7 +294,7 @@ int main(int argc, char **argv)
 	if (!result && (fflush(stdout) < 0 || ferror(stdout)))
 		result = error_set(&err, STATUS_ENVIRONMENT, "cannot write to standard output");
 	if (result)
-		print_error(path, globals.json, &err);
+		print_error(path, invocation.json, &err);
 	free(invocation.values);
 	free(invocation.positionals);
 done:

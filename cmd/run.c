@@ -54,7 +54,12 @@ static bool same_setting(const struct settings *a, const struct settings *b, con
 
 static int read_options(struct loop *loop, struct error *err)
 {
-	if (arg_real(loop->invocation, "improve", -1, 1000, &loop->improve, err) < 0)
+	int64_t tokens;
+	double margin;
+
+	/* needed later, but a mistake in them is told now */
+	if (proposal_options(loop->invocation, &tokens, &margin, err) < 0 ||
+		arg_real(loop->invocation, "improve", -1, 1000, &loop->improve, err) < 0)
 		return -1;
 	return arg_real(loop->invocation, "interval", 0.1, 1e7, &loop->interval, err);
 }
@@ -220,22 +225,22 @@ static int run(struct invocation *invocation, struct error *err)
 		return -1;
 	if (workspace_lock(directory, &lock, err) < 0)
 		return error_hint(err, "One loop a workspace: `quasar status` shows where it stands.");
-	result = session_open(invocation, &loop.session, err);
-	if (!result) {
-		loop.environment = settings_environment();
-		loop.events = (struct event_log){
-			.text = !invocation->json && !strcmp(arg_string(invocation, "log"), "text"),
-			.command = arg_string(invocation, "notify"),
-			.environment = loop.environment,
-		};
+	loop.environment = settings_environment();
+	loop.events = (struct event_log){
+		.text = !invocation->json && !strcmp(arg_string(invocation, "log"), "text"),
+		.command = arg_string(invocation, "notify"),
+		.environment = loop.environment,
+	};
+	invocation->json = false; /* from here on the events are what stdout is for */
+	if (session_open(invocation, &loop.session, err) < 0) {
+		result = stopped(&loop, err);
+	} else {
 		result = loop_run(&loop, err);
 		process_kill(&loop.work);
-		event_close(&loop.events);
 		session_close(&loop.session);
-		free(loop.environment);
-	} else {
-		service_notify("STATUS=%s", err->message);
 	}
+	event_close(&loop.events);
+	free(loop.environment);
 	if (loop.watch >= 0)
 		close(loop.watch);
 	close(lock);
@@ -252,7 +257,7 @@ const struct command cmd_run = {
 		"by --improve; reveals each commitment when its block is reached, also while something is "
 		"measured; and follows rank and round. A further submission of the same commit must also beat "
 		"the spread of its measurements, so that noise is not submitted.\n\n"
-		"Each event is a line of JSON on stdout, with time, event, message and details: started, fork, "
+		"Each event is a line of JSON on stdout, with time (UTC), event, message and details: started, fork, "
 		"verify, bench, kept, committed, settled, revealed, refused, rank, round, outage, recovered, "
 		"problem, settings, stopped. With --notify a command gets the same line on its stdin, the "
 		"event's name in QUASAR_EVENT and the sentence in QUASAR_MESSAGE; it has 30 seconds.\n\n"
@@ -267,7 +272,7 @@ const struct command cmd_run = {
 			{"improve", 0, "PERCENT", NULL, "1%", NULL,
 				"What a weighted score must be above the last one; -100%: commit every new HEAD."},
 			{"interval", 0, "SECONDS", "OPTIMIZATION_INTERVAL", NULL, NULL,
-				"Pause between two rounds of work."},
+				"From the start of one round of work to that of the next."},
 			{"notify", 0, "CMD", NULL, NULL, NULL, "Run CMD in a shell for each event."},
 			{"log", 0, "FORMAT", NULL, "json", "json|text", "Lines for programs or for people."},
 			OPTS_CLAIM,

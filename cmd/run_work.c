@@ -1,5 +1,6 @@
 /* run: a round of work: verify, bench, commit what is better. */
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -64,32 +65,48 @@ static cJSON *work_result(struct loop *loop, const char *what, int status)
 	return NULL;
 }
 
+/* Copies the checks that failed into `fields`; their names, for people. The caller frees. */
+static char *failed_checks(const cJSON *document, cJSON *fields)
+{
+	const cJSON *check, *checks = cJSON_GetObjectItemCaseSensitive(document, "checks");
+	cJSON *failed = cJSON_AddArrayToObject(fields, "failed");
+	struct buffer names = {0};
+
+	buffer_text(&names, "");
+	cJSON_ArrayForEach(check, checks)
+	{
+		const char *result = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(check, "status"));
+		const char *name = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(check, "name"));
+
+		if (!result || !name || strcmp(result, "fail"))
+			continue;
+		buffer_printf(&names, "%s%s", names.length ? ", " : "", name);
+		cJSON_AddItemToArray(failed, cJSON_Duplicate(check, true));
+	}
+	return names.data;
+}
+
 static void verify_ended(struct loop *loop, int status)
 {
-	cJSON *document = work_result(loop, "verify", status), *fields, *failed;
-	const cJSON *check, *checks;
-	bool passed = false;
+	cJSON *document = work_result(loop, "verify", status), *fields;
+	bool passed;
+	char *failed;
 
 	if (!document) {
 		rest(loop);
 		return;
 	}
-	checks = cJSON_GetObjectItemCaseSensitive(document, "checks");
 	passed = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(document, "passed"));
 	fields = cJSON_CreateObject();
 	cJSON_AddStringToObject(fields, "commit", loop->head);
 	cJSON_AddBoolToObject(fields, "passed", passed);
 	cJSON_AddNumberToObject(fields, "seconds", clock_elapsed() - loop->work_began);
-	failed = cJSON_AddArrayToObject(fields, "failed");
-	cJSON_ArrayForEach(check, checks)
-	{
-		const char *result = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(check, "status"));
-
-		if (result && !strcmp(result, "fail"))
-			cJSON_AddItemToArray(failed, cJSON_Duplicate(check, true));
-	}
-	event_emit(&loop->events, "verify", fields, "commit %.10s %s", loop->head,
-		passed ? "passes every check" : "fails: see `quasar verify`");
+	failed = failed_checks(document, fields);
+	if (!passed)
+		cJSON_AddStringToObject(fields, "hint", "`quasar verify` says what to do.");
+	event_emit(&loop->events, "verify", fields, "commit %.10s %s%s", loop->head,
+		passed ? "passes every check" : "fails: ", failed);
+	free(failed);
 	cJSON_Delete(document);
 	if (!passed) {
 		rest(loop);
@@ -193,8 +210,8 @@ static int is_better(struct loop *loop, const struct proposal *proposal, bool *b
 	cJSON_AddNumberToObject(fields, "weighted_score", weighted);
 	cJSON_AddNumberToObject(fields, "last_weighted_score", before);
 	cJSON_AddNumberToObject(fields, "needed", before * (1 + improve));
-	event_emit(&loop->events, "kept", fields, "%.0f weighted is no %.3g %% more than the last submission's %.0f",
-		weighted, improve * 100, before);
+	event_emit(&loop->events, "kept", fields, "%.0f weighted does not beat the last submission's %.0f by %.3g %%",
+		weighted, before, improve * 100);
 	return 0;
 }
 
@@ -207,7 +224,7 @@ static int commit_proposal(struct loop *loop, const struct proposal *proposal, s
 		return -1;
 	if (!better)
 		return 0;
-	if (proposal_verify(loop->invocation, &loop->session, proposal, false, err) < 0)
+	if (proposal_verify(loop->invocation, &loop->session, proposal, false, NULL, err) < 0)
 		return -1;
 	if (workflow_commit(&loop->session.workflow, &proposal->plan, &id, err) == 0) {
 		loop_tell_submission(loop, "committed", id, NULL);

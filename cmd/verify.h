@@ -28,5 +28,4 @@ int verify_run(const struct invocation *invocation, const struct verify_request 
 
 /* For check_list.report: a line a check on stdout; or, for commands whose output is something else, on
  * stderr and only for those that do not pass. */
-void verify_report(const struct check *check, void *context);
-void verify_report_problem(const struct check *check, void *context);
+check_report verify_report, verify_report_problem;

@@ -13,11 +13,13 @@ struct check {
 	char *remedy; /* what to do about it; NULL when nothing */
 };
 
+typedef void check_report(const struct check *check, void *context);
+
 struct check_list {
 	struct check *items;
 	size_t count;
 	/* called with each check as it is added, so that a person sees long work proceed; may be NULL */
-	void (*report)(const struct check *check, void *context);
+	check_report *report;
 	void *context;
 };
 

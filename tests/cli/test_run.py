@@ -151,10 +151,28 @@ def test_a_commit_that_is_not_pushed_is_told_and_waited_for(miner):
     subprocess.run(["git", "-c", "user.name=a", "-c", "user.email=a@b.c", "-C", miner.directory / "fork",
                     "commit", "-q", "--allow-empty", "-m", "local"], check=True)
     loop = miner.run()
-    assert "check" in loop.until("problem")["message"]
-    subprocess.run(["git", "-C", miner.directory / "fork", "push", "-q", "origin", "HEAD"], check=True)
+    problem = loop.until("problem")
+    assert "1 commit is not pushed" in problem["message"] and "quasar push" in problem["hint"]
+    assert miner("push").code == 0
     loop.until("revealed")
     assert loop.end() == 0 and loop.count("problem") == 1
+    assert open(loop.log.name).read() == ""
+
+
+def test_a_fork_that_fails_is_told_and_mended(miner):
+    gate = miner.directory / "fork/fla/ops/quasar/gate.py"
+    sound = gate.read_text()
+    gate.write_text(sound + "# from fla.ops.gla import gate\n")
+    assert miner("push").code == 0
+    loop = miner.run("--interval", "100000")
+    failed = loop.until("verify")
+    assert not failed["passed"] and [check["name"] for check in failed["failed"]] == ["imports.forbidden"]
+    assert failed["message"].endswith("fails: imports.forbidden") and "quasar verify" in failed["hint"]
+    gate.write_text(sound)
+    assert miner("push").code == 0
+    assert loop.until("verify")["passed"]
+    loop.until("revealed")
+    assert loop.end() == 0
 
 
 def test_hangup_reads_the_settings_again(miner):
@@ -162,8 +180,8 @@ def test_hangup_reads_the_settings_again(miner):
     loop.until("fork")
     miner.set(CLAIM_MARGIN="nonsense")
     loop.process.send_signal(signal.SIGHUP)
-    loop.until("settings")
-    assert "CLAIM_MARGIN" in loop.until("problem")["message"]
+    problem = loop.until("problem")["message"]
+    assert "kept the old settings" in problem and "CLAIM_MARGIN" in problem
     miner.set(CLAIM_MARGIN="10%")
     loop.process.send_signal(signal.SIGHUP)
     loop.until("settings")
@@ -333,6 +351,20 @@ def test_it_outlives_the_reader_of_its_lines(miner, tmp_path):
         assert process.wait(timeout=LONG) == 0
 
 
+def test_a_locked_wallet_needs_a_person_who_is_told(miner, quasar, tmp_path):
+    assert quasar("wallet", "new", "--wallet", "locked", "--encrypt", env={"WALLET_PASSWORD": "right"}).code == 0
+    loop = miner.run("--json", "--wallet", "locked", "--notify", f"cat >{tmp_path}/heard", env={"WALLET_PASSWORD": "wrong"})
+    assert loop.wait() == 3
+    assert loop.names() == ["stopped"] and loop.seen[0]["exit"] == 3 and "WALLET_PASSWORD" in loop.seen[0]["hint"]
+    assert json.loads((tmp_path / "heard").read_text()) == loop.seen[0]
+
+
+@pytest.mark.parametrize("option, value", [("margin", "100%"), ("seq", "many"), ("interval", "0"), ("improve", "x")])
+def test_a_mistake_in_an_option_is_told_at_once(miner, option, value):
+    done = miner("run", f"--{option}", value)
+    assert done.code == 2 and f"--{option}" in done.err and done.out == ""
+
+
 def test_a_command_hears_each_event(miner, tmp_path):
     heard = tmp_path / "heard"
     loop = miner.run("--notify", f'printf "%s %s\\n" "$QUASAR_EVENT" "$(cat)" >>{heard}; echo told; sleep 0.01',
@@ -403,6 +435,19 @@ def test_lines_for_people(miner):
         process.terminate()
         assert process.wait(timeout=LONG) == 0
     assert "started" in line and "mining in" in line and "{" not in line
+
+
+def test_people_are_told_what_to_do(miner):
+    (miner.directory / "fork/new.py").write_text("")
+    loop = subprocess.Popen([QUASAR, "run", "--log", "text"], cwd=miner.directory, env=miner.environment,
+                            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    with loop as process:
+        for line in process.stdout:
+            if " problem " in line:
+                assert "new.py" in line and "quasar push" in process.stdout.readline()
+                break
+        process.terminate()
+        assert process.wait(timeout=LONG) == 0
 
 
 def test_options_that_make_no_sense(miner):
