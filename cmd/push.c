@@ -93,6 +93,8 @@ static int run(struct invocation *invocation, struct error *err)
 
 	if (!directory || arg_real(invocation, "timeout", 0.1, LONGEST_TIMEOUT, &timeout, err) < 0)
 		return -1;
+	if (arg_given(invocation, "message") && !arg_string(invocation, "message")[0])
+		return error_set(err, STATUS_USAGE, "--message: a commit has to say something");
 	path = workspace_fork_path(directory, invocation->settings);
 	result = push(invocation, path, timeout, err);
 	free(path);
@@ -105,7 +107,8 @@ const struct command cmd_push = {
 	.description =
 		"Commits every change in the fork, new files included, and pushes the branch to the remote "
 		"\"origin\". Files that .gitignore names are left out; git's hooks are not run. It stops before "
-		"committing anything when a file looks like a key, a token or settings with passwords.\n\n"
+		"committing anything when a file looks like a key, a token or settings with passwords, or is "
+		"larger than the 100 MiB that GitHub takes.\n\n"
 		"Over https it shows GITHUB_TOKEN to the remote's host alone, and never writes it down; over ssh it "
 		"uses the keys in ssh-agent and ~/.ssh. It never forces: when the remote's branch has commits that "
 		"yours lacks, take those in first. With nothing to push it says so and ends with 0.",

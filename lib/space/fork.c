@@ -17,7 +17,7 @@
 static bool is_refusal(int code, const char *message)
 {
 	static const char *const words[] = {"status code: 401", "status code: 403", "status code: 404",
-		"does not appear to be a git repository", "epository not found"};
+		"does not appear to be a git repository", "epository not found", "Wrong passphrase"};
 
 	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
 		if (strstr(message, words[i]))

@@ -15,24 +15,28 @@
 /* Keys and settings are smaller; what is larger is not read in search of them. */
 #define LEAK_LIMIT (4 << 20)
 
+#define SIZE_LIMIT (100 << 20)
+
 /* --- committing ---------------------------------------------------------------------------------- */
 
-/* What the file looks like that must not be published; NULL: nothing. */
-static const char *find_leak(const char *root, const char *name, const char *const *secrets)
+/* Why the file must not be published, as the end of a sentence; NULL: it may. The caller frees. */
+static char *find_objection(const char *root, const char *name, const char *const *secrets)
 {
 	char *path = path_join(root, name);
-	const char *what = leak_in_name(name);
+	const char *leak = leak_in_name(name);
 	struct buffer content = {0};
+	struct stat status = {0};
 	struct error ignored;
-	struct stat status;
+	bool regular = lstat(path, &status) == 0 && S_ISREG(status.st_mode);
 
 	/* links are committed as such, and a file that is gone holds nothing */
-	if (!what && lstat(path, &status) == 0 && S_ISREG(status.st_mode) && status.st_size <= LEAK_LIMIT &&
-		file_read(path, LEAK_LIMIT, &content, &ignored) == 0)
-		what = leak_in_content(content.data, content.length, secrets);
+	if (!leak && regular && status.st_size <= LEAK_LIMIT && file_read(path, LEAK_LIMIT, &content, &ignored) == 0)
+		leak = leak_in_content(content.data, content.length, secrets);
 	buffer_free(&content);
 	free(path);
-	return what;
+	if (leak)
+		return xprintf("looks like %s", leak);
+	return status.st_size > SIZE_LIMIT ? xprintf("is larger than 100 MiB, which is more than GitHub takes") : NULL;
 }
 
 static const char *entry_name(const git_status_entry *entry)
@@ -59,17 +63,19 @@ static int check_changes(git_repository *repository, const char *const *secrets,
 	for (size_t i = 0; !result && i < *count; i++) {
 		const git_status_entry *entry = git_status_byindex(list, i);
 		bool gone = entry->status & GIT_STATUS_WT_DELETED;
-		const char *name = entry_name(entry), *what = gone ? NULL : find_leak(root, name, secrets);
+		const char *name = entry_name(entry);
+		char *objection = gone ? NULL : find_objection(root, name, secrets);
 
-		if (what) {
+		if (objection) {
 			char *shown = xstrdup(name);
 
 			text_clean(shown);
-			error_set(err, STATUS_FAILED, "nothing was committed: %s looks like %s", shown, what);
+			error_set(err, STATUS_FAILED, "nothing was committed: %s %s", shown, objection);
 			result = error_hint(err, "Keep it out with a line in .gitignore or .git/info/exclude. If it may "
 					"be seen by everyone, commit it with git, then push again.");
 			free(shown);
 		}
+		free(objection);
 	}
 	if (!result && *count && !*message)
 		*message = *count == 1 ? xprintf("Update %s", entry_name(git_status_byindex(list, 0)))

@@ -126,9 +126,13 @@ static int login_https(struct job *job, git_credential **out)
 {
 	if (job->logins == 1 && job->remote->token && url_scheme(job->url) == SCHEME_HTTPS)
 		return git_credential_userpass_plaintext_new(out, "x-access-token", job->remote->token);
-	git_error_set_str(GIT_ERROR_HTTP,
-		job->logins > 1 ? "the server does not accept the token"
-				: "the server asks for a login: there is no such repository, or it is private");
+	if (job->logins > 1)
+		git_error_set_str(GIT_ERROR_HTTP, "the server does not accept the token");
+	else if (job->remote->token)
+		git_error_set_str(GIT_ERROR_HTTP, "the server asks for a login, and the token is shown over https alone");
+	else
+		git_error_set_str(GIT_ERROR_HTTP,
+			"the server asks for a login: there is no such repository, or it is private");
 	return GIT_EAUTH;
 }
 

@@ -102,6 +102,21 @@ def test_a_secret_stops_it_before_the_commit(push, fork, name, content):
     assert git("rev-parse", "HEAD", cwd=fork) == before == remote_head(fork) and git("ls-files", cwd=fork) == index
 
 
+def test_a_file_too_large_for_github_stops_it_before_the_commit(push, fork):
+    with open(fork / "model.bin", "wb") as file:
+        file.truncate((100 << 20) + 1)
+    done = push()
+    assert done.code == 1 and "model.bin is larger than 100 MiB" in done.err and ".gitignore" in done.err
+    assert git("log", "--format=%s", "origin/main..HEAD", cwd=fork) == ""
+    (fork / ".gitignore").write_text("*.bin\n")
+    assert push().code == 0
+
+
+def test_a_commit_has_to_say_something(push, fork):
+    (fork / "x.py").write_text("")
+    assert push("-m", "").code == 2 and git("status", "--porcelain", cwd=fork) == "?? x.py"
+
+
 def test_ignored_files_and_examples_pass(push, fork):
     (fork / ".gitignore").write_text(".env\n")
     (fork / ".env").write_text("SECRET=1")
@@ -243,7 +258,8 @@ def test_without_access_it_says_what_is_needed(push, fork, workspace):
     with git_server(workspace / ".quasar", closed=True) as server:
         git("remote", "set-url", "origin", f"{server.url}/origin.git", cwd=fork)
         done = push(env={"GITHUB_TOKEN": TOKEN})
-        assert done.code == 5 and "GITHUB_TOKEN" in done.err and TOKEN not in done.err
+        assert done.code == 5 and "over https alone" in done.err and TOKEN not in done.err
+        assert "GITHUB_TOKEN" in push().err
         assert set(server.shown) == {None}
 
 
