@@ -11,12 +11,44 @@
 #include "space/inspect.h"
 #include "space/workspace.h"
 
+/* Whether an encrypted hotkey opens with nobody there to type its password. */
+static void check_password(const struct invocation *invocation, struct check_list *checks)
+{
+	struct password_source source = {.setting = settings_get(invocation->settings, "WALLET_PASSWORD", NULL)};
+	struct error err = {0};
+	struct keypair *keypair = wallet_open_hotkey(arg_string(invocation, "path"), arg_string(invocation, "wallet"),
+		arg_string(invocation, "hotkey"), &source, &err);
+
+	if (keypair)
+		check_add(checks, "wallet", CHECK_OK, NULL, "%s, encrypted, opened with its password",
+			keypair_address(keypair));
+	else
+		doctor_problem(checks, "wallet", source.setting ? CHECK_FAIL : CHECK_WARN, &err);
+	keypair_free(keypair);
+}
+
+static void check_key_file(const struct invocation *invocation, const struct hotkey *hotkey, struct check_list *checks)
+{
+	char *remedy;
+
+	if (hotkey->fault)
+		check_add(checks, "wallet", CHECK_FAIL, "quasar wallet import --force", "%s: %s", hotkey->path,
+			hotkey->fault);
+	else if (hotkey->encrypted)
+		check_password(invocation, checks);
+	else
+		check_add(checks, "wallet", CHECK_OK, NULL, "%s", hotkey->address);
+	if (!hotkey->exposed)
+		return;
+	remedy = xprintf("chmod 600 '%s'", hotkey->path);
+	check_add(checks, "permissions", CHECK_WARN, remedy, "%s can be read by others", hotkey->path);
+	free(remedy);
+}
+
 static void check_wallet(const struct invocation *invocation, struct check_list *checks)
 {
-	bool password = settings_get(invocation->settings, "WALLET_PASSWORD", NULL) != NULL;
 	struct error err = {0};
 	struct hotkey hotkey;
-	char *remedy;
 
 	if (wallet_inspect_hotkey(arg_string(invocation, "path"), arg_string(invocation, "wallet"),
 		    arg_string(invocation, "hotkey"), &hotkey, &err) < 0) {
@@ -25,17 +57,7 @@ static void check_wallet(const struct invocation *invocation, struct check_list 
 		doctor_problem(checks, "wallet", CHECK_FAIL, &err);
 		return;
 	}
-	if (hotkey.fault)
-		check_add(checks, "wallet", CHECK_FAIL, "quasar wallet import --force", "%s: %s", hotkey.path, hotkey.fault);
-	else
-		check_add(checks, "wallet", CHECK_OK, NULL, "%s%s%s", hotkey.address[0] ? hotkey.address : hotkey.path,
-			hotkey.encrypted ? ", encrypted" : "",
-			!hotkey.encrypted ? "" : password ? ", WALLET_PASSWORD is set" : ", asks for its password");
-	if (hotkey.exposed) {
-		remedy = xprintf("chmod 600 '%s'", hotkey.path);
-		check_add(checks, "permissions", CHECK_WARN, remedy, "%s can be read by others", hotkey.path);
-		free(remedy);
-	}
+	check_key_file(invocation, &hotkey, checks);
 	hotkey_free(&hotkey);
 }
 
@@ -64,13 +86,19 @@ static void check_permissions(const char *directory, struct check_list *checks)
 
 static void check_fork(const struct workspace *workspace, struct check_list *checks)
 {
+	const char *path = workspace->fork_path;
 	struct fork_state state = {0};
 	struct error err = {0};
+	char *remedy;
 
-	if (fork_state_read(workspace->fork_path, &state, &err) < 0)
-		check_add(checks, "fork", CHECK_FAIL, "quasar init", "%s", err.message);
-	else
+	if (fork_state_read(path, &state, &err) == 0) {
 		inspect_git(&state, workspace->fork_url, false, checks);
+	} else {
+		/* `quasar init` leaves alone what is there */
+		remedy = path_exists(path) ? xprintf("mv '%s' '%s.old' && quasar init", path, path) : xstrdup("quasar init");
+		check_add(checks, "fork", CHECK_FAIL, remedy, "%s", err.message);
+		free(remedy);
+	}
 	fork_state_free(&state);
 }
 

@@ -1,5 +1,6 @@
 """quasar doctor: what it finds, and what it says to do."""
 import socket
+import subprocess
 
 import pytest
 from scripted_server import reply
@@ -84,6 +85,29 @@ def test_a_damaged_store_and_a_missing_fork(quasar, hotkey, workspace):
     (workspace / ".quasar/state.db").write_bytes(b"garbage" * 100)
     assert "store" in failed(quasar("doctor", "--json", *ONCE, "--api", "http://127.0.0.1:9", cwd=workspace))
     assert (workspace / ".quasar/state.db").read_bytes() == b"garbage" * 100
+
+
+def test_the_remedy_for_a_fork_that_is_none_works(quasar, hotkey, workspace):
+    doctor = ("doctor", "--json", *ONCE, "--api", "http://127.0.0.1:9")
+    (workspace / "fork/.git").rename(workspace / "git")
+    remedy = checks(quasar(*doctor, cwd=workspace))["fork"]["remedy"]
+    move, _, init = remedy.partition(" && quasar ")
+    subprocess.run(["sh", "-c", move], check=True)
+    assert quasar(init, cwd=workspace).code == 0
+    assert "fork" not in failed(quasar(*doctor, cwd=workspace))
+
+
+def test_the_password_of_a_wallet_is_tried(quasar, tmp_path):
+    def wallet(**env):
+        return checks(quasar("doctor", "--json", *ONCE, "--api", "http://127.0.0.1:9", env=env))["wallet"]
+
+    address = quasar("wallet", "new", "--encrypt", "--json", env={"WALLET_PASSWORD": "right"}).json["address"]
+    locked = wallet()
+    assert locked["status"] == "warn" and "WALLET_PASSWORD" in locked["remedy"]
+    wrong = wallet(WALLET_PASSWORD="wrong")
+    assert wrong["status"] == "fail" and "password is wrong" in wrong["detail"]
+    right = wallet(WALLET_PASSWORD="right")
+    assert right["status"] == "ok" and right["detail"].startswith(f"{address}, encrypted")
 
 
 def test_a_wrong_clock_is_noticed(quasar, serve):
