@@ -264,9 +264,11 @@ const struct command cmd_run = {
 		"Outages of the validator and full disks are waited through. Whatever ends the process, a new one "
 		"goes on from the state store. A second loop in a workspace refuses and names the first; "
 		"other commands may be used beside it.\n\n"
-		"SIGTERM and SIGINT end it with exit code 0. SIGHUP reads .env again. It ends by itself only when "
-		"a person is needed: 3 when wallet or workspace cannot be used, 5 when the validator refuses this "
-		"miner (banned, not registered). Under systemd it reports its state and feeds the watchdog.",
+		"SIGTERM and SIGINT end it with exit code 0. SIGHUP reads .env again, so a terminal that goes "
+		"away does not end it. It ends by itself only when a person is needed: 3 when wallet or workspace "
+		"cannot be used, 5 when the validator refuses this miner (banned, not registered). The files that "
+		"`quasar init` writes for process managers start it again then, too, after five minutes: much of "
+		"that passes. Under systemd it reports its state and feeds the watchdog.",
 	.opts =
 		(const struct opt[]){
 			{"improve", 0, "PERCENT", NULL, "1%", NULL,

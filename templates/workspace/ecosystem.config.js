@@ -1,5 +1,5 @@
 // pm2 start ecosystem.config.js      then: pm2 logs @NAME@, pm2 stop @NAME@
-// pm2 save && pm2 startup            so that it starts with the machine
+// pm2 save && pm2 startup            so that it starts with the machine; then run what it prints
 module.exports = {
   apps: [
     {
