@@ -76,8 +76,11 @@ struct layer_convolve_arguments {
 };
 
 struct layer_gate_arguments {
-	const void *o;  /* [rows, WIDTH] */
-	void *gate;     /* the same shape; becomes the result */
-	const float *weight; /* [S] */
-	long long heads; /* rows · heads */
+	const void *o;             /* [rows, heads · S] */
+	void *y;                   /* the same shape */
+	const void *narrow;        /* [rows, S] */
+	const void *weight, *bias; /* [heads · S, S], [heads · S] */
+	const float *norm;         /* [S] */
+	long long rows;
+	int heads;
 };

@@ -87,10 +87,8 @@ struct nvrtc {
 };
 
 enum { CUBLASLT_TYPE_F32 = 0, CUBLASLT_TYPE_BF16 = 14, CUBLASLT_COMPUTE_F32 = 68 };
-/* of an operation */
-enum { CUBLASLT_TRANSPOSE_A = 3, CUBLASLT_EPILOGUE = 7, CUBLASLT_BIAS = 8 };
-enum { CUBLASLT_TRANSPOSED = 1, CUBLASLT_ADD_BIAS = 4 };
-enum { CUBLASLT_MOST_WORKSPACE = 1 }; /* of a preference */
+enum { CUBLASLT_TRANSPOSE_A = 3, CUBLASLT_TRANSPOSED = 1 }; /* of an operation */
+enum { CUBLASLT_MOST_WORKSPACE = 1 };                       /* of a preference */
 
 struct cublaslt_context;
 struct cublaslt_operation;

@@ -66,11 +66,11 @@ void gpu_blas_close(struct gpu_blas *blas)
 	free(blas);
 }
 
-struct gpu_gemm *gpu_gemm_make(struct gpu_blas *blas, const void *weight, const void *bias, int columns,
-	int inner, struct error *err)
+struct gpu_gemm *gpu_gemm_make(
+	struct gpu_blas *blas, const void *weight, int columns, int inner, struct error *err)
 {
 	const struct cublaslt *library = blas->library;
-	const int transposed = CUBLASLT_TRANSPOSED, add_bias = CUBLASLT_ADD_BIAS;
+	const int transposed = CUBLASLT_TRANSPOSED;
 	struct gpu_gemm *gemm = xcalloc(1, sizeof(*gemm));
 	int code;
 
@@ -80,12 +80,6 @@ struct gpu_gemm *gpu_gemm_make(struct gpu_blas *blas, const void *weight, const 
 	if (!code)
 		code = library->cublasLtMatmulDescSetAttribute(
 			gemm->operation, CUBLASLT_TRANSPOSE_A, &transposed, sizeof(transposed));
-	if (!code && bias)
-		code = library->cublasLtMatmulDescSetAttribute(
-			gemm->operation, CUBLASLT_EPILOGUE, &add_bias, sizeof(add_bias));
-	if (!code && bias)
-		code = library->cublasLtMatmulDescSetAttribute(
-			gemm->operation, CUBLASLT_BIAS, &bias, sizeof(bias));
 	if (check(code, err, "describing a matrix product") == 0)
 		return gemm;
 	gpu_gemm_free(gemm);

@@ -1,5 +1,5 @@
-/* gemm: linear maps of rows on a GPU, y = x Wᵀ + b, by cuBLASLt: bf16 in and out, sums in fp32. Addresses
- * are the device's. */
+/* gemm: linear maps of rows on a GPU, y = x Wᵀ, by cuBLASLt: bf16 in and out, sums in fp32. Addresses are
+ * the device's. */
 #pragma once
 
 #include <stdint.h>
@@ -23,13 +23,13 @@ struct gpu_rows {
 
 struct gpu_gemm;
 
-/* The map of `inner` numbers to `columns` by `weight` [columns, inner] and `bias` [columns] (NULL: none),
- * which are not copied. `blas` must outlive it. NULL on error. */
-struct gpu_gemm *gpu_gemm_make(struct gpu_blas *blas, const void *weight, const void *bias, int columns,
-	int inner, struct error *err);
+/* The map of `inner` numbers to `columns` by `weight` [columns, inner], which is not copied. `blas` must
+ * outlive it. NULL on error. */
+struct gpu_gemm *gpu_gemm_make(
+	struct gpu_blas *blas, const void *weight, int columns, int inner, struct error *err);
 void gpu_gemm_free(struct gpu_gemm *gemm); /* NULL is fine */
 
-/* Queues y = x Wᵀ + b for so many rows. Strides are multiples of 8, addresses of 16 bytes. How it is done
+/* Queues y = x Wᵀ for so many rows. Strides are multiples of 8, addresses of 16 bytes. How it is done
  * is chosen by cuBLASLt on the first call for a number of rows, and remembered. */
 int gpu_gemm_run(struct gpu_gemm *gemm, struct gpu_rows x, int64_t rows, struct gpu_rows y,
 	struct error *err);

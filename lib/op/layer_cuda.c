@@ -17,6 +17,7 @@
 /* What a thread of layer_convolve.cu works off. */
 #define STRIP_ROWS 32
 #define STRIP_CHANNELS 4
+#define GATE_ROWS (THREADS / 32 * 16) /* of a block of layer_gate.cu at a time */
 
 #define WEIGHTS 7
 
@@ -27,13 +28,14 @@ struct layer_cuda {
 	void *weights[WEIGHTS];
 	int weight_count;
 	const float *convolution, *beta, *o_norm;
-	struct gpu_gemm *project, *widen, *output; /* to q, k, v and the narrow gate; that to the gate; out */
+	const void *wide_gate, *gate_bias;
+	struct gpu_gemm *project, *output; /* x to q, k, v and the narrow gate; y to out */
 	struct gpu_kernel *narrow, *convolve, *gate;
 	struct quasar_workspace workspace;
 	void *memory; /* of the tensors below */
 	int64_t rows; /* for which there is room */
-	uint16_t *x, *projected, *wide;       /* of a segment */
-	uint16_t *qkv[3], *narrow_gate, *o;   /* of all rows */
+	uint16_t *x, *projected, *y;        /* of a segment */
+	uint16_t *qkv[3], *narrow_gate, *o; /* of all rows */
 };
 
 /* --- weights ---------------------------------------------------------------------------------------- */
@@ -66,13 +68,13 @@ static int place_bf16(struct layer_cuda *layer, const float *first, size_t first
 static int place_weights(struct layer_cuda *on_gpu, const struct layer *layer, struct error *err)
 {
 	size_t hidden = (size_t)layer->hidden, dim = (size_t)layer->dim, width = (size_t)on_gpu->width;
-	void *projection, *wide, *bias, *output, *convolution, *beta, *o_norm;
+	void *projection, *wide_gate, *gate_bias, *output, *convolution, *beta, *o_norm;
 
 	/* q, k and v are one matrix in memory */
 	if (place_bf16(on_gpu, layer->q_proj, 3 * width * hidden, layer->g_proj_0, dim * hidden, &projection,
 		    err) < 0 ||
-		place_bf16(on_gpu, layer->g_proj_1, width * dim, NULL, 0, &wide, err) < 0 ||
-		place_bf16(on_gpu, layer->g_proj_1_bias, width, NULL, 0, &bias, err) < 0 ||
+		place_bf16(on_gpu, layer->g_proj_1, width * dim, NULL, 0, &wide_gate, err) < 0 ||
+		place_bf16(on_gpu, layer->g_proj_1_bias, width, NULL, 0, &gate_bias, err) < 0 ||
 		place_bf16(on_gpu, layer->o_proj, hidden * width, NULL, 0, &output, err) < 0 ||
 		place(on_gpu, layer->convolution, 3 * LAYER_CONVOLUTION * width * sizeof(float), &convolution,
 			err) < 0 ||
@@ -82,10 +84,11 @@ static int place_weights(struct layer_cuda *on_gpu, const struct layer *layer, s
 	on_gpu->convolution = convolution;
 	on_gpu->beta = beta;
 	on_gpu->o_norm = o_norm;
-	on_gpu->project = gpu_gemm_make(on_gpu->blas, projection, NULL, on_gpu->columns, layer->hidden, err);
-	on_gpu->widen = gpu_gemm_make(on_gpu->blas, wide, bias, on_gpu->width, layer->dim, err);
-	on_gpu->output = gpu_gemm_make(on_gpu->blas, output, NULL, layer->hidden, on_gpu->width, err);
-	return on_gpu->project && on_gpu->widen && on_gpu->output ? 0 : -1;
+	on_gpu->wide_gate = wide_gate;
+	on_gpu->gate_bias = gate_bias;
+	on_gpu->project = gpu_gemm_make(on_gpu->blas, projection, on_gpu->columns, layer->hidden, err);
+	on_gpu->output = gpu_gemm_make(on_gpu->blas, output, layer->hidden, on_gpu->width, err);
+	return on_gpu->project && on_gpu->output ? 0 : -1;
 }
 
 static int find_kernels(struct layer_cuda *layer, struct error *err)
@@ -125,7 +128,6 @@ void layer_cuda_free(struct layer_cuda *layer)
 	if (!layer)
 		return;
 	gpu_gemm_free(layer->project);
-	gpu_gemm_free(layer->widen);
 	gpu_gemm_free(layer->output);
 	gpu_blas_close(layer->blas);
 	quasar_workspace_free(layer->gpu, &layer->workspace);
@@ -155,8 +157,8 @@ static int reserve(struct layer_cuda *layer, int64_t rows, struct error *err)
 	layer->rows = rows;
 	layer->x = next;
 	layer->projected = layer->x + segment * (size_t)layer->hidden;
-	layer->wide = layer->projected + segment * (size_t)layer->columns;
-	next = layer->wide + segment * width;
+	layer->y = layer->projected + segment * (size_t)layer->columns;
+	next = layer->y + segment * width;
 	for (int i = 0; i < 3; i++, next += whole * width)
 		layer->qkv[i] = next;
 	layer->o = next;
@@ -221,23 +223,34 @@ static int operate(struct layer_cuda *layer, const struct layer_call *call, stru
 	return quasar_cuda(layer->gpu, &layer->workspace, &problem, err);
 }
 
+/* Blocks of layer_gate for each head: as many as run at a time, for each keeps its weights. */
+static unsigned gate_blocks(const struct layer_cuda *layer, int64_t rows)
+{
+	int64_t resident = (int64_t)gpu_kernel_occupancy(layer->gate) *
+			   gpu_properties_of(layer->gpu)->multiprocessors / layer->heads;
+	int64_t useful = (rows + GATE_ROWS - 1) / GATE_ROWS;
+
+	return (unsigned)(resident < 1 ? 1 : resident < useful ? resident : useful);
+}
+
 /* Norm, gate and output projection. */
 static int finish(struct layer_cuda *layer, const struct layer_call *call, int64_t first, int64_t rows,
 	struct error *err)
 {
 	struct layer_gate_arguments gate = {
 		.o = layer->o + first * layer->width,
-		.gate = layer->wide,
-		.weight = layer->o_norm,
-		.heads = rows * layer->heads,
+		.y = layer->y,
+		.narrow = layer->narrow_gate + first * layer->dim,
+		.weight = layer->wide_gate,
+		.bias = layer->gate_bias,
+		.norm = layer->o_norm,
+		.rows = rows,
+		.heads = layer->heads,
 	};
 
-	if (gpu_gemm_run(layer->widen,
-		    (struct gpu_rows){layer->narrow_gate + first * layer->dim, layer->dim}, rows,
-		    (struct gpu_rows){layer->wide, layer->width}, err) < 0 ||
-		gpu_launch(layer->gate, blocks(gate.heads * (layer->dim / 8)), 1, &gate, err) < 0)
+	if (gpu_launch(layer->gate, gate_blocks(layer, rows), (unsigned)layer->heads, &gate, err) < 0)
 		return -1;
-	return gpu_gemm_run(layer->output, (struct gpu_rows){layer->wide, layer->width}, rows,
+	return gpu_gemm_run(layer->output, (struct gpu_rows){layer->y, layer->width}, rows,
 		(struct gpu_rows){call->out + first * layer->hidden, layer->hidden}, err);
 }
 
