@@ -3,13 +3,13 @@
  * the same product and is only copied.
  *
  * A thread has four channels and goes down STRIP_ROWS rows with the last three in registers, so that a row is
- * read once, and three more for each strip. It asks for AHEAD rows before it works on them: with 8 bytes a
+ * read once, and three more for each strip. It asks for AHEAD rows while it works on as many: with 8 bytes a
  * row, that is what keeps enough of them on their way. Bound by memory. Compile-time parameters: WIDTH
  * (heads · S), HEAD_DIM, INPUT. */
 #include "element.cuh"
 
 #define THREADS 256
-#define STRIP_ROWS 32
+#define STRIP_ROWS 16
 #define AHEAD 4
 #define HISTORY 3
 #define COLUMNS (3 * WIDTH + HEAD_DIM)
@@ -41,6 +41,14 @@ static __device__ __forceinline__ void convolve(
 	*(uint2 *)to = make_uint2(element_pair(y[0], y[1]), element_pair(y[2], y[3]));
 }
 
+/* The next rows of a strip of which `left` are left; zeros behind its end. */
+static __device__ __forceinline__ void load_ahead(uint2 (&coming)[AHEAD], const ELEMENT *from, long long left)
+{
+#pragma unroll
+	for (int i = 0; i < AHEAD; i++)
+		coming[i] = i < left ? *(const uint2 *)(from + i * COLUMNS) : make_uint2(0, 0);
+}
+
 static __device__ void copy_strip(const struct layer_convolve_arguments &a, const ELEMENT *from, long long row,
 	long long end, int column)
 {
@@ -55,6 +63,7 @@ static __device__ void convolve_strip(const struct layer_convolve_arguments &a, 
 	ELEMENT *to = (ELEMENT *)(which == 0 ? a.q : which == 1 ? a.k : a.v) + row * WIDTH + channel;
 	long long token = (a.first + row) % a.tokens;
 	float weight[4][4], x[HISTORY + AHEAD][4] = {};
+	uint2 coming[AHEAD];
 
 #pragma unroll
 	for (int tap = 0; tap < 4; tap++) {
@@ -66,12 +75,13 @@ static __device__ void convolve_strip(const struct layer_convolve_arguments &a, 
 	for (int back = 1; back <= HISTORY; back++)
 		if (token >= back)
 			unpack(x[HISTORY - back], *(const uint2 *)(from - back * COLUMNS));
+	load_ahead(coming, from, end - row);
 	for (; row < end; row += AHEAD) {
-		uint2 coming[AHEAD];
-
 #pragma unroll
 		for (int i = 0; i < AHEAD; i++)
-			coming[i] = row + i < end ? *(const uint2 *)(from + i * COLUMNS) : make_uint2(0, 0);
+			unpack(x[HISTORY + i], coming[i]);
+		from += AHEAD * COLUMNS;
+		load_ahead(coming, from, end - row - AHEAD);
 #pragma unroll
 		for (int i = 0; i < AHEAD; i++) {
 			if (token == a.tokens) { /* another sequence begins */
@@ -80,7 +90,6 @@ static __device__ void convolve_strip(const struct layer_convolve_arguments &a, 
 				for (int n = 0; n < HISTORY; n++)
 					x[i + n][0] = x[i + n][1] = x[i + n][2] = x[i + n][3] = 0.0f;
 			}
-			unpack(x[HISTORY + i], coming[i]);
 			if (row + i < end)
 				convolve(to + i * WIDTH, weight, x[i], x[i + 1], x[i + 2], x[i + 3]);
 			token++;
@@ -90,7 +99,6 @@ static __device__ void convolve_strip(const struct layer_convolve_arguments &a, 
 #pragma unroll
 			for (int i = 0; i < 4; i++)
 				x[n][i] = x[AHEAD + n][i];
-		from += AHEAD * COLUMNS;
 		to += AHEAD * WIDTH;
 	}
 }

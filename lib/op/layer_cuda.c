@@ -15,7 +15,7 @@
 
 #define THREADS 256
 /* What a thread of layer_convolve.cu works off. */
-#define STRIP_ROWS 32
+#define STRIP_ROWS 16
 #define STRIP_CHANNELS 4
 #define GATE_ROWS (THREADS / 32 * 16) /* of a block of layer_gate.cu at a time */
 
