@@ -3,11 +3,15 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 
 #include "base/log.h"
 #include "base/memory.h"
-#include "commands.h"
 #include "base/version.h"
+#include "commands.h"
+
+#define NARROWEST 40 /* columns of a page */
+#define WIDEST 96
 
 const struct exit_code help_exit_codes[] = {
 	{STATUS_OK, "done"},
@@ -52,9 +56,20 @@ const char *help_default(const struct opt *opt)
 	return NULL;
 }
 
-/* Prints words with lines of at most 96 columns, the first starting at `column`, the others at `indent`. */
+/* How long lines may be: they fit the terminal, and are never hard to read. */
+static int line_width(FILE *out)
+{
+	struct winsize window = {0};
+
+	ioctl(fileno(out), TIOCGWINSZ, &window);
+	return window.ws_col >= NARROWEST && window.ws_col < WIDEST ? window.ws_col : WIDEST;
+}
+
+/* Prints words with the first line starting at `column`, the others at `indent`. */
 static void print_wrapped(FILE *out, const char *text, int column, int indent)
 {
+	int width = line_width(out);
+
 	while (*text) {
 		int length = (int)strcspn(text, " \n");
 
@@ -70,7 +85,7 @@ static void print_wrapped(FILE *out, const char *text, int column, int indent)
 			continue;
 		text++;
 		length = (int)strcspn(text, " \n");
-		if (column + 1 + length > 96) {
+		if (column + 1 + length > width) {
 			fprintf(out, "\n%*s", indent, "");
 			column = indent;
 		} else {
@@ -109,9 +124,10 @@ static void print_opts(FILE *out, const struct opt *opts)
 
 static void print_subcommands(FILE *out, const struct command *command)
 {
-	for (size_t i = 0; command->subcommands[i]; i++)
-		fprintf(out, "  %-14s%s\n", command->subcommands[i]->name,
-			command->subcommands[i]->summary);
+	for (size_t i = 0; command->subcommands[i]; i++) {
+		fprintf(out, "  %-14s", command->subcommands[i]->name);
+		print_wrapped(out, command->subcommands[i]->summary, 16, 16);
+	}
 }
 
 void help_synopsis(FILE *out, const char *path, const struct command *command)
@@ -160,9 +176,12 @@ void help_full(FILE *out, const char *path, const struct command *command)
 			fprintf(out, "  %s\n      %s\n", example->line, example->what);
 	}
 	fprintf(out, "\n%sexit codes%s\n", bold, plain);
-	for (const struct exit_code *code = help_exit_codes; code->meaning; code++)
-		if (help_may_end_with(command, code->status))
-			fprintf(out, "  %3d  %s\n", code->status, code->meaning);
+	for (const struct exit_code *code = help_exit_codes; code->meaning; code++) {
+		if (!help_may_end_with(command, code->status))
+			continue;
+		fprintf(out, "  %3d  ", code->status);
+		print_wrapped(out, code->meaning, 7, 7);
+	}
 }
 
 static int run_help(struct invocation *invocation, struct error *err)

@@ -1,9 +1,12 @@
 """The command table: help, usage errors, generated documents."""
+import os
 import re
+import subprocess
+import termios
 
 import pytest
 
-from conftest import ROOT
+from conftest import QUASAR, ROOT
 
 
 def test_version(quasar):
@@ -50,3 +53,24 @@ def test_global_options_may_stand_before_the_command(quasar, tmp_path):
         done = quasar("-C", tmp_path, command)
         assert done.code == 3 and "is not a workspace" in done.err and f"quasar init {tmp_path}" in done.err
     assert quasar("--nonsense", "status").code == 2
+
+
+def read_terminal(fd):
+    text = b""
+    while True:
+        try:
+            text += os.read(fd, 4096)
+        except OSError:  # the program has closed the terminal
+            return text.decode()
+
+
+@pytest.mark.parametrize("columns", [72, 80, 200])
+def test_help_fits_the_terminal(environment, columns):
+    here, there = os.openpty()
+    termios.tcsetwinsize(there, (24, columns))
+    process = subprocess.Popen([QUASAR, "help", "wallet"], stdout=there, env={**environment, "NO_COLOR": "1"})
+    os.close(there)
+    lines = read_terminal(here).splitlines()
+    os.close(here)
+    assert process.wait() == 0
+    assert min(columns, 96) - 20 < max(map(len, lines)) <= min(columns, 96)
