@@ -19,7 +19,7 @@ const struct exit_code help_exit_codes[] = {
 	{STATUS_USAGE, "wrong usage"},
 	{STATUS_ENVIRONMENT, "something is missing here: no wallet, not a workspace, no GPU, unwritable directory"},
 	{STATUS_NETWORK, "network or server fault: worth retrying"},
-	{STATUS_REFUSED, "refused by the validator: not worth retrying"},
+	{STATUS_REFUSED, "refused by the validator, or the fork's remote: not worth retrying"},
 	{STATUS_EARLY, "too early: the reveal block is not reached"},
 	{STATUS_INTERRUPTED, "interrupted"},
 	{0},

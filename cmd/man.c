@@ -8,24 +8,31 @@
 #include "base/version.h"
 #include "help.h"
 
-/* Text for groff: backslashes and hyphens literal, no line starting with a control character. */
+/* Text for groff: what has a meaning there, or would be made typographic, as it stands. */
 static void man_text(FILE *out, const char *text)
 {
+	static const struct {
+		char character;
+		const char *escape;
+	} escapes[] = {{'\\', "\\e"}, {'-', "\\-"}, {'"', "\\(dq"}, {'\'', "\\(aq"}, {'`', "\\(ga"}, {'~', "\\(ti"},
+		{'^', "\\(ha"}, {0}};
 	bool line_start = true;
 
-	for (; *text; text++) {
-		if (line_start && (*text == '.' || *text == '\''))
+	for (; *text; line_start = *text++ == '\n') {
+		size_t i = 0;
+
+		if (line_start && *text == '.')
 			fputs("\\&", out);
-		if (*text == '\\')
-			fputs("\\e", out);
-		else if (*text == '-')
-			fputs("\\-", out);
-		else if (!strncmp(text, "\n\n", 2)) {
+		while (escapes[i].character && escapes[i].character != *text)
+			i++;
+		if (escapes[i].character) {
+			fputs(escapes[i].escape, out);
+		} else if (!strncmp(text, "\n\n", 2)) {
 			fputs("\n.PP\n", out);
 			text++;
-		} else
+		} else {
 			fputc(*text, out);
-		line_start = *text == '\n';
+		}
 	}
 }
 
@@ -61,8 +68,8 @@ static void man_page(FILE *out, const char *path, const struct command *command)
 
 	for (char *space = dashed; (space = strchr(space, ' '));)
 		*space = '-';
-	fprintf(out, ".TH \"%s\" 1 \"\" \"quasar %s\" \"User Commands\"\n.SH NAME\n", dashed,
-		QUASAR_VERSION);
+	fprintf(out, ".TH \"%s\" 1 \"\" \"quasar %s\" \"User Commands\"\n.nh\n.SH NAME\n", dashed,
+		QUASAR_VERSION); /* .nh: commands are not hyphenated */
 	man_text(out, dashed);
 	fputs(" \\- ", out);
 	man_text(out, command->summary);

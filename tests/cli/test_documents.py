@@ -49,7 +49,13 @@ def test_man_pages_are_clean_and_one_for_each_command(quasar, tmp_path):
         done = subprocess.run(["man", "--warnings", "-E", "UTF-8", "-l", "-Tutf8", page], capture_output=True,
                               text=True, env={"PATH": os.environ["PATH"], "LC_ALL": "C.UTF-8"})
         assert done.returncode == 0 and done.stderr == "", page
-        assert "EXIT STATUS" in re.sub(r".\x08", "", done.stdout)  # bold is struck over
+        text = " ".join(re.sub(r".\x08", "", done.stdout).split())  # bold is struck over
+        assert "EXIT STATUS" in text
+        name = page.stem.removeprefix("quasar").removeprefix("-").replace("wallet-", "wallet ")
+        explained = quasar("help", *name.split())
+        assert explained.code == 0
+        for example in re.findall(r"^  (\S.*)\n      ", explained.out.partition("\nexamples\n")[2], re.M):
+            assert " ".join(example.split()) in text
 
 
 def test_installed_files_are_where_they_belong(tmp_path):
