@@ -387,11 +387,14 @@ int workflow_locate(struct workflow *workflow, const struct submission *submissi
 
 bool workflow_knows_commitment(struct workflow *workflow, const struct api_pending_reveal *reveal)
 {
-	struct submission_filter filter = {.api_url = workflow->api_url, .hotkey = workflow->hotkey};
+	char digits[17]; /* that the validator shows */
+	struct submission_filter filter = {
+		.api_url = workflow->api_url, .hotkey = workflow->hotkey, .commitment_hash = digits};
 	struct submission_list list;
 	struct error ignored;
 	bool known = false;
 
+	snprintf(digits, sizeof(digits), "%s", reveal->commitment_hash);
 	if (store_submissions(workflow->store, &filter, &list, &ignored) < 0)
 		return false;
 	for (size_t i = 0; !known && i < list.count; i++)
