@@ -16,7 +16,7 @@ int due_read(struct session *session, struct submission *submission,
 	const struct api_pending_reveals *pending, struct due *due, struct error *err);
 
 /* Seconds between two looks at the validator's clock. The first ones are close together: how long a block
- * takes there can only be seen. */
+ * takes there is certain only when it was seen. */
 #define DUE_POLL_SHORTEST 0.25
 #define DUE_POLL_LONGEST 60.0
 

@@ -2,6 +2,8 @@
 
 #include <math.h>
 
+#include "base/clock.h"
+
 int64_t block_at(double unix_time)
 {
 	return (int64_t)floor((floor(unix_time) - BLOCK_GENESIS) / BLOCK_SECONDS);
@@ -12,11 +14,18 @@ double block_begins(int64_t block)
 	return (double)(BLOCK_GENESIS + block * BLOCK_SECONDS);
 }
 
+static double expected_length(int64_t block)
+{
+	double seconds = (clock_now() - BLOCK_GENESIS) / (double)block;
+
+	return seconds > 0 && seconds < BLOCK_SECONDS ? seconds : BLOCK_SECONDS;
+}
+
 void block_clock_observe(struct block_clock *clock, int64_t block, double elapsed)
 {
 	/* a clock that jumped back, or another validator: begin anew */
 	if (!clock->last || block < clock->last)
-		*clock = (struct block_clock){block, block, elapsed, elapsed};
+		*clock = (struct block_clock){block, block, elapsed, elapsed, expected_length(block)};
 	if (block > clock->last) {
 		clock->last = block;
 		clock->last_seen = elapsed;
@@ -29,9 +38,9 @@ double block_clock_length(const struct block_clock *clock)
 	double seconds = clock->last_seen - clock->first_seen;
 
 	/* each observation falls somewhere within its block, so `blocks` is uncertain by one */
-	if (seconds <= (double)(blocks + 1) * BLOCK_SECONDS &&
-		seconds >= (double)(blocks - 1) * BLOCK_SECONDS)
-		return BLOCK_SECONDS;
+	if (seconds <= (double)(blocks + 1) * clock->expected &&
+		seconds >= (double)(blocks - 1) * clock->expected)
+		return clock->expected;
 	return seconds / (double)(blocks > 0 ? blocks : 1);
 }
 

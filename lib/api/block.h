@@ -15,14 +15,15 @@ double block_begins(int64_t block);
 /* Follows a validator's blocks as its answers report them, whatever length they have there: a local
  * validator may run faster than 12 s a block. Zero-initialised. */
 struct block_clock {
-	int64_t first, last;         /* blocks of the first and the latest observation; 0: none yet */
+	int64_t first, last;          /* blocks of the first and the latest observation; 0: none yet */
 	double first_seen, last_seen; /* clock_elapsed() then */
+	double expected;              /* seconds a block, from their count since BLOCK_GENESIS */
 };
 
 /* Takes note of a `current_block` that was reported at `elapsed` (clock_elapsed()). */
 void block_clock_observe(struct block_clock *clock, int64_t block, double elapsed);
 
-/* Seconds a block takes: 12 unless the observations say otherwise. */
+/* Seconds a block takes: as their count says, 12 at most, unless the observations say otherwise. */
 double block_clock_length(const struct block_clock *clock);
 
 /* Seconds from `elapsed` until `block` begins at the latest; 0 when it has begun. At least one

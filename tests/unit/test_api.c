@@ -247,6 +247,26 @@ static void blocks_are_twelve_seconds_unless_seen_otherwise(void **state)
 	assert_true(block_clock_length(&clock) == 12);
 }
 
+static void the_count_of_blocks_tells_how_long_they_are(void **state)
+{
+	double age = clock_now() - BLOCK_GENESIS;
+
+	(void)state;
+	for (const double *seconds = (const double[]){0.2, 1, 11, 0}; *seconds; seconds++) {
+		struct block_clock clock = {0};
+
+		block_clock_observe(&clock, (int64_t)(age / *seconds), 50);
+		assert_true(fabs(block_clock_length(&clock) - *seconds) < 1e-6);
+		assert_true(fabs(block_clock_until(&clock, clock.last + 10, 50) - 10 * *seconds) < 1e-5);
+	}
+	for (const double *seconds = (const double[]){12, 13, 1e6, 0}; *seconds; seconds++) {
+		struct block_clock clock = {0};
+
+		block_clock_observe(&clock, (int64_t)(age / *seconds), 50);
+		assert_true(block_clock_length(&clock) == 12);
+	}
+}
+
 static void retries_end_when_the_time_is_up(void **state)
 {
 	struct error err = {.status = STATUS_NETWORK, .message = "it failed"};
@@ -608,6 +628,7 @@ int main(void)
 		cmocka_unit_test(refusals_say_what_to_do),
 		cmocka_unit_test(base_urls_are_checked),
 		cmocka_unit_test(blocks_are_twelve_seconds_unless_seen_otherwise),
+		cmocka_unit_test(the_count_of_blocks_tells_how_long_they_are),
 		cmocka_unit_test(retries_end_when_the_time_is_up),
 		cmocka_unit_test_setup_teardown(
 			a_commitment_carries_the_hotkeys_signature, set_up, tear_down),
