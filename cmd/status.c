@@ -3,40 +3,50 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "api/block.h"
 #include "api/standings.h"
 #include "base/clock.h"
 #include "base/json.h"
+#include "base/log.h"
 #include "base/memory.h"
 #include "base/number.h"
 #include "commands.h"
+#include "page.h"
 #include "score/score.h"
 #include "session.h"
 #include "table.h"
 
-/* What the store and the validator know, read together. */
-struct overview {
-	struct submission_list submissions;
+#define LOOK_SECONDS 5.0 /* that a look at the validator may take at the least */
+#define ROOMY 10         /* rows of a page, from which on there is room for what never changes */
+#define NEXT_WIDTH 38    /* characters of a page for what comes next */
+
+/* What the validator told at one moment. */
+struct report {
+	double time, elapsed; /* Unix time and clock_elapsed() then; 0: never */
 	struct api_pending_reveals pending;
 	struct standings standings;
 	struct api_round round;
-	bool online;         /* the validator answered */
-	char problem[1024];  /* why not */
+	size_t unknown;       /* of the hotkey at the validator, but not in the store */
+};
+
+/* What the store and the validator know. Zero-initialised. */
+struct overview {
+	struct submission_list submissions;
+	struct report report; /* the latest that came */
+	char problem[1024];   /* why none came when the validator was last asked; "": it did */
 	struct block_clock blocks;
-	size_t unknown;      /* of the hotkey at the validator, but not in the store */
 };
 
 /* Made in another workspace, doubled on the way, or lost here. */
-static size_t count_unknown(struct session *session, const struct overview *overview)
+static size_t count_unknown(struct session *session, const struct report *report)
 {
-	const struct api_submission_stats *stats = &overview->standings.stats;
+	const struct api_submission_stats *stats = &report->standings.stats;
 	size_t count = 0;
 
-	for (size_t i = 0; i < overview->pending.count; i++)
-		count += !strcmp(overview->pending.reveals[i].miner_hotkey, session->workflow.hotkey) &&
-			!workflow_knows_commitment(&session->workflow, &overview->pending.reveals[i]);
+	for (size_t i = 0; i < report->pending.count; i++)
+		count += !strcmp(report->pending.reveals[i].miner_hotkey, session->workflow.hotkey) &&
+			!workflow_knows_commitment(&session->workflow, &report->pending.reveals[i]);
 	for (size_t i = 0; i < stats->recent_count; i++)
 		count += stats->recent[i].fork_url && /* unrevealed ones were counted above */
 			!strcmp(stats->recent[i].miner_hotkey, session->workflow.hotkey) &&
@@ -44,47 +54,73 @@ static size_t count_unknown(struct session *session, const struct overview *over
 	return count;
 }
 
-/* The store's part is needed; a validator that does not answer is only noted. */
-static int overview_read(struct session *session, struct overview *overview, struct error *err)
+static void report_free(struct report *report)
+{
+	api_release(&report->pending.memory);
+	api_release(&report->round.memory);
+	standings_free(&report->standings);
+}
+
+/* Free with report_free, also after an error. */
+static int report_read(struct session *session, struct report *report, struct error *err)
+{
+	*report = (struct report){0};
+	if (api_pending_reveals(session->api, &report->pending, err) < 0 ||
+		standings_read(session->api, &report->standings, err) < 0 ||
+		api_current_round(session->api, &report->round, err) < 0)
+		return -1;
+	report->time = clock_now();
+	report->elapsed = clock_elapsed();
+	report->unknown = count_unknown(session, report);
+	return 0;
+}
+
+static int submissions_read(struct session *session, struct overview *overview, struct error *err)
 {
 	struct submission_filter filter = {
 		.api_url = session->workflow.api_url, .hotkey = session->workflow.hotkey};
-	struct error offline = {0};
+	struct submission_list list;
 
-	*overview = (struct overview){0};
-	if (store_submissions(session->workspace.store, &filter, &overview->submissions, err) < 0)
+	if (store_submissions(session->workspace.store, &filter, &list, err) < 0)
 		return -1;
-	overview->online = api_pending_reveals(session->api, &overview->pending, &offline) == 0 &&
-			   standings_read(session->api, &overview->standings, &offline) == 0 &&
-			   api_current_round(session->api, &overview->round, &offline) == 0;
-	if (offline.status == STATUS_INTERRUPTED) {
-		*err = offline;
+	submission_list_free(&overview->submissions);
+	overview->submissions = list;
+	return 0;
+}
+
+/* Brings it up to date. The store's part is needed; a validator that does not answer is only noted, and what
+ * it told before stays. */
+static int overview_read(struct session *session, struct overview *overview, struct error *err)
+{
+	struct report report;
+
+	if (submissions_read(session, overview, err) < 0)
 		return -1;
+	if (report_read(session, &report, err) < 0) {
+		report_free(&report);
+		snprintf(overview->problem, sizeof(overview->problem), "%s", err->message);
+		return err->status == STATUS_INTERRUPTED ? -1 : 0;
 	}
-	if (overview->online) {
-		block_clock_observe(
-			&overview->blocks, overview->pending.current_block, clock_elapsed());
-		overview->unknown = count_unknown(session, overview);
-	} else {
-		snprintf(overview->problem, sizeof(overview->problem), "%s", offline.message);
-	}
+	report_free(&overview->report);
+	overview->report = report;
+	overview->problem[0] = '\0';
+	block_clock_observe(&overview->blocks, report.pending.current_block, report.elapsed);
 	return 0;
 }
 
 static void overview_free(struct overview *overview)
 {
 	submission_list_free(&overview->submissions);
-	api_release(&overview->pending.memory);
-	api_release(&overview->round.memory);
-	standings_free(&overview->standings);
+	report_free(&overview->report);
 }
 
-/* Blocks until a commitment can be revealed; -1 when that is not the question or not known. */
+/* Blocks until a commitment can be revealed, when the validator was last asked; -1 when that is not the
+ * question or not known. */
 static int64_t blocks_left(const struct overview *overview, const struct submission *submission)
 {
-	int64_t left = submission->reveal_block - overview->pending.current_block;
+	int64_t left = submission->reveal_block - overview->report.pending.current_block;
 
-	if (submission->step != STEP_COMMITTED || !overview->online)
+	if (submission->step != STEP_COMMITTED || !overview->report.time)
 		return -1;
 	return left > 0 ? left : 0;
 }
@@ -92,32 +128,32 @@ static int64_t blocks_left(const struct overview *overview, const struct submiss
 /* From 1; 0 when it does not rank. */
 static size_t rank(const struct overview *overview, const struct submission *submission)
 {
-	return overview->online && submission->server_id
-		       ? standings_rank(&overview->standings, submission->server_id)
-		       : 0;
+	return submission->server_id ? standings_rank(&overview->report.standings, submission->server_id) : 0;
 }
 
 static cJSON *overview_json(const struct session *session, const struct overview *overview)
 {
 	cJSON *document = cJSON_CreateObject(), *list;
+	bool online = !overview->problem[0];
 
 	cJSON_AddStringToObject(document, "workspace", session->workspace.directory);
 	cJSON_AddStringToObject(document, "api", session->workflow.api_url);
 	cJSON_AddStringToObject(document, "hotkey", session->workflow.hotkey);
-	cJSON_AddBoolToObject(document, "online", overview->online);
-	json_add_text(document, "problem", overview->online ? NULL : overview->problem);
-	if (overview->online) {
-		cJSON_AddNumberToObject(document, "current_block", (double)overview->pending.current_block);
+	cJSON_AddBoolToObject(document, "online", online);
+	json_add_text(document, "problem", online ? NULL : overview->problem);
+	if (online) {
 		cJSON_AddNumberToObject(
-			document, "round_seconds_left", (double)overview->round.time_remaining_seconds);
-		cJSON_AddNumberToObject(document, "unknown_here", (double)overview->unknown);
+			document, "current_block", (double)overview->report.pending.current_block);
+		cJSON_AddNumberToObject(document, "round_seconds_left",
+			(double)overview->report.round.time_remaining_seconds);
+		cJSON_AddNumberToObject(document, "unknown_here", (double)overview->report.unknown);
 	}
 	list = cJSON_AddArrayToObject(document, "submissions");
 	for (size_t i = 0; i < overview->submissions.count; i++) {
 		const struct submission *submission = &overview->submissions.items[i];
 		cJSON *item = submission_json(submission);
-		int64_t left = blocks_left(overview, submission);
-		size_t place = rank(overview, submission);
+		int64_t left = online ? blocks_left(overview, submission) : -1;
+		size_t place = online ? rank(overview, submission) : 0;
 
 		json_add_real(item, "blocks_remaining", left < 0 ? NAN : (double)left);
 		json_add_id(item, "rank", (int64_t)place);
@@ -126,12 +162,24 @@ static cJSON *overview_json(const struct session *session, const struct overview
 	return document;
 }
 
+/* When a commitment can be revealed, as far as is known by now. */
+static void describe_wait(const struct overview *overview, const struct submission *submission, char text[96])
+{
+	double seconds = block_clock_until(&overview->blocks, submission->reveal_block, clock_elapsed());
+	double blocks = ceil(seconds / block_clock_length(&overview->blocks) - 1e-6);
+	char wait[32];
+
+	clock_duration(seconds, wait);
+	if (blocks > 0)
+		snprintf(text, 96, "reveal in %.0f block%s, about %s", blocks, blocks == 1 ? "" : "s", wait);
+	else
+		snprintf(text, 96, "ready: run `quasar reveal`");
+}
+
 /* What a person should know or do about a submission. */
 static void describe(const struct overview *overview, const struct submission *submission, char text[96])
 {
-	int64_t left = blocks_left(overview, submission);
 	size_t place = rank(overview, submission);
-	char wait[32];
 
 	switch (submission->step) {
 	case STEP_PREPARED:
@@ -139,16 +187,10 @@ static void describe(const struct overview *overview, const struct submission *s
 			submission->kind == SUBMISSION_COMMIT ? "commit" : "submit");
 		break;
 	case STEP_COMMITTED:
-		if (left > 0) {
-			clock_duration(block_clock_until(
-					       &overview->blocks, submission->reveal_block, clock_elapsed()),
-				wait);
-			snprintf(text, 96, "reveal in %lld block%s, about %s", (long long)left,
-				left == 1 ? "" : "s", wait);
-		} else {
-			snprintf(text, 96, left == 0 ? "ready: run `quasar reveal`" : "reveal at block %lld",
-				(long long)submission->reveal_block);
-		}
+		if (overview->report.time)
+			describe_wait(overview, submission, text);
+		else
+			snprintf(text, 96, "reveal at block %lld", (long long)submission->reveal_block);
 		break;
 	case STEP_REVEALED:
 	case STEP_SUBMITTED:
@@ -164,124 +206,225 @@ static void describe(const struct overview *overview, const struct submission *s
 	}
 }
 
-static void print_header(const struct session *session, const struct overview *overview, FILE *out)
+static void print_report(const struct overview *overview, FILE *out)
 {
-	char block[48], time_left[32];
+	const struct report *report = &overview->report;
+	double passed = clock_elapsed() - report->elapsed;
+	char block[48], left[32];
 
-	fprintf(out, "hotkey     %s\nvalidator  %s", session->workflow.hotkey, session->workflow.api_url);
-	if (!overview->online) {
-		fprintf(out, ", not reached: %s\n", overview->problem);
+	if (!report->time)
 		return;
-	}
-	number_grouped((double)overview->pending.current_block, block);
-	clock_duration((double)overview->round.time_remaining_seconds, time_left);
-	fprintf(out, ", block %s, round %lld (%s left)\n", block, (long long)overview->round.round_number,
-		time_left);
+	number_grouped((double)report->pending.current_block, block);
+	clock_duration((double)report->round.time_remaining_seconds - passed, left);
+	fprintf(out, "block      %s, round %lld (%s left)\n", block, (long long)report->round.round_number, left);
+	if (report->unknown)
+		fprintf(out, "unknown    %zu more of this hotkey at the validator: see `quasar recover`\n",
+			report->unknown);
 }
 
-static void print_submissions(const struct overview *overview, FILE *out)
+/* How old it is what the validator told. */
+static void print_age(const struct overview *overview, FILE *out)
+{
+	const struct report *report = &overview->report;
+	char when[32], age[32];
+
+	if (!report->time) {
+		fputs("updated    not yet\n", out);
+		return;
+	}
+	clock_format(report->time, when);
+	clock_duration(clock_elapsed() - report->elapsed, age);
+	fprintf(out, "updated    %.10s %.8s UTC", when, when + 11);
+	if (overview->problem[0])
+		fprintf(out, "; the validator is not reached since (%s)", age);
+	fputc('\n', out);
+}
+
+static void add_row(struct table *table, const struct overview *overview, const struct submission *submission)
+{
+	int64_t target = submission->target_sequence_length;
+	char claim[48], weighted[48], text[96];
+
+	number_grouped(submission->tokens_per_sec, claim);
+	number_grouped(score_weighted(submission->tokens_per_sec, target), weighted);
+	describe(overview, submission, text);
+	table_cell(table, "%lld", (long long)submission->id);
+	if (submission->server_id)
+		table_cell(table, "%lld", (long long)submission->server_id);
+	else
+		table_cell(table, "-");
+	table_cell(table, "%s", submission_step_name(submission->step));
+	table_cell(table, "%s", league_for(target)->name);
+	table_cell(table, "%s", claim);
+	table_cell(table, "%s", weighted);
+	table_cell(table, "%.10s", submission->commit_hash);
+	table_cell(table, "%s", text);
+}
+
+/* What is shown first where there may not be room for all: the lower, the earlier. */
+static double urgency(const struct overview *overview, const struct submission *submission)
+{
+	if (submission->step == STEP_PREPARED)
+		return -1;
+	if (submission->step == STEP_COMMITTED)
+		return (double)blocks_left(overview, submission);
+	return 1e15 - (double)submission->id;
+}
+
+static int compare_urgency(const void *a, const void *b, void *overview)
+{
+	const struct submission *one = *(const struct submission *const *)a;
+	const struct submission *other = *(const struct submission *const *)b;
+	double x = urgency(overview, one), y = urgency(overview, other);
+
+	return x != y ? (x > y) - (x < y) : (one->id > other->id) - (one->id < other->id);
+}
+
+/* Oldest first; on a page, what matters most. */
+static void print_submissions(const struct overview *overview, const struct page_size *page, FILE *out)
 {
 	static const char *const headings[] = {
 		"id", "server id", "step", "league", "claim", "weighted", "commit", "what next"};
+	static const int spare[] = {6, 1, 5, 3, 4, 2, -1};
+	size_t count = overview->submissions.count;
+	const struct submission **order = xcalloc(count, sizeof(*order));
 	struct table table;
 
+	for (size_t i = 0; i < count; i++)
+		order[i] = &overview->submissions.items[i];
 	table_begin(&table, headings, "rrllrrll");
-	for (size_t i = 0; i < overview->submissions.count; i++) {
-		const struct submission *submission = &overview->submissions.items[i];
-		int64_t target = submission->target_sequence_length;
-		char claim[48], weighted[48], text[96];
-
-		number_grouped(submission->tokens_per_sec, claim);
-		number_grouped(score_weighted(submission->tokens_per_sec, target), weighted);
-		describe(overview, submission, text);
-		table_cell(&table, "%lld", (long long)submission->id);
-		if (submission->server_id)
-			table_cell(&table, "%lld", (long long)submission->server_id);
-		else
-			table_cell(&table, "-");
-		table_cell(&table, "%s", submission_step_name(submission->step));
-		table_cell(&table, "%s", league_for(target)->name);
-		table_cell(&table, "%s", claim);
-		table_cell(&table, "%s", weighted);
-		table_cell(&table, "%.10s", submission->commit_hash);
-		table_cell(&table, "%s", text);
+	if (page) {
+		qsort_r(order, count, sizeof(*order), compare_urgency, (void *)overview);
+		table_narrow(&table, page->columns > NEXT_WIDTH ? page->columns - NEXT_WIDTH : 0, spare);
 	}
+	for (size_t i = 0; i < count; i++)
+		add_row(&table, overview, order[i]);
 	table_print(&table, out);
+	free(order);
 }
 
-static char *overview_text(const struct session *session, const struct overview *overview)
+/* `page`: where it is shown; NULL: lines, which may be as many and as long as they need. */
+static void print_overview(const struct session *session, const struct overview *overview,
+	const struct page_size *page, FILE *out)
 {
-	char *text = NULL;
-	size_t length;
-	FILE *out = open_memstream(&text, &length);
-
-	print_header(session, overview, out);
+	if (!page || page->rows >= ROOMY)
+		fprintf(out, "hotkey     %s\nvalidator  %s\n", session->workflow.hotkey,
+			session->workflow.api_url);
+	print_report(overview, out);
+	if (page)
+		print_age(overview, out);
+	if (overview->problem[0])
+		fprintf(out, "outage     %s\n", overview->problem);
 	if (overview->submissions.count)
-		print_submissions(overview, out);
+		print_submissions(overview, page, out);
 	else
 		fputs("no submissions yet: `quasar commit` makes the first\n", out);
-	if (overview->unknown)
-		fprintf(out, "The validator has %zu more of this hotkey that this workspace does not know: "
-			     "`quasar recover` tells which.\n",
-			overview->unknown);
-	fclose(out);
-	return text;
 }
 
-static char *overview_line(const struct session *session, const struct overview *overview)
+static void print_line(const struct session *session, const struct overview *overview, FILE *out)
 {
 	cJSON *document = overview_json(session, overview);
-	char *line = cJSON_PrintUnformatted(document), *text = xprintf("%s\n", line);
+	char *line = cJSON_PrintUnformatted(document);
 
+	fprintf(out, "%s\n", line);
 	cJSON_free(line);
 	cJSON_Delete(document);
-	return text;
 }
 
-/* The page, or with --json the document on one line. The caller frees. NULL on error. */
-static char *page(const struct invocation *invocation, struct session *session, struct error *err)
+/* The document, with --json, or the text. The caller frees. */
+static char *overview_text(const struct invocation *invocation, const struct session *session,
+	const struct overview *overview)
 {
-	struct overview overview;
-	char *text = NULL;
+	char *text;
+	size_t length;
+	FILE *out = xmemstream(&text, &length);
 
-	if (overview_read(session, &overview, err) == 0)
-		text = invocation->json ? overview_line(session, &overview)
-					: overview_text(session, &overview);
-	overview_free(&overview);
+	if (invocation->json)
+		print_line(session, overview, out);
+	else
+		print_overview(session, overview, NULL, out);
+	xmemstream_close(out);
 	return text;
 }
 
-/* Shows the page again and again: in place on a terminal, elsewhere when it has changed. */
-static int watch(const struct invocation *invocation, struct session *session, double interval,
+/* Prints it again whenever it has changed. */
+static int watch_lines(const struct invocation *invocation, struct session *session, double interval,
 	struct error *err)
 {
-	bool in_place = !invocation->json && isatty(STDOUT_FILENO);
-	char *before = NULL, *now;
-	int result = 0;
+	struct overview overview = {0};
+	char *before = xstrdup(""), *now;
 
-	while (!result && (now = page(invocation, session, err))) {
-		if (in_place)
-			printf("\033[H\033[J%s", now);
-		else if (!before || strcmp(before, now))
+	while (overview_read(session, &overview, err) == 0) {
+		now = overview_text(invocation, session, &overview);
+		if (strcmp(before, now))
 			fputs(now, stdout);
 		fflush(stdout);
 		free(before);
 		before = now;
-		result = clock_sleep(interval, err);
+		if (clock_sleep(interval, err) < 0)
+			break;
 	}
 	free(before);
+	overview_free(&overview);
 	return -1; /* it ends with an error or an interruption only */
+}
+
+struct watched {
+	struct session *session;
+	struct overview overview;
+};
+
+static void show(void *context)
+{
+	struct watched *watched = context;
+	struct page_size size = page_size();
+	char *text;
+	size_t length;
+	FILE *out = xmemstream(&text, &length);
+
+	print_overview(watched->session, &watched->overview, &size, out);
+	xmemstream_close(out);
+	page_show(text);
+	free(text);
+}
+
+/* Shows it in place, also while the validator is waited for. */
+static int watch_page(struct session *session, double interval, struct error *err)
+{
+	struct watched watched = {.session = session};
+
+	if (is_terminal(stderr))
+		log_set_level(LOG_QUIET);
+	page_open();
+	clock_while_waiting(show, &watched);
+	while (overview_read(session, &watched.overview, err) == 0 && clock_sleep(interval, err) == 0)
+		;
+	clock_while_waiting(NULL, NULL);
+	page_close();
+	overview_free(&watched.overview);
+	return -1;
+}
+
+static int watch(const struct invocation *invocation, struct session *session, double interval,
+	struct error *err)
+{
+	/* a look is over when the next one is due */
+	api_set_timeout(session->api, fmin(session->workflow.timeout, fmax(interval, LOOK_SECONDS)));
+	return !invocation->json && page_possible() ? watch_page(session, interval, err)
+						    : watch_lines(invocation, session, interval, err);
 }
 
 static int print_once(const struct invocation *invocation, struct session *session, struct error *err)
 {
-	char *text = page(invocation, session, err);
+	struct overview overview = {0};
+	int result = overview_read(session, &overview, err);
 
-	if (!text)
-		return -1;
-	fputs(text, stdout);
-	free(text);
-	return 0;
+	if (!result && invocation->json)
+		print_line(session, &overview, stdout);
+	else if (!result)
+		print_overview(session, &overview, NULL, stdout);
+	overview_free(&overview);
+	return result;
 }
 
 static int run(struct invocation *invocation, struct error *err)
@@ -305,11 +448,16 @@ const struct command cmd_status = {
 	.description =
 		"Reads the workspace's own records and the validator's. When the validator does not answer, the "
 		"records are shown alone, with the reason.\n\n"
-		"With --watch --json, a document of one line is printed whenever something has changed.",
+		"With --watch, a terminal gets a page that stays in place and counts down every second, what "
+		"matters most first: what has to be done, what can be revealed next, then the newest. What the "
+		"window has no room for is cut, and counted. While the validator does not answer, the page keeps "
+		"what it told last and says since when. Ctrl-C ends it. Where there is no terminal (or TERM=dumb), "
+		"the text is printed again whenever something has changed; with --json, a document of one line.",
 	.opts =
 		(const struct opt[]){
 			{"watch", 'w', NULL, NULL, NULL, NULL, "Keep showing it until interrupted."},
-			{"interval", 0, "SECONDS", NULL, "12", NULL, "Pause between two looks with --watch."},
+			{"interval", 0, "SECONDS", NULL, "12", NULL,
+				"Pause between two looks at the validator with --watch."},
 			OPTS_WALLET,
 			OPTS_API,
 			{0},

@@ -6,6 +6,9 @@
 
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/text.h"
+
+#define GAP "  " /* between columns */
 
 void table_begin(struct table *table, const char *const *headings, const char *align)
 {
@@ -36,44 +39,66 @@ void table_mark_row(struct table *table)
 	table->marked[table->rows - 1] = true;
 }
 
-/* Characters, of UTF-8 text. */
-static int width(const char *text)
+void table_narrow(struct table *table, size_t limit, const int *spare)
 {
-	int count = 0;
+	table->limit = limit;
+	table->spare = spare;
+}
 
-	for (; *text; text++)
-		count += ((unsigned char)*text & 0xc0) != 0x80;
-	return count;
+/* A column's width; 0: it is not shown. The caller frees. */
+static size_t *measure(const struct table *table)
+{
+	size_t *widths = xcalloc(table->columns, sizeof(*widths));
+
+	for (size_t i = 0; i < table->columns; i++)
+		widths[i] = text_width(table->headings[i]);
+	for (size_t i = 0; i < table->cell_count; i++) {
+		size_t needed = text_width(table->cells[i]), *width = &widths[i % table->columns];
+
+		*width = needed > *width ? needed : *width;
+	}
+	return widths;
+}
+
+static void leave_out(const struct table *table, size_t *widths)
+{
+	size_t total = 0;
+
+	for (size_t i = 0; i + 1 < table->columns; i++)
+		total += widths[i] + strlen(GAP);
+	for (const int *spare = table->spare; spare && *spare >= 0 && total > table->limit; spare++) {
+		total -= widths[*spare] + strlen(GAP);
+		widths[*spare] = 0;
+	}
 }
 
 /* `cells`: one for each column. Nothing is printed behind the last that is not empty. */
-static void print_row(const struct table *table, const char *const *cells, const int *widths, FILE *out)
+static void print_row(const struct table *table, const char *const *cells, const size_t *widths, FILE *out)
 {
 	size_t count = table->columns;
+	const char *gap = "";
 
 	while (count && !cells[count - 1][0])
 		count--;
 	for (size_t i = 0; i < count; i++) {
-		int padding = widths[i] - width(cells[i]);
+		int padding = (int)(widths[i] - text_width(cells[i]));
 
+		if (!widths[i])
+			continue;
 		if (table->align[i] == 'r')
-			fprintf(out, "%*s%s", padding, "", cells[i]);
+			fprintf(out, "%s%*s%s", gap, padding, "", cells[i]);
 		else
-			fprintf(out, "%s%*s", cells[i], i + 1 < count ? padding : 0, "");
-		fputs(i + 1 < count ? "  " : "", out);
+			fprintf(out, "%s%s%*s", gap, cells[i], i + 1 < count ? padding : 0, "");
+		gap = GAP;
 	}
 	fputc('\n', out);
 }
 
 void table_print(struct table *table, FILE *out)
 {
-	int *widths = xcalloc(table->columns, sizeof(*widths));
+	size_t *widths = measure(table);
 
-	for (size_t i = 0; i < table->columns; i++)
-		widths[i] = width(table->headings[i]);
-	for (size_t i = 0; i < table->cell_count; i++)
-		if (width(table->cells[i]) > widths[i % table->columns])
-			widths[i % table->columns] = width(table->cells[i]);
+	leave_out(table, widths);
 	fputs(color(out, COLOR_DIM), out);
 	print_row(table, table->headings, widths, out);
 	fputs(color(out, COLOR_NONE), out);

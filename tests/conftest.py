@@ -93,13 +93,13 @@ def terminal(environment, tmp_path):
     """Runs the binary on a terminal: terminal("wallet", "import", env={…})."""
     runs = []
 
-    def run(*args, env=None):
-        runs.append(Terminal(QUASAR, args, tmp_path, {**environment, **(env or {})}))
+    def run(*args, env=None, **options):
+        runs.append(Terminal(QUASAR, args, tmp_path, {**environment, **(env or {})}, **options))
         return runs[-1]
 
     yield run
     for done in runs:
-        os.close(done.fd)
+        done.close()
 
 
 @pytest.fixture

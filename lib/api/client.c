@@ -62,6 +62,11 @@ const char *api_url(const struct api *api)
 	return api->base;
 }
 
+void api_set_timeout(struct api *api, double timeout)
+{
+	api->timeout = timeout;
+}
+
 const struct api_exchange *api_last(const struct api *api)
 {
 	return &api->last;

@@ -182,6 +182,7 @@ static size_t take_header(char *data, size_t size, size_t count, void *context)
 static int watch(void *context, curl_off_t a, curl_off_t b, curl_off_t c, curl_off_t d)
 {
 	(void)context, (void)a, (void)b, (void)c, (void)d;
+	clock_turn();
 	return interrupted();
 }
 

@@ -13,7 +13,14 @@
 #define YEAR_1 (-62135596800.0)
 #define YEAR_10000 253402300800.0
 
+#define TURN_SECONDS 1.0
+
 static volatile sig_atomic_t stop_requested, hangup_requested;
+
+static struct {
+	void (*turn)(void *context);
+	void *context;
+} waiting;
 
 double clock_now(void)
 {
@@ -141,18 +148,33 @@ static void hold_signals(sigset_t *before)
 	pthread_sigmask(SIG_BLOCK, &held, before);
 }
 
+void clock_while_waiting(void (*turn)(void *context), void *context)
+{
+	waiting.turn = turn;
+	waiting.context = context;
+}
+
+void clock_turn(void)
+{
+	if (waiting.turn)
+		waiting.turn(waiting.context);
+}
+
 int clock_sleep(double seconds, struct error *err)
 {
 	double until = clock_elapsed() + seconds, left = seconds;
-	sigset_t before;
 
-	hold_signals(&before);
 	for (; !stop_requested && left > 0; left = until - clock_elapsed()) {
-		struct timespec wait = {(time_t)left, (long)((left - floor(left)) * 1e9)};
+		double step = waiting.turn ? fmin(left, TURN_SECONDS) : left;
+		struct timespec wait = {(time_t)step, (long)((step - floor(step)) * 1e9)};
+		sigset_t before;
 
-		ppoll(NULL, 0, &wait, &before);
+		clock_turn();
+		hold_signals(&before);
+		if (!stop_requested)
+			ppoll(NULL, 0, &wait, &before);
+		pthread_sigmask(SIG_SETMASK, &before, NULL);
 	}
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	if (stop_requested)
 		return error_set(err, STATUS_INTERRUPTED, "interrupted");
 	return 0;

@@ -31,6 +31,12 @@ bool interrupted(void);
 /* Waits. -1 with STATUS_INTERRUPTED when the user asked to stop before the time was up. */
 int clock_sleep(double seconds, struct error *err);
 
+/* Has `turn` called while this process waits, in clock_sleep() or for an answer over HTTP: at least once a
+ * second, and when a signal came. It must not wait itself. NULL: no more. */
+void clock_while_waiting(void (*turn)(void *context), void *context);
+/* For what waits by other means: calls it. */
+void clock_turn(void);
+
 /* Makes SIGHUP set a flag too, and end clock_poll(). */
 void hangup_install(void);
 /* True once after each SIGHUP. */

@@ -54,6 +54,13 @@ void log_debug(const char *format, ...)
 	va_end(args);
 }
 
+bool is_terminal(FILE *stream)
+{
+	const char *terminal = getenv("TERM");
+
+	return terminal && strcmp(terminal, "dumb") && isatty(fileno(stream));
+}
+
 const char *color(FILE *stream, enum color wanted)
 {
 	static const char *const codes[] = {
@@ -64,23 +71,19 @@ const char *color(FILE *stream, enum color wanted)
 		[COLOR_BOLD] = "\033[1m",
 		[COLOR_DIM] = "\033[2m",
 	};
-	const char *no_color = getenv("NO_COLOR"), *terminal = getenv("TERM");
+	const char *no_color = getenv("NO_COLOR");
 
-	if ((no_color && no_color[0]) || !terminal || !strcmp(terminal, "dumb") || !isatty(fileno(stream)))
-		return "";
-	return codes[wanted];
+	return (no_color && no_color[0]) || !is_terminal(stream) ? "" : codes[wanted];
 }
 
 void progress_begin(struct progress *progress, const char *what, double total, const char *unit)
 {
-	const char *terminal = getenv("TERM");
-
 	*progress = (struct progress){
 		.what = what,
 		.unit = unit,
 		.total = total,
 		.started = clock_elapsed(),
-		.on_terminal = isatty(STDERR_FILENO) && terminal && strcmp(terminal, "dumb"),
+		.on_terminal = is_terminal(stderr),
 	};
 	progress->shown = progress->started;
 }

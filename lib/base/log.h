@@ -16,8 +16,10 @@ void log_warn(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* Shown with --verbose only. */
 void log_debug(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* Terminal attributes: empty strings unless `stream` is a terminal that wants colour (NO_COLOR unset,
- * TERM not "dumb"). */
+/* Whether it is a terminal that follows escape sequences (TERM is set, and not "dumb"). */
+bool is_terminal(FILE *stream);
+
+/* Terminal attributes: empty strings unless `stream` is such a terminal and NO_COLOR is unset. */
 enum color { COLOR_NONE, COLOR_RED, COLOR_GREEN, COLOR_YELLOW, COLOR_BOLD, COLOR_DIM };
 const char *color(FILE *stream, enum color color);
 

@@ -60,3 +60,14 @@ char *xprintf(const char *format, ...)
 	va_end(args);
 	return must(text);
 }
+
+FILE *xmemstream(char **text, size_t *length)
+{
+	return must(open_memstream(text, length));
+}
+
+void xmemstream_close(FILE *stream)
+{
+	if (fclose(stream) < 0)
+		must(NULL);
+}

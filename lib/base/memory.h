@@ -4,6 +4,7 @@
 #pragma once
 
 #include <stddef.h>
+#include <stdio.h>
 
 /* MiB that this process could still use without swapping; infinity when the system does not say. */
 double memory_available(void);
@@ -13,3 +14,7 @@ void *xcalloc(size_t count, size_t size);
 void *xrealloc(void *old, size_t size);
 char *xstrdup(const char *text);
 char *xprintf(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* open_memstream() and its fclose(), after which the text is complete and the caller's to free. */
+FILE *xmemstream(char **text, size_t *length);
+void xmemstream_close(FILE *stream);

@@ -25,6 +25,11 @@ static size_t escape_length(const char *text)
 	return text[length] == '\a' ? length + 1 : length;
 }
 
+static bool is_continuation(char byte)
+{
+	return ((unsigned char)byte & 0xc0) == 0x80;
+}
+
 /* How many bytes the UTF-8 sequence at `text` takes, and what it stands for; 0 when it is none (also
  * overlong, a surrogate, or beyond U+10FFFF). */
 static size_t utf8_sequence(const unsigned char *text, size_t left, unsigned *code)
@@ -41,7 +46,7 @@ static size_t utf8_sequence(const unsigned char *text, size_t left, unsigned *co
 	if (size > left)
 		return 0;
 	for (size_t i = 1; i < size; i++) {
-		if ((text[i] & 0xc0) != 0x80)
+		if (!is_continuation((char)text[i]))
 			return 0;
 		*code = *code << 6 | (text[i] & 0x3f);
 	}
@@ -62,6 +67,25 @@ bool utf8_valid(const char *text, size_t length)
 			return false;
 	}
 	return true;
+}
+
+size_t text_width(const char *text)
+{
+	size_t width = 0;
+
+	for (; *text; text++)
+		width += !is_continuation(*text);
+	return width;
+}
+
+size_t text_prefix(const char *text, size_t width)
+{
+	size_t length = 0;
+
+	for (; text[length]; length++)
+		if (!is_continuation(text[length]) && !width--)
+			break;
+	return length;
 }
 
 /* Shown as it is: neither a control character nor one that turns the direction of writing. */

@@ -1,4 +1,4 @@
-/* text: words that somebody else wrote: are they UTF-8, and are they fit for a terminal? */
+/* text: UTF-8, and what becomes of it on a terminal. */
 #pragma once
 
 #include <stdbool.h>
@@ -7,7 +7,13 @@
 /* Whether the bytes are well-formed UTF-8. */
 bool utf8_valid(const char *text, size_t length);
 
-/* In place: escape sequences are taken out, line breaks and tabs become spaces, every other control
+/* The characters of UTF-8 text, each of which takes a column on a terminal. */
+size_t text_width(const char *text);
+
+/* How many bytes its first `width` characters take. */
+size_t text_prefix(const char *text, size_t width);
+
+/* In place, for words that somebody else wrote: escape sequences are taken out, line breaks and tabs become spaces, every other control
  * character, byte that is not UTF-8, and character that changes the direction of writing becomes "?". The
  * result is not longer. */
 void text_clean(char *text);

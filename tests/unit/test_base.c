@@ -158,6 +158,39 @@ static void utf8_is_told_from_other_bytes(void **state)
 		assert_false(utf8_valid(*bad, strlen(*bad)));
 }
 
+static void text_is_cut_between_characters(void **state)
+{
+	(void)state;
+	assert_int_equal(text_width(""), 0);
+	assert_int_equal(text_width("5 ≈ π…"), 6);
+	assert_int_equal(text_prefix("5 ≈ π…", 0), 0);
+	assert_int_equal(text_prefix("5 ≈ π…", 2), 2);
+	assert_int_equal(text_prefix("5 ≈ π…", 3), 5);
+	assert_int_equal(text_prefix("5 ≈ π…", 6), 11);
+	assert_int_equal(text_prefix("5 ≈ π…", 100), 11);
+}
+
+static void count_turn(void *context)
+{
+	++*(int *)context;
+}
+
+static void waits_have_turns(void **state)
+{
+	struct error err;
+	int turns = 0;
+
+	(void)state;
+	clock_while_waiting(count_turn, &turns);
+	assert_int_equal(clock_sleep(0.01, &err), 0);
+	assert_true(turns >= 1);
+	clock_while_waiting(NULL, NULL);
+	turns = 0;
+	assert_int_equal(clock_sleep(0.01, &err), 0);
+	clock_turn();
+	assert_int_equal(turns, 0);
+}
+
 static void floats_as_python_writes_them(void **state)
 {
 	cJSON *document = read_vectors(VECTORS "python_format.json");
@@ -252,6 +285,8 @@ int main(void)
 		cmocka_unit_test(files_are_replaced_whole_or_not_at_all),
 		cmocka_unit_test(json_fields_are_checked),
 		cmocka_unit_test(utf8_is_told_from_other_bytes),
+		cmocka_unit_test(text_is_cut_between_characters),
+		cmocka_unit_test(waits_have_turns),
 		cmocka_unit_test(floats_as_python_writes_them),
 		cmocka_unit_test(documents_as_python_writes_them),
 		cmocka_unit_test(processes_are_heard_to_their_end),
