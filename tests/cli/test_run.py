@@ -208,6 +208,18 @@ def test_moving_to_another_validator_names_what_waits_at_the_old_one(miner, star
     assert loop.end() == 0
 
 
+def test_settings_wait_for_a_hangup(miner):
+    loop = miner.run("--improve", "1000%")
+    loop.until("kept")
+    miner.set(TARGET_SEQUENCE_LENGTH=2 * SEQ)
+    loop.until("kept")
+    assert loop.until("bench")["seq"] == SEQ
+    loop.process.send_signal(signal.SIGHUP)
+    loop.until("settings")
+    assert loop.until("bench")["seq"] == 2 * SEQ
+    assert loop.end() == 0
+
+
 def test_an_improved_claim_is_committed(miner, proxy):
     miner.set(CLAIM_MARGIN="90%")
     loop = miner.run("--improve", "100%")
