@@ -60,9 +60,9 @@ static void leave(void)
 	if (!entered)
 		return;
 	entered = 0;
-	tell(LEAVE, strlen(LEAVE));
 	tcflush(STDOUT_FILENO, TCIFLUSH);
 	tcsetattr(STDOUT_FILENO, TCSANOW, &modes);
+	tell(LEAVE, strlen(LEAVE));
 }
 
 /* A terminal that is not this session's has no foreground. */

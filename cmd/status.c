@@ -23,7 +23,7 @@
 
 /* What the validator told at one moment. */
 struct report {
-	double time, elapsed; /* Unix time and clock_elapsed() then; 0: never */
+	double time, elapsed; /* Unix time and clock_elapsed() then; 0 and since when none has come yet */
 	struct api_pending_reveals pending;
 	struct standings standings;
 	struct api_round round;
@@ -228,12 +228,12 @@ static void print_age(const struct overview *overview, FILE *out)
 	const struct report *report = &overview->report;
 	char when[32], age[32];
 
+	clock_duration(clock_elapsed() - report->elapsed, age);
 	if (!report->time) {
-		fputs("updated    not yet\n", out);
+		fprintf(out, "updated    not yet, in %s\n", age);
 		return;
 	}
 	clock_format(report->time, when);
-	clock_duration(clock_elapsed() - report->elapsed, age);
 	fprintf(out, "updated    %.10s %.8s UTC", when, when + 11);
 	if (overview->problem[0])
 		fprintf(out, "; the validator is not reached since (%s)", age);
@@ -391,7 +391,7 @@ static void show(void *context)
 /* Shows it in place, also while the validator is waited for. */
 static int watch_page(struct session *session, double interval, struct error *err)
 {
-	struct watched watched = {.session = session};
+	struct watched watched = {.session = session, .overview.report.elapsed = clock_elapsed()};
 
 	if (is_terminal(stderr))
 		log_set_level(LOG_QUIET);
@@ -457,7 +457,8 @@ const struct command cmd_status = {
 		(const struct opt[]){
 			{"watch", 'w', NULL, NULL, NULL, NULL, "Keep showing it until interrupted."},
 			{"interval", 0, "SECONDS", NULL, "12", NULL,
-				"Pause between two looks at the validator with --watch."},
+				"With --watch: pause between two looks at the validator, and how long one may take (5 at the "
+				"least)."},
 			OPTS_WALLET,
 			OPTS_API,
 			{0},
