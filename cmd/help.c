@@ -137,11 +137,18 @@ void help_synopsis(FILE *out, const char *path, const struct command *command)
 		command->positionals ? command->positionals : "");
 }
 
-void help_usage(FILE *out, const char *path, const struct command *command)
+static void print_title(FILE *out, const char *path, const struct command *command)
 {
-	fprintf(out, "%s - %s\n\nusage: ", path, command->summary);
+	fprintf(out, "%s - ", path);
+	print_wrapped(out, command->summary, (int)strlen(path) + 3, 0);
+	fputs("\nusage: ", out);
 	help_synopsis(out, path, command);
 	fputc('\n', out);
+}
+
+void help_usage(FILE *out, const char *path, const struct command *command)
+{
+	print_title(out, path, command);
 	if (command->subcommands) {
 		fputc('\n', out);
 		print_subcommands(out, command);
@@ -153,9 +160,7 @@ void help_full(FILE *out, const char *path, const struct command *command)
 {
 	const char *bold = color(out, COLOR_BOLD), *plain = color(out, COLOR_NONE);
 
-	fprintf(out, "%s - %s\n\nusage: ", path, command->summary);
-	help_synopsis(out, path, command);
-	fputc('\n', out);
+	print_title(out, path, command);
 	if (command->description) {
 		fputc('\n', out);
 		print_wrapped(out, command->description, 0, 0);

@@ -64,11 +64,12 @@ def read_terminal(fd):
             return text.decode()
 
 
-@pytest.mark.parametrize("columns", [72, 80, 200])
-def test_help_fits_the_terminal(environment, columns):
+@pytest.mark.parametrize("columns", [60, 80, 200])
+@pytest.mark.parametrize("name", ["wallet", "round"])
+def test_help_fits_the_terminal(environment, columns, name):
     here, there = os.openpty()
     termios.tcsetwinsize(there, (24, columns))
-    process = subprocess.Popen([QUASAR, "help", "wallet"], stdout=there, env={**environment, "NO_COLOR": "1"})
+    process = subprocess.Popen([QUASAR, "help", name], stdout=there, env={**environment, "NO_COLOR": "1"})
     os.close(there)
     lines = read_terminal(here).splitlines()
     os.close(here)
