@@ -77,6 +77,7 @@ $(BUILD)/flags: FORCE
 $(BUILD)/lib/key/mnemonic.o: lib/key/english.txt
 $(BUILD)/lib/space/template.o: $(shell find templates -type f)
 $(BUILD)/lib/gpu/compile.o: $(wildcard kernels/*)
+$(BUILD)/lib/op/python_layer.o: lib/op/python_layer.py
 
 # man pages and completions come from the command table
 $(BUILD)/docs.stamp: $(QUASAR)

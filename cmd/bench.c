@@ -1,10 +1,11 @@
-/* bench: how fast the operation and the layer run on this machine. */
+/* bench: how fast the fork's layer, or quasar's own, or the operation run on this machine. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/number.h"
@@ -44,7 +45,14 @@ static int open_workspace(struct run *run, struct error *err)
 	if (fork_state_read(run->workspace.fork_path, &fork, &no_fork) == 0)
 		memcpy(run->commit, fork.commit, sizeof(run->commit));
 	fork_state_free(&fork);
+	run->plan.fork_path = run->workspace.fork_path;
 	return 0;
+}
+
+/* What the fork's own layer computes is the fork's affair. */
+static const char *semantics_of(const struct run *run)
+{
+	return run->plan.workload == WORKLOAD_PYTHON ? "" : semantics_name(run->plan.semantics);
 }
 
 static int store(struct run *run, const struct measurement *measurement, struct error *err)
@@ -53,7 +61,7 @@ static int store(struct run *run, const struct measurement *measurement, struct 
 		.when = clock_now(),
 		.device = run->device.description,
 		.what = (char *)workload_name(run->plan.workload),
-		.semantics = (char *)semantics_name(run->plan.semantics),
+		.semantics = (char *)semantics_of(run),
 		.seq = run->plan.tokens,
 		.runs = measurement->runs,
 		.tokens_per_sec = measurement->tokens_per_second,
@@ -71,7 +79,7 @@ static int compare(struct run *run, const struct measurement *measurement, cJSON
 {
 	struct bench_filter filter = {
 		.what = workload_name(run->plan.workload),
-		.semantics = semantics_name(run->plan.semantics),
+		.semantics = semantics_of(run),
 		.seq = run->plan.tokens,
 	};
 	struct bench_list list = {0};
@@ -109,7 +117,8 @@ static int measure_length(struct run *run, int64_t tokens, struct error *err)
 	struct progress progress;
 	struct measurement measurement;
 	cJSON *document = cJSON_CreateObject();
-	double needed = measure_memory(run->plan.workload, tokens), available = memory_available();
+	bool ours = run->device.index < 0 && run->plan.workload != WORKLOAD_PYTHON;
+	double needed = ours ? measure_memory(run->plan.workload, tokens) : 0, available = memory_available();
 	int result;
 
 	cJSON_AddItemToArray(run->results, document);
@@ -137,17 +146,31 @@ static int measure_length(struct run *run, int64_t tokens, struct error *err)
 	return store(run, &measurement, err);
 }
 
+/* On a GPU a workspace's fork is what counts: that is what validators run there. */
+static int choose_workload(struct run *run, struct error *err)
+{
+	const struct invocation *invocation = run->invocation;
+	bool op = arg_flag(invocation, "op"), layer = arg_flag(invocation, "layer"),
+	     python = arg_flag(invocation, "python");
+
+	if (op + layer + python > 1)
+		return error_set(err, STATUS_USAGE, "--op, --layer and --python exclude each other");
+	if (python && !require_workspace(invocation, err))
+		return -1;
+	if (!op && !layer && invocation->workspace && run->device.index >= 0 && !run->plan.weights)
+		python = true;
+	run->plan.workload = op ? WORKLOAD_OP : python ? WORKLOAD_PYTHON : WORKLOAD_LAYER;
+	if (run->plan.workload != WORKLOAD_LAYER && run->plan.weights)
+		return error_set(err, STATUS_USAGE, "--weights are for quasar's own layer: --layer");
+	return 0;
+}
+
 static int read_options(struct run *run, struct error *err)
 {
 	const struct invocation *invocation = run->invocation;
 	int64_t runs = 0, seed = 1;
 
-	if (arg_flag(invocation, "op") && arg_flag(invocation, "layer"))
-		return error_set(err, STATUS_USAGE, "--op and --layer exclude each other");
-	if (arg_flag(invocation, "op") && arg_given(invocation, "weights"))
-		return error_set(err, STATUS_USAGE, "the operation alone has no --weights");
 	run->plan = (struct measure_plan){
-		.workload = arg_flag(invocation, "op") ? WORKLOAD_OP : WORKLOAD_LAYER,
 		.semantics = command_semantics(invocation),
 		.warmups = 3,
 		.weights = arg_string(invocation, "weights"),
@@ -162,13 +185,19 @@ static int read_options(struct run *run, struct error *err)
 	run->plan.seed = (uint64_t)seed;
 	if (arg_flag(invocation, "compare") && !require_workspace(invocation, err))
 		return -1;
-	return command_device(invocation, arg_string(invocation, "device"), &run->device, err);
+	if (command_device(invocation, arg_string(invocation, "device"), &run->device, err) < 0)
+		return -1;
+	return choose_workload(run, err);
 }
 
 static void print_heading(const struct run *run)
 {
-	printf("The %s, %s semantics, on %s.\n", run->plan.workload == WORKLOAD_OP ? "operation" : "layer",
-		semantics_name(run->plan.semantics), run->device.description);
+	if (run->plan.workload == WORKLOAD_PYTHON)
+		printf("The fork's layer, by its own Python, on %s.\n", run->device.description);
+	else
+		printf("Quasar's own %s, %s semantics, on %s.\n",
+			run->plan.workload == WORKLOAD_OP ? "operation" : "layer",
+			semantics_name(run->plan.semantics), run->device.description);
 	if (run->plan.weights)
 		printf("Batch 1, the weights of %s.\n\n", run->plan.weights);
 	else
@@ -200,7 +229,7 @@ static int run_bench(struct invocation *invocation, struct error *err)
 
 		cJSON_AddStringToObject(document, "device", run.device.description);
 		cJSON_AddStringToObject(document, "workload", workload_name(run.plan.workload));
-		cJSON_AddStringToObject(document, "semantics", semantics_name(run.plan.semantics));
+		json_add_text(document, "semantics", *semantics_of(&run) ? semantics_of(&run) : NULL);
 		cJSON_AddBoolToObject(document, "stored", run.workspace.store != NULL);
 		if (run.commit[0])
 			cJSON_AddStringToObject(document, "fork_commit", run.commit);
@@ -215,25 +244,29 @@ static int run_bench(struct invocation *invocation, struct error *err)
 
 const struct command cmd_bench = {
 	.name = "bench",
-	.summary = "measure tokens/s of the layer or the operation",
+	.summary = "measure tokens/s of the fork, of quasar's own layer, or of the operation",
 	.description =
-		"Times quasar's own implementation as a validator times a fork: random input of the "
-		"validator's shape, 3 warm-up calls, 10 timed ones; the median counts. On a slow machine "
-		"--budget cuts the number of calls short, and says so. Memory is the process's peak, "
-		"or on a GPU the peak of what was allocated there.\n\n"
-		"With --device auto it runs on the first GPU, if there is one, else on the CPU. For the operation the "
-		"last column compares with what memory allows: every input read "
-		"and every output written once, at the speed of a copy measured in the same run.\n\n"
+		"Times a layer as validators do: random input of their shape, 3 warm-up calls, 10 timed ones. Which "
+		"one: in a workspace on a GPU the fork's, by its own Python, for that is what validators run there; "
+		"it needs a python3 with torch in the PATH, and the median of up to three rounds of 10 calls "
+		"counts. Elsewhere, or with --layer, quasar's own implementation; the median of the calls counts. On a slow "
+		"machine --budget cuts their number short, and says so.\n\n"
+		"With --device auto it runs on the first GPU, if there is one, else on the CPU. Memory is the "
+		"process's peak, or on a GPU the peak of what was allocated there. For the operation the last "
+		"column compares with what memory allows: every input read and every output written once, at "
+		"the speed of a copy measured in the same run.\n\n"
 		"In a workspace the results are stored with the fork's commit; `quasar commit` makes its claim "
-		"from them.",
+		"from them: from the fork's own if there is one, else from quasar's layer on the CPU. From "
+		"quasar's layer on a GPU it makes none: the fork may be slower.",
 	.opts =
 		(const struct opt[]){
 			{"seq", 0, "N[,N...]", NULL, NULL, NULL,
 				"Tokens; several lengths give a table. Else the target."},
 			{"target", 0, "N", "TARGET_SEQUENCE_LENGTH", NULL, NULL,
 				"What is measured without --seq."},
-			{"layer", 0, NULL, NULL, NULL, NULL, "The whole layer, as validators do (the default)."},
-			{"op", 0, NULL, NULL, NULL, NULL, "The operation alone."},
+			{"python", 0, NULL, NULL, NULL, NULL, "The fork's layer, by its own Python."},
+			{"layer", 0, NULL, NULL, NULL, NULL, "Quasar's own layer."},
+			{"op", 0, NULL, NULL, NULL, NULL, "The operation alone, quasar's own."},
 			OPT_SEMANTICS,
 			{"runs", 0, "N", NULL, "10", NULL, "Timed calls."},
 			{"budget", 0, "SECONDS", NULL, "60", NULL, "Time for each length."},
@@ -245,8 +278,9 @@ const struct command cmd_bench = {
 		},
 	.examples =
 		(const struct example[]){
-			{"quasar bench", "the layer at the target length"},
+			{"quasar bench", "what a claim is made from, at the target length"},
 			{"quasar bench --seq 2048,16384,100k --compare", "three lengths, beside earlier results"},
+			{"quasar bench --layer --seq 1M", "quasar's own layer at a million tokens"},
 			{"quasar bench --op --semantics causal --seq 65536", "the operation alone"},
 			{"quasar bench --op --device cuda:1 --seq 100k,1M", "the operation on the second GPU"},
 			{"quasar bench --json | jq '.results[0].tokens_per_sec'", "one number for a script"},

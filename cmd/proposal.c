@@ -2,27 +2,34 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/number.h"
 #include "score/score.h"
 #include "verify.h"
 
-/* The newest layer benchmark at each length, of the commit that is proposed; what was measured at the target
- * length is what a claim is made from. */
-static int read_benchmarks(struct session *session, struct proposal *proposal, struct error *err)
+/* The newest benchmark of `what` at each length, of the commit that is proposed; what was measured at the target
+ * length is what a claim is made from. Quasar's own layer on a GPU is no measure of the fork: its results count
+ * in `foreign` only. */
+static int read_benchmarks(struct session *session, const char *what, struct proposal *proposal, size_t *foreign,
+	struct error *err)
 {
-	struct bench_filter filter = {.what = "layer", .fork_commit = proposal->fork.commit};
+	struct bench_filter filter = {.what = what, .fork_commit = proposal->fork.commit};
 	struct bench_list list;
 
 	if (store_bench_list(session->workspace.store, &filter, 0, &list, err) < 0)
 		return -1;
-	proposal->benchmarks = cJSON_CreateObject();
 	for (size_t i = 0; i < list.count; i++) {
 		const struct bench_result *result = &list.items[i];
+		bool is_target = result->seq == proposal->plan.target_sequence_length;
 		char tokens[24];
 		cJSON *benchmark;
 
-		if (result->seq == proposal->plan.target_sequence_length)
+		if (!strcmp(what, "layer") && !strncmp(result->device, "cuda", 4)) {
+			*foreign += is_target;
+			continue;
+		}
+		if (is_target)
 			proposal->spread = fmax(proposal->spread, result->spread);
 		snprintf(tokens, sizeof(tokens), "%lld", (long long)result->seq);
 		if (cJSON_HasObjectItem(proposal->benchmarks, tokens))
@@ -31,26 +38,41 @@ static int read_benchmarks(struct session *session, struct proposal *proposal, s
 		cJSON_AddNumberToObject(benchmark, "tokens_per_sec", result->tokens_per_sec);
 		if (!isnan(result->memory_mb))
 			cJSON_AddNumberToObject(benchmark, "vram_mb", result->memory_mb);
-		if (result->seq != proposal->plan.target_sequence_length)
+		if (!is_target)
 			continue;
 		proposal->measured = result->tokens_per_sec;
 		proposal->plan.vram_mb = result->memory_mb;
 	}
 	bench_list_free(&list);
-	proposal->plan.benchmarks = proposal->benchmarks;
+	return 0;
+}
+
+/* The fork's own, if it was measured at the target length; else quasar's layer. */
+static int find_benchmarks(struct session *session, struct proposal *proposal, size_t *foreign, struct error *err)
+{
+	static const char *const kinds[] = {"python", "layer"};
+
+	for (size_t i = 0; i < 2 && !(proposal->measured > 0); i++) {
+		cJSON_Delete(proposal->benchmarks);
+		proposal->benchmarks = cJSON_CreateObject();
+		proposal->plan.benchmarks = proposal->benchmarks;
+		if (read_benchmarks(session, kinds[i], proposal, foreign, err) < 0)
+			return -1;
+	}
 	return 0;
 }
 
 /* The claim: by hand, or what was measured at the target length less the margin. */
-static int make_claim(double claim, struct proposal *proposal, struct error *err)
+static int make_claim(double claim, size_t foreign, struct proposal *proposal, struct error *err)
 {
 	struct plan *plan = &proposal->plan;
 
 	plan->tokens_per_sec = claim > 0 ? claim : floor(proposal->measured * (1 - proposal->margin));
 	if (claim > 0 || proposal->measured > 0)
 		return 0;
-	error_set(err, STATUS_ENVIRONMENT, "no benchmark of fork commit %.10s at %lld tokens",
-		proposal->fork.commit, (long long)plan->target_sequence_length);
+	error_set(err, STATUS_ENVIRONMENT, "no benchmark of fork commit %.10s at %lld tokens%s",
+		proposal->fork.commit, (long long)plan->target_sequence_length,
+		foreign ? ", but of quasar's own layer on a GPU, which validators do not run" : "");
 	return error_hint(err, "Measure it with `quasar bench --seq %lld`, or claim with `quasar commit --claim N`.",
 		(long long)plan->target_sequence_length);
 }
@@ -65,6 +87,8 @@ int proposal_options(const struct invocation *invocation, int64_t *tokens, doubl
 int proposal_read(const struct invocation *invocation, struct session *session, double claim,
 	struct proposal *proposal, struct error *err)
 {
+	size_t foreign = 0;
+
 	*proposal = (struct proposal){.plan.vram_mb = NAN};
 	if (proposal_options(invocation, &proposal->plan.target_sequence_length, &proposal->margin, err) < 0 ||
 		fork_state_read(session->workspace.fork_path, &proposal->fork, err) < 0)
@@ -83,7 +107,7 @@ int proposal_read(const struct invocation *invocation, struct session *session, 
 	}
 	proposal->plan.fork_url = session->workspace.fork_url;
 	proposal->plan.commit_hash = proposal->fork.commit;
-	if (read_benchmarks(session, proposal, err) == 0 && make_claim(claim, proposal, err) == 0)
+	if (find_benchmarks(session, proposal, &foreign, err) == 0 && make_claim(claim, foreign, proposal, err) == 0)
 		return 0;
 failed:
 	proposal_free(proposal);

@@ -116,6 +116,11 @@ static void verify_ended(struct loop *loop, int status)
 	start_work(loop, STAGE_BENCHING);
 }
 
+static void copy_text(cJSON *to, const cJSON *from, const char *name)
+{
+	json_add_text(to, name, cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(from, name)));
+}
+
 static void bench_ended(struct loop *loop, int status)
 {
 	cJSON *document = work_result(loop, "bench", status), *fields;
@@ -132,7 +137,8 @@ static void bench_ended(struct loop *loop, int status)
 	fields = cJSON_Duplicate(result, true);
 	if (fields) {
 		cJSON_AddStringToObject(fields, "commit", loop->head);
-		json_add_text(fields, "device", cJSON_GetStringValue(cJSON_GetObjectItem(document, "device")));
+		copy_text(fields, document, "device");
+		copy_text(fields, document, "workload");
 	}
 	event_emit(&loop->events, "bench", fields, "%.0f tokens/s, commit %.10s", tokens_per_sec, loop->head);
 	cJSON_Delete(document);

@@ -158,6 +158,7 @@ struct run {
 	struct length lengths[MOST_LENGTHS];
 	int count;
 	double budget, started;
+	double claimed; /* tokens/s, to hold against what is measured; 0: none */
 };
 
 static double time_left(const struct run *run)
@@ -169,7 +170,9 @@ static int measure(struct run *run, struct length *length, struct error *err)
 {
 	struct progress progress;
 	struct measure_plan plan = {
-		.workload = WORKLOAD_LAYER,
+		/* on a GPU a validator runs the fork's own */
+		.workload = run->claimed > 0 && run->device.index >= 0 ? WORKLOAD_PYTHON : WORKLOAD_LAYER,
+		.fork_path = run->request.fork_path,
 		.semantics = run->request.semantics,
 		.tokens = length->tokens,
 		.warmups = 3,
@@ -250,7 +253,7 @@ static int full_lengths(struct run *run, double seconds_per_token, struct error 
 	return 0;
 }
 
-static int compute(struct run *run, double claimed, struct error *err)
+static int compute(struct run *run, struct error *err)
 {
 	double started = clock_elapsed();
 	struct length *last;
@@ -271,8 +274,8 @@ static int compute(struct run *run, double claimed, struct error *err)
 		return -1;
 	for (last = &run->lengths[run->count - 1]; !last->measured; last--)
 		; /* the first was */
-	if (claimed > 0)
-		check_claim(last->measurement.tokens_per_second, claimed, &run->checks);
+	if (run->claimed > 0)
+		check_claim(last->measurement.tokens_per_second, run->claimed, &run->checks);
 	return 0;
 }
 
@@ -320,7 +323,7 @@ static void print_json(const struct run *run)
 }
 
 /* What the options say, but for the fork. */
-static int read_request(struct run *run, double *claimed, struct error *err)
+static int read_request(struct run *run, struct error *err)
 {
 	const struct invocation *invocation = run->invocation;
 	int64_t seed = (int64_t)command_seed();
@@ -335,7 +338,7 @@ static int read_request(struct run *run, double *claimed, struct error *err)
 	if (arg_integer(invocation, "seq", 1, (int64_t)1 << 32, &run->request.tokens, err) < 0 ||
 		arg_integer(invocation, "seed", 0, (int64_t)1 << 53, &seed, err) < 0 ||
 		arg_real(invocation, "budget", 0, 1e9, &run->budget, err) < 0 ||
-		arg_real(invocation, "claimed", 0, 1e15, claimed, err) < 0)
+		arg_real(invocation, "claimed", 0, 1e15, &run->claimed, err) < 0)
 		return -1;
 	run->request.seed = (uint64_t)seed;
 	run->started = clock_elapsed();
@@ -365,17 +368,16 @@ static int run_verify(struct invocation *invocation, struct error *err)
 {
 	struct run run = {.invocation = invocation};
 	struct workspace workspace = {0};
-	double claimed = 0;
 	int result = -1;
 
-	if (read_request(&run, &claimed, err) < 0 ||
+	if (read_request(&run, err) < 0 ||
 		find_fork(invocation, &workspace, &run.request.fork_path, &run.request.fork_url, err) < 0)
 		goto done;
 	if (!invocation->json)
 		run.checks.report = verify_report;
 	result = check_static(&run.request, &run.checks, err);
 	if (!result && !run.request.static_only)
-		result = compute(&run, claimed, err);
+		result = compute(&run, err);
 	if (result)
 		goto done;
 	if (invocation->json)
@@ -398,7 +400,8 @@ const struct command cmd_verify = {
 		"and the whole layer on random tensors, three times, with poisoned outputs, against an fp64 "
 		"reference; then tokens/s, memory, league and weighted score.\n\n"
 		"What is computed is quasar's own native implementation of the operation, on this machine's "
-		"device. The Python of your fork is not run.\n\n"
+		"device. The Python of your fork is not run, but for --claimed on a GPU: the claim is held "
+		"against the speed of the fork's own layer there.\n\n"
 		"The thresholds between runs are the settings VERIFY_COSINE_THRESHOLD and VERIFY_MAX_ABS_DIFF.",
 	.opts =
 		(const struct opt[]){

@@ -105,7 +105,7 @@ static int cpu_copy_rate(double *rate, struct error *err)
 void device_open_cpu(struct device *device)
 {
 	*device = (struct device){
-		.kind = "cpu",
+		.index = -1,
 		.quasar = quasar_cpu,
 		.reference = cpu_reference,
 		.layer_place = cpu_layer_place,

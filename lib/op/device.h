@@ -9,7 +9,7 @@ struct layer_call;
 /* What operation and layer work on lies in the device's memory, which on the CPU is the host's. A call returns
  * when its work is done. There is one device of a kind in use at a time. */
 struct device {
-	const char *kind;      /* "cpu", "cuda" */
+	int index;             /* of the GPU; -1: the CPU */
 	char description[192]; /* "cpu (AMD EPYC 7763, 2 threads, x86-64-v3)", "cuda:0 (NVIDIA H200, …)" */
 
 	int (*quasar)(const struct quasar_problem *problem, struct error *err);

@@ -118,7 +118,7 @@ int device_open_cuda(int index, struct device *device, struct error *err)
 	gpu_index = index;
 	properties = gpu_properties_of(gpu);
 	*device = (struct device){
-		.kind = "cuda",
+		.index = index,
 		.quasar = cuda_quasar,
 		.reference = cuda_reference,
 		.layer_place = cuda_layer_place,

@@ -6,11 +6,14 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "op/layer.h"
+#include "op/python_layer.h"
 #include "op/random.h"
 
 const char *workload_name(enum workload workload)
 {
-	return workload == WORKLOAD_LAYER ? "layer" : "op";
+	static const char *const names[] = {"layer", "op", "python"};
+
+	return names[workload];
 }
 
 double measure_memory(enum workload workload, int64_t tokens)
@@ -207,6 +210,8 @@ int measure_run(const struct device *device, const struct measure_plan *plan, st
 	struct setup setup = {.device = device};
 	int status;
 
+	if (plan->workload == WORKLOAD_PYTHON)
+		return python_layer_measure(device, plan, result, err);
 	*result = (struct measurement){0};
 	status = plan->workload == WORKLOAD_LAYER ? prepare_layer(&setup, plan, err)
 						  : prepare_op(&setup, plan, err);

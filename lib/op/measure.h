@@ -6,8 +6,12 @@
 
 #include "op/device.h"
 
-enum workload { WORKLOAD_LAYER, WORKLOAD_OP };
-const char *workload_name(enum workload workload); /* "layer", "op" */
+enum workload {
+	WORKLOAD_LAYER,  /* quasar's own */
+	WORKLOAD_OP,     /* the operation alone, quasar's own */
+	WORKLOAD_PYTHON, /* a fork's layer, by its own Python */
+};
+const char *workload_name(enum workload workload); /* "layer", "op", "python" */
 
 /* The validator's shape: batch 1, hidden 512, 8 heads of 64 (a file of weights has its own), random input,
  * bf16. */
@@ -16,8 +20,9 @@ struct measure_plan {
 	enum semantics semantics;
 	int64_t tokens;
 	int warmups, runs;
+	const char *fork_path; /* of WORKLOAD_PYTHON */
 	const char *weights; /* of the layer, a safetensors file; NULL: random ones of the validator's shape */
-	double budget; /* seconds: fewer runs when it would be exceeded, at least one; 0: no limit */
+	double budget; /* seconds, not for WORKLOAD_PYTHON: fewer runs when it would be exceeded, at least one; 0: no limit */
 	uint64_t seed;
 	double copy_rate; /* of the device's memory, bytes per second, for the floor; 0: not wanted */
 	/* called after each run with what is done of what is planned; NULL: nobody watches */

@@ -154,8 +154,8 @@ struct bench_result {
 	int64_t id;
 	double when;           /* Unix time */
 	char *device;          /* "cpu (AMD EPYC 7763, 2 threads)", "NVIDIA H200" */
-	char *what;            /* "op" or "layer" */
-	char *semantics;       /* "upstream" or "causal" */
+	char *what;            /* "python" (the fork's layer), "layer" or "op" (quasar's own) */
+	char *semantics;       /* "upstream", "causal"; "": the fork's own */
 	int64_t seq;           /* tokens */
 	int runs;
 	double tokens_per_sec; /* median over the runs */
