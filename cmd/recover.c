@@ -116,7 +116,7 @@ static void print_comparison(const struct outcome *outcome)
 			item->valuedouble);
 	cJSON_ArrayForEach(item, outcome->unrevealable)
 		printf("Submission %.0f (commitment %s) can no longer be revealed from here: its salt is lost, "
-		       "unless a backup or another workspace of this hotkey has it.\n",
+		       "unless another workspace of this hotkey has it, or a backup: `quasar import-state`.\n",
 			cJSON_GetObjectItem(item, "submission_id")->valuedouble,
 			cJSON_GetObjectItem(item, "commitment_hash")->valuestring);
 }

@@ -171,14 +171,17 @@ static void report_import(const struct invocation *invocation, const char *path,
 		cJSON_AddStringToObject(document, "file", path);
 		cJSON_AddNumberToObject(document, "added", (double)merged->added);
 		cJSON_AddNumberToObject(document, "known", (double)merged->known);
+		cJSON_AddNumberToObject(document, "salts", (double)merged->salts);
 		cJSON_AddNumberToObject(document, "unrevealed", (double)merged->unrevealed);
 		output_json(document);
 		return;
 	}
 	printf("%zu submission%s added, %zu known already.\n", merged->added, merged->added == 1 ? "" : "s",
 		merged->known);
+	if (merged->salts)
+		printf("%zu of those lacked the salt, and got it from the file.\n", merged->salts);
 	if (merged->unrevealed)
-		printf("%zu of them wait%s for the reveal: quasar reveal --wait\n", merged->unrevealed,
+		printf("%zu of those added wait%s for the reveal: quasar reveal --wait\n", merged->unrevealed,
 			merged->unrevealed == 1 ? "s" : "");
 }
 
@@ -206,8 +209,8 @@ const struct command cmd_import_state = {
 	.max_positionals = 1,
 	.description =
 		"Adds the submissions of FILE to this workspace, with their salts and their journals. Those that "
-		"are known here already stay as they are; a second import changes nothing. A wrong passphrase or a "
-		"damaged file is noticed before anything is changed.\n\n"
+		"are known here already stay as they are, but get the salt that they lack; a second import changes "
+		"nothing. A wrong passphrase or a damaged file is noticed before anything is changed.\n\n"
 		"Reveal from one machine only: stop the miner on the old one first.",
 	.examples =
 		(const struct example[]){

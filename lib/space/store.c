@@ -538,19 +538,38 @@ void *store_save(struct store *store, size_t *length, struct error *err)
 	return database_save(store->database, length, err);
 }
 
-/* 1: the store has this submission of another store; 0: not; -1: error. */
-static int has_submission(struct store *store, const struct submission *submission, struct error *err)
+/* A commitment is worth keeping with its very salt only: anything else cannot be revealed. */
+static bool is_intact(const struct submission *submission)
+{
+	char hash[65];
+
+	if (!submission->api_url || !submission->hotkey || !submission->fork_url || !submission->commit_hash)
+		return false;
+	if (submission->kind == SUBMISSION_DIRECT)
+		return true;
+	if (!submission->salt || !submission->commitment_hash)
+		return false;
+	message_commitment_hash(submission->salt, submission->fork_url, hash);
+	return !strcmp(hash, submission->commitment_hash);
+}
+
+/* 1: the store has this submission of another store, as `id`; 0: not; -1: error. One that was taken from the
+ * validator's list is known by the id there. */
+static int find_known(struct store *store, const struct submission *submission, int64_t *id, struct error *err)
 {
 	sqlite3_stmt *query;
 	int found = database_row(store->database, &query, err,
-		"SELECT 1 FROM submission WHERE commitment_hash = ?1 OR (?1 IS NULL AND kind = 'direct'"
-		" AND api_url = ?2 AND hotkey = ?3"
-		" AND (created_at = ?4 OR (server_id = nullif(?5, 0) AND commit_hash = ?6)))",
+		"SELECT id FROM submission WHERE commitment_hash = ?1 OR (kind = 'direct'"
+		" AND api_url = ?2 AND hotkey = ?3 AND ((?1 IS NULL AND created_at = ?4)"
+		" OR (server_id = nullif(?5, 0) AND commit_hash = ?6)))"
+		" ORDER BY commitment_hash IS NULL LIMIT 1",
 		"sssris", submission->commitment_hash, submission->api_url, submission->hotkey,
 		submission->created_at, submission->server_id, submission->commit_hash);
 
-	if (found > 0)
+	if (found > 0) {
+		*id = sqlite3_column_int64(query, 0);
 		sqlite3_reset(query);
+	}
 	return found;
 }
 
@@ -579,6 +598,48 @@ static int copy_submission(struct store *store, const struct submission *submiss
 	return result ? result : add_journal(store, id, how, err);
 }
 
+/* Gives submission `id` the salt of `from`, which is the same one. */
+static int copy_salt(struct store *store, int64_t id, const struct submission *from, const char *how,
+	struct error *err)
+{
+	char *line = xprintf("salt %s", how);
+	int result = database_run(store->database, err,
+		"UPDATE submission SET kind = 'commit', step = iif(step = 'submitted', 'revealed', step),"
+		" fork_url = ?, salt = ?, commitment_hash = ?, reveal_block = ifnull(reveal_block, nullif(?, 0)),"
+		" updated_at = ? WHERE id = ?",
+		"sssiri", from->fork_url, from->salt, from->commitment_hash, from->reveal_block, clock_now(), id);
+
+	if (!result)
+		result = add_journal(store, id, line, err);
+	free(line);
+	return result;
+}
+
+/* What became of another store's submission. */
+enum take { TAKE_FAILED = -1, TAKE_KNOWN, TAKE_SALT, TAKE_ALL };
+
+/* Brings in what is not here yet: all of it, or the salt of one that is known from the validator's list or
+ * whose own salt was spoilt. */
+static enum take take(struct store *store, const struct submission *from, const struct journal *journal,
+	const char *how, struct error *err)
+{
+	struct submission here;
+	int64_t id;
+	int known = find_known(store, from, &id, err);
+	bool wanting;
+
+	if (known == 0)
+		return copy_submission(store, from, journal, how, err) < 0 ? TAKE_FAILED : TAKE_ALL;
+	if (known < 0 || store_submission_get(store, id, &here, err) < 0)
+		return TAKE_FAILED;
+	wanting = from->kind == SUBMISSION_COMMIT && is_intact(from) &&
+		(here.kind == SUBMISSION_DIRECT || !is_intact(&here));
+	submission_free(&here);
+	if (!wanting)
+		return TAKE_KNOWN;
+	return copy_salt(store, id, from, how, err) < 0 ? TAKE_FAILED : TAKE_SALT;
+}
+
 static int merge(struct store *store, struct store *from, struct store_merge *merged, struct error *err)
 {
 	struct submission_list list;
@@ -586,19 +647,18 @@ static int merge(struct store *store, struct store *from, struct store_merge *me
 
 	for (size_t i = 0; !result && i < list.count; i++) {
 		const struct submission *submission = &list.items[i];
-		struct journal journal = {0};
-		int known = has_submission(store, submission, err);
+		struct journal journal;
+		enum take taken;
 
-		if (known == 0)
-			result = store_journal(from, submission->id, &journal, err);
-		if (known == 0 && !result)
-			result = copy_submission(store, submission, &journal, "imported", err);
+		result = store_journal(from, submission->id, &journal, err);
+		taken = result ? TAKE_FAILED : take(store, submission, &journal, "imported", err);
 		journal_free(&journal);
-		if (known < 0)
+		if (taken == TAKE_FAILED)
 			result = -1;
-		merged->known += known > 0;
-		merged->added += !known;
-		merged->unrevealed += !known && submission->kind == SUBMISSION_COMMIT &&
+		merged->added += taken == TAKE_ALL;
+		merged->known += taken == TAKE_KNOWN || taken == TAKE_SALT;
+		merged->salts += taken == TAKE_SALT;
+		merged->unrevealed += taken == TAKE_ALL && submission->kind == SUBMISSION_COMMIT &&
 			(submission->step == STEP_PREPARED || submission->step == STEP_COMMITTED);
 	}
 	submission_list_free(&list);
@@ -638,21 +698,6 @@ static bool is_one_of(const char *const *names, unsigned count, const char *name
 	return name && !strcmp(names[name_index(names, count, name)], name);
 }
 
-/* A commitment is worth keeping with its very salt only: anything else cannot be revealed. */
-static bool is_intact(const struct submission *submission)
-{
-	char hash[65];
-
-	if (!submission->api_url || !submission->hotkey || !submission->fork_url || !submission->commit_hash)
-		return false;
-	if (submission->kind == SUBMISSION_DIRECT)
-		return true;
-	if (!submission->salt || !submission->commitment_hash)
-		return false;
-	message_commitment_hash(submission->salt, submission->fork_url, hash);
-	return !strcmp(hash, submission->commitment_hash);
-}
-
 /* 1: it is whole; 0: it is not there; -1: it cannot be read, or makes no sense. */
 static int read_damaged(struct store *from, int64_t id, struct submission *submission)
 {
@@ -676,20 +721,19 @@ static int keep_submission(struct store *store, struct store *from, const struct
 {
 	struct journal journal = {0};
 	struct error ignored;
-	int result = database_begin(store->database, err);
-	int known = result ? result : has_submission(store, submission, err);
+	enum take result;
 
-	if (known == 0) {
-		/* a journal that cannot be read takes nothing away from the submission */
-		store_journal(from, submission->id, &journal, &ignored);
-		result = copy_submission(store, submission, &journal, "read from a damaged store", err);
-		journal_free(&journal);
-	}
-	if (known >= 0 && !result)
-		result = database_commit(store->database, err);
+	if (database_begin(store->database, err) < 0)
+		return -1;
+	/* a journal that cannot be read takes nothing away from the submission */
+	store_journal(from, submission->id, &journal, &ignored);
+	result = take(store, submission, &journal, "read from a damaged store", err);
+	journal_free(&journal);
+	if (result != TAKE_FAILED && database_commit(store->database, err) < 0)
+		result = TAKE_FAILED;
 	database_rollback(store->database);
-	*taken += known == 0 && !result;
-	return known < 0 ? -1 : result;
+	*taken += result == TAKE_ALL || result == TAKE_SALT;
+	return result == TAKE_FAILED ? -1 : 0;
 }
 
 /* The highest id that a submission of the damaged store can have; 0: not even that can be read. */

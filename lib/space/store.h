@@ -132,12 +132,14 @@ void *store_save(struct store *store, size_t *length, struct error *err);
 
 struct store_merge {
 	size_t added, known; /* submissions that came, and that were there before */
+	size_t salts;        /* of those that were there, which got their salt */
 	size_t unrevealed;   /* of those that came, which still wait for their reveal */
 };
 
 /* Adds the submissions, with their journals, that bytes of store_save hold and this store does not: all of
- * them or, on an error, none. What is there stays as it is. A commitment is recognised by its hash, a
- * direct submission by its making or the server's id. */
+ * them or, on an error, none. A commitment is recognised by its hash, a direct submission by its making or
+ * the server's id. What is there stays as it is, except that a commitment without its salt gets it: its own
+ * was spoilt, or it is known from the validator's list only. */
 int store_merge(struct store *store, const void *bytes, size_t length, struct store_merge *merged,
 	struct error *err);
 

@@ -303,8 +303,8 @@ static int check_salt(const struct submission *submission, struct error *err)
 	error_set(err, STATUS_ENVIRONMENT,
 		"submission %lld: the stored salt does not belong to its commitment",
 		(long long)submission->id);
-	return error_hint(err, "The state store was damaged or edited. Put a backup of .quasar/ in its place; "
-			       "nothing was sent.");
+	return error_hint(err, "Nothing was sent. The state store was damaged or edited: `quasar import-state` takes "
+			       "the salt from a backup.");
 }
 
 static int send_reveal(struct workflow *workflow, const struct submission *submission,

@@ -55,7 +55,7 @@ def test_everything_arrives(quasar, workspace, exported, make_workspace):
     other = make_workspace("other")
     done = quasar("import-state", exported, "--json", cwd=other, env=PASSPHRASE)
     assert done.code == 0, done.err
-    assert done.json == {"file": str(exported), "added": 3, "known": 0, "unrevealed": 1}
+    assert done.json == {"file": str(exported), "added": 3, "known": 0, "salts": 0, "unrevealed": 1}
     assert rows(other) == rows(workspace)
     assert rows(other, "journal", "submission, text") == [
         (1, "prepared 1"), (1, "imported"), (2, "prepared 2"), (2, "imported"), (3, "prepared 3"), (3, "imported")]
@@ -153,3 +153,61 @@ def test_a_reveal_on_the_other_machine(quasar, hotkey, localnet, tmp_path):
     assert done.code == 0, done.err
     step = json.loads(quasar("status", "--json", cwd=tmp_path / "new", env=api).out)["submissions"][0]["step"]
     assert step == "revealed"
+
+
+@pytest.fixture
+def backed_up(quasar, hotkey, localnet, tmp_path):
+    """A workspace with a commitment, of which there is a backup; runs commands in it."""
+    env = {"VALIDATOR_API_URL": localnet.url, **PASSPHRASE}
+    directory = tmp_path / "miner"
+
+    def run(*args, code=0):
+        done = quasar(*args, cwd=directory, env=env)
+        assert done.code == code, done.err
+        return done
+
+    assert quasar("init", directory, "--seq", 512).code == 0
+    run("register")
+    run("commit", "--no-verify", "--claim", 5)
+    run("export-state", tmp_path / "state.sealed")
+    run.directory = directory
+    run.lose_store = lambda: [path.unlink() for path in (directory / ".quasar").glob("state.db*")]
+    return run
+
+
+def test_a_backup_brings_back_what_recover_could_not(backed_up, tmp_path):
+    backed_up.lose_store()
+    backed_up("init", ".")
+    assert len(backed_up("recover", "--json", code=1).json["unrevealable"]) == 1
+    assert backed_up("import-state", tmp_path / "state.sealed", "--json").json["unrevealed"] == 1
+    assert backed_up("recover", "--json").json["unrevealable"] == []
+    backed_up("reveal", "--wait")
+
+
+def test_what_recover_took_from_the_validator_is_not_doubled(backed_up, tmp_path):
+    [salt] = rows(backed_up.directory, columns="salt")
+    backed_up("reveal", "--wait")
+    backed_up.lose_store()
+    backed_up("init", ".")
+    assert len(backed_up("recover", "--json").json["found"]) == 1
+    assert rows(backed_up.directory, columns="kind, step, salt") == [("direct", "submitted", None)]
+    for salts in (1, 0):
+        done = backed_up("import-state", tmp_path / "state.sealed", "--json")
+        assert [done.json[name] for name in ("added", "known", "salts", "unrevealed")] == [0, 1, salts, 0]
+        assert rows(backed_up.directory, columns="kind, step, salt") == [("commit", "revealed", *salt)]
+    assert rows(backed_up.directory, "journal", "text")[-1] == ("salt imported",)
+
+
+def test_a_spoilt_salt_is_replaced_by_one_that_gives_the_hash(backed_up, tmp_path):
+    def spoil():
+        with sqlite3.connect(backed_up.directory / ".quasar/state.db") as db:
+            db.execute("UPDATE submission SET salt = 'spoilt'")
+        db.close()
+
+    spoil()
+    done = backed_up("reveal", "--wait", code=3)
+    assert "does not belong to its commitment" in done.err and "import-state" in done.err
+    backed_up("export-state", tmp_path / "spoilt.sealed")
+    assert backed_up("import-state", tmp_path / "spoilt.sealed", "--json").json["salts"] == 0
+    assert "1 of those lacked the salt" in backed_up("import-state", tmp_path / "state.sealed").out
+    backed_up("reveal", "--wait")
