@@ -64,7 +64,7 @@ static void check_wallet(const struct invocation *invocation, struct check_list 
 /* What holds secrets belongs to one person. */
 static void check_permissions(const char *directory, struct check_list *checks)
 {
-	static const char *const names[] = {".env", ".quasar", ".quasar/state.db", ".quasar/state.db-wal"};
+	static const char *const names[] = {".env", ".quasar", ".quasar/state.db"};
 	size_t exposed = 0;
 
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {

@@ -87,6 +87,33 @@ static int reopen(struct loop *loop, const struct settings *before, struct error
 	return 0;
 }
 
+/* Somebody has put a backup in the place of the store, or has taken it away: then the loop holds the last of
+ * it, and waits for another. True when it can go on. */
+static bool follow_store(struct loop *loop)
+{
+	struct session *session = &loop->session;
+	struct store_merge merged;
+	struct error err;
+
+	process_kill(&loop->work);
+	loop->stage = STAGE_WAITING;
+	if (store_reopen(&session->workspace.store, session->workspace.directory, &merged, &err) < 0) {
+		error_context(&err, "the state store was taken away");
+		error_hint(&err, "This loop still has what was in it, and waits: put it or a backup back. If the "
+				 "workspace was moved, stop this loop and start it there.");
+		loop_tell_problem(loop, &err);
+		return false;
+	}
+	session->workflow.store = session->workspace.store;
+	loop->compared = false;
+	loop->problem[0] = '\0';
+	loop->next_look = loop->next_round = 0;
+	event_emit(&loop->events, "store", NULL,
+		"another state store is in the place of this loop's: %zu submission%s that it lacked %s added",
+		merged.added, merged.added == 1 ? "" : "s", merged.added == 1 ? "was" : "were");
+	return true;
+}
+
 /* Commitments that this loop is not going to reveal. */
 static void look_elsewhere(struct loop *loop)
 {
@@ -129,6 +156,9 @@ static int turn(struct loop *loop, struct error *err)
 	double now = clock_elapsed();
 
 	event_turn(&loop->events);
+	service_notify(SERVICE_ALIVE);
+	if (store_moved(loop->session.workspace.store) && !follow_store(loop))
+		return 0;
 	if (hangup_taken())
 		reread(loop);
 	if (now >= loop->next_look && loop_reveal_due(loop, err) < 0)
@@ -143,7 +173,6 @@ static int turn(struct loop *loop, struct error *err)
 		return -1;
 	if (now >= loop->next_standing && loop_look_at_standings(loop, err) < 0)
 		return -1;
-	service_notify(SERVICE_ALIVE);
 	return 0;
 }
 
@@ -152,6 +181,8 @@ static double pause_length(const struct loop *loop)
 {
 	double next = fmin(fmin(loop->next_look, loop->next_standing), loop->next_commit);
 
+	if (store_moved(loop->session.workspace.store))
+		return PAUSE_SHORTEST;
 	if (loop->stage == STAGE_WAITING)
 		next = fmin(next, loop->next_round);
 	next = fmin(next - clock_elapsed(), event_pause(&loop->events));
@@ -259,7 +290,7 @@ const struct command cmd_run = {
 		"the spread of its measurements, so that noise is not submitted.\n\n"
 		"Each event is a line of JSON on stdout, with time (UTC), event, message and details: started, fork, "
 		"verify, bench, kept, committed, settled, revealed, refused, rank, round, outage, recovered, "
-		"problem, settings, stopped. With --notify a command gets the same line on its stdin, the "
+		"problem, settings, store, stopped. With --notify a command gets the same line on its stdin, the "
 		"event's name in QUASAR_EVENT and the sentence in QUASAR_MESSAGE; it has 30 seconds.\n\n"
 		"Outages of the validator and full disks are waited through. Whatever ends the process, a new one "
 		"goes on from the state store. A second loop in a workspace refuses and names the first; "

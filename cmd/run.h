@@ -31,6 +31,7 @@ struct loop {
 
 	/* clock_elapsed() at which each is next to be done */
 	double next_round, next_look, next_commit, next_standing;
+	bool compared; /* the store, with the commitments that the validator has of this hotkey */
 
 	struct block_clock blocks;
 	double poll;         /* longest pause between two looks at the validator's clock */

@@ -1,5 +1,6 @@
 /* run: each commitment at its block. */
 #include <math.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "due.h"
@@ -61,6 +62,26 @@ static int reveal_list(struct loop *loop, const struct submission_list *list,
 	return 0;
 }
 
+/* Commitments of this hotkey whose salts are elsewhere, or lost: a backup that was put back does not have what
+ * was committed since. */
+static void compare_commitments(struct loop *loop, const struct api_pending_reveals *pending)
+{
+	struct error err;
+	size_t unknown = 0;
+
+	loop->compared = true;
+	for (size_t i = 0; i < pending->count; i++)
+		unknown += !strcmp(pending->reveals[i].miner_hotkey, loop->session.workflow.hotkey) &&
+			!workflow_knows_commitment(&loop->session.workflow, &pending->reveals[i]);
+	if (!unknown)
+		return;
+	error_set(&err, STATUS_ENVIRONMENT,
+		"the validator has %zu commitment%s of this hotkey that this workspace has no salt for", unknown,
+		unknown == 1 ? "" : "s");
+	error_hint(&err, "`quasar recover` names them; `quasar import-state` takes salts from a backup.");
+	loop_tell_problem(loop, &err);
+}
+
 int loop_reveal_due(struct loop *loop, struct error *err)
 {
 	struct submission_filter filter = {
@@ -77,12 +98,14 @@ int loop_reveal_due(struct loop *loop, struct error *err)
 		loop_tell_problem(loop, err);
 		return 0;
 	}
-	if (!list.count) {
+	if (!list.count && loop->compared) {
 		loop->poll = DUE_POLL_SHORTEST;
 	} else if (api_pending_reveals(loop->session.api, &pending, err) == 0) {
 		loop_answered(loop);
 		block_clock_observe(&loop->blocks, pending.current_block, clock_elapsed());
 		loop->poll = fmin(loop->poll * 2, DUE_POLL_LONGEST);
+		if (!loop->compared)
+			compare_commitments(loop, &pending);
 		result = reveal_list(loop, &list, &pending, err);
 	} else if (err->status == STATUS_INTERRUPTED) {
 		result = -1;

@@ -31,38 +31,24 @@ static int hint_rescue(const struct database *database, struct error *err)
 	return error_hint(err, "%s", rescue ? rescue : "Put the file aside, or name another one.");
 }
 
-/* What to do about a system error, if that can be told. */
-static int hint_system(int reason, struct error *err)
-{
-	switch (reason) {
-	case ENOSPC:
-	case EDQUOT:
-		return error_hint(err, "Make room on the disk, then run this again.");
-	case EROFS:
-	case EACCES:
-	case EPERM:
-		return error_hint(err, "Make the file, its folder and the file system writable, then run this "
-				       "again.");
-	case EIO:
-		return error_hint(err, "The disk fails: see `dmesg`. Copy the folder to another disk.");
-	default:
-		return -1;
-	}
-}
-
 static int failed(struct database *database, struct error *err, const char *attempt)
 {
 	int code = sqlite3_errcode(database->handle);
+	bool moved = sqlite3_extended_errcode(database->handle) == SQLITE_READONLY_DBMOVED;
 	int reason = code == SQLITE_IOERR || code == SQLITE_CANTOPEN ? sqlite3_system_errno(database->handle)
 								     : 0;
 
 	error_set(err, STATUS_ENVIRONMENT, "cannot %s database %s: %s", attempt, database->path,
-		reason ? strerror(reason) : sqlite3_errmsg(database->handle));
+		moved	 ? "the file was moved, removed or replaced meanwhile"
+		: reason ? strerror(reason)
+			 : sqlite3_errmsg(database->handle));
+	if (moved)
+		return error_hint(err, "Nothing was written. Run this again: it goes by the file that is there then.");
 	if (code == SQLITE_BUSY)
 		return error_hint(err, "Another process has it open. End that one, or name another file.");
 	if (code == SQLITE_NOTADB || code == SQLITE_CORRUPT)
 		return hint_rescue(database, err);
-	return hint_system(code == SQLITE_FULL ? ENOSPC : code == SQLITE_READONLY ? EROFS : reason, err);
+	return error_hint_system(err, code == SQLITE_FULL ? ENOSPC : code == SQLITE_READONLY ? EROFS : reason);
 }
 
 static int execute(struct database *database, struct error *err, const char *attempt, const char *sql)
@@ -149,14 +135,21 @@ static int migrate(struct database *database, struct error *err)
 	return result;
 }
 
+/* How a transaction becomes durable. With a rollback journal whatever was committed is in the file itself: a
+ * copy of it is whole, and nothing beside it can be lost. The write-ahead log takes one sync where that takes
+ * four. */
+static const char *const journals[] = {
+	[DATABASE_SHARED] = "PRAGMA journal_mode = DELETE; PRAGMA synchronous = EXTRA",
+	[DATABASE_EXCLUSIVE] = "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL",
+};
+
 /* Makes sure that what was opened is ours and of the newest version. */
-static int adopt(struct database *database, struct error *err)
+static int adopt(struct database *database, enum database_sharing sharing, struct error *err)
 {
 	int64_t version;
 
-	if (recognize(database, &version, err) < 0 ||
+	if (recognize(database, &version, err) < 0 || execute(database, err, "open", journals[sharing]) < 0 ||
 		execute(database, err, "open",
-			"PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;"
 			"PRAGMA foreign_keys = ON; PRAGMA temp_store = MEMORY; BEGIN IMMEDIATE") < 0)
 		return -1;
 	if (migrate(database, err) < 0) {
@@ -175,7 +168,7 @@ static int set_up(struct database *database, enum database_sharing sharing, stru
 	if (sharing == DATABASE_EXCLUSIVE &&
 		execute(database, err, "lock", "PRAGMA locking_mode = EXCLUSIVE") < 0)
 		return -1;
-	return adopt(database, err);
+	return adopt(database, sharing, err);
 }
 
 /* SQLite would create it readable for all. */
@@ -189,7 +182,7 @@ static int make_private(const char *path, struct error *err)
 		int reason = errno;
 
 		error_set(err, STATUS_ENVIRONMENT, "cannot make database %s: %s", path, strerror(reason));
-		return hint_system(reason, err);
+		return error_hint_system(err, reason);
 	}
 	return 0;
 }
@@ -229,6 +222,14 @@ struct database *database_open_damaged(
 	return NULL;
 }
 
+bool database_moved(const struct database *database)
+{
+	int moved = 0;
+
+	sqlite3_file_control(database->handle, "main", SQLITE_FCNTL_HAS_MOVED, &moved);
+	return moved;
+}
+
 bool database_damaged(const char *path)
 {
 	static const struct database_format any = {.what = "a database"};
@@ -251,21 +252,15 @@ bool database_damaged(const char *path)
 	return damaged;
 }
 
-/* Two bytes of a database file say that it is used with a write-ahead log, which there is none of in
- * memory: https://sqlite.org/c3ref/deserialize.html */
-enum { HEADER_BYTES = 100, WRITE_VERSION = 18, READ_VERSION = 19, ROLLBACK_JOURNAL = 1 };
-
 void *database_save(struct database *database, size_t *length, struct error *err)
 {
 	sqlite3_int64 size = 0;
 	unsigned char *bytes = sqlite3_serialize(database->handle, "main", &size, 0), *copy;
 
-	if (!bytes || size < HEADER_BYTES) {
-		sqlite3_free(bytes);
+	if (!bytes) {
 		failed(database, err, "copy");
 		return NULL;
 	}
-	bytes[WRITE_VERSION] = bytes[READ_VERSION] = ROLLBACK_JOURNAL;
 	*length = (size_t)size;
 	copy = memcpy(secret_alloc(*length), bytes, *length);
 	sodium_memzero(bytes, *length);
@@ -289,7 +284,7 @@ struct database *database_load(const void *bytes, size_t length, const char *nam
 	if (result == SQLITE_OK && copy)
 		result = sqlite3_deserialize(database->handle, "main", copy, (sqlite3_int64)length,
 			(sqlite3_int64)length, SQLITE_DESERIALIZE_FREEONCLOSE | SQLITE_DESERIALIZE_RESIZEABLE);
-	if (result == SQLITE_OK && copy ? adopt(database, err) < 0 : failed(database, err, "open") < 0) {
+	if (result == SQLITE_OK && copy ? adopt(database, DATABASE_SHARED, err) < 0 : failed(database, err, "open") < 0) {
 		database_close(database);
 		return NULL;
 	}

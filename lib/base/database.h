@@ -1,5 +1,5 @@
-/* database: a SQLite file. What was committed survives a crash of the process and a loss of power
- * (WAL, synchronous=FULL). A struct database is used by one thread at a time. */
+/* database: a SQLite file. What was committed survives a crash of the process and a loss of power. A struct
+ * database is used by one thread at a time. */
 #pragma once
 
 #include <sqlite3.h>
@@ -12,8 +12,8 @@
 struct database;
 
 enum database_sharing {
-	DATABASE_SHARED,    /* other processes may read and write in turn */
-	DATABASE_EXCLUSIVE, /* nobody else can open the file meanwhile */
+	DATABASE_SHARED,    /* other processes may read and write in turn, or copy the file */
+	DATABASE_EXCLUSIVE, /* nobody else can open the file meanwhile, and what is beside it belongs to it */
 };
 
 /* What a file holds and how older files become today's. */
@@ -30,8 +30,12 @@ struct database *database_open(const char *path, const struct database_format *f
 	enum database_sharing sharing, struct error *err);
 void database_close(struct database *database);
 
-/* True when the file's content is not what SQLite wrote: too short, overwritten, or no database at all. The
- * file is only read. */
+/* True when its path has ceased to lead to the file that was opened. What it holds can still be read; a
+ * shared one is no longer written to. */
+bool database_moved(const struct database *database);
+
+/* True when the file's content is not what SQLite wrote: too short, overwritten, or no database at all. Nothing
+ * is done to the file but undoing a transaction that was cut off. */
 bool database_damaged(const char *path);
 /* Opens such a file to read what can still be read, without changing it: any step may fail. NULL on error. */
 struct database *database_open_damaged(

@@ -1,5 +1,6 @@
 #include "base/error.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -62,4 +63,22 @@ const char *status_name(enum status status)
 		return "interrupted";
 	}
 	return "unknown";
+}
+
+int error_hint_system(struct error *err, int reason)
+{
+	switch (reason) {
+	case ENOSPC:
+	case EDQUOT:
+		return error_hint(err, "Make room on the disk, then run this again.");
+	case EROFS:
+	case EACCES:
+	case EPERM:
+		return error_hint(err, "Make the file, its folder and the file system writable, then run this "
+				       "again.");
+	case EIO:
+		return error_hint(err, "The disk fails: see `dmesg`. Copy the folder to another disk.");
+	default:
+		return -1;
+	}
 }

@@ -28,6 +28,9 @@ int error_set(struct error *err, enum status status, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 int error_hint(struct error *err, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+/* Hints at what can be done about a system error (errno), where that can be told. Returns -1. */
+int error_hint_system(struct error *err, int reason);
+
 /* Puts "what: " before the message: used where a caller knows what the whole attempt was. Returns -1. */
 int error_context(struct error *err, const char *format, ...) __attribute__((format(printf, 2, 3)));
 

@@ -241,6 +241,11 @@ void store_close(struct store *store)
 	free(store);
 }
 
+bool store_moved(const struct store *store)
+{
+	return database_moved(store->database);
+}
+
 /* --- submissions --------------------------------------------------------------------------------- */
 
 static int add_journal(struct store *store, int64_t id, const char *text, struct error *err)
@@ -665,6 +670,20 @@ static int merge(struct store *store, struct store *from, struct store_merge *me
 	return result;
 }
 
+/* All of it, or nothing. */
+static int merge_at_once(struct store *store, struct store *from, struct store_merge *merged, struct error *err)
+{
+	int result = database_begin(store->database, err);
+
+	*merged = (struct store_merge){0};
+	if (!result)
+		result = merge(store, from, merged, err);
+	if (!result)
+		result = database_commit(store->database, err);
+	database_rollback(store->database);
+	return result;
+}
+
 int store_merge(struct store *store, const void *bytes, size_t length, struct store_merge *merged,
 	struct error *err)
 {
@@ -672,16 +691,23 @@ int store_merge(struct store *store, const void *bytes, size_t length, struct st
 	struct store from = {.database = database_load(bytes, length, name, &format, err)};
 	int result = -1;
 
-	*merged = (struct store_merge){0};
-	if (from.database && check_content(from.database, name, err) == 0 &&
-		database_begin(store->database, err) == 0) {
-		result = merge(store, &from, merged, err);
-		if (!result)
-			result = database_commit(store->database, err);
-		database_rollback(store->database);
-	}
+	if (from.database && check_content(from.database, name, err) == 0)
+		result = merge_at_once(store, &from, merged, err);
 	database_close(from.database);
 	return result;
+}
+
+int store_reopen(struct store **store, const char *directory, struct store_merge *merged, struct error *err)
+{
+	struct store *here = store_open(directory, err);
+
+	if (!here || merge_at_once(here, *store, merged, err) < 0) {
+		store_close(here);
+		return -1;
+	}
+	store_close(*store);
+	*store = here;
+	return 0;
 }
 
 /* --- damage ------------------------------------------------------------------------------------- */

@@ -1,8 +1,8 @@
 /* store: what a workspace must not forget, in SQLite (DIRECTORY/.quasar/state.db).
  *
  * Submissions are rows, each with an append-only journal of its steps; a change and its journal line are
- * one transaction, and on disk (write-ahead log, fsync) when the function returns. Bench results stand
- * beside them. Errors are STATUS_ENVIRONMENT; a file that is damaged, newer than this program or not
+ * one transaction, and in that file, on disk, when the function returns. Bench results stand beside
+ * them. Errors are STATUS_ENVIRONMENT; a file that is damaged, newer than this program or not
  * ours is named and left alone. Several processes may use one store: a writer waits for another. */
 #pragma once
 
@@ -24,6 +24,9 @@ int store_create(const char *directory, struct error *err);
 /* Opens an existing store, brings an older schema up to date. NULL on error. */
 struct store *store_open(const char *directory, struct error *err);
 void store_close(struct store *store);
+
+/* True when the store was moved, removed or replaced since it was opened: it can be read but not written. */
+bool store_moved(const struct store *store);
 
 /* What became of a damaged store. */
 struct store_repair {
@@ -142,6 +145,10 @@ struct store_merge {
  * was spoilt, or it is known from the validator's list only. */
 int store_merge(struct store *store, const void *bytes, size_t length, struct store_merge *merged,
 	struct error *err);
+
+/* Goes on with the store that is now in the place of one that was moved, having added to it what only that one
+ * knows. On an error the old one stays open. */
+int store_reopen(struct store **store, const char *directory, struct store_merge *merged, struct error *err);
 
 void submission_free(struct submission *submission); /* wipes the salt; the struct is the caller's */
 void submission_list_free(struct submission_list *list);

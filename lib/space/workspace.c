@@ -58,8 +58,10 @@ static int lock_file(const char *directory, const char *name, int *lock, pid_t *
 	if (fd >= 0 && fcntl(fd, F_SETLK, &whole) == 0) {
 		*lock = fd;
 	} else {
-		result = error_set(err, STATUS_ENVIRONMENT, "cannot lock the workspace with %s: %s", path,
-			strerror(errno));
+		int reason = errno;
+
+		error_set(err, STATUS_ENVIRONMENT, "cannot lock the workspace with %s: %s", path, strerror(reason));
+		result = error_hint_system(err, reason);
 		if (fd >= 0 && fcntl(fd, F_GETLK, &whole) == 0 && whole.l_type != F_UNLCK) {
 			*holder = whole.l_pid;
 			error_set(err, STATUS_ENVIRONMENT, "the workspace %s is in use by process %d",

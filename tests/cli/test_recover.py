@@ -169,55 +169,39 @@ def test_another_program_s_file_is_left_alone(scene):
     assert scene.database.read_bytes() == content and aside(scene) == []
 
 
-# --- the write-ahead log -----------------------------------------------------------------------------
+# --- the journal of a transaction ---------------------------------------------------------------------
 
 @pytest.fixture
 def killed(scene):
-    """A commitment that only the write-ahead log holds: the process was killed before it moved on."""
+    """The process was killed when the answer to its commitment was half recorded."""
     scene.forget()
     assert scene.send("commit").code == 0
     names = scene.calls()
     assert scene.reveal().code == 0
     scene.forget()
-    last = len(names) - names[::-1].index("recv")  # the answer is there
-    done = scene.send("commit", fault=f"before@{last + 7}")
+    done = scene.send("commit", fault=f"before@{len(names) - names[::-1].index('unlink')}")
     assert done.code == -9
-    scene.wal = scene.database.with_name("state.db-wal")
-    assert scene.wal.stat().st_size > 0 and len(scene.pending()) == 1
+    scene.journal = scene.database.with_name("state.db-journal")
+    assert scene.journal.stat().st_size > 0 and len(scene.pending()) == 1
     return scene
 
 
-def test_the_log_is_taken_up(killed):
-    killed.database.with_name("state.db-shm").write_bytes(b"garbage" * 1000)
+def test_half_a_transaction_is_undone(killed):
     assert killed.send("commit").code == 0
+    assert not killed.journal.exists()
     assert killed.reveal().code == 0
     killed.assert_one_revealed()
 
 
-def test_a_log_that_is_lost_is_not_lost_silently(killed):
-    killed.wal.write_bytes(killed.wal.read_bytes()[:32])
-    assert killed("status", "--json").json["unknown_here"] == 2  # and the one before
-    done = killed("recover")
-    assert done.code == 1 and "can no longer be revealed" in done.out
-
-
-def test_a_damaged_store_is_read_together_with_its_log(killed):
-    killed.database.write_bytes(killed.database.read_bytes()[:2 * 4096])
-    done = killed("recover", "--json")
-    assert done.code == 0, done.err
-    assert done.json["read"] == 1
-    assert killed.send("commit").code == 0 and killed.reveal().code == 0
-    assert len(killed.submissions()) == 1 and killed.pending() == []
-
-
-def test_the_log_of_a_store_that_is_gone_does_not_spoil_the_next(killed):
+def test_the_journal_of_a_store_that_is_gone_does_not_spoil_the_next(killed):
     killed.database.unlink()
     assert killed.quasar("init", killed.directory).code == 0
     with sqlite3.connect(killed.database) as db:
         assert db.execute("PRAGMA integrity_check").fetchone() == ("ok",)
         assert db.execute("SELECT count(*) FROM submission").fetchone() == (0,)
     db.close()
-    assert list(killed.database.parent.glob("state.db.damaged-*-wal"))
+    assert list(killed.database.parent.glob("state.db.damaged-*-journal"))
+    assert killed("status", "--json").json["unknown_here"] == 2  # and the one before
 
 
 # --- interrupted -------------------------------------------------------------------------------------

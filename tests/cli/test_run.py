@@ -429,6 +429,36 @@ def test_systemd_is_told(miner, tmp_path):
     assert heard.index("READY=1") < heard.index("WATCHDOG=1")
 
 
+def test_a_backup_put_in_the_place_of_the_store_gets_what_it_lacks(miner, start_localnet):
+    server = start_localnet("--block-time", "0.2", "--blocks-until-reveal", "100000", "--rate-limit", "0")
+    miner.set(VALIDATOR_API_URL=server.url)
+    assert miner("register").code == 0
+    database = miner.directory / ".quasar" / "state.db"
+    backup = database.read_bytes()
+    loop = miner.run("--improve", "1000%")
+    committed = loop.until("committed")["submission"]
+    database.with_name("backup").write_bytes(backup)
+    database.with_name("backup").rename(database)
+    assert "1 submission that it lacked was added" in loop.until("store")["message"]
+    assert [row["commitment_hash"] for row in miner.submissions()] == [committed["commitment_hash"]]
+    loop.until("kept")
+    assert loop.end() == 0 and loop.count("committed") == 1
+    database.write_bytes(backup)  # while nothing runs: nobody has the salt then
+    problem = miner.run("--improve", "1000%").until("problem")
+    assert "1 commitment of this hotkey" in problem["message"] and "import-state" in problem["hint"]
+
+
+def test_a_store_that_is_away_for_a_while_is_waited_for(miner, proxy):
+    loop = miner.run("--improve", "1000%")
+    loop.until("verify")
+    (miner.directory / ".quasar").rename(miner.directory / "elsewhere")
+    problem = loop.until("problem", where=lambda event: "taken away" in event["message"])
+    assert "put it or a backup back" in problem["hint"]
+    (miner.directory / "elsewhere").rename(miner.directory / ".quasar")
+    loop.until("revealed")
+    assert loop.end() == 0 and len(on_server(proxy)) == 1
+
+
 def test_two_workspaces_run_side_by_side(miner, quasar, environment, proxy, tmp_path):
     assert quasar("wallet", "new", "--wallet", "second").code == 0
     other = Miner(quasar, environment, tmp_path / "other", proxy.url)
