@@ -174,7 +174,7 @@ static int last_submission(struct loop *loop, bool *found, struct submission *la
 	int result = api_current_round(loop->session.api, &round, err);
 
 	*found = false;
-	began = result ? 0 : round.start_time - api_clock_skew(loop->session.api);
+	began = result ? 0 : round.start_time;
 	api_release(&round.memory);
 	if (result || store_submissions(loop->session.workspace.store, &filter, &list, err) < 0)
 		return -1;

@@ -76,6 +76,9 @@ int error_hint_system(struct error *err, int reason)
 	case EPERM:
 		return error_hint(err, "Make the file, its folder and the file system writable, then run this "
 				       "again.");
+	case EMFILE:
+	case ENFILE:
+		return error_hint(err, "Allow more open files, as with `ulimit -n 1024`, then run this again.");
 	case EIO:
 		return error_hint(err, "The disk fails: see `dmesg`. Copy the folder to another disk.");
 	default:

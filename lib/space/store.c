@@ -257,8 +257,6 @@ static int add_journal(struct store *store, int64_t id, const char *text, struct
 int store_submission_prepare(struct store *store, const struct submission *submission, int64_t *id,
 	struct error *err)
 {
-	double now = clock_now();
-
 	if (database_begin(store->database, err) < 0)
 		return -1;
 	if (database_run(store->database, err,
@@ -268,7 +266,8 @@ int store_submission_prepare(struct store *store, const struct submission *submi
 		    "ssssssirrsssrr", kind_names[submission->kind], submission->api_url, submission->hotkey,
 		    submission->fork_url, submission->commit_hash, submission->repo_hash,
 		    submission->target_sequence_length, submission->tokens_per_sec, submission->vram_mb,
-		    submission->benchmarks, submission->salt, submission->commitment_hash, now, now) < 0)
+		    submission->benchmarks, submission->salt, submission->commitment_hash,
+		    submission->created_at, clock_now()) < 0)
 		goto failed;
 	*id = database_last_id(store->database);
 	if (add_journal(store, *id, "prepared", err) == 0 && database_commit(store->database, err) == 0)

@@ -74,12 +74,13 @@ struct submission {
 	int64_t server_id;              /* 0: not known */
 	int64_t reveal_block;           /* 0: not known */
 	char *reason;                   /* NULL: none */
-	double created_at, updated_at;  /* Unix time */
+	double created_at;              /* Unix time by the validator's clock */
+	double updated_at;              /* Unix time by ours */
 };
 
 /* Writes a new submission, its step being prepared, and gives it an id. On disk when this returns: only
- * then may its commitment leave the machine. The fields from `server_id` on, `id` and `step` are not
- * read. The strings stay the caller's. */
+ * then may its commitment leave the machine. `id`, `step`, `server_id`, `reveal_block`, `reason` and
+ * `updated_at` are not read. The strings stay the caller's. */
 int store_submission_prepare(struct store *store, const struct submission *submission, int64_t *id,
 	struct error *err);
 

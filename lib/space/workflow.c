@@ -5,6 +5,7 @@
 
 #include "api/message.h"
 #include "api/retry.h"
+#include "base/clock.h"
 #include "base/json.h"
 
 int workflow_find(struct workflow *workflow, enum submission_kind kind, const struct plan *plan, bool *found,
@@ -251,6 +252,7 @@ static int prepare_and_deliver(struct workflow *workflow, enum submission_kind k
 		.benchmarks = benchmarks,
 		.salt = salt,
 		.commitment_hash = commitment_hash,
+		.created_at = clock_now() + api_clock_skew(workflow->api), /* ours may be set right later */
 	};
 	int result = store_submission_prepare(workflow->store, &submission, id, err);
 
@@ -418,6 +420,7 @@ int workflow_adopt(struct workflow *workflow, const struct api_submission *liste
 		.tokens_per_sec = listed->tokens_per_sec,
 		.vram_mb = listed->vram_mb,
 		.benchmarks = benchmarks,
+		.created_at = listed->created_at,
 	};
 	int64_t id;
 	int result = store_submission_prepare(workflow->store, &submission, &id, err);

@@ -15,6 +15,7 @@ import pytest
 from conftest import QUASAR
 from lossy import LossyProxy
 from terminal import Terminal
+from test_faults import SHIM
 
 SEQ = 64
 LONG = 120  # s, for a condition that comes to be: a bound for a broken program, not for a slow machine
@@ -427,6 +428,22 @@ def test_systemd_is_told(miner, tmp_path):
         hear("STOPPING=1")
         assert loop.wait() == 0
     assert heard.index("READY=1") < heard.index("WATCHDOG=1")
+
+
+@pytest.mark.parametrize("hours", [-30, 30])
+def test_a_clock_that_is_set_right_changes_nothing(miner, localnet, proxy, tmp_path, hours):
+    clock = tmp_path / "clock"
+    clock.write_text(str(hours * 3600))
+    loop = miner.run("--improve", "1000%", env={"LD_PRELOAD": str(SHIM), "FAULT_CLOCK": str(clock)})
+    loop.until("committed")
+    clock.write_text("0")
+    loop.until("revealed")
+    loop.until("kept")
+    assert len(on_server(proxy)) == 1
+    number = localnet.get("/get_current_round").json["id"]
+    assert localnet.post(f"/finalize_round/{number}").status == 200
+    loop.until("committed")  # what counted for one round does not for the next
+    assert loop.end() == 0
 
 
 def test_a_backup_put_in_the_place_of_the_store_gets_what_it_lacks(miner, start_localnet):

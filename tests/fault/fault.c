@@ -7,6 +7,7 @@
  *	FAULT=ENOSPC@N   the call fails (EIO, EROFS, ECONNRESET alike); ENOSPC@N+: all from there on do
  *	FAULT_CALLS=a,b  only these calls are counted
  *	FAULT_LOG=FILE   receives a line for each counted call
+ *	FAULT_CLOCK=FILE the wall clock is off by as many seconds as FILE says at that moment
  *
  * Only the process that was started counts, not its children. */
 #include <dlfcn.h>
@@ -21,6 +22,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 enum fault { FAULT_NONE, FAULT_BEFORE, FAULT_AFTER, FAULT_TEAR, FAULT_ERROR };
@@ -31,6 +33,7 @@ static struct {
 	unsigned at, count; /* calls */
 	bool lasting;
 	char only[128];
+	const char *clock;
 	int log;
 	pid_t process;
 } plan = {.log = -1};
@@ -77,6 +80,7 @@ __attribute__((constructor)) static void begin(void)
 	if (log)
 		plan.log = (int)syscall(
 			SYS_openat, AT_FDCWD, log, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+	plan.clock = getenv("FAULT_CLOCK");
 	plan.process = getpid();
 	unsetenv("LD_PRELOAD");
 }
@@ -141,6 +145,31 @@ static void die(void)
 	static __typeof__(name) *real;                                                                     \
 	if (!real)                                                                                         \
 	real = (__typeof__(name) *)dlsym(RTLD_NEXT, #name)
+
+/* --- the clock -------------------------------------------------------------------------------------- */
+
+static long clock_offset(void)
+{
+	char text[32] = "";
+	long fd = syscall(SYS_openat, AT_FDCWD, plan.clock, O_RDONLY | O_CLOEXEC);
+
+	if (fd >= 0) {
+		syscall(SYS_read, fd, text, sizeof(text) - 1);
+		syscall(SYS_close, fd);
+	}
+	return atol(text);
+}
+
+int clock_gettime(clockid_t clock, struct timespec *now)
+{
+	int result;
+
+	REAL(clock_gettime);
+	result = real(clock, now);
+	if (plan.clock && clock == CLOCK_REALTIME)
+		now->tv_sec += clock_offset();
+	return result;
+}
 
 /* --- the disk --------------------------------------------------------------------------------------- */
 
