@@ -24,6 +24,19 @@ static int follow(struct session *session, struct submission *submission,
 		submission->reveal_block, err);
 }
 
+/* A validator that began anew counts from the start again: the id may be another commitment's by now, whose
+ * reveal must not be tried with this salt. */
+static int check_id(struct session *session, const struct submission *submission,
+	const struct api_pending_reveals *pending, struct due *due, struct error *err)
+{
+	for (size_t i = 0; i < pending->count; i++)
+		if (pending->reveals[i].submission_id == submission->server_id) {
+			due->ready = false;
+			return workflow_forgotten(&session->workflow, submission, err);
+		}
+	return 0;
+}
+
 int due_read(struct session *session, struct submission *submission,
 	const struct api_pending_reveals *pending, struct due *due, struct error *err)
 {
@@ -42,7 +55,7 @@ int due_read(struct session *session, struct submission *submission,
 		due->reveal_block = reveal->reveal_block;
 		return follow(session, submission, reveal, err);
 	}
-	return 0;
+	return check_id(session, submission, pending, due, err);
 }
 
 double due_pause(const struct due *due, const struct block_clock *blocks, double poll)

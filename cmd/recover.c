@@ -161,10 +161,13 @@ static int run(struct invocation *invocation, struct error *err)
 	const char *directory = require_workspace(invocation, err);
 	struct outcome outcome = {
 		.unrevealable = cJSON_CreateArray(), .found = cJSON_CreateArray()};
-	int lock = -1, result = -1;
+	int lock = -1, turn = -1, result = -1;
 
-	if (directory && workspace_lock(directory, &lock, err) == 0)
+	/* what another process is just sending is not the validator's alone */
+	if (directory && workspace_lock(directory, &lock, err) == 0 && workspace_turn(directory, 0, &turn, err) == 0)
 		result = recover(invocation, directory, &outcome, err);
+	if (turn >= 0)
+		close(turn);
 	if (lock >= 0)
 		close(lock);
 	free(outcome.repair.aside);

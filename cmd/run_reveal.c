@@ -47,8 +47,12 @@ static int reveal_list(struct loop *loop, const struct submission_list *list,
 	for (size_t i = 0; i < list->count; i++) {
 		struct due due;
 
-		if (due_read(&loop->session, &list->items[i], pending, &due, err) < 0)
-			loop_tell_problem(loop, err);
+		if (due_read(&loop->session, &list->items[i], pending, &due, err) < 0) {
+			if (err->status == STATUS_REFUSED)
+				refused(loop, list->items[i].id, err);
+			else
+				loop_tell_problem(loop, err);
+		}
 		if (due.ready && reveal_one(loop, &list->items[i], err) < 0)
 			return -1;
 		if (loop->outage_began)

@@ -323,13 +323,40 @@ static int send_reveal(struct workflow *workflow, const struct submission *submi
 	return result;
 }
 
+int workflow_forgotten(struct workflow *workflow, const struct submission *submission, struct error *err)
+{
+	struct error ignored;
+
+	error_set(err, STATUS_REFUSED, "the validator has lost submission #%lld: the id %lld is another one's there",
+		(long long)submission->id, (long long)submission->server_id);
+	store_submission_refused(workflow->store, submission->id, err->message, &ignored);
+	return error_hint(err, "Its database may have been reset. Commit again: quasar commit");
+}
+
+/* Whether the validator lists another submission under this one's id. */
+static int find_other(struct workflow *workflow, const struct submission *submission, bool *found, struct error *err)
+{
+	struct api_submission_stats stats;
+	int result = api_submission_stats(workflow->api, 1000, &stats, err);
+
+	*found = false;
+	for (size_t i = 0; !result && i < stats.recent_count; i++)
+		if (stats.recent[i].id == submission->server_id && !same_submission(&stats.recent[i], submission))
+			*found = true;
+	api_release(&stats.memory);
+	return result;
+}
+
 /* The answer to an earlier reveal was lost; unless the conflict is about another submission than this one. */
 static int revealed_before(struct workflow *workflow, const struct submission *submission, struct error *err)
 {
-	bool waiting;
+	bool waiting, other;
 
-	if (find_commitment(workflow, submission, &waiting, err) < 0)
+	if (find_commitment(workflow, submission, &waiting, err) < 0 ||
+		find_other(workflow, submission, &other, err) < 0)
 		return -1;
+	if (other)
+		return workflow_forgotten(workflow, submission, err);
 	if (!waiting)
 		return store_submission_revealed(workflow->store, submission->id, err);
 	error_set(err, STATUS_NETWORK,

@@ -48,6 +48,10 @@ int workflow_settle(struct workflow *workflow, const struct submission *submissi
 /* Reveals a committed submission. STATUS_EARLY before its block. */
 int workflow_reveal(struct workflow *workflow, const struct submission *submission, struct error *err);
 
+/* Stores that the validator has lost this submission: its id there is another one's. Returns -1, with
+ * STATUS_REFUSED. */
+int workflow_forgotten(struct workflow *workflow, const struct submission *submission, struct error *err);
+
 /* --- what the validator lists and the store does not --------------------------------------------------- */
 
 /* Looks for a prepared submission at the validator, sends nothing; stores where it stands if it is there. */

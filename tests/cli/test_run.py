@@ -14,8 +14,8 @@ import pytest
 
 from conftest import QUASAR
 from lossy import LossyProxy
-from terminal import Terminal
 from test_faults import SHIM
+from terminal import Terminal
 
 SEQ = 64
 LONG = 120  # s, for a condition that comes to be: a bound for a broken program, not for a slow machine

@@ -188,6 +188,20 @@ def test_a_commit_killed_while_sending_goes_on_later(miner, proxy, home, fault):
     assert len(server_submissions(proxy)) == 1
 
 
+def test_recover_keeps_away_from_what_is_being_sent(miner, proxy, home):
+    from conftest import QUASAR
+    proxy.faults["POST", "/submit_kernel"] = ["take"]
+    process = subprocess.Popen([QUASAR, "submit"], cwd=miner.directory, stdout=subprocess.DEVNULL,
+                               stderr=subprocess.DEVNULL, env={**os.environ, "HOME": str(home)})
+    assert proxy.arrived.wait(60)
+    done = miner("recover")
+    assert done.code == 3 and f"in use by process {process.pid}" in done.err
+    proxy.release.set()
+    assert process.wait() == 0
+    assert miner("recover", "--json").json["found"] == []
+    assert [row["step"] for row in miner.rows()] == ["submitted"]
+
+
 def test_the_same_commit_is_not_committed_twice_unless_asked(miner, proxy):
     first = miner("commit", "--json").json
     again = miner("commit", "--json").json
@@ -320,3 +334,28 @@ def test_commitments_at_another_validator_are_not_forgotten(miner, localnet, pro
     assert done.code == 0, done.err
     done = miner("reveal", "--api", localnet.url)
     assert done.code == 3 and "nothing to reveal" in done.err
+
+
+@pytest.mark.parametrize("revealed", [False, True], ids=["waiting", "revealed"])
+def test_an_id_that_a_reset_validator_gave_again_is_not_taken_for_the_old_one(start_localnet, quasar, tmp_path, revealed):
+    server = start_localnet("--block-time", "0.02", "--blocks-until-reveal", "1", "--rate-limit", "0")
+    miner = make_workspace(quasar, server, tmp_path)
+    assert miner("commit", "--claim", 5, "--no-verify").code == 0
+    port = server.port
+    server.stop()
+    for path in tmp_path.glob("localnet-0/localnet.db*"):
+        path.unlink()
+    server.start("--port", str(port))
+    assert miner("register").code == 0
+    assert miner("commit", "--claim", 6, "--no-verify", "--again").code == 0
+    assert [row["server_id"] for row in miner.rows()] == [1, 1]
+    if revealed:
+        assert miner("reveal", "--wait", 2).code == 0
+    done = miner("reveal", "--wait", 1)
+    assert done.code == 5 and "the id 1 is another one's there" in done.err
+    assert miner("reveal", "--wait").code == (3 if revealed else 0)
+    assert [row["step"] for row in miner.rows()] == ["refused", "revealed"]
+    server.stop()
+    with sqlite3.connect(server.db) as database:
+        assert database.execute("SELECT * FROM address WHERE failures").fetchall() == []
+    database.close()
