@@ -162,6 +162,12 @@ check: deps
 	@$(MAKE) --no-print-directory DEBUG=1 unit-tests fuzz-targets
 	@tests/run
 
+# the command-line tests once more, with the sanitizers in the binary
+check-sanitized: deps
+	@$(MAKE) --no-print-directory all
+	@$(MAKE) --no-print-directory DEBUG=1 build/debug/quasar build/debug/fault.so
+	@scripts/check-sanitized
+
 # kill -9, failing disks and cut answers at every point there is; `make check` tries a sample of them
 sweep: deps
 	@$(MAKE) --no-print-directory all $(BUILD)/fault.so
@@ -200,6 +206,7 @@ help:
 	@echo 'make              the binary build/quasar, man pages and completions'
 	@echo 'make demo         a whole miner journey on this machine, nothing faked'
 	@echo 'make check        all tests'
+	@echo 'make check-sanitized  the tests of the commands, with sanitizers in the binary'
 	@echo 'make sweep        faults injected at every point of commit, reveal and submit'
 	@echo 'make fuzz         new inputs for the parsers, FUZZ_SECONDS=10 for each of them'
 	@echo 'make bench        the speed of the operation and the layer on this machine'
@@ -212,6 +219,6 @@ help:
 	@echo 'make clean        remove build/ and dist/'
 
 FORCE:
-.PHONY: all unit-tests fuzz-targets fuzz check sweep demo bench bench-localnet bench-gpu soak install dist deps clean help FORCE
+.PHONY: all unit-tests fuzz-targets fuzz check check-sanitized sweep demo bench bench-localnet bench-gpu soak install dist deps clean help FORCE
 .DELETE_ON_ERROR:
 .SUFFIXES:

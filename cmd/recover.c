@@ -164,7 +164,8 @@ static int run(struct invocation *invocation, struct error *err)
 	int lock = -1, turn = -1, result = -1;
 
 	/* what another process is just sending is not the validator's alone */
-	if (directory && workspace_lock(directory, &lock, err) == 0 && workspace_turn(directory, 0, &turn, err) == 0)
+	if (directory && workspace_lock(directory, &lock, err) == 0 &&
+		workspace_turn(directory, 0, &turn, err) == 0)
 		result = recover(invocation, directory, &outcome, err);
 	if (turn >= 0)
 		close(turn);

@@ -43,7 +43,7 @@ def quasar(environment, tmp_path):
     """Runs the binary: quasar("score", "--seq", "1M", cwd=…, env={…}, stdin="…"). With bound=True, file
     permissions hold for it even when root runs the tests."""
 
-    def run(*args, cwd=None, env=None, stdin="", timeout=120, bound=False):
+    def run(*args, cwd=None, env=None, stdin="", timeout=600, bound=False):
         prefix = []
         if bound and os.geteuid() == 0:
             prefix = ["setpriv", "--bounding-set", "-dac_override,-dac_read_search"]

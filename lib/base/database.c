@@ -43,7 +43,7 @@ static int failed(struct database *database, struct error *err, const char *atte
 		: reason ? strerror(reason)
 			 : sqlite3_errmsg(database->handle));
 	if (moved)
-		return error_hint(err, "Nothing was written. Run this again: it goes by the file that is there then.");
+		return error_hint(err, "Nothing was written. Run this again: it goes by the file that is there.");
 	if (code == SQLITE_BUSY)
 		return error_hint(err, "Another process has it open. End that one, or name another file.");
 	if (code == SQLITE_NOTADB || code == SQLITE_CORRUPT)
@@ -135,9 +135,8 @@ static int migrate(struct database *database, struct error *err)
 	return result;
 }
 
-/* How a transaction becomes durable. With a rollback journal whatever was committed is in the file itself: a
- * copy of it is whole, and nothing beside it can be lost. The write-ahead log takes one sync where that takes
- * four. */
+/* How a transaction becomes durable. With a rollback journal whatever was committed is in the file itself, and
+ * nothing that lies beside it can be lost. The write-ahead log takes one sync where that takes five. */
 static const char *const journals[] = {
 	[DATABASE_SHARED] = "PRAGMA journal_mode = DELETE; PRAGMA synchronous = EXTRA",
 	[DATABASE_EXCLUSIVE] = "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL",
@@ -284,7 +283,8 @@ struct database *database_load(const void *bytes, size_t length, const char *nam
 	if (result == SQLITE_OK && copy)
 		result = sqlite3_deserialize(database->handle, "main", copy, (sqlite3_int64)length,
 			(sqlite3_int64)length, SQLITE_DESERIALIZE_FREEONCLOSE | SQLITE_DESERIALIZE_RESIZEABLE);
-	if (result == SQLITE_OK && copy ? adopt(database, DATABASE_SHARED, err) < 0 : failed(database, err, "open") < 0) {
+	if (result == SQLITE_OK && copy ? adopt(database, DATABASE_SHARED, err) < 0
+					: failed(database, err, "open") < 0) {
 		database_close(database);
 		return NULL;
 	}

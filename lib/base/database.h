@@ -12,7 +12,7 @@
 struct database;
 
 enum database_sharing {
-	DATABASE_SHARED,    /* other processes may read and write in turn, or copy the file */
+	DATABASE_SHARED,    /* other processes may read and write in turn */
 	DATABASE_EXCLUSIVE, /* nobody else can open the file meanwhile, and what is beside it belongs to it */
 };
 

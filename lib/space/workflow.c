@@ -305,8 +305,8 @@ static int check_salt(const struct submission *submission, struct error *err)
 	error_set(err, STATUS_ENVIRONMENT,
 		"submission %lld: the stored salt does not belong to its commitment",
 		(long long)submission->id);
-	return error_hint(err, "Nothing was sent. The state store was damaged or edited: `quasar import-state` takes "
-			       "the salt from a backup.");
+	return error_hint(err, "Nothing was sent. The state store was damaged or edited: `quasar import-state` "
+			       "takes the salt from a backup.");
 }
 
 static int send_reveal(struct workflow *workflow, const struct submission *submission,
@@ -327,21 +327,24 @@ int workflow_forgotten(struct workflow *workflow, const struct submission *submi
 {
 	struct error ignored;
 
-	error_set(err, STATUS_REFUSED, "the validator has lost submission #%lld: the id %lld is another one's there",
+	error_set(err, STATUS_REFUSED,
+		"the validator has lost submission #%lld: the id %lld is another one's there",
 		(long long)submission->id, (long long)submission->server_id);
 	store_submission_refused(workflow->store, submission->id, err->message, &ignored);
 	return error_hint(err, "Its database may have been reset. Commit again: quasar commit");
 }
 
 /* Whether the validator lists another submission under this one's id. */
-static int find_other(struct workflow *workflow, const struct submission *submission, bool *found, struct error *err)
+static int find_other(struct workflow *workflow, const struct submission *submission, bool *found,
+	struct error *err)
 {
 	struct api_submission_stats stats;
 	int result = api_submission_stats(workflow->api, 1000, &stats, err);
 
 	*found = false;
 	for (size_t i = 0; !result && i < stats.recent_count; i++)
-		if (stats.recent[i].id == submission->server_id && !same_submission(&stats.recent[i], submission))
+		if (stats.recent[i].id == submission->server_id &&
+			!same_submission(&stats.recent[i], submission))
 			*found = true;
 	api_release(&stats.memory);
 	return result;

@@ -18,7 +18,7 @@ from test_faults import SHIM
 from terminal import Terminal
 
 SEQ = 64
-LONG = 120  # s, for a condition that comes to be: a bound for a broken program, not for a slow machine
+LONG = 600  # s, for a condition that comes to be: a bound for a broken program, not for a slow machine
 
 
 class Loop:
