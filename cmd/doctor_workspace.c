@@ -110,7 +110,7 @@ void doctor_workspace(const struct invocation *invocation, struct check_list *ch
 	struct error err = {0};
 
 	check_wallet(invocation, checks);
-	if (!directory || !store_exists(directory)) {
+	if (!directory || !workspace_exists(directory)) {
 		check_add(checks, "workspace", CHECK_WARN, "quasar init DIR", "not in a workspace");
 		return;
 	}

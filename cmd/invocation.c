@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/number.h"
+#include "space/workspace.h"
 
 static size_t opt_index(const struct invocation *invocation, const char *name)
 {
@@ -124,11 +125,8 @@ int arg_integers(const struct invocation *invocation, const char *name, int64_t 
 const char *require_workspace(const struct invocation *invocation, struct error *err)
 {
 	const char *directory = invocation->workspace;
-	char *state = directory ? path_join(directory, ".quasar") : NULL;
-	bool whole = state && path_exists(state);
 
-	free(state);
-	if (whole)
+	if (directory && workspace_exists(directory))
 		return directory;
 	if (directory) {
 		error_set(err, STATUS_ENVIRONMENT, "%s is not a workspace: it has no .quasar/", directory);

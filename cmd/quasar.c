@@ -12,7 +12,7 @@
 #include "base/version.h"
 #include "commands.h"
 #include "help.h"
-#include "space/store.h"
+#include "space/workspace.h"
 
 /* In the order of a miner's journey, which is the order of `quasar --help`. */
 static const struct command *const commands[] = {
@@ -179,7 +179,7 @@ static int check_positionals(const struct invocation *invocation, struct error *
 	return 0;
 }
 
-/* The directory of the workspace: as named, else the nearest that holds a state store. The caller frees. */
+/* The directory of the workspace: as named, else the nearest. The caller frees. */
 static char *find_workspace(const char *named)
 {
 	char *directory, *slash;
@@ -190,7 +190,7 @@ static char *find_workspace(const char *named)
 		return realpath(named, NULL);
 	directory = getcwd(NULL, 0);
 	while (directory) {
-		if (store_exists(directory))
+		if (workspace_exists(directory))
 			return directory;
 		slash = strrchr(directory, '/');
 		if (!slash || !directory[1])

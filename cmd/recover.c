@@ -98,7 +98,8 @@ static void print_repair(const struct store_repair *repair)
 	if (repair->aside)
 		printf("The state store was damaged. It is now %s; nothing of it was deleted.\n", repair->aside);
 	else
-		printf("The state store is sound.\n");
+		printf(repair->missing ? "There was no state store; a new one was made.\n"
+				       : "The state store is sound.\n");
 	if (repair->aside || repair->taken || repair->lost)
 		printf("Read from what was set aside: %zu submission%s, and %zu that cannot be read.\n",
 			repair->taken, repair->taken == 1 ? "" : "s", repair->lost);
@@ -125,6 +126,7 @@ static void print_json(const struct outcome *outcome)
 {
 	cJSON *document = cJSON_CreateObject();
 
+	cJSON_AddBoolToObject(document, "missing", outcome->repair.missing);
 	json_add_text(document, "aside", outcome->repair.aside);
 	cJSON_AddNumberToObject(document, "read", (double)outcome->repair.taken);
 	cJSON_AddNumberToObject(document, "unreadable", (double)outcome->repair.lost);
@@ -179,11 +181,11 @@ static int run(struct invocation *invocation, struct error *err)
 
 const struct command cmd_recover = {
 	.name = "recover",
-	.summary = "save what can be saved when the state store is damaged",
+	.summary = "save what can be saved when the state store is damaged or gone",
 	.description =
 		"Gives a damaged .quasar/state.db another name beside it (state.db.damaged-TIME; nothing is ever "
 		"deleted), makes a new one, and reads into it every submission that is still whole. A "
-		"commitment is whole when its salt gives its hash.\n\n"
+		"commitment is whole when its salt gives its hash. Where there is no state.db, it makes one.\n\n"
 		"Then it asks the validator. Submissions of the hotkey that only the validator knows are "
 		"recorded again. Commitments whose salts are gone are named: nobody can reveal them any more; "
 		"the exit code is then 1.\n\n"

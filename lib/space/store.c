@@ -209,9 +209,9 @@ struct store *store_open(const char *directory, struct error *err)
 	struct stat status;
 
 	if (stat(path, &status) < 0) {
-		error_set(err, STATUS_ENVIRONMENT, "%s is not a workspace: it has no .quasar/state.db",
-			directory);
-		error_hint(err, "Make one with: quasar init %s", directory);
+		error_set(err, STATUS_ENVIRONMENT, "the state store is not there: %s", path);
+		error_hint(err, "Put it back if you have it. Else `quasar recover` makes a new one of what the validator "
+				"lists, and `quasar import-state` adds what a backup has.");
 		goto failed;
 	}
 	warn_if_open_to_others(folder);
@@ -839,7 +839,7 @@ int store_repair(const char *directory, struct store_repair *repair, struct erro
 	struct store *store = NULL;
 	int result = 0;
 
-	*repair = (struct store_repair){0};
+	*repair = (struct store_repair){.missing = !path_exists(path)};
 	if (is_damaged(path))
 		result = set_aside(path, &repair->aside, err);
 	if (!result)

@@ -14,7 +14,7 @@
 
 struct store;
 
-/* True when DIRECTORY holds a state store, whatever its condition: that makes it a workspace. */
+/* True when DIRECTORY holds a state store, whatever its condition. */
 bool store_exists(const char *directory);
 
 /* Makes DIRECTORY/.quasar (0700) and in it an empty store (0600), which appears whole or not at all. An
@@ -30,7 +30,8 @@ bool store_moved(const struct store *store);
 
 /* What became of a damaged store. */
 struct store_repair {
-	char *aside;       /* its new name; NULL: the store was sound. Free it */
+	bool missing;      /* there was none */
+	char *aside;       /* its new name; NULL: the store was sound, or missing. Free it */
 	size_t taken;      /* submissions that were read from stores set aside, now or earlier, and added */
 	size_t lost;       /* of those stores, the ones that could not be read */
 	size_t unreadable; /* stores of which nothing could be read */

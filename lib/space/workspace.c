@@ -21,6 +21,16 @@ char *workspace_fork_path(const char *directory, const struct settings *settings
 	return path;
 }
 
+bool workspace_exists(const char *directory)
+{
+	char *folder = path_join(directory, ".quasar"), *settings = path_join(directory, ".env");
+	bool exists = store_exists(directory) || (path_exists(folder) && path_exists(settings));
+
+	free(settings);
+	free(folder);
+	return exists;
+}
+
 int workspace_open(const char *directory, const struct settings *settings, struct workspace *workspace,
 	struct error *err)
 {

@@ -1,6 +1,8 @@
 /* workspace: the directory a miner works in: .env, .quasar/ with the state store, and the fork. */
 #pragma once
 
+#include <stdbool.h>
+
 #include "base/error.h"
 #include "space/settings.h"
 #include "space/store.h"
@@ -11,6 +13,9 @@ struct workspace {
 	char *fork_path; /* setting FORK_PATH, relative to the workspace; may not exist */
 	char *fork_url;  /* setting FORK_URL, else the fork's remote "origin", without credentials; NULL: none */
 };
+
+/* True when `directory` holds a state store or, where that is gone, what else `quasar init` makes. */
+bool workspace_exists(const char *directory);
 
 /* Opens the workspace in `directory`. STATUS_ENVIRONMENT when it is none, or its store is damaged. A fork
  * that is missing is no error here. */

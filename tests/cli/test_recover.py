@@ -69,7 +69,7 @@ def test_a_sound_store_stays(scene):
     before = salts(scene)
     done = scene("recover", "--json")
     assert done.code == 0, done.err
-    assert done.json == {"aside": None, "read": 0, "unreadable": 0, "unreadable_stores": 0, "found": [],
+    assert done.json == {"missing": False, "aside": None, "read": 0, "unreadable": 0, "unreadable_stores": 0, "found": [],
                          "unrevealable": []}
     assert salts(scene) == before and aside(scene) == []
     assert "sound" in scene("recover").out
@@ -223,3 +223,18 @@ def test_killed_while_recovering(damaged, capsys):
         assert salts(damaged) == expected, point
         assert damaged.content in [path.read_bytes() for path in aside(damaged)]
     report(capsys, f"recover: killed at {len(chosen)} points, nothing lost")
+
+
+def test_a_store_that_is_gone_is_told_from_no_workspace(quasar, localnet, tmp_path):
+    assert quasar("wallet", "new").code == 0
+    assert quasar("init", "miner", "--api", localnet.url, "--seq", 64).code == 0
+    workspace = tmp_path / "miner"
+    (workspace / ".quasar" / "state.db").unlink()
+    for command in ("status", "reveal", "run", "commit"):
+        done = quasar(command, cwd=workspace)
+        assert done.code == 3 and "state store is not there" in done.err and "quasar recover" in done.err
+    assert "quasar recover" in quasar("doctor", cwd=workspace).out
+    done = quasar("recover", "--json", cwd=workspace)
+    assert done.code == 0 and done.json["missing"] is True and done.json["aside"] is None
+    assert quasar("status", cwd=workspace).code == 0
+    assert quasar("recover", "--json", cwd=workspace).json["missing"] is False
