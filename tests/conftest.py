@@ -6,7 +6,8 @@ import subprocess
 
 import pytest
 
-from localnet import Localnet, Miner
+from localnet import Localnet, Miner, servers
+from lossy import LossyProxy
 from scripted_server import ScriptedServer
 from terminal import Terminal
 
@@ -57,23 +58,22 @@ def quasar(environment, tmp_path):
 @pytest.fixture
 def start_localnet(environment, tmp_path):
     """Starts local validators: start_localnet("--block-time", "0.2", …). They end with the test."""
-    running = []
-
-    def start(*args):
-        place = tmp_path / f"localnet-{len(running)}"
-        place.mkdir()
-        running.append(Localnet(QUASAR, environment, place, args))
-        return running[-1]
-
-    yield start
-    for server in running:
-        server.close()
+    with servers(tmp_path, lambda place, args: Localnet(QUASAR, environment, place, args)) as start:
+        yield start
 
 
 @pytest.fixture
 def localnet(start_localnet):
     """A local validator with blocks of 0.2 s, reveals after 5 of them, and no rate limit."""
     return start_localnet("--block-time", "0.2", "--blocks-until-reveal", "5", "--rate-limit", "0")
+
+
+@pytest.fixture
+def proxy(localnet):
+    """Stands before the local validator, and drops or delays what a test wants."""
+    proxy = LossyProxy(localnet.url)
+    yield proxy
+    proxy.close()
 
 
 @pytest.fixture

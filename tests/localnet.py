@@ -1,4 +1,5 @@
 """A running `quasar localnet`, and miners that sign requests to it."""
+import contextlib
 import json
 import signal
 import subprocess
@@ -84,3 +85,22 @@ class Miner:
     def __init__(self, address, signature):
         self.address = address
         self.headers = {"Hotkey": address, "Signature": signature}
+
+
+@contextlib.contextmanager
+def servers(tmp_path, make):
+    """Gives start(*args), which makes a server by make(place, args), each in a place of its own. They end with the
+    block."""
+    running = []
+
+    def start(*args):
+        place = tmp_path / f"server-{len(running)}"
+        place.mkdir()
+        running.append(make(place, args))
+        return running[-1]
+
+    try:
+        yield start
+    finally:
+        for server in running:
+            server.close()

@@ -13,7 +13,6 @@ import urllib.request
 import pytest
 
 from conftest import QUASAR
-from lossy import LossyProxy
 from test_faults import SHIM
 from terminal import Terminal
 
@@ -93,13 +92,6 @@ class Miner:
 
     def submissions(self):
         return self("status", "--json").json["submissions"]
-
-
-@pytest.fixture
-def proxy(localnet):
-    proxy = LossyProxy(localnet.url)
-    yield proxy
-    proxy.close()
 
 
 @pytest.fixture

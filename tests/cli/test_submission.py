@@ -10,16 +10,10 @@ import urllib.request
 import pytest
 
 import fake_torch
-from lossy import Change, LossyProxy
+from conftest import QUASAR
+from lossy import Change
 
 SEQ = 512
-
-
-@pytest.fixture
-def proxy(localnet):
-    proxy = LossyProxy(localnet.url)
-    yield proxy
-    proxy.close()
 
 
 class Miner:
@@ -172,7 +166,6 @@ def test_a_commit_that_ran_out_of_time_goes_on_later(miner, proxy):
 @pytest.mark.parametrize("fault", ["hold", "take"])
 def test_a_commit_killed_while_sending_goes_on_later(miner, proxy, home, fault):
     """Killed before the validator had it, and after it had it but had not been heard."""
-    from conftest import QUASAR
     proxy.faults["POST", "/commit_submission"] = [fault]
     process = subprocess.Popen([QUASAR, "commit"], cwd=miner.directory, stdout=subprocess.DEVNULL,
                                stderr=subprocess.DEVNULL, env={**os.environ, "HOME": str(home)})
@@ -191,7 +184,6 @@ def test_a_commit_killed_while_sending_goes_on_later(miner, proxy, home, fault):
 
 
 def test_recover_keeps_away_from_what_is_being_sent(miner, proxy, home):
-    from conftest import QUASAR
     proxy.faults["POST", "/submit_kernel"] = ["take"]
     process = subprocess.Popen([QUASAR, "submit"], cwd=miner.directory, stdout=subprocess.DEVNULL,
                                stderr=subprocess.DEVNULL, env={**os.environ, "HOME": str(home)})
@@ -315,7 +307,6 @@ def test_status_without_the_validator_shows_what_is_known(miner, proxy):
 
 
 def test_reveal_wait_goes_on_after_being_stopped(miner, proxy, home):
-    from conftest import QUASAR
     assert miner("commit").code == 0
     proxy.faults["GET", "/pending_reveals"] = ["take"]
     process = subprocess.Popen([QUASAR, "reveal", "--wait"], cwd=miner.directory, stdout=subprocess.DEVNULL,
@@ -345,7 +336,7 @@ def test_an_id_that_a_reset_validator_gave_again_is_not_taken_for_the_old_one(st
     assert miner("commit", "--claim", 5, "--no-verify").code == 0
     port = server.port
     server.stop()
-    for path in tmp_path.glob("localnet-0/localnet.db*"):
+    for path in tmp_path.glob("server-0/localnet.db*"):
         path.unlink()
     server.start("--port", str(port))
     assert miner("register").code == 0

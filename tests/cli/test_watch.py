@@ -8,20 +8,12 @@ import subprocess
 import pytest
 
 from conftest import QUASAR
-from lossy import LossyProxy
 
 
 @pytest.fixture
 def localnet(start_localnet):
     """A local validator with blocks as on the real chain."""
     return start_localnet("--rate-limit", "0")
-
-
-@pytest.fixture
-def proxy(localnet):
-    proxy = LossyProxy(localnet.url)
-    yield proxy
-    proxy.close()
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from bittensor_wallet import Keypair
-from localnet import Localnet, Miner
+from localnet import Localnet, Miner, servers
 
 
 class PeerValidator(Localnet):
@@ -22,17 +22,8 @@ class PeerValidator(Localnet):
 @pytest.fixture
 def start_validator(environment, tmp_path):
     """Starts validators: start_validator("--blocks-until-reveal", 2, …). They end with the test."""
-    running = []
-
-    def start(*args):
-        place = tmp_path / f"validator-{len(running)}"
-        place.mkdir()
-        running.append(PeerValidator(environment, place, args))
-        return running[-1]
-
-    yield start
-    for validator in running:
-        validator.close()
+    with servers(tmp_path, lambda place, args: PeerValidator(environment, place, args)) as start:
+        yield start
 
 
 @pytest.fixture
