@@ -422,6 +422,22 @@ def test_systemd_is_told(miner, tmp_path):
     assert heard.index("READY=1") < heard.index("WATCHDOG=1")
 
 
+def test_systemd_is_told_while_the_validator_is_silent(miner, proxy, tmp_path):
+    proxy.faults["GET", "/get_current_round"] = ["hold"]
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
+        listener.bind(str(tmp_path / "notify"))
+        loop = miner.run(env={"NOTIFY_SOCKET": str(tmp_path / "notify"), "WATCHDOG_USEC": "400000"})
+        while not proxy.count("/get_current_round"):
+            assert select.select([listener], [], [], LONG)[0]
+            listener.recv(4096)
+        for _ in range(5):
+            assert select.select([listener], [], [], LONG)[0]
+            assert listener.recv(4096).decode().startswith("WATCHDOG=1")
+        proxy.release.set()
+        loop.process.terminate()
+        assert loop.wait() == 0
+
+
 @pytest.mark.parametrize("hours", [-30, 30])
 def test_a_clock_that_is_set_right_changes_nothing(miner, localnet, proxy, tmp_path, hours):
     clock = tmp_path / "clock"
