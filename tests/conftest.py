@@ -58,7 +58,7 @@ def quasar(environment, tmp_path):
 @pytest.fixture
 def start_localnet(environment, tmp_path):
     """Starts local validators: start_localnet("--block-time", "0.2", …). They end with the test."""
-    with servers(tmp_path, lambda place, args: Localnet(QUASAR, environment, place, args)) as start:
+    with servers(tmp_path, "localnet", lambda place, args: Localnet(QUASAR, environment, place, args)) as start:
         yield start
 
 

@@ -88,13 +88,13 @@ class Miner:
 
 
 @contextlib.contextmanager
-def servers(tmp_path, make):
-    """Gives start(*args), which makes a server by make(place, args), each in a place of its own. They end with the
-    block."""
+def servers(tmp_path, kind, make):
+    """Gives start(*args), which makes a server by make(place, args), each in a place of its own, KIND-0 and so on. They
+    end with the block."""
     running = []
 
     def start(*args):
-        place = tmp_path / f"server-{len(running)}"
+        place = tmp_path / f"{kind}-{len(running)}"
         place.mkdir()
         running.append(make(place, args))
         return running[-1]

@@ -336,7 +336,7 @@ def test_an_id_that_a_reset_validator_gave_again_is_not_taken_for_the_old_one(st
     assert miner("commit", "--claim", 5, "--no-verify").code == 0
     port = server.port
     server.stop()
-    for path in tmp_path.glob("server-0/localnet.db*"):
+    for path in tmp_path.glob("localnet-0/localnet.db*"):
         path.unlink()
     server.start("--port", str(port))
     assert miner("register").code == 0

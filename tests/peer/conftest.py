@@ -22,7 +22,7 @@ class PeerValidator(Localnet):
 @pytest.fixture
 def start_validator(environment, tmp_path):
     """Starts validators: start_validator("--blocks-until-reveal", 2, …). They end with the test."""
-    with servers(tmp_path, lambda place, args: PeerValidator(environment, place, args)) as start:
+    with servers(tmp_path, "peer", lambda place, args: PeerValidator(environment, place, args)) as start:
         yield start
 
 

@@ -728,7 +728,7 @@ static void a_damaged_or_foreign_store_is_left_alone(void **state)
 	sqlite3 *foreign;
 
 	assert_null(store_open(*state, &err));
-	assert_non_null(strstr(err.message, "is not a workspace"));
+	assert_non_null(strstr(err.message, "the state store is not there"));
 	store = make_store(*state);
 	for (int i = 0; i < 50; i++) {
 		char commitment[16];
