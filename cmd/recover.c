@@ -51,8 +51,7 @@ static int compare_commitments(struct session *session, struct outcome *outcome,
 	int result = api_pending_reveals(session->api, &pending, err);
 
 	for (size_t i = 0; !result && i < pending.count; i++)
-		if (!strcmp(pending.reveals[i].miner_hotkey, session->workflow.hotkey) &&
-			!workflow_knows_commitment(&session->workflow, &pending.reveals[i]))
+		if (workflow_lacks_commitment(&session->workflow, &pending.reveals[i]))
 			add_unrevealable(outcome->unrevealable, &pending.reveals[i]);
 	api_release(&pending.memory);
 	return result;

@@ -1,6 +1,5 @@
 /* run: each commitment at its block. */
 #include <math.h>
-#include <string.h>
 
 #include "base/clock.h"
 #include "due.h"
@@ -75,8 +74,7 @@ static void compare_commitments(struct loop *loop, const struct api_pending_reve
 
 	loop->compared = true;
 	for (size_t i = 0; i < pending->count; i++)
-		unknown += !strcmp(pending->reveals[i].miner_hotkey, loop->session.workflow.hotkey) &&
-			!workflow_knows_commitment(&loop->session.workflow, &pending->reveals[i]);
+		unknown += workflow_lacks_commitment(&loop->session.workflow, &pending->reveals[i]);
 	if (!unknown)
 		return;
 	error_set(&err, STATUS_ENVIRONMENT,

@@ -45,8 +45,7 @@ static size_t count_unknown(struct session *session, const struct report *report
 	size_t count = 0;
 
 	for (size_t i = 0; i < report->pending.count; i++)
-		count += !strcmp(report->pending.reveals[i].miner_hotkey, session->workflow.hotkey) &&
-			!workflow_knows_commitment(&session->workflow, &report->pending.reveals[i]);
+		count += workflow_lacks_commitment(&session->workflow, &report->pending.reveals[i]);
 	for (size_t i = 0; i < stats->recent_count; i++)
 		count += stats->recent[i].fork_url && /* unrevealed ones were counted above */
 			!strcmp(stats->recent[i].miner_hotkey, session->workflow.hotkey) &&

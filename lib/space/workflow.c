@@ -417,7 +417,7 @@ int workflow_locate(struct workflow *workflow, const struct submission *submissi
 	return senders[submission->kind].find(workflow, submission, &found, err);
 }
 
-bool workflow_knows_commitment(struct workflow *workflow, const struct api_pending_reveal *reveal)
+bool workflow_lacks_commitment(struct workflow *workflow, const struct api_pending_reveal *reveal)
 {
 	char digits[17]; /* that the validator shows */
 	struct submission_filter filter = {
@@ -426,14 +426,16 @@ bool workflow_knows_commitment(struct workflow *workflow, const struct api_pendi
 	struct error ignored;
 	bool known = false;
 
+	if (strcmp(reveal->miner_hotkey, workflow->hotkey))
+		return false;
 	snprintf(digits, sizeof(digits), "%s", reveal->commitment_hash);
 	if (store_submissions(workflow->store, &filter, &list, &ignored) < 0)
-		return false;
+		return true;
 	for (size_t i = 0; !known && i < list.count; i++)
 		known = has_salt(&list.items[i]) &&
 			api_pending_matches(reveal, workflow->hotkey, list.items[i].commitment_hash);
 	submission_list_free(&list);
-	return known;
+	return !known;
 }
 
 int workflow_adopt(struct workflow *workflow, const struct api_submission *listed, struct error *err)

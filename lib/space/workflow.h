@@ -57,8 +57,8 @@ int workflow_forgotten(struct workflow *workflow, const struct submission *submi
 /* Looks for a prepared submission at the validator, sends nothing; stores where it stands if it is there. */
 int workflow_locate(struct workflow *workflow, const struct submission *submission, struct error *err);
 
-/* True when the store can reveal this commitment of the hotkey, or has. */
-bool workflow_knows_commitment(struct workflow *workflow, const struct api_pending_reveal *reveal);
+/* True for a commitment of the hotkey that the store cannot reveal, and has not. */
+bool workflow_lacks_commitment(struct workflow *workflow, const struct api_pending_reveal *reveal);
 /* True when the store knows this submission of the hotkey by the validator's id. */
 bool workflow_knows_submission(struct workflow *workflow, int64_t server_id);
 
