@@ -4,7 +4,6 @@
 #include <git2.h>
 #include <math.h>
 #include <microhttpd.h>
-#include <poll.h>
 #include <sodium.h>
 #include <sqlite3.h>
 #include <stdlib.h>
@@ -12,7 +11,6 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-#include "base/clock.h"
 #include "base/memory.h"
 #include "base/process.h"
 #include "base/text.h"
@@ -146,24 +144,6 @@ static void clean_line(char *text)
 		text[length - 1] = '\0';
 }
 
-/* Waits for a program's end, and kills it when the time is up. */
-static int finish_program(struct process *process, int *status, struct error *err)
-{
-	double deadline = clock_elapsed() + PROGRAM_SECONDS, left = PROGRAM_SECONDS;
-
-	while (!process_ended(process, status)) {
-		struct pollfd wait = {.fd = process->output, .events = POLLIN};
-
-		if (left <= 0 || interrupted()) {
-			process_kill(process);
-			return error_set(err, STATUS_ENVIRONMENT, "no answer within %d s", PROGRAM_SECONDS);
-		}
-		poll(&wait, 1, 100);
-		left = deadline - clock_elapsed();
-	}
-	return 0;
-}
-
 /* What the program `words` says of itself, on one line; NULL with the error. The caller frees. */
 static char *ask_program(const char *const words[], struct error *err)
 {
@@ -175,7 +155,8 @@ static char *ask_program(const char *const words[], struct error *err)
 
 	for (size_t i = 0; i < WORDS_MAX && words[i]; i++)
 		argv[4 + i] = words[i];
-	if (process_start(&process, argv, environ, "", err) < 0 || finish_program(&process, &status, err) < 0)
+	if (process_start(&process, argv, environ, "", err) < 0 ||
+		process_finish(&process, PROGRAM_SECONDS, &status, err) < 0)
 		return NULL;
 	buffer_append(&process.text, "", 0);
 	text = process.text.data;

@@ -2,12 +2,15 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include "base/clock.h"
 
 #define TEXT_LIMIT (1 << 20)
 
@@ -99,4 +102,20 @@ void process_kill(struct process *process)
 	kill(-process->pid, SIGKILL);
 	reap(process);
 	buffer_free(&process->text);
+}
+
+int process_finish(struct process *process, double seconds, int *status, struct error *err)
+{
+	double deadline = clock_elapsed() + seconds;
+
+	while (!process_ended(process, status)) {
+		struct pollfd wait = {.fd = process->output, .events = POLLIN};
+		double left = deadline - clock_elapsed();
+
+		if (left > 0 && clock_poll(&wait, 1, left, err) == 0)
+			continue;
+		process_kill(process);
+		return left > 0 ? -1 : error_set(err, STATUS_ENVIRONMENT, "no answer within %.0f s", seconds);
+	}
+	return 0;
 }

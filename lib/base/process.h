@@ -23,5 +23,9 @@ int process_start(struct process *process, const char *const *argv, char *const 
  * signal. The text is the caller's to free. */
 bool process_ended(struct process *process, int *status);
 
+/* Waits for its end, at most so many seconds. -1, having killed it, when the time is up (STATUS_ENVIRONMENT) or
+ * the user asked to stop (STATUS_INTERRUPTED). */
+int process_finish(struct process *process, double seconds, int *status, struct error *err);
+
 /* Ends it, and whatever else is in its group, and frees its text. Does nothing when none runs. */
 void process_kill(struct process *process);

@@ -162,13 +162,11 @@ static int by_value(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-static void summarise(const struct measure_plan *plan, double *times, struct measurement *result)
+void measure_summarise(const struct measure_plan *plan, double *times, int count, struct measurement *result)
 {
-	int runs = result->runs;
-
-	qsort(times, (size_t)runs, sizeof(*times), by_value);
-	result->seconds = (times[(runs - 1) / 2] + times[runs / 2]) / 2;
-	result->spread = (times[runs - 1] - times[0]) / result->seconds;
+	qsort(times, (size_t)count, sizeof(*times), by_value);
+	result->seconds = (times[(count - 1) / 2] + times[count / 2]) / 2;
+	result->spread = (times[count - 1] - times[0]) / result->seconds;
 	result->tokens_per_second = (double)plan->tokens / result->seconds;
 	if (plan->workload == WORKLOAD_OP && plan->copy_rate > 0)
 		result->floor_seconds = measure_traffic(plan->tokens) / plan->copy_rate;
@@ -199,7 +197,7 @@ static int time_runs(const struct setup *setup, const struct measure_plan *plan,
 	}
 	result->shortened = result->warmups + result->runs < planned;
 	if (!failed)
-		summarise(plan, times, result);
+		measure_summarise(plan, times, result->runs, result);
 	free(times);
 	return failed;
 }

@@ -1,12 +1,10 @@
 #include "op/python_layer.h"
 
 #include <math.h>
-#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "base/clock.h"
 #include "base/embed.h"
 #include "base/json.h"
 #include "base/memory.h"
@@ -26,23 +24,6 @@ static int failed(const struct measure_plan *plan, const char *why, struct error
 			       "doctor` shows which one is used). Quasar's own layer: --layer.");
 }
 
-/* Waits for its end, and ends it when validators would. */
-static int finish(struct process *process, const struct measure_plan *plan, int *status, struct error *err)
-{
-	double deadline = clock_elapsed() + LIMIT_SECONDS;
-
-	while (!process_ended(process, status)) {
-		struct pollfd wait = {.fd = process->output, .events = POLLIN};
-		double left = deadline - clock_elapsed();
-
-		if (left > 0 && clock_poll(&wait, 1, left, err) == 0)
-			continue;
-		process_kill(process);
-		return left > 0 ? -1 : failed(plan, "it takes longer than the 300 s that validators give it", err);
-	}
-	return 0;
-}
-
 /* The last line that says anything; cuts the text behind it. */
 static char *last_line(char *text)
 {
@@ -53,13 +34,6 @@ static char *last_line(char *text)
 		text[--length] = '\0';
 	line = strrchr(text, '\n');
 	return line ? line + 1 : text;
-}
-
-static int by_value(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return (x > y) - (x < y);
 }
 
 static int read_result(const char *line, const struct measure_plan *plan, struct measurement *result,
@@ -79,10 +53,7 @@ static int read_result(const char *line, const struct measure_plan *plan, struct
 	cJSON_Delete(document);
 	if (!rounds)
 		return failed(plan, line, err);
-	qsort(seconds, (size_t)rounds, sizeof(*seconds), by_value);
-	result->seconds = (seconds[(rounds - 1) / 2] + seconds[rounds / 2]) / 2;
-	result->spread = (seconds[rounds - 1] - seconds[0]) / result->seconds;
-	result->tokens_per_second = (double)plan->tokens / result->seconds;
+	measure_summarise(plan, seconds, rounds, result);
 	return 0;
 }
 
@@ -97,8 +68,10 @@ static int run_python(const struct device *device, const struct measure_plan *pl
 		warmups, calls, NULL};
 	int result = process_start(process, argv, environ, source_python_layer, err);
 
-	if (!result)
-		result = finish(process, plan, status, err);
+	if (!result && process_finish(process, LIMIT_SECONDS, status, err) < 0)
+		result = err->status == STATUS_INTERRUPTED
+				 ? -1
+				 : failed(plan, "it takes longer than the 300 s that validators give it", err);
 	free(where);
 	free(calls);
 	free(warmups);

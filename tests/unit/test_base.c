@@ -269,6 +269,11 @@ static void processes_are_heard_to_their_end(void **state)
 	process_kill(&process);
 	assert_int_equal(process.pid, 0);
 	process_kill(&process);
+	assert_int_equal(process_start(&process, (const char *const[]){"/bin/sleep", "1000", NULL},
+				 (char *const[]){NULL}, "", &err), 0);
+	assert_int_equal(process_finish(&process, 0.01, &status, &err), -1);
+	assert_int_equal(err.status, STATUS_ENVIRONMENT);
+	assert_int_equal(process.pid, 0);
 	assert_int_equal(process_start(&process, (const char *const[]){"/no/such/program", NULL},
 				 (char *const[]){NULL}, "", &err), 0);
 	clock_wait_readable(process.output, &err);
