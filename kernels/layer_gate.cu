@@ -82,8 +82,7 @@ static __device__ __forceinline__ void gate_row(uint4 (&o)[SEGMENTS], const floa
 	}
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS)
-	layer_gate(const __grid_constant__ struct layer_gate_arguments a)
+static __device__ __forceinline__ void gate_rows(const struct layer_gate_arguments &a)
 {
 	__shared__ __align__(128) ELEMENT weight[HEAD_DIM * HEAD_DIM];
 	const unsigned tile = (unsigned)__cvta_generic_to_shared(weight);
@@ -132,3 +131,11 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 		}
 	}
 }
+
+#ifndef FLAT_ENTRY
+extern "C" __global__ void __launch_bounds__(THREADS)
+	layer_gate(const __grid_constant__ struct layer_gate_arguments a)
+{
+	gate_rows(a);
+}
+#endif
