@@ -15,10 +15,10 @@ SANITIZE := $(if $(DEBUG)$(FUZZER),address$(comma)undefined)
 
 override CFLAGS += -std=gnu11 -Wall -Wextra -Werror -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wno-unknown-warning-option -Wno-format-truncation \
 	$(if $(SANITIZE),-Wno-pass-failed) \
-	-fopenmp -fno-math-errno -D_GNU_SOURCE -Ilib -I. -I$(BUILD) \
+	-fopenmp -fno-math-errno -D_GNU_SOURCE -Ilib -I. -Ikernels -I$(BUILD) \
 	$(if $(SANITIZE),-fsanitize=$(SANITIZE) -fno-sanitize-recover=all -fno-omit-frame-pointer) \
 	$(if $(FUZZER),-fsanitize=fuzzer-no-link)
-# gcc's OpenMP is linked into the binary, so that its settings can be made before it starts (lib/op/cpu.c)
+# gcc's OpenMP is linked into the binary, so that its settings can be made before it starts (lib/cpu/cpu.c)
 OPENMP := $(if $(findstring clang,$(shell $(CC) --version)),,$(filter /%,$(shell $(CC) -print-file-name=libgomp.a)))
 override LDFLAGS += $(if $(OPENMP),,-fopenmp) -Wl,-rpath,'$$ORIGIN/../lib:$$ORIGIN/lib' -Wl,--as-needed \
 	$(if $(SANITIZE),-fsanitize=$(SANITIZE))
@@ -30,11 +30,12 @@ KERNEL_FLAGS      := -O3
 FLAGS_x86_64_v3   := -march=x86-64-v3
 FLAGS_x86_64_v4   := -march=x86-64-v4 -mprefer-vector-width=512
 FLAGS_x86_64_amx  := $(FLAGS_x86_64_v4) -mavx512bf16 -mamx-tile -mamx-bf16
-KERNEL_OBJECTS    := $(KERNELS:%=$(BUILD)/lib/op/cpu/pointwise.%.o) \
-	$(patsubst %,$(BUILD)/lib/op/cpu/kernel.%.o,$(filter-out %_amx,$(KERNELS))) \
-	$(patsubst %,$(BUILD)/lib/op/cpu/amx.%.o,$(filter %_amx,$(KERNELS)))
+KERNEL_SOURCES    := $(wildcard lib/*/kernel.c lib/*/*/kernel.c)
+AMX_SOURCES       := $(wildcard lib/*/amx.c lib/*/*/amx.c)
+KERNEL_OBJECTS    := $(foreach kernel,$(KERNELS),$(patsubst %.c,$(BUILD)/%.$(kernel).o, \
+	$(if $(filter %_amx,$(kernel)),$(AMX_SOURCES),$(KERNEL_SOURCES))))
 
-LIB_SOURCES  := $(wildcard lib/*/*.c)
+LIB_SOURCES  := $(filter-out %/kernel.c %/amx.c,$(wildcard lib/*/*.c lib/*/*/*.c))
 CMD_SOURCES  := $(wildcard cmd/*.c)
 UNIT_SOURCES := $(wildcard tests/unit/test_*.c)
 UNIT_TESTS   := $(UNIT_SOURCES:tests/unit/%.c=$(BUILD)/tests/%)
@@ -53,7 +54,7 @@ $(QUASAR): $(CMD_SOURCES:%.c=$(BUILD)/%.o) $(BUILD)/libquasar.a
 	$(call say,LD,$@)$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
 
 $(BUILD)/libquasar.a: $(LIB_OBJECTS)
-	$(call say,AR,$@)rm -f $@ && $(AR) rcs $@ $^
+	$(call say,AR,$@)rm -f $@ && $(AR) qcs $@ $^
 
 $(BUILD)/%.o: %.c $(BUILD)/flags
 	@mkdir -p $(@D)
@@ -76,8 +77,8 @@ $(BUILD)/flags: FORCE
 # files that EMBED takes in
 $(BUILD)/lib/key/mnemonic.o: lib/key/english.txt
 $(BUILD)/lib/space/template.o: $(shell find templates -type f)
-$(BUILD)/lib/gpu/compile.o: $(wildcard kernels/*)
-$(BUILD)/lib/op/python_layer.o: lib/op/python_layer.py
+$(BUILD)/lib/gpu/compile.o: $(wildcard kernels/*/*)
+$(BUILD)/lib/measure/python_layer.o: lib/measure/python_layer.py
 
 # man pages and completions come from the command table
 $(BUILD)/docs.stamp: $(QUASAR)

@@ -7,12 +7,13 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
-#include "op/cpu.h"
-#include "op/compare.h"
-#include "op/dtype.h"
-#include "op/measure.h"
-#include "op/random.h"
-#include "op/reference.h"
+#include "cpu/cpu.h"
+#include "op/quasar/cpu.h"
+#include "tensor/compare.h"
+#include "tensor/dtype.h"
+#include "measure/measure.h"
+#include "tensor/random.h"
+#include "op/quasar/reference.h"
 #include "recurrence.h"
 
 #define T 65536

@@ -12,11 +12,11 @@
 
 #include "gpu/gemm.h"
 #include "gpu/gpu.h"
-#include "op/compare.h"
-#include "op/layer_cuda.h"
-#include "op/measure.h"
-#include "op/quasar_cuda.h"
-#include "op/random.h"
+#include "tensor/compare.h"
+#include "layer/cuda.h"
+#include "measure/measure.h"
+#include "op/quasar/cuda.h"
+#include "tensor/random.h"
 
 #define HEADS 8
 #define DIM 64

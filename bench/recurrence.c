@@ -2,8 +2,8 @@
 
 #include <math.h>
 
-#include "op/cpu/kernel.h"
-#include "op/cpu/vector.h"
+#include "cpu/vector.h"
+#include "op/quasar/problem.h"
 
 #define S 64
 
@@ -56,4 +56,4 @@ static double peak(void)
 #define TEXT_OF(x) #x
 #define TEXT(x) TEXT_OF(x)
 
-const struct recurrence JOIN(recurrence_, KERNEL) = {TEXT(KERNEL), run, peak};
+const struct recurrence VARIANT(recurrence) = {TEXT(KERNEL), run, peak};

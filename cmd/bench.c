@@ -13,7 +13,7 @@
 #include "commands.h"
 #include "device.h"
 #include "measurement.h"
-#include "op/measure.h"
+#include "measure/measure.h"
 #include "space/fork.h"
 #include "space/workspace.h"
 

@@ -3,7 +3,7 @@
 #include <sodium.h>
 
 #include "base/number.h"
-#include "op/cpu.h"
+#include "cpu/cpu.h"
 
 int command_device(
 	const struct invocation *invocation, const char *name, struct device *device, struct error *err)

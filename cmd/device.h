@@ -2,7 +2,7 @@
 #pragma once
 
 #include "command.h"
-#include "op/measure.h"
+#include "measure/measure.h"
 
 #define OPT_DEVICE                                                                                         \
 	{                                                                                                  \

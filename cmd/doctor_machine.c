@@ -19,8 +19,8 @@
 #include "doctor.h"
 #include "gpu/cuda.h"
 #include "gpu/gpu.h"
-#include "op/blas.h"
-#include "op/cpu.h"
+#include "cpu/blas.h"
+#include "cpu/cpu.h"
 
 #define PROGRAM_SECONDS 10
 #define WORDS_MAX 3

@@ -6,7 +6,7 @@
 
 #include "api/client.h"
 #include "base/check.h"
-#include "op/measure.h"
+#include "measure/measure.h"
 
 #define JUDGE_LENGTHS 16
 

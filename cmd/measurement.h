@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "op/measure.h"
+#include "measure/measure.h"
 
 /* Adds seq, tokens_per_sec, seconds, spread, runs, warmups, memory_mb, league, multiplier and
  * weighted_score; where a floor is known also bytes, operations, floor_seconds and floor_fraction. */

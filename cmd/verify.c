@@ -13,8 +13,8 @@
 #include "commands.h"
 #include "device.h"
 #include "measurement.h"
-#include "op/check.h"
-#include "op/measure.h"
+#include "measure/accuracy.h"
+#include "measure/measure.h"
 #include "score/score.h"
 #include "space/fork.h"
 #include "space/inspect.h"
@@ -56,7 +56,7 @@ static int threshold(const struct invocation *invocation, const char *name, doub
 static int check_computed(const struct invocation *invocation, const struct verify_request *request,
 	const struct device *device, const char *suffix, struct check_list *checks, struct error *err)
 {
-	struct check_plan plan = {
+	struct accuracy_plan plan = {
 		.semantics = request->semantics,
 		.tokens = request->tokens,
 		.seed = request->seed,
@@ -67,9 +67,9 @@ static int check_computed(const struct invocation *invocation, const struct veri
 	if (threshold(invocation, "VERIFY_COSINE_THRESHOLD", &plan.repeat_cosine, err) < 0 ||
 		threshold(invocation, "VERIFY_MAX_ABS_DIFF", &plan.repeat_difference, err) < 0)
 		return -1;
-	if (check_op(device, &plan, checks, err) < 0)
+	if (accuracy_op(device, &plan, checks, err) < 0)
 		return -1;
-	return check_layer(device, &plan, checks, err);
+	return accuracy_layer(device, &plan, checks, err);
 }
 
 static void check_claim(double measured, double claimed, struct check_list *checks)
@@ -198,7 +198,7 @@ static int full_length(struct run *run, struct length *length, double seconds_pe
 	struct verify_request request = run->request;
 	char *suffix = xprintf(".%lld", (long long)length->tokens), *name = xprintf("length%s", suffix);
 	double seconds = seconds_per_token * (double)length->tokens;
-	double needed = check_memory(length->tokens), available = memory_available();
+	double needed = accuracy_memory(length->tokens), available = memory_available();
 	int result = 0;
 
 	request.tokens = length->tokens;

@@ -3,7 +3,7 @@
 
 #include "base/check.h"
 #include "command.h"
-#include "op/quasar.h"
+#include "op/quasar/problem.h"
 
 #define VERIFY_TOKENS 4096 /* the length that validators' local check uses */
 

@@ -13,37 +13,42 @@
 
 #define CACHE_LIMIT ((size_t)256 << 20)
 
-EMBED(source_delay, "kernels/delay.cu");
-EMBED(source_forward_substitution, "kernels/forward_substitution.cu");
-EMBED(source_layer_convolve, "kernels/layer_convolve.cu");
-EMBED(source_layer_gate, "kernels/layer_gate.cu");
-EMBED(source_layer_narrow, "kernels/layer_narrow.cu");
-EMBED(source_quasar_chunk, "kernels/quasar_chunk.cu");
-EMBED(source_quasar_gate, "kernels/quasar_gate.cu");
-EMBED(source_quasar_recurrent, "kernels/quasar_recurrent.cu");
-EMBED(source_quasar_reference, "kernels/quasar_reference.cu");
-EMBED(header_arguments, "kernels/arguments.h");
-EMBED(header_element, "kernels/element.cuh");
-EMBED(header_tile, "kernels/tile.cuh");
+/* The files of kernels/: those with kernels, and the headers that they include. */
+#define SOURCES(_)                                                                                         \
+	_(delay, "common/delay.cu")                                                                        \
+	_(quasar_chunk, "quasar/chunk.cu")                                                                 \
+	_(quasar_forward_substitution, "quasar/forward_substitution.cu")                                   \
+	_(quasar_gate, "quasar/gate.cu")                                                                   \
+	_(quasar_recurrent, "quasar/recurrent.cu")                                                         \
+	_(quasar_reference, "quasar/reference.cu")                                                         \
+	_(layer_convolve, "layer/convolve.cu")                                                             \
+	_(layer_gate, "layer/gate.cu")                                                                     \
+	_(layer_gather, "layer/gather.cu")
+#define HEADERS(_)                                                                                         \
+	_(common_arguments, "common/arguments.h")                                                          \
+	_(common_element, "common/element.cuh")                                                            \
+	_(common_tile, "common/tile.cuh")                                                                  \
+	_(quasar_arguments, "quasar/arguments.h")                                                          \
+	_(layer_arguments, "layer/arguments.h")                                                            \
+	_(layer_segment, "layer/segment.cuh")
 
+#define TAKE_IN(symbol, path) EMBED(kernels_##symbol, "kernels/" path);
+SOURCES(TAKE_IN)
+HEADERS(TAKE_IN)
+
+#define ENTRY(symbol, path) {path, kernels_##symbol},
 static const struct {
 	const char *name, *text;
-} sources[] = {
-	{"delay.cu", source_delay},
-	{"forward_substitution.cu", source_forward_substitution},
-	{"layer_convolve.cu", source_layer_convolve},
-	{"layer_gate.cu", source_layer_gate},
-	{"layer_narrow.cu", source_layer_narrow},
-	{"quasar_chunk.cu", source_quasar_chunk},
-	{"quasar_gate.cu", source_quasar_gate},
-	{"quasar_recurrent.cu", source_quasar_recurrent},
-	{"quasar_reference.cu", source_quasar_reference},
-};
+} sources[] = {SOURCES(ENTRY)};
 
-static const char *const header_names[] = {"arguments.h", "element.cuh", "tile.cuh"};
-static const char *const header_texts[] = {header_arguments, header_element, header_tile};
+#define NAME(symbol, path) path,
+#define TEXT(symbol, path) kernels_##symbol,
+static const char *const header_names[] = {HEADERS(NAME)};
+static const char *const header_texts[] = {HEADERS(TEXT)};
 
-#define HEADERS 3
+enum { SOURCE_COUNT = sizeof(sources) / sizeof(*sources) };
+enum { HEADER_COUNT = sizeof(header_names) / sizeof(*header_names) };
+
 #define MOST_OPTIONS 24
 
 struct options {
@@ -51,9 +56,17 @@ struct options {
 	int count;
 };
 
-static void option_add(struct options *options, char *option)
+/* Takes the option. */
+static int option_add(struct options *options, char *option, struct error *err)
 {
+	if (options->count == MOST_OPTIONS) {
+		error_set(err, STATUS_USAGE, "%s is one more than the %d options that a kernel may have", option,
+			MOST_OPTIONS);
+		free(option);
+		return -1;
+	}
 	options->items[options->count++] = option;
+	return 0;
 }
 
 static void options_free(struct options *options)
@@ -100,7 +113,7 @@ static int run_compiler(const struct nvrtc *nvrtc, const char *source, const cha
 	const struct options *options, bool ptx, struct buffer *image, struct error *err)
 {
 	struct nvrtc_program *program = NULL;
-	int code = nvrtc->nvrtcCreateProgram(&program, text, source, HEADERS, header_texts, header_names);
+	int code = nvrtc->nvrtcCreateProgram(&program, text, source, HEADER_COUNT, header_texts, header_names);
 	size_t size = 0;
 	char *bytes;
 
@@ -132,7 +145,7 @@ static int run_compiler(const struct nvrtc *nvrtc, const char *source, const cha
 static void make_key(
 	char key[CACHE_KEY], const struct nvrtc *nvrtc, const char *text, const struct options *options)
 {
-	const char *texts[MOST_OPTIONS + HEADERS + 3];
+	const char *texts[MOST_OPTIONS + HEADER_COUNT + 3];
 	char version[32];
 	int major = 0, minor = 0, count = 0;
 
@@ -140,7 +153,7 @@ static void make_key(
 	snprintf(version, sizeof(version), "nvrtc %d.%d", major, minor);
 	texts[count++] = version;
 	texts[count++] = text;
-	for (int i = 0; i < HEADERS; i++)
+	for (int i = 0; i < HEADER_COUNT; i++)
 		texts[count++] = header_texts[i];
 	for (int i = 0; i < options->count; i++)
 		texts[count++] = options->items[i];
@@ -170,31 +183,47 @@ static int compile_cached(const struct nvrtc *nvrtc, const char *source, const c
 	return result;
 }
 
+static const char *source_text(const char *source, struct error *err)
+{
+	for (int i = 0; i < SOURCE_COUNT; i++)
+		if (!strcmp(sources[i].name, source))
+			return sources[i].text;
+	error_set(err, STATUS_USAGE, "there is no kernels/%s", source);
+	return NULL;
+}
+
+static int make_options(struct options *options, const struct kernel_parameter *parameters, const char *kind,
+	int target, struct error *err)
+{
+	if (option_add(options, xprintf("--gpu-architecture=%s_%d", kind, target), err) < 0 ||
+		option_add(options, xstrdup("--std=c++17"), err) < 0 ||
+		option_add(options, xstrdup("--diag-suppress=177"), err) < 0)
+		return -1;
+	for (; parameters && parameters->name; parameters++)
+		if (option_add(options, xprintf("-D%s=%d", parameters->name, parameters->value), err) < 0)
+			return -1;
+	return 0;
+}
+
 int kernel_compile(const char *source, const struct kernel_parameter *parameters, int capability,
 	struct buffer *image, struct error *err)
 {
-	const struct nvrtc *nvrtc = nvrtc_library(err);
+	const char *text = source_text(source, err);
+	const struct nvrtc *nvrtc = text ? nvrtc_library(err) : NULL;
 	struct options options = {0};
-	int index = 0, target, result;
+	int target, result;
 
 	if (!nvrtc)
 		return -1;
-	while (strcmp(sources[index].name, source))
-		index++;
 	target = compiler_target(nvrtc, capability);
 	if (!target) {
 		error_set(err, STATUS_ENVIRONMENT, "%s does not compile for compute capability %d.%d",
 			nvrtc_path(), capability / 10, capability % 10);
 		return error_hint(err, "GPUs from compute capability 8.0 (Ampere) on are supported.");
 	}
-	option_add(&options,
-		xprintf("--gpu-architecture=%s_%d", target == capability ? "sm" : "compute", target));
-	option_add(&options, xstrdup("--std=c++17"));
-	option_add(&options, xstrdup("--diag-suppress=177"));
-	for (; parameters && parameters->name; parameters++)
-		option_add(&options, xprintf("-D%s=%d", parameters->name, parameters->value));
-	result = compile_cached(
-		nvrtc, source, sources[index].text, &options, target != capability, image, err);
+	result = make_options(&options, parameters, target == capability ? "sm" : "compute", target, err);
+	if (!result)
+		result = compile_cached(nvrtc, source, text, &options, target != capability, image, err);
 	options_free(&options);
 	return result;
 }

@@ -6,7 +6,7 @@
 #include "base/buffer.h"
 #include "base/memory.h"
 #include "gpu/cuda.h"
-#include "kernels/arguments.h"
+#include "kernels/common/arguments.h"
 
 #define OLDEST_CAPABILITY 80
 
@@ -315,7 +315,7 @@ int gpu_time(struct gpu *gpu, int (*work)(int call, void *context, struct error 
 	const struct cuda_driver *driver = gpu->driver;
 	struct CUevent_st *start = NULL, *end = NULL;
 	const struct delay_arguments wait = {DELAY_NANOSECONDS};
-	const struct gpu_kernel *delay = gpu_kernel(gpu, "delay.cu", "delay", NULL, 1, 0, err);
+	const struct gpu_kernel *delay = gpu_kernel(gpu, "common/delay.cu", "delay", NULL, 1, 0, err);
 	int result = delay ? 0 : -1;
 
 	if (!result)

@@ -4,8 +4,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "op/layer.h"
-#include "op/safetensors.h"
+#include "layer/layer.h"
+#include "tensor/safetensors.h"
 
 /* The input as a file without a name; returns its path and descriptor. */
 static int open_file(const uint8_t *data, size_t size, char path[32])

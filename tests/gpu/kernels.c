@@ -13,12 +13,12 @@
 #include <string.h>
 
 #include "gpu/gpu.h"
-#include "op/compare.h"
-#include "op/dtype.h"
-#include "op/layer_cuda.h"
-#include "op/quasar_cuda.h"
-#include "op/random.h"
-#include "op/reference.h"
+#include "tensor/compare.h"
+#include "tensor/dtype.h"
+#include "layer/cuda.h"
+#include "op/quasar/cuda.h"
+#include "tensor/random.h"
+#include "op/quasar/reference.h"
 
 #define NO_GPU 77
 

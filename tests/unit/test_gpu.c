@@ -240,7 +240,7 @@ static void compile_chunk(const int values[8], int capability, void *state)
 		{"UPSTREAM", values[2]}, {"INPUT", values[3]}, {"VECTOR", values[4]}, {"COMPACT", values[5]},
 		{"STAGES", values[6]}, {"MIN_BLOCKS", values[7]}, {0}};
 
-	compile("quasar_chunk.cu", parameters, capability, state);
+	compile("quasar/chunk.cu", parameters, capability, state);
 }
 
 static void quasar_chunk_compiles(void **state)
@@ -270,14 +270,14 @@ static void the_other_kernels_compile(void **state)
 		const struct kernel_parameter layer[] = {{"HEAD_DIM", dim}, {"WIDTH", 3 * dim},
 			{"INPUT", 1}, {"VECTOR", 1}, {0}};
 
-		compile("quasar_gate.cu", parameters, capabilities[i], *state);
-		compile("quasar_recurrent.cu", parameters, capabilities[i], *state);
-		compile("quasar_reference.cu", parameters, capabilities[i], *state);
-		compile("forward_substitution.cu", size, capabilities[i], *state);
-		compile("layer_narrow.cu", layer, capabilities[i], *state);
-		compile("layer_convolve.cu", layer, capabilities[i], *state);
-		compile("layer_gate.cu", layer, capabilities[i], *state);
-		compile("delay.cu", NULL, capabilities[i], *state);
+		compile("quasar/gate.cu", parameters, capabilities[i], *state);
+		compile("quasar/recurrent.cu", parameters, capabilities[i], *state);
+		compile("quasar/reference.cu", parameters, capabilities[i], *state);
+		compile("quasar/forward_substitution.cu", size, capabilities[i], *state);
+		compile("layer/narrow.cu", layer, capabilities[i], *state);
+		compile("layer/convolve.cu", layer, capabilities[i], *state);
+		compile("layer/gate.cu", layer, capabilities[i], *state);
+		compile("common/delay.cu", NULL, capabilities[i], *state);
 	}
 }
 
@@ -289,14 +289,36 @@ static void a_compiler_error_shows_log_and_parameters(void **state)
 	if (!nvrtc_library(&err))
 		skip();
 	setenv("XDG_CACHE_HOME", *state, 1);
-	assert_int_equal(kernel_compile("forward_substitution.cu",
+	assert_int_equal(kernel_compile("quasar/forward_substitution.cu",
 				 (const struct kernel_parameter[]){{"SIZE", -5}, {0}}, 90, &image, &err),
 		-1);
-	assert_non_null(strstr(err.message, "forward_substitution.cu"));
+	assert_non_null(strstr(err.message, "quasar/forward_substitution.cu"));
 	assert_non_null(strstr(err.message, "-DSIZE=-5"));
 	assert_non_null(strstr(err.message, "error"));
-	assert_int_equal(kernel_compile("quasar_gate.cu", NULL, 10, &image, &err), -1);
+	assert_int_equal(kernel_compile("quasar/gate.cu", NULL, 10, &image, &err), -1);
 	assert_non_null(strstr(err.message, "1.0"));
+}
+
+static void what_cannot_be_a_kernel_is_refused(void **state)
+{
+	struct kernel_parameter many[64] = {{0}};
+	struct error err = {0};
+	struct buffer image = {0};
+
+	assert_int_equal(kernel_compile("quasar/none.cu", NULL, 90, &image, &err), -1);
+	assert_int_equal(err.status, STATUS_USAGE);
+	assert_non_null(strstr(err.message, "kernels/quasar/none.cu"));
+	assert_int_equal(kernel_compile("common/tile.cuh", NULL, 90, &image, &err), -1);
+	assert_int_equal(err.status, STATUS_USAGE);
+	if (!nvrtc_library(&err))
+		skip();
+	setenv("XDG_CACHE_HOME", *state, 1);
+	for (int i = 0; i < 63; i++)
+		many[i] = (struct kernel_parameter){"SIZE", 16};
+	assert_int_equal(kernel_compile("quasar/forward_substitution.cu", many, 90, &image, &err), -1);
+	assert_int_equal(err.status, STATUS_USAGE);
+	assert_non_null(strstr(err.message, "-DSIZE=16"));
+	assert_int_equal(image.length, 0);
 }
 
 static void the_second_compilation_comes_from_the_cache(void **state)
@@ -309,11 +331,11 @@ static void the_second_compilation_comes_from_the_cache(void **state)
 	if (!nvrtc_library(&err))
 		skip();
 	setenv("XDG_CACHE_HOME", *state, 1);
-	assert_int_equal(kernel_compile("forward_substitution.cu", parameters, 80, &first, &err), 0);
+	assert_int_equal(kernel_compile("quasar/forward_substitution.cu", parameters, 80, &first, &err), 0);
 	directory = cache_directory();
 	pattern = xprintf("ls %s | wc -l | grep -qx 1", directory);
 	assert_int_equal(system(pattern), 0);
-	assert_int_equal(kernel_compile("forward_substitution.cu", parameters, 80, &second, &err), 0);
+	assert_int_equal(kernel_compile("quasar/forward_substitution.cu", parameters, 80, &second, &err), 0);
 	assert_int_equal(system(pattern), 0);
 	assert_int_equal(first.length, second.length);
 	assert_memory_equal(first.data, second.data, first.length);
@@ -340,6 +362,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(the_other_kernels_compile, make_directory, remove_directory),
 		cmocka_unit_test_setup_teardown(
 			a_compiler_error_shows_log_and_parameters, make_directory, remove_directory),
+		cmocka_unit_test_setup_teardown(
+			what_cannot_be_a_kernel_is_refused, make_directory, remove_directory),
 		cmocka_unit_test_setup_teardown(
 			the_second_compilation_comes_from_the_cache, make_directory, remove_directory),
 	};

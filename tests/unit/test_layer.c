@@ -13,12 +13,12 @@
 
 #include "base/file.h"
 #include "base/memory.h"
-#include "op/compare.h"
-#include "op/cpu.h"
-#include "op/dtype.h"
-#include "op/layer.h"
-#include "op/random.h"
-#include "op/safetensors.h"
+#include "tensor/compare.h"
+#include "cpu/cpu.h"
+#include "tensor/dtype.h"
+#include "layer/layer.h"
+#include "tensor/random.h"
+#include "tensor/safetensors.h"
 
 #define HIDDEN 64
 #define HEADS 3
@@ -77,7 +77,7 @@ static void assert_agrees(const struct fixture *fixture)
 
 	/* bf16 between the steps leaves about 1 % */
 	if (!found.finite || found.cosine < 0.9998 || found.relative_error > 0.02)
-		fail_msg("%s, %s, %lld tokens: cosine %.6f, relative error %g%s", cpu_variant(),
+		fail_msg("%s, %s, %lld tokens: cosine %.6f, relative error %g%s", cpu_variant_name(),
 			semantics_name(fixture->call.semantics), (long long)fixture->call.tokens, found.cosine,
 			found.relative_error, found.finite ? "" : ", not finite");
 }

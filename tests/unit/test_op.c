@@ -12,11 +12,12 @@
 #include <cmocka.h>
 
 #include "base/memory.h"
-#include "op/compare.h"
-#include "op/cpu.h"
-#include "op/dtype.h"
-#include "op/random.h"
-#include "op/reference.h"
+#include "tensor/compare.h"
+#include "cpu/cpu.h"
+#include "op/quasar/cpu.h"
+#include "tensor/dtype.h"
+#include "tensor/random.h"
+#include "op/quasar/reference.h"
 
 #define MOST_HEADS 16
 
@@ -240,14 +241,14 @@ static void assert_cpu_agrees(struct fixture *fixture, const struct shape *shape
 	outputs = compare_float_double(values, fixture->o, fixture->count);
 	if (!outputs.finite || outputs.relative_error > most || outputs.cosine < 0.99999)
 		fail_msg("%s %s B %lld T %lld H %d S %d dtype %d layout %d: cosine %.8f, relative error %g%s",
-			cpu_variant(), semantics_name(shape->semantics), (long long)shape->batch,
+			cpu_variant_name(), semantics_name(shape->semantics), (long long)shape->batch,
 			(long long)shape->tokens, shape->heads, shape->dim, (int)shape->dtype,
 			(int)shape->layout, outputs.cosine, outputs.relative_error,
 			outputs.finite ? "" : ", not finite");
 	if (fixture->final) {
 		states = compare_float_double(fixture->final, fixture->final_reference, fixture->states);
 		if (!states.finite || states.relative_error > 1e-5)
-			fail_msg("%s: state off by %g", cpu_variant(), states.relative_error);
+			fail_msg("%s: state off by %g", cpu_variant_name(), states.relative_error);
 	}
 	free(values);
 }

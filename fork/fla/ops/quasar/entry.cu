@@ -3,7 +3,7 @@
 #define FLAT_ENTRY
 
 #if defined(QUASAR_CHUNK)
-#include "quasar_chunk.cu"
+#include "quasar/chunk.cu"
 
 /* q, k and v [batch, held, heads, S], o [batch, o_held, heads, S] with `tokens` of each sequence written. */
 #define CHUNK_PARAMETERS                                                                                       \
@@ -33,7 +33,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) quasar_chunk_o
 }
 
 #elif defined(LAYER_GATHER)
-#include "layer_gather.cu"
+#include "layer/gather.cu"
 
 extern "C" __global__ void __launch_bounds__(THREADS) layer_gather_entry(const void *from, void *to, int tokens,
 	int padded, int first, int stretches, int length, int hidden)
@@ -42,16 +42,17 @@ extern "C" __global__ void __launch_bounds__(THREADS) layer_gather_entry(const v
 }
 
 #elif defined(LAYER_CONVOLVE)
-#include "layer_convolve.cu"
+#include "layer/convolve.cu"
 
 extern "C" __global__ void __launch_bounds__(THREADS) layer_convolve_entry(const void *projected, const float *weight,
-	void *q, void *k, void *v, void *narrow, int tokens, int padded, int first, int stretches, int length)
+	void *q, void *k, void *v, void *narrow, int tokens, int padded, int first, int stretches, int length,
+	int held)
 {
-	convolve_stretch({projected, weight, q, k, v, narrow, {tokens, padded, first, stretches, length}});
+	convolve_stretch({projected, weight, q, k, v, narrow, {tokens, padded, first, stretches, length}, held});
 }
 
 #elif defined(LAYER_GATE)
-#include "layer_gate.cu"
+#include "layer/gate.cu"
 
 extern "C" __global__ void __launch_bounds__(THREADS) layer_gate_entry(const void *o, void *y, const void *narrow,
 	const void *weight, const void *bias, const float *norm, int rows, int heads)

@@ -1,0 +1,51 @@
+/* arguments: what the host passes to the kernels of the operation. Plain C, read by both sides. */
+#pragma once
+
+#include "common/arguments.h"
+
+struct quasar_chunk_arguments {
+	struct device_tensor q, k, v, o;
+	const float *beta;          /* [heads] */
+	const float *initial_state; /* [batch, heads, S, S], row = key; NULL: zeros */
+	float *final_state;         /* the same shape; NULL: not wanted; may be initial_state */
+	const long long *first_row; /* [heads]: see struct quasar_problem; NULL: the whole sequence */
+	/* Between the passes: for each head and group, the group's transition (see quasar_chunk.cu) */
+	void *transitions;
+	int *forgotten; /* [batch * heads, groups]: 1 when a group's P vanished */
+	long long tokens;
+	int batch, heads;
+	int chunks;           /* of a head */
+	int chunks_per_group; /* the last group of a head may have fewer */
+	int groups;           /* of a head */
+};
+
+struct quasar_reference_arguments {
+	struct device_tensor q, k, v;
+	double *o; /* [batch, tokens, heads, S] */
+	const float *beta, *initial_state;
+	double *final_state; /* [batch, heads, S, S]; NULL: not wanted */
+	long long tokens;
+	int batch, heads;
+	int chunks; /* of 64 rows, of a head */
+};
+
+struct quasar_recurrent_arguments {
+	struct device_tensor q, k, v, o;
+	const float *beta, *initial_state;
+	float *final_state;
+	long long tokens;
+	int batch, heads;
+};
+
+struct quasar_gate_arguments {
+	struct device_tensor k;
+	const float *beta;
+	float *alpha; /* [batch, tokens, heads] */
+	long long tokens;
+	int batch, heads;
+};
+
+struct forward_substitution_arguments {
+	const float *lower;
+	float *inverse; /* both [count, SIZE, SIZE] */
+};

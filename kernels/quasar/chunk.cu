@@ -1,0 +1,863 @@
+/* quasar_chunk: QuasarAttention over a whole sequence, parallel over the sequence.
+ *
+ * For a chunk of C tokens with rows Q, K, V [C, S] and the state St [S, S] before it
+ *     G = K Kᵀ,  L = I + tril(D G, −1),  T = L⁻¹ D,  D = diag(α)           (the chunk's own matrices)
+ *     N = T (V − K St),  St' = St + Kᵀ N
+ *     causal:    o = Q St + tril(Q Kᵀ) N
+ *     upstream:  o = Q St″, with St″ made from St' by the same chunk once more
+ * The only matrix ever inverted is the C × C triangle L; the [C, S] matrices L⁻¹ D K and L⁻¹ D V of the
+ * textbook form are never made.
+ *
+ * A chunk's step is an affine map of the state, St' = P St + R with P = I − Kᵀ T K, R = Kᵀ T V. The
+ * sequence is cut into as many groups of chunks as the chip runs blocks at a time:
+ *   1. quasar_chunk_transition: each group composes its chunks' maps, from the last to the first:
+ *          M = A Kᵀ T,  A ← A − M K,  B ← B + M V       (from A = I, B = 0; in the end P = A, R = B)
+ *      Walking backwards costs three products of [S, S] by [S, C] instead of four, and shows when the
+ *      past is forgotten: each step shrinks A, and once no element of it exceeds NEGLIGIBLE, what the
+ *      earlier chunks did to the state no longer matters and the walk ends. Keys of norm 8 get there
+ *      in about 35 chunks; keys near zero never do, and cost the whole walk.
+ *   2. quasar_chunk_output: each group first applies the maps of the groups before it (from the last
+ *      forgotten one on) to get its starting state, then goes through its chunks and writes o.
+ * The order of all sums is fixed, so the same input gives the same bits.
+ *
+ * Inside a block, warp w owns rows 16w … 16w+15 of the transposed state Stᵀ [value, key] in registers
+ * (of A and B in the first pass), and all products with the state are chains in registers (tile.cuh):
+ *     Yᵀ = Vᵀ − Stᵀ Kᵀ,  Nᵀ = Yᵀ Tᵀ,  Stᵀ += Nᵀ K,  oᵀ = Stᵀ Qᵀ + Nᵀ tril(Q Kᵀ)ᵀ
+ * so that warps meet only for the chunk's own matrices, T and tril(Q Kᵀ):
+ *   a. warp b makes block row b (16 rows) of G, α from its diagonal, the rows of L, and inverts the 16 ×
+ *      16 diagonal block in fp32;
+ *   b. warp b makes block column b of T downwards from its diagonal block, by products of blocks.
+ * Products run in bf16 with fp32 sums; the states stay in fp32. fp16 and fp32 input is carried in two
+ * bf16 (PLANES = 2) with three products for one.
+ *
+ * Compile-time parameters:
+ *   HEAD_DIM  S: 32, 64 or 128          CHUNK   C: 64, or 32 (causal only)
+ *   UPSTREAM  1: upstream semantics, 0: causal
+ *   INPUT     0: fp32, 1: bf16, 2: fp16 (as enum dtype in lib/tensor/dtype.h)
+ *   VECTOR    1: every row is contiguous and 16-byte aligned, 0: any strides
+ *   COMPACT   1: upstream, and the rows of q, k and v are evenly spaced throughout [T, H]; else 0
+ *   STAGES    2: load the next chunk while working on this one, 1: one buffer
+ *   MIN_BLOCKS: blocks that must fit a multiprocessor; bounds registers */
+#include "common/element.cuh"
+#include "common/tile.cuh"
+#include "quasar/arguments.h"
+
+#define PLANES (INPUT == INPUT_BF16 ? 1 : 2)
+#define WARPS (HEAD_DIM / 16)
+#define THREADS (WARPS * 32)
+#define BLOCKS (CHUNK / 16)
+#define BLOCKS_PER_WARP ((BLOCKS + WARPS - 1) / WARPS)
+#define NEGLIGIBLE 6e-8f /* fp32 would lose it in the sums anyway */
+
+/* n-tiles of 8 and k steps of 16 in a row of the state and of a chunk's matrix */
+#define STATE_N (HEAD_DIM / 8)
+#define STATE_K (HEAD_DIM / 16)
+#define CHUNK_N (CHUNK / 8)
+#define CHUNK_K (CHUNK / 16)
+
+/* Shared memory: K, V (and Q) a stage, then T, L and tril(Q Kᵀ); all in PLANES planes. T holds Tᵀ.
+ * L's place holds, on the diagonal, the transposed inverses of L's diagonal blocks, in PLANES planes;
+ * below it, L rounded to bf16, and above it, mirrored, what the rounding left over: nearly parallel
+ * keys make the inverse cancel, and one bf16 is then not enough. When T is done, the place stages the
+ * output, 1 KB a warp. */
+#define ROWS_PLANE (CHUNK * HEAD_DIM * 2)
+#define ROWS_BYTES (ROWS_PLANE * PLANES)
+#define SQUARE_PLANE (CHUNK * CHUNK * 2)
+#define SQUARE_BYTES (SQUARE_PLANE * PLANES)
+#define STAGING_BYTES (WARPS * 1024 > SQUARE_BYTES ? WARPS * 1024 : SQUARE_BYTES)
+
+/* The walk over transitions before a group may use what lies behind the first stage. */
+#define WALK_ROOM (3 * ROWS_BYTES + SQUARE_BYTES + STAGING_BYTES)
+#define WALK_TILES (STAGES > 1 && 2 * STATE_BYTES <= WALK_ROOM ? 2 : 1)
+
+/* A group's transition: P − I as a tile, then Rᵀ as the fp32 registers of its owners. The identity is left
+ * out so that what rounding to bf16 loses is relative to how much the group changes the state, not to the
+ * state, which a slow memory carries over many groups. */
+#define STATE_PLANE (HEAD_DIM * HEAD_DIM * 2)
+#define STATE_BYTES (STATE_PLANE * PLANES)
+#define TRANSITION_BYTES (STATE_BYTES + HEAD_DIM * HEAD_DIM * 4)
+
+struct chunk_block {
+	int warp, lane;
+	unsigned transposed_inverse, lower, scores; /* addresses of T, L, tril(Q Kᵀ) */
+	float beta;
+	float alpha[BLOCKS_PER_WARP][2]; /* of this lane's two rows in each of the warp's block rows */
+};
+
+/* --- tensors in memory ---------------------------------------------------------------------------- */
+
+/* One head's share of q, k and v, from this thread's segment of a row on. */
+struct rows {
+	const ELEMENT *q, *k, *v;
+	unsigned first, end; /* upstream: of the flattened (token, head) rows; zeros stand behind the end */
+};
+
+static __device__ __forceinline__ const ELEMENT *head_rows(
+	const struct device_tensor &tensor, int batch, int head, int segment)
+{
+	return (const ELEMENT *)tensor.data + batch * tensor.stride[0] +
+		(UPSTREAM ? 0 : head * tensor.stride[2]) + segment * 8 * tensor.stride[3];
+}
+
+/* Eight elements of a row into a segment of a tile; zeros when the row is not valid. */
+static __device__ __forceinline__ void load_segment(
+	unsigned address, const ELEMENT *source, long long stride, bool valid)
+{
+#if VECTOR && INPUT == INPUT_BF16
+	copy_async(address, source, valid);
+#else
+	float value[8] = {0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f};
+	uint4 plane[2];
+	unsigned *high = &plane[0].x, *low = &plane[1].x;
+
+	if (valid)
+		load_eight(value, source, stride);
+	UNROLL
+	for (int i = 0; i < 4; i++) {
+		unsigned pair[PLANES];
+
+		split_bf16<PLANES>(pair, value[2 * i], value[2 * i + 1]);
+		high[i] = pair[0];
+		low[i] = pair[PLANES - 1];
+	}
+	store_shared(address, plane[0]);
+	if (PLANES > 1)
+		store_shared(address + ROWS_PLANE, plane[1]);
+#endif
+}
+
+/* Starts loading the rows of K, V and, if WITH_Q, Q of a chunk into the tiles of a stage. */
+template <bool WITH_Q>
+static __device__ __forceinline__ void load_chunk(
+	const struct quasar_chunk_arguments &a, const struct rows &rows, int chunk, unsigned stage)
+{
+	const int segments = HEAD_DIM / 8, first = threadIdx.x / segments;
+
+	UNROLL
+	for (int pass = 0; pass < CHUNK / 16; pass++) {
+		const int row = first + pass * 16;
+		const unsigned address = stage + tile_offset<HEAD_DIM>(row, threadIdx.x % segments);
+		long long k, v, q;
+		bool valid;
+
+#if UPSTREAM
+		/* The fork takes the memory of [T, H] rows for [H, T] rows; see docs/math.md */
+		const unsigned flat = rows.first + chunk * CHUNK + row;
+
+		valid = flat < rows.end;
+#if COMPACT
+		k = flat * a.k.stride[2];
+		v = flat * a.v.stride[2];
+		q = flat * a.q.stride[2];
+#else
+		const unsigned token = flat / a.heads, head = flat % a.heads;
+
+		k = token * a.k.stride[1] + head * a.k.stride[2];
+		v = token * a.v.stride[1] + head * a.v.stride[2];
+		q = token * a.q.stride[1] + head * a.q.stride[2];
+#endif
+#else
+		const int token = chunk * CHUNK + row;
+
+		valid = token < a.tokens;
+		k = token * a.k.stride[1];
+		v = token * a.v.stride[1];
+		q = token * a.q.stride[1];
+#endif
+		load_segment(address, rows.k + (valid ? k : 0), a.k.stride[3], valid);
+		load_segment(address + ROWS_BYTES, rows.v + (valid ? v : 0), a.v.stride[3], valid);
+		if (WITH_Q)
+			load_segment(
+				address + 2 * ROWS_BYTES, rows.q + (valid ? q : 0), a.q.stride[3], valid);
+	}
+}
+
+static __device__ __forceinline__ struct rows start_rows(
+	const struct quasar_chunk_arguments &a, int batch, int head)
+{
+	const int segment = threadIdx.x % (HEAD_DIM / 8);
+
+	struct rows rows = {head_rows(a.q, batch, head, segment), head_rows(a.k, batch, head, segment),
+		head_rows(a.v, batch, head, segment), (unsigned)head * a.chunks * CHUNK,
+		(unsigned)(a.tokens * a.heads)};
+
+	if (UPSTREAM && a.first_row) {
+		rows.first = a.first_row[head];
+		rows.end = ~0u;
+	}
+	return rows;
+}
+
+/* --- a chunk's own matrices ------------------------------------------------------------------------ */
+
+/* Writes two neighbours of a C × C tile. */
+static __device__ __forceinline__ void store_square(
+	unsigned tile, int row, int column, float left, float right)
+{
+	unsigned address = tile + tile_offset<CHUNK>(row, column / 8) + column % 8 * 2;
+	unsigned pair[PLANES];
+
+	split_bf16<PLANES>(pair, left, right);
+	UNROLL
+	for (int p = 0; p < PLANES; p++)
+		store_shared(address + p * SQUARE_PLANE, pair[p]);
+}
+
+/* One row of 16 of a C × C tile, from an array. */
+static __device__ __forceinline__ void store_square_row(
+	unsigned tile, int row, int column, const float (&x)[16], float scale)
+{
+	UNROLL
+	for (int half = 0; half < 2; half++) {
+		unsigned address = tile + tile_offset<CHUNK>(row, column / 8 + half);
+		uint4 plane[2];
+		unsigned *high = &plane[0].x, *low = &plane[1].x;
+
+		UNROLL
+		for (int i = 0; i < 4; i++) {
+			unsigned pair[PLANES];
+
+			split_bf16<PLANES>(pair, scale * x[half * 8 + 2 * i], scale * x[half * 8 + 2 * i + 1]);
+			high[i] = pair[0];
+			low[i] = pair[PLANES - 1];
+		}
+		store_shared(address, plane[0]);
+		if (PLANES > 1)
+			store_shared(address + SQUARE_PLANE, plane[1]);
+	}
+}
+
+/* α, the row of L left of its diagonal block, and the diagonal block's inverse, transposed, as it is and
+ * scaled to T's. `g` is block row `row` of G. */
+static __device__ __forceinline__ void make_lower_row(
+	struct chunk_block &block, int slot, int row, const float (&g)[CHUNK_N][4])
+{
+	const int lane = block.lane, group = lane >> 2, pair = (lane & 3) * 2;
+	const unsigned scratch = block.transposed_inverse + row * 16 * CHUNK * 2; /* this row's own part */
+	float diagonal[2][4], even, odd, x[16];
+
+	UNROLL
+	for (int n = 0; n < 2; n++) {
+		UNROLL
+		for (int i = 0; i < 4; i++) {
+			diagonal[n][i] = g[n][i];
+			UNROLL
+			for (int column = 1; column < BLOCKS; column++)
+				diagonal[n][i] = column == row ? g[2 * column + n][i] : diagonal[n][i];
+		}
+	}
+
+	/* λ is the diagonal of G: row `group` of an 8 × 8 tile has it in lane group / 2 of its four */
+	UNROLL
+	for (int half = 0; half < 2; half++) {
+		even = __shfl_sync(~0u, diagonal[half][half * 2], (lane & ~3) | group >> 1);
+		odd = __shfl_sync(~0u, diagonal[half][half * 2 + 1], (lane & ~3) | group >> 1);
+		block.alpha[slot][half] = gate(block.beta, group & 1 ? odd : even);
+	}
+
+	/* the diagonal block: lane c solves for column c of the inverse, downwards */
+	UNROLL
+	for (int n = 0; n < 2; n++) {
+		UNROLL
+		for (int half = 0; half < 2; half++)
+			store_shared(scratch + (group + half * 8) * 64 + (n * 8 + pair) * 4,
+				block.alpha[slot][half] * diagonal[n][half * 2],
+				block.alpha[slot][half] * diagonal[n][half * 2 + 1]);
+	}
+	__syncwarp();
+	UNROLL
+	for (int n = 0; n < CHUNK_N - 2; n++) {
+		UNROLL
+		for (int half = 0; half < 2; half++) {
+			unsigned split[2];
+
+			if (n / 2 >= row)
+				continue;
+			split_bf16<2>(split, block.alpha[slot][half] * g[n][half * 2],
+				block.alpha[slot][half] * g[n][half * 2 + 1]);
+			store_shared(block.lower + tile_offset<CHUNK>(row * 16 + group + half * 8, n) + pair * 2,
+				split[0]);
+			store_shared(block.lower +
+					tile_offset<CHUNK>(n / 2 * 16 + group + half * 8, row * 2 + n % 2) +
+					pair * 2,
+				split[1]);
+		}
+	}
+	UNROLL
+	for (int i = 0; i < 16; i++) {
+		float sum = i == (lane & 15) ? 1.0f : 0.0f;
+
+		UNROLL
+		for (int k = 0; k < i; k += 4) {
+			float4 l = load_shared_float4(scratch + i * 64 + k * 4);
+
+			sum -= l.x * x[k];
+			if (k + 1 < i)
+				sum -= l.y * x[k + 1];
+			if (k + 2 < i)
+				sum -= l.z * x[k + 2];
+			if (k + 3 < i)
+				sum -= l.w * x[k + 3];
+		}
+		x[i] = sum;
+	}
+	__syncwarp();
+	even = __shfl_sync(~0u, block.alpha[slot][0], (lane & 7) * 4);
+	odd = __shfl_sync(~0u, block.alpha[slot][1], (lane & 7) * 4);
+	if (lane < 16) {
+		store_square_row(block.lower, row * 16 + lane, row * 16, x, 1.0f);
+		store_square_row(block.transposed_inverse, row * 16 + lane, row * 16, x,
+			lane & 8 ? odd : even);
+	}
+}
+
+/* Block row `row` of tril(Q Kᵀ), from all of that row of Q Kᵀ. */
+static __device__ __forceinline__ void make_score_row(
+	const struct chunk_block &block, int row, const float (&c)[CHUNK_N][4])
+{
+	const int group = block.lane >> 2, pair = (block.lane & 3) * 2;
+
+	UNROLL
+	for (int n = 0; n < CHUNK_N; n++) {
+		UNROLL
+		for (int half = 0; half < 2; half++) {
+			int i = row * 16 + group + half * 8, j = n * 8 + pair;
+
+			if (n / 2 <= row)
+				store_square(block.scores, i, j, j <= i ? c[n][half * 2] : 0.0f,
+					j + 1 <= i ? c[n][half * 2 + 1] : 0.0f);
+		}
+	}
+}
+
+/* Step a. Each warp makes a block row of L and, causal, one of tril(Q Kᵀ): a long one beside a short one,
+ * or, where warps are many, one of the two. Both come from the same reading of K. The blocks above the
+ * diagonal are computed too and dropped: branches around them cost more than they save. */
+template <bool WITH_SCORES>
+static __device__ __forceinline__ void make_rows(struct chunk_block &block, unsigned keys, unsigned queries)
+{
+	UNROLL
+	for (int slot = 0; slot < BLOCKS_PER_WARP; slot++) {
+		const int first = WARPS > BLOCKS ? (block.warp + WARPS - BLOCKS) % WARPS : block.warp;
+		const int lower = block.warp + slot * WARPS < BLOCKS ? block.warp + slot * WARPS : -1;
+		const int score = !WITH_SCORES ? -1 : BLOCKS - 1 - first - slot * WARPS;
+		float g[CHUNK_N][4], c[CHUNK_N][4];
+		const unsigned lane = lane_offset<HEAD_DIM>(false);
+
+		clear(g);
+		clear(c);
+		UNROLL
+		for (int k = 0; k < STATE_K; k++) {
+			unsigned left[PLANES][1][4], left_q[PLANES][1][4];
+
+			load_rows<PLANES, HEAD_DIM>(
+				left, keys + max(lower, 0) * 16 * HEAD_DIM * 2, ROWS_PLANE, k);
+			if (WITH_SCORES)
+				load_rows<PLANES, HEAD_DIM>(
+					left_q, queries + max(score, 0) * 16 * HEAD_DIM * 2, ROWS_PLANE, k);
+			UNROLL
+			for (int j = 0; j < BLOCKS; j++) {
+				UNROLL
+				for (int p = 0; p < PLANES; p++) {
+					unsigned b[4];
+
+					load_matrices(b, keys + p * ROWS_PLANE + j * 16 * HEAD_DIM * 2 + (lane ^ k * 32));
+					UNROLL
+					for (int other = 0; other + p < PLANES; other++) {
+						multiply_add(g[2 * j], left[other][0], b[0], b[1]);
+						multiply_add(g[2 * j + 1], left[other][0], b[2], b[3]);
+						if (!WITH_SCORES)
+							continue;
+						multiply_add(c[2 * j], left_q[other][0], b[0], b[1]);
+						multiply_add(c[2 * j + 1], left_q[other][0], b[2], b[3]);
+					}
+				}
+			}
+		}
+		if (score >= 0)
+			make_score_row(block, score, c);
+		if (lower >= 0)
+			make_lower_row(block, slot, lower, g);
+	}
+}
+
+/* Step b: the blocks of T under the diagonal in block column `column`, downwards:
+ * X_ij = −D_i Σ_k L_ik X_kj with j ≤ k < i, computed transposed; D_i is the inverse of L_ii. */
+static __device__ __forceinline__ void make_inverse_column(
+	const struct chunk_block &block, int slot, int column)
+{
+	const int group = block.lane >> 2, pair = (block.lane & 3) * 2;
+	unsigned x[BLOCKS][PLANES][1][4];
+
+	load_rows<PLANES, CHUNK>(x[0], block.lower + column * 16 * CHUNK * 2, SQUARE_PLANE, column);
+	UNROLL
+	for (int step = 1; step < BLOCKS; step++) {
+		const int row = column + step;
+		float sum[2][4], result[2][4];
+		unsigned z[PLANES][1][4];
+
+		if (row >= BLOCKS)
+			break;
+		clear(sum);
+		UNROLL
+		for (int k = 0; k < step; k++) {
+			multiply_block<CHUNK, false>(sum, x[k][0], block.lower, row, column + k);
+			multiply_block<CHUNK, false>(sum, x[k][0], block.lower, column + k, row);
+			if (PLANES > 1)
+				multiply_block<CHUNK, false>(sum, x[k][PLANES - 1], block.lower, row, column + k);
+		}
+		pack_rows<PLANES>(z, sum, -1.0f);
+		clear(result);
+		UNROLL
+		for (int left = 0; left < PLANES; left++) {
+			UNROLL
+			for (int right = 0; left + right < PLANES; right++)
+				multiply_block<CHUNK, true>(
+					result, z[left], block.lower + right * SQUARE_PLANE, row, row);
+		}
+		pack_rows<PLANES>(x[step], result);
+		UNROLL
+		for (int n = 0; n < 2; n++) {
+			UNROLL
+			for (int half = 0; half < 2; half++)
+				store_square(block.transposed_inverse, column * 16 + group + half * 8,
+					row * 16 + n * 8 + pair, block.alpha[slot][half] * result[n][half * 2],
+					block.alpha[slot][half] * result[n][half * 2 + 1]);
+		}
+	}
+}
+
+static __device__ __forceinline__ void make_inverse(const struct chunk_block &block)
+{
+	UNROLL
+	for (int slot = 0; slot < BLOCKS_PER_WARP; slot++)
+		if (block.warp + slot * WARPS < BLOCKS)
+			make_inverse_column(block, slot, block.warp + slot * WARPS);
+}
+
+static __device__ __forceinline__ struct chunk_block start_block(
+	const struct quasar_chunk_arguments &a, unsigned squares, int head)
+{
+	struct chunk_block block;
+
+	block.warp = threadIdx.x / 32;
+	block.lane = threadIdx.x % 32;
+	block.transposed_inverse = squares;
+	block.lower = squares + SQUARE_BYTES;
+	block.scores = block.lower + STAGING_BYTES;
+	block.beta = a.beta[head];
+	return block;
+}
+
+static __device__ __forceinline__ unsigned shared_base(void)
+{
+	extern __shared__ __align__(1024) unsigned char memory[];
+
+	return (unsigned)__cvta_generic_to_shared(memory);
+}
+
+static __device__ __forceinline__ unsigned char *transition_of(
+	const struct quasar_chunk_arguments &a, int sequence, int group)
+{
+	return (unsigned char *)a.transitions + ((long long)sequence * a.groups + group) * TRANSITION_BYTES;
+}
+
+/* --- pass 1: a group's transition ------------------------------------------------------------------ */
+
+/* Writes P − I as the tile that pass 2 multiplies with, and Rᵀ where the lane that will own it looks. */
+static __device__ __forceinline__ void store_transition(unsigned char *transition, int warp, int lane,
+	const float (&p)[STATE_N][4], const float (&r)[STATE_N][4])
+{
+	const int group = lane >> 2, pair = (lane & 3) * 2;
+	float *registers = (float *)(transition + STATE_BYTES);
+
+	UNROLL
+	for (int n = 0; n < STATE_N; n++) {
+		UNROLL
+		for (int half = 0; half < 2; half++) {
+			int key = warp * 16 + group + half * 8;
+			int before = n * 8 + pair; /* of two neighbours */
+			unsigned split[PLANES];
+
+			split_bf16<PLANES>(split, p[n][half * 2] - (before == key),
+				p[n][half * 2 + 1] - (before + 1 == key));
+			UNROLL
+			for (int i = 0; i < PLANES; i++)
+				*(unsigned *)(transition + i * STATE_PLANE + tile_offset<HEAD_DIM>(key, n) +
+					pair * 2) = split[i];
+			UNROLL
+			for (int i = 0; i < 2; i++) {
+				int value = n * 8 + pair + i, owner = value % 8 * 4 + key % 8 / 2;
+
+				registers[((value / 16 * STATE_N + key / 8) * 32 + owner) * 4 +
+					value % 16 / 8 * 2 + key % 2] = r[n][half * 2 + i];
+			}
+		}
+	}
+}
+
+static __device__ __forceinline__ void make_transition(const struct quasar_chunk_arguments &a)
+{
+	const int sequence = blockIdx.x % (a.batch * a.heads), index = blockIdx.x / (a.batch * a.heads);
+	const struct rows rows = start_rows(a, sequence / a.heads, sequence % a.heads);
+	const int first = index * a.chunks_per_group, last = min(first + a.chunks_per_group, a.chunks) - 1;
+	const unsigned stages = shared_base();
+	struct chunk_block block = start_block(a, stages + STAGES * 2 * ROWS_BYTES, sequence % a.heads);
+	float p[STATE_N][4], r[STATE_N][4];
+	int forgotten = 0;
+
+	clear(r);
+	UNROLL
+	for (int n = 0; n < STATE_N; n++) {
+		UNROLL
+		for (int i = 0; i < 4; i++)
+			p[n][i] = n * 8 + (block.lane & 3) * 2 + (i & 1) ==
+				block.warp * 16 + (block.lane >> 2) + (i >> 1) * 8;
+	}
+	load_chunk<false>(a, rows, last, stages);
+	for (int chunk = last; chunk >= first; chunk--) {
+		const unsigned keys = stages + (STAGES > 1 ? (last - chunk) % 2 : 0) * 2 * ROWS_BYTES;
+		float m[CHUNK_N][4], largest = 0.0f;
+		unsigned a_state[PLANES][STATE_K][4], a_chunk[PLANES][CHUNK_K][4];
+
+		UNROLL
+		for (int n = 0; n < STATE_N; n++) {
+			UNROLL
+			for (int i = 0; i < 4; i++)
+				largest = fmaxf(largest, fabsf(p[n][i]));
+		}
+		copy_async_wait();
+		forgotten = !__syncthreads_or(!(largest <= NEGLIGIBLE));
+		if (forgotten)
+			break;
+		if (STAGES > 1 && chunk > first)
+			load_chunk<false>(a, rows, chunk - 1, stages + (last - chunk + 1) % 2 * 2 * ROWS_BYTES);
+		make_rows<false>(block, keys, 0);
+		__syncthreads();
+		make_inverse(block);
+		clear(m);
+		pack_rows<PLANES>(a_state, p);
+		multiply<PLANES, HEAD_DIM, false, FULL>(m, a_state, keys, ROWS_PLANE);
+		__syncthreads();
+		pack_rows<PLANES>(a_chunk, m);
+		clear(m);
+		multiply<PLANES, CHUNK, false, LOWER>(m, a_chunk, block.transposed_inverse, SQUARE_PLANE);
+		pack_rows<PLANES>(a_chunk, m);
+		multiply<PLANES, HEAD_DIM, true, FULL>(r, a_chunk, keys + ROWS_BYTES, ROWS_PLANE);
+		UNROLL
+		for (int i = 0; i < PLANES * CHUNK_K * 4; i++)
+			(&a_chunk[0][0][0])[i] ^= 0x80008000u;
+		multiply<PLANES, HEAD_DIM, true, FULL>(p, a_chunk, keys, ROWS_PLANE);
+		if (STAGES == 1 && chunk > first) {
+			__syncthreads();
+			load_chunk<false>(a, rows, chunk - 1, stages);
+		}
+	}
+	store_transition(transition_of(a, sequence, index), block.warp, block.lane, p, r);
+	if (threadIdx.x == 0)
+		a.forgotten[sequence * a.groups + index] = forgotten;
+}
+
+/* --- pass 2: the output ---------------------------------------------------------------------------- */
+
+/* Rᵀ of a transition. */
+static __device__ __forceinline__ void load_registers(
+	float (&state)[STATE_N][4], const unsigned char *transition, int warp, int lane)
+{
+	const float4 *registers = (const float4 *)(transition + STATE_BYTES) + warp * STATE_N * 32 + lane;
+
+	UNROLL
+	for (int n = 0; n < STATE_N; n++) {
+		float4 value = registers[n * 32];
+
+		state[n][0] = value.x;
+		state[n][1] = value.y;
+		state[n][2] = value.z;
+		state[n][3] = value.w;
+	}
+}
+
+/* Element [key, value] of a state for each register of its transpose. */
+#define STATE_INDEX(warp, lane, n, i)                                                                      \
+	(((n) * 8 + ((lane) & 3) * 2 + ((i) & 1)) * HEAD_DIM + (warp) * 16 + ((lane) >> 2) + ((i) >> 1) * 8)
+
+static __device__ __forceinline__ void copy_tile(unsigned address, const unsigned char *transition)
+{
+	UNROLL
+	for (int i = 0; i < STATE_BYTES / 16 / THREADS; i++)
+		copy_async(address + (i * THREADS + threadIdx.x) * 16,
+			transition + (i * THREADS + threadIdx.x) * 16, true);
+}
+
+/* The state before a group: through the groups before it, from the last one that forgot the past.
+ * `tiles` has room for WALK_TILES transitions: while one is applied, the next is on its way. */
+static __device__ __forceinline__ void start_state(float (&state)[STATE_N][4],
+	const struct quasar_chunk_arguments &a, int sequence, int index, int warp, int lane, unsigned tiles)
+{
+	float upcoming[STATE_N][4];
+	int next = 0;
+
+	for (int from = 0; from < index; from += 32) {
+		int candidate = from + lane;
+		unsigned found = __ballot_sync(
+			~0u, candidate < index && a.forgotten[sequence * a.groups + candidate]);
+
+		if (found)
+			next = from + 32 - __clz(found);
+	}
+	clear(state);
+	if (next > 0) {
+		load_registers(state, transition_of(a, sequence, next - 1), warp, lane);
+	} else if (a.initial_state) {
+		UNROLL
+		for (int n = 0; n < STATE_N; n++) {
+			UNROLL
+			for (int i = 0; i < 4; i++)
+				state[n][i] = a.initial_state[(long long)sequence * HEAD_DIM * HEAD_DIM +
+					STATE_INDEX(warp, lane, n, i)];
+		}
+	}
+	if (next < index) {
+		load_registers(upcoming, transition_of(a, sequence, next), warp, lane);
+		if (WALK_TILES > 1)
+			copy_tile(tiles, transition_of(a, sequence, next));
+	}
+	for (int step = 0; next < index; next++, step ^= 1) {
+		const unsigned tile = tiles + (WALK_TILES > 1 ? step * STATE_BYTES : 0);
+		unsigned left[PLANES][STATE_K][4];
+
+		if (WALK_TILES == 1) {
+			__syncthreads();
+			copy_tile(tile, transition_of(a, sequence, next));
+		}
+		pack_rows<PLANES>(left, state);
+		UNROLL
+		for (int n = 0; n < STATE_N; n++) {
+			UNROLL
+			for (int i = 0; i < 4; i++)
+				state[n][i] += upcoming[n][i];
+		}
+		copy_async_wait();
+		__syncthreads();
+		if (next + 1 < index) {
+			load_registers(upcoming, transition_of(a, sequence, next + 1), warp, lane);
+			if (WALK_TILES > 1)
+				copy_tile(tiles + (step ^ 1) * STATE_BYTES, transition_of(a, sequence, next + 1));
+		}
+		multiply<PLANES, HEAD_DIM, false, FULL>(state, left, tile, STATE_PLANE);
+	}
+}
+
+/* Yᵀ = Vᵀ − (K St)ᵀ, where y holds (K St)ᵀ. */
+static __device__ __forceinline__ void subtract_from_values(float (&y)[CHUNK_N][4], unsigned values, int warp)
+{
+	const unsigned lane = lane_offset<HEAD_DIM>(false);
+
+	UNROLL
+	for (int n = 0; n < CHUNK_N; n += 2) {
+		float value[2][4];
+
+		UNROLL
+		for (int j = 0; j < 2; j++) {
+			UNROLL
+			for (int i = 0; i < 4; i++)
+				value[j][i] = 0.0f;
+		}
+		UNROLL
+		for (int p = 0; p < PLANES; p++) {
+			unsigned v[4];
+
+			load_matrices_transposed(
+				v, values + p * ROWS_PLANE + n * 8 * HEAD_DIM * 2 + (lane ^ warp * 32));
+			UNROLL
+			for (int i = 0; i < 4; i++) {
+				value[i / 2][i % 2 * 2] += bf16_low(v[i]);
+				value[i / 2][i % 2 * 2 + 1] += bf16_high(v[i]);
+			}
+		}
+		UNROLL
+		for (int j = 0; j < 2; j++) {
+			UNROLL
+			for (int i = 0; i < 4; i++)
+				y[n + j][i] = value[j][i] - y[n + j][i];
+		}
+	}
+}
+
+/* Stages 16 tokens at a time, so that a warp's 16 values of a token leave in one piece. */
+static __device__ __forceinline__ void store_output(const struct quasar_chunk_arguments &a, int sequence,
+	int chunk, unsigned staging, int warp, int lane, const float (&o)[CHUNK_N][4])
+{
+	const struct device_tensor &tensor = a.o;
+
+	UNROLL
+	for (int block = 0; block < BLOCKS; block++) {
+		int row = block * 16 + lane / 2;
+		long long token = (long long)chunk * CHUNK + row;
+		ELEMENT *target = (ELEMENT *)tensor.data +
+			row_offset(tensor, sequence / a.heads, token, sequence % a.heads) +
+			(warp * 16 + lane % 2 * 8) * tensor.stride[3];
+
+#if INPUT == INPUT_F32
+		UNROLL
+		for (int n = 0; n < 2; n++) {
+			UNROLL
+			for (int i = 0; i < 4; i++) {
+				int staged_token = n * 8 + (lane & 3) * 2 + (i & 1), value = (lane >> 2) + (i >> 1) * 8;
+
+				asm volatile("st.shared.f32 [%0], %1;" ::"r"(
+						     staging + staged_token * 64 + ((value ^ staged_token) * 4)),
+					"f"(o[block * 2 + n][i])
+					: "memory");
+			}
+		}
+		__syncwarp();
+		if (token < a.tokens) {
+			float line[8];
+
+			UNROLL
+			for (int i = 0; i < 8; i++)
+				asm volatile("ld.shared.f32 %0, [%1];"
+					     : "=f"(line[i])
+					     : "r"(staging + lane / 2 * 64 + ((lane % 2 * 8 + i) ^ lane / 2) * 4)
+					     : "memory");
+#if VECTOR
+			((float4 *)target)[0] = make_float4(line[0], line[1], line[2], line[3]);
+			((float4 *)target)[1] = make_float4(line[4], line[5], line[6], line[7]);
+#else
+			UNROLL
+			for (int i = 0; i < 8; i++)
+				target[i * tensor.stride[3]] = line[i];
+#endif
+		}
+#else
+		UNROLL
+		for (int n = 0; n < 2; n++) {
+			UNROLL
+			for (int half = 0; half < 2; half++) {
+				const float *c = &o[block * 2 + n][half * 2];
+				unsigned pair = element_pair(c[0], c[1]);
+				int staged_token = n * 8 + (lane >> 2);
+
+				store_shared(staging + staged_token * 32 +
+						((half ^ (staged_token >> 2 & 1)) * 16) + (lane & 3) * 4,
+					transpose_matrix(pair));
+			}
+		}
+		__syncwarp();
+		if (token < a.tokens) {
+			uint4 line = load_shared(staging + lane / 2 * 32 + ((lane % 2 ^ (lane >> 3 & 1)) * 16));
+#if VECTOR
+			*(uint4 *)target = line;
+#else
+			const unsigned *pairs = &line.x;
+
+			UNROLL
+			for (int i = 0; i < 8; i++)
+				target[i * tensor.stride[3]] = (ELEMENT)(pairs[i / 2] >> i % 2 * 16);
+#endif
+		}
+#endif
+		__syncwarp();
+	}
+}
+
+static __device__ __forceinline__ void make_output(const struct quasar_chunk_arguments &a)
+{
+	const int sequence = blockIdx.x % (a.batch * a.heads), index = blockIdx.x / (a.batch * a.heads);
+	const struct rows rows = start_rows(a, sequence / a.heads, sequence % a.heads);
+	const int first = index * a.chunks_per_group, end = min(first + a.chunks_per_group, a.chunks);
+	const unsigned stages = shared_base();
+	struct chunk_block block = start_block(a, stages + STAGES * 3 * ROWS_BYTES, sequence % a.heads);
+	float state[STATE_N][4];
+
+#if STAGES > 1
+	load_chunk<true>(a, rows, first, stages);
+	start_state(state, a, sequence, index, block.warp, block.lane, stages + 3 * ROWS_BYTES);
+	__syncthreads();
+#else
+	start_state(state, a, sequence, index, block.warp, block.lane, stages);
+	__syncthreads();
+	load_chunk<true>(a, rows, first, stages);
+#endif
+	for (int chunk = first; chunk < end; chunk++) {
+		const unsigned keys = stages + (STAGES > 1 ? (chunk - first) % 2 : 0) * 3 * ROWS_BYTES;
+		const unsigned values = keys + ROWS_BYTES, queries = values + ROWS_BYTES;
+		float y[CHUNK_N][4], o[CHUNK_N][4];
+		unsigned a_state[PLANES][STATE_K][4], a_chunk[PLANES][CHUNK_K][4];
+
+		copy_async_wait();
+		__syncthreads();
+		if (STAGES > 1 && chunk + 1 < end)
+			load_chunk<true>(a, rows, chunk + 1, stages + (chunk - first + 1) % 2 * 3 * ROWS_BYTES);
+		make_rows<!UPSTREAM>(block, keys, queries);
+		__syncthreads();
+		make_inverse(block);
+		pack_rows<PLANES>(a_state, state);
+		clear(y);
+		multiply<PLANES, HEAD_DIM, false, FULL>(y, a_state, keys, ROWS_PLANE);
+		subtract_from_values(y, values, block.warp);
+		pack_rows<PLANES>(a_chunk, y);
+		clear(o);
+#if !UPSTREAM
+		multiply<PLANES, HEAD_DIM, false, FULL>(o, a_state, queries, ROWS_PLANE);
+#endif
+		__syncthreads();
+		clear(y);
+		multiply<PLANES, CHUNK, true, UPPER>(y, a_chunk, block.transposed_inverse, SQUARE_PLANE);
+		pack_rows<PLANES>(a_chunk, y);
+		multiply<PLANES, HEAD_DIM, true, FULL>(state, a_chunk, keys, ROWS_PLANE);
+#if UPSTREAM
+		{
+			float twice[STATE_N][4];
+
+			pack_rows<PLANES>(a_state, state);
+			clear(y);
+			multiply<PLANES, HEAD_DIM, false, FULL>(y, a_state, keys, ROWS_PLANE);
+			subtract_from_values(y, values, block.warp);
+			pack_rows<PLANES>(a_chunk, y);
+			clear(y);
+			multiply<PLANES, CHUNK, true, UPPER>(
+				y, a_chunk, block.transposed_inverse, SQUARE_PLANE);
+			pack_rows<PLANES>(a_chunk, y);
+			copy(twice, state);
+			multiply<PLANES, HEAD_DIM, true, FULL>(twice, a_chunk, keys, ROWS_PLANE);
+			pack_rows<PLANES>(a_state, twice);
+			multiply<PLANES, HEAD_DIM, false, FULL>(o, a_state, queries, ROWS_PLANE);
+		}
+#else
+		multiply<PLANES, CHUNK, false, UPPER>(o, a_chunk, block.scores, SQUARE_PLANE);
+#endif
+		store_output(a, sequence, chunk, block.lower + block.warp * 1024, block.warp, block.lane, o);
+		if (STAGES == 1 && chunk + 1 < end) {
+			__syncthreads();
+			load_chunk<true>(a, rows, chunk + 1, stages);
+		}
+	}
+	copy_async_wait();
+	if (a.final_state && index == a.groups - 1) {
+		UNROLL
+		for (int n = 0; n < STATE_N; n++) {
+			UNROLL
+			for (int i = 0; i < 4; i++)
+				a.final_state[(long long)sequence * HEAD_DIM * HEAD_DIM +
+					STATE_INDEX(block.warp, block.lane, n, i)] = state[n][i];
+		}
+	}
+}
+
+/* --- entries --------------------------------------------------------------------------------------- */
+
+#ifndef FLAT_ENTRY
+extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
+	quasar_chunk_transition(const __grid_constant__ struct quasar_chunk_arguments a)
+{
+	make_transition(a);
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
+	quasar_chunk_output(const __grid_constant__ struct quasar_chunk_arguments a)
+{
+	make_output(a);
+}
+#endif

@@ -1,0 +1,93 @@
+/* quasar_recurrent: the recurrence token by token, state in and state out: decoding (causal semantics).
+ *
+ *     step = α (v − k St);  St ← St + k ⊗ step;  o = q St
+ *
+ * For one token this moves the state once each way and nothing else of size, so it is bound by that. A
+ * block owns one head's state; a warp owns 32 of its columns, each lane four of them in every fourth row,
+ * so that the warp's accesses are whole lines of 128 bytes and all its sums stay within the warp.
+ *
+ * Compile-time parameters: HEAD_DIM, INPUT as in chunk.cu. */
+#include "common/element.cuh"
+#include "quasar/arguments.h"
+
+#define WARPS (HEAD_DIM / 32)
+#define THREADS (WARPS * 32)
+#define STEP 4 /* rows between two rows of a lane */
+#define ROWS (HEAD_DIM / STEP)
+#define BLOCKS (HEAD_DIM == 128 ? 2 : 8) /* of a multiprocessor, as many as registers allow */
+
+/* Over the four lanes that have the same columns. */
+static __device__ __forceinline__ float sum_rows(float value)
+{
+	value += __shfl_xor_sync(~0u, value, 8);
+	return value + __shfl_xor_sync(~0u, value, 16);
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
+	quasar_recurrent(const __grid_constant__ struct quasar_recurrent_arguments a)
+{
+	const int batch = blockIdx.x / a.heads, head = blockIdx.x % a.heads, lane = threadIdx.x % 32;
+	const int first_row = lane / 8, column = threadIdx.x / 32 * 32 + lane % 8 * 4;
+	const long long base = (long long)blockIdx.x * HEAD_DIM * HEAD_DIM + column;
+	const float beta = a.beta[head];
+	float4 state[ROWS];
+
+#pragma unroll
+	for (int i = 0; i < ROWS; i++)
+		state[i] = a.initial_state
+			? __ldcs((const float4 *)(a.initial_state + base + (first_row + i * STEP) * HEAD_DIM))
+			: make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+	for (long long token = 0; token < a.tokens; token++) {
+		float k[ROWS], q[ROWS], v[4], lambda = 0.0f, alpha;
+		float4 sum = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+
+#pragma unroll
+		for (int i = 0; i < ROWS; i++) {
+			k[i] = load_element(a.k, batch, token, head, first_row + i * STEP);
+			q[i] = load_element(a.q, batch, token, head, first_row + i * STEP);
+		}
+#pragma unroll
+		for (int i = 0; i < 4; i++)
+			v[i] = load_element(a.v, batch, token, head, column + i);
+#pragma unroll
+		for (int i = 0; i < ROWS; i++) {
+			lambda += k[i] * k[i];
+			sum.x += k[i] * state[i].x;
+			sum.y += k[i] * state[i].y;
+			sum.z += k[i] * state[i].z;
+			sum.w += k[i] * state[i].w;
+		}
+		alpha = gate(beta, sum_rows(lambda));
+		v[0] = alpha * (v[0] - sum_rows(sum.x));
+		v[1] = alpha * (v[1] - sum_rows(sum.y));
+		v[2] = alpha * (v[2] - sum_rows(sum.z));
+		v[3] = alpha * (v[3] - sum_rows(sum.w));
+		sum = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+#pragma unroll
+		for (int i = 0; i < ROWS; i++) {
+			state[i].x += k[i] * v[0];
+			state[i].y += k[i] * v[1];
+			state[i].z += k[i] * v[2];
+			state[i].w += k[i] * v[3];
+			sum.x += q[i] * state[i].x;
+			sum.y += q[i] * state[i].y;
+			sum.z += q[i] * state[i].z;
+			sum.w += q[i] * state[i].w;
+		}
+		v[0] = sum_rows(sum.x);
+		v[1] = sum_rows(sum.y);
+		v[2] = sum_rows(sum.z);
+		v[3] = sum_rows(sum.w);
+		if (first_row == 0) {
+			ELEMENT *target = (ELEMENT *)a.o.data + row_offset(a.o, batch, token, head);
+
+#pragma unroll
+			for (int i = 0; i < 4; i++)
+				target[(column + i) * a.o.stride[3]] = float_element(v[i]);
+		}
+	}
+	if (a.final_state)
+#pragma unroll
+		for (int i = 0; i < ROWS; i++)
+			__stcs((float4 *)(a.final_state + base + (first_row + i * STEP) * HEAD_DIM), state[i]);
+}

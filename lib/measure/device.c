@@ -1,0 +1,150 @@
+#include "measure/device.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "cpu/cpu.h"
+#include "op/quasar/cpu.h"
+#include "layer/layer.h"
+#include "op/quasar/reference.h"
+
+/* The kernel keeps a process's peak of resident memory, and forgets it when told so. */
+static void cpu_memory_reset(void)
+{
+	FILE *file = fopen("/proc/self/clear_refs", "we");
+
+	if (!file)
+		return;
+	fputs("5", file);
+	fclose(file);
+}
+
+static double cpu_memory_peak(void)
+{
+	FILE *file = fopen("/proc/self/status", "re");
+	char line[256];
+	double kib = NAN;
+	struct rusage usage;
+
+	while (file && fgets(line, sizeof(line), file))
+		if (sscanf(line, "VmHWM: %lf", &kib) == 1)
+			break;
+	if (file)
+		fclose(file);
+	if (isnan(kib) && getrusage(RUSAGE_SELF, &usage) == 0)
+		kib = (double)usage.ru_maxrss;
+	return kib / 1024;
+}
+
+static int cpu_reference(const struct quasar_problem *problem, double *o, struct error *err)
+{
+	return quasar_reference(problem, o, NULL, err);
+}
+
+static void *cpu_layer_place(const struct layer *layer, struct error *err)
+{
+	(void)err;
+	return (void *)layer;
+}
+
+static void cpu_layer_remove(void *placed)
+{
+	(void)placed;
+}
+
+static int cpu_layer(void *placed, const struct layer_call *call, struct error *err)
+{
+	return layer_cpu(placed, call, err);
+}
+
+static void *cpu_allocate(size_t bytes, struct error *err)
+{
+	void *memory = malloc(bytes);
+
+	if (!memory)
+		error_set(err, STATUS_ENVIRONMENT, "not enough memory: %.0f MiB wanted",
+			(double)bytes / 0x1p20);
+	return memory;
+}
+
+static int cpu_copy(void *to, const void *from, size_t bytes, struct error *err)
+{
+	(void)err;
+	memcpy(to, from, bytes);
+	return 0;
+}
+
+/* Far larger than caches. */
+#define COPY_BYTES ((size_t)64 << 20)
+
+static int cpu_copy_rate(double *rate, struct error *err)
+{
+	char *memory = cpu_allocate(2 * COPY_BYTES, err);
+	double best = INFINITY;
+
+	if (!memory)
+		return -1;
+	memset(memory, 1, 2 * COPY_BYTES);
+	for (int run = 0; run < 3; run++) {
+		double started = clock_elapsed();
+
+#pragma omp parallel for num_threads(cpu_threads())
+		for (size_t at = 0; at < COPY_BYTES; at += COPY_BYTES / 64)
+			memcpy(memory + at, memory + COPY_BYTES + at, COPY_BYTES / 64);
+		best = fmin(best, clock_elapsed() - started);
+	}
+	free(memory);
+	*rate = 2.0 * (double)COPY_BYTES / best;
+	return 0;
+}
+
+void device_open_cpu(struct device *device)
+{
+	*device = (struct device){
+		.index = -1,
+		.quasar = quasar_cpu,
+		.reference = cpu_reference,
+		.layer_place = cpu_layer_place,
+		.layer_remove = cpu_layer_remove,
+		.layer = cpu_layer,
+		.allocate = cpu_allocate,
+		.release = free,
+		.upload = cpu_copy,
+		.download = cpu_copy,
+		.copy_rate = cpu_copy_rate,
+		.memory_reset = cpu_memory_reset,
+		.memory_peak = cpu_memory_peak,
+	};
+	cpu_describe(device->description, sizeof(device->description));
+}
+
+int device_open(const char *name, struct device *device, struct error *err)
+{
+	struct error no_gpu = {0};
+	char *end = NULL;
+	long index = 0;
+
+	if (!strncmp(name, "cuda:", 5) && name[5] >= '0' && name[5] <= '9') {
+		index = strtol(name + 5, &end, 10);
+		if (!*end && index < 1024)
+			return device_open_cuda((int)index, device, err);
+	}
+	if (!strcmp(name, "cuda"))
+		return device_open_cuda(0, device, err);
+	if (strcmp(name, "auto") && strcmp(name, "cpu")) {
+		error_set(err, STATUS_USAGE, "unknown device \"%s\"", name);
+		return error_hint(err, "Devices are auto, cpu, cuda and cuda:N.");
+	}
+	if (!strcmp(name, "auto")) {
+		if (device_open_cuda(0, device, &no_gpu) == 0)
+			return 0;
+		log_debug("no GPU: %s", no_gpu.message);
+	}
+	device_open_cpu(device);
+	return 0;
+}

@@ -1,0 +1,57 @@
+/* measure: how fast the operation or the layer runs on a device, as a validator would time it: warm-up,
+ * then runs with a clock around each. */
+#pragma once
+
+#include <stdbool.h>
+
+#include "measure/device.h"
+
+enum workload {
+	WORKLOAD_LAYER,  /* quasar's own */
+	WORKLOAD_OP,     /* the operation alone, quasar's own */
+	WORKLOAD_PYTHON, /* a fork's layer, by its own Python */
+};
+const char *workload_name(enum workload workload); /* "layer", "op", "python" */
+
+/* The validator's shape: batch 1, hidden 512, 8 heads of 64 (a file of weights has its own), random input,
+ * bf16. */
+struct measure_plan {
+	enum workload workload;
+	enum semantics semantics;
+	int64_t tokens;
+	int warmups, runs;
+	const char *fork_path; /* of WORKLOAD_PYTHON */
+	const char *weights; /* of the layer, a safetensors file; NULL: random ones of the validator's shape */
+	double budget; /* seconds, not for WORKLOAD_PYTHON: fewer runs when it would be exceeded, at least one; 0: no limit */
+	uint64_t seed;
+	double copy_rate; /* of the device's memory, bytes per second, for the floor; 0: not wanted */
+	/* called after each run with what is done of what is planned; NULL: nobody watches */
+	void (*progress)(int done, int planned, void *context);
+	void *context;
+};
+
+struct measurement {
+	int warmups, runs;      /* done */
+	bool shortened;         /* fewer than planned, because of the budget */
+	double seconds;         /* median of a run */
+	double spread;          /* (slowest − fastest) / median */
+	double tokens_per_second;
+	double floor_seconds;   /* of the operation: its traffic at the copy rate; 0: not known */
+	double memory_mb;       /* peak, in MiB, weights and input included; NAN: not known */
+};
+
+/* MiB that a measurement will need, about. */
+double measure_memory(enum workload workload, int64_t tokens);
+
+/* What the operation must do at least: bytes of q, k, v and o, each once, and multiplications and additions
+ * of its chunked form, with chunks of 64. */
+double measure_traffic(int64_t tokens);
+double measure_operations(int64_t tokens);
+
+/* Fills in the median of so many times, their spread, the speed and the floor. Sorts the times. */
+void measure_summarise(const struct measure_plan *plan, double *times, int count, struct measurement *result);
+
+/* STATUS_ENVIRONMENT when memory is short or the weights cannot be read, STATUS_INTERRUPTED when the user
+ * asked to stop. */
+int measure_run(const struct device *device, const struct measure_plan *plan, struct measurement *result,
+	struct error *err);

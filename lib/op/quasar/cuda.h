@@ -1,0 +1,40 @@
+/* quasar_cuda: the operation and its parts on a GPU. Tensors, beta and states are in the GPU's memory, a
+ * problem's first_row in the host's. Work is queued: gpu_synchronize waits for it. The kernels explain
+ * themselves, in kernels/. */
+#pragma once
+
+#include "gpu/gpu.h"
+#include "op/quasar/problem.h"
+
+/* Memory between the kernels of a call: 24 KiB for each group of chunks at S = 64, 10 MB for 8 heads of a
+ * long sequence on an H200. Grows as needed; calls that share it are queued one behind the other. */
+struct quasar_workspace {
+	void *memory;
+	size_t bytes;
+};
+
+void quasar_workspace_free(struct gpu *gpu, struct quasar_workspace *workspace);
+
+/* Any problem that quasar_check accepts, with q, k, v and o of one type. STATUS_USAGE for what no GPU can
+ * do, STATUS_ENVIRONMENT for what this one cannot: either says what would work. Nothing is launched then. */
+int quasar_cuda(struct gpu *gpu, struct quasar_workspace *workspace, const struct quasar_problem *problem,
+	struct error *err);
+
+/* The same in fp64, token by token: o [B, T, H, S] and the final state [B, H, S, S] (or NULL) as doubles.
+ * About 1.3 s for a million tokens of 8 heads on an H200. Reads the problem's inputs and initial state;
+ * its o, final_state and first_row are not used. */
+int quasar_cuda_reference(struct gpu *gpu, const struct quasar_problem *problem, double *o,
+	double *final_state, struct error *err);
+
+/* The recurrence token by token, for few tokens: decoding. Causal semantics; the states are aligned to 16
+ * bytes, and final_state may be initial_state. */
+int quasar_cuda_recurrent(struct gpu *gpu, const struct quasar_problem *problem, struct error *err);
+
+/* alpha [B, T, H] = (1 − exp(−beta λ)) / (λ + ε) with λ = ‖k‖². */
+int quasar_cuda_gate(struct gpu *gpu, const struct tensor *k, int64_t batch, int64_t tokens, int heads,
+	int dim, const float *beta, float *alpha, struct error *err);
+
+/* Inverses of `count` unit lower triangular matrices, [count, size, size], size 16, 32 or 64; see
+ * kernels/quasar/forward_substitution.cu. `lower` may be `inverse`. Both are aligned to 16 bytes. */
+int forward_substitution_cuda(struct gpu *gpu, const float *lower, float *inverse, int64_t count, int size,
+	struct error *err);

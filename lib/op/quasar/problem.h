@@ -1,0 +1,56 @@
+/* problem: the QuasarAttention operation, forward: what is asked for.
+ *
+ * q, k, v, o: [B, T, H, S]; beta: [H], fp32, positive; states: [B, H, S, S], fp32, row = key dimension,
+ * column = value dimension, contiguous. The formulas and where they come from are in docs/math.md.
+ *
+ * Two different functions share these shapes:
+ *   causal    the published recurrence, o_t = q_t S_t
+ *   upstream  what the reference fork's chunk.py computes, interleaved chunks of 64 rows and all */
+#pragma once
+
+#include "tensor/tensor.h"
+
+enum semantics { SEMANTICS_UPSTREAM, SEMANTICS_CAUSAL };
+
+/* Rows of an upstream chunk; causal chunks are an implementation's own affair. */
+#define UPSTREAM_CHUNK 64
+
+/* The ε under λ in α = (1 − exp(−β λ)) / (λ + ε). */
+#define QUASAR_EPSILON 1e-8
+
+struct quasar_problem {
+	enum semantics semantics;
+	int64_t batch, tokens;
+	int heads, dim; /* dim (S): 32, 64 or 128 */
+	struct tensor q, k, v, o;
+	const float *beta;          /* [heads] */
+	const float *initial_state; /* NULL: zeros */
+	float *final_state;         /* NULL: not wanted; may be the same memory as initial_state */
+	/* Upstream only, for a stretch of a longer sequence: [heads], the row of the flattened (token,
+	 * head) rows of q, k and v at which a head's rows begin. The inputs then hold more tokens than
+	 * `tokens`, all of which are readable. NULL: the whole sequence, head · padded tokens. */
+	const int64_t *first_row;
+};
+
+const char *semantics_name(enum semantics semantics); /* "upstream", "causal" */
+/* 0, or -1 when the text names neither. */
+int semantics_parse(const char *text, enum semantics *semantics);
+
+/* Tokens rounded up to whole upstream chunks. */
+int64_t upstream_padded(int64_t tokens);
+
+/* Says what is wrong with a problem, if anything: sizes, missing pointers, an output whose elements
+ * overlap each other or an input. Every implementation calls it first. STATUS_USAGE. */
+int quasar_check(const struct quasar_problem *problem, struct error *err);
+
+/* Where row `row` of a head's sequence is read from. Causal: token `row` of that head. Upstream: rows run
+ * through the flattened (token, head) rows, so head and token both change from row to row. The token is
+ * -1 for the zero rows that pad an upstream sequence. Outputs go to token `row` of `head` in both. */
+struct quasar_source {
+	int64_t token;
+	int head;
+};
+struct quasar_source quasar_source(const struct quasar_problem *problem, int head, int64_t row);
+
+/* Rows of a head's sequence: the tokens, with upstream's padding. */
+int64_t quasar_rows(const struct quasar_problem *problem);
