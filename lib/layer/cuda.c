@@ -280,7 +280,8 @@ int layer_cuda(struct layer_cuda *layer, const struct layer_call *call, struct e
 			layer, call, first, call->tokens - first < step ? call->tokens - first : step, err);
 	if (!result)
 		result = operate(layer, call, err);
-	for (int64_t first = 0; first < rows && !result; first += SEGMENT)
-		result = finish(layer, call, first, rows - first < SEGMENT ? rows - first : SEGMENT, err);
+	step = (int64_t)layer->segment;
+	for (int64_t first = 0; first < rows && !result; first += step)
+		result = finish(layer, call, first, rows - first < step ? rows - first : step, err);
 	return result;
 }

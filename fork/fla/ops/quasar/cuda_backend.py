@@ -12,7 +12,8 @@ import tempfile
 
 import torch
 
-FOLDER = pathlib.Path(__file__).parent
+ENTRY = pathlib.Path(__file__).with_name("entry.cu")
+KERNELS = pathlib.Path(__file__).with_name("kernels")
 INPUT = {torch.float32: 0, torch.bfloat16: 1, torch.float16: 2}  # as in element.cuh
 HEAD_DIMS = (32, 64, 128)
 
@@ -51,7 +52,7 @@ def cache_folder():
 @functools.cache
 def sources():
     """The text of everything that is compiled, for the cache's key."""
-    return b"".join(path.read_bytes() for path in sorted(FOLDER.iterdir()) if path.suffix in (".cu", ".cuh", ".h"))
+    return b"".join(path.read_bytes() for path in (ENTRY, *sorted(KERNELS.glob("*/*"))))
 
 
 def compile_source(defines, architecture):
@@ -64,8 +65,7 @@ def compile_source(defines, architecture):
     if kept and kept.exists():
         return kept.read_bytes()
     names = ENTRIES[next(iter(defines))]
-    text = (FOLDER / "entry.cu").read_text()
-    binary, _ = _nvrtc_compile(text, names[0], architecture, [str(FOLDER)], options)
+    binary, _ = _nvrtc_compile(ENTRY.read_text(), names[0], architecture, [str(KERNELS)], options)
     if kept:
         with tempfile.NamedTemporaryFile(dir=folder, delete=False) as file:
             file.write(binary)
@@ -191,13 +191,14 @@ def gather(x, segment):
     return xs
 
 
-def convolve(projected, weight, segment, q, k, v, narrow):
+def convolve(projected, weight, segment, q, k, v, narrow, held=None):
+    held = segment.length if held is None else held
     width, dim = weight.shape[-1], narrow.shape[-1]
     kernel = kernels(q.device.index, "LAYER_CONVOLVE", INPUT=1, HEAD_DIM=dim, WIDTH=width)["layer_convolve_entry"]
     blocks = -(-(-(-segment.length // 16) * ((3 * width + dim) // 4)) // THREADS)
     launch(kernel, blocks, segment.stretches, THREADS,
            [projected, weight, q, k, v, narrow, segment.tokens, segment.padded, segment.first, segment.stretches,
-            segment.length])
+            segment.length, held])
 
 
 def gate(o, narrow, weight, bias, norm, eps, y):
