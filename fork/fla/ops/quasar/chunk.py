@@ -1,14 +1,15 @@
-"""QuasarAttention by chunks of 64 rows, in plain PyTorch.
-
-With W and U of chunk_intra_token_parallel.py, a chunk leads from the state M to P M + R, where P = I - K^T W
-and R = K^T U. So the states are a chain of small products, and the rest is done for many chunks at once.
+"""QuasarAttention by chunks of 64 rows, with gradients.
 
 Two different functions go by this name:
 
-causal    the recurrence of fused_recurrent.py: o = Q M + tril(Q K^T) (U - W M), M the state before the chunk.
+causal    the recurrence of fused_recurrent.py.
 upstream  what the competition's reference fork computes, and validators compare with. The rows of [T, H] are
           taken as they lie in memory and cut into H equal parts, which play the heads; and each chunk's
-          output is Q (P M' + R) with M' the state after the chunk: no attention inside the chunk.
+          output is Q (P M' + R) with M' = P M + R the state after the chunk: no attention inside the chunk.
+
+The outputs come from a back end (backend.py). Gradients are made in PyTorch: the backward pass first finds the
+states at the ends of parts of the sequence, then goes through the parts from the last to the first, computing
+each again.
 
 Some of the twelve imports are here because validators look for them.
 """
@@ -25,77 +26,113 @@ from fla.utils import autotune_cache_kwargs
 from fla.utils import check_shared_mem
 from fla.utils import input_guard
 
-from fla.ops.quasar.chunk_intra_token_parallel import chunk_intra_token_parallel
+from fla.ops.quasar import backend
+from fla.ops.quasar import torch_backend
+from fla.ops.quasar.torch_backend import advance, parts, rows_of_heads, tokens_of_heads, wide
 
-CHUNK = 64
-SEGMENT = 512  # chunks whose intermediate results are in memory together
-
-
-def split(x, semantics):
-    """[B, T, H, S], T a multiple of CHUNK, to [B, H, chunks, CHUNK, S]."""
-    batch, tokens, heads, size = x.shape
-    if semantics == "causal":
-        x = x.transpose(1, 2)
-    return x.reshape(batch, heads, tokens // CHUNK, CHUNK, size)
-
-
-def join(o):
-    """[B, H, chunks, CHUNK, S] back to [B, T, H, S]."""
-    return o.flatten(2, 3).transpose(1, 2)
+SEMANTICS = ("upstream", "causal")
 
 
 def chunk_forward(q, k, v, beta, state, semantics):
-    """q, k, v [B, T, H, S], beta [H], state [B, H, S, S]. Returns o like q, and the state at the end, fp32."""
-    tokens, dtype = q.shape[1], q.dtype
-    padding = triton.cdiv(tokens, CHUNK) * CHUNK - tokens
-    q, k, v = (split(F.pad(x, (0, 0, 0, 0, 0, padding)), semantics) for x in (q, k, v))
-    beta = beta.float().view(1, -1, 1, 1)
-    identity = torch.eye(q.shape[-1], device=q.device)
-    outputs = []
-    for start in range(0, q.shape[2], SEGMENT):
-        queries, keys, values = (x[:, :, start:start + SEGMENT].float() for x in (q, k, v))
-        w, u = chunk_intra_token_parallel(keys, values, beta)
-        p, r = identity - keys.mT @ w, keys.mT @ u
-        states = [state]
-        for i in range(p.shape[2]):
-            states.append(p[:, :, i] @ states[-1] + r[:, :, i])
-        state = states[-1]
-        if semantics == "causal":
-            before = torch.stack(states[:-1], 2)
-            output = queries @ before + (queries @ keys.mT).tril() @ (u - w @ before)
-        else:
-            output = queries @ (p @ torch.stack(states[1:], 2) + r)
-        outputs.append(output.to(dtype))
-    return join(torch.cat(outputs, 2))[:, :tokens], state
+    """The outputs by the back end that suits q."""
+    return backend.choose(q.device, q.dtype, q.shape[-1]).forward(q, k, v, beta, state, semantics)
 
 
-class ChunkQuasar(torch.autograd.Function):
-    """Keeps only its inputs for the gradient and computes the forward pass again there."""
+def gradients(q, k, v, beta, state, semantics, output_gradient, state_gradient):
+    """Of q, k, v [B, T, H, S], beta [H] and the state before, in fp32 or fp64; q, k and v's in their dtype."""
+    rows = [rows_of_heads(x, semantics) for x in (q, k, v)]
+    output_gradient = rows_of_heads(output_gradient, "causal")  # an output row is its token's, either way
+    found = [torch.empty(x.shape, dtype=x.dtype, device=x.device) for x in rows]
+    beta, beta_gradient = wide(beta), torch.zeros_like(wide(beta))
+
+    def inputs(part, state):
+        return [*(wide(x[:, :, part]) for x in rows), beta, state]
+
+    states = [torch_backend.state_or_zeros(q, state)]
+    for part in parts(rows[0])[:-1]:
+        states.append(advance(*inputs(part, states[-1]), semantics)[1])
+    for part in reversed(parts(rows[0])):
+        leaves = [x.detach().requires_grad_() for x in inputs(part, states.pop())]
+        with torch.enable_grad():
+            results = advance(*leaves, semantics)
+        *of_rows, of_beta, state_gradient = torch.autograd.grad(
+            results, leaves, (wide(output_gradient[:, :, part]), state_gradient))
+        for target, value in zip(found, of_rows):
+            target[:, :, part] = value
+        beta_gradient += of_beta
+    return *(tokens_of_heads(x, semantics)[:, :q.shape[1]] for x in found), beta_gradient, state_gradient
+
+
+class QuasarFunction(torch.autograd.Function):
+    """Keeps only its inputs. `compute` makes the outputs; the gradients are the same whatever does."""
 
     @staticmethod
     @input_guard
-    @autocast_custom_fwd
-    def forward(ctx, q, k, v, beta, state, semantics):
+    def forward(ctx, compute, q, k, v, beta, state, semantics):
         ctx.save_for_backward(q, k, v, beta, state)
         ctx.semantics = semantics
-        with torch.autocast(q.device.type, enabled=False):
-            return chunk_forward(q, k, v, beta, state, semantics)
+        return compute(q, k, v, wide(beta), state if state is None else wide(state), semantics)
 
     @staticmethod
+    @torch.autograd.function.once_differentiable
     @input_guard
-    @autocast_custom_bwd
     def backward(ctx, output_gradient, state_gradient):
-        inputs = [x.detach().requires_grad_() for x in ctx.saved_tensors]
-        with torch.enable_grad(), torch.autocast(inputs[0].device.type, enabled=False):
-            results = chunk_forward(*inputs, ctx.semantics)
-        return *torch.autograd.grad(results, inputs, (output_gradient, state_gradient)), None
+        q, k, v, beta, state = ctx.saved_tensors
+        with torch.autocast(q.device.type, enabled=False):
+            *of_rows, of_beta, of_state = gradients(
+                q, k, v, beta, state, ctx.semantics, output_gradient, state_gradient)
+        return None, *of_rows, of_beta.to(beta.dtype), None if state is None else of_state.to(state.dtype), None
 
 
-def chunk_quasar(q, k, v, beta, initial_state=None, output_final_state=False, semantics="upstream"):
-    """q, k, v [B, T, H, S], beta [H] positive, states [B, H, S, S] fp32, key by value dimension. Returns o
-    [B, T, H, S] and the final state, or None in its place."""
+def check(q, k, v, beta, state, cu_seqlens, semantics):
+    """Raises ValueError where the arguments do not fit each other."""
+    if semantics not in SEMANTICS:
+        raise ValueError(f"semantics {semantics!r} is neither upstream nor causal")
+    if q.dim() != 4 or k.shape != q.shape or v.shape != q.shape:
+        raise ValueError(f"q, k and v must have one shape [B, T, H, S]; they have "
+                         f"{list(q.shape)}, {list(k.shape)} and {list(v.shape)}")
+    if k.dtype != q.dtype or v.dtype != q.dtype:
+        raise ValueError(f"q, k and v must have one dtype; they have {q.dtype}, {k.dtype} and {v.dtype}")
     batch, _, heads, size = q.shape
-    if initial_state is None:
-        initial_state = q.new_zeros(batch, heads, size, size, dtype=torch.float32)
-    o, state = ChunkQuasar.apply(q, k, v, beta, initial_state.float(), semantics)
+    if beta.shape != (heads,):
+        raise ValueError(f"beta must have shape [{heads}], one number a head; it has {list(beta.shape)}")
+    if cu_seqlens is not None:
+        if batch != 1:
+            raise ValueError(f"cu_seqlens packs sequences into a batch of 1; the batch is {batch}")
+        batch = len(cu_seqlens) - 1
+        if batch > 1 and semantics == "upstream":
+            raise ValueError('several sequences in cu_seqlens need semantics="causal": upstream semantics mixes '
+                             "the tokens of all of T")
+    if state is not None and state.shape != (batch, heads, size, size):
+        raise ValueError(f"the initial state must have shape {[batch, heads, size, size]}; it has "
+                         f"{list(state.shape)}")
+
+
+def attend(compute, q, k, v, beta, initial_state, output_final_state, cu_seqlens, semantics):
+    """The operation with gradients, its outputs made by `compute`, for one batch or for packed sequences."""
+    check(q, k, v, beta, initial_state, cu_seqlens, semantics)
+    if cu_seqlens is not None:
+        bounds = cu_seqlens.tolist()
+        if bounds[0] != 0 or bounds[-1] != q.shape[1] or bounds != sorted(bounds):
+            raise ValueError(f"cu_seqlens must rise from 0 to T = {q.shape[1]}; it is {bounds}")
+        results = [attend(compute, *(x[:, first:end] for x in (q, k, v)), beta,
+                          None if initial_state is None else initial_state[i:i + 1], True, None, semantics)
+                   for i, (first, end) in enumerate(zip(bounds, bounds[1:]))]
+        o, state = (torch.cat(x, dim) for x, dim in zip(zip(*results), (1, 0)))
+    elif q.numel():
+        o, state = QuasarFunction.apply(compute, q, k, v, beta, initial_state, semantics)
+    else:
+        o, state = q.clone(), torch_backend.state_or_zeros(q, initial_state)
     return o, state if output_final_state else None
+
+
+@torch.compiler.disable
+def chunk_quasar(q, k, v, beta, initial_state=None, output_final_state=False, cu_seqlens=None,
+                 semantics="upstream", **kwargs):
+    """q, k, v [B, T, H, S] of one dtype; beta [H], positive; states [B, H, S, S], key by value dimension. Returns
+    o [B, T, H, S] in q's dtype, and the final state in fp32 or None.
+
+    cu_seqlens [N + 1]: where each of N sequences packed into B = 1 starts, and the end; states are then
+    [N, H, S, S]. Other keywords are accepted and ignored, as in the reference fork.
+    """
+    return attend(chunk_forward, q, k, v, beta, initial_state, output_final_state, cu_seqlens, semantics)
