@@ -39,4 +39,5 @@ struct layer_gate_arguments {
 	const float *norm;         /* [S] */
 	long long rows;
 	int heads;
+	float epsilon; /* of the norm */
 };

@@ -53,7 +53,7 @@ static __device__ __forceinline__ unsigned pair_of(const uint4 (&segments)[SEGME
 
 /* y of a row into `o`; `g` is this lane's part of the products of both its rows, `half` tells which. */
 static __device__ __forceinline__ void gate_row(uint4 (&o)[SEGMENTS], const float (&g)[N][4], int half,
-	const float (&norm)[N][2], const float (&bias)[N][2])
+	const float (&norm)[N][2], const float (&bias)[N][2], float epsilon)
 {
 	float squares = 0.0f, scale;
 
@@ -65,7 +65,7 @@ static __device__ __forceinline__ void gate_row(uint4 (&o)[SEGMENTS], const floa
 	}
 	squares += __shfl_xor_sync(~0u, squares, 1);
 	squares += __shfl_xor_sync(~0u, squares, 2);
-	scale = rsqrtf(squares / HEAD_DIM + 1e-5f);
+	scale = rsqrtf(squares / HEAD_DIM + epsilon);
 #pragma unroll
 	for (int s = 0; s < SEGMENTS; s++) {
 		unsigned y[4];
@@ -123,7 +123,7 @@ static __device__ __forceinline__ void gate_rows(const struct layer_gate_argumen
 		multiply<1, HEAD_DIM, false, FULL>(g, left, tile, 0);
 #pragma unroll
 		for (int half = 0; half < 2; half++) {
-			gate_row(o[half], g, half, norm, bias);
+			gate_row(o[half], g, half, norm, bias, a.epsilon);
 			if (row + half * 8 < a.rows)
 #pragma unroll
 				for (int s = 0; s < SEGMENTS; s++)

@@ -258,6 +258,7 @@ static int finish(struct layer_cuda *layer, const struct layer_call *call, int64
 		.norm = layer->o_norm,
 		.rows = rows,
 		.heads = layer->heads,
+		.epsilon = LAYER_EPSILON,
 	};
 
 	if (gpu_launch(layer->gate, gate_blocks(layer, rows), (unsigned)layer->heads, &gate, err) < 0)

@@ -207,4 +207,4 @@ def gate(o, narrow, weight, bias, norm, eps, y):
     kernel = kernels(o.device.index, "LAYER_GATE", INPUT=1, HEAD_DIM=dim, VECTOR=1)["layer_gate_entry"]
     resident = 2 * torch.cuda.get_device_properties(o.device).multi_processor_count // heads
     blocks = max(1, min(resident, -(-rows // 128)))
-    launch(kernel, blocks, heads, THREADS, [o, y, narrow, weight, bias, norm, rows, heads])
+    launch(kernel, blocks, heads, THREADS, [o, y, narrow, weight, bias, norm, rows, heads, float(eps)])

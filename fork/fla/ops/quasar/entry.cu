@@ -55,8 +55,8 @@ extern "C" __global__ void __launch_bounds__(THREADS) layer_convolve_entry(const
 #include "layer/gate.cu"
 
 extern "C" __global__ void __launch_bounds__(THREADS) layer_gate_entry(const void *o, void *y, const void *narrow,
-	const void *weight, const void *bias, const float *norm, int rows, int heads)
+	const void *weight, const void *bias, const float *norm, int rows, int heads, double epsilon)
 {
-	gate_rows({o, y, narrow, weight, bias, norm, rows, heads});
+	gate_rows({o, y, narrow, weight, bias, norm, rows, heads, (float)epsilon});
 }
 #endif
