@@ -38,13 +38,9 @@ import torch
 
 from fla.ops.quasar import cuda_backend
 from fla.ops.quasar import torch_backend
+from fla.ops.quasar import triton_backend
 
-BACKENDS = {"cuda": cuda_backend, "torch": torch_backend}
-try:  # until it is written
-    from fla.ops.quasar import triton_backend
-    BACKENDS = {"cuda": cuda_backend, "triton": triton_backend, "torch": torch_backend}
-except ImportError:
-    pass
+BACKENDS = {"cuda": cuda_backend, "triton": triton_backend, "torch": torch_backend}
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)  # of the kernels; torch has them all
 HEAD_DIMS = (32, 64, 128)
 
