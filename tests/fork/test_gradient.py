@@ -73,6 +73,14 @@ def test_empty_and_strided(semantics):
         torch.testing.assert_close(one.grad, other.grad)
 
 
+def test_autocast_in_the_backward_pass_changes_nothing(semantics, autocast):
+    inputs = make(1, 100, 2, 32, torch.float32)
+    loss = chunk_quasar(*inputs, semantics=semantics)[0].square().sum()
+    right = torch.autograd.grad(loss, inputs, retain_graph=True)
+    with autocast:
+        assert all(map(torch.equal, torch.autograd.grad(loss, inputs), right))
+
+
 def test_no_second_derivative(semantics):
     q, k, v, beta, _ = make(1, 5, 2, 4)
     o = chunk_quasar(q, k, v, beta, semantics=semantics)[0]

@@ -37,7 +37,7 @@ def expected(layer, x):
 
 def assert_agree(result, right, limit):
     assert result.shape == right.shape
-    assert reference.error(result, right) < limit
+    assert reference.error(result.detach(), right.detach()) < limit
 
 
 def test_parameters():
@@ -142,11 +142,35 @@ def test_other_convolutions(options, autocast):
         assert_agree(layer(x)[0], layer.double()(x.double())[0], 0.02)
 
 
+def test_hidden_size_that_is_no_multiple_of_8(semantics, compute, autocast):
+    layer, x = QuasarAttention(36, 32, 2, semantics=semantics), torch.randn(1, 70, 36)
+    with autocast:
+        assert layer.fused_parameters(x) is None
+        assert_agree(layer(x)[0], expected(layer, x), 0.015)
+
+
 def test_recurrent_mode_is_the_same(semantics):
     layer, x = QuasarAttention(64, 32, 2, semantics=semantics).double(), torch.randn(1, 70, 64).double()
     right = layer(x)[0]
     layer.mode = "fused_recurrent"
     assert_agree(layer(x)[0], right, 1e-12)
+
+
+@pytest.mark.parametrize("size", [64, 192, 1024])
+@pytest.mark.parametrize("tokens", [1, 200, 512])
+@pytest.mark.parametrize("heads", [1, 3, 5, 8, 16, 17])
+def test_segments(heads, tokens, size):
+    """Every output token once; and a segment's stretches hold the rows that its outputs are made of."""
+    padded, end = -(-tokens // 64) * 64, 0
+    for segment in fused_layer.segments(tokens, heads, "upstream", size):
+        assert segment.first == end
+        end += segment.outputs
+        for head, first in enumerate(segment.first_rows("cpu").tolist()):
+            row = head * padded + segment.first  # of the flattened (token, head) rows
+            stretch = segment.length * heads
+            assert first == head * stretch + row - segment.start(head) * heads
+            assert head * stretch <= first and first + -(-segment.outputs // 64) * 64 <= (head + 1) * stretch
+    assert end == tokens
 
 
 # --- what must not be missed ----------------------------------------------------------------------------------
@@ -168,18 +192,24 @@ def test_changed_weights_are_seen(semantics, compute, autocast):
         assert torch.equal(torch.load(file, weights_only=False)(x)[0], 2 * before)
 
 
-def test_hooks_and_replaced_modules_are_called(autocast):
+@pytest.mark.parametrize("register", ["register_forward_hook", "register_forward_pre_hook",
+                                      "register_full_backward_hook", "register_full_backward_pre_hook"])
+def test_hooks_are_called(register, autocast):
+    layer, x, called = QuasarAttention(64, 32, 2), torch.randn(1, 70, 64).requires_grad_(), []
+    getattr(layer.g_proj[0], register)(lambda *_: called.append(True))
+    with autocast:
+        layer(x)[0].sum().backward()
+    assert called
+
+
+def test_replaced_modules_are_called(autocast):
     class Doubled(nn.Linear):
         def forward(self, x):
             return 2 * super().forward(x)
 
-    layer, x, called = QuasarAttention(64, 32, 2), torch.randn(1, 70, 64), []
+    layer, x = QuasarAttention(64, 32, 2), torch.randn(1, 70, 64)
     with autocast:
         before = layer(x)[0]
-        handle = layer.g_proj[0].register_forward_hook(lambda *_: called.append(True))
-        layer(x)
-        handle.remove()
-        assert called
         layer.o_proj.__class__ = Doubled
         assert_agree(layer(x)[0], 2 * before, 6e-3)
 

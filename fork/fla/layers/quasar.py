@@ -91,7 +91,8 @@ class QuasarAttention(nn.Module):
     def fused_parameters(self, x):
         """The parameters for fused_layer, or None where it does not compute the same as the modules one by one."""
         usual = self.use_short_conv and self.conv_size == 4 and not self.conv_bias and self.mode == "chunk"
-        if not usual or not x.numel() or not is_plain(self.g_proj):
+        vectors = self.hidden_size % 8 == 0  # kernels read eight numbers of a row at a time
+        if not usual or not vectors or not x.numel() or not is_plain(self.g_proj):
             return None
         modules = (self.q_proj, self.k_proj, self.v_proj, self.g_proj[0], self.q_conv1d, self.k_conv1d, self.v_conv1d,
                    self.g_proj[1], self.o_norm, self.o_proj)

@@ -79,7 +79,8 @@ def rows_of_heads(x, semantics):
     Under upstream semantics these are the H equal parts of the memory of [T, H, S].
     """
     batch, tokens, heads, size = x.shape
-    x = F.pad(x, (0, 0, 0, 0, 0, -tokens % CHUNK))
+    if tokens % CHUNK:
+        x = F.pad(x, (0, 0, 0, 0, 0, -tokens % CHUNK))
     return x.transpose(1, 2) if semantics == "causal" else x.reshape(batch, heads, -1, size)
 
 
