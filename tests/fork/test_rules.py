@@ -1,6 +1,7 @@
 """What validators forbid and demand of the Python files: all three import rules, over everything under fla/."""
 import ast
 import re
+import sys
 
 import pytest
 from conftest import FORK
@@ -97,7 +98,7 @@ def test_names_of_the_reference_fork():
         assert callable(name)
 
 
-def test_imports_only_what_is_there(tmp_path):
+def test_imports_only_what_is_there():
     """The package needs torch, triton and nothing else that is not Python's own or its own."""
     roots = set()
     for path in FILES:
@@ -107,5 +108,4 @@ def test_imports_only_what_is_there(tmp_path):
             elif isinstance(node, ast.ImportFrom):
                 assert node.level == 0
                 roots.add(node.module.split(".")[0])
-    import sys
     assert roots - set(sys.stdlib_module_names) == {"torch", "triton", "fla"}
