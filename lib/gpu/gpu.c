@@ -213,6 +213,26 @@ void gpu_reset_peak(struct gpu *gpu)
 	gpu->peak = gpu->allocated;
 }
 
+int gpu_workspace_reserve(struct gpu *gpu, struct gpu_workspace *workspace, size_t bytes, struct error *err)
+{
+	void *memory;
+
+	if (workspace->bytes >= bytes)
+		return 0;
+	memory = gpu_allocate(gpu, bytes, err);
+	if (!memory)
+		return -1;
+	gpu_release(gpu, workspace->memory);
+	*workspace = (struct gpu_workspace){memory, bytes};
+	return 0;
+}
+
+void gpu_workspace_free(struct gpu *gpu, struct gpu_workspace *workspace)
+{
+	gpu_release(gpu, workspace->memory);
+	*workspace = (struct gpu_workspace){0};
+}
+
 /* --- kernels ---------------------------------------------------------------------------------------- */
 
 static int load_kernel(struct gpu_kernel *kernel, const char *source, const char *name,

@@ -47,6 +47,16 @@ size_t gpu_allocated(const struct gpu *gpu);
 size_t gpu_allocated_peak(const struct gpu *gpu);
 void gpu_reset_peak(struct gpu *gpu);
 
+/* Memory between the kernels of a call. Grows as needed, and is kept for the next call; calls that share it are queued
+ * one behind the other. */
+struct gpu_workspace {
+	void *memory;
+	size_t bytes;
+};
+
+int gpu_workspace_reserve(struct gpu *gpu, struct gpu_workspace *workspace, size_t bytes, struct error *err);
+void gpu_workspace_free(struct gpu *gpu, struct gpu_workspace *workspace);
+
 /* --- kernels ---------------------------------------------------------------------------------------- */
 
 struct gpu_kernel;

@@ -31,7 +31,7 @@ struct layer_cuda {
 	const void *wide_gate, *gate_bias;
 	struct gpu_gemm *project, *output; /* x to q, k, v and the narrow gate; y to out */
 	struct gpu_kernel *narrow, *convolve, *gate;
-	struct quasar_workspace workspace;
+	struct gpu_workspace workspace;
 	void *memory; /* of the tensors below */
 	int64_t rows; /* for which there is room */
 	uint16_t *x, *projected, *y;        /* of a segment */
@@ -130,7 +130,7 @@ void layer_cuda_free(struct layer_cuda *layer)
 	gpu_gemm_free(layer->project);
 	gpu_gemm_free(layer->output);
 	gpu_blas_close(layer->blas);
-	quasar_workspace_free(layer->gpu, &layer->workspace);
+	gpu_workspace_free(layer->gpu, &layer->workspace);
 	gpu_release(layer->gpu, layer->memory);
 	while (layer->weight_count)
 		gpu_release(layer->gpu, layer->weights[--layer->weight_count]);

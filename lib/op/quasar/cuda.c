@@ -164,27 +164,6 @@ static int choose_groups(
 	return best;
 }
 
-static int workspace_reserve(
-	struct gpu *gpu, struct quasar_workspace *workspace, size_t bytes, struct error *err)
-{
-	void *memory;
-
-	if (workspace->bytes >= bytes)
-		return 0;
-	memory = gpu_allocate(gpu, bytes, err);
-	if (!memory)
-		return -1;
-	gpu_release(gpu, workspace->memory);
-	*workspace = (struct quasar_workspace){memory, bytes};
-	return 0;
-}
-
-void quasar_workspace_free(struct gpu *gpu, struct quasar_workspace *workspace)
-{
-	gpu_release(gpu, workspace->memory);
-	*workspace = (struct quasar_workspace){0};
-}
-
 /* What the kernels share, in this order; each part a multiple of 16 bytes. */
 struct workspace_layout {
 	size_t transitions, forgotten, first_row; /* bytes of each */
@@ -195,7 +174,7 @@ static size_t aligned(size_t bytes)
 	return (bytes + 15) / 16 * 16;
 }
 
-static int lay_out(struct gpu *gpu, struct quasar_workspace *workspace, const struct quasar_problem *problem,
+static int lay_out(struct gpu *gpu, struct gpu_workspace *workspace, const struct quasar_problem *problem,
 	struct quasar_chunk_arguments *arguments, struct error *err)
 {
 	size_t groups =
@@ -208,7 +187,7 @@ static int lay_out(struct gpu *gpu, struct quasar_workspace *workspace, const st
 	};
 	char *memory;
 
-	if (workspace_reserve(gpu, workspace, layout.transitions + layout.forgotten + layout.first_row, err) <
+	if (gpu_workspace_reserve(gpu, workspace, layout.transitions + layout.forgotten + layout.first_row, err) <
 		0)
 		return -1;
 	memory = workspace->memory;
@@ -243,7 +222,7 @@ static int launch(
 	return gpu_launch(plan->output, sequences * groups, 1, arguments, err);
 }
 
-int quasar_cuda(struct gpu *gpu, struct quasar_workspace *workspace, const struct quasar_problem *problem,
+int quasar_cuda(struct gpu *gpu, struct gpu_workspace *workspace, const struct quasar_problem *problem,
 	struct error *err)
 {
 	const struct gpu_properties *properties = gpu_properties_of(gpu);
