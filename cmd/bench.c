@@ -307,6 +307,7 @@ const struct command cmd_bench = {
 			{"quasar bench --seq 2048,16384,100k --compare", "three lengths, beside earlier results"},
 			{"quasar bench --layer --seq 1M", "quasar's own layer at a million tokens"},
 			{"quasar bench --op --semantics causal --seq 65536", "the operation alone"},
+			{"quasar bench --op linear --seq 16384", "another operation"},
 			{"quasar bench --op --device cuda:1 --seq 100k,1M", "the operation on the second GPU"},
 			{"quasar bench --json | jq '.results[0].tokens_per_sec'", "one number for a script"},
 			{0},

@@ -10,15 +10,19 @@
 	}
 #define OPT_SEMANTICS                                                                                      \
 	{                                                                                                  \
-		"semantics", 0, "NAME,...", NULL, NULL, "upstream|causal",                                 \
-			"Which function. QuasarAttention: upstream, what the reference fork computes (default), or " \
-			"causal, the published recurrence."                                                        \
+		"semantics", 0, "NAME,...", NULL, NULL,                                                    \
+			"upstream|causal|bidirectional|elu+1|relu|squared-relu|identity|normalised|"       \
+			"unnormalised",                                                                    \
+			"Which function. QuasarAttention: upstream, what the reference fork computes "     \
+			"(default), or causal, the published recurrence. Linear attention: by default "    \
+			"bidirectional, elu+1 and normalised."                                             \
 	}
 
 #define OPT_OP(help)                                                                                       \
 	{                                                                                                  \
-		"op", 0, "[NAME]", NULL, NULL, "quasar", help " Alone it means quasar."                    \
+		"op", 0, "[NAME]", NULL, NULL, "quasar|linear", help " Alone it means quasar."             \
 	}
+
 #define OPT_WEIGHTS                                                                                        \
 	{                                                                                                  \
 		"weights", 0, "FILE", NULL, NULL, NULL,                                                    \

@@ -457,6 +457,7 @@ const struct command cmd_verify = {
 		(const struct example[]){
 			{"quasar verify", "check the workspace's fork and compute at 4096 tokens"},
 			{"quasar verify --static --fork ~/flash-linear-attention", "look at the files of any clone"},
+			{"quasar verify --op linear --semantics causal,relu", "one operation, without a fork"},
 			{"quasar verify --full --budget 600 --claimed 50k", "every length, ten minutes, one claim"},
 			{"quasar verify --json | jq -r '.checks[] | select(.status == \"fail\").name'",
 				"names of the failed checks"},

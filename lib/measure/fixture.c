@@ -113,12 +113,12 @@ static void fill(const struct fixture *fixture, int number, void *host)
 	struct distribution distribution = described->distribution;
 	bool keys = !strcmp(described->name, "k");
 	char *first = (char *)host + ((char *)tensor->data - (char *)fixture->memory[number]);
-	int64_t size[4], rows = family_tensor_size(described, &plan->shape, size) / size[3];
+	int64_t size[4], count = family_tensor_size(described, &plan->shape, size);
 
 	if (keys && plan->key_deviation > 0)
 		distribution.deviation = plan->key_deviation;
 #pragma omp parallel for
-	for (int64_t row = 0; row < rows; row++) {
+	for (int64_t row = 0; row < count / size[3]; row++) {
 		int64_t at = row_start(tensor, size, row);
 		float numbers[size[3]];
 

@@ -3,9 +3,9 @@
 #include <stdio.h>
 #include <string.h>
 
-extern const struct family family_quasar;
+extern const struct family family_quasar, family_linear;
 
-const struct family *const families[] = {&family_quasar, NULL};
+const struct family *const families[] = {&family_quasar, &family_linear, NULL};
 
 const struct family *family_find(const char *name)
 {
