@@ -6,12 +6,14 @@
 #include <cmocka.h>
 
 #include <math.h>
+#include <pthread.h>
 #include <sodium.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "gpu/cuda.h"
 #include "gpu/gpu.h"
 #include "layer/cuda.h"
 #include "measure/fixture.h"
@@ -632,6 +634,164 @@ static void a_layer_serves_many_calls(void **state)
 	free(out);
 }
 
+/* --- devices -------------------------------------------------------------------------------------- */
+
+#define SOME 4096 /* tokens */
+
+/* The operation on any device, through the table, as bench and verify have it. */
+struct part {
+	struct device device;
+	struct fixture fixture;
+	uint16_t *o;
+	double *expected;
+};
+
+static void part_open(struct part *part, int index, uint64_t seed)
+{
+	struct fixture_plan plan = {
+		.family = families[0], .shape = fixture_shape(SOME), .dtype = DTYPE_BF16, .seed = seed};
+	double *results[FAMILY_TENSORS] = {0};
+	struct error err;
+
+	must(device_open_cuda(index, &part->device, &err), &err);
+	must(fixture_make(&part->fixture, &part->device, &plan, &err), &err);
+	part->o = malloc(part->fixture.count[O] * sizeof(*part->o));
+	results[O] = part->expected = malloc(part->fixture.count[O] * sizeof(*part->expected));
+	must(part->device.reference(&part->device, families[0], &part->fixture.problem, results, &err), &err);
+}
+
+/* Once, on an output filled with NaN. */
+static bool part_runs(struct part *part)
+{
+	struct error err;
+
+	if (fixture_poison(&part->fixture, &err) < 0 ||
+		part->device.operate(&part->device, families[0], &part->fixture.problem, NULL, &err) < 0 ||
+		fixture_download(&part->fixture, O, part->o, &err) < 0)
+		return false;
+	return compare_bf16_double(part->o, part->expected, part->fixture.count[O]).relative_error < 0.01;
+}
+
+static void *run_in_thread(void *part)
+{
+	for (int i = 0; i < 20; i++)
+		if (!part_runs(part))
+			return part;
+	return NULL;
+}
+
+static void part_close(struct part *part)
+{
+	fixture_free(&part->fixture);
+	device_close(&part->device);
+	free(part->o);
+	free(part->expected);
+}
+
+/* Opens the devices, runs on them in turn, and then each in a thread of its own. */
+static void check_side_by_side(int first, int second)
+{
+	struct part parts[2];
+	pthread_t threads[2];
+
+	part_open(&parts[0], first, 1);
+	part_open(&parts[1], second, 2);
+	for (int i = 0; i < 6; i++)
+		assert_true(part_runs(&parts[i % 2]));
+	for (int i = 0; i < 2; i++)
+		assert_int_equal(pthread_create(&threads[i], NULL, run_in_thread, &parts[i]), 0);
+	for (int i = 0; i < 2; i++) {
+		void *failed;
+
+		pthread_join(threads[i], &failed);
+		assert_null(failed);
+	}
+	part_close(&parts[0]);
+	assert_true(part_runs(&parts[1])); /* the other goes on */
+	part_close(&parts[1]);
+}
+
+static void two_gpus_work_side_by_side(void **state)
+{
+	struct error err;
+
+	(void)state;
+	if (gpu_count(&err) < 2)
+		skip();
+	check_side_by_side(0, 1);
+}
+
+static void a_gpu_can_be_open_twice(void **state)
+{
+	(void)state;
+	check_side_by_side(0, 0);
+}
+
+/* A stream of the caller's, and the context that the caller had current. */
+static void a_callers_stream_is_used(void **state)
+{
+	struct error err;
+	const struct cuda_driver *driver = cuda_driver(&err);
+	struct CUstream_st *stream = NULL;
+	struct CUctx_st *before, *current = NULL;
+	struct trial trial;
+
+	(void)state;
+	prepare(&trial, (struct shape){SEMANTICS_CAUSAL, DTYPE_BF16, 1, 1000, 4, 64, .initial = true}, 21);
+	compute_reference(&trial);
+	before = gpu_enter(gpu);
+	assert_int_equal(driver->cuStreamCreate(&stream, CUDA_STREAM_NON_BLOCKING), 0);
+	gpu_leave(gpu, before);
+	driver->cuCtxSetCurrent(NULL);
+	gpu_use_stream(gpu, stream);
+	assert_ptr_equal(gpu_stream(gpu), stream);
+	must(quasar_cuda(gpu, &workspace, &trial.problem, &err), &err);
+	before = gpu_enter(gpu);
+	assert_null(before);
+	assert_int_equal(driver->cuStreamSynchronize(stream), 0); /* nothing else is waited for */
+	gpu_leave(gpu, before);
+	gpu_use_stream(gpu, NULL);
+	assert_ptr_not_equal(gpu_stream(gpu), stream);
+	assert_int_equal(driver->cuCtxGetCurrent(&current), 0);
+	assert_null(current);
+	compare(&trial);
+	before = gpu_enter(gpu);
+	driver->cuStreamDestroy_v2(stream);
+	gpu_leave(gpu, before);
+	finish(&trial);
+}
+
+static void kernels_can_be_unloaded(void **state)
+{
+	struct trial trial;
+	struct error err;
+
+	(void)state;
+	prepare(&trial, (struct shape){SEMANTICS_UPSTREAM, DTYPE_BF16, 1, 1000, 4, 64, .initial = true}, 22);
+	compute_reference(&trial);
+	must(quasar_cuda(gpu, &workspace, &trial.problem, &err), &err);
+	assert_true(gpu_unload(gpu, "quasar/chunk.cu") >= 2); /* the two passes */
+	assert_int_equal(gpu_unload(gpu, "quasar/chunk.cu"), 0);
+	must(gpu_fill(gpu, trial.problem.o.data, 0xff, trial.count * 2, &err), &err);
+	must(quasar_cuda(gpu, &workspace, &trial.problem, &err), &err);
+	compare(&trial);
+	finish(&trial);
+}
+
+/* An operation without a GPU version says so, and what works. */
+static void what_has_no_gpu_version_says_so(void **state)
+{
+	const struct family *linear = family_find("linear");
+	struct op_problem problem = {.shape = fixture_shape(1)};
+	struct error err;
+
+	(void)state;
+	assert_int_equal(device.operate(&device, linear, &problem, NULL, &err), -1);
+	assert_int_equal(err.status, STATUS_ENVIRONMENT);
+	assert_non_null(strstr(err.message, "linear attention has no GPU version yet"));
+	assert_non_null(strstr(err.hint, "--device cpu"));
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -650,6 +810,11 @@ int main(int argc, char **argv)
 		cmocka_unit_test(forward_substitution_inverts),
 		cmocka_unit_test(the_layer_follows_its_formula),
 		cmocka_unit_test(a_layer_serves_many_calls),
+		cmocka_unit_test(two_gpus_work_side_by_side),
+		cmocka_unit_test(a_gpu_can_be_open_twice),
+		cmocka_unit_test(a_callers_stream_is_used),
+		cmocka_unit_test(kernels_can_be_unloaded),
+		cmocka_unit_test(what_has_no_gpu_version_says_so),
 	};
 	struct error err = {0};
 	int failed;
