@@ -102,7 +102,7 @@ static int queue_op(int call, void *context, struct error *err)
 	struct quasar_problem problem =
 		problem_of(work->semantics, work->tokens, (size_t)call % sets * bytes);
 
-	return quasar_cuda(gpu, &workspace, &problem, err);
+	return quasar_cuda(gpu, &workspace, &problem, NULL, err);
 }
 
 /* `key_deviation` 0: the usual keys. */
@@ -138,7 +138,7 @@ static struct comparison against_fp64(enum semantics semantics)
 	struct error err;
 
 	must(gpu_fill(gpu, o, 0xff, BYTES, &err), &err);
-	must(quasar_cuda(gpu, &workspace, &problem, &err), &err);
+	must(quasar_cuda(gpu, &workspace, &problem, NULL, &err), &err);
 	must(quasar_cuda_reference(gpu, &problem, reference, NULL, &err), &err);
 	must(gpu_download(gpu, output, o, BYTES, &err), &err);
 	must(gpu_download(gpu, expected, reference, ELEMENTS * sizeof(double), &err), &err);

@@ -8,13 +8,13 @@
  * (heads · S), HEAD_DIM, INPUT. */
 #include "common/element.cuh"
 #include "layer/arguments.h"
+#include "layer/layout.h"
 
-#define THREADS 256
-#define STRIP_ROWS 16
+#define THREADS LAYER_THREADS
 #define AHEAD 4
 #define HISTORY 3
 #define COLUMNS (3 * WIDTH + HEAD_DIM)
-#define GROUPS (COLUMNS / 4)
+#define GROUPS (COLUMNS / STRIP_CHANNELS)
 
 static __device__ __forceinline__ float silu(float x)
 {
@@ -110,7 +110,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 	const long long id = blockIdx.x * (long long)THREADS + threadIdx.x;
 	const long long row = id / GROUPS * STRIP_ROWS,
 			end = row + STRIP_ROWS < a.rows ? row + STRIP_ROWS : a.rows;
-	const int column = (int)(id % GROUPS) * 4;
+	const int column = (int)(id % GROUPS) * STRIP_CHANNELS;
 	const ELEMENT *from = (const ELEMENT *)a.projected + (a.lead + row) * COLUMNS + column;
 
 	if (row >= a.rows)

@@ -1,13 +1,14 @@
 /* layer_narrow: fp32 to bf16, eight numbers a thread. Bound by memory. */
 #include "common/element.cuh"
 #include "layer/arguments.h"
+#include "layer/layout.h"
 
-#define THREADS 256
+#define THREADS LAYER_THREADS
 
 extern "C" __global__ void __launch_bounds__(THREADS)
 	layer_narrow(const __grid_constant__ struct layer_narrow_arguments a)
 {
-	const long long i = (blockIdx.x * (long long)THREADS + threadIdx.x) * 8;
+	const long long i = (blockIdx.x * (long long)THREADS + threadIdx.x) * NARROW_NUMBERS;
 
 	if (i >= a.count)
 		return;

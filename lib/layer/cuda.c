@@ -5,6 +5,7 @@
 #include "base/memory.h"
 #include "gpu/gemm.h"
 #include "kernels/layer/arguments.h"
+#include "kernels/layer/layout.h"
 #include "tensor/dtype.h"
 #include "op/quasar/cuda.h"
 
@@ -12,12 +13,6 @@
  * at each beginning and end, more cost memory: 5 KiB a row. */
 #define SEGMENT 262144
 #define HISTORY (LAYER_CONVOLUTION - 1)
-
-#define THREADS 256
-/* What a thread of layer/convolve.cu works off. */
-#define STRIP_ROWS 16
-#define STRIP_CHANNELS 4
-#define GATE_ROWS (THREADS / 32 * 16) /* of a block of layer/gate.cu at a time */
 
 #define WEIGHTS 7
 
@@ -96,10 +91,10 @@ static int find_kernels(struct layer_cuda *layer, struct error *err)
 	struct kernel_parameter parameters[] = {{"HEAD_DIM", layer->dim}, {"WIDTH", layer->width},
 		{"INPUT", DTYPE_BF16}, {"VECTOR", 1}, {0}};
 
-	layer->narrow = gpu_kernel(layer->gpu, "layer/narrow.cu", "layer_narrow", parameters, THREADS, 0, err);
+	layer->narrow = gpu_kernel(layer->gpu, "layer/narrow.cu", "layer_narrow", parameters, LAYER_THREADS, 0, err);
 	layer->convolve =
-		gpu_kernel(layer->gpu, "layer/convolve.cu", "layer_convolve", parameters, THREADS, 0, err);
-	layer->gate = gpu_kernel(layer->gpu, "layer/gate.cu", "layer_gate", parameters, THREADS, 0, err);
+		gpu_kernel(layer->gpu, "layer/convolve.cu", "layer_convolve", parameters, LAYER_THREADS, 0, err);
+	layer->gate = gpu_kernel(layer->gpu, "layer/gate.cu", "layer_gate", parameters, LAYER_THREADS, 0, err);
 	return layer->narrow && layer->convolve && layer->gate ? 0 : -1;
 }
 
@@ -168,7 +163,7 @@ static int reserve(struct layer_cuda *layer, int64_t rows, struct error *err)
 
 static unsigned blocks(int64_t threads)
 {
-	return (unsigned)((threads + THREADS - 1) / THREADS);
+	return (unsigned)((threads + LAYER_THREADS - 1) / LAYER_THREADS);
 }
 
 /* x of some rows, and of those before them that the convolutions look back at, to q, k, v and the narrow gate. */
@@ -193,7 +188,7 @@ static int project(struct layer_cuda *layer, const struct layer_call *call, int6
 	};
 	int64_t strips = (rows + STRIP_ROWS - 1) / STRIP_ROWS;
 
-	if (gpu_launch(layer->narrow, blocks(narrow.count / 8), 1, &narrow, err) < 0 ||
+	if (gpu_launch(layer->narrow, blocks(narrow.count / NARROW_NUMBERS), 1, &narrow, err) < 0 ||
 		gpu_gemm_run(layer->project, (struct gpu_rows){layer->x, layer->hidden}, lead + rows,
 			(struct gpu_rows){layer->projected, layer->columns}, err) < 0)
 		return -1;
@@ -220,7 +215,7 @@ static int operate(struct layer_cuda *layer, const struct layer_call *call, stru
 		.o = tensors[3],
 		.beta = layer->beta,
 	};
-	return quasar_cuda(layer->gpu, &layer->workspace, &problem, err);
+	return quasar_cuda(layer->gpu, &layer->workspace, &problem, NULL, err);
 }
 
 /* Blocks of layer_gate for each head: as many as run at a time, for each keeps its weights. */
@@ -228,7 +223,7 @@ static unsigned gate_blocks(const struct layer_cuda *layer, int64_t rows)
 {
 	int64_t resident = (int64_t)gpu_kernel_occupancy(layer->gate) *
 			   gpu_properties_of(layer->gpu)->multiprocessors / layer->heads;
-	int64_t useful = (rows + GATE_ROWS - 1) / GATE_ROWS;
+	int64_t useful = (rows + LAYER_GATE_ROWS - 1) / LAYER_GATE_ROWS;
 
 	return (unsigned)(resident < 1 ? 1 : resident < useful ? resident : useful);
 }

@@ -201,7 +201,7 @@ static void check(struct shape shape, uint64_t seed)
 
 	prepare(&trial, shape, seed);
 	compute_reference(&trial);
-	must(quasar_cuda(gpu, &workspace, &trial.problem, &err), &err);
+	must(quasar_cuda(gpu, &workspace, &trial.problem, NULL, &err), &err);
 	compare(&trial);
 	finish(&trial);
 }
@@ -332,7 +332,7 @@ static void the_same_input_gives_the_same_bits(void **state)
 	first = malloc(trial.count * sizeof(float));
 	first_state = malloc(trial.states * sizeof(float));
 	for (int run = 0; run < 4; run++) {
-		must(quasar_cuda(gpu, &workspace, &trial.problem, &err), &err);
+		must(quasar_cuda(gpu, &workspace, &trial.problem, NULL, &err), &err);
 		download(&trial);
 		if (run == 0) {
 			memcpy(first, trial.output, trial.count * sizeof(float));
@@ -359,12 +359,12 @@ static void a_sequence_continues_from_its_state(void **state)
 	compute_reference(&trial);
 	piece = trial.problem;
 	piece.tokens = 613;
-	must(quasar_cuda(gpu, &workspace, &piece, &err), &err);
+	must(quasar_cuda(gpu, &workspace, &piece, NULL, &err), &err);
 	for (int i = 0; i < 4; i++)
 		tensors[i]->data = (char *)tensors[i]->data + 613 * 4 * 64 * 2;
 	piece.tokens = 387;
 	piece.initial_state = piece.final_state;
-	must(quasar_cuda(gpu, &workspace, &piece, &err), &err);
+	must(quasar_cuda(gpu, &workspace, &piece, NULL, &err), &err);
 	compare(&trial);
 	finish(&trial);
 }
@@ -390,7 +390,7 @@ static void an_upstream_stretch_reads_its_own_rows(void **state)
 	piece.tokens = half;
 	for (int i = 0; i < 2; i++) {
 		piece.first_row = first_row[i];
-		must(quasar_cuda(gpu, &workspace, &piece, &err), &err);
+		must(quasar_cuda(gpu, &workspace, &piece, NULL, &err), &err);
 		piece.o.data = (char *)piece.o.data + (size_t)(half * heads * 64 * 2);
 		piece.initial_state = piece.final_state;
 	}
@@ -408,20 +408,20 @@ static void bad_problems_are_refused_before_a_launch(void **state)
 	prepare(&trial, (struct shape){SEMANTICS_CAUSAL, DTYPE_BF16, 1, 100, 2, 64, .initial = false}, 6);
 	problem = trial.problem;
 	problem.dim = 48;
-	assert_int_equal(quasar_cuda(gpu, &workspace, &problem, &err), -1);
+	assert_int_equal(quasar_cuda(gpu, &workspace, &problem, NULL, &err), -1);
 	assert_int_equal(err.status, STATUS_USAGE);
 	assert_non_null(strstr(err.message, "48"));
 	problem = trial.problem;
 	problem.k.dtype = DTYPE_F16;
-	assert_int_equal(quasar_cuda(gpu, &workspace, &problem, &err), -1);
+	assert_int_equal(quasar_cuda(gpu, &workspace, &problem, NULL, &err), -1);
 	assert_non_null(strstr(err.message, "one type"));
 	problem = trial.problem;
 	problem.o.data = problem.q.data;
-	assert_int_equal(quasar_cuda(gpu, &workspace, &problem, &err), -1);
+	assert_int_equal(quasar_cuda(gpu, &workspace, &problem, NULL, &err), -1);
 	assert_non_null(strstr(err.message, "overlap"));
 	problem = trial.problem;
 	problem.q.data = (char *)problem.q.data + 1;
-	assert_int_equal(quasar_cuda(gpu, &workspace, &problem, &err), -1);
+	assert_int_equal(quasar_cuda(gpu, &workspace, &problem, NULL, &err), -1);
 	assert_non_null(strstr(err.message, "align"));
 	assert_null(gpu_allocate(gpu, (size_t)1 << 50, &err));
 	assert_int_equal(err.status, STATUS_ENVIRONMENT);
@@ -745,7 +745,7 @@ static void a_callers_stream_is_used(void **state)
 	driver->cuCtxSetCurrent(NULL);
 	gpu_use_stream(gpu, stream);
 	assert_ptr_equal(gpu_stream(gpu), stream);
-	must(quasar_cuda(gpu, &workspace, &trial.problem, &err), &err);
+	must(quasar_cuda(gpu, &workspace, &trial.problem, NULL, &err), &err);
 	before = gpu_enter(gpu);
 	assert_null(before);
 	assert_int_equal(driver->cuStreamSynchronize(stream), 0); /* nothing else is waited for */
@@ -769,12 +769,33 @@ static void kernels_can_be_unloaded(void **state)
 	(void)state;
 	prepare(&trial, (struct shape){SEMANTICS_UPSTREAM, DTYPE_BF16, 1, 1000, 4, 64, .initial = true}, 22);
 	compute_reference(&trial);
-	must(quasar_cuda(gpu, &workspace, &trial.problem, &err), &err);
+	must(quasar_cuda(gpu, &workspace, &trial.problem, NULL, &err), &err);
 	assert_true(gpu_unload(gpu, "quasar/chunk.cu") >= 2); /* the two passes */
 	assert_int_equal(gpu_unload(gpu, "quasar/chunk.cu"), 0);
 	must(gpu_fill(gpu, trial.problem.o.data, 0xff, trial.count * 2, &err), &err);
-	must(quasar_cuda(gpu, &workspace, &trial.problem, &err), &err);
+	must(quasar_cuda(gpu, &workspace, &trial.problem, NULL, &err), &err);
 	compare(&trial);
+	finish(&trial);
+}
+
+/* What is asked for is run, and gives the same function; what cannot be is refused. */
+static void configurations_are_run_as_they_are(void **state)
+{
+	static const struct config configs[] = {
+		{{64, 2, 3, 1}}, {{64, 1, 2, 4}}, {{64, 2, 1, 16}}, {{32, 1, 1, 32}}, {{32, 2, 4, 8}}};
+	struct trial trial;
+	struct error err;
+
+	(void)state;
+	prepare(&trial, (struct shape){SEMANTICS_CAUSAL, DTYPE_BF16, 1, 1000, 4, 64, .initial = true}, 23);
+	compute_reference(&trial);
+	for (size_t i = 0; i < sizeof(configs) / sizeof(*configs); i++) {
+		must(gpu_fill(gpu, trial.problem.o.data, 0xff, trial.count * 2, &err), &err);
+		must(quasar_cuda(gpu, &workspace, &trial.problem, &configs[i], &err), &err);
+		compare(&trial);
+	}
+	assert_int_equal(quasar_cuda(gpu, &workspace, &trial.problem, &(struct config){{64, 2, 3, 17}}, &err), -1);
+	assert_int_equal(err.status, STATUS_USAGE);
 	finish(&trial);
 }
 
@@ -814,6 +835,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(a_gpu_can_be_open_twice),
 		cmocka_unit_test(a_callers_stream_is_used),
 		cmocka_unit_test(kernels_can_be_unloaded),
+		cmocka_unit_test(configurations_are_run_as_they_are),
 		cmocka_unit_test(what_has_no_gpu_version_says_so),
 	};
 	struct error err = {0};

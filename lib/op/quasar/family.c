@@ -1,6 +1,7 @@
 /* QuasarAttention as an entry of the table of families. */
 #include "gpu/gpu.h"
 #include "op/family.h"
+#include "op/quasar/config.h"
 #include "op/quasar/cpu.h"
 #include "op/quasar/cuda.h"
 #include "op/quasar/reference.h"
@@ -73,8 +74,7 @@ static int cuda(struct gpu *gpu, struct gpu_workspace *workspace, const struct o
 {
 	struct quasar_problem quasar;
 
-	(void)config;
-	return quasar_of(problem, &quasar, err) < 0 ? -1 : quasar_cuda(gpu, workspace, &quasar, err);
+	return quasar_of(problem, &quasar, err) < 0 ? -1 : quasar_cuda(gpu, workspace, &quasar, config, err);
 }
 
 static int cuda_reference(struct gpu *gpu, const struct op_problem *problem, double *const results[FAMILY_TENSORS],
@@ -117,6 +117,7 @@ const struct family family_quasar = {
 	.summary = "S ← (I − α k kᵀ) S + α k vᵀ, o = q S",
 	.tensors = tensors,
 	.options = options,
+	.parameters = quasar_parameters,
 	.check = check,
 	.reference = reference,
 	.cpu = cpu,
