@@ -183,7 +183,7 @@ static int read_options(struct run *run, struct error *err)
 		.weights = arg_string(invocation, "weights"),
 	};
 	run->count = arg_integers(invocation, arg_given(invocation, "seq") ? "seq" : "target", 1,
-		(int64_t)1 << 32, run->lengths, MOST_LENGTHS, err);
+		MOST_TOKENS, run->lengths, MOST_LENGTHS, err);
 	if (run->count < 0 || arg_integer(invocation, "runs", 1, 10000, &runs, err) < 0 ||
 		arg_integer(invocation, "seed", 0, (int64_t)1 << 53, &seed, err) < 0 ||
 		arg_real(invocation, "budget", 0, 1e9, &run->plan.budget, err) < 0)
@@ -232,7 +232,8 @@ static int run_bench(struct invocation *invocation, struct error *err)
 	struct run run = {.invocation = invocation, .results = cJSON_CreateArray()};
 	int result = read_options(&run, err);
 
-	result = result ? result : open_workspace(&run, err);
+	if (!result)
+		result = open_workspace(&run, err);
 	if (!result && run.plan.workload == WORKLOAD_OP)
 		result = run.device.copy_rate(&run.device, &run.plan.copy_rate, err);
 	if (!result && !invocation->json)
@@ -271,7 +272,8 @@ const struct command cmd_bench = {
 	.name = "bench",
 	.summary = "measure tokens/s of the fork, of quasar's own layer, or of the operation",
 	.description =
-		"Times a layer as validators do: random input of their shape, 3 warm-up calls, 10 timed ones. Which "
+		"Times a layer as validators do: random input of their shape, " TEXT(MEASURE_WARMUPS) " warm-up calls, "
+		TEXT(MEASURE_RUNS) " timed ones. Which "
 		"one: in a workspace on a GPU the fork's, by its own Python, for that is what validators run there; "
 		"it needs a python3 with torch in the PATH, and the median of up to three rounds of 10 calls "
 		"counts. Elsewhere, or with --layer, quasar's own implementation; the median of the calls counts. On a slow "
@@ -285,7 +287,7 @@ const struct command cmd_bench = {
 		"quasar's layer on a GPU it makes none: the fork may be slower.",
 	.opts =
 		(const struct opt[]){
-			{"seq", 0, "N[,N...]", NULL, NULL, NULL,
+			{"seq", 's', "N[,N...]", NULL, NULL, NULL,
 				"Tokens; several lengths give a table. Else the target."},
 			{"target", 0, "N", "TARGET_SEQUENCE_LENGTH", NULL, NULL,
 				"What is measured without --seq."},

@@ -245,7 +245,7 @@ static int full_lengths(struct run *run, double seconds_per_token, struct error 
 	size_t usual_count = sizeof(usual) / sizeof(*usual);
 	int64_t target = 0;
 
-	if (arg_integer(run->invocation, "target", 1, (int64_t)1 << 40, &target, err) < 0)
+	if (arg_integer(run->invocation, "target", 1, MOST_TOKENS, &target, err) < 0)
 		return -1;
 	for (size_t i = 0; i <= usual_count; i++) {
 		int64_t tokens = i < usual_count ? usual[i] : target;
@@ -357,7 +357,7 @@ static int read_request(struct run *run, struct error *err)
 		.device = arg_string(invocation, "device"),
 		.weights = arg_string(invocation, "weights"),
 	};
-	if (arg_integer(invocation, "seq", 1, (int64_t)1 << 32, &run->request.tokens, err) < 0 ||
+	if (arg_integer(invocation, "seq", 1, MOST_TOKENS, &run->request.tokens, err) < 0 ||
 		arg_integer(invocation, "seed", 0, (int64_t)1 << 53, &seed, err) < 0 ||
 		arg_real(invocation, "budget", 0, 1e9, &run->budget, err) < 0 ||
 		arg_real(invocation, "claimed", 0, 1e15, &run->claimed, err) < 0 ||
@@ -435,7 +435,7 @@ const struct command cmd_verify = {
 		"The thresholds between runs are the settings VERIFY_COSINE_THRESHOLD and VERIFY_MAX_ABS_DIFF.",
 	.opts =
 		(const struct opt[]){
-			{"seq", 0, "N", NULL, "4096", NULL, "Tokens to compute on."},
+			{"seq", 's', "N", NULL, "4096", NULL, "Tokens to compute on."},
 			{"fork", 0, "PATH", NULL, NULL, NULL, "The fork; else the workspace's."},
 			{"full", 0, NULL, NULL, NULL, NULL,
 				"Also 512 to 262144 tokens and the target, as far as time and memory allow."},

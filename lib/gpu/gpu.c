@@ -242,7 +242,8 @@ int gpu_upload(struct gpu *gpu, void *to, const void *from, size_t bytes, struct
 	struct CUctx_st *before = gpu_enter(gpu);
 	int code = gpu->driver->cuMemcpyHtoDAsync_v2((uint64_t)to, from, bytes, gpu->stream);
 
-	code = code ? code : gpu->driver->cuStreamSynchronize(gpu->stream);
+	if (!code)
+		code = gpu->driver->cuStreamSynchronize(gpu->stream);
 	gpu_leave(gpu, before);
 	return cuda_check(code, err, "copying %zu bytes to the GPU", bytes);
 }
@@ -252,7 +253,8 @@ int gpu_download(struct gpu *gpu, void *to, const void *from, size_t bytes, stru
 	struct CUctx_st *before = gpu_enter(gpu);
 	int code = gpu->driver->cuMemcpyDtoHAsync_v2(to, (uint64_t)from, bytes, gpu->stream);
 
-	code = code ? code : gpu->driver->cuStreamSynchronize(gpu->stream);
+	if (!code)
+		code = gpu->driver->cuStreamSynchronize(gpu->stream);
 	gpu_leave(gpu, before);
 	return cuda_check(code, err, "copying %zu bytes from the GPU", bytes);
 }

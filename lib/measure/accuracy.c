@@ -155,16 +155,20 @@ int accuracy_op(const struct device *device, const struct accuracy_plan *plan, s
 	memcpy(wanted.options, plan->options, sizeof(wanted.options));
 	family_options_format(family, plan->options, function, sizeof(function));
 	result = fixture_make(&fixture, device, &wanted, err);
-	result = result ? result : outputs_allocate(&outputs, fixture.count[o], err);
+	if (!result)
+		result = outputs_allocate(&outputs, fixture.count[o], err);
 	for (int run = 0; run < RUNS && !result; run++) {
 		result = fixture_poison(&fixture, err);
-		result = result ? result : device->operate(device, family, &fixture.problem, NULL, err);
-		result = result ? result : fixture_download(&fixture, o, outputs.runs[run], err);
+		if (!result)
+			result = device->operate(device, family, &fixture.problem, NULL, err);
+		if (!result)
+			result = fixture_download(&fixture, o, outputs.runs[run], err);
 	}
 	if (!result && interrupted())
 		result = error_set(err, STATUS_INTERRUPTED, "interrupted");
 	results[o] = outputs.reference;
-	result = result ? result : device->reference(device, family, &fixture.problem, results, err);
+	if (!result)
+		result = device->reference(device, family, &fixture.problem, results, err);
 	if (!result)
 		judge(&outputs, &(struct report){checks, plan, family == families[0] ? "op" : family->name, function},
 			family->least_cosine);
@@ -183,14 +187,17 @@ int accuracy_layer(const struct device *device, const struct accuracy_plan *plan
 	size_t bytes = it.count * sizeof(*it.out);
 	float *x = NULL;
 
-	result = result ? result : outputs_allocate(&outputs, it.count, err);
+	if (!result)
+		result = outputs_allocate(&outputs, it.count, err);
 	call.x = it.x;
 	call.out = it.out;
 	for (int run = 0; run < RUNS && !result; run++) {
 		/* the poison that the runs were filled with */
 		result = device->upload(device, it.out, outputs.runs[run], bytes, err);
-		result = result ? result : device->layer(device, it.placed, &call, err);
-		result = result ? result : device->download(device, outputs.runs[run], it.out, bytes, err);
+		if (!result)
+			result = device->layer(device, it.placed, &call, err);
+		if (!result)
+			result = device->download(device, outputs.runs[run], it.out, bytes, err);
 	}
 	if (!result) {
 		x = malloc(it.count * sizeof(*x));
@@ -199,7 +206,8 @@ int accuracy_layer(const struct device *device, const struct accuracy_plan *plan
 				     (long long)plan->tokens);
 	}
 	call.x = x;
-	result = result ? result : layer_reference(it.layer, &call, outputs.reference, err);
+	if (!result)
+		result = layer_reference(it.layer, &call, outputs.reference, err);
 	if (!result)
 		judge(&outputs, &(struct report){checks, plan, "layer", semantics_name(plan->semantics)},
 			LAYER_COSINE);
