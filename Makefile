@@ -80,8 +80,8 @@ $(BUILD)/lib/space/template.o: $(shell find templates -type f) $(BUILD)/fork_fil
 
 # The fork: fork/ as it is, and beside its Python the kernels that it runs. FORK_FILES lists path and source.
 FORK_SOURCES := $(shell find fork -type f -not -name '*.pyc' | sort)
-FORK_KERNELS := $(addprefix kernels/,common/arguments.h common/element.cuh common/tile.cuh \
-	$(patsubst kernels/%,%,$(wildcard kernels/layer/*)) quasar/arguments.h quasar/chunk.cu)
+FORK_KERNELS := $(wildcard kernels/common/*.h kernels/common/*.cuh kernels/quasar/*.h kernels/quasar/*.cuh kernels/layer/*) \
+	kernels/quasar/chunk.cu
 fork_path     = $(patsubst gitignore,.gitignore,$(patsubst kernels/%,fla/ops/quasar/kernels/%,$(1:fork/%=%)))
 
 $(BUILD)/fork_files.h: $(FORK_SOURCES) $(FORK_KERNELS) Makefile

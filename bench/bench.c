@@ -8,13 +8,10 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "cpu/cpu.h"
-#include "op/quasar/cpu.h"
-#include "tensor/compare.h"
-#include "tensor/dtype.h"
+#include "measure/fixture.h"
 #include "measure/measure.h"
-#include "tensor/random.h"
-#include "op/quasar/reference.h"
 #include "recurrence.h"
+#include "tensor/compare.h"
 
 #define T 65536
 #define H 8
@@ -22,10 +19,12 @@
 #define ELEMENTS ((size_t)T * H * S)
 #define ROUNDS 7
 
-static uint16_t *half[4]; /* q, k, v, o in bf16 */
-static float *single[4];  /* the same in fp32 */
-static double *reference[2]; /* of each semantics */
-static float beta[H];
+enum { Q, K, V, O }; /* of the family */
+
+static const struct family *family; /* the first one */
+static struct device cpu;
+static struct fixture fixtures[3];   /* of each type */
+static double *reference[2][3];      /* of each semantics and type; NULL: nobody asks */
 
 static void *allocate(size_t size)
 {
@@ -38,43 +37,39 @@ static void *allocate(size_t size)
 	return memory;
 }
 
-static struct quasar_problem problem_of(enum semantics semantics, enum dtype dtype)
+static void must(int result, const struct error *err)
 {
-	struct quasar_problem problem = {
-		.semantics = semantics, .batch = 1, .tokens = T, .heads = H, .dim = S, .beta = beta};
-	struct tensor *tensors[] = {&problem.q, &problem.k, &problem.v, &problem.o};
+	if (!result)
+		return;
+	fprintf(stderr, "bench: %s\n", err->message);
+	exit((int)err->status);
+}
 
-	for (int i = 0; i < 4; i++)
-		*tensors[i] = tensor_contiguous(
-			dtype == DTYPE_F32 ? (void *)single[i] : half[i], dtype, T, H, S);
+static struct op_problem problem_of(enum semantics semantics, enum dtype dtype)
+{
+	struct op_problem problem = fixtures[dtype].problem;
+
+	problem.options[0] = (int)semantics;
 	return problem;
 }
 
-static void fail(const struct error *err)
+static void make_tensors(enum dtype dtype)
 {
-	fprintf(stderr, "bench: %s\n", err->message);
-	exit(err->status);
-}
-
-static void make_tensors(void)
-{
+	const struct fixture_plan plan = {
+		.family = family, .shape = {1, T, H, S, S}, .dtype = dtype, .seed = 1};
 	struct error err = {0};
 
-	for (int i = 0; i < 4; i++) {
-		half[i] = allocate(ELEMENTS * sizeof(uint16_t));
-		single[i] = allocate(ELEMENTS * sizeof(float));
-		random_normal_bf16(1, (uint64_t)i, i == 1 ? 0.4f : 1, half[i], ELEMENTS);
-		for (size_t n = 0; n < ELEMENTS; n++)
-			single[i][n] = bf16_to_float(half[i][n]);
-	}
-	random_uniform(1, 10, 0.7f, 2.8f, beta, H);
-	for (int i = 0; i < 2; i++) {
-		struct quasar_problem problem = problem_of((enum semantics)i, DTYPE_BF16);
+	must(fixture_make(&fixtures[dtype], &cpu, &plan, &err), &err);
+}
 
-		reference[i] = allocate(ELEMENTS * sizeof(double));
-		if (quasar_reference(&problem, reference[i], NULL, &err) < 0)
-			fail(&err);
-	}
+static void make_reference(enum semantics semantics, enum dtype dtype)
+{
+	struct op_problem problem = problem_of(semantics, dtype);
+	double *results[FAMILY_TENSORS] = {0};
+	struct error err = {0};
+
+	results[O] = reference[semantics][dtype] = allocate(ELEMENTS * sizeof(double));
+	must(family->reference(&problem, results, &err), &err);
 }
 
 /* --- contestants ----------------------------------------------------------------------------------- */
@@ -91,6 +86,9 @@ struct contestant {
 static void run_recurrence(const struct contestant *contestant)
 {
 	int threads = contestant->threads ? contestant->threads : cpu_threads();
+	const struct tensor *tensors = fixtures[DTYPE_F32].problem.tensors;
+	const float *beta = tensors[family_tensor_find(family, "beta")].data;
+	float *single[] = {tensors[Q].data, tensors[K].data, tensors[V].data, tensors[O].data};
 
 #pragma omp parallel for num_threads(threads) schedule(dynamic, 1)
 	for (int head = 0; head < H; head++) {
@@ -98,7 +96,7 @@ static void run_recurrence(const struct contestant *contestant)
 		size_t at = (size_t)head * S;
 
 		memset(state, 0, S * S * sizeof(*state));
-		contestant->recurrence->run(single[0] + at, single[1] + at, single[2] + at, single[3] + at, T,
+		contestant->recurrence->run(single[Q] + at, single[K] + at, single[V] + at, single[O] + at, T,
 			H * S, beta[head], state);
 		free(state);
 	}
@@ -111,12 +109,11 @@ static double time_once(const struct contestant *contestant)
 	if (contestant->recurrence) {
 		run_recurrence(contestant);
 	} else {
-		struct quasar_problem problem = problem_of(contestant->semantics, contestant->dtype);
+		struct op_problem problem = problem_of(contestant->semantics, contestant->dtype);
 		struct error err = {0};
 
 		cpu_threads_set(contestant->threads);
-		if (quasar_cpu(&problem, &err) < 0)
-			fail(&err);
+		must(family->cpu(&problem, &err), &err);
 		cpu_threads_set(0);
 	}
 	return clock_elapsed() - start;
@@ -131,11 +128,11 @@ static int by_value(const void *a, const void *b)
 
 static double cosine(const struct contestant *contestant)
 {
-	const double *expected = reference[contestant->semantics];
+	const double *expected = reference[contestant->semantics][contestant->dtype];
+	const void *o = fixtures[contestant->dtype].problem.tensors[O].data;
 
-	return contestant->recurrence || contestant->dtype == DTYPE_F32
-		       ? compare_float_double(single[3], expected, ELEMENTS).cosine
-		       : compare_bf16_double(half[3], expected, ELEMENTS).cosine;
+	return contestant->dtype == DTYPE_F32 ? compare_float_double(o, expected, ELEMENTS).cosine
+					      : compare_bf16_double(o, expected, ELEMENTS).cosine;
 }
 
 static void compete(struct contestant *contestants, size_t count)
@@ -179,6 +176,7 @@ static double measure_peak(const struct recurrence *recurrence)
 static double measure_copy(void)
 {
 	double best = 0;
+	const struct tensor *tensors = fixtures[DTYPE_F32].problem.tensors;
 	size_t part = ELEMENTS * sizeof(float) / (size_t)cpu_threads();
 
 	for (int i = 0; i < 5; i++) {
@@ -186,8 +184,8 @@ static double measure_copy(void)
 
 #pragma omp parallel for num_threads(cpu_threads())
 		for (int thread = 0; thread < cpu_threads(); thread++)
-			memcpy((char *)single[3] + (size_t)thread * part,
-				(char *)single[0] + (size_t)thread * part, part);
+			memcpy((char *)tensors[O].data + (size_t)thread * part,
+				(char *)tensors[Q].data + (size_t)thread * part, part);
 		best = fmax(best, 2.0 * (double)part * cpu_threads() / (clock_elapsed() - start));
 	}
 	return best;
@@ -230,12 +228,14 @@ static void show_operation(void)
 #endif
 	};
 	double bytes = 4.0 * ELEMENTS * sizeof(uint16_t), copy = measure_copy();
+	char input[160];
 
-	printf("The operation: T = %d, H = %d, S = %d. \"x 1 thread\" and \"x threads\": times as fast as the\n"
+	fixture_describe(family, input, sizeof(input));
+	printf("The operation: T = %d, H = %d, S = %d; %s.\n \"x 1 thread\" and \"x threads\": times as fast as the\n"
 	       "recurrence (fp32 tensors, same compiler flags) on one thread, and with its heads over all; by medians.\n"
 	       "Floors: q, k, v and o moved once in bf16, %.0f MB, take %.1f ms at the %.1f GB/s of a copy;\n"
 	       "causal has %.1f G multiply-adds, upstream %.1f G.\n",
-		T, H, S, bytes * 1e-6, bytes / copy * 1e3, copy * 1e-9, multiply_adds(SEMANTICS_CAUSAL) * 1e-9,
+		T, H, S, input, bytes * 1e-6, bytes / copy * 1e3, copy * 1e-9, multiply_adds(SEMANTICS_CAUSAL) * 1e-9,
 		multiply_adds(SEMANTICS_UPSTREAM) * 1e-9);
 	for (const char *const *name = cpu_variants(); *name; name++)
 		for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++)
@@ -246,14 +246,11 @@ static void show_operation(void)
 static void show_layer(void)
 {
 	static const int64_t lengths[] = {2048, 16384, 65536};
-	struct device device;
 	struct error err = {0};
 
-	if (device_open("cpu", &device, &err) < 0)
-		fail(&err);
 	printf("\nThe layer: batch 1, hidden 512, 8 heads of 64; projections and gate are 1.11 M multiply-adds a "
 	       "token.\n%-34s %10s %8s %12s %12s\n",
-		device.description, "median", "spread", "M tokens/s", "memory");
+		cpu.description, "median", "spread", "M tokens/s", "memory");
 	for (int semantics = 0; semantics < 2; semantics++)
 		for (size_t i = 0; i < sizeof(lengths) / sizeof(*lengths); i++) {
 			struct measure_plan plan = {.semantics = (enum semantics)semantics,
@@ -266,8 +263,7 @@ static void show_layer(void)
 			char *name = xprintf("%s, T = %lld", semantics_name(plan.semantics),
 				(long long)lengths[i]);
 
-			if (measure_run(&device, &plan, &found, &err) < 0)
-				fail(&err);
+			must(measure_run(&cpu, &plan, &found, &err), &err);
 			printf("%-34s %7.1f ms %6.0f %% %12.3f %8.0f MiB\n", name, found.seconds * 1e3,
 				found.spread * 100, found.tokens_per_second * 1e-6, found.memory_mb);
 			free(name);
@@ -276,19 +272,23 @@ static void show_layer(void)
 
 int main(void)
 {
-	char machine[192];
-
 	setvbuf(stdout, NULL, _IOLBF, 0);
-	cpu_describe(machine, sizeof(machine));
-	printf("%s, compiled with %s\n", machine, __VERSION__);
-	make_tensors();
+	family = families[0];
+	device_open_cpu(&cpu);
+	printf("%s, compiled with %s\n", cpu.description, __VERSION__);
+	make_tensors(DTYPE_F32);
+	make_tensors(DTYPE_BF16);
+	make_reference(SEMANTICS_CAUSAL, DTYPE_F32);
+	make_reference(SEMANTICS_CAUSAL, DTYPE_BF16);
+	make_reference(SEMANTICS_UPSTREAM, DTYPE_BF16);
 	show_operation();
-	for (int i = 0; i < 4; i++) {
-		free(half[i]);
-		free(single[i]);
+	for (int dtype = 0; dtype < 3; dtype++) {
+		if (fixtures[dtype].device)
+			fixture_free(&fixtures[dtype]);
+		for (int semantics = 0; semantics < 2; semantics++)
+			free(reference[semantics][dtype]);
 	}
-	free(reference[0]);
-	free(reference[1]);
 	show_layer();
+	device_close(&cpu);
 	return 0;
 }

@@ -14,7 +14,7 @@
 #include "gpu/gpu.h"
 #include "tensor/compare.h"
 #include "layer/cuda.h"
-#include "measure/measure.h"
+#include "measure/fixture.h"
 #include "op/quasar/cuda.h"
 #include "tensor/random.h"
 
@@ -26,9 +26,11 @@
 #define ROTATED ((size_t)512 << 20) /* bytes that short work rotates over */
 #define RUNS 21
 
-static struct gpu *gpu;
-static struct quasar_workspace workspace;
-static char *q, *k, *v, *o; /* each BYTES on the device */
+static struct device device;
+static struct gpu *gpu; /* of the device */
+static struct gpu_workspace workspace;
+static struct fixture fixture; /* of LONGEST tokens */
+static char *q, *k, *v, *o;    /* its tensors, each BYTES */
 static float *beta;
 static double copy_rate; /* bytes per second */
 
@@ -100,17 +102,30 @@ static int queue_op(int call, void *context, struct error *err)
 	struct quasar_problem problem =
 		problem_of(work->semantics, work->tokens, (size_t)call % sets * bytes);
 
-	return quasar_cuda(gpu, &workspace, &problem, err);
+	return quasar_cuda(gpu, &workspace, &problem, NULL, err);
 }
 
-static void upload_normal(void *to, uint64_t stream, float deviation)
+/* `key_deviation` 0: the usual keys. */
+static void make_tensors(float key_deviation)
 {
-	uint16_t *host = malloc(BYTES);
+	const struct family *family = families[0];
+	const struct fixture_plan plan = {
+		.family = family,
+		.shape = {1, LONGEST, HEADS, DIM, DIM},
+		.dtype = DTYPE_BF16,
+		.seed = 1,
+		.key_deviation = key_deviation,
+	};
 	struct error err;
 
-	random_normal_bf16(1, stream, deviation, host, ELEMENTS);
-	must(gpu_upload(gpu, to, host, BYTES, &err), &err);
-	free(host);
+	if (fixture.device)
+		fixture_free(&fixture);
+	must(fixture_make(&fixture, &device, &plan, &err), &err);
+	q = fixture.problem.tensors[family_tensor_find(family, "q")].data;
+	k = fixture.problem.tensors[family_tensor_find(family, "k")].data;
+	v = fixture.problem.tensors[family_tensor_find(family, "v")].data;
+	o = fixture.problem.tensors[family_tensor_find(family, "o")].data;
+	beta = fixture.problem.tensors[family_tensor_find(family, "beta")].data;
 }
 
 static struct comparison against_fp64(enum semantics semantics)
@@ -123,7 +138,7 @@ static struct comparison against_fp64(enum semantics semantics)
 	struct error err;
 
 	must(gpu_fill(gpu, o, 0xff, BYTES, &err), &err);
-	must(quasar_cuda(gpu, &workspace, &problem, &err), &err);
+	must(quasar_cuda(gpu, &workspace, &problem, NULL, &err), &err);
 	must(quasar_cuda_reference(gpu, &problem, reference, NULL, &err), &err);
 	must(gpu_download(gpu, output, o, BYTES, &err), &err);
 	must(gpu_download(gpu, expected, reference, ELEMENTS * sizeof(double), &err), &err);
@@ -170,9 +185,6 @@ static void bench_ops(void)
 	static const enum semantics both[] = {SEMANTICS_CAUSAL, SEMANTICS_UPSTREAM};
 	static const char slow[] = ", keys that never forget";
 
-	upload_normal(q, 1, 1);
-	upload_normal(k, 2, 1);
-	upload_normal(v, 3, 1);
 	for (int i = 0; i < 2; i++) {
 		bench_op(both[i], LONGEST, "");
 		bench_op(both[i], LONGEST / 10, "");
@@ -181,11 +193,12 @@ static void bench_ops(void)
 		bench_growth(both[i]);
 		bench_accuracy(both[i], "");
 	}
-	upload_normal(k, 2, 0.002f);
+	make_tensors(0.002f);
 	for (int i = 0; i < 2; i++) {
 		bench_op(both[i], LONGEST, slow);
 		bench_accuracy(both[i], slow);
 	}
+	make_tensors(0);
 	printf("| workspace, T = %d | %.1f MB | | | |\n", LONGEST, (double)workspace.bytes / 1e6);
 }
 
@@ -317,6 +330,14 @@ static int queue_layer(int call, void *context, struct error *err)
 	return layer_cuda(work->layer, &layer, err);
 }
 
+/* Multiplications and additions of the operation. */
+static double operations_of(int64_t tokens)
+{
+	const struct op_problem problem = {.shape = {1, tokens, LAYER_HEADS, LAYER_DIM, LAYER_DIM}};
+
+	return families[0]->operations(&problem);
+}
+
 /* The floor: x and out through memory, or the multiplications and additions of its products and of the
  * operation, whichever takes longer. */
 static void bench_layer(struct layer_work *work, double rate)
@@ -324,7 +345,7 @@ static void bench_layer(struct layer_work *work, double rate)
 	double seconds = median_time(queue_layer, work), tokens = (double)work->tokens;
 	double operations = 2.0 * LAYER_HIDDEN * (4 * LAYER_HIDDEN + LAYER_DIM) + 2.0 * LAYER_DIM * LAYER_HIDDEN;
 	double floor = fmax(6 * LAYER_HIDDEN * tokens / copy_rate,
-		(operations * tokens + measure_operations(work->tokens)) / rate);
+		(operations * tokens + operations_of(work->tokens)) / rate);
 	char what[128], note[128];
 
 	snprintf(what, sizeof(what), "layer, %s, T = %.0f", semantics_name(work->semantics), tokens);
@@ -335,20 +356,14 @@ static void bench_layer(struct layer_work *work, double rate)
 static void bench_layers(void)
 {
 	static const int64_t lengths[] = {LONGEST, LONGEST / 10, 16384, 2048};
-	const size_t count = (size_t)LONGEST * LAYER_HIDDEN;
-	struct error err;
-	struct layer *layer = layer_random(LAYER_HIDDEN, LAYER_HEADS, LAYER_DIM, 1, &err);
-	struct layer_work work = {.x = allocate(count * sizeof(float)), .out = allocate(count * sizeof(uint16_t))};
-	float *host = malloc(count * sizeof(*host));
 	double rate = product_rate();
 	size_t before = gpu_allocated(gpu);
+	struct layer_fixture made;
+	struct layer_work work;
+	struct error err;
 
-	must(layer ? 0 : -1, &err);
-	random_normal(1, 6, 1, host, count);
-	must(gpu_upload(gpu, work.x, host, count * sizeof(*host), &err), &err);
-	free(host);
-	work.layer = layer_cuda_make(gpu, layer, &err);
-	must(work.layer ? 0 : -1, &err);
+	must(layer_fixture_make(&made, &device, NULL, 1, LONGEST, &err), &err);
+	work = (struct layer_work){.layer = made.placed, .x = made.x, .out = made.out};
 	printf("| a product of 8192³, bf16 | %.0f TFLOP/s | | | |\n", rate / 1e12);
 	for (int semantics = 0; semantics < 2; semantics++)
 		for (size_t i = 0; i < sizeof(lengths) / sizeof(*lengths); i++) {
@@ -357,41 +372,33 @@ static void bench_layers(void)
 			bench_layer(&work, rate);
 		}
 	printf("| memory of the layer beyond x and out, T = %d | %.1f GB | | | |\n", LONGEST,
-		(double)(gpu_allocated(gpu) - before) / 1e9);
-	layer_cuda_free(work.layer);
-	layer_free(layer);
-	gpu_release(gpu, work.x);
-	gpu_release(gpu, work.out);
+		(double)(gpu_allocated(gpu) - before - made.count * (sizeof(*made.x) + sizeof(*made.out))) / 1e9);
+	layer_fixture_free(&made);
 }
 
 int main(void)
 {
-	float host[HEADS];
 	struct error err = {0};
+	char input[160];
 
 	if (sodium_init() < 0)
 		return 1;
-	gpu = gpu_open(0, &err);
-	must(gpu ? 0 : -1, &err);
-	q = allocate(BYTES);
-	k = allocate(BYTES);
-	v = allocate(BYTES);
-	o = allocate(BYTES);
-	beta = allocate(sizeof(host));
-	random_uniform(1, 5, 0.7f, 2.8f, host, HEADS);
-	must(gpu_upload(gpu, beta, host, sizeof(host), &err), &err);
-	must(gpu_fill(gpu, q, 0x3f, BYTES, &err), &err);
+	must(device_open_cuda(0, &device, &err), &err);
+	gpu = device_gpu(&device);
+	make_tensors(0);
 	copy_rate = 2 * (double)BYTES / median_time(queue_copy, NULL);
-	printf("%s; a copy moves %.2f TB/s, read and written. B1 H8 S64 bf16; medians of %d.\n\n"
+	fixture_describe(families[0], input, sizeof(input));
+	printf("%s; a copy moves %.2f TB/s, read and written. B1 H8 S64 bf16; %s; medians of %d.\n\n"
 	       "| | measured | floor | of the floor's rate | |\n|---|---|---|---|---|\n",
-		gpu_properties_of(gpu)->name, copy_rate / 1e12, RUNS);
+		gpu_properties_of(gpu)->name, copy_rate / 1e12, input, RUNS);
 	bench_ops();
 	bench_decode();
 	bench_substitution();
 	row("gate, T = 1000000", median_time(queue_gate, o),
 		(double)BYTES + (double)LONGEST * HEADS * sizeof(float), "");
 	bench_layers();
-	quasar_workspace_free(gpu, &workspace);
-	gpu_close(gpu);
+	gpu_workspace_free(gpu, &workspace);
+	fixture_free(&fixture);
+	device_close(&device);
 	return 0;
 }

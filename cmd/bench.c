@@ -13,17 +13,22 @@
 #include "commands.h"
 #include "device.h"
 #include "measurement.h"
+#include "measure/fixture.h"
 #include "measure/measure.h"
 #include "space/fork.h"
 #include "space/workspace.h"
 
 #define MOST_LENGTHS 32
+#define TEXT_OF(number) #number
+#define TEXT(number) TEXT_OF(number)
 #define MOST_EARLIER 5 /* results that --compare shows for each length */
 
 struct run {
 	struct invocation *invocation;
 	struct device device;
 	struct measure_plan plan; /* for each length anew, but for its tokens */
+	char workload[32];        /* "layer", "python", "op", or for another family "op.linear" */
+	char semantics[64];
 	int64_t lengths[MOST_LENGTHS];
 	int count;
 	struct workspace workspace; /* store NULL: outside of a workspace */
@@ -52,7 +57,7 @@ static int open_workspace(struct run *run, struct error *err)
 /* What the fork's own layer computes is the fork's affair. */
 static const char *semantics_of(const struct run *run)
 {
-	return run->plan.workload == WORKLOAD_PYTHON ? "" : semantics_name(run->plan.semantics);
+	return run->plan.workload == WORKLOAD_PYTHON ? "" : run->semantics;
 }
 
 static int store(struct run *run, const struct measurement *measurement, struct error *err)
@@ -60,7 +65,7 @@ static int store(struct run *run, const struct measurement *measurement, struct 
 	struct bench_result result = {
 		.when = clock_now(),
 		.device = run->device.description,
-		.what = (char *)workload_name(run->plan.workload),
+		.what = run->workload,
 		.semantics = (char *)semantics_of(run),
 		.seq = run->plan.tokens,
 		.runs = measurement->runs,
@@ -78,7 +83,7 @@ static int store(struct run *run, const struct measurement *measurement, struct 
 static int compare(struct run *run, const struct measurement *measurement, cJSON *document, struct error *err)
 {
 	struct bench_filter filter = {
-		.what = workload_name(run->plan.workload),
+		.what = run->workload,
 		.semantics = semantics_of(run),
 		.seq = run->plan.tokens,
 	};
@@ -150,7 +155,7 @@ static int measure_length(struct run *run, int64_t tokens, struct error *err)
 static int choose_workload(struct run *run, struct error *err)
 {
 	const struct invocation *invocation = run->invocation;
-	bool op = arg_flag(invocation, "op"), layer = arg_flag(invocation, "layer"),
+	bool op = arg_given(invocation, "op"), layer = arg_flag(invocation, "layer"),
 	     python = arg_flag(invocation, "python");
 
 	if (op + layer + python > 1)
@@ -160,6 +165,8 @@ static int choose_workload(struct run *run, struct error *err)
 	if (!op && !layer && invocation->workspace && run->device.index >= 0 && !run->plan.weights)
 		python = true;
 	run->plan.workload = op ? WORKLOAD_OP : python ? WORKLOAD_PYTHON : WORKLOAD_LAYER;
+	snprintf(run->workload, sizeof(run->workload), "%s%s%s", workload_name(run->plan.workload),
+		run->plan.family == families[0] ? "" : ".", run->plan.family == families[0] ? "" : run->plan.family->name);
 	if (run->plan.workload != WORKLOAD_LAYER && run->plan.weights)
 		return error_set(err, STATUS_USAGE, "--weights are for quasar's own layer: --layer");
 	return 0;
@@ -168,19 +175,23 @@ static int choose_workload(struct run *run, struct error *err)
 static int read_options(struct run *run, struct error *err)
 {
 	const struct invocation *invocation = run->invocation;
-	int64_t runs = 0, seed = 1;
+	int64_t runs = MEASURE_RUNS, seed = 1;
 
 	run->plan = (struct measure_plan){
-		.semantics = command_semantics(invocation),
-		.warmups = 3,
+		.family = command_family(invocation),
+		.warmups = MEASURE_WARMUPS,
 		.weights = arg_string(invocation, "weights"),
 	};
 	run->count = arg_integers(invocation, arg_given(invocation, "seq") ? "seq" : "target", 1,
-		(int64_t)1 << 32, run->lengths, MOST_LENGTHS, err);
+		MOST_TOKENS, run->lengths, MOST_LENGTHS, err);
 	if (run->count < 0 || arg_integer(invocation, "runs", 1, 10000, &runs, err) < 0 ||
 		arg_integer(invocation, "seed", 0, (int64_t)1 << 53, &seed, err) < 0 ||
 		arg_real(invocation, "budget", 0, 1e9, &run->plan.budget, err) < 0)
 		return -1;
+	if (command_semantics(invocation, run->plan.family, run->plan.options, err) < 0)
+		return -1;
+	family_options_format(run->plan.family, run->plan.options, run->semantics, sizeof(run->semantics));
+	run->plan.semantics = (enum semantics)run->plan.options[0]; /* of the layer, which has the first family's */
 	run->plan.runs = (int)runs;
 	run->plan.seed = (uint64_t)seed;
 	if (arg_flag(invocation, "compare") && !require_workspace(invocation, err))
@@ -192,17 +203,23 @@ static int read_options(struct run *run, struct error *err)
 
 static void print_heading(const struct run *run)
 {
+	char input[160];
+
 	if (run->plan.workload == WORKLOAD_PYTHON)
 		printf("The fork's layer, by its own Python, on %s.\n", run->device.description);
 	else
-		printf("Quasar's own %s, %s semantics, on %s.\n",
+		printf("Quasar's own %s%s%s, %s semantics, on %s.\n",
 			run->plan.workload == WORKLOAD_OP ? "operation" : "layer",
-			semantics_name(run->plan.semantics), run->device.description);
+			run->plan.workload == WORKLOAD_OP ? " " : "",
+			run->plan.workload == WORKLOAD_OP ? run->plan.family->title : "", run->semantics,
+			run->device.description);
+	fixture_describe(run->plan.family, input, sizeof(input));
 	if (run->plan.weights)
 		printf("Batch 1, the weights of %s.\n\n", run->plan.weights);
+	else if (run->plan.workload == WORKLOAD_OP)
+		printf("Batch 1, 8 heads of 64, bf16; %s.\n\n", input);
 	else
-		printf("Batch 1, hidden 512, 8 heads of 64, bf16%s.\n\n",
-			run->plan.workload == WORKLOAD_OP ? "" : ", as validators time it");
+		printf("Batch 1, hidden 512, 8 heads of 64, bf16, as validators time it.\n\n");
 	if (run->plan.copy_rate > 0)
 		printf("A copy in its memory moves %.0f GB/s. \"of floor\": moving q, k, v and o once at that rate,\n"
 		       "as a part of the time that it took.\n\n",
@@ -215,9 +232,10 @@ static int run_bench(struct invocation *invocation, struct error *err)
 	struct run run = {.invocation = invocation, .results = cJSON_CreateArray()};
 	int result = read_options(&run, err);
 
-	result = result ? result : open_workspace(&run, err);
+	if (!result)
+		result = open_workspace(&run, err);
 	if (!result && run.plan.workload == WORKLOAD_OP)
-		result = run.device.copy_rate(&run.plan.copy_rate, err);
+		result = run.device.copy_rate(&run.device, &run.plan.copy_rate, err);
 	if (!result && !invocation->json)
 		print_heading(&run);
 	for (int i = 0; i < run.count && !result; i++)
@@ -228,8 +246,15 @@ static int run_bench(struct invocation *invocation, struct error *err)
 		cJSON *document = cJSON_CreateObject();
 
 		cJSON_AddStringToObject(document, "device", run.device.description);
-		cJSON_AddStringToObject(document, "workload", workload_name(run.plan.workload));
+		cJSON_AddStringToObject(document, "workload", run.workload);
 		json_add_text(document, "semantics", *semantics_of(&run) ? semantics_of(&run) : NULL);
+		if (run.plan.workload == WORKLOAD_OP) {
+			char input[160];
+
+			fixture_describe(run.plan.family, input, sizeof(input));
+			cJSON_AddStringToObject(document, "op", run.plan.family->name);
+			cJSON_AddStringToObject(document, "input", input);
+		}
 		cJSON_AddBoolToObject(document, "stored", run.workspace.store != NULL);
 		if (run.commit[0])
 			cJSON_AddStringToObject(document, "fork_commit", run.commit);
@@ -239,6 +264,7 @@ static int run_bench(struct invocation *invocation, struct error *err)
 	}
 	cJSON_Delete(run.results);
 	workspace_close(&run.workspace);
+	device_close(&run.device);
 	return result;
 }
 
@@ -246,7 +272,8 @@ const struct command cmd_bench = {
 	.name = "bench",
 	.summary = "measure tokens/s of the fork, of quasar's own layer, or of the operation",
 	.description =
-		"Times a layer as validators do: random input of their shape, 3 warm-up calls, 10 timed ones. Which "
+		"Times a layer as validators do: random input of their shape, " TEXT(MEASURE_WARMUPS) " warm-up calls, "
+		TEXT(MEASURE_RUNS) " timed ones. Which "
 		"one: in a workspace on a GPU the fork's, by its own Python, for that is what validators run there; "
 		"it needs a python3 with torch in the PATH, and the median of up to three rounds of 10 calls "
 		"counts. Elsewhere, or with --layer, quasar's own implementation; the median of the calls counts. On a slow "
@@ -260,15 +287,15 @@ const struct command cmd_bench = {
 		"quasar's layer on a GPU it makes none: the fork may be slower.",
 	.opts =
 		(const struct opt[]){
-			{"seq", 0, "N[,N...]", NULL, NULL, NULL,
+			{"seq", 's', "N[,N...]", NULL, NULL, NULL,
 				"Tokens; several lengths give a table. Else the target."},
 			{"target", 0, "N", "TARGET_SEQUENCE_LENGTH", NULL, NULL,
 				"What is measured without --seq."},
 			{"python", 0, NULL, NULL, NULL, NULL, "The fork's layer, by its own Python."},
 			{"layer", 0, NULL, NULL, NULL, NULL, "Quasar's own layer."},
-			{"op", 0, NULL, NULL, NULL, NULL, "The operation alone, quasar's own."},
+			OPT_OP("An operation alone, quasar's own."),
 			OPT_SEMANTICS,
-			{"runs", 0, "N", NULL, "10", NULL, "Timed calls."},
+			{"runs", 0, "N", NULL, TEXT(MEASURE_RUNS), NULL, "Timed calls."},
 			{"budget", 0, "SECONDS", NULL, "60", NULL, "Time for each length."},
 			{"compare", 0, NULL, NULL, NULL, NULL, "Show earlier results beside each."},
 			OPT_WEIGHTS,
@@ -282,6 +309,7 @@ const struct command cmd_bench = {
 			{"quasar bench --seq 2048,16384,100k --compare", "three lengths, beside earlier results"},
 			{"quasar bench --layer --seq 1M", "quasar's own layer at a million tokens"},
 			{"quasar bench --op --semantics causal --seq 65536", "the operation alone"},
+			{"quasar bench --op linear --seq 16384", "another operation"},
 			{"quasar bench --op --device cuda:1 --seq 100k,1M", "the operation on the second GPU"},
 			{"quasar bench --json | jq '.results[0].tokens_per_sec'", "one number for a script"},
 			{0},

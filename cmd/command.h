@@ -13,7 +13,7 @@
 struct opt {
 	const char *name;     /* "seq" is --seq */
 	char letter;          /* 's' is -s; 0: none */
-	const char *arg;      /* what follows, in capitals ("N"); NULL: a flag */
+	const char *arg;      /* what follows, in capitals ("N"); "[N]": or nothing; "N,...": several; NULL: a flag */
 	const char *setting;  /* the setting that stands in when the option is not given; NULL: none */
 	const char *fallback; /* the value when nothing else gives one; NULL: the setting's, or none */
 	const char *choices;  /* "cpu|cuda": offered by completion and checked; NULL: anything */
@@ -71,6 +71,9 @@ const char *require_workspace(const struct invocation *invocation, struct error 
 
 /* Prints a document to stdout, indented, and frees it. */
 void output_json(cJSON *document);
+
+/* Tokens that a sequence may have at most, wherever one is asked for. */
+#define MOST_TOKENS (INT64_C(1) << 32)
 
 /* Option groups that several commands share. */
 #define OPTS_WALLET                                                                                        \

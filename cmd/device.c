@@ -19,12 +19,17 @@ int command_device(
 	return device_open(name, device, err);
 }
 
-enum semantics command_semantics(const struct invocation *invocation)
+int command_semantics(const struct invocation *invocation, const struct family *family, int options[FAMILY_OPTIONS],
+	struct error *err)
 {
-	enum semantics semantics = SEMANTICS_UPSTREAM;
+	return family_options_parse(family, arg_string(invocation, "semantics"), options, err);
+}
 
-	semantics_parse(arg_string(invocation, "semantics"), &semantics);
-	return semantics;
+const struct family *command_family(const struct invocation *invocation)
+{
+	const char *name = arg_string(invocation, "op");
+
+	return name && *name ? family_find(name) : families[0];
 }
 
 uint64_t command_seed(void)

@@ -10,8 +10,17 @@
 	}
 #define OPT_SEMANTICS                                                                                      \
 	{                                                                                                  \
-		"semantics", 0, "NAME", NULL, "upstream", "upstream|causal",                               \
-			"Which function: what the reference fork computes, or the published recurrence."   \
+		"semantics", 0, "NAME,...", NULL, NULL,                                                    \
+			"upstream|causal|bidirectional|elu+1|relu|squared-relu|identity|normalised|"       \
+			"unnormalised",                                                                    \
+			"Which function. QuasarAttention: upstream, what the reference fork computes "     \
+			"(default), or causal, the published recurrence. Linear attention: by default "    \
+			"bidirectional, elu+1 and normalised."                                             \
+	}
+
+#define OPT_OP(help)                                                                                       \
+	{                                                                                                  \
+		"op", 0, "[NAME]", NULL, NULL, "quasar|linear", help " Alone it means quasar."             \
 	}
 
 #define OPT_WEIGHTS                                                                                        \
@@ -20,12 +29,17 @@
 			"Weights of the layer, as safetensors with the fork's names; else random."         \
 	}
 
-/* Opens the device named (NULL: the one of the setting DEVICE), with the threads of QUASAR_THREADS. */
+/* Opens the device named (NULL: the one of the setting DEVICE), with the threads of QUASAR_THREADS. To be closed with
+ * device_close(). */
 int command_device(
 	const struct invocation *invocation, const char *name, struct device *device, struct error *err);
 
-/* The option --semantics. */
-enum semantics command_semantics(const struct invocation *invocation);
+/* The function of a family that the option --semantics asks for. STATUS_USAGE. */
+int command_semantics(const struct invocation *invocation, const struct family *family, int options[FAMILY_OPTIONS],
+	struct error *err);
+
+/* The family that the option --op names; the first one of all when it has no value, or is not given. */
+const struct family *command_family(const struct invocation *invocation);
 
 /* A new seed for test tensors, short enough to be typed in again. */
 uint64_t command_seed(void);

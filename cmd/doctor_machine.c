@@ -116,13 +116,14 @@ static void check_cuda(const struct invocation *invocation, struct check_list *c
 /* Whether what DEVICE asks for is there. */
 static void check_device(const struct invocation *invocation, struct check_list *checks)
 {
-	struct device device;
+	struct device device = {0};
 	struct error err = {0};
 
 	if (command_device(invocation, NULL, &device, &err) < 0)
 		doctor_problem(checks, "device", CHECK_FAIL, &err);
 	else
 		check_add(checks, "device", CHECK_OK, NULL, "%s", device.description);
+	device_close(&device);
 }
 
 static void check_blas(struct check_list *checks)

@@ -50,7 +50,7 @@ static int check_options(const struct invocation *invocation, struct error *err)
 		return -1;
 	if (api && strncmp(api, "http://", 7) && strncmp(api, "https://", 8))
 		return error_set(err, STATUS_USAGE, "--api: \"%s\" is not an http or https URL", api);
-	return arg_integer(invocation, "seq", 1, INT64_C(1) << 32, &seq, err);
+	return arg_integer(invocation, "seq", 1, MOST_TOKENS, &seq, err);
 }
 
 /* --from must name a clone, and is remembered by its absolute path. */
@@ -438,7 +438,7 @@ const struct command cmd_init = {
 			{"from", 0, "DIR", NULL, NULL, NULL, "Use this clone as the fork, where it is."},
 			{"add-cu", 0, NULL, NULL, NULL, NULL,
 				"Add a CUDA source file to a fork that has none."},
-			{"seq", 0, "N", NULL, NULL, NULL, "Tokens that you will compete at; goes into .env."},
+			{"seq", 's', "N", NULL, NULL, NULL, "Tokens that you will compete at; goes into .env."},
 			{"api", 0, "URL", NULL, NULL, NULL, "Base URL of the validator API; goes into .env."},
 			{"wallet", 0, "NAME", NULL, NULL, NULL, "Wallet of the hotkey; goes into .env."},
 			{"hotkey", 0, "NAME", NULL, NULL, NULL, "Hotkey in that wallet; goes into .env."},

@@ -55,7 +55,7 @@ static int run(struct invocation *invocation, struct error *err)
 {
 	int64_t target = 0;
 
-	if (arg_integer(invocation, "seq", 1, 1000000000, &target, err) < 0)
+	if (arg_integer(invocation, "seq", 1, MOST_TOKENS, &target, err) < 0)
 		return -1;
 	if (invocation->json)
 		print_json();

@@ -15,7 +15,7 @@ static void man_text(FILE *out, const char *text)
 		char character;
 		const char *escape;
 	} escapes[] = {{'\\', "\\e"}, {'-', "\\-"}, {'"', "\\(dq"}, {'\'', "\\(aq"}, {'`', "\\(ga"}, {'~', "\\(ti"},
-		{'^', "\\(ha"}, {0}};
+		{'^', "\\(ha"}, {'|', "|\\:"} /* a line may end there */, {0}};
 	bool line_start = true;
 
 	for (; *text; line_start = *text++ == '\n') {
@@ -49,8 +49,11 @@ static void man_opts(FILE *out, const struct opt *opts)
 		fprintf(out, "\\fR%s%s%s\n", opts->arg ? " \\fI" : "", opts->arg ? opts->arg : "",
 			opts->arg ? "\\fR" : "");
 		man_text(out, opts->help);
-		if (opts->choices)
-			fprintf(out, " One of %s.", opts->choices);
+		if (opts->choices) {
+			fputs(" One of ", out);
+			man_text(out, opts->choices);
+			fputc('.', out);
+		}
 		if (opts->setting)
 			fprintf(out, " Setting: \\fB%s\\fR.", opts->setting);
 		if (value) {

@@ -22,8 +22,8 @@ void measurement_json(cJSON *object, int64_t tokens, const struct measurement *m
 	else
 		cJSON_AddNullToObject(object, "memory_mb");
 	if (measurement->floor_seconds > 0) {
-		cJSON_AddNumberToObject(object, "bytes", measure_traffic(tokens));
-		cJSON_AddNumberToObject(object, "operations", measure_operations(tokens));
+		cJSON_AddNumberToObject(object, "bytes", measurement->bytes);
+		cJSON_AddNumberToObject(object, "operations", measurement->operations);
 		cJSON_AddNumberToObject(object, "floor_seconds", measurement->floor_seconds);
 		cJSON_AddNumberToObject(
 			object, "floor_fraction", measurement->floor_seconds / measurement->seconds);

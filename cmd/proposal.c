@@ -79,7 +79,7 @@ static int make_claim(double claim, size_t foreign, struct proposal *proposal, s
 
 int proposal_options(const struct invocation *invocation, int64_t *tokens, double *margin, struct error *err)
 {
-	if (arg_integer(invocation, "seq", 1, INT64_C(1) << 32, tokens, err) < 0)
+	if (arg_integer(invocation, "seq", 1, MOST_TOKENS, tokens, err) < 0)
 		return -1;
 	return arg_real(invocation, "margin", 0, 0.9, margin, err);
 }

@@ -16,7 +16,7 @@ struct proposal {
 
 /* Where to compete and what to claim: options of every command that submits. */
 #define OPTS_CLAIM                                                                                         \
-	{"seq", 0, "N", "TARGET_SEQUENCE_LENGTH", NULL, NULL, "Tokens to compete at."},                    \
+	{"seq", 's', "N", "TARGET_SEQUENCE_LENGTH", NULL, NULL, "Tokens to compete at."},                    \
 	{                                                                                                  \
 		"margin", 0, "PERCENT", "CLAIM_MARGIN", NULL, NULL,                                        \
 			"What the claim stays below the measured median."                                  \

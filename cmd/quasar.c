@@ -105,10 +105,8 @@ static void apply_global(struct globals *globals, const struct opt *opt, const c
 		log_set_level(!strcmp(opt->name, "quiet") ? LOG_QUIET : LOG_VERBOSE);
 }
 
-static bool is_choice(const char *choices, const char *value)
+static bool is_choice(const char *choices, const char *value, size_t length)
 {
-	size_t length = strlen(value);
-
 	while (choices) {
 		if (!strncmp(choices, value, length) && (choices[length] == '|' || !choices[length]))
 			return true;
@@ -116,6 +114,27 @@ static bool is_choice(const char *choices, const char *value)
 		choices += choices != NULL;
 	}
 	return false;
+}
+
+/* Whether an option may have this value: one of its choices, or several behind commas. */
+static bool fits_choices(const struct opt *opt, const char *value)
+{
+	bool several = strstr(opt->arg, ",...") != NULL;
+	size_t length = several ? strcspn(value, ",") : strlen(value);
+
+	while (is_choice(opt->choices, value, length)) {
+		if (!value[length])
+			return true;
+		value += length + 1;
+		length = strcspn(value, ",");
+	}
+	return false;
+}
+
+/* Whether the option may stand alone; a value then is one of its choices, or behind "=". */
+static bool is_optional(const struct opt *opt)
+{
+	return opt->arg && opt->arg[0] == '[';
 }
 
 /* Takes the option at words[*at] and the value behind it, if it has one. */
@@ -133,13 +152,16 @@ static int read_option(struct invocation *invocation, struct globals *globals, c
 		return error_set(err, STATUS_USAGE, "unknown option %.*s", (int)strcspn(word, "="), word);
 	if (!opt->arg && value)
 		return error_set(err, STATUS_USAGE, "option --%s takes no value", opt->name);
-	if (opt->arg && !value) {
+	if (is_optional(opt) && !value) {
+		if (*at + 1 < count && fits_choices(opt, words[*at + 1]))
+			value = words[++*at];
+	} else if (opt->arg && !value) {
 		if (*at + 1 >= count)
 			return error_set(
 				err, STATUS_USAGE, "option --%s needs a value: %s", opt->name, opt->arg);
 		value = words[++*at];
 	}
-	if (opt->choices && value && !is_choice(opt->choices, value))
+	if (opt->choices && value && !fits_choices(opt, value))
 		return error_set(err, STATUS_USAGE, "option --%s: \"%s\" is not one of %s", opt->name,
 			value, opt->choices);
 	if (is_global)

@@ -38,7 +38,7 @@ static int run(struct invocation *invocation, struct error *err)
 	struct api_registration registration = {0};
 	int result = -1;
 
-	if (arg_integer(invocation, "seq", 1, 1000000000, &seq, err) < 0)
+	if (arg_integer(invocation, "seq", 1, MOST_TOKENS, &seq, err) < 0)
 		return -1;
 	keypair = require_hotkey(invocation, err);
 	api = keypair ? require_api(invocation, keypair, err) : NULL;

@@ -49,7 +49,7 @@ static int run(struct invocation *invocation, struct error *err)
 	int64_t seq = 0;
 	double tokens_per_sec = NAN, claimed = NAN;
 
-	if (arg_integer(invocation, "seq", 1, 1000000000, &seq, err) < 0 ||
+	if (arg_integer(invocation, "seq", 1, MOST_TOKENS, &seq, err) < 0 ||
 		arg_real(invocation, "tokens-per-sec", 0, 1e15, &tokens_per_sec, err) < 0 ||
 		arg_real(invocation, "claimed", 1e-9, 1e15, &claimed, err) < 0)
 		return -1;

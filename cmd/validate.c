@@ -205,8 +205,10 @@ static int run_validate(struct invocation *invocation, struct error *err)
 	if (result)
 		return result;
 	run.api = require_api(invocation, NULL, err);
-	if (!run.api)
+	if (!run.api) {
+		device_close(&run.judge.device);
 		return -1;
+	}
 	run.judged = cJSON_CreateArray();
 	if (!invocation->json)
 		printf("Judging for %s. The benchmark is quasar's own, native one on this machine (%s):\n"
@@ -215,6 +217,7 @@ static int run_validate(struct invocation *invocation, struct error *err)
 	result = arg_flag(invocation, "once") ? run_once(&run, err) : run_forever(&run, err);
 	cJSON_Delete(run.judged);
 	api_close(run.api);
+	device_close(&run.judge.device);
 	return result;
 }
 

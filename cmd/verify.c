@@ -14,6 +14,7 @@
 #include "device.h"
 #include "measurement.h"
 #include "measure/accuracy.h"
+#include "measure/fixture.h"
 #include "measure/measure.h"
 #include "score/score.h"
 #include "space/fork.h"
@@ -52,24 +53,27 @@ static int threshold(const struct invocation *invocation, const char *name, doub
 	return 0;
 }
 
-/* The operation and the layer at one length. Beyond the first length, `suffix` tells the checks apart. */
+/* The operation and, of the first family, the layer at one length. Beyond the first length, `suffix` tells the checks
+ * apart. */
 static int check_computed(const struct invocation *invocation, const struct verify_request *request,
 	const struct device *device, const char *suffix, struct check_list *checks, struct error *err)
 {
 	struct accuracy_plan plan = {
-		.semantics = request->semantics,
+		.semantics = (enum semantics)request->options[0], /* the layer has the first family's */
+		.family = request->op ? request->op : families[0],
 		.tokens = request->tokens,
 		.seed = request->seed,
 		.weights = request->weights,
 		.suffix = suffix,
 	};
 
+	memcpy(plan.options, request->options, sizeof(plan.options));
 	if (threshold(invocation, "VERIFY_COSINE_THRESHOLD", &plan.repeat_cosine, err) < 0 ||
 		threshold(invocation, "VERIFY_MAX_ABS_DIFF", &plan.repeat_difference, err) < 0)
 		return -1;
 	if (accuracy_op(device, &plan, checks, err) < 0)
 		return -1;
-	return accuracy_layer(device, &plan, checks, err);
+	return request->op ? 0 : accuracy_layer(device, &plan, checks, err);
 }
 
 static void check_claim(double measured, double claimed, struct check_list *checks)
@@ -89,19 +93,21 @@ int verify_run(const struct invocation *invocation, const struct verify_request 
 	struct check_list *checks, struct error *err)
 {
 	struct verify_request seeded = *request;
-	struct device device;
+	struct device device = {0};
+	int result;
 
 	if (check_static(request, checks, err) < 0)
 		return -1;
 	if (request->static_only)
 		return 0;
 	seeded.seed = request->seed ? request->seed : command_seed();
-	if (command_device(invocation, request->device, &device, err) < 0 ||
-		check_computed(invocation, &seeded, &device, "", checks, err) < 0)
-		return -1;
-	if (request->claimed > 0)
+	result = command_device(invocation, request->device, &device, err);
+	if (!result)
+		result = check_computed(invocation, &seeded, &device, "", checks, err);
+	if (!result && request->claimed > 0)
 		check_claim(request->measured, request->claimed, checks);
-	return 0;
+	device_close(&device);
+	return result;
 }
 
 /* --- the report ---------------------------------------------------------------------------------- */
@@ -159,6 +165,7 @@ struct run {
 	int count;
 	double budget, started;
 	double claimed; /* tokens/s, to hold against what is measured; 0: none */
+	char semantics[64];
 };
 
 static double time_left(const struct run *run)
@@ -171,12 +178,14 @@ static int measure(struct run *run, struct length *length, struct error *err)
 	struct progress progress;
 	struct measure_plan plan = {
 		/* on a GPU a validator runs the fork's own */
-		.workload = run->claimed > 0 && run->device.index >= 0 ? WORKLOAD_PYTHON : WORKLOAD_LAYER,
+		.workload = run->request.op ? WORKLOAD_OP
+			    : run->claimed > 0 && run->device.index >= 0 ? WORKLOAD_PYTHON : WORKLOAD_LAYER,
+		.family = run->request.op,
 		.fork_path = run->request.fork_path,
-		.semantics = run->request.semantics,
+		.semantics = (enum semantics)run->request.options[0],
 		.tokens = length->tokens,
-		.warmups = 3,
-		.runs = 10,
+		.warmups = MEASURE_WARMUPS,
+		.runs = MEASURE_RUNS,
 		.weights = run->request.weights,
 		.budget = fmax(time_left(run) / 2, 0.1),
 		.seed = run->request.seed,
@@ -185,6 +194,7 @@ static int measure(struct run *run, struct length *length, struct error *err)
 	};
 	int result;
 
+	memcpy(plan.options, run->request.options, sizeof(plan.options));
 	progress_begin(&progress, "measuring", plan.warmups + plan.runs, "runs");
 	result = measure_run(&run->device, &plan, &length->measurement, err);
 	progress_end(&progress);
@@ -235,7 +245,7 @@ static int full_lengths(struct run *run, double seconds_per_token, struct error 
 	size_t usual_count = sizeof(usual) / sizeof(*usual);
 	int64_t target = 0;
 
-	if (arg_integer(run->invocation, "target", 1, (int64_t)1 << 40, &target, err) < 0)
+	if (arg_integer(run->invocation, "target", 1, MOST_TOKENS, &target, err) < 0)
 		return -1;
 	for (size_t i = 0; i <= usual_count; i++) {
 		int64_t tokens = i < usual_count ? usual[i] : target;
@@ -253,16 +263,25 @@ static int full_lengths(struct run *run, double seconds_per_token, struct error 
 	return 0;
 }
 
+static void print_setting(const struct run *run)
+{
+	const struct family *family = run->request.op ? run->request.op : families[0];
+	char input[160];
+
+	fixture_describe(family, input, sizeof(input));
+	printf("%sOn %s, seed %llu, %s semantics; %s.\n"
+	       "This is quasar's own native implementation of %s, not the fork's Python.\n\n",
+		run->request.op ? "" : "\n", run->device.description, (unsigned long long)run->request.seed,
+		run->semantics, input, run->request.op ? family->title : "the operation");
+}
+
 static int compute(struct run *run, struct error *err)
 {
 	double started = clock_elapsed();
 	struct length *last;
 
 	if (!run->invocation->json)
-		printf("\nOn %s, seed %llu, %s semantics.\n"
-		       "This is quasar's own native implementation of the operation, not the fork's Python.\n\n",
-			run->device.description, (unsigned long long)run->request.seed,
-			semantics_name(run->request.semantics));
+		print_setting(run);
 	if (check_computed(run->invocation, &run->request, &run->device, "", &run->checks, err) < 0)
 		return -1;
 	run->count = 1;
@@ -306,7 +325,9 @@ static void print_json(const struct run *run)
 	if (!run->request.static_only) {
 		cJSON_AddStringToObject(document, "device", run->device.description);
 		cJSON_AddStringToObject(document, "implementation", "native");
-		cJSON_AddStringToObject(document, "semantics", semantics_name(run->request.semantics));
+		if (run->request.op)
+			cJSON_AddStringToObject(document, "op", run->request.op->name);
+		cJSON_AddStringToObject(document, "semantics", run->semantics);
 		cJSON_AddNumberToObject(document, "seed", (double)run->request.seed);
 		measurements = cJSON_AddArrayToObject(document, "measurements");
 		for (int i = 0; i < run->count; i++) {
@@ -326,20 +347,27 @@ static void print_json(const struct run *run)
 static int read_request(struct run *run, struct error *err)
 {
 	const struct invocation *invocation = run->invocation;
+	const struct family *family = command_family(invocation);
 	int64_t seed = (int64_t)command_seed();
 
 	run->request = (struct verify_request){
 		.strict = arg_flag(invocation, "strict"),
 		.static_only = arg_flag(invocation, "static"),
-		.semantics = command_semantics(invocation),
+		.op = arg_given(invocation, "op") ? family : NULL,
 		.device = arg_string(invocation, "device"),
 		.weights = arg_string(invocation, "weights"),
 	};
-	if (arg_integer(invocation, "seq", 1, (int64_t)1 << 32, &run->request.tokens, err) < 0 ||
+	if (arg_integer(invocation, "seq", 1, MOST_TOKENS, &run->request.tokens, err) < 0 ||
 		arg_integer(invocation, "seed", 0, (int64_t)1 << 53, &seed, err) < 0 ||
 		arg_real(invocation, "budget", 0, 1e9, &run->budget, err) < 0 ||
-		arg_real(invocation, "claimed", 0, 1e15, &run->claimed, err) < 0)
+		arg_real(invocation, "claimed", 0, 1e15, &run->claimed, err) < 0 ||
+		command_semantics(invocation, family, run->request.options, err) < 0)
 		return -1;
+	if (run->request.op && (run->request.static_only || run->request.weights || run->claimed > 0 ||
+				       arg_given(invocation, "fork")))
+		return error_set(err, STATUS_USAGE,
+			"--op checks an operation alone: --fork, --static, --weights and --claimed do not go with it");
+	family_options_format(family, run->request.options, run->semantics, sizeof(run->semantics));
 	run->request.seed = (uint64_t)seed;
 	run->started = clock_elapsed();
 	if (run->request.static_only)
@@ -370,12 +398,13 @@ static int run_verify(struct invocation *invocation, struct error *err)
 	struct workspace workspace = {0};
 	int result = -1;
 
-	if (read_request(&run, err) < 0 ||
-		find_fork(invocation, &workspace, &run.request.fork_path, &run.request.fork_url, err) < 0)
+	if (read_request(&run, err) < 0)
+		goto done;
+	if (!run.request.op && find_fork(invocation, &workspace, &run.request.fork_path, &run.request.fork_url, err) < 0)
 		goto done;
 	if (!invocation->json)
 		run.checks.report = verify_report;
-	result = check_static(&run.request, &run.checks, err);
+	result = run.request.op ? 0 : check_static(&run.request, &run.checks, err);
 	if (!result && !run.request.static_only)
 		result = compute(&run, err);
 	if (result)
@@ -389,6 +418,7 @@ static int run_verify(struct invocation *invocation, struct error *err)
 done:
 	check_free(&run.checks);
 	workspace_close(&workspace);
+	device_close(&run.device);
 	return result;
 }
 
@@ -405,7 +435,7 @@ const struct command cmd_verify = {
 		"The thresholds between runs are the settings VERIFY_COSINE_THRESHOLD and VERIFY_MAX_ABS_DIFF.",
 	.opts =
 		(const struct opt[]){
-			{"seq", 0, "N", NULL, "4096", NULL, "Tokens to compute on."},
+			{"seq", 's', "N", NULL, "4096", NULL, "Tokens to compute on."},
 			{"fork", 0, "PATH", NULL, NULL, NULL, "The fork; else the workspace's."},
 			{"full", 0, NULL, NULL, NULL, NULL,
 				"Also 512 to 262144 tokens and the target, as far as time and memory allow."},
@@ -416,6 +446,7 @@ const struct command cmd_verify = {
 				"Fail, not warn, when chunk.py lacks one of the twelve import lines."},
 			{"claimed", 0, "N", NULL, NULL, NULL,
 				"Tokens/s you mean to claim: fails when less than 0.9 of it is measured."},
+			OPT_OP("An operation alone; then no fork is looked at."),
 			OPT_SEMANTICS,
 			OPT_WEIGHTS,
 			OPT_DEVICE,
@@ -426,6 +457,7 @@ const struct command cmd_verify = {
 		(const struct example[]){
 			{"quasar verify", "check the workspace's fork and compute at 4096 tokens"},
 			{"quasar verify --static --fork ~/flash-linear-attention", "look at the files of any clone"},
+			{"quasar verify --op linear --semantics causal,relu", "one operation, without a fork"},
 			{"quasar verify --full --budget 600 --claimed 50k", "every length, ten minutes, one claim"},
 			{"quasar verify --json | jq -r '.checks[] | select(.status == \"fail\").name'",
 				"names of the failed checks"},

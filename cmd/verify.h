@@ -3,7 +3,7 @@
 
 #include "base/check.h"
 #include "command.h"
-#include "op/quasar/problem.h"
+#include "op/family.h"
 
 #define VERIFY_TOKENS 4096 /* the length that validators' local check uses */
 
@@ -13,7 +13,8 @@ struct verify_request {
 	bool strict;              /* the seeds' import rule fails instead of warning */
 	bool submitting;          /* what validators would not see fails instead of warning */
 	bool static_only;         /* stop before anything is computed */
-	enum semantics semantics;
+	const struct family *op;  /* this operation alone; NULL: the first one, and the layer around it */
+	int options[FAMILY_OPTIONS]; /* which of its functions */
 	int64_t tokens;           /* length for the computed checks */
 	const char *device;       /* NULL: as the setting says */
 	uint64_t seed;            /* of the tensors; 0: a new one */

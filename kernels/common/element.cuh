@@ -1,15 +1,12 @@
-/* element: the element types of tensors, chosen by INPUT (as enum dtype in lib/tensor/dtype.h). */
+/* element: the element types of tensors, chosen by INPUT (common/dtype.h). */
 #pragma once
 
 #include "common/arguments.h"
+#include "common/dtype.h"
 
 #ifndef VECTOR
 #define VECTOR 0
 #endif
-
-#define INPUT_F32 0
-#define INPUT_BF16 1
-#define INPUT_F16 2
 
 #if INPUT == INPUT_F32
 #define ELEMENT float
@@ -95,9 +92,4 @@ static __device__ __forceinline__ void load_eight(float (&x)[8], const ELEMENT *
 	for (int i = 0; i < 8; i++)
 		x[i] = element_float(source[i * stride]);
 #endif
-}
-
-static __device__ __forceinline__ float gate(float beta, float lambda)
-{
-	return -expm1f(-beta * lambda) / (lambda + 1e-8f);
 }

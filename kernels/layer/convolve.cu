@@ -7,13 +7,13 @@
  * row, that is what keeps enough of them on their way. Bound by memory. Compile-time parameters: WIDTH
  * (heads · S), HEAD_DIM, INPUT. */
 #include "common/element.cuh"
+#include "layer/layout.h"
 #include "layer/segment.cuh"
 
-#define THREADS 256
-#define STRIP_ROWS 16
+#define THREADS LAYER_THREADS
 #define AHEAD 4
 #define COLUMNS (3 * WIDTH + HEAD_DIM)
-#define GROUPS (COLUMNS / 4)
+#define GROUPS (COLUMNS / STRIP_CHANNELS)
 
 static __device__ __forceinline__ float silu(float x)
 {

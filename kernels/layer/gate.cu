@@ -8,9 +8,10 @@
 #include "common/element.cuh"
 #include "common/tile.cuh"
 #include "layer/arguments.h"
+#include "layer/layout.h"
 
-#define THREADS 256
-#define ROWS (THREADS / 32 * 16) /* of a block at a time */
+#define THREADS LAYER_THREADS
+#define ROWS LAYER_GATE_ROWS
 #define SEGMENTS (HEAD_DIM / 32) /* of 16 bytes, of a lane, of a row */
 #define N (HEAD_DIM / 8)
 #define K (HEAD_DIM / 16)

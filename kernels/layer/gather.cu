@@ -2,13 +2,14 @@
  * the other, as the projections take them. Eight numbers a thread. Bound by memory. Compile-time parameters:
  * INPUT (1: bf16), FROM_F32 (1: x is fp32, 0: x is bf16). */
 #include "common/element.cuh"
+#include "layer/layout.h"
 #include "layer/segment.cuh"
 
-#define THREADS 256
+#define THREADS LAYER_THREADS
 
 static __device__ __forceinline__ void gather(const struct layer_gather_arguments &a)
 {
-	const unsigned i = (blockIdx.x * THREADS + threadIdx.x) * 8, row = i / a.hidden;
+	const unsigned i = (blockIdx.x * THREADS + threadIdx.x) * GATHER_NUMBERS, row = i / a.hidden;
 	const long long token = first_token(a.segment) - LAYER_HISTORY + row;
 	const long long from = (first_row(a.segment) + token) * a.hidden + i % a.hidden;
 	const long long rows = LAYER_HISTORY + a.segment.length;

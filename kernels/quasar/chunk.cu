@@ -30,21 +30,25 @@
  * Products run in bf16 with fp32 sums; the states stay in fp32. fp16 and fp32 input is carried in two
  * bf16 (PLANES = 2) with three products for one.
  *
- * Compile-time parameters:
- *   HEAD_DIM  S: 32, 64 or 128          CHUNK   C: 64, or 32 (causal only)
- *   UPSTREAM  1: upstream semantics, 0: causal
- *   INPUT     0: fp32, 1: bf16, 2: fp16 (as enum dtype in lib/tensor/dtype.h)
- *   VECTOR    1: every row is contiguous and 16-byte aligned, 0: any strides
- *   COMPACT   1: upstream, and the rows of q, k and v are evenly spaced throughout [T, H]; else 0
- *   STAGES    2: load the next chunk while working on this one, 1: one buffer
- *   MIN_BLOCKS: blocks that must fit a multiprocessor; bounds registers */
+ * Compile-time parameters, of the problem:
+ *   HEAD_DIM    S: 32, 64 or 128
+ *   UPSTREAM    1: upstream semantics, 0: causal
+ *   INPUT       element type (common/dtype.h)
+ *   VECTOR      1: every row is contiguous and 16-byte aligned, 0: any strides
+ *   COMPACT     1: upstream, and the rows of q, k and v are evenly spaced throughout [T, H]; else 0
+ * and tunables (lib/op/quasar/config.c):
+ *   CHUNK       C: 64, or 32 (causal only)
+ *   NUM_STAGES  2: load the next chunk while working on this one, 1: one buffer
+ *   MIN_BLOCKS  blocks that must fit a multiprocessor; bounds registers */
 #include "common/element.cuh"
 #include "common/tile.cuh"
 #include "quasar/arguments.h"
+#include "quasar/gate.cuh"
+#include "quasar/layout.h"
 
-#define PLANES (INPUT == INPUT_BF16 ? 1 : 2)
-#define WARPS (HEAD_DIM / 16)
-#define THREADS (WARPS * 32)
+#define PLANES CHUNK_PLANES(INPUT)
+#define WARPS CHUNK_WARPS(HEAD_DIM)
+#define THREADS CHUNK_THREADS(HEAD_DIM)
 #define BLOCKS (CHUNK / 16)
 #define BLOCKS_PER_WARP ((BLOCKS + WARPS - 1) / WARPS)
 #define NEGLIGIBLE 6e-8f /* fp32 would lose it in the sums anyway */
@@ -55,27 +59,26 @@
 #define CHUNK_N (CHUNK / 8)
 #define CHUNK_K (CHUNK / 16)
 
-/* Shared memory: K, V (and Q) a stage, then T, L and tril(Q Kᵀ); all in PLANES planes. T holds Tᵀ.
- * L's place holds, on the diagonal, the transposed inverses of L's diagonal blocks, in PLANES planes;
+/* Shared memory is laid out as quasar/layout.h says. T's place holds Tᵀ. L's place holds, on the diagonal, the transposed inverses of L's diagonal blocks, in PLANES planes;
  * below it, L rounded to bf16, and above it, mirrored, what the rounding left over: nearly parallel
  * keys make the inverse cancel, and one bf16 is then not enough. When T is done, the place stages the
  * output, 1 KB a warp. */
 #define ROWS_PLANE (CHUNK * HEAD_DIM * 2)
-#define ROWS_BYTES (ROWS_PLANE * PLANES)
+#define ROWS_BYTES CHUNK_ROWS_BYTES(HEAD_DIM, CHUNK, PLANES)
 #define SQUARE_PLANE (CHUNK * CHUNK * 2)
-#define SQUARE_BYTES (SQUARE_PLANE * PLANES)
-#define STAGING_BYTES (WARPS * 1024 > SQUARE_BYTES ? WARPS * 1024 : SQUARE_BYTES)
+#define SQUARE_BYTES CHUNK_SQUARE_BYTES(CHUNK, PLANES)
+#define STAGING_BYTES CHUNK_STAGING_BYTES(HEAD_DIM, CHUNK, PLANES)
 
 /* The walk over transitions before a group may use what lies behind the first stage. */
 #define WALK_ROOM (3 * ROWS_BYTES + SQUARE_BYTES + STAGING_BYTES)
-#define WALK_TILES (STAGES > 1 && 2 * STATE_BYTES <= WALK_ROOM ? 2 : 1)
+#define WALK_TILES (NUM_STAGES > 1 && 2 * STATE_BYTES <= WALK_ROOM ? 2 : 1)
 
 /* A group's transition: P − I as a tile, then Rᵀ as the fp32 registers of its owners. The identity is left
  * out so that what rounding to bf16 loses is relative to how much the group changes the state, not to the
  * state, which a slow memory carries over many groups. */
 #define STATE_PLANE (HEAD_DIM * HEAD_DIM * 2)
-#define STATE_BYTES (STATE_PLANE * PLANES)
-#define TRANSITION_BYTES (STATE_BYTES + HEAD_DIM * HEAD_DIM * 4)
+#define STATE_BYTES CHUNK_STATE_BYTES(HEAD_DIM, PLANES)
+#define TRANSITION_BYTES CHUNK_TRANSITION_BYTES(HEAD_DIM, PLANES)
 
 struct chunk_block {
 	int warp, lane;
@@ -502,7 +505,7 @@ static __device__ __forceinline__ void make_transition(const struct quasar_chunk
 	const struct rows rows = start_rows(a, sequence / a.heads, sequence % a.heads);
 	const int first = index * a.chunks_per_group, last = min(first + a.chunks_per_group, a.chunks) - 1;
 	const unsigned stages = shared_base();
-	struct chunk_block block = start_block(a, stages + STAGES * 2 * ROWS_BYTES, sequence % a.heads);
+	struct chunk_block block = start_block(a, stages + NUM_STAGES * 2 * ROWS_BYTES, sequence % a.heads);
 	float p[STATE_N][4], r[STATE_N][4];
 	int forgotten = 0;
 
@@ -516,7 +519,7 @@ static __device__ __forceinline__ void make_transition(const struct quasar_chunk
 	}
 	load_chunk<false>(a, rows, last, stages);
 	for (int chunk = last; chunk >= first; chunk--) {
-		const unsigned keys = stages + (STAGES > 1 ? (last - chunk) % 2 : 0) * 2 * ROWS_BYTES;
+		const unsigned keys = stages + (NUM_STAGES > 1 ? (last - chunk) % 2 : 0) * 2 * ROWS_BYTES;
 		float m[CHUNK_N][4], largest = 0.0f;
 		unsigned a_state[PLANES][STATE_K][4], a_chunk[PLANES][CHUNK_K][4];
 
@@ -530,7 +533,7 @@ static __device__ __forceinline__ void make_transition(const struct quasar_chunk
 		forgotten = !__syncthreads_or(!(largest <= NEGLIGIBLE));
 		if (forgotten)
 			break;
-		if (STAGES > 1 && chunk > first)
+		if (NUM_STAGES > 1 && chunk > first)
 			load_chunk<false>(a, rows, chunk - 1, stages + (last - chunk + 1) % 2 * 2 * ROWS_BYTES);
 		make_rows<false>(block, keys, 0);
 		__syncthreads();
@@ -548,7 +551,7 @@ static __device__ __forceinline__ void make_transition(const struct quasar_chunk
 		for (int i = 0; i < PLANES * CHUNK_K * 4; i++)
 			(&a_chunk[0][0][0])[i] ^= 0x80008000u;
 		multiply<PLANES, HEAD_DIM, true, FULL>(p, a_chunk, keys, ROWS_PLANE);
-		if (STAGES == 1 && chunk > first) {
+		if (NUM_STAGES == 1 && chunk > first) {
 			__syncthreads();
 			load_chunk<false>(a, rows, chunk - 1, stages);
 		}
@@ -768,10 +771,10 @@ static __device__ __forceinline__ void make_output(const struct quasar_chunk_arg
 	const struct rows rows = start_rows(a, sequence / a.heads, sequence % a.heads);
 	const int first = index * a.chunks_per_group, end = min(first + a.chunks_per_group, a.chunks);
 	const unsigned stages = shared_base();
-	struct chunk_block block = start_block(a, stages + STAGES * 3 * ROWS_BYTES, sequence % a.heads);
+	struct chunk_block block = start_block(a, stages + NUM_STAGES * 3 * ROWS_BYTES, sequence % a.heads);
 	float state[STATE_N][4];
 
-#if STAGES > 1
+#if NUM_STAGES > 1
 	load_chunk<true>(a, rows, first, stages);
 	start_state(state, a, sequence, index, block.warp, block.lane, stages + 3 * ROWS_BYTES);
 	__syncthreads();
@@ -781,14 +784,14 @@ static __device__ __forceinline__ void make_output(const struct quasar_chunk_arg
 	load_chunk<true>(a, rows, first, stages);
 #endif
 	for (int chunk = first; chunk < end; chunk++) {
-		const unsigned keys = stages + (STAGES > 1 ? (chunk - first) % 2 : 0) * 3 * ROWS_BYTES;
+		const unsigned keys = stages + (NUM_STAGES > 1 ? (chunk - first) % 2 : 0) * 3 * ROWS_BYTES;
 		const unsigned values = keys + ROWS_BYTES, queries = values + ROWS_BYTES;
 		float y[CHUNK_N][4], o[CHUNK_N][4];
 		unsigned a_state[PLANES][STATE_K][4], a_chunk[PLANES][CHUNK_K][4];
 
 		copy_async_wait();
 		__syncthreads();
-		if (STAGES > 1 && chunk + 1 < end)
+		if (NUM_STAGES > 1 && chunk + 1 < end)
 			load_chunk<true>(a, rows, chunk + 1, stages + (chunk - first + 1) % 2 * 3 * ROWS_BYTES);
 		make_rows<!UPSTREAM>(block, keys, queries);
 		__syncthreads();
@@ -829,7 +832,7 @@ static __device__ __forceinline__ void make_output(const struct quasar_chunk_arg
 		multiply<PLANES, CHUNK, false, UPPER>(o, a_chunk, block.scores, SQUARE_PLANE);
 #endif
 		store_output(a, sequence, chunk, block.lower + block.warp * 1024, block.warp, block.lane, o);
-		if (STAGES == 1 && chunk + 1 < end) {
+		if (NUM_STAGES == 1 && chunk + 1 < end) {
 			__syncthreads();
 			load_chunk<true>(a, rows, chunk + 1, stages);
 		}

@@ -11,8 +11,9 @@
  * Compile-time parameter: SIZE 16, 32 or 64. */
 #include "common/tile.cuh"
 #include "quasar/arguments.h"
+#include "quasar/layout.h"
 
-#define THREADS (SIZE < 32 ? 32 : SIZE)
+#define THREADS SUBSTITUTION_THREADS(SIZE)
 #define HALF (SIZE > 32 ? 32 : 0)
 
 /* Σ L_ik x_k over first ≤ k < end; `first` is a multiple of 4. */

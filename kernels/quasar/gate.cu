@@ -5,9 +5,11 @@
  * HEAD_DIM, INPUT, VECTOR as in chunk.cu. */
 #include "common/element.cuh"
 #include "quasar/arguments.h"
+#include "quasar/gate.cuh"
+#include "quasar/layout.h"
 
-#define THREADS 256
-#define LANES 4
+#define THREADS GATE_THREADS
+#define LANES GATE_LANES
 #define PER_LANE (HEAD_DIM / LANES)
 
 extern "C" __global__ void __launch_bounds__(THREADS)

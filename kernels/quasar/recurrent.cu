@@ -9,9 +9,10 @@
  * Compile-time parameters: HEAD_DIM, INPUT as in chunk.cu. */
 #include "common/element.cuh"
 #include "quasar/arguments.h"
+#include "quasar/gate.cuh"
+#include "quasar/layout.h"
 
-#define WARPS (HEAD_DIM / 32)
-#define THREADS (WARPS * 32)
+#define THREADS RECURRENT_THREADS(HEAD_DIM)
 #define STEP 4 /* rows between two rows of a lane */
 #define ROWS (HEAD_DIM / STEP)
 #define BLOCKS (HEAD_DIM == 128 ? 2 : 8) /* of a multiprocessor, as many as registers allow */

@@ -8,17 +8,19 @@
  * registers. Compile-time parameters: HEAD_DIM, UPSTREAM, INPUT as in chunk.cu. */
 #include "common/element.cuh"
 #include "quasar/arguments.h"
+#include "quasar/layout.h"
 
-#define COLUMNS 16
-#define LANES 4
-#define THREADS (COLUMNS * LANES)
+#define COLUMNS REFERENCE_COLUMNS
+#define LANES REFERENCE_LANES
+#define THREADS REFERENCE_THREADS
 #define PART (HEAD_DIM / LANES)
-#define ROWS 64
+#define ROWS UPSTREAM_CHUNK
 
 struct chunk_rows {
 	float q[ROWS][HEAD_DIM], k[ROWS][HEAD_DIM], v[ROWS][COLUMNS];
 	double alpha[ROWS];
 };
+static_assert(sizeof(struct chunk_rows) == REFERENCE_SHARED(HEAD_DIM), "as the host thinks");
 
 static __device__ double sum_lanes(double value)
 {
@@ -92,7 +94,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 
 			for (int i = 0; i < HEAD_DIM; i++)
 				lambda += (double)rows.k[row][i] * rows.k[row][i];
-			rows.alpha[row] = -expm1(-beta * lambda) / (lambda + 1e-8);
+			rows.alpha[row] = -expm1(-beta * lambda) / (lambda + QUASAR_EPSILON);
 		}
 		__syncthreads();
 		if (first + count > a.tokens)

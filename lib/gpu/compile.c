@@ -26,10 +26,14 @@
 	_(layer_gather, "layer/gather.cu")
 #define HEADERS(_)                                                                                         \
 	_(common_arguments, "common/arguments.h")                                                          \
+	_(common_dtype, "common/dtype.h")                                                                  \
 	_(common_element, "common/element.cuh")                                                            \
 	_(common_tile, "common/tile.cuh")                                                                  \
 	_(quasar_arguments, "quasar/arguments.h")                                                          \
+	_(quasar_gate_formula, "quasar/gate.cuh")                                                          \
+	_(quasar_layout, "quasar/layout.h")                                                                \
 	_(layer_arguments, "layer/arguments.h")                                                            \
+	_(layer_layout, "layer/layout.h")                                                                  \
 	_(layer_segment, "layer/segment.cuh")
 
 #define TAKE_IN(symbol, path) EMBED(kernels_##symbol, "kernels/" path);

@@ -23,6 +23,7 @@ enum cuda_attribute {
 };
 
 enum { CUDA_FUNCTION_SHARED_BYTES = 8 };
+enum { CUDA_STREAM_NON_BLOCKING = 1 };
 
 struct CUctx_st;
 struct CUmod_st;
@@ -41,15 +42,18 @@ struct cuda_driver {
 	int (*cuDeviceTotalMem_v2)(size_t *bytes, int device);
 	int (*cuDevicePrimaryCtxRetain)(struct CUctx_st **context, int device);
 	int (*cuDevicePrimaryCtxRelease_v2)(int device);
+	int (*cuCtxGetCurrent)(struct CUctx_st **context);
 	int (*cuCtxSetCurrent)(struct CUctx_st *context);
-	int (*cuCtxSynchronize)(void);
 	int (*cuMemGetInfo_v2)(size_t *free, size_t *total);
 	int (*cuMemAlloc_v2)(uint64_t *address, size_t bytes);
 	int (*cuMemFree_v2)(uint64_t address);
-	int (*cuMemcpyHtoD_v2)(uint64_t to, const void *from, size_t bytes);
-	int (*cuMemcpyDtoH_v2)(void *to, uint64_t from, size_t bytes);
-	int (*cuMemcpyDtoD_v2)(uint64_t to, uint64_t from, size_t bytes);
-	int (*cuMemsetD8_v2)(uint64_t to, unsigned char value, size_t bytes);
+	int (*cuMemcpyHtoDAsync_v2)(uint64_t to, const void *from, size_t bytes, struct CUstream_st *stream);
+	int (*cuMemcpyDtoHAsync_v2)(void *to, uint64_t from, size_t bytes, struct CUstream_st *stream);
+	int (*cuMemcpyDtoDAsync_v2)(uint64_t to, uint64_t from, size_t bytes, struct CUstream_st *stream);
+	int (*cuMemsetD8Async)(uint64_t to, unsigned char value, size_t bytes, struct CUstream_st *stream);
+	int (*cuStreamCreate)(struct CUstream_st **stream, unsigned flags);
+	int (*cuStreamSynchronize)(struct CUstream_st *stream);
+	int (*cuStreamDestroy_v2)(struct CUstream_st *stream);
 	int (*cuModuleLoadData)(struct CUmod_st **module, const void *image);
 	int (*cuModuleUnload)(struct CUmod_st *module);
 	int (*cuModuleGetFunction)(struct CUfunc_st **function, struct CUmod_st *module, const char *name);

@@ -43,14 +43,21 @@ static int check(int code, struct error *err, const char *attempt)
 struct gpu_blas *gpu_blas_open(struct gpu *gpu, struct error *err)
 {
 	const struct cublaslt *library = cublaslt_library(err);
+	struct CUctx_st *before;
 	struct gpu_blas *blas;
+	int code = 0;
 
 	if (!library)
 		return NULL;
 	blas = xcalloc(1, sizeof(*blas));
 	*blas = (struct gpu_blas){.library = library, .gpu = gpu};
 	blas->workspace = gpu_allocate(gpu, WORKSPACE_BYTES, err);
-	if (blas->workspace && check(library->cublasLtCreate(&blas->context), err, "starting cuBLASLt") == 0)
+	if (blas->workspace) {
+		before = gpu_enter(gpu);
+		code = library->cublasLtCreate(&blas->context);
+		gpu_leave(gpu, before);
+	}
+	if (blas->workspace && check(code, err, "starting cuBLASLt") == 0)
 		return blas;
 	gpu_blas_close(blas);
 	return NULL;
@@ -58,10 +65,14 @@ struct gpu_blas *gpu_blas_open(struct gpu *gpu, struct error *err)
 
 void gpu_blas_close(struct gpu_blas *blas)
 {
+	struct CUctx_st *before;
+
 	if (!blas)
 		return;
+	before = gpu_enter(blas->gpu);
 	if (blas->context)
 		blas->library->cublasLtDestroy(blas->context);
+	gpu_leave(blas->gpu, before);
 	gpu_release(blas->gpu, blas->workspace);
 	free(blas);
 }
@@ -170,13 +181,15 @@ int gpu_gemm_run(struct gpu_gemm *gemm, struct gpu_rows x, int64_t rows, struct 
 	struct error *err)
 {
 	const float one = 1, zero = 0;
-	const struct plan *plan = plan_for(gemm, rows, x.stride, y.stride, err);
 	struct gpu_blas *blas = gemm->blas;
+	struct CUctx_st *before = gpu_enter(blas->gpu);
+	const struct plan *plan = plan_for(gemm, rows, x.stride, y.stride, err);
+	int code = 0;
 
-	if (!plan)
-		return -1;
-	return check(blas->library->cublasLtMatmul(blas->context, gemm->operation, &one, gemm->weight, plan->w,
-			     x.data, plan->x, &zero, y.data, plan->y, y.data, plan->y, &plan->algorithm,
-			     blas->workspace, WORKSPACE_BYTES, NULL),
-		err, "multiplying matrices");
+	if (plan)
+		code = blas->library->cublasLtMatmul(blas->context, gemm->operation, &one, gemm->weight, plan->w, x.data,
+			plan->x, &zero, y.data, plan->y, y.data, plan->y, &plan->algorithm, blas->workspace,
+			WORKSPACE_BYTES, gpu_stream(blas->gpu));
+	gpu_leave(blas->gpu, before);
+	return plan ? check(code, err, "multiplying matrices") : -1;
 }

@@ -18,6 +18,7 @@ struct allocation {
 struct gpu_kernel {
 	struct gpu_kernel *next;
 	struct gpu *gpu;
+	char *source;
 	char *identity; /* source, name and parameters */
 	struct CUmod_st *module;
 	struct CUfunc_st *function;
@@ -28,6 +29,7 @@ struct gpu {
 	const struct cuda_driver *driver;
 	int device;
 	struct CUctx_st *context;
+	struct CUstream_st *own, *stream; /* its own, and the one in use */
 	struct gpu_properties properties;
 	struct allocation *allocations;
 	size_t allocation_count, allocated, peak;
@@ -88,10 +90,42 @@ int gpu_query(int index, struct gpu_properties *properties, struct error *err)
 	return 0;
 }
 
+/* A GPU keeps its context for life, so making it current fails only where the driver is gone: then what follows says
+ * so. */
+struct CUctx_st *gpu_enter(const struct gpu *gpu)
+{
+	struct CUctx_st *before = NULL;
+
+	gpu->driver->cuCtxGetCurrent(&before);
+	if (before != gpu->context)
+		gpu->driver->cuCtxSetCurrent(gpu->context);
+	return before;
+}
+
+void gpu_leave(const struct gpu *gpu, struct CUctx_st *before)
+{
+	if (before != gpu->context)
+		gpu->driver->cuCtxSetCurrent(before);
+}
+
+/* What needs the context. */
+static int prepare(struct gpu *gpu, struct error *err)
+{
+	struct CUctx_st *before = gpu_enter(gpu);
+	size_t available = 0, total = 0;
+	int result = cuda_check(gpu->driver->cuStreamCreate(&gpu->own, CUDA_STREAM_NON_BLOCKING), err,
+		"making a stream on %s", gpu->properties.name);
+
+	gpu->driver->cuMemGetInfo_v2(&available, &total);
+	gpu->properties.memory_free = (int64_t)available;
+	gpu->stream = gpu->own;
+	gpu_leave(gpu, before);
+	return result;
+}
+
 struct gpu *gpu_open(int index, struct error *err)
 {
 	struct gpu *gpu = xcalloc(1, sizeof(*gpu));
-	size_t available = 0, total = 0;
 
 	if (gpu_query(index, &gpu->properties, err) < 0)
 		goto failed;
@@ -105,32 +139,53 @@ struct gpu *gpu_open(int index, struct error *err)
 	gpu->driver = cuda_driver(err);
 	gpu->driver->cuDeviceGet(&gpu->device, index);
 	if (cuda_check(gpu->driver->cuDevicePrimaryCtxRetain(&gpu->context, gpu->device), err,
-		    "opening GPU %d (%s)", index, gpu->properties.name) < 0 ||
-		cuda_check(gpu->driver->cuCtxSetCurrent(gpu->context), err, "using GPU %d", index) < 0)
+		    "opening GPU %d (%s)", index, gpu->properties.name) < 0)
 		goto failed;
-	gpu->driver->cuMemGetInfo_v2(&available, &total);
-	gpu->properties.memory_free = (int64_t)available;
-	return gpu;
+	if (prepare(gpu, err) == 0)
+		return gpu;
+	gpu->driver->cuDevicePrimaryCtxRelease_v2(gpu->device);
 failed:
 	free(gpu);
 	return NULL;
 }
 
+static void kernel_free(struct gpu_kernel *kernel)
+{
+	kernel->gpu->driver->cuModuleUnload(kernel->module);
+	free(kernel->source);
+	free(kernel->identity);
+	free(kernel);
+}
+
 void gpu_close(struct gpu *gpu)
 {
+	struct CUctx_st *before;
+
 	if (!gpu)
 		return;
+	before = gpu_enter(gpu);
+	gpu->driver->cuStreamSynchronize(gpu->stream);
 	while (gpu->kernels) {
 		struct gpu_kernel *kernel = gpu->kernels;
 
 		gpu->kernels = kernel->next;
-		gpu->driver->cuModuleUnload(kernel->module);
-		free(kernel->identity);
-		free(kernel);
+		kernel_free(kernel);
 	}
+	gpu->driver->cuStreamDestroy_v2(gpu->own);
+	gpu_leave(gpu, before);
 	gpu->driver->cuDevicePrimaryCtxRelease_v2(gpu->device);
 	free(gpu->allocations);
 	free(gpu);
+}
+
+void gpu_use_stream(struct gpu *gpu, struct CUstream_st *stream)
+{
+	gpu->stream = stream ? stream : gpu->own;
+}
+
+struct CUstream_st *gpu_stream(const struct gpu *gpu)
+{
+	return gpu->stream;
 }
 
 const struct gpu_properties *gpu_properties_of(const struct gpu *gpu)
@@ -142,12 +197,15 @@ const struct gpu_properties *gpu_properties_of(const struct gpu *gpu)
 
 void *gpu_allocate(struct gpu *gpu, size_t bytes, struct error *err)
 {
+	struct CUctx_st *before = gpu_enter(gpu);
 	size_t available = 0, total = 0;
 	uint64_t address = 0;
 	int code = gpu->driver->cuMemAlloc_v2(&address, bytes);
 
-	if (code) {
+	if (code)
 		gpu->driver->cuMemGetInfo_v2(&available, &total);
+	gpu_leave(gpu, before);
+	if (code) {
 		cuda_check(code, err, "allocating %.0f MiB on %s, where %.0f of %.0f MiB are free",
 			(double)bytes / 0x1p20, gpu->properties.name, (double)available / 0x1p20,
 			(double)total / 0x1p20);
@@ -165,9 +223,14 @@ void *gpu_allocate(struct gpu *gpu, size_t bytes, struct error *err)
 void gpu_release(struct gpu *gpu, void *memory)
 {
 	for (size_t i = 0; memory && i < gpu->allocation_count; i++) {
+		struct CUctx_st *before;
+
 		if (gpu->allocations[i].memory != memory)
 			continue;
+		before = gpu_enter(gpu);
+		gpu->driver->cuStreamSynchronize(gpu->stream); /* which may still use it */
 		gpu->driver->cuMemFree_v2((uint64_t)memory);
+		gpu_leave(gpu, before);
 		gpu->allocated -= gpu->allocations[i].bytes;
 		gpu->allocations[i] = gpu->allocations[--gpu->allocation_count];
 		return;
@@ -176,26 +239,42 @@ void gpu_release(struct gpu *gpu, void *memory)
 
 int gpu_upload(struct gpu *gpu, void *to, const void *from, size_t bytes, struct error *err)
 {
-	return cuda_check(gpu->driver->cuMemcpyHtoD_v2((uint64_t)to, from, bytes), err,
-		"copying %zu bytes to the GPU", bytes);
+	struct CUctx_st *before = gpu_enter(gpu);
+	int code = gpu->driver->cuMemcpyHtoDAsync_v2((uint64_t)to, from, bytes, gpu->stream);
+
+	if (!code)
+		code = gpu->driver->cuStreamSynchronize(gpu->stream);
+	gpu_leave(gpu, before);
+	return cuda_check(code, err, "copying %zu bytes to the GPU", bytes);
 }
 
 int gpu_download(struct gpu *gpu, void *to, const void *from, size_t bytes, struct error *err)
 {
-	return cuda_check(gpu->driver->cuMemcpyDtoH_v2(to, (uint64_t)from, bytes), err,
-		"copying %zu bytes from the GPU", bytes);
+	struct CUctx_st *before = gpu_enter(gpu);
+	int code = gpu->driver->cuMemcpyDtoHAsync_v2(to, (uint64_t)from, bytes, gpu->stream);
+
+	if (!code)
+		code = gpu->driver->cuStreamSynchronize(gpu->stream);
+	gpu_leave(gpu, before);
+	return cuda_check(code, err, "copying %zu bytes from the GPU", bytes);
 }
 
 int gpu_copy(struct gpu *gpu, void *to, const void *from, size_t bytes, struct error *err)
 {
-	return cuda_check(gpu->driver->cuMemcpyDtoD_v2((uint64_t)to, (uint64_t)from, bytes), err,
-		"copying %zu bytes on the GPU", bytes);
+	struct CUctx_st *before = gpu_enter(gpu);
+	int code = gpu->driver->cuMemcpyDtoDAsync_v2((uint64_t)to, (uint64_t)from, bytes, gpu->stream);
+
+	gpu_leave(gpu, before);
+	return cuda_check(code, err, "copying %zu bytes on the GPU", bytes);
 }
 
 int gpu_fill(struct gpu *gpu, void *memory, uint8_t byte, size_t bytes, struct error *err)
 {
-	return cuda_check(gpu->driver->cuMemsetD8_v2((uint64_t)memory, byte, bytes), err,
-		"filling %zu bytes on the GPU", bytes);
+	struct CUctx_st *before = gpu_enter(gpu);
+	int code = gpu->driver->cuMemsetD8Async((uint64_t)memory, byte, bytes, gpu->stream);
+
+	gpu_leave(gpu, before);
+	return cuda_check(code, err, "filling %zu bytes on the GPU", bytes);
 }
 
 size_t gpu_allocated(const struct gpu *gpu)
@@ -213,12 +292,33 @@ void gpu_reset_peak(struct gpu *gpu)
 	gpu->peak = gpu->allocated;
 }
 
+int gpu_workspace_reserve(struct gpu *gpu, struct gpu_workspace *workspace, size_t bytes, struct error *err)
+{
+	void *memory;
+
+	if (workspace->bytes >= bytes)
+		return 0;
+	memory = gpu_allocate(gpu, bytes, err);
+	if (!memory)
+		return -1;
+	gpu_release(gpu, workspace->memory);
+	*workspace = (struct gpu_workspace){memory, bytes};
+	return 0;
+}
+
+void gpu_workspace_free(struct gpu *gpu, struct gpu_workspace *workspace)
+{
+	gpu_release(gpu, workspace->memory);
+	*workspace = (struct gpu_workspace){0};
+}
+
 /* --- kernels ---------------------------------------------------------------------------------------- */
 
 static int load_kernel(struct gpu_kernel *kernel, const char *source, const char *name,
 	const struct kernel_parameter *parameters, struct error *err)
 {
 	const struct gpu *gpu = kernel->gpu;
+	struct CUctx_st *before = gpu_enter(gpu);
 	struct buffer image = {0};
 	int result = kernel_compile(source, parameters, gpu->properties.capability, &image, err);
 
@@ -243,6 +343,7 @@ static int load_kernel(struct gpu_kernel *kernel, const char *source, const char
 			err, "occupancy of kernel %s", name);
 	if (result && kernel->module)
 		gpu->driver->cuModuleUnload(kernel->module);
+	gpu_leave(gpu, before);
 	buffer_free(&image);
 	return result;
 }
@@ -270,10 +371,32 @@ struct gpu_kernel *gpu_kernel(struct gpu *gpu, const char *source, const char *n
 		free(kernel);
 		return NULL;
 	}
+	kernel->source = xstrdup(source);
 	kernel->identity = identity.data;
 	kernel->next = gpu->kernels;
 	gpu->kernels = kernel;
 	return kernel;
+}
+
+int gpu_unload(struct gpu *gpu, const char *source)
+{
+	struct CUctx_st *before = gpu_enter(gpu);
+	int count = 0;
+
+	gpu->driver->cuStreamSynchronize(gpu->stream);
+	for (struct gpu_kernel **at = &gpu->kernels; *at;) {
+		struct gpu_kernel *kernel = *at;
+
+		if (strcmp(kernel->source, source)) {
+			at = &kernel->next;
+			continue;
+		}
+		*at = kernel->next;
+		kernel_free(kernel);
+		count++;
+	}
+	gpu_leave(gpu, before);
+	return count;
 }
 
 int gpu_kernel_occupancy(const struct gpu_kernel *kernel)
@@ -284,17 +407,23 @@ int gpu_kernel_occupancy(const struct gpu_kernel *kernel)
 int gpu_launch(const struct gpu_kernel *kernel, unsigned grid_x, unsigned grid_y, const void *arguments,
 	struct error *err)
 {
+	const struct gpu *gpu = kernel->gpu;
+	struct CUctx_st *before = gpu_enter(gpu);
 	void *list[] = {(void *)arguments};
+	int code = gpu->driver->cuLaunchKernel(kernel->function, grid_x, grid_y, 1, (unsigned)kernel->threads, 1, 1,
+		(unsigned)kernel->shared_bytes, gpu->stream, list, NULL);
 
-	return cuda_check(
-		kernel->gpu->driver->cuLaunchKernel(kernel->function, grid_x, grid_y, 1,
-			(unsigned)kernel->threads, 1, 1, (unsigned)kernel->shared_bytes, NULL, list, NULL),
-		err, "launching %s on %u x %u blocks", kernel->identity, grid_x, grid_y);
+	gpu_leave(gpu, before);
+	return cuda_check(code, err, "launching %s on %u x %u blocks", kernel->identity, grid_x, grid_y);
 }
 
 int gpu_synchronize(struct gpu *gpu, struct error *err)
 {
-	return cuda_check(gpu->driver->cuCtxSynchronize(), err, "working on %s", gpu->properties.name);
+	struct CUctx_st *before = gpu_enter(gpu);
+	int code = gpu->driver->cuStreamSynchronize(gpu->stream);
+
+	gpu_leave(gpu, before);
+	return cuda_check(code, err, "working on %s", gpu->properties.name);
 }
 
 /* --- time ------------------------------------------------------------------------------------------- */
@@ -316,6 +445,7 @@ int gpu_time(struct gpu *gpu, int (*work)(int call, void *context, struct error 
 	struct CUevent_st *start = NULL, *end = NULL;
 	const struct delay_arguments wait = {DELAY_NANOSECONDS};
 	const struct gpu_kernel *delay = gpu_kernel(gpu, "common/delay.cu", "delay", NULL, 1, 0, err);
+	struct CUctx_st *before = gpu_enter(gpu);
 	int result = delay ? 0 : -1;
 
 	if (!result)
@@ -328,9 +458,9 @@ int gpu_time(struct gpu *gpu, int (*work)(int call, void *context, struct error 
 		result = gpu_launch(delay, 1, 1, &wait, err);
 		if (result)
 			break;
-		driver->cuEventRecord(start, NULL);
+		driver->cuEventRecord(start, gpu->stream);
 		result = work(call, context, err);
-		driver->cuEventRecord(end, NULL);
+		driver->cuEventRecord(end, gpu->stream);
 		if (!result)
 			result = cuda_check(
 				driver->cuEventSynchronize(end), err, "working on %s", gpu->properties.name);
@@ -342,6 +472,7 @@ int gpu_time(struct gpu *gpu, int (*work)(int call, void *context, struct error 
 		driver->cuEventDestroy_v2(start);
 	if (end)
 		driver->cuEventDestroy_v2(end);
+	gpu_leave(gpu, before);
 	if (!result)
 		qsort(seconds, (size_t)runs, sizeof(*seconds), by_value);
 	return result;

@@ -1,4 +1,7 @@
-/* gpu: one GPU: what it is, its memory, kernels on it, and time. One thread uses a GPU at a time. */
+/* gpu: a GPU: what it is, its memory, kernels on it, and time.
+ *
+ * Each has its own context and stream, which every function makes current for as long as it lasts: several GPUs, and a
+ * caller's own use of CUDA, go side by side in one process and one thread. One thread uses a GPU at a time. */
 #pragma once
 
 #include <stdbool.h>
@@ -28,15 +31,31 @@ struct gpu;
 
 /* Opens a GPU of compute capability 8.0 or later. NULL with STATUS_ENVIRONMENT. */
 struct gpu *gpu_open(int index, struct error *err);
-/* Releases its kernels; memory that is still allocated stays until the process ends. */
+/* Waits for what is queued, then unloads its kernels; memory that is still allocated stays until the process ends. NULL
+ * is fine. */
 void gpu_close(struct gpu *gpu);
+
+struct CUstream_st; /* cudaStream_t, CUstream */
+
+/* Queues what follows on a stream of the caller's, of this GPU's primary context (that is CUDA's run-time API's, and
+ * PyTorch's), which must outlive its use; the default stream is (struct CUstream_st *)1. NULL: on the GPU's own again.
+ * The caller orders the work of the two. */
+void gpu_use_stream(struct gpu *gpu, struct CUstream_st *stream);
 const struct gpu_properties *gpu_properties_of(const struct gpu *gpu);
+
+/* For those who call NVIDIA's libraries themselves: makes the GPU's context current, and gives back the one that was, for
+ * gpu_leave(). The stream is the one in use. */
+struct CUctx_st;
+struct CUctx_st *gpu_enter(const struct gpu *gpu);
+void gpu_leave(const struct gpu *gpu, struct CUctx_st *before);
+struct CUstream_st *gpu_stream(const struct gpu *gpu);
 
 /* --- memory: addresses on the device --------------------------------------------------------------- */
 
 /* NULL with STATUS_ENVIRONMENT, naming what is needed and what is free. */
 void *gpu_allocate(struct gpu *gpu, size_t bytes, struct error *err);
 void gpu_release(struct gpu *gpu, void *memory); /* NULL is fine */
+/* Copies and fills go behind what is queued; upload and download wait until they are done. */
 int gpu_upload(struct gpu *gpu, void *to, const void *from, size_t bytes, struct error *err);
 int gpu_download(struct gpu *gpu, void *to, const void *from, size_t bytes, struct error *err);
 int gpu_copy(struct gpu *gpu, void *to, const void *from, size_t bytes, struct error *err);
@@ -47,6 +66,16 @@ size_t gpu_allocated(const struct gpu *gpu);
 size_t gpu_allocated_peak(const struct gpu *gpu);
 void gpu_reset_peak(struct gpu *gpu);
 
+/* Memory between the kernels of a call. Grows as needed, and is kept for the next call; calls that share it are queued
+ * one behind the other. */
+struct gpu_workspace {
+	void *memory;
+	size_t bytes;
+};
+
+int gpu_workspace_reserve(struct gpu *gpu, struct gpu_workspace *workspace, size_t bytes, struct error *err);
+void gpu_workspace_free(struct gpu *gpu, struct gpu_workspace *workspace);
+
 /* --- kernels ---------------------------------------------------------------------------------------- */
 
 struct gpu_kernel;
@@ -56,6 +85,10 @@ struct gpu_kernel;
  * same arguments is cheap. */
 struct gpu_kernel *gpu_kernel(struct gpu *gpu, const char *source, const char *name,
 	const struct kernel_parameter *parameters, int threads, int shared_bytes, struct error *err);
+
+/* Waits for what is queued, then unloads every kernel of a file in kernels/: pointers to them must not be used any more.
+ * For whoever tries many configurations. Returns how many they were. */
+int gpu_unload(struct gpu *gpu, const char *source);
 
 /* Blocks that fit one multiprocessor at a time. */
 int gpu_kernel_occupancy(const struct gpu_kernel *kernel);

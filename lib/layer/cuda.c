@@ -5,18 +5,13 @@
 #include "base/memory.h"
 #include "gpu/gemm.h"
 #include "kernels/layer/arguments.h"
+#include "kernels/layer/layout.h"
 #include "tensor/dtype.h"
 #include "op/quasar/cuda.h"
 
 /* Rows that go through the projections, or through gate and output, at a time. Fewer cost time
  * at each beginning and end, more cost memory: 5 KiB a row. */
 #define SEGMENT 262144
-
-#define THREADS 256
-/* What a thread of layer/convolve.cu works off. */
-#define STRIP_ROWS 16
-#define STRIP_CHANNELS 4
-#define GATE_ROWS (THREADS / 32 * 16) /* of a block of layer/gate.cu at a time */
 
 #define WEIGHTS 7
 
@@ -30,7 +25,7 @@ struct layer_cuda {
 	const void *wide_gate, *gate_bias;
 	struct gpu_gemm *project, *output; /* x to q, k, v and the narrow gate; y to out */
 	struct gpu_kernel *gather, *convolve, *gate;
-	struct quasar_workspace workspace;
+	struct gpu_workspace workspace;
 	void *memory; /* of the tensors below */
 	int64_t rows;   /* for which there is room */
 	size_t segment; /* of them at a time */
@@ -96,10 +91,10 @@ static int find_kernels(struct layer_cuda *layer, struct error *err)
 	struct kernel_parameter parameters[] = {{"HEAD_DIM", layer->dim}, {"WIDTH", layer->width},
 		{"INPUT", DTYPE_BF16}, {"VECTOR", 1}, {"FROM_F32", 1}, {0}};
 
-	layer->gather = gpu_kernel(layer->gpu, "layer/gather.cu", "layer_gather", parameters, THREADS, 0, err);
+	layer->gather = gpu_kernel(layer->gpu, "layer/gather.cu", "layer_gather", parameters, LAYER_THREADS, 0, err);
 	layer->convolve =
-		gpu_kernel(layer->gpu, "layer/convolve.cu", "layer_convolve", parameters, THREADS, 0, err);
-	layer->gate = gpu_kernel(layer->gpu, "layer/gate.cu", "layer_gate", parameters, THREADS, 0, err);
+		gpu_kernel(layer->gpu, "layer/convolve.cu", "layer_convolve", parameters, LAYER_THREADS, 0, err);
+	layer->gate = gpu_kernel(layer->gpu, "layer/gate.cu", "layer_gate", parameters, LAYER_THREADS, 0, err);
 	return layer->gather && layer->convolve && layer->gate ? 0 : -1;
 }
 
@@ -130,7 +125,7 @@ void layer_cuda_free(struct layer_cuda *layer)
 	gpu_gemm_free(layer->project);
 	gpu_gemm_free(layer->output);
 	gpu_blas_close(layer->blas);
-	quasar_workspace_free(layer->gpu, &layer->workspace);
+	gpu_workspace_free(layer->gpu, &layer->workspace);
 	gpu_release(layer->gpu, layer->memory);
 	while (layer->weight_count)
 		gpu_release(layer->gpu, layer->weights[--layer->weight_count]);
@@ -179,7 +174,7 @@ static int reserve(struct layer_cuda *layer, const struct layer_call *call, stru
 
 static unsigned blocks(int64_t threads)
 {
-	return (unsigned)((threads + THREADS - 1) / THREADS);
+	return (unsigned)((threads + LAYER_THREADS - 1) / LAYER_THREADS);
 }
 
 /* x of some tokens of every sequence, and of those before them that the convolutions look back at, to q, k, v
@@ -204,7 +199,7 @@ static int project(struct layer_cuda *layer, const struct layer_call *call, int6
 	};
 	unsigned sequences = (unsigned)call->batch;
 
-	if (gpu_launch(layer->gather, blocks(rows * layer->hidden / 8), sequences, &gather, err) < 0 ||
+	if (gpu_launch(layer->gather, blocks(rows * layer->hidden / GATHER_NUMBERS), sequences, &gather, err) < 0 ||
 		gpu_gemm_run(layer->project, (struct gpu_rows){layer->x, layer->hidden}, call->batch * rows,
 			(struct gpu_rows){layer->projected, layer->columns}, err) < 0)
 		return -1;
@@ -232,7 +227,7 @@ static int operate(struct layer_cuda *layer, const struct layer_call *call, stru
 		.o = tensors[3],
 		.beta = layer->beta,
 	};
-	return quasar_cuda(layer->gpu, &layer->workspace, &problem, err);
+	return quasar_cuda(layer->gpu, &layer->workspace, &problem, NULL, err);
 }
 
 /* Blocks of layer_gate for each head: as many as run at a time, for each keeps its weights. */
@@ -240,7 +235,7 @@ static unsigned gate_blocks(const struct layer_cuda *layer, int64_t rows)
 {
 	int64_t resident = (int64_t)gpu_kernel_occupancy(layer->gate) *
 			   gpu_properties_of(layer->gpu)->multiprocessors / layer->heads;
-	int64_t useful = (rows + GATE_ROWS - 1) / GATE_ROWS;
+	int64_t useful = (rows + LAYER_GATE_ROWS - 1) / LAYER_GATE_ROWS;
 
 	return (unsigned)(resident < 1 ? 1 : resident < useful ? resident : useful);
 }

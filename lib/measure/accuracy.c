@@ -7,18 +7,14 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
-#include "tensor/compare.h"
 #include "layer/layer.h"
-#include "tensor/random.h"
+#include "measure/fixture.h"
+#include "tensor/compare.h"
 
 #define RUNS 3
 
-/* A NaN that no arithmetic makes: where it is still found, nothing was written. */
-#define POISON 0x7fa5
-
-/* What the fp64 reference allows: bf16's own rounding leaves a cosine of 0.99999 and better for the
- * operation, and of 0.9999 for the layer, which rounds at every step. */
-#define OP_COSINE 0.9999
+/* What the fp64 reference allows: bf16's own rounding leaves a cosine of 0.99999 and better for an operation, and of
+ * 0.9999 for the layer, which rounds at every step. */
 #define LAYER_COSINE 0.999
 #define REFERENCE_RELATIVE_ERROR 0.02
 
@@ -38,7 +34,7 @@ static int outputs_allocate(struct outputs *outputs, size_t count, struct error 
 		return error_set(err, STATUS_ENVIRONMENT, "not enough memory to check %zu numbers", count);
 	for (int i = 0; i < RUNS; i++)
 		for (size_t n = 0; n < count; n++)
-			outputs->runs[i][n] = POISON;
+			outputs->runs[i][n] = FIXTURE_POISON;
 	return 0;
 }
 
@@ -53,7 +49,7 @@ static void outputs_free(struct outputs *outputs)
 struct report {
 	struct check_list *checks;
 	const struct accuracy_plan *plan;
-	const char *what;
+	const char *what, *function; /* "op", "upstream" */
 };
 
 static void add(const struct report *report, const char *name, bool passed, const char *remedy,
@@ -74,8 +70,8 @@ static void judge_values(const struct outputs *outputs, const struct report *rep
 		for (size_t i = 0; i < outputs->count; i++) {
 			uint16_t value = outputs->runs[run][i];
 
-			unwritten += value == POISON;
-			infinite += value != POISON && (value & 0x7f80) == 0x7f80;
+			unwritten += value == FIXTURE_POISON;
+			infinite += value != FIXTURE_POISON && (value & 0x7f80) == 0x7f80;
 		}
 	snprintf(detail, sizeof(detail), "%zu of %zu outputs are NaN or infinite", infinite, total);
 	add(report, "finite", !infinite, "Look for a division by zero or an overflow.", detail);
@@ -116,7 +112,7 @@ static void judge_reference(const struct outputs *outputs, const struct report *
 	snprintf(detail, sizeof(detail),
 		"against fp64, %s, %lld tokens: cosine %.7f (least %g), relative error %.2g (most %g), "
 		"difference %.3g",
-		semantics_name(plan->semantics), (long long)plan->tokens, found.cosine, least_cosine,
+		report->function, (long long)plan->tokens, found.cosine, least_cosine,
 		found.relative_error, REFERENCE_RELATIVE_ERROR, found.max_difference);
 	add(report, "reference",
 		found.finite && found.cosine >= least_cosine &&
@@ -139,141 +135,84 @@ double accuracy_memory(int64_t tokens)
 	return 64 + bytes * (double)tokens / (1 << 20);
 }
 
-/* The tensors of an operation on a device; freed with release_problem, also when this fails. */
-static int prepare_problem(const struct device *device, const struct accuracy_plan *plan,
-	struct quasar_problem *problem, struct error *err)
-{
-	size_t count = (size_t)plan->tokens * LAYER_HEADS * LAYER_DIM, bytes = count * sizeof(uint16_t);
-	struct tensor *inputs[] = {&problem->q, &problem->k, &problem->v};
-	float beta[LAYER_HEADS];
-	uint16_t *values = malloc(bytes);
-	int result = 0;
-
-	if (!values)
-		return error_set(err, STATUS_ENVIRONMENT, "not enough memory for %lld tokens",
-			(long long)plan->tokens);
-	for (uint64_t i = 0; i < 3 && !result; i++) {
-		*inputs[i] = tensor_contiguous(device->allocate(bytes, err), DTYPE_BF16, plan->tokens,
-			LAYER_HEADS, LAYER_DIM);
-		random_normal_bf16(plan->seed, 200 + i, 1, values, count);
-		result = inputs[i]->data ? device->upload(inputs[i]->data, values, bytes, err) : -1;
-	}
-	free(values);
-	if (result)
-		return -1;
-	problem->o = tensor_contiguous(
-		device->allocate(bytes, err), DTYPE_BF16, plan->tokens, LAYER_HEADS, LAYER_DIM);
-	problem->beta = device->allocate(sizeof(beta), err);
-	if (!problem->o.data || !problem->beta)
-		return -1;
-	random_uniform(plan->seed, 203, 0.7f, 2.8f, beta, LAYER_HEADS);
-	return device->upload((void *)problem->beta, beta, sizeof(beta), err);
-}
-
-static void release_problem(const struct device *device, struct quasar_problem *problem)
-{
-	device->release(problem->q.data);
-	device->release(problem->k.data);
-	device->release(problem->v.data);
-	device->release(problem->o.data);
-	device->release((void *)problem->beta);
-}
-
 int accuracy_op(const struct device *device, const struct accuracy_plan *plan, struct check_list *checks,
 	struct error *err)
 {
-	size_t count = (size_t)plan->tokens * LAYER_HEADS * LAYER_DIM, bytes = count * sizeof(uint16_t);
-	struct outputs outputs = {0};
-	struct quasar_problem problem = {
-		.semantics = plan->semantics,
-		.batch = 1,
-		.tokens = plan->tokens,
-		.heads = LAYER_HEADS,
-		.dim = LAYER_DIM,
+	const struct family *family = plan->family;
+	const int o = family_tensor_find(family, "o");
+	struct fixture_plan wanted = {
+		.family = family,
+		.shape = fixture_shape(plan->tokens),
+		.dtype = DTYPE_BF16,
+		.seed = plan->seed,
 	};
-	int result = outputs_allocate(&outputs, count, err);
+	struct outputs outputs = {0};
+	struct fixture fixture;
+	double *results[FAMILY_TENSORS] = {0};
+	char function[64];
+	int result;
 
-	result = result ? result : prepare_problem(device, plan, &problem, err);
+	memcpy(wanted.options, plan->options, sizeof(wanted.options));
+	family_options_format(family, plan->options, function, sizeof(function));
+	result = fixture_make(&fixture, device, &wanted, err);
+	if (!result)
+		result = outputs_allocate(&outputs, fixture.count[o], err);
 	for (int run = 0; run < RUNS && !result; run++) {
-		/* the poison that the runs were filled with */
-		result = device->upload(problem.o.data, outputs.runs[run], bytes, err);
-		result = result ? result : device->quasar(&problem, err);
-		result = result ? result : device->download(outputs.runs[run], problem.o.data, bytes, err);
+		result = fixture_poison(&fixture, err);
+		if (!result)
+			result = device->operate(device, family, &fixture.problem, NULL, err);
+		if (!result)
+			result = fixture_download(&fixture, o, outputs.runs[run], err);
 	}
 	if (!result && interrupted())
 		result = error_set(err, STATUS_INTERRUPTED, "interrupted");
-	result = result ? result : device->reference(&problem, outputs.reference, err);
+	results[o] = outputs.reference;
 	if (!result)
-		judge(&outputs, &(struct report){checks, plan, "op"}, OP_COSINE);
+		result = device->reference(device, family, &fixture.problem, results, err);
+	if (!result)
+		judge(&outputs, &(struct report){checks, plan, family == families[0] ? "op" : family->name, function},
+			family->least_cosine);
 	outputs_free(&outputs);
-	release_problem(device, &problem);
+	fixture_free(&fixture);
 	return result;
-}
-
-/* A layer on a device, its input in both places. */
-struct placed_layer {
-	struct layer *layer;
-	void *placed;
-	float *host_x, *x;
-	uint16_t *out;
-	size_t count; /* numbers of x, and of out */
-};
-
-/* Freed with release_layer, also when this fails. */
-static int prepare_layer(const struct device *device, const struct accuracy_plan *plan, struct placed_layer *it,
-	struct error *err)
-{
-	size_t bytes;
-
-	it->layer = plan->weights ? layer_load(plan->weights, err)
-				  : layer_random(LAYER_HIDDEN, LAYER_HEADS, LAYER_DIM, plan->seed, err);
-	it->placed = it->layer ? device->layer_place(it->layer, err) : NULL;
-	if (!it->placed)
-		return -1;
-	it->count = (size_t)plan->tokens * (size_t)it->layer->hidden;
-	bytes = it->count * sizeof(*it->x);
-	it->host_x = malloc(bytes);
-	if (!it->host_x)
-		return error_set(err, STATUS_ENVIRONMENT, "not enough memory for %lld tokens",
-			(long long)plan->tokens);
-	random_normal(plan->seed, 202, 1, it->host_x, it->count);
-	it->x = device->allocate(bytes, err);
-	it->out = it->x ? device->allocate(it->count * sizeof(*it->out), err) : NULL;
-	return it->out ? device->upload(it->x, it->host_x, bytes, err) : -1;
-}
-
-static void release_layer(const struct device *device, struct placed_layer *it)
-{
-	device->release(it->x);
-	device->release(it->out);
-	device->layer_remove(it->placed);
-	layer_free(it->layer);
-	free(it->host_x);
 }
 
 int accuracy_layer(const struct device *device, const struct accuracy_plan *plan, struct check_list *checks,
 	struct error *err)
 {
-	struct placed_layer it = {0};
+	struct layer_fixture it;
 	struct outputs outputs = {0};
 	struct layer_call call = {.semantics = plan->semantics, .batch = 1, .tokens = plan->tokens};
-	int result = prepare_layer(device, plan, &it, err);
+	int result = layer_fixture_make(&it, device, plan->weights, plan->seed, plan->tokens, err);
 	size_t bytes = it.count * sizeof(*it.out);
+	float *x = NULL;
 
-	result = result ? result : outputs_allocate(&outputs, it.count, err);
+	if (!result)
+		result = outputs_allocate(&outputs, it.count, err);
 	call.x = it.x;
 	call.out = it.out;
 	for (int run = 0; run < RUNS && !result; run++) {
 		/* the poison that the runs were filled with */
-		result = device->upload(it.out, outputs.runs[run], bytes, err);
-		result = result ? result : device->layer(it.placed, &call, err);
-		result = result ? result : device->download(outputs.runs[run], it.out, bytes, err);
+		result = device->upload(device, it.out, outputs.runs[run], bytes, err);
+		if (!result)
+			result = device->layer(device, it.placed, &call, err);
+		if (!result)
+			result = device->download(device, outputs.runs[run], it.out, bytes, err);
 	}
-	call.x = it.host_x;
-	result = result ? result : layer_reference(it.layer, &call, outputs.reference, err);
+	if (!result) {
+		x = malloc(it.count * sizeof(*x));
+		result = x ? device->download(device, x, it.x, it.count * sizeof(*x), err)
+			   : error_set(err, STATUS_ENVIRONMENT, "not enough memory for %lld tokens",
+				     (long long)plan->tokens);
+	}
+	call.x = x;
 	if (!result)
-		judge(&outputs, &(struct report){checks, plan, "layer"}, LAYER_COSINE);
+		result = layer_reference(it.layer, &call, outputs.reference, err);
+	if (!result)
+		judge(&outputs, &(struct report){checks, plan, "layer", semantics_name(plan->semantics)},
+			LAYER_COSINE);
 	outputs_free(&outputs);
-	release_layer(device, &it);
+	free(x);
+	layer_fixture_free(&it);
 	return result;
 }

@@ -9,28 +9,28 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "cpu/cpu.h"
-#include "op/quasar/cpu.h"
 #include "layer/layer.h"
-#include "op/quasar/reference.h"
 
 /* The kernel keeps a process's peak of resident memory, and forgets it when told so. */
-static void cpu_memory_reset(void)
+static void cpu_memory_reset(const struct device *device)
 {
 	FILE *file = fopen("/proc/self/clear_refs", "we");
 
+	(void)device;
 	if (!file)
 		return;
 	fputs("5", file);
 	fclose(file);
 }
 
-static double cpu_memory_peak(void)
+static double cpu_memory_peak(const struct device *device)
 {
 	FILE *file = fopen("/proc/self/status", "re");
 	char line[256];
 	double kib = NAN;
 	struct rusage usage;
 
+	(void)device;
 	while (file && fgets(line, sizeof(line), file))
 		if (sscanf(line, "VmHWM: %lf", &kib) == 1)
 			break;
@@ -41,39 +41,60 @@ static double cpu_memory_peak(void)
 	return kib / 1024;
 }
 
-static int cpu_reference(const struct quasar_problem *problem, double *o, struct error *err)
+static int cpu_operate(const struct device *device, const struct family *family, const struct op_problem *problem,
+	const struct config *config, struct error *err)
 {
-	return quasar_reference(problem, o, NULL, err);
+	(void)device;
+	(void)config;
+	return family->cpu(problem, err);
 }
 
-static void *cpu_layer_place(const struct layer *layer, struct error *err)
+static int cpu_reference(const struct device *device, const struct family *family, const struct op_problem *problem,
+	double *const results[FAMILY_TENSORS], struct error *err)
 {
+	(void)device;
+	return family->reference(problem, results, err);
+}
+
+static void *cpu_layer_place(const struct device *device, const struct layer *layer, struct error *err)
+{
+	(void)device;
 	(void)err;
 	return (void *)layer;
 }
 
-static void cpu_layer_remove(void *placed)
+static void cpu_layer_remove(const struct device *device, void *placed)
 {
+	(void)device;
 	(void)placed;
 }
 
-static int cpu_layer(void *placed, const struct layer_call *call, struct error *err)
+static int cpu_layer(const struct device *device, void *placed, const struct layer_call *call, struct error *err)
 {
+	(void)device;
 	return layer_cpu(placed, call, err);
 }
 
-static void *cpu_allocate(size_t bytes, struct error *err)
+static void *cpu_allocate(const struct device *device, size_t bytes, struct error *err)
 {
 	void *memory = malloc(bytes);
 
+	(void)device;
 	if (!memory)
 		error_set(err, STATUS_ENVIRONMENT, "not enough memory: %.0f MiB wanted",
 			(double)bytes / 0x1p20);
 	return memory;
 }
 
-static int cpu_copy(void *to, const void *from, size_t bytes, struct error *err)
+static void cpu_release(const struct device *device, void *memory)
 {
+	(void)device;
+	free(memory);
+}
+
+static int cpu_copy(const struct device *device, void *to, const void *from, size_t bytes, struct error *err)
+{
+	(void)device;
 	(void)err;
 	memcpy(to, from, bytes);
 	return 0;
@@ -82,9 +103,9 @@ static int cpu_copy(void *to, const void *from, size_t bytes, struct error *err)
 /* Far larger than caches. */
 #define COPY_BYTES ((size_t)64 << 20)
 
-static int cpu_copy_rate(double *rate, struct error *err)
+static int cpu_copy_rate(const struct device *device, double *rate, struct error *err)
 {
-	char *memory = cpu_allocate(2 * COPY_BYTES, err);
+	char *memory = cpu_allocate(device, 2 * COPY_BYTES, err);
 	double best = INFINITY;
 
 	if (!memory)
@@ -103,22 +124,35 @@ static int cpu_copy_rate(double *rate, struct error *err)
 	return 0;
 }
 
+static void cpu_close(const struct device *device)
+{
+	(void)device;
+}
+
+void device_close(struct device *device)
+{
+	if (device->close)
+		device->close(device);
+	*device = (struct device){0};
+}
+
 void device_open_cpu(struct device *device)
 {
 	*device = (struct device){
 		.index = -1,
-		.quasar = quasar_cpu,
+		.operate = cpu_operate,
 		.reference = cpu_reference,
 		.layer_place = cpu_layer_place,
 		.layer_remove = cpu_layer_remove,
 		.layer = cpu_layer,
 		.allocate = cpu_allocate,
-		.release = free,
+		.release = cpu_release,
 		.upload = cpu_copy,
 		.download = cpu_copy,
 		.copy_rate = cpu_copy_rate,
 		.memory_reset = cpu_memory_reset,
 		.memory_peak = cpu_memory_peak,
+		.close = cpu_close,
 	};
 	cpu_describe(device->description, sizeof(device->description));
 }

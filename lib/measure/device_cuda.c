@@ -2,124 +2,146 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "gpu/cuda.h"
-#include "measure/device.h"
+#include "gpu/gpu.h"
 #include "layer/cuda.h"
-#include "op/quasar/cuda.h"
+#include "measure/device.h"
 
-/* The GPU in use. It stays open for the life of the process: opening one takes a tenth of a second. */
-static struct gpu *gpu;
-static int gpu_index;
-static struct quasar_workspace workspace;
+struct device_gpu {
+	struct gpu *gpu;
+	struct gpu_workspace workspace;
+};
 
-static int cuda_quasar(const struct quasar_problem *problem, struct error *err)
+static int cuda_operate(const struct device *device, const struct family *family, const struct op_problem *problem,
+	const struct config *config, struct error *err)
 {
-	if (quasar_cuda(gpu, &workspace, problem, err) < 0)
+	struct device_gpu *own = device->gpu;
+
+	if (!family->cuda) {
+		error_set(err, STATUS_ENVIRONMENT, "%s has no GPU version yet", family->title);
+		return error_hint(err, "Compute on the CPU: --device cpu.");
+	}
+	if (family->cuda(own->gpu, &own->workspace, problem, config, err) < 0)
 		return -1;
-	return gpu_synchronize(gpu, err);
+	return gpu_synchronize(own->gpu, err);
 }
 
-static int cuda_reference(const struct quasar_problem *problem, double *o, struct error *err)
+static int cuda_reference(const struct device *device, const struct family *family, const struct op_problem *problem,
+	double *const results[FAMILY_TENSORS], struct error *err)
 {
-	size_t bytes = (size_t)(problem->batch * problem->tokens) * (size_t)(problem->heads * problem->dim) *
-		       sizeof(*o);
-	double *result = gpu_allocate(gpu, bytes, err);
-	int status = result ? quasar_cuda_reference(gpu, problem, result, NULL, err) : -1;
-
-	if (!status)
-		status = gpu_download(gpu, o, result, bytes, err);
-	gpu_release(gpu, result);
-	return status;
+	if (!family->cuda_reference)
+		return error_set(err, STATUS_ENVIRONMENT, "%s has no fp64 reference on a GPU yet", family->title);
+	return family->cuda_reference(device->gpu->gpu, problem, results, err);
 }
 
-static void *cuda_layer_place(const struct layer *layer, struct error *err)
+static void *cuda_layer_place(const struct device *device, const struct layer *layer, struct error *err)
 {
-	return layer_cuda_make(gpu, layer, err);
+	return layer_cuda_make(device->gpu->gpu, layer, err);
 }
 
-static void cuda_layer_remove(void *placed)
+static void cuda_layer_remove(const struct device *device, void *placed)
 {
+	(void)device;
 	layer_cuda_free(placed);
 }
 
-static int cuda_layer(void *placed, const struct layer_call *call, struct error *err)
+static int cuda_layer(const struct device *device, void *placed, const struct layer_call *call, struct error *err)
 {
 	if (layer_cuda(placed, call, err) < 0)
 		return -1;
-	return gpu_synchronize(gpu, err);
+	return gpu_synchronize(device->gpu->gpu, err);
 }
 
-static void *cuda_allocate(size_t bytes, struct error *err)
+static void *cuda_allocate(const struct device *device, size_t bytes, struct error *err)
 {
-	return gpu_allocate(gpu, bytes, err);
+	return gpu_allocate(device->gpu->gpu, bytes, err);
 }
 
-static void cuda_release(void *memory)
+static void cuda_release(const struct device *device, void *memory)
 {
-	gpu_release(gpu, memory);
+	gpu_release(device->gpu->gpu, memory);
 }
 
-static int cuda_upload(void *to, const void *from, size_t bytes, struct error *err)
+static int cuda_upload(const struct device *device, void *to, const void *from, size_t bytes, struct error *err)
 {
-	return gpu_upload(gpu, to, from, bytes, err);
+	return gpu_upload(device->gpu->gpu, to, from, bytes, err);
 }
 
-static int cuda_download(void *to, const void *from, size_t bytes, struct error *err)
+static int cuda_download(const struct device *device, void *to, const void *from, size_t bytes, struct error *err)
 {
-	return gpu_download(gpu, to, from, bytes, err);
+	return gpu_download(device->gpu->gpu, to, from, bytes, err);
 }
 
 #define COPY_BYTES ((size_t)512 << 20)
 #define COPY_RUNS 5
 
+struct copy {
+	struct gpu *gpu;
+	char *memory;
+};
+
 static int queue_copy(int call, void *context, struct error *err)
 {
+	const struct copy *copy = context;
+
 	(void)call;
-	return gpu_copy(gpu, context, (char *)context + COPY_BYTES, COPY_BYTES, err);
+	return gpu_copy(copy->gpu, copy->memory, copy->memory + COPY_BYTES, COPY_BYTES, err);
 }
 
-static int cuda_copy_rate(double *rate, struct error *err)
+static int cuda_copy_rate(const struct device *device, double *rate, struct error *err)
 {
-	void *memory = gpu_allocate(gpu, 2 * COPY_BYTES, err);
+	struct gpu *gpu = device->gpu->gpu;
+	struct copy copy = {gpu, gpu_allocate(gpu, 2 * COPY_BYTES, err)};
 	double seconds[COPY_RUNS];
-	int result = memory ? gpu_fill(gpu, memory, 0x5a, 2 * COPY_BYTES, err) : -1;
+	int result = copy.memory ? gpu_fill(gpu, copy.memory, 0x5a, 2 * COPY_BYTES, err) : -1;
 
 	if (!result)
-		result = gpu_time(gpu, queue_copy, memory, 2, COPY_RUNS, seconds, err);
+		result = gpu_time(gpu, queue_copy, &copy, 2, COPY_RUNS, seconds, err);
 	if (!result)
 		*rate = 2.0 * (double)COPY_BYTES / seconds[COPY_RUNS / 2];
-	gpu_release(gpu, memory);
+	gpu_release(gpu, copy.memory);
 	return result;
 }
 
-static void cuda_memory_reset(void)
+static void cuda_memory_reset(const struct device *device)
 {
-	gpu_reset_peak(gpu);
+	gpu_reset_peak(device->gpu->gpu);
 }
 
-static double cuda_memory_peak(void)
+static double cuda_memory_peak(const struct device *device)
 {
-	return (double)gpu_allocated_peak(gpu) / 0x1p20;
+	return (double)gpu_allocated_peak(device->gpu->gpu) / 0x1p20;
+}
+
+static void cuda_close(const struct device *device)
+{
+	gpu_workspace_free(device->gpu->gpu, &device->gpu->workspace);
+	gpu_close(device->gpu->gpu);
+	free(device->gpu);
+}
+
+struct gpu *device_gpu(const struct device *device)
+{
+	return device->gpu ? device->gpu->gpu : NULL;
 }
 
 int device_open_cuda(int index, struct device *device, struct error *err)
 {
+	struct gpu *gpu = gpu_open(index, err);
 	const struct gpu_properties *properties;
 
-	if (gpu && gpu_index != index) {
-		quasar_workspace_free(gpu, &workspace);
-		gpu_close(gpu);
-		gpu = NULL;
-	}
 	if (!gpu)
-		gpu = gpu_open(index, err);
-	if (!gpu || !nvrtc_library(err)) /* without a compiler there are no kernels */
 		return -1;
-	gpu_index = index;
+	if (!nvrtc_library(err)) { /* without a compiler there are no kernels */
+		gpu_close(gpu);
+		return -1;
+	}
 	properties = gpu_properties_of(gpu);
 	*device = (struct device){
 		.index = index,
-		.quasar = cuda_quasar,
+		.gpu = xmalloc(sizeof(*device->gpu)),
+		.operate = cuda_operate,
 		.reference = cuda_reference,
 		.layer_place = cuda_layer_place,
 		.layer_remove = cuda_layer_remove,
@@ -131,7 +153,9 @@ int device_open_cuda(int index, struct device *device, struct error *err)
 		.copy_rate = cuda_copy_rate,
 		.memory_reset = cuda_memory_reset,
 		.memory_peak = cuda_memory_peak,
+		.close = cuda_close,
 	};
+	*device->gpu = (struct device_gpu){.gpu = gpu};
 	snprintf(device->description, sizeof(device->description),
 		"cuda:%d (%.64s, %d multiprocessors, %.0f GiB)", index, properties->name,
 		properties->multiprocessors, (double)properties->memory_bytes / 0x1p30);

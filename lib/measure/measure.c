@@ -2,12 +2,13 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "base/memory.h"
 #include "layer/layer.h"
+#include "measure/fixture.h"
 #include "measure/python_layer.h"
-#include "tensor/random.h"
 
 const char *workload_name(enum workload workload)
 {
@@ -24,130 +25,62 @@ double measure_memory(enum workload workload, int64_t tokens)
 	return 64 + bytes * (double)tokens / (1 << 20);
 }
 
-double measure_traffic(int64_t tokens)
-{
-	return 4.0 * 2 * LAYER_HEADS * LAYER_DIM * (double)tokens;
-}
-
-double measure_operations(int64_t tokens)
-{
-	/* a token and head: three products with the state (K St, Kᵀ N, Q St), and four with the rows of its
-	 * chunk, half of which are masked (K Kᵀ, T Y, Q Kᵀ, and that times N); T itself is a sixth of C² */
-	double state = 3.0 * LAYER_DIM * LAYER_DIM, chunk = 4.0 / 2 * UPSTREAM_CHUNK * LAYER_DIM;
-	double inverse = UPSTREAM_CHUNK * UPSTREAM_CHUNK / 6.0;
-
-	return 2 * (state + chunk + inverse) * LAYER_HEADS * (double)tokens;
-}
-
 /* What a run needs; made once. */
 struct setup {
 	const struct device *device;
-	struct layer *layer;
-	void *placed; /* the layer on the device */
-	float *x;     /* its input, and its output, there */
-	uint16_t *out;
-	struct layer_call call;
-	struct quasar_problem problem;
+	const struct measure_plan *plan;
+	struct layer_fixture layer;
+	struct fixture op;
 };
 
-#define SLICE ((size_t)1 << 20)
-
-/* Random numbers to the device, a slice at a time. */
-static int upload_normal(const struct device *device, uint64_t seed, float *to, size_t count, struct error *err)
+static int prepare(struct setup *setup, struct error *err)
 {
-	float *slice = malloc(SLICE * sizeof(*slice));
-	int result = slice ? 0 : error_set(err, STATUS_ENVIRONMENT, "not enough memory for random numbers");
+	const struct measure_plan *plan = setup->plan;
+	struct fixture_plan op = {
+		.family = plan->family,
+		.shape = fixture_shape(plan->tokens),
+		.dtype = DTYPE_BF16,
+		.seed = plan->seed,
+	};
 
-	for (size_t at = 0; at < count && !result; at += SLICE) {
-		size_t length = count - at < SLICE ? count - at : SLICE;
-
-		random_normal(seed, 1000 + at / SLICE, 1, slice, length);
-		result = device->upload(to + at, slice, length * sizeof(*slice), err);
-	}
-	free(slice);
-	return result;
+	if (plan->workload == WORKLOAD_LAYER)
+		return layer_fixture_make(
+			&setup->layer, setup->device, plan->weights, plan->seed, plan->tokens, err);
+	memcpy(op.options, plan->options, sizeof(op.options));
+	return fixture_make(&setup->op, setup->device, &op, err);
 }
 
-static int prepare_layer(struct setup *setup, const struct measure_plan *plan, struct error *err)
+static int run(const struct setup *setup, struct error *err)
 {
-	const struct device *device = setup->device;
-	size_t elements;
-
-	setup->layer = plan->weights ? layer_load(plan->weights, err)
-				     : layer_random(LAYER_HIDDEN, LAYER_HEADS, LAYER_DIM, plan->seed, err);
-	setup->placed = setup->layer ? device->layer_place(setup->layer, err) : NULL;
-	if (!setup->placed)
-		return -1;
-	elements = (size_t)plan->tokens * (size_t)setup->layer->hidden;
-	setup->x = device->allocate(elements * sizeof(*setup->x), err);
-	setup->out = setup->x ? device->allocate(elements * sizeof(*setup->out), err) : NULL;
-	setup->call = (struct layer_call){
+	const struct measure_plan *plan = setup->plan;
+	const struct layer_call call = {
 		.semantics = plan->semantics,
 		.batch = 1,
 		.tokens = plan->tokens,
-		.x = setup->x,
-		.out = setup->out,
+		.x = setup->layer.x,
+		.out = setup->layer.out,
 	};
-	return setup->out ? upload_normal(device, plan->seed, setup->x, elements, err) : -1;
+
+	if (plan->workload == WORKLOAD_LAYER)
+		return setup->device->layer(setup->device, setup->layer.placed, &call, err);
+	return setup->device->operate(setup->device, plan->family, &setup->op.problem, NULL, err);
 }
 
-static int prepare_op(struct setup *setup, const struct measure_plan *plan, struct error *err)
+/* What an operation must do at least. */
+static void find_floor(const struct setup *setup, struct measurement *result)
 {
-	const struct device *device = setup->device;
-	size_t elements = (size_t)plan->tokens * LAYER_HEADS * LAYER_DIM, bytes = elements * sizeof(uint16_t);
-	struct quasar_problem *problem = &setup->problem;
-	struct tensor *inputs[] = {&problem->q, &problem->k, &problem->v};
-	float beta[LAYER_HEADS];
-	uint16_t *values;
-	int result = 0;
+	const struct measure_plan *plan = setup->plan;
 
-	*problem = (struct quasar_problem){
-		.semantics = plan->semantics,
-		.batch = 1,
-		.tokens = plan->tokens,
-		.heads = LAYER_HEADS,
-		.dim = LAYER_DIM,
-		.beta = device->allocate(sizeof(beta), err),
-		.o = tensor_contiguous(
-			device->allocate(bytes, err), DTYPE_BF16, plan->tokens, LAYER_HEADS, LAYER_DIM),
-	};
-	values = malloc(bytes);
-	if (!values)
-		return error_set(err, STATUS_ENVIRONMENT, "not enough memory for %lld tokens",
-			(long long)plan->tokens);
-	for (uint64_t i = 0; i < 3 && !result; i++) {
-		*inputs[i] = tensor_contiguous(device->allocate(bytes, err), DTYPE_BF16, plan->tokens,
-			LAYER_HEADS, LAYER_DIM);
-		random_normal_bf16(plan->seed, 102 + i, 0.3f, values, elements);
-		result = inputs[i]->data ? device->upload(inputs[i]->data, values, bytes, err) : -1;
-	}
-	free(values);
-	if (result || !problem->beta || !problem->o.data)
-		return -1;
-	random_uniform(plan->seed, 101, 0.7f, 2.8f, beta, LAYER_HEADS);
-	return device->upload((void *)problem->beta, beta, sizeof(beta), err);
-}
-
-static void release(struct setup *setup)
-{
-	struct quasar_problem *problem = &setup->problem;
-
-	setup->device->release(problem->q.data);
-	setup->device->release(problem->k.data);
-	setup->device->release(problem->v.data);
-	setup->device->release(problem->o.data);
-	setup->device->release((void *)problem->beta);
-	setup->device->release(setup->x);
-	setup->device->release(setup->out);
-	setup->device->layer_remove(setup->placed);
-	layer_free(setup->layer);
+	result->bytes = family_traffic(plan->family, &setup->op.problem);
+	result->operations = plan->family->operations(&setup->op.problem);
+	if (plan->copy_rate > 0)
+		result->floor_seconds = result->bytes / plan->copy_rate;
 }
 
 static int run_once(const struct setup *setup, double *seconds, struct error *err)
 {
 	double start = clock_elapsed();
-	int result = setup->placed ? setup->device->layer(setup->placed, &setup->call, err)
-				   : setup->device->quasar(&setup->problem, err);
+	int result = run(setup, err);
 
 	*seconds = clock_elapsed() - start;
 	if (!result && interrupted())
@@ -168,13 +101,11 @@ void measure_summarise(const struct measure_plan *plan, double *times, int count
 	result->seconds = (times[(count - 1) / 2] + times[count / 2]) / 2;
 	result->spread = (times[count - 1] - times[0]) / result->seconds;
 	result->tokens_per_second = (double)plan->tokens / result->seconds;
-	if (plan->workload == WORKLOAD_OP && plan->copy_rate > 0)
-		result->floor_seconds = measure_traffic(plan->tokens) / plan->copy_rate;
 }
 
-static int time_runs(const struct setup *setup, const struct measure_plan *plan,
-	struct measurement *result, struct error *err)
+static int time_runs(const struct setup *setup, struct measurement *result, struct error *err)
 {
+	const struct measure_plan *plan = setup->plan;
 	double *times = xcalloc((size_t)plan->runs, sizeof(*times)), started = clock_elapsed(), last = 0;
 	int planned = plan->warmups + plan->runs, failed = 0;
 
@@ -205,19 +136,21 @@ static int time_runs(const struct setup *setup, const struct measure_plan *plan,
 int measure_run(const struct device *device, const struct measure_plan *plan, struct measurement *result,
 	struct error *err)
 {
-	struct setup setup = {.device = device};
+	struct setup setup = {.device = device, .plan = plan};
 	int status;
 
 	if (plan->workload == WORKLOAD_PYTHON)
 		return python_layer_measure(device, plan, result, err);
 	*result = (struct measurement){0};
-	status = plan->workload == WORKLOAD_LAYER ? prepare_layer(&setup, plan, err)
-						  : prepare_op(&setup, plan, err);
+	status = prepare(&setup, err);
 	if (!status) {
-		device->memory_reset();
-		status = time_runs(&setup, plan, result, err);
-		result->memory_mb = device->memory_peak();
+		device->memory_reset(device);
+		status = time_runs(&setup, result, err);
+		result->memory_mb = device->memory_peak(device);
 	}
-	release(&setup);
+	if (!status && plan->workload == WORKLOAD_OP)
+		find_floor(&setup, result);
+	fixture_free(&setup.op);
+	layer_fixture_free(&setup.layer);
 	return status;
 }

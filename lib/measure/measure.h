@@ -6,18 +6,24 @@
 
 #include "measure/device.h"
 
+/* What validators do. */
+#define MEASURE_WARMUPS 3
+#define MEASURE_RUNS 10
+
 enum workload {
 	WORKLOAD_LAYER,  /* quasar's own */
-	WORKLOAD_OP,     /* the operation alone, quasar's own */
+	WORKLOAD_OP,     /* an operation alone, quasar's own */
 	WORKLOAD_PYTHON, /* a fork's layer, by its own Python */
 };
 const char *workload_name(enum workload workload); /* "layer", "op", "python" */
 
 /* The validator's shape: batch 1, hidden 512, 8 heads of 64 (a file of weights has its own), random input,
- * bf16. */
+ * bf16 (measure/fixture.h). */
 struct measure_plan {
 	enum workload workload;
-	enum semantics semantics;
+	enum semantics semantics;    /* of WORKLOAD_LAYER */
+	const struct family *family; /* of WORKLOAD_OP, and which of its functions */
+	int options[FAMILY_OPTIONS];
 	int64_t tokens;
 	int warmups, runs;
 	const char *fork_path; /* of WORKLOAD_PYTHON */
@@ -36,19 +42,15 @@ struct measurement {
 	double seconds;         /* median of a run */
 	double spread;          /* (slowest − fastest) / median */
 	double tokens_per_second;
-	double floor_seconds;   /* of the operation: its traffic at the copy rate; 0: not known */
+	double bytes, operations; /* of an operation, at least; 0: not known */
+	double floor_seconds;   /* its traffic at the copy rate; 0: not known */
 	double memory_mb;       /* peak, in MiB, weights and input included; NAN: not known */
 };
 
 /* MiB that a measurement will need, about. */
 double measure_memory(enum workload workload, int64_t tokens);
 
-/* What the operation must do at least: bytes of q, k, v and o, each once, and multiplications and additions
- * of its chunked form, with chunks of 64. */
-double measure_traffic(int64_t tokens);
-double measure_operations(int64_t tokens);
-
-/* Fills in the median of so many times, their spread, the speed and the floor. Sorts the times. */
+/* Fills in the median of so many times, their spread and the speed. Sorts the times. */
 void measure_summarise(const struct measure_plan *plan, double *times, int count, struct measurement *result);
 
 /* STATUS_ENVIRONMENT when memory is short or the weights cannot be read, STATUS_INTERRUPTED when the user

@@ -6,7 +6,9 @@
 #include <stdint.h>
 #include <string.h>
 
-enum dtype { DTYPE_F32, DTYPE_BF16, DTYPE_F16 };
+#include "kernels/common/dtype.h"
+
+enum dtype { DTYPE_F32 = INPUT_F32, DTYPE_BF16 = INPUT_BF16, DTYPE_F16 = INPUT_F16 };
 
 /* Bytes of an element. */
 static inline size_t dtype_size(enum dtype dtype)

@@ -1,8 +1,7 @@
 #include "tensor/random.h"
 
 #include <math.h>
-
-#include "tensor/dtype.h"
+#include <stdio.h>
 
 /* splitmix64: the sequence that starts from each seed, at any index. */
 static uint64_t bits_at(uint64_t seed, uint64_t index)
@@ -30,40 +29,56 @@ static void normal_pair(uint64_t bits, float deviation, float pair[2])
 	pair[1] = radius * sinf(angle);
 }
 
-void random_normal(uint64_t seed, uint64_t stream, float deviation, float *out, size_t count)
+static void fill_normal(uint64_t start, uint64_t first, float deviation, float *out, size_t count)
 {
-	uint64_t start = stream_seed(seed, stream);
-
-#pragma omp parallel for
 	for (size_t i = 0; i < count; i += 2) {
 		float pair[2];
 
-		normal_pair(bits_at(start, i / 2), deviation, pair);
+		normal_pair(bits_at(start, (first + i) / 2), deviation, pair);
 		out[i] = pair[0];
 		if (i + 1 < count)
 			out[i + 1] = pair[1];
 	}
 }
 
-void random_normal_bf16(uint64_t seed, uint64_t stream, float deviation, uint16_t *out, size_t count)
+static void fill_uniform(uint64_t start, uint64_t first, float low, float high, float *out, size_t count)
+{
+	for (size_t i = 0; i < count; i++)
+		out[i] = low + (high - low) * ((float)(bits_at(start, first + i) >> 40) * 0x1p-24f);
+}
+
+/* Numbers that a thread makes at a time. */
+#define SLICE ((size_t)1 << 14)
+
+void random_normal(uint64_t seed, uint64_t stream, float deviation, float *out, size_t count)
 {
 	uint64_t start = stream_seed(seed, stream);
 
 #pragma omp parallel for
-	for (size_t i = 0; i < count; i += 2) {
-		float pair[2];
-
-		normal_pair(bits_at(start, i / 2), deviation, pair);
-		out[i] = bf16_of_float(pair[0]);
-		if (i + 1 < count)
-			out[i + 1] = bf16_of_float(pair[1]);
-	}
+	for (size_t first = 0; first < count; first += SLICE)
+		fill_normal(start, first, deviation, out + first, count - first < SLICE ? count - first : SLICE);
 }
 
 void random_uniform(uint64_t seed, uint64_t stream, float low, float high, float *out, size_t count)
 {
+	fill_uniform(stream_seed(seed, stream), 0, low, high, out, count);
+}
+
+void random_fill(const struct distribution *distribution, uint64_t seed, uint64_t stream, uint64_t first, float *out,
+	size_t count)
+{
 	uint64_t start = stream_seed(seed, stream);
 
-	for (size_t i = 0; i < count; i++)
-		out[i] = low + (high - low) * ((float)(bits_at(start, i) >> 40) * 0x1p-24f);
+	if (distribution->kind == DISTRIBUTION_NORMAL)
+		fill_normal(start, first, distribution->deviation, out, count);
+	else
+		fill_uniform(start, first, distribution->low, distribution->high, out, count);
+}
+
+void distribution_describe(const struct distribution *distribution, char *text, size_t size)
+{
+	if (distribution->kind == DISTRIBUTION_NORMAL)
+		snprintf(text, size, "normal, deviation %g", (double)distribution->deviation);
+	else
+		snprintf(text, size, "even in %g … %g", (double)distribution->low, (double)distribution->high);
 }

@@ -37,6 +37,29 @@ def test_a_table_for_several_lengths(quasar, args):
     assert ("operation" if "--op" in args else "layer") in done.out
 
 
+def test_any_family_can_be_measured(quasar):
+    document = quasar("bench", "--op", "--seq", 100, "--json").json
+    assert document["workload"] == "op" and document["op"] == "quasar" and document["semantics"] == "upstream"
+    assert document["input"] == "q, k, v normal, deviation 1; beta even in 0.7 … 2.8"
+    assert document["results"][0]["bytes"] == 4 * 100 * 512 * 2 + 8 * 4
+    assert quasar("bench", "--op=quasar", "--seq", 100, "--json").json["workload"] == "op"
+    for semantics, full in (([], "bidirectional,elu+1,normalised"),
+                            (["--semantics", "unnormalised,causal"], "causal,elu+1,unnormalised")):
+        done = quasar("bench", "--op", "linear", "--seq", 100, *semantics, "--json", "--device", "cpu")
+        assert done.code == 0, done.err
+        assert done.json["workload"] == "op.linear" and done.json["op"] == "linear"
+        assert done.json["semantics"] == full and done.json["results"][0]["operations"] > 0
+    text = quasar("bench", "--op", "linear", "--seq", 100)
+    assert "linear attention, bidirectional,elu+1,normalised" in text.out and "q, k, v normal, deviation 1" in text.out
+
+
+@pytest.mark.parametrize("args", [["--op", "none"], ["--op=none"], ["--op", "linear", "--semantics", "upstream"],
+                                  ["--op", "--semantics", "relu"], ["--semantics", "relu"], ["--op", "linear", "--layer"]])
+def test_what_no_family_has(quasar, args):
+    done = quasar("bench", "--seq", 100, *args)
+    assert done.code == 2, done.out + done.err
+
+
 def test_without_seq_the_target_is_measured(quasar):
     done = quasar("bench", "--json", "--runs", 1, env={"TARGET_SEQUENCE_LENGTH": "90"})
     assert [result["seq"] for result in done.json["results"]] == [90]
@@ -57,7 +80,7 @@ def test_results_are_stored_and_compared(quasar, workspace):
     assert earlier["ratio"] == pytest.approx(second["tokens_per_sec"] / earlier["tokens_per_sec"])
     assert earlier["fork_commit"] == first["fork_commit"]
     # another length, workload or function is not compared with
-    for other in (["--seq", 129], ["--seq", 128, "--op"], ["--seq", 128, "--semantics", "causal"]):
+    for other in (["--seq", 129], ["--seq", 128, "--op"], ["--seq", 128, "--op", "linear"], ["--seq", 128, "--semantics", "causal"]):
         done = quasar("bench", *other, "--compare", "--json", cwd=workspace)
         assert done.json["results"][0]["earlier"] == []
     text = quasar("bench", "--seq", 128, "--compare", cwd=workspace)

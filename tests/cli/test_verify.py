@@ -43,6 +43,22 @@ def test_the_text_says_what_was_computed(quasar, workspace):
     assert "\033" not in done.out
 
 
+@pytest.mark.parametrize("args, prefix, semantics", [
+    (["--op"], "op", "upstream"), (["--op", "quasar", "--semantics", "causal"], "op", "causal"),
+    (["--op", "linear"], "linear", "bidirectional,elu+1,normalised"),
+    (["--op", "linear", "--semantics", "causal,squared-relu"], "linear", "causal,squared-relu,normalised")])
+def test_an_operation_alone_needs_no_fork(quasar, args, prefix, semantics):
+    done = quasar("verify", "--seq", 200, "--device", "cpu", "--json", *args)
+    assert done.code == 0, done.out + done.err
+    assert statuses(done) == {f"{prefix}.{name}": "ok" for name in ("finite", "written", "repeat", "reference")}
+    assert done.json["semantics"] == semantics and done.json["measurements"][0]["seq"] == 200
+
+
+@pytest.mark.parametrize("more", [["--static"], ["--claimed", 1], ["--fork", "/"], ["--semantics", "upstream"]])
+def test_what_does_not_go_with_an_operation_alone(quasar, more):
+    assert quasar("verify", "--op", "linear", *more).code == 2
+
+
 def test_a_seed_repeats_a_run(quasar, workspace):
     def details(*args):
         done = quasar("verify", "--seq", 70, "--json", *args, cwd=workspace)

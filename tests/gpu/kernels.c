@@ -6,24 +6,27 @@
 #include <cmocka.h>
 
 #include <math.h>
+#include <pthread.h>
 #include <sodium.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "gpu/cuda.h"
 #include "gpu/gpu.h"
-#include "tensor/compare.h"
-#include "tensor/dtype.h"
 #include "layer/cuda.h"
+#include "measure/fixture.h"
 #include "op/quasar/cuda.h"
-#include "tensor/random.h"
 #include "op/quasar/reference.h"
+#include "tensor/compare.h"
+#include "tensor/random.h"
 
 #define NO_GPU 77
 
-static struct gpu *gpu;
-static struct quasar_workspace workspace;
+static struct device device;
+static struct gpu *gpu; /* of the device */
+static struct gpu_workspace workspace;
 
 /* What is asked for; zeros mean the usual: contiguous tensors, normally distributed keys. */
 struct shape {
@@ -35,123 +38,81 @@ struct shape {
 	float key_mean;      /* the same for all tokens of a head: nearly parallel keys */
 };
 
-struct fixture {
+enum { Q, K, V, O, BETA, INITIAL, FINAL }; /* of the family */
+
+struct trial {
 	struct shape shape;
-	struct quasar_problem problem;   /* on the device */
-	size_t count, states, allocated; /* elements: of a tensor, of a state, of a tensor with its gaps */
-	int64_t stride[4];
+	struct fixture made;
+	struct quasar_problem problem; /* of the fixture, on the device */
+	size_t count, states;          /* elements: of a tensor, of a state */
 	void *memory[16];
 	int memories;
 	double *reference, *reference_state; /* on the host */
 	float *output, *state;
 };
 
-static void *device_memory(struct fixture *fixture, const void *values, size_t bytes)
+static void *device_memory(struct trial *trial, const void *values, size_t bytes)
 {
 	struct error err;
 	void *memory = gpu_allocate(gpu, bytes, &err);
 
 	if (!memory || (values && gpu_upload(gpu, memory, values, bytes, &err) < 0))
 		fail_msg("%s", err.message);
-	fixture->memory[fixture->memories++] = memory;
+	trial->memory[trial->memories++] = memory;
 	return memory;
 }
 
-/* A tensor of values in (batch, token, head, dim) order, laid out as the shape wants it. */
-static struct tensor make_tensor(struct fixture *fixture, const float *values)
+static void prepare(struct trial *trial, struct shape shape, uint64_t seed)
 {
-	const struct shape *shape = &fixture->shape;
-	size_t size = dtype_size(shape->dtype), index = 0;
-	char *host = malloc(fixture->allocated * size);
-	struct tensor tensor = {.dtype = shape->dtype};
+	const struct fixture_plan plan = {
+		.family = families[0],
+		.shape = {shape.batch, shape.tokens, shape.heads, shape.dim, shape.dim},
+		.dtype = shape.dtype,
+		.options = {(int)shape.semantics},
+		.layout = shape.strided ? LAYOUT_SPARSE : LAYOUT_CONTIGUOUS,
+		.states = true,
+		.seed = seed,
+		.key_deviation = shape.key_deviation,
+		.key_mean = shape.key_mean,
+	};
+	const struct tensor *tensors = trial->made.problem.tensors;
+	struct error err;
 
-	memset(host, 0xff, fixture->allocated * size); /* NaN in gaps, and in an output */
-	memcpy(tensor.stride, fixture->stride, sizeof(tensor.stride));
-	for (int b = 0; values && b < shape->batch; b++)
-		for (int t = 0; t < shape->tokens; t++)
-			for (int h = 0; h < shape->heads; h++)
-				for (int d = 0; d < shape->dim; d++)
-					dtype_store(host, shape->dtype,
-						b * tensor.stride[0] + t * tensor.stride[1] +
-							h * tensor.stride[2] + d * tensor.stride[3],
-						values[index++]);
-	tensor.data = device_memory(fixture, host, fixture->allocated * size);
-	free(host);
-	return tensor;
-}
-
-static void lay_out(struct fixture *fixture)
-{
-	const struct shape *shape = &fixture->shape;
-	int64_t *stride = fixture->stride;
-
-	fixture->count = (size_t)shape->batch * (size_t)shape->tokens * (size_t)(shape->heads * shape->dim);
-	fixture->states = (size_t)(shape->batch * shape->heads * shape->dim * shape->dim);
-	if (shape->strided) { /* heads first, every third element */
-		stride[3] = 3;
-		stride[1] = 3 * shape->dim + 1;
-		stride[2] = stride[1] * shape->tokens + 5;
-		stride[0] = stride[2] * shape->heads;
-		fixture->allocated = (size_t)(stride[0] * shape->batch);
-	} else {
-		memcpy(stride,
-			tensor_contiguous(NULL, shape->dtype, shape->tokens, shape->heads, shape->dim).stride,
-			sizeof(fixture->stride));
-		fixture->allocated = fixture->count;
-	}
-}
-
-static void prepare(struct fixture *fixture, struct shape shape, uint64_t seed)
-{
-	float beta[64], *values, *mean;
-	size_t row = (size_t)(shape.heads * shape.dim);
-
-	*fixture = (struct fixture){.shape = shape};
-	lay_out(fixture);
-	values = malloc(
-		(fixture->count > fixture->states ? fixture->count : fixture->states) * sizeof(*values));
-	mean = malloc(row * sizeof(*mean));
-	random_uniform(seed, 1, 0.3f, 2.5f, beta, (size_t)shape.heads);
-	random_normal(seed, 2, shape.key_mean, mean, row);
-	fixture->problem = (struct quasar_problem){
+	*trial = (struct trial){.shape = shape};
+	if (fixture_make(&trial->made, &device, &plan, &err) < 0)
+		fail_msg("%s", err.message);
+	trial->count = trial->made.count[O];
+	trial->states = trial->made.count[FINAL];
+	trial->problem = (struct quasar_problem){
 		.semantics = shape.semantics,
 		.batch = shape.batch,
 		.tokens = shape.tokens,
 		.heads = shape.heads,
 		.dim = shape.dim,
-		.beta = device_memory(fixture, beta, sizeof(beta)),
-		.o = make_tensor(fixture, NULL),
-		.final_state = device_memory(fixture, NULL, fixture->states * sizeof(float)),
+		.q = tensors[Q],
+		.k = tensors[K],
+		.v = tensors[V],
+		.o = tensors[O],
+		.beta = tensors[BETA].data,
+		.initial_state = shape.initial ? tensors[INITIAL].data : NULL,
+		.final_state = tensors[FINAL].data,
 	};
-	random_normal(seed, 3, 1, values, fixture->count);
-	fixture->problem.q = make_tensor(fixture, values);
-	random_normal(seed, 4, shape.key_deviation > 0 ? shape.key_deviation : 1, values, fixture->count);
-	for (size_t i = 0; i < fixture->count; i++)
-		values[i] += mean[i % row];
-	fixture->problem.k = make_tensor(fixture, values);
-	random_normal(seed, 5, 1, values, fixture->count);
-	fixture->problem.v = make_tensor(fixture, values);
-	if (shape.initial) {
-		random_normal(seed, 6, 0.5f, values, fixture->states);
-		fixture->problem.initial_state =
-			device_memory(fixture, values, fixture->states * sizeof(float));
-	}
-	free(values);
-	free(mean);
-	fixture->reference = malloc(fixture->count * sizeof(double));
-	fixture->reference_state = malloc(fixture->states * sizeof(double));
-	fixture->output = malloc(fixture->count * sizeof(float));
-	fixture->state = malloc(fixture->states * sizeof(float));
+	trial->reference = malloc(trial->count * sizeof(double));
+	trial->reference_state = malloc(trial->states * sizeof(double));
+	trial->output = malloc(trial->count * sizeof(float));
+	trial->state = malloc(trial->states * sizeof(float));
 }
 
-static void finish(struct fixture *fixture)
+static void finish(struct trial *trial)
 {
-	for (int i = 0; i < fixture->memories; i++)
-		gpu_release(gpu, fixture->memory[i]);
-	free(fixture->reference);
-	free(fixture->reference_state);
-	free(fixture->output);
-	free(fixture->state);
+	for (int i = 0; i < trial->memories; i++)
+		gpu_release(gpu, trial->memory[i]);
+	if (trial->made.device)
+		fixture_free(&trial->made);
+	free(trial->reference);
+	free(trial->reference_state);
+	free(trial->output);
+	free(trial->state);
 }
 
 static void must(int result, const struct error *err)
@@ -160,41 +121,41 @@ static void must(int result, const struct error *err)
 		fail_msg("%s", err->message);
 }
 
-static void compute_reference(struct fixture *fixture)
+static void compute_reference(struct trial *trial)
 {
-	double *o = device_memory(fixture, NULL, fixture->count * sizeof(double));
-	double *state = device_memory(fixture, NULL, fixture->states * sizeof(double));
+	double *o = device_memory(trial, NULL, trial->count * sizeof(double));
+	double *state = device_memory(trial, NULL, trial->states * sizeof(double));
 	struct error err;
 
-	must(quasar_cuda_reference(gpu, &fixture->problem, o, state, &err), &err);
-	must(gpu_download(gpu, fixture->reference, o, fixture->count * sizeof(double), &err), &err);
-	must(gpu_download(gpu, fixture->reference_state, state, fixture->states * sizeof(double), &err),
+	must(quasar_cuda_reference(gpu, &trial->problem, o, state, &err), &err);
+	must(gpu_download(gpu, trial->reference, o, trial->count * sizeof(double), &err), &err);
+	must(gpu_download(gpu, trial->reference_state, state, trial->states * sizeof(double), &err),
 		&err);
-	gpu_release(gpu, fixture->memory[--fixture->memories]);
-	gpu_release(gpu, fixture->memory[--fixture->memories]);
+	gpu_release(gpu, trial->memory[--trial->memories]);
+	gpu_release(gpu, trial->memory[--trial->memories]);
 }
 
-static void download(struct fixture *fixture)
+/* A tensor of the trial in (batch, token, head, dim) order, as floats. */
+static void download_tensor(const struct trial *trial, int tensor, float *to)
 {
-	const struct shape *shape = &fixture->shape;
-	const struct tensor *o = &fixture->problem.o;
-	size_t bytes = fixture->allocated * dtype_size(shape->dtype), index = 0;
-	char *host = malloc(bytes);
+	enum dtype dtype = trial->made.problem.tensors[tensor].dtype;
+	size_t count = trial->made.count[tensor];
+	char *elements = malloc(count * dtype_size(dtype));
+	struct error err;
+
+	must(fixture_download(&trial->made, tensor, elements, &err), &err);
+	for (size_t i = 0; i < count; i++)
+		to[i] = dtype_load(elements, dtype, (int64_t)i);
+	free(elements);
+}
+
+static void download(struct trial *trial)
+{
 	struct error err;
 
 	must(gpu_synchronize(gpu, &err), &err);
-	must(gpu_download(gpu, host, o->data, bytes, &err), &err);
-	for (int b = 0; b < shape->batch; b++)
-		for (int t = 0; t < shape->tokens; t++)
-			for (int h = 0; h < shape->heads; h++)
-				for (int d = 0; d < shape->dim; d++)
-					fixture->output[index++] = dtype_load(host, shape->dtype,
-						b * o->stride[0] + t * o->stride[1] + h * o->stride[2] +
-							d * o->stride[3]);
-	free(host);
-	must(gpu_download(gpu, fixture->state, fixture->problem.final_state, fixture->states * sizeof(float),
-		     &err),
-		&err);
+	download_tensor(trial, O, trial->output);
+	download_tensor(trial, FINAL, trial->state);
 }
 
 /* ‖a − b‖ / ‖b‖; infinite when a holds anything that is not finite. */
@@ -216,14 +177,14 @@ static double tolerance(enum dtype dtype)
 	return dtype == DTYPE_BF16 ? 1e-2 : dtype == DTYPE_F16 ? 5e-4 : 1e-4;
 }
 
-static void compare(struct fixture *fixture)
+static void compare(struct trial *trial)
 {
-	const struct shape *shape = &fixture->shape;
+	const struct shape *shape = &trial->shape;
 	double most = tolerance(shape->dtype), o, state;
 
-	download(fixture);
-	o = relative_error(fixture->output, fixture->reference, fixture->count);
-	state = relative_error(fixture->state, fixture->reference_state, fixture->states);
+	download(trial);
+	o = relative_error(trial->output, trial->reference, trial->count);
+	state = relative_error(trial->state, trial->reference_state, trial->states);
 	if (!(o <= most && state <= most))
 		fail_msg("%s type %d B%d T%d H%d S%d initial %d strided %d keys %g + %g: output off by %.2e, "
 			 "state "
@@ -235,14 +196,14 @@ static void compare(struct fixture *fixture)
 
 static void check(struct shape shape, uint64_t seed)
 {
-	struct fixture fixture;
+	struct trial trial;
 	struct error err;
 
-	prepare(&fixture, shape, seed);
-	compute_reference(&fixture);
-	must(quasar_cuda(gpu, &workspace, &fixture.problem, &err), &err);
-	compare(&fixture);
-	finish(&fixture);
+	prepare(&trial, shape, seed);
+	compute_reference(&trial);
+	must(quasar_cuda(gpu, &workspace, &trial.problem, NULL, &err), &err);
+	compare(&trial);
+	finish(&trial);
 }
 
 /* --- the operation ------------------------------------------------------------------------------- */
@@ -260,41 +221,40 @@ static void the_references_agree(void **state)
 			.initial = true};
 		struct quasar_problem host;
 		struct tensor *tensors[] = {&host.q, &host.k, &host.v};
-		struct fixture fixture;
+		struct trial trial;
 		struct error err;
 		double *o, *final, difference = 0;
-		float *initial, beta[64];
+		float *initial, beta[3];
 
-		prepare(&fixture, shape, 7);
-		compute_reference(&fixture);
-		host = fixture.problem;
+		prepare(&trial, shape, 7);
+		compute_reference(&trial);
+		host = trial.problem;
 		for (int i = 0; i < 3; i++) {
-			void *copy = malloc(fixture.count * sizeof(float));
+			void *copy = malloc(trial.count * sizeof(float));
 
-			must(gpu_download(gpu, copy, tensors[i]->data, fixture.count * sizeof(float), &err),
-				&err);
+			download_tensor(&trial, i, copy);
 			tensors[i]->data = copy;
 		}
 		must(gpu_download(gpu, beta, host.beta, sizeof(beta), &err), &err);
 		host.beta = beta;
-		initial = malloc(fixture.states * sizeof(float));
-		must(gpu_download(gpu, initial, host.initial_state, fixture.states * sizeof(float), &err),
+		initial = malloc(trial.states * sizeof(float));
+		must(gpu_download(gpu, initial, host.initial_state, trial.states * sizeof(float), &err),
 			&err);
 		host.initial_state = initial;
-		o = malloc(fixture.count * sizeof(double));
-		final = malloc(fixture.states * sizeof(double));
+		o = malloc(trial.count * sizeof(double));
+		final = malloc(trial.states * sizeof(double));
 		must(quasar_reference(&host, o, final, &err), &err);
-		for (size_t i = 0; i < fixture.count; i++)
-			difference = fmax(difference, fabs(o[i] - fixture.reference[i]));
-		for (size_t i = 0; i < fixture.states; i++)
-			difference = fmax(difference, fabs(final[i] - fixture.reference_state[i]));
+		for (size_t i = 0; i < trial.count; i++)
+			difference = fmax(difference, fabs(o[i] - trial.reference[i]));
+		for (size_t i = 0; i < trial.states; i++)
+			difference = fmax(difference, fabs(final[i] - trial.reference_state[i]));
 		assert_true(difference < 1e-9);
 		for (int i = 0; i < 3; i++)
 			free(tensors[i]->data);
 		free(initial);
 		free(o);
 		free(final);
-		finish(&fixture);
+		finish(&trial);
 	}
 }
 
@@ -363,50 +323,50 @@ static void a_hundred_thousand_tokens(void **state)
 
 static void the_same_input_gives_the_same_bits(void **state)
 {
-	struct fixture fixture;
+	struct trial trial;
 	struct error err;
 	float *first, *first_state;
 
 	(void)state;
-	prepare(&fixture, (struct shape){SEMANTICS_CAUSAL, DTYPE_BF16, 1, 30000, 8, 64, .initial = false}, 3);
-	first = malloc(fixture.count * sizeof(float));
-	first_state = malloc(fixture.states * sizeof(float));
+	prepare(&trial, (struct shape){SEMANTICS_CAUSAL, DTYPE_BF16, 1, 30000, 8, 64, .initial = false}, 3);
+	first = malloc(trial.count * sizeof(float));
+	first_state = malloc(trial.states * sizeof(float));
 	for (int run = 0; run < 4; run++) {
-		must(quasar_cuda(gpu, &workspace, &fixture.problem, &err), &err);
-		download(&fixture);
+		must(quasar_cuda(gpu, &workspace, &trial.problem, NULL, &err), &err);
+		download(&trial);
 		if (run == 0) {
-			memcpy(first, fixture.output, fixture.count * sizeof(float));
-			memcpy(first_state, fixture.state, fixture.states * sizeof(float));
+			memcpy(first, trial.output, trial.count * sizeof(float));
+			memcpy(first_state, trial.state, trial.states * sizeof(float));
 		}
-		assert_memory_equal(first, fixture.output, fixture.count * sizeof(float));
-		assert_memory_equal(first_state, fixture.state, fixture.states * sizeof(float));
+		assert_memory_equal(first, trial.output, trial.count * sizeof(float));
+		assert_memory_equal(first_state, trial.state, trial.states * sizeof(float));
 	}
 	free(first);
 	free(first_state);
-	finish(&fixture);
+	finish(&trial);
 }
 
 /* A causal sequence in two pieces, the state in place between them. */
 static void a_sequence_continues_from_its_state(void **state)
 {
-	struct fixture fixture;
+	struct trial trial;
 	struct quasar_problem piece;
 	struct tensor *tensors[] = {&piece.q, &piece.k, &piece.v, &piece.o};
 	struct error err;
 
 	(void)state;
-	prepare(&fixture, (struct shape){SEMANTICS_CAUSAL, DTYPE_BF16, 1, 1000, 4, 64, .initial = false}, 4);
-	compute_reference(&fixture);
-	piece = fixture.problem;
+	prepare(&trial, (struct shape){SEMANTICS_CAUSAL, DTYPE_BF16, 1, 1000, 4, 64, .initial = false}, 4);
+	compute_reference(&trial);
+	piece = trial.problem;
 	piece.tokens = 613;
-	must(quasar_cuda(gpu, &workspace, &piece, &err), &err);
+	must(quasar_cuda(gpu, &workspace, &piece, NULL, &err), &err);
 	for (int i = 0; i < 4; i++)
 		tensors[i]->data = (char *)tensors[i]->data + 613 * 4 * 64 * 2;
 	piece.tokens = 387;
 	piece.initial_state = piece.final_state;
-	must(quasar_cuda(gpu, &workspace, &piece, &err), &err);
-	compare(&fixture);
-	finish(&fixture);
+	must(quasar_cuda(gpu, &workspace, &piece, NULL, &err), &err);
+	compare(&trial);
+	finish(&trial);
 }
 
 /* An upstream sequence in two pieces: the second reads its rows where the whole sequence has them. */
@@ -414,60 +374,60 @@ static void an_upstream_stretch_reads_its_own_rows(void **state)
 {
 	const int tokens = 640, half = 320, heads = 4;
 	int64_t first_row[2][4];
-	struct fixture fixture;
+	struct trial trial;
 	struct quasar_problem piece;
 	struct error err;
 
 	(void)state;
-	prepare(&fixture,
+	prepare(&trial,
 		(struct shape){SEMANTICS_UPSTREAM, DTYPE_BF16, 1, tokens, heads, 64, .initial = false}, 5);
-	compute_reference(&fixture);
+	compute_reference(&trial);
 	for (int head = 0; head < heads; head++) {
 		first_row[0][head] = head * tokens;
 		first_row[1][head] = head * tokens + half;
 	}
-	piece = fixture.problem;
+	piece = trial.problem;
 	piece.tokens = half;
 	for (int i = 0; i < 2; i++) {
 		piece.first_row = first_row[i];
-		must(quasar_cuda(gpu, &workspace, &piece, &err), &err);
+		must(quasar_cuda(gpu, &workspace, &piece, NULL, &err), &err);
 		piece.o.data = (char *)piece.o.data + (size_t)(half * heads * 64 * 2);
 		piece.initial_state = piece.final_state;
 	}
-	compare(&fixture);
-	finish(&fixture);
+	compare(&trial);
+	finish(&trial);
 }
 
 static void bad_problems_are_refused_before_a_launch(void **state)
 {
-	struct fixture fixture;
+	struct trial trial;
 	struct quasar_problem problem;
 	struct error err;
 
 	(void)state;
-	prepare(&fixture, (struct shape){SEMANTICS_CAUSAL, DTYPE_BF16, 1, 100, 2, 64, .initial = false}, 6);
-	problem = fixture.problem;
+	prepare(&trial, (struct shape){SEMANTICS_CAUSAL, DTYPE_BF16, 1, 100, 2, 64, .initial = false}, 6);
+	problem = trial.problem;
 	problem.dim = 48;
-	assert_int_equal(quasar_cuda(gpu, &workspace, &problem, &err), -1);
+	assert_int_equal(quasar_cuda(gpu, &workspace, &problem, NULL, &err), -1);
 	assert_int_equal(err.status, STATUS_USAGE);
 	assert_non_null(strstr(err.message, "48"));
-	problem = fixture.problem;
+	problem = trial.problem;
 	problem.k.dtype = DTYPE_F16;
-	assert_int_equal(quasar_cuda(gpu, &workspace, &problem, &err), -1);
+	assert_int_equal(quasar_cuda(gpu, &workspace, &problem, NULL, &err), -1);
 	assert_non_null(strstr(err.message, "one type"));
-	problem = fixture.problem;
+	problem = trial.problem;
 	problem.o.data = problem.q.data;
-	assert_int_equal(quasar_cuda(gpu, &workspace, &problem, &err), -1);
+	assert_int_equal(quasar_cuda(gpu, &workspace, &problem, NULL, &err), -1);
 	assert_non_null(strstr(err.message, "overlap"));
-	problem = fixture.problem;
+	problem = trial.problem;
 	problem.q.data = (char *)problem.q.data + 1;
-	assert_int_equal(quasar_cuda(gpu, &workspace, &problem, &err), -1);
+	assert_int_equal(quasar_cuda(gpu, &workspace, &problem, NULL, &err), -1);
 	assert_non_null(strstr(err.message, "align"));
 	assert_null(gpu_allocate(gpu, (size_t)1 << 50, &err));
 	assert_int_equal(err.status, STATUS_ENVIRONMENT);
 	assert_non_null(strstr(err.message, "free"));
 	must(gpu_synchronize(gpu, &err), &err);
-	finish(&fixture);
+	finish(&trial);
 }
 
 /* --- the parts ------------------------------------------------------------------------------------ */
@@ -478,17 +438,17 @@ static void decoding_follows_the_recurrence(void **state)
 	for (int dtype = 0; dtype < 3; dtype++)
 		for (int dim = 32; dim <= 128; dim *= 2)
 			for (int tokens = 1; tokens <= 9; tokens += 4) {
-				struct fixture fixture;
+				struct trial trial;
 				struct error err;
 
-				prepare(&fixture,
+				prepare(&trial,
 					(struct shape){SEMANTICS_CAUSAL, (enum dtype)dtype, 5, tokens, 3, dim,
 						.initial = tokens > 1, .strided = dim == 32},
 					8);
-				compute_reference(&fixture);
-				must(quasar_cuda_recurrent(gpu, &fixture.problem, &err), &err);
-				compare(&fixture);
-				finish(&fixture);
+				compute_reference(&trial);
+				must(quasar_cuda_recurrent(gpu, &trial.problem, &err), &err);
+				compare(&trial);
+				finish(&trial);
 			}
 }
 
@@ -499,34 +459,27 @@ static void the_gate_follows_its_formula(void **state)
 		for (int dim = 32; dim <= 128; dim *= 2)
 			for (int strided = 0; strided < 2; strided++) {
 				const int batch = 2, tokens = 37, heads = 3, rows = batch * tokens * heads;
-				struct fixture fixture;
+				struct trial trial;
 				struct error err;
-				float *alpha, result[2 * 37 * 3], beta[64];
-				char *keys;
+				float *alpha, result[2 * 37 * 3], beta[3], *keys;
 
-				prepare(&fixture,
+				prepare(&trial,
 					(struct shape){SEMANTICS_CAUSAL, (enum dtype)dtype, batch, tokens,
 						heads, dim, .strided = strided, .key_deviation = 0.1f},
 					9);
-				alpha = device_memory(&fixture, NULL, sizeof(result));
-				must(quasar_cuda_gate(gpu, &fixture.problem.k, batch, tokens, heads, dim,
-					     fixture.problem.beta, alpha, &err),
+				alpha = device_memory(&trial, NULL, sizeof(result));
+				must(quasar_cuda_gate(gpu, &trial.problem.k, batch, tokens, heads, dim,
+					     trial.problem.beta, alpha, &err),
 					&err);
-				keys = malloc(fixture.allocated * dtype_size((enum dtype)dtype));
+				keys = malloc(trial.count * sizeof(*keys));
 				must(gpu_download(gpu, result, alpha, sizeof(result), &err), &err);
-				must(gpu_download(gpu, beta, fixture.problem.beta, sizeof(beta), &err), &err);
-				must(gpu_download(gpu, keys, fixture.problem.k.data,
-					     fixture.allocated * dtype_size((enum dtype)dtype), &err),
-					&err);
+				must(gpu_download(gpu, beta, trial.problem.beta, sizeof(beta), &err), &err);
+				download_tensor(&trial, K, keys);
 				for (int row = 0; row < rows; row++) {
 					double lambda = 0, expected;
 
 					for (int d = 0; d < dim; d++) {
-						double k = dtype_load(keys, (enum dtype)dtype,
-							row / heads / tokens * fixture.stride[0] +
-								row / heads % tokens * fixture.stride[1] +
-								row % heads * fixture.stride[2] +
-								d * fixture.stride[3]);
+						double k = keys[row * dim + d];
 
 						lambda += k * k;
 					}
@@ -535,7 +488,7 @@ static void the_gate_follows_its_formula(void **state)
 					assert_true(fabs(result[row] - expected) <= 2e-6 * expected);
 				}
 				free(keys);
-				finish(&fixture);
+				finish(&trial);
 			}
 }
 
@@ -544,16 +497,16 @@ static void forward_substitution_inverts(void **state)
 	(void)state;
 	for (int size = 16; size <= 64; size *= 2) {
 		const size_t count = 37, elements = count * (size_t)(size * size);
-		struct fixture fixture = {0};
+		struct trial trial = {0};
 		float *host = malloc(elements * sizeof(*host)),
-		      *inverse = malloc(elements * sizeof(*inverse)), *device;
+		      *inverse = malloc(elements * sizeof(*inverse)), *lower;
 		struct error err;
 
 		/* what lies on and above the diagonal must not matter: it is random as well */
 		random_normal(10, (uint64_t)size, 0.3f, host, elements);
-		device = device_memory(&fixture, host, elements * sizeof(*host));
-		must(forward_substitution_cuda(gpu, device, device, (int64_t)count, size, &err), &err);
-		must(gpu_download(gpu, inverse, device, elements * sizeof(*inverse), &err), &err);
+		lower = device_memory(&trial, host, elements * sizeof(*host));
+		must(forward_substitution_cuda(gpu, lower, lower, (int64_t)count, size, &err), &err);
+		must(gpu_download(gpu, inverse, lower, elements * sizeof(*inverse), &err), &err);
 		for (size_t n = 0; n < count; n++)
 			for (int i = 0; i < size; i++)
 				for (int j = 0; j < size; j++) {
@@ -568,10 +521,10 @@ static void forward_substitution_inverts(void **state)
 					assert_true(fabs(product - (i == j)) <= 1e-5 * (1 + scale));
 					assert_true(j <= i || x[i * size + j] == 0);
 				}
-		assert_int_equal(forward_substitution_cuda(gpu, device, device, 1, 48, &err), -1);
+		assert_int_equal(forward_substitution_cuda(gpu, lower, lower, 1, 48, &err), -1);
 		free(host);
 		free(inverse);
-		finish(&fixture);
+		finish(&trial);
 	}
 }
 
@@ -585,7 +538,7 @@ struct layer_shape {
 static void run_layer(struct layer_cuda *placed, struct layer_call call, int hidden)
 {
 	size_t count = (size_t)(call.batch * call.tokens * hidden);
-	struct fixture memory = {0};
+	struct trial memory = {0};
 	uint16_t *out = call.out;
 	struct error err;
 
@@ -681,6 +634,185 @@ static void a_layer_serves_many_calls(void **state)
 	free(out);
 }
 
+/* --- devices -------------------------------------------------------------------------------------- */
+
+#define SOME 4096 /* tokens */
+
+/* The operation on any device, through the table, as bench and verify have it. */
+struct part {
+	struct device device;
+	struct fixture fixture;
+	uint16_t *o;
+	double *expected;
+};
+
+static void part_open(struct part *part, int index, uint64_t seed)
+{
+	struct fixture_plan plan = {
+		.family = families[0], .shape = fixture_shape(SOME), .dtype = DTYPE_BF16, .seed = seed};
+	double *results[FAMILY_TENSORS] = {0};
+	struct error err;
+
+	must(device_open_cuda(index, &part->device, &err), &err);
+	must(fixture_make(&part->fixture, &part->device, &plan, &err), &err);
+	part->o = malloc(part->fixture.count[O] * sizeof(*part->o));
+	results[O] = part->expected = malloc(part->fixture.count[O] * sizeof(*part->expected));
+	must(part->device.reference(&part->device, families[0], &part->fixture.problem, results, &err), &err);
+}
+
+/* Once, on an output filled with NaN. */
+static bool part_runs(struct part *part)
+{
+	struct error err;
+
+	if (fixture_poison(&part->fixture, &err) < 0 ||
+		part->device.operate(&part->device, families[0], &part->fixture.problem, NULL, &err) < 0 ||
+		fixture_download(&part->fixture, O, part->o, &err) < 0)
+		return false;
+	return compare_bf16_double(part->o, part->expected, part->fixture.count[O]).relative_error < 0.01;
+}
+
+static void *run_in_thread(void *part)
+{
+	for (int i = 0; i < 20; i++)
+		if (!part_runs(part))
+			return part;
+	return NULL;
+}
+
+static void part_close(struct part *part)
+{
+	fixture_free(&part->fixture);
+	device_close(&part->device);
+	free(part->o);
+	free(part->expected);
+}
+
+/* Opens the devices, runs on them in turn, and then each in a thread of its own. */
+static void check_side_by_side(int first, int second)
+{
+	struct part parts[2];
+	pthread_t threads[2];
+
+	part_open(&parts[0], first, 1);
+	part_open(&parts[1], second, 2);
+	for (int i = 0; i < 6; i++)
+		assert_true(part_runs(&parts[i % 2]));
+	for (int i = 0; i < 2; i++)
+		assert_int_equal(pthread_create(&threads[i], NULL, run_in_thread, &parts[i]), 0);
+	for (int i = 0; i < 2; i++) {
+		void *failed;
+
+		pthread_join(threads[i], &failed);
+		assert_null(failed);
+	}
+	part_close(&parts[0]);
+	assert_true(part_runs(&parts[1])); /* the other goes on */
+	part_close(&parts[1]);
+}
+
+static void two_gpus_work_side_by_side(void **state)
+{
+	struct error err;
+
+	(void)state;
+	if (gpu_count(&err) < 2)
+		skip();
+	check_side_by_side(0, 1);
+}
+
+static void a_gpu_can_be_open_twice(void **state)
+{
+	(void)state;
+	check_side_by_side(0, 0);
+}
+
+/* A stream of the caller's, and the context that the caller had current. */
+static void a_callers_stream_is_used(void **state)
+{
+	struct error err;
+	const struct cuda_driver *driver = cuda_driver(&err);
+	struct CUstream_st *stream = NULL;
+	struct CUctx_st *before, *current = NULL;
+	struct trial trial;
+
+	(void)state;
+	prepare(&trial, (struct shape){SEMANTICS_CAUSAL, DTYPE_BF16, 1, 1000, 4, 64, .initial = true}, 21);
+	compute_reference(&trial);
+	before = gpu_enter(gpu);
+	assert_int_equal(driver->cuStreamCreate(&stream, CUDA_STREAM_NON_BLOCKING), 0);
+	gpu_leave(gpu, before);
+	driver->cuCtxSetCurrent(NULL);
+	gpu_use_stream(gpu, stream);
+	assert_ptr_equal(gpu_stream(gpu), stream);
+	must(quasar_cuda(gpu, &workspace, &trial.problem, NULL, &err), &err);
+	before = gpu_enter(gpu);
+	assert_null(before);
+	assert_int_equal(driver->cuStreamSynchronize(stream), 0); /* nothing else is waited for */
+	gpu_leave(gpu, before);
+	gpu_use_stream(gpu, NULL);
+	assert_ptr_not_equal(gpu_stream(gpu), stream);
+	assert_int_equal(driver->cuCtxGetCurrent(&current), 0);
+	assert_null(current);
+	compare(&trial);
+	before = gpu_enter(gpu);
+	driver->cuStreamDestroy_v2(stream);
+	gpu_leave(gpu, before);
+	finish(&trial);
+}
+
+static void kernels_can_be_unloaded(void **state)
+{
+	struct trial trial;
+	struct error err;
+
+	(void)state;
+	prepare(&trial, (struct shape){SEMANTICS_UPSTREAM, DTYPE_BF16, 1, 1000, 4, 64, .initial = true}, 22);
+	compute_reference(&trial);
+	must(quasar_cuda(gpu, &workspace, &trial.problem, NULL, &err), &err);
+	assert_true(gpu_unload(gpu, "quasar/chunk.cu") >= 2); /* the two passes */
+	assert_int_equal(gpu_unload(gpu, "quasar/chunk.cu"), 0);
+	must(gpu_fill(gpu, trial.problem.o.data, 0xff, trial.count * 2, &err), &err);
+	must(quasar_cuda(gpu, &workspace, &trial.problem, NULL, &err), &err);
+	compare(&trial);
+	finish(&trial);
+}
+
+/* What is asked for is run, and gives the same function; what cannot be is refused. */
+static void configurations_are_run_as_they_are(void **state)
+{
+	static const struct config configs[] = {
+		{{64, 2, 3, 1}}, {{64, 1, 2, 4}}, {{64, 2, 1, 16}}, {{32, 1, 1, 32}}, {{32, 2, 4, 8}}};
+	struct trial trial;
+	struct error err;
+
+	(void)state;
+	prepare(&trial, (struct shape){SEMANTICS_CAUSAL, DTYPE_BF16, 1, 1000, 4, 64, .initial = true}, 23);
+	compute_reference(&trial);
+	for (size_t i = 0; i < sizeof(configs) / sizeof(*configs); i++) {
+		must(gpu_fill(gpu, trial.problem.o.data, 0xff, trial.count * 2, &err), &err);
+		must(quasar_cuda(gpu, &workspace, &trial.problem, &configs[i], &err), &err);
+		compare(&trial);
+	}
+	assert_int_equal(quasar_cuda(gpu, &workspace, &trial.problem, &(struct config){{64, 2, 3, 17}}, &err), -1);
+	assert_int_equal(err.status, STATUS_USAGE);
+	finish(&trial);
+}
+
+/* An operation without a GPU version says so, and what works. */
+static void what_has_no_gpu_version_says_so(void **state)
+{
+	const struct family *linear = family_find("linear");
+	struct op_problem problem = {.shape = fixture_shape(1)};
+	struct error err;
+
+	(void)state;
+	assert_int_equal(device.operate(&device, linear, &problem, NULL, &err), -1);
+	assert_int_equal(err.status, STATUS_ENVIRONMENT);
+	assert_non_null(strstr(err.message, "linear attention has no GPU version yet"));
+	assert_non_null(strstr(err.hint, "--device cpu"));
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -699,6 +831,12 @@ int main(int argc, char **argv)
 		cmocka_unit_test(forward_substitution_inverts),
 		cmocka_unit_test(the_layer_follows_its_formula),
 		cmocka_unit_test(a_layer_serves_many_calls),
+		cmocka_unit_test(two_gpus_work_side_by_side),
+		cmocka_unit_test(a_gpu_can_be_open_twice),
+		cmocka_unit_test(a_callers_stream_is_used),
+		cmocka_unit_test(kernels_can_be_unloaded),
+		cmocka_unit_test(configurations_are_run_as_they_are),
+		cmocka_unit_test(what_has_no_gpu_version_says_so),
 	};
 	struct error err = {0};
 	int failed;
@@ -707,13 +845,13 @@ int main(int argc, char **argv)
 		return 1;
 	if (argc > 1)
 		cmocka_set_test_filter(argv[1]);
-	gpu = gpu_open(0, &err);
-	if (!gpu) {
+	if (device_open_cuda(0, &device, &err) < 0) {
 		printf("skipped: %s\n", err.message);
 		return NO_GPU;
 	}
+	gpu = device_gpu(&device);
 	failed = cmocka_run_group_tests(tests, NULL, NULL);
-	quasar_workspace_free(gpu, &workspace);
-	gpu_close(gpu);
+	gpu_workspace_free(gpu, &workspace);
+	device_close(&device);
 	return failed;
 }

@@ -30,6 +30,8 @@ def test_kernels(gpu, name):
     done = subprocess.run([KERNELS, name], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "1 test(s) run" in done.stdout + done.stderr
+    if "SKIPPED" in done.stdout + done.stderr:
+        pytest.skip("one GPU: two are needed")
 
 
 OPERATIONS = ["every_length", "decoding_follows_the_recurrence", "forward_substitution_inverts"]

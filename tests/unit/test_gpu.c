@@ -238,14 +238,14 @@ static void compile_chunk(const int values[8], int capability, void *state)
 {
 	const struct kernel_parameter parameters[] = {{"HEAD_DIM", values[0]}, {"CHUNK", values[1]},
 		{"UPSTREAM", values[2]}, {"INPUT", values[3]}, {"VECTOR", values[4]}, {"COMPACT", values[5]},
-		{"STAGES", values[6]}, {"MIN_BLOCKS", values[7]}, {0}};
+		{"NUM_STAGES", values[6]}, {"MIN_BLOCKS", values[7]}, {0}};
 
 	compile("quasar/chunk.cu", parameters, capability, state);
 }
 
 static void quasar_chunk_compiles(void **state)
 {
-	/* HEAD_DIM, CHUNK, UPSTREAM, INPUT, VECTOR, COMPACT, STAGES, MIN_BLOCKS: the usual case for every
+	/* HEAD_DIM, CHUNK, UPSTREAM, INPUT, VECTOR, COMPACT, NUM_STAGES, MIN_BLOCKS: the usual case for every
 	 * architecture, and every other value of each once */
 	static const int usual[] = {64, 64, 0, 1, 1, 0, 2, 3};
 	static const int others[][8] = {

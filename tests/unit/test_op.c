@@ -1,5 +1,5 @@
-/* The operation: the fp64 reference against hand-derived values and other formulations, the CPU version
- * against the reference. */
+/* QuasarAttention: the fp64 reference against hand-derived values and other formulations, and what only this operation
+ * has. The CPU version is compared with the reference in test_family.c. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -12,12 +12,11 @@
 #include <cmocka.h>
 
 #include "base/memory.h"
-#include "tensor/compare.h"
 #include "cpu/cpu.h"
+#include "measure/fixture.h"
 #include "op/quasar/cpu.h"
-#include "tensor/dtype.h"
-#include "tensor/random.h"
 #include "op/quasar/reference.h"
+#include "tensor/compare.h"
 
 #define MOST_HEADS 16
 
@@ -92,181 +91,79 @@ static void halves_round_to_nearest_even(void **state)
 
 /* --- problems on random tensors ------------------------------------------------------------------ */
 
-enum layout {
-	CONTIGUOUS,
-	PACKED,   /* q, k, v and o are slices of one tensor [B, T, H, 4, S] */
-	HEADS_OUT, /* [B, H, T, S] */
-	REVERSED, /* all strides negative */
-	ODD,      /* [T, S, B, H] with gaps: no dimension is contiguous */
-	LAYOUTS,
-};
+enum { Q, K, V, O, BETA, INITIAL, FINAL }; /* of the family */
 
 struct shape {
 	enum semantics semantics;
 	int64_t batch, tokens;
 	int heads, dim;
 	enum dtype dtype;
-	enum layout layout;
 };
 
-struct fixture {
+/* A fixture as a problem of quasar's own, and what the reference makes of it. */
+struct trial {
+	struct fixture made;
 	struct quasar_problem problem;
-	void *memory[4];
-	float beta[MOST_HEADS], *initial, *final;
+	const float *beta;
+	float *initial, *final;
 	double *o, *final_reference;
 	size_t count, states;
 };
 
-#define CANARY 0xa5
+static struct device cpu;
 
-/* Elements of memory that a tensor of this layout takes, and its strides. */
-static size_t lay_out(const struct shape *shape, int64_t stride[4], int64_t *start)
+static void trial_make(struct trial *trial, const struct shape *shape)
 {
-	int64_t b = shape->batch, t = shape->tokens, h = shape->heads, s = shape->dim;
-	size_t size = (size_t)(b * t * h * s);
+	const struct fixture_plan plan = {
+		.family = families[0],
+		.shape = {shape->batch, shape->tokens, shape->heads, shape->dim, shape->dim},
+		.dtype = shape->dtype,
+		.options = {(int)shape->semantics},
+		.states = true,
+		.seed = 7,
+	};
+	const struct tensor *tensors = trial->made.problem.tensors;
+	struct error err = {0};
 
-	*start = 0;
-	switch (shape->layout) {
-	case PACKED:
-		memcpy(stride, (int64_t[]){t * h * 4 * s, h * 4 * s, 4 * s, 1}, 4 * sizeof(*stride));
-		return 4 * size;
-	case HEADS_OUT:
-		memcpy(stride, (int64_t[]){h * t * s, s, t * s, 1}, 4 * sizeof(*stride));
-		return size;
-	case REVERSED:
-		memcpy(stride, (int64_t[]){-t * h * s, -h * s, -s, -1}, 4 * sizeof(*stride));
-		*start = (int64_t)size - 1;
-		return size;
-	case ODD:
-		memcpy(stride, (int64_t[]){3 * h, (s * b * h + 5) * 3, 3, b * h * 3}, 4 * sizeof(*stride));
-		return (size_t)((s * b * h + 5) * 3 * t);
-	default:
-		memcpy(stride, (int64_t[]){t * h * s, h * s, s, 1}, 4 * sizeof(*stride));
-		return size;
-	}
-}
-
-static int64_t element(const struct tensor *tensor, const struct shape *shape, size_t index)
-{
-	int64_t i = (int64_t)index, s = i % shape->dim, h = i / shape->dim % shape->heads;
-	int64_t t = i / shape->dim / shape->heads % shape->tokens;
-	int64_t b = i / shape->dim / shape->heads / shape->tokens;
-
-	return b * tensor->stride[0] + t * tensor->stride[1] + h * tensor->stride[2] +
-	       s * tensor->stride[3];
-}
-
-static void fixture_make(struct fixture *fixture, const struct shape *shape, bool with_state)
-{
-	struct tensor *tensors[] = {&fixture->problem.q, &fixture->problem.k, &fixture->problem.v,
-		&fixture->problem.o};
-	size_t count = (size_t)(shape->batch * shape->tokens * shape->heads * shape->dim), elements;
-	float *values = xmalloc(count * sizeof(*values));
-	int64_t start;
-
-	*fixture = (struct fixture){.count = count};
-	fixture->problem = (struct quasar_problem){
+	device_open_cpu(&cpu);
+	if (fixture_make(&trial->made, &cpu, &plan, &err) < 0)
+		fail_msg("%s", err.message);
+	trial->beta = tensors[BETA].data;
+	trial->initial = tensors[INITIAL].data;
+	trial->final = tensors[FINAL].data;
+	trial->count = trial->made.count[O];
+	trial->states = trial->made.count[FINAL];
+	trial->problem = (struct quasar_problem){
 		.semantics = shape->semantics,
 		.batch = shape->batch,
 		.tokens = shape->tokens,
 		.heads = shape->heads,
 		.dim = shape->dim,
-		.beta = fixture->beta,
+		.q = tensors[Q],
+		.k = tensors[K],
+		.v = tensors[V],
+		.o = tensors[O],
+		.beta = trial->beta,
+		.initial_state = trial->initial,
+		.final_state = trial->final,
 	};
-	fixture->states = (size_t)(shape->batch * shape->heads * shape->dim * shape->dim);
-	random_uniform(7, 1, 0.5f, 3, fixture->beta, MOST_HEADS);
-	for (int i = 0; i < 4; i++) {
-		tensors[i]->dtype = shape->dtype;
-		elements = lay_out(shape, tensors[i]->stride, &start);
-		if (i == 0 || shape->layout != PACKED) {
-			fixture->memory[i] = xmalloc(elements * dtype_size(shape->dtype));
-			memset(fixture->memory[i], CANARY, elements * dtype_size(shape->dtype));
-			tensors[i]->data = (char *)fixture->memory[i] +
-					   start * (int64_t)dtype_size(shape->dtype);
-		} else {
-			tensors[i]->data = (char *)fixture->memory[0] +
-					   (size_t)(i * shape->dim) * dtype_size(shape->dtype);
-		}
-		random_normal(7, (uint64_t)(10 + i), i == 1 ? 0.4f : 1, values, count);
-		for (size_t n = 0; n < count && i < 3; n++)
-			dtype_store(tensors[i]->data, shape->dtype, element(tensors[i], shape, n), values[n]);
-	}
-	free(values);
-	fixture->o = xmalloc(count * sizeof(*fixture->o));
-	fixture->final_reference = xmalloc(fixture->states * sizeof(double));
-	if (!with_state)
-		return;
-	fixture->initial = xmalloc(fixture->states * sizeof(float));
-	fixture->final = xmalloc(fixture->states * sizeof(float));
-	random_normal(7, 20, 0.5f, fixture->initial, fixture->states);
-	fixture->problem.initial_state = fixture->initial;
-	fixture->problem.final_state = fixture->final;
+	trial->o = xmalloc(trial->count * sizeof(*trial->o));
+	trial->final_reference = xmalloc(trial->states * sizeof(double));
 }
 
-static void fixture_free(struct fixture *fixture)
+static void trial_free(struct trial *trial)
 {
-	for (int i = 0; i < 4; i++)
-		free(fixture->memory[i]);
-	free(fixture->initial);
-	free(fixture->final);
-	free(fixture->o);
-	free(fixture->final_reference);
+	fixture_free(&trial->made);
+	free(trial->o);
+	free(trial->final_reference);
 }
 
-static void reference(struct fixture *fixture)
+static void reference(struct trial *trial)
 {
 	struct error err = {0};
 
-	if (quasar_reference(&fixture->problem, fixture->o, fixture->final_reference, &err) < 0)
+	if (quasar_reference(&trial->problem, trial->o, trial->final_reference, &err) < 0)
 		fail_msg("%s", err.message);
-}
-
-/* Runs the CPU version on poisoned outputs and compares with what reference() left. */
-static void assert_cpu_agrees(struct fixture *fixture, const struct shape *shape)
-{
-	float *values = xmalloc(fixture->count * sizeof(*values));
-	/* fp32 arithmetic, then the rounding of the output */
-	double most = shape->dtype == DTYPE_F32 ? 1e-5 : shape->dtype == DTYPE_BF16 ? 4e-3 : 5e-4;
-	struct comparison outputs, states;
-	struct error err = {0};
-
-	for (size_t n = 0; n < fixture->count; n++)
-		dtype_store(fixture->problem.o.data, shape->dtype,
-			element(&fixture->problem.o, shape, n), NAN);
-	if (quasar_cpu(&fixture->problem, &err) < 0)
-		fail_msg("%s", err.message);
-	for (size_t n = 0; n < fixture->count; n++)
-		values[n] = dtype_load(fixture->problem.o.data, shape->dtype,
-			element(&fixture->problem.o, shape, n));
-	outputs = compare_float_double(values, fixture->o, fixture->count);
-	if (!outputs.finite || outputs.relative_error > most || outputs.cosine < 0.99999)
-		fail_msg("%s %s B %lld T %lld H %d S %d dtype %d layout %d: cosine %.8f, relative error %g%s",
-			cpu_variant_name(), semantics_name(shape->semantics), (long long)shape->batch,
-			(long long)shape->tokens, shape->heads, shape->dim, (int)shape->dtype,
-			(int)shape->layout, outputs.cosine, outputs.relative_error,
-			outputs.finite ? "" : ", not finite");
-	if (fixture->final) {
-		states = compare_float_double(fixture->final, fixture->final_reference, fixture->states);
-		if (!states.finite || states.relative_error > 1e-5)
-			fail_msg("%s: state off by %g", cpu_variant_name(), states.relative_error);
-	}
-	free(values);
-}
-
-static void assert_gaps_untouched(const struct fixture *fixture, const struct shape *shape)
-{
-	int64_t stride[4], start;
-	size_t elements = lay_out(shape, stride, &start), size = dtype_size(shape->dtype);
-	unsigned char *expected = xmalloc(elements * size);
-
-	memset(expected, CANARY, elements * size);
-	for (size_t n = 0; n < fixture->count; n++)
-		memcpy(expected + (size_t)(start + element(&fixture->problem.o, shape, n)) * size,
-			(char *)fixture->problem.o.data +
-				element(&fixture->problem.o, shape, n) * (int64_t)size,
-			size);
-	assert_memory_equal(expected, fixture->memory[3], elements * size);
-	free(expected);
 }
 
 /* --- the reference ------------------------------------------------------------------------------- */
@@ -429,12 +326,12 @@ static void recurrence(const double *q, const double *k, const double *v, double
 /* Upstream in other words: through each chunk twice by the recurrence, then all queries at once. */
 static void upstream_is_the_recurrence_twice(void **state)
 {
-	struct shape shape = {SEMANTICS_UPSTREAM, 2, 200, 3, 32, DTYPE_F32, CONTIGUOUS};
-	struct fixture f;
+	struct shape shape = {SEMANTICS_UPSTREAM, 2, 200, 3, 32, DTYPE_F32};
+	struct trial f;
 	int padded = 256, dim = 32, heads = 3;
 
 	(void)state;
-	fixture_make(&f, &shape, true);
+	trial_make(&f, &shape);
 	reference(&f);
 	for (int b = 0; b < 2; b++) {
 		size_t size = (size_t)(padded * heads * dim);
@@ -476,19 +373,19 @@ static void upstream_is_the_recurrence_twice(void **state)
 		for (int i = 0; i < 3; i++)
 			free(flat[i]);
 	}
-	fixture_free(&f);
+	trial_free(&f);
 }
 
 /* Causal in other words: by chunks, with W and U (docs/math.md). */
 static void causal_is_its_chunked_form(void **state)
 {
 	enum { C = 24, T = 96, S = 32 };
-	struct shape shape = {SEMANTICS_CAUSAL, 1, T, 1, S, DTYPE_F32, CONTIGUOUS};
-	struct fixture f;
+	struct shape shape = {SEMANTICS_CAUSAL, 1, T, 1, S, DTYPE_F32};
+	struct trial f;
 	double s[S * S], w[C * S], u[C * S], n[C * S];
 
 	(void)state;
-	fixture_make(&f, &shape, true);
+	trial_make(&f, &shape);
 	reference(&f);
 	for (int i = 0; i < S * S; i++)
 		s[i] = (double)f.initial[i];
@@ -535,86 +432,22 @@ static void causal_is_its_chunked_form(void **state)
 				for (int r = 0; r < C; r++)
 					s[i * S + j] += (double)k[r * S + i] * n[r * S + j];
 	}
-	fixture_free(&f);
+	trial_free(&f);
 }
 
 /* --- the CPU version ------------------------------------------------------------------------------ */
 
-/* Every variant that this machine has against the reference. */
-static void try(struct fixture *fixture, const struct shape *shape)
-{
-	reference(fixture);
-	for (const char *const *name = cpu_variants(); *name; name++) {
-		assert_int_equal(cpu_variant_select(*name), 0);
-		assert_cpu_agrees(fixture, shape);
-		if (shape->layout != PACKED)
-			assert_gaps_untouched(fixture, shape);
-	}
-}
-
-static void try_shape(const struct shape *shape, bool with_state)
-{
-	struct fixture f;
-
-	fixture_make(&f, shape, with_state);
-	try(&f, shape);
-	fixture_free(&f);
-}
-
-static void any_length_and_dimension(void **state)
-{
-	static const int64_t tokens[] = {1, 2, 15, 16, 17, 63, 64, 65, 130};
-
-	(void)state;
-	for (int semantics = 0; semantics < 2; semantics++)
-		for (size_t i = 0; i < sizeof(tokens) / sizeof(*tokens); i++)
-			for (int dim = 32; dim <= 128; dim *= 2)
-				try_shape(&(struct shape){(enum semantics)semantics, 1, tokens[i], 2, dim,
-						  DTYPE_BF16, CONTIGUOUS},
-					i % 2 == 0);
-}
-
-static void any_strides_and_types(void **state)
-{
-	(void)state;
-	for (int semantics = 0; semantics < 2; semantics++)
-		for (int layout = 0; layout < LAYOUTS; layout++)
-			for (int dtype = 0; dtype < 3; dtype++)
-				try_shape(&(struct shape){(enum semantics)semantics, 2, 70, 3, 32,
-						  (enum dtype)dtype, (enum layout)layout},
-					true);
-}
-
-/* With fewer heads than threads the sequence is cut, and its parts are composed. */
-static void few_heads_use_all_threads(void **state)
-{
-	static const int threads[] = {1, 2, 3, 8};
-
-	(void)state;
-	for (int semantics = 0; semantics < 2; semantics++)
-		for (size_t i = 0; i < sizeof(threads) / sizeof(*threads); i++) {
-			cpu_threads_set(threads[i]);
-			try_shape(&(struct shape){(enum semantics)semantics, 1, 1100, 1, 32, DTYPE_BF16,
-					  CONTIGUOUS},
-				true);
-			try_shape(&(struct shape){(enum semantics)semantics, 2, 777, 1, 64, DTYPE_F32,
-					  CONTIGUOUS},
-				false);
-		}
-	cpu_threads_set(0);
-}
-
 /* A sequence in two calls, the state handed over, is the sequence in one. */
 static void sequences_continue(void **state)
 {
-	struct shape shape = {SEMANTICS_CAUSAL, 1, 150, 2, 64, DTYPE_BF16, CONTIGUOUS};
-	struct fixture f;
+	struct shape shape = {SEMANTICS_CAUSAL, 1, 150, 2, 64, DTYPE_BF16};
+	struct trial f;
 	struct error err = {0};
 	int64_t cut = 77;
 	size_t before = (size_t)(cut * 2 * 64) * 2;
 
 	(void)state;
-	fixture_make(&f, &shape, true);
+	trial_make(&f, &shape);
 	reference(&f);
 	for (int part = 0; part < 2; part++) {
 		struct quasar_problem problem = f.problem;
@@ -628,19 +461,19 @@ static void sequences_continue(void **state)
 	}
 	assert_true(compare_bf16_double(f.problem.o.data, f.o, f.count).relative_error < 4e-3);
 	assert_true(compare_float_double(f.final, f.final_reference, f.states).relative_error < 1e-5);
-	fixture_free(&f);
+	trial_free(&f);
 }
 
 /* Stretches of an upstream sequence, each reading where its heads' rows are. */
 static void upstream_sequences_continue(void **state)
 {
-	struct shape shape = {SEMANTICS_UPSTREAM, 1, 256, 3, 32, DTYPE_F32, CONTIGUOUS};
-	struct fixture f;
+	struct shape shape = {SEMANTICS_UPSTREAM, 1, 256, 3, 32, DTYPE_F32};
+	struct trial f;
 	struct error err = {0};
 	int64_t cut = 128;
 
 	(void)state;
-	fixture_make(&f, &shape, true);
+	trial_make(&f, &shape);
 	reference(&f);
 	for (int part = 0; part < 2; part++) {
 		struct quasar_problem problem = f.problem;
@@ -656,26 +489,7 @@ static void upstream_sequences_continue(void **state)
 	}
 	assert_true(compare_float_double(f.problem.o.data, f.o, f.count).relative_error < 1e-5);
 	assert_true(compare_float_double(f.final, f.final_reference, f.states).relative_error < 1e-5);
-	fixture_free(&f);
-}
-
-/* Keys of zero, tiny and large length: α is β, 1/λ, and everything between, without a NaN. */
-static void keys_of_any_length(void **state)
-{
-	static const float lengths[] = {0, 1e-30f, 1e-6f, 1e-3f, 0.1f, 30, 1e4f};
-
-	(void)state;
-	for (int semantics = 0; semantics < 2; semantics++) {
-		struct shape shape = {(enum semantics)semantics, 1, 70, 1, 32, DTYPE_F32, CONTIGUOUS};
-		struct fixture f;
-
-		fixture_make(&f, &shape, true);
-		for (int t = 0; t < 70; t++)
-			for (int i = 0; i < 32; i++)
-				((float *)f.problem.k.data)[t * 32 + i] *= lengths[t % 7];
-		try(&f, &shape);
-		fixture_free(&f);
-	}
+	trial_free(&f);
 }
 
 /* Large outputs may be written past the caches when they are aligned for it: the same numbers either way. */
@@ -690,7 +504,8 @@ static void large_outputs_are_the_same(void **state)
 	struct error err = {0};
 
 	(void)state;
-	random_normal_bf16(7, 30, 0.5f, input, 3 * count);
+	for (size_t i = 0; i < 3 * count; i++)
+		input[i] = bf16_of_float((float)(i * 7919 % 2003) / 1001 - 1);
 	for (const char *const *name = cpu_variants(); *name; name++) {
 		struct quasar_problem problem = {SEMANTICS_CAUSAL, 1, T, H, S,
 			tensor_contiguous(input, DTYPE_BF16, T, H, S),
@@ -713,17 +528,17 @@ static void large_outputs_are_the_same(void **state)
 /* Wherever a NaN comes in, and whatever its bits, it comes out. */
 static void a_nan_stays_visible(void **state)
 {
-	struct shape shape = {SEMANTICS_CAUSAL, 1, 40, 1, 32, DTYPE_BF16, CONTIGUOUS};
+	struct shape shape = {SEMANTICS_CAUSAL, 1, 40, 1, 32, DTYPE_BF16};
 	struct error err = {0};
 
 	(void)state;
 	for (const char *const *name = cpu_variants(); *name; name++) {
 		assert_int_equal(cpu_variant_select(*name), 0);
 		for (int place = 0; place < 4; place++) {
-			struct fixture f;
+			struct trial f;
 			uint16_t *inputs[3];
 
-			fixture_make(&f, &shape, true);
+			trial_make(&f, &shape);
 			inputs[0] = f.problem.q.data;
 			inputs[1] = f.problem.k.data;
 			inputs[2] = f.problem.v.data;
@@ -733,7 +548,7 @@ static void a_nan_stays_visible(void **state)
 				memset(&f.initial[5], 0xff, sizeof(float));
 			assert_int_equal(quasar_cpu(&f.problem, &err), 0);
 			assert_false(compare_bf16(f.problem.o.data, f.problem.o.data, f.count).finite);
-			fixture_free(&f);
+			trial_free(&f);
 		}
 	}
 }
@@ -755,12 +570,12 @@ static void assert_refused(const struct quasar_problem *problem, const char *bec
 
 static void bad_problems_are_refused(void **state)
 {
-	struct shape shape = {SEMANTICS_CAUSAL, 1, 8, 2, 32, DTYPE_BF16, CONTIGUOUS};
-	struct fixture f;
+	struct shape shape = {SEMANTICS_CAUSAL, 1, 8, 2, 32, DTYPE_BF16};
+	struct trial f;
 	struct quasar_problem bad;
 
 	(void)state;
-	fixture_make(&f, &shape, false);
+	trial_make(&f, &shape);
 	bad = f.problem;
 	bad.dim = 48;
 	assert_refused(&bad, "32, 64 and 128");
@@ -794,7 +609,7 @@ static void bad_problems_are_refused(void **state)
 	bad = f.problem;
 	bad.semantics = (enum semantics)7;
 	assert_refused(&bad, "semantics");
-	fixture_free(&f);
+	trial_free(&f);
 	assert_int_equal(cpu_variant_select("z80"), -1);
 }
 
@@ -808,12 +623,8 @@ int main(void)
 		cmocka_unit_test(upstream_pads_with_zeros),
 		cmocka_unit_test(upstream_is_the_recurrence_twice),
 		cmocka_unit_test(causal_is_its_chunked_form),
-		cmocka_unit_test(any_length_and_dimension),
-		cmocka_unit_test(any_strides_and_types),
-		cmocka_unit_test(few_heads_use_all_threads),
 		cmocka_unit_test(sequences_continue),
 		cmocka_unit_test(upstream_sequences_continue),
-		cmocka_unit_test(keys_of_any_length),
 		cmocka_unit_test(large_outputs_are_the_same),
 		cmocka_unit_test(a_nan_stays_visible),
 		cmocka_unit_test(bad_problems_are_refused),

@@ -145,7 +145,7 @@ static struct view load_rows(const struct quasar_problem *problem, int which, in
 		problem->semantics == SEMANTICS_CAUSAL ? BLOCK : UPSTREAM_CHUNK);
 	uint16_t *copy = block->copies[which];
 
-	prefetch_add(&block->prefetch, which, &rows, BLOCK);
+	rows_prefetch(&rows, &block->prefetch, which, BLOCK);
 	if (rows_are_even(&rows, BLOCK))
 		return (struct view){(const uint16_t *)rows.at, rows.step / 2};
 	for (int r = 0; r < BLOCK; r++) {
@@ -163,7 +163,8 @@ static void store_rows(const struct quasar_problem *problem, int64_t batch, int 
 {
 	const struct tensor *o = &problem->o;
 	uint16_t *to = (uint16_t *)o->data + batch * o->stride[0] + head * o->stride[2];
-	bool streamed = output_is_streamed(problem);
+	bool streamed = output_is_streamed(
+		o, problem->batch * problem->tokens * problem->heads * problem->dim);
 
 	last = last < problem->tokens ? last : problem->tokens;
 	for (int64_t row = first; row < first + BLOCK && row < last; row++, rows += problem->dim)

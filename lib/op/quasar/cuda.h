@@ -4,21 +4,14 @@
 #pragma once
 
 #include "gpu/gpu.h"
+#include "op/config.h"
 #include "op/quasar/problem.h"
 
-/* Memory between the kernels of a call: 24 KiB for each group of chunks at S = 64, 10 MB for 8 heads of a
- * long sequence on an H200. Grows as needed; calls that share it are queued one behind the other. */
-struct quasar_workspace {
-	void *memory;
-	size_t bytes;
-};
-
-void quasar_workspace_free(struct gpu *gpu, struct quasar_workspace *workspace);
-
-/* Any problem that quasar_check accepts, with q, k, v and o of one type. STATUS_USAGE for what no GPU can
- * do, STATUS_ENVIRONMENT for what this one cannot: either says what would work. Nothing is launched then. */
-int quasar_cuda(struct gpu *gpu, struct quasar_workspace *workspace, const struct quasar_problem *problem,
-	struct error *err);
+/* Any problem that quasar_check accepts, in exactly this configuration (NULL: quasar_config_default()), with q, k, v and o of one type. STATUS_USAGE for what no GPU can
+ * do, STATUS_ENVIRONMENT for what this one cannot: either says what would work. Nothing is launched then. The workspace
+ * grows to 24 KiB for each group of chunks at S = 64: 10 MB for 8 heads of a long sequence on an H200. */
+int quasar_cuda(struct gpu *gpu, struct gpu_workspace *workspace, const struct quasar_problem *problem,
+	const struct config *config, struct error *err);
 
 /* The same in fp64, token by token: o [B, T, H, S] and the final state [B, H, S, S] (or NULL) as doubles.
  * About 1.3 s for a million tokens of 8 heads on an H200. Reads the problem's inputs and initial state;

@@ -16,138 +16,11 @@
 
 #include <stdbool.h>
 
-#include "cpu/vector.h"
+#include "cpu/block.h"
 #include "op/quasar/gate.h"
 #include "op/quasar/rows.h"
 
-#define BLOCK 16
-
-/* Floats from a row of K or Q to the next, whatever the head dimension: with a constant the compiler can
- * address a tile's rows from one register. Not a power of two, which would crowd rows into few cache sets. */
-#define PITCH 144
-
-/* A register tile has `tall` rows of `wide` registers, ACCUMULATORS in all: enough of them to hide the
- * latency of a multiply-add, few enough to leave registers for the factors. */
-#define ACCUMULATORS (REGISTERS == 32 ? 16 : 12)
-#define WIDEST (REGISTERS == 32 ? 4 : 2)
-
 /* --- products ------------------------------------------------------------------------------------ */
-
-/* sum [tall, wide · LANES] += or -= A [tall, inner] B [inner, wide · LANES], with A's element (r, n) at
- * a[r * a_row + n * a_step]. */
-INLINE void accumulate(vector sum[ACCUMULATORS], const float *a, int a_row, int a_step, const float *b,
-	int b_row, int inner, int tall, int wide, bool negative)
-{
-	for (int n = 0; n < inner; n++) {
-		vector line[WIDEST];
-
-		UNROLL for (int w = 0; w < wide; w++)
-			line[w] = vector_load(b + n * b_row + w * LANES);
-		UNROLL for (int r = 0; r < tall; r++) {
-			float x = a[r * a_row + n * a_step];
-
-			UNROLL for (int w = 0; w < wide; w++)
-				sum[r * wide + w] += (negative ? -x : x) * line[w];
-		}
-	}
-}
-
-INLINE void tile_load(vector sum[ACCUMULATORS], const float *c, int stride, int tall, int wide)
-{
-	UNROLL for (int r = 0; r < tall; r++)
-		UNROLL for (int w = 0; w < wide; w++)
-			sum[r * wide + w] = c ? vector_load(c + r * stride + w * LANES) : (vector){0};
-}
-
-INLINE void tile_store(const vector sum[ACCUMULATORS], float *c, int stride, int tall, int wide)
-{
-	UNROLL for (int r = 0; r < tall; r++)
-		UNROLL for (int w = 0; w < wide; w++)
-			vector_store(c + r * stride + w * LANES, sum[r * wide + w]);
-}
-
-/* C [rows, columns] = start + A B, `start` being C or NULL for zero. */
-INLINE void multiply_tile(const float *a, int a_row, int a_step, const float *b, const float *start, float *c,
-	int inner, int columns, int tall, int wide)
-{
-	vector sum[ACCUMULATORS];
-
-	tile_load(sum, start, columns, tall, wide);
-	accumulate(sum, a, a_row, a_step, b, columns, inner, tall, wide, false);
-	tile_store(sum, c, columns, tall, wide);
-}
-
-/* C [rows, columns] = start + A B, `start` being C or NULL for zero. With 16 registers tiles are 6 rows tall, and
- * 4 where that is what is left. Asks for some of the next block's rows after each tile. */
-INLINE void multiply(const float *a, int a_row, int a_step, const float *b, const float *start, float *c,
-	int rows, int inner, int columns, struct prefetch *prefetch, int wide)
-{
-	const int tall = ACCUMULATORS / wide, shorter = REGISTERS == 32 ? tall : 4;
-
-	for (int column = 0; column < columns; column += wide * LANES)
-		for (int row = 0; row < rows;) {
-			const float *from = start ? start + row * columns + column : NULL;
-			float *to = c + row * columns + column;
-
-			if ((rows - row) % tall == 0) {
-				multiply_tile(a + row * a_row, a_row, a_step, b + column, from, to, inner,
-					columns, tall, wide);
-				row += tall;
-			} else {
-				multiply_tile(a + row * a_row, a_row, a_step, b + column, from, to, inner,
-					columns, shorter, wide);
-				row += shorter;
-			}
-			prefetch_rows(prefetch, 1 + 96 / columns);
-		}
-}
-
-/* Calls a function whose last argument is a constant: the registers side by side in a tile. */
-#define WITH_WIDTH(columns, function, ...)                                                                 \
-	do {                                                                                               \
-		if ((columns) % (WIDEST * LANES) == 0)                                                     \
-			function(__VA_ARGS__, WIDEST);                                                     \
-		else if ((columns) == 2 * LANES)                                                           \
-			function(__VA_ARGS__, 2);                                                          \
-		else                                                                                       \
-			function(__VA_ARGS__, 1);                                                          \
-	} while (0)
-
-/* C [rows, columns] = A B, with A [rows, inner] in rows of PITCH; all sizes are multiples of 16. */
-static void multiply_rows(const float *a, const float *b, float *c, int rows, int inner, int columns,
-	struct prefetch *prefetch)
-{
-	WITH_WIDTH(columns, multiply, a, PITCH, 1, b, NULL, c, rows, inner, columns, prefetch);
-}
-
-/* C [rows, columns] += Aᵀ B, with A [BLOCK, rows] in rows of PITCH, B [BLOCK, columns]. */
-static void add_transposed(const float *a, const float *b, float *c, int rows, int columns,
-	struct prefetch *prefetch)
-{
-	WITH_WIDTH(columns, multiply, a, 1, PITCH, b, c, c, rows, BLOCK, columns, prefetch);
-}
-
-/* Below the diagonal, tiles of four rows leave least to do twice. */
-#define STAIR 4
-
-INLINE void multiply_lower_wide(const float *a, const float *b, float *c, int columns, int wide)
-{
-	for (int column = 0; column < columns; column += wide * LANES)
-		for (int row = 0; row < BLOCK; row += STAIR) {
-			vector sum[ACCUMULATORS];
-
-			tile_load(sum, c + row * columns + column, columns, STAIR, wide);
-			accumulate(sum, a + row * BLOCK, BLOCK, 1, b + column, columns, row + STAIR, STAIR,
-				wide, false);
-			tile_store(sum, c + row * columns + column, columns, STAIR, wide);
-		}
-}
-
-/* C [BLOCK, columns] += A B, with a lower triangular A [BLOCK, BLOCK] that has zeros above its diagonal. */
-static void multiply_lower(const float *a, const float *b, float *c, int columns)
-{
-	WITH_WIDTH(columns, multiply_lower_wide, a, b, c, columns);
-}
 
 INLINE void solve_wide(const float *a, const float *alpha, const float *v, float *x, int columns, int wide)
 {
@@ -179,50 +52,7 @@ static void solve(const float *a, const float *alpha, const float *v, float *x, 
 	WITH_WIDTH(columns, solve_wide, a, alpha, v, x, columns);
 }
 
-/* to [columns, BLOCK] = from [BLOCK, columns]ᵀ, `from` in rows of PITCH */
-static void transpose(const float *from, int columns, float *to)
-{
-	for (int row = 0; row < BLOCK; row += LANES)
-		for (int column = 0; column < columns; column += LANES)
-			transpose_square(from + row * PITCH + column, PITCH * sizeof(float),
-				to + column * BLOCK + row, BLOCK * sizeof(float));
-}
-
 /* --- rows ---------------------------------------------------------------------------------------- */
-
-static void load_row(const void *row, enum dtype dtype, int64_t step, int dim, float *out)
-{
-	const uint16_t *halves = row;
-
-	if (step != 1)
-		for (int i = 0; i < dim; i++)
-			out[i] = dtype_load(row, dtype, i * step);
-	else if (dtype == DTYPE_F32)
-		memcpy(out, row, (size_t)dim * sizeof(*out));
-	else if (dtype == DTYPE_BF16)
-		for (int i = 0; i < dim; i += LANES)
-			vector_store(out + i, vector_of_bf16(halves + i));
-	else
-		for (int i = 0; i < dim; i++)
-			out[i] = f16_to_float(halves[i]);
-}
-
-static void store_row(void *data, enum dtype dtype, int64_t start, int64_t step, int dim, const float *row)
-{
-	uint16_t *halves = (uint16_t *)data + start;
-
-	if (step != 1)
-		for (int i = 0; i < dim; i++)
-			dtype_store(data, dtype, start + i * step, row[i]);
-	else if (dtype == DTYPE_F32)
-		memcpy((float *)data + start, row, (size_t)dim * sizeof(*row));
-	else if (dtype == DTYPE_BF16)
-		for (int i = 0; i < dim; i += LANES)
-			vector_store_bf16(halves + i, vector_load(row + i));
-	else
-		for (int i = 0; i < dim; i++)
-			halves[i] = f16_of_float(row[i]);
-}
 
 /* Rows first … first + BLOCK − 1 of a head's tensor number `which`, `pitch` floats apart; zeros from `last` on
  * and where upstream pads. */
@@ -233,7 +63,7 @@ static void load_rows(const struct quasar_problem *problem, int which, int64_t b
 	struct rows rows = rows_begin(problem, tensor, batch, head, first, last,
 		problem->semantics == SEMANTICS_CAUSAL ? BLOCK : UPSTREAM_CHUNK);
 
-	prefetch_add(prefetch, which, &rows, BLOCK);
+	rows_prefetch(&rows, prefetch, which, BLOCK);
 	for (int r = 0; r < BLOCK; r++, out += pitch) {
 		const char *row = rows_next(&rows);
 
@@ -249,21 +79,12 @@ static void store_rows(const struct quasar_problem *problem, int64_t batch, int 
 	int64_t last, const float *rows)
 {
 	const struct tensor *o = &problem->o;
-	int dim = problem->dim, size = (int)dtype_size(o->dtype);
-	bool streamed = output_is_streamed(problem);
-	char line[128 * sizeof(float)] ALIGNED;
+	int dim = problem->dim;
+	bool streamed = output_is_streamed(o, problem->batch * problem->tokens * problem->heads * dim);
 
 	last = last < problem->tokens ? last : problem->tokens;
-	for (int64_t row = first; row < first + BLOCK && row < last; row++, rows += dim) {
-		int64_t start = batch * o->stride[0] + row * o->stride[1] + head * o->stride[2];
-
-		if (streamed) {
-			store_row(line, o->dtype, 0, 1, dim, rows);
-			stream_vectors((char *)o->data + start * size, line, dim * size / (int)sizeof(vector));
-		} else {
-			store_row(o->data, o->dtype, start, o->stride[3], dim, rows);
-		}
-	}
+	for (int64_t row = first; row < first + BLOCK && row < last; row++, rows += dim)
+		output_row(o, batch * o->stride[0] + row * o->stride[1] + head * o->stride[2], dim, rows, streamed);
 }
 
 /* --- blocks -------------------------------------------------------------------------------------- */

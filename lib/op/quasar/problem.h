@@ -8,15 +8,10 @@
  *   upstream  what the reference fork's chunk.py computes, interleaved chunks of 64 rows and all */
 #pragma once
 
+#include "kernels/quasar/layout.h" /* UPSTREAM_CHUNK, QUASAR_EPSILON */
 #include "tensor/tensor.h"
 
 enum semantics { SEMANTICS_UPSTREAM, SEMANTICS_CAUSAL };
-
-/* Rows of an upstream chunk; causal chunks are an implementation's own affair. */
-#define UPSTREAM_CHUNK 64
-
-/* The ε under λ in α = (1 − exp(−β λ)) / (λ + ε). */
-#define QUASAR_EPSILON 1e-8
 
 struct quasar_problem {
 	enum semantics semantics;

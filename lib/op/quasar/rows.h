@@ -3,6 +3,7 @@
 
 #include <stdbool.h>
 
+#include "cpu/prefetch.h"
 #include "op/quasar/problem.h"
 
 struct rows {
@@ -64,51 +65,9 @@ static inline const void *rows_next(struct rows *rows)
 	return row;
 }
 
-/* An output that no cache could hold is written past them: a row of one head is a few whole lines, which
- * otherwise would be read first, each from another page of memory. */
-#define STREAMED_BYTES (16 << 20)
-
-static inline bool output_is_streamed(const struct quasar_problem *problem)
+/* Asks for the `count` rows of a tensor that the next block will load. */
+static inline void rows_prefetch(const struct rows *rows, struct prefetch *prefetch, int tensor, int count)
 {
-	const struct tensor *o = &problem->o;
-	int64_t size = (int64_t)dtype_size(o->dtype), line = 64 / size;
-
-	return problem->batch * problem->tokens * problem->heads * problem->dim * size >= STREAMED_BYTES &&
-	       (uintptr_t)o->data % 64 == 0 && o->stride[0] % line == 0 && o->stride[1] % line == 0 &&
-	       o->stride[2] % line == 0 && o->stride[3] == 1;
-}
-
-/* Rows that the next block will load. Asked for all at once they would keep the core waiting, as it has only
- * a dozen or so requests to memory under way; so they are asked for a few at a time between the products. */
-struct prefetch {
-	const char *at[3]; /* of each tensor the next row to ask for */
-	int64_t step[3];
-	int bytes; /* of a row */
-	int next;  /* tensor */
-	int left;  /* rows */
-};
-
-static inline void prefetch_begin(struct prefetch *prefetch, int bytes)
-{
-	*prefetch = (struct prefetch){.bytes = bytes};
-}
-
-/* Adds the next `count` rows of a tensor; tensors take turns, so they all have as many. */
-static inline void prefetch_add(struct prefetch *prefetch, int tensor, const struct rows *rows, int count)
-{
-	prefetch->at[tensor] = rows->at + rows->ahead;
-	prefetch->step[tensor] = rows->wrap ? rows->step + rows->wrap / rows->heads : rows->step;
-	prefetch->left += count;
-}
-
-static inline void prefetch_rows(struct prefetch *prefetch, int count)
-{
-	for (; count > 0 && prefetch->left > 0; count--, prefetch->left--) {
-		int tensor = prefetch->next;
-
-		for (int at = 0; at < prefetch->bytes; at += 64)
-			__builtin_prefetch(prefetch->at[tensor] + at);
-		prefetch->at[tensor] += prefetch->step[tensor];
-		prefetch->next = tensor == 2 ? 0 : tensor + 1;
-	}
+	prefetch_add(prefetch, tensor, rows->at + rows->ahead,
+		rows->wrap ? rows->step + rows->wrap / rows->heads : rows->step, count);
 }

@@ -1,5 +1,5 @@
 /* entry: the kernels as PyTorch launches them. Its NVRTC entry passes pointers, 32-bit ints and doubles, but no
- * structs; here they are put together. All tensors are contiguous. One of the four is compiled at a time. */
+ * structs; here they are put together. All tensors are contiguous. One of the five is compiled at a time. */
 #define FLAT_ENTRY
 
 #if defined(QUASAR_CHUNK)
@@ -30,6 +30,26 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) quasar_chunk_t
 extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) quasar_chunk_output(CHUNK_PARAMETERS)
 {
 	make_output(CHUNK_ARGUMENTS);
+}
+
+#elif defined(QUASAR_CHOICE)
+#include "quasar/choice.h"
+
+/* How quasar/chunk.cu is to be built and launched. */
+extern "C" __global__ void quasar_choice(int dim, int input, int upstream, int sequences, int rows, int multiprocessors,
+	int shared_per_block, int shared_per_multiprocessor, int *found)
+{
+	const struct chunk_problem problem = {dim, input, upstream, sequences, rows};
+	const struct chunk_machine machine = {multiprocessors, shared_per_block, shared_per_multiprocessor};
+	const struct chunk_choice choice = chunk_choose(&problem, &machine);
+	const int chunk = choice.chunk, chunks = (rows + chunk - 1) / chunk, planes = CHUNK_PLANES(input);
+	const int values[] = {choice.chunk, choice.num_stages, choice.min_blocks, chunks,
+		(chunks + choice.groups - 1) / choice.groups, choice.groups, CHUNK_THREADS(dim),
+		CHUNK_TRANSITION_SHARED(dim, chunk, planes, choice.num_stages),
+		CHUNK_OUTPUT_SHARED(dim, chunk, planes, choice.num_stages, upstream), CHUNK_TRANSITION_BYTES(dim, planes)};
+
+	for (int i = 0; i < sizeof(values) / sizeof(values[0]); i++)
+		found[i] = values[i];
 }
 
 #elif defined(LAYER_GATHER)

@@ -1,0 +1,55 @@
+/* layout: what host and kernels of the operation both have to know: sizes of blocks, and what lies in shared and in
+ * working memory. Plain C, read by both sides; all in bytes but where it says otherwise. */
+#pragma once
+
+#include "common/dtype.h"
+
+/* Rows of an upstream chunk; causal chunks are an implementation's own affair. */
+#define UPSTREAM_CHUNK 64
+
+/* The ε under λ in α = (1 − exp(−β λ)) / (λ + ε). */
+#define QUASAR_EPSILON 1e-8
+
+/* --- chunk.cu --------------------------------------------------------------------------------------- */
+
+/* bf16 that carry a value. */
+#define CHUNK_PLANES(input) ((input) == INPUT_BF16 ? 1 : 2)
+
+#define CHUNK_WARPS(dim) ((dim) / 16)
+#define CHUNK_THREADS(dim) (CHUNK_WARPS(dim) * 32)
+
+/* Shared memory: K, V and, in the second pass, Q a stage, then T, L and, causal, tril(Q Kᵀ); all in planes. L's place
+ * later stages the output, 1 KB a warp. */
+#define CHUNK_ROWS_BYTES(dim, chunk, planes) ((chunk) * (dim) * 2 * (planes))
+#define CHUNK_SQUARE_BYTES(chunk, planes) ((chunk) * (chunk) * 2 * (planes))
+#define CHUNK_STAGING_BYTES(dim, chunk, planes)                                                            \
+	(CHUNK_WARPS(dim) * 1024 > CHUNK_SQUARE_BYTES(chunk, planes) ? CHUNK_WARPS(dim) * 1024               \
+								     : CHUNK_SQUARE_BYTES(chunk, planes))
+#define CHUNK_TRANSITION_SHARED(dim, chunk, planes, stages)                                                \
+	((stages) * 2 * CHUNK_ROWS_BYTES(dim, chunk, planes) + CHUNK_SQUARE_BYTES(chunk, planes) +           \
+		CHUNK_STAGING_BYTES(dim, chunk, planes))
+#define CHUNK_OUTPUT_SHARED(dim, chunk, planes, stages, upstream)                                          \
+	((stages) * 3 * CHUNK_ROWS_BYTES(dim, chunk, planes) + CHUNK_SQUARE_BYTES(chunk, planes) +           \
+		CHUNK_STAGING_BYTES(dim, chunk, planes) + ((upstream) ? 0 : CHUNK_SQUARE_BYTES(chunk, planes)))
+
+/* A group's transition between the passes: P − I as a tile, then Rᵀ in fp32. */
+#define CHUNK_STATE_BYTES(dim, planes) ((dim) * (dim) * 2 * (planes))
+#define CHUNK_TRANSITION_BYTES(dim, planes) (CHUNK_STATE_BYTES(dim, planes) + (dim) * (dim) * 4)
+
+/* --- reference.cu ----------------------------------------------------------------------------------- */
+
+#define REFERENCE_COLUMNS 16 /* of a state, of a block */
+#define REFERENCE_LANES 4    /* threads a column */
+#define REFERENCE_THREADS (REFERENCE_COLUMNS * REFERENCE_LANES)
+/* q, k and a block's columns of v of a chunk, and α */
+#define REFERENCE_SHARED(dim) (UPSTREAM_CHUNK * ((2 * (dim) + REFERENCE_COLUMNS) * 4 + 8))
+
+/* --- the others ------------------------------------------------------------------------------------- */
+
+#define RECURRENT_THREADS(dim) (dim)
+
+#define GATE_THREADS 256
+#define GATE_LANES 4 /* threads a row */
+#define GATE_ROWS (GATE_THREADS / GATE_LANES) /* of a block */
+
+#define SUBSTITUTION_THREADS(size) ((size) < 32 ? 32 : (size))

@@ -1,0 +1,48 @@
+#include "op/config.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+void config_format(const struct parameter *parameters, const struct config *config, char *text, size_t size)
+{
+	size_t used = 0;
+
+	text[0] = '\0';
+	for (int i = 0; parameters[i].name && used < size; i++)
+		used += (size_t)snprintf(
+			text + used, size - used, "%s%s=%d", i ? " " : "", parameters[i].name, config->value[i]);
+}
+
+/* The parameter that "NAME=…" names; -1: none. */
+static int find(const struct parameter *parameters, const char *text, size_t length)
+{
+	for (int i = 0; parameters[i].name; i++)
+		if (strlen(parameters[i].name) == length && !strncmp(parameters[i].name, text, length))
+			return i;
+	return -1;
+}
+
+int config_parse(const struct parameter *parameters, const char *text, struct config *config, struct error *err)
+{
+	unsigned seen = 0;
+
+	*config = (struct config){0};
+	for (text += strspn(text, " "); *text; text += strspn(text, " ")) {
+		size_t name = strcspn(text, "= "), length = strcspn(text, " ");
+		int which = find(parameters, text, name);
+		char *end = (char *)text;
+		long value = text[name] == '=' ? strtol(text + name + 1, &end, 10) : 0;
+
+		if (which < 0 || seen >> which & 1 || end != text + length || value < 1 || value > 1 << 24)
+			return error_set(err, STATUS_USAGE, "\"%.*s\" is no parameter with a positive value, given once",
+				(int)length, text);
+		config->value[which] = (int)value;
+		seen |= 1u << which;
+		text = end;
+	}
+	for (int i = 0; parameters[i].name; i++)
+		if (!(seen >> i & 1))
+			return error_set(err, STATUS_USAGE, "parameter %s is missing", parameters[i].name);
+	return 0;
+}

@@ -1,0 +1,107 @@
+/* family: what the operations have in common, and the table of them: what measures, verifies, tests or tunes an
+ * operation goes through this table, and knows no operation by name. */
+#pragma once
+
+#include "op/config.h"
+#include "tensor/random.h"
+#include "tensor/tensor.h"
+
+enum { FAMILY_TENSORS = 8, FAMILY_OPTIONS = 3 };
+
+struct op_shape {
+	int64_t batch, tokens;
+	int heads, key_dim, value_dim;
+};
+
+enum tensor_role {
+	TENSOR_INPUT,
+	TENSOR_OUTPUT,
+	TENSOR_INITIAL, /* an input that may be left out: zeros */
+	TENSOR_FINAL,   /* an output that may be left out */
+};
+
+/* A tensor of a family. */
+struct family_tensor {
+	const char *name; /* "q" */
+	/* A letter a dimension: B(atch), T(oken), H(ead), K(ey) and V(alue) dimension. With T any strides are fine, and
+	 * the elements are of the problem's type; without, the tensor is contiguous and fp32. */
+	const char *shape;
+	enum tensor_role role;
+	struct distribution distribution; /* of an input, where random ones are made */
+};
+
+/* Something that a family leaves open: which of several functions is meant. */
+struct family_option {
+	const char *values[6]; /* names that no other option of the family has; the first is meant where none is given */
+};
+
+/* What is asked of an operation. Memory is the caller's, and where the implementation looks for it: the host's or the
+ * GPU's. */
+struct op_problem {
+	struct op_shape shape;
+	enum dtype dtype;
+	int options[FAMILY_OPTIONS];           /* for each of the family's options the number of its value */
+	struct tensor tensors[FAMILY_TENSORS]; /* in the family's order; data NULL: left out */
+};
+
+struct gpu;
+struct gpu_workspace;
+
+struct family {
+	const char *name;    /* "quasar" */
+	const char *title;   /* "QuasarAttention" */
+	const char *summary; /* one line: the formula */
+	const struct family_tensor *tensors; /* ends with an entry whose name is NULL */
+	const struct family_option *options; /* ends with an entry without values */
+	const struct parameter *parameters;  /* of the GPU version's configurations; NULL: there is none */
+
+	/* Says what is wrong with a problem, if anything. Every implementation asks first. STATUS_USAGE. */
+	int (*check)(const struct op_problem *problem, struct error *err);
+	/* In fp64, written as the formulas stand. `results`: for each output its numbers, contiguous, or NULL where it
+	 * is not wanted; in the host's memory. STATUS_ENVIRONMENT without memory. */
+	int (*reference)(const struct op_problem *problem, double *const results[FAMILY_TENSORS], struct error *err);
+	int (*cpu)(const struct op_problem *problem, struct error *err);
+	/* Queues the operation in a configuration (NULL: the default one). NULL: there is no GPU version. */
+	int (*cuda)(struct gpu *gpu, struct gpu_workspace *workspace, const struct op_problem *problem,
+		const struct config *config, struct error *err);
+	/* As reference(), on the GPU, and waits; NULL: the host has to do it. */
+	int (*cuda_reference)(struct gpu *gpu, const struct op_problem *problem,
+		double *const results[FAMILY_TENSORS], struct error *err);
+	/* Multiplications and additions at least, in a chunked form. */
+	double (*operations)(const struct op_problem *problem);
+	double least_cosine; /* of bf16 tensors with the fp64 reference */
+};
+
+/* All of them; ends with NULL. The first is the one that is meant where none is named. */
+extern const struct family *const families[];
+
+/* NULL when none has that name. */
+const struct family *family_find(const char *name);
+
+/* The options that a list "causal,relu" of values asks for; NULL or "": the usual ones. STATUS_USAGE, with the values
+ * that there are. */
+int family_options_parse(
+	const struct family *family, const char *text, int options[FAMILY_OPTIONS], struct error *err);
+/* The inverse: a value of each option, "causal,elu+1,normalised". */
+void family_options_format(
+	const struct family *family, const int options[FAMILY_OPTIONS], char *text, size_t size);
+
+/* A tensor's number in the family; -1: it has none of that name. */
+int family_tensor_find(const struct family *family, const char *name);
+
+static inline bool tensor_is_output(const struct family_tensor *tensor)
+{
+	return tensor->role == TENSOR_OUTPUT || tensor->role == TENSOR_FINAL;
+}
+
+/* Whether it has a token dimension, any strides and the problem's type. */
+bool tensor_is_sequence(const struct family_tensor *tensor);
+
+/* The size of each of its dimensions; with fewer than 4 the first ones are 1. Returns the number of elements. */
+int64_t family_tensor_size(const struct family_tensor *tensor, const struct op_shape *shape, int64_t size[4]);
+
+/* Strides of a contiguous tensor of that size. */
+void strides_contiguous(const int64_t size[4], int64_t stride[4]);
+
+/* Bytes of the tensors that are there, each once: the least that goes through memory. */
+double family_traffic(const struct family *family, const struct op_problem *problem);

@@ -1,0 +1,96 @@
+#include "op/quasar/config.h"
+
+#include "kernels/quasar/choice.h"
+
+const struct parameter quasar_parameters[] = {
+	[QUASAR_CHUNK] = {"CHUNK", true, CHUNK_VALUES},
+	[QUASAR_NUM_STAGES] = {"NUM_STAGES", true, NUM_STAGES_VALUES},
+	[QUASAR_MIN_BLOCKS] = {"MIN_BLOCKS", true, {1, 2, 3, 4}},
+	[QUASAR_GROUPS] = {"GROUPS", false, {0}},
+	{0},
+};
+
+/* --- what fits -------------------------------------------------------------------------------------- */
+
+int quasar_chunks(const struct quasar_problem *problem, const struct config *config)
+{
+	int chunk = config->value[QUASAR_CHUNK];
+
+	return (int)((quasar_rows(problem) + chunk - 1) / chunk);
+}
+
+int quasar_chunks_per_group(const struct quasar_problem *problem, const struct config *config)
+{
+	int groups = config->value[QUASAR_GROUPS];
+
+	return (quasar_chunks(problem, config) + groups - 1) / groups;
+}
+
+/* Of a block of the second pass, which needs more. */
+static int shared_bytes(const struct quasar_problem *problem, const struct config *config)
+{
+	return CHUNK_OUTPUT_SHARED(problem->dim, config->value[QUASAR_CHUNK], CHUNK_PLANES((int)problem->q.dtype),
+		config->value[QUASAR_NUM_STAGES], problem->semantics == SEMANTICS_UPSTREAM);
+}
+
+static struct chunk_problem chunk_problem(const struct quasar_problem *problem)
+{
+	return (struct chunk_problem){problem->dim, (int)problem->q.dtype, problem->semantics == SEMANTICS_UPSTREAM,
+		problem->batch * problem->heads, quasar_rows(problem)};
+}
+
+static struct chunk_machine chunk_machine(const struct gpu_properties *properties)
+{
+	return (struct chunk_machine){properties->multiprocessors, properties->shared_per_block,
+		properties->shared_per_multiprocessor};
+}
+
+static bool is_value(int parameter, int value)
+{
+	const int *values = quasar_parameters[parameter].values;
+
+	while (*values && *values != value)
+		values++;
+	return *values;
+}
+
+int quasar_config_check(const struct quasar_problem *problem, const struct gpu_properties *properties,
+	const struct config *config, struct error *err)
+{
+	int groups = config->value[QUASAR_GROUPS], cut;
+
+	for (int i = 0; i < QUASAR_GROUPS; i++)
+		if (!is_value(i, config->value[i]))
+			return error_set(err, STATUS_USAGE, "quasar/chunk.cu has no %s=%d", quasar_parameters[i].name,
+				config->value[i]);
+	if (problem->semantics == SEMANTICS_UPSTREAM && config->value[QUASAR_CHUNK] != UPSTREAM_CHUNK)
+		return error_set(err, STATUS_USAGE, "upstream semantics have chunks of %d, not of %d", UPSTREAM_CHUNK,
+			config->value[QUASAR_CHUNK]);
+	if (groups < 1 || groups > quasar_chunks(problem, config))
+		return error_set(err, STATUS_USAGE, "%d chunks cannot be cut into %d groups",
+			quasar_chunks(problem, config), groups);
+	cut = (quasar_chunks(problem, config) - 1) / quasar_chunks_per_group(problem, config) + 1;
+	if (cut != groups)
+		return error_set(err, STATUS_USAGE, "%d chunks cannot be cut into %d groups, but into %d",
+			quasar_chunks(problem, config), groups, cut);
+	if (shared_bytes(problem, config) > properties->shared_per_block) {
+		error_set(err, STATUS_ENVIRONMENT,
+			"%s, head dimension %d, %s semantics take %d KiB of shared memory a block; %s has %d",
+			dtype_name(problem->q.dtype), problem->dim, semantics_name(problem->semantics),
+			shared_bytes(problem, config) / 1024, properties->name, properties->shared_per_block / 1024);
+		return error_hint(err, "bf16 takes half as much.");
+	}
+	return 0;
+}
+
+/* --- the choice ------------------------------------------------------------------------------------- */
+
+struct config quasar_config_default(
+	const struct quasar_problem *problem, const struct gpu_properties *properties)
+{
+	const struct chunk_problem chunk = chunk_problem(problem);
+	const struct chunk_machine machine = chunk_machine(properties);
+	struct chunk_choice choice = chunk_choose(&chunk, &machine);
+
+	return (struct config){{choice.chunk, choice.num_stages, choice.min_blocks, choice.groups}};
+}

@@ -1,0 +1,128 @@
+/* QuasarAttention as an entry of the table of families. */
+#include "gpu/gpu.h"
+#include "op/family.h"
+#include "op/quasar/config.h"
+#include "op/quasar/cpu.h"
+#include "op/quasar/cuda.h"
+#include "op/quasar/reference.h"
+
+enum { Q, K, V, O, BETA, INITIAL, FINAL };
+
+static const struct family_tensor tensors[] = {
+	[Q] = {"q", "BTHK", TENSOR_INPUT, {DISTRIBUTION_NORMAL, .deviation = 1}},
+	[K] = {"k", "BTHK", TENSOR_INPUT, {DISTRIBUTION_NORMAL, .deviation = 1}},
+	[V] = {"v", "BTHV", TENSOR_INPUT, {DISTRIBUTION_NORMAL, .deviation = 1}},
+	[O] = {"o", "BTHV", TENSOR_OUTPUT, {0}},
+	[BETA] = {"beta", "H", TENSOR_INPUT, {DISTRIBUTION_UNIFORM, .low = 0.7f, .high = 2.8f}},
+	[INITIAL] = {"initial_state", "BHKV", TENSOR_INITIAL, {DISTRIBUTION_NORMAL, .deviation = 0.5f}},
+	[FINAL] = {"final_state", "BHKV", TENSOR_FINAL, {0}},
+	{0},
+};
+
+/* enum semantics */
+static const struct family_option options[] = {{{"upstream", "causal"}}, {{0}}};
+
+/* STATUS_USAGE when it is none. */
+static int quasar_of(const struct op_problem *problem, struct quasar_problem *quasar, struct error *err)
+{
+	const struct tensor *at = problem->tensors;
+
+	if (problem->shape.key_dim != problem->shape.value_dim)
+		return error_set(err, STATUS_USAGE, "keys of dimension %d and values of %d: they have to be the same",
+			problem->shape.key_dim, problem->shape.value_dim);
+	*quasar = (struct quasar_problem){
+		.semantics = (enum semantics)problem->options[0],
+		.batch = problem->shape.batch,
+		.tokens = problem->shape.tokens,
+		.heads = problem->shape.heads,
+		.dim = problem->shape.key_dim,
+		.q = at[Q],
+		.k = at[K],
+		.v = at[V],
+		.o = at[O],
+		.beta = at[BETA].data,
+		.initial_state = at[INITIAL].data,
+		.final_state = at[FINAL].data,
+	};
+	return quasar_check(quasar, err);
+}
+
+static int check(const struct op_problem *problem, struct error *err)
+{
+	struct quasar_problem quasar;
+
+	return quasar_of(problem, &quasar, err);
+}
+
+static int reference(const struct op_problem *problem, double *const results[FAMILY_TENSORS], struct error *err)
+{
+	struct quasar_problem quasar;
+
+	return quasar_of(problem, &quasar, err) < 0 ? -1
+						    : quasar_reference(&quasar, results[O], results[FINAL], err);
+}
+
+static int cpu(const struct op_problem *problem, struct error *err)
+{
+	struct quasar_problem quasar;
+
+	return quasar_of(problem, &quasar, err) < 0 ? -1 : quasar_cpu(&quasar, err);
+}
+
+static int cuda(struct gpu *gpu, struct gpu_workspace *workspace, const struct op_problem *problem,
+	const struct config *config, struct error *err)
+{
+	struct quasar_problem quasar;
+
+	return quasar_of(problem, &quasar, err) < 0 ? -1 : quasar_cuda(gpu, workspace, &quasar, config, err);
+}
+
+static int cuda_reference(struct gpu *gpu, const struct op_problem *problem, double *const results[FAMILY_TENSORS],
+	struct error *err)
+{
+	struct quasar_problem quasar;
+	size_t bytes[2] = {0}, count = (size_t)(problem->shape.batch * problem->shape.heads * problem->shape.value_dim);
+	double *o, *final = NULL;
+	int result;
+
+	if (quasar_of(problem, &quasar, err) < 0)
+		return -1;
+	bytes[0] = count * (size_t)problem->shape.tokens * sizeof(*o);
+	bytes[1] = count * (size_t)problem->shape.key_dim * sizeof(*final);
+	o = gpu_allocate(gpu, bytes[0], err);
+	final = o && results[FINAL] ? gpu_allocate(gpu, bytes[1], err) : NULL;
+	result = o && (final || !results[FINAL]) ? quasar_cuda_reference(gpu, &quasar, o, final, err) : -1;
+	if (!result)
+		result = gpu_download(gpu, results[O], o, bytes[0], err);
+	if (!result && final)
+		result = gpu_download(gpu, results[FINAL], final, bytes[1], err);
+	gpu_release(gpu, o);
+	gpu_release(gpu, final);
+	return result;
+}
+
+/* With chunks of 64. A token and head: three products with the state (K St, Kᵀ N, Q St), and four with the rows of
+ * its chunk, half of which are masked (K Kᵀ, T Y, Q Kᵀ, and that times N); T itself is a sixth of C². */
+static double operations(const struct op_problem *problem)
+{
+	double dim = problem->shape.key_dim, chunk = UPSTREAM_CHUNK;
+	double rows = (double)problem->shape.batch * (double)problem->shape.tokens * problem->shape.heads;
+
+	return 2 * (3 * dim * dim + 4.0 / 2 * chunk * dim + chunk * chunk / 6) * rows;
+}
+
+const struct family family_quasar = {
+	.name = "quasar",
+	.title = "QuasarAttention",
+	.summary = "S ← (I − α k kᵀ) S + α k vᵀ, o = q S",
+	.tensors = tensors,
+	.options = options,
+	.parameters = quasar_parameters,
+	.check = check,
+	.reference = reference,
+	.cpu = cpu,
+	.cuda = cuda,
+	.cuda_reference = cuda_reference,
+	.operations = operations,
+	.least_cosine = 0.9999,
+};

@@ -1,0 +1,233 @@
+/* config: which configuration of quasar/chunk.cu is chosen for which GPU, what is wrong with others, and their texts.
+ * Nothing here needs a GPU. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "op/family.h"
+#include "op/quasar/config.h"
+
+/* As their drivers say. */
+static const struct gpu_properties a100 = {.name = "A100", .capability = 80, .multiprocessors = 108,
+	.shared_per_multiprocessor = 167936, .shared_per_block = 166912};
+static const struct gpu_properties rtx4090 = {.name = "RTX 4090", .capability = 89, .multiprocessors = 128,
+	.shared_per_multiprocessor = 102400, .shared_per_block = 101376};
+static const struct gpu_properties h200 = {.name = "H200", .capability = 90, .multiprocessors = 132,
+	.shared_per_multiprocessor = 233472, .shared_per_block = 232448};
+static const struct gpu_properties rtx5090 = {.name = "RTX 5090", .capability = 120, .multiprocessors = 170,
+	.shared_per_multiprocessor = 102400, .shared_per_block = 101376};
+
+struct choice {
+	const struct gpu_properties *gpu;
+	enum semantics semantics;
+	enum dtype dtype;
+	int dim;
+	int64_t batch, tokens;
+	int heads;
+	struct config config;
+};
+
+/* CHUNK, NUM_STAGES, MIN_BLOCKS, GROUPS: computed from the same rules, but not by config.c. */
+static const struct choice choices[] = {
+	{&a100, SEMANTICS_CAUSAL, DTYPE_BF16, 64, 1, 1000000, 8, {{64, 1, 3, 40}}},
+	{&a100, SEMANTICS_UPSTREAM, DTYPE_BF16, 64, 1, 1000000, 8, {{64, 2, 2, 27}}},
+	{&a100, SEMANTICS_CAUSAL, DTYPE_F32, 64, 1, 1000000, 8, {{64, 2, 1, 13}}},
+	{&a100, SEMANTICS_UPSTREAM, DTYPE_F16, 64, 1, 1000000, 8, {{64, 2, 1, 13}}},
+	{&a100, SEMANTICS_CAUSAL, DTYPE_BF16, 32, 1, 1000000, 8, {{64, 1, 4, 54}}},
+	{&a100, SEMANTICS_UPSTREAM, DTYPE_BF16, 32, 1, 1000000, 8, {{64, 2, 4, 54}}},
+	{&a100, SEMANTICS_CAUSAL, DTYPE_F16, 32, 1, 1000000, 8, {{64, 1, 2, 27}}},
+	{&a100, SEMANTICS_CAUSAL, DTYPE_BF16, 128, 1, 1000000, 8, {{64, 2, 1, 13}}},
+	{&a100, SEMANTICS_UPSTREAM, DTYPE_BF16, 128, 1, 1000000, 8, {{64, 2, 1, 13}}},
+	{&a100, SEMANTICS_CAUSAL, DTYPE_F32, 128, 1, 1000000, 8, {{64, 1, 1, 13}}},
+	{&a100, SEMANTICS_UPSTREAM, DTYPE_F32, 128, 1, 1000000, 8, {{64, 1, 1, 13}}},
+	{&rtx4090, SEMANTICS_CAUSAL, DTYPE_BF16, 64, 1, 1000000, 8, {{64, 1, 2, 32}}},
+	{&rtx4090, SEMANTICS_UPSTREAM, DTYPE_BF16, 64, 1, 1000000, 8, {{64, 1, 2, 32}}},
+	{&rtx4090, SEMANTICS_CAUSAL, DTYPE_F32, 64, 1, 1000000, 8, {{64, 1, 1, 16}}},
+	{&rtx4090, SEMANTICS_UPSTREAM, DTYPE_F16, 64, 1, 1000000, 8, {{64, 1, 1, 16}}},
+	{&rtx4090, SEMANTICS_CAUSAL, DTYPE_BF16, 32, 1, 1000000, 8, {{64, 1, 2, 32}}},
+	{&rtx4090, SEMANTICS_UPSTREAM, DTYPE_BF16, 32, 1, 1000000, 8, {{64, 1, 3, 48}}},
+	{&rtx4090, SEMANTICS_CAUSAL, DTYPE_F16, 32, 1, 1000000, 8, {{64, 1, 1, 16}}},
+	{&rtx4090, SEMANTICS_CAUSAL, DTYPE_BF16, 128, 1, 1000000, 8, {{64, 1, 1, 16}}},
+	{&rtx4090, SEMANTICS_UPSTREAM, DTYPE_BF16, 128, 1, 1000000, 8, {{64, 1, 1, 16}}},
+	{&rtx4090, SEMANTICS_CAUSAL, DTYPE_F32, 128, 1, 1000000, 8, {{32, 1, 1, 16}}},
+	{&h200, SEMANTICS_CAUSAL, DTYPE_BF16, 64, 1, 1000000, 8, {{64, 2, 3, 49}}},
+	{&h200, SEMANTICS_CAUSAL, DTYPE_BF16, 64, 1, 2048, 8, {{64, 2, 3, 16}}},
+	{&h200, SEMANTICS_CAUSAL, DTYPE_BF16, 64, 3, 700, 50, {{64, 2, 3, 1}}},
+	{&h200, SEMANTICS_UPSTREAM, DTYPE_BF16, 64, 1, 1000000, 8, {{64, 2, 2, 33}}},
+	{&h200, SEMANTICS_UPSTREAM, DTYPE_BF16, 64, 1, 2048, 8, {{64, 2, 2, 16}}},
+	{&h200, SEMANTICS_UPSTREAM, DTYPE_BF16, 64, 3, 700, 50, {{64, 2, 2, 1}}},
+	{&h200, SEMANTICS_CAUSAL, DTYPE_F32, 64, 1, 1000000, 8, {{64, 2, 1, 16}}},
+	{&h200, SEMANTICS_CAUSAL, DTYPE_F32, 64, 1, 2048, 8, {{64, 2, 1, 16}}},
+	{&h200, SEMANTICS_CAUSAL, DTYPE_F32, 64, 3, 700, 50, {{64, 2, 1, 1}}},
+	{&h200, SEMANTICS_UPSTREAM, DTYPE_F16, 64, 1, 1000000, 8, {{64, 2, 1, 16}}},
+	{&h200, SEMANTICS_UPSTREAM, DTYPE_F16, 64, 1, 2048, 8, {{64, 2, 1, 16}}},
+	{&h200, SEMANTICS_UPSTREAM, DTYPE_F16, 64, 3, 700, 50, {{64, 2, 1, 1}}},
+	{&h200, SEMANTICS_CAUSAL, DTYPE_BF16, 32, 1, 1000000, 8, {{64, 2, 4, 66}}},
+	{&h200, SEMANTICS_CAUSAL, DTYPE_BF16, 32, 1, 2048, 8, {{64, 2, 4, 16}}},
+	{&h200, SEMANTICS_CAUSAL, DTYPE_BF16, 32, 3, 700, 50, {{64, 2, 4, 3}}},
+	{&h200, SEMANTICS_UPSTREAM, DTYPE_BF16, 32, 1, 1000000, 8, {{64, 2, 4, 66}}},
+	{&h200, SEMANTICS_UPSTREAM, DTYPE_BF16, 32, 1, 2048, 8, {{64, 2, 4, 16}}},
+	{&h200, SEMANTICS_UPSTREAM, DTYPE_BF16, 32, 3, 700, 50, {{64, 2, 4, 3}}},
+	{&h200, SEMANTICS_CAUSAL, DTYPE_F16, 32, 1, 1000000, 8, {{64, 1, 3, 49}}},
+	{&h200, SEMANTICS_CAUSAL, DTYPE_F16, 32, 1, 2048, 8, {{64, 1, 3, 16}}},
+	{&h200, SEMANTICS_CAUSAL, DTYPE_F16, 32, 3, 700, 50, {{64, 1, 3, 1}}},
+	{&h200, SEMANTICS_CAUSAL, DTYPE_BF16, 128, 1, 1000000, 8, {{64, 2, 1, 16}}},
+	{&h200, SEMANTICS_CAUSAL, DTYPE_BF16, 128, 1, 2048, 8, {{64, 2, 1, 16}}},
+	{&h200, SEMANTICS_CAUSAL, DTYPE_BF16, 128, 3, 700, 50, {{64, 2, 1, 1}}},
+	{&h200, SEMANTICS_UPSTREAM, DTYPE_BF16, 128, 1, 1000000, 8, {{64, 2, 1, 16}}},
+	{&h200, SEMANTICS_UPSTREAM, DTYPE_BF16, 128, 1, 2048, 8, {{64, 2, 1, 16}}},
+	{&h200, SEMANTICS_UPSTREAM, DTYPE_BF16, 128, 3, 700, 50, {{64, 2, 1, 1}}},
+	{&h200, SEMANTICS_CAUSAL, DTYPE_F32, 128, 1, 1000000, 8, {{64, 1, 1, 16}}},
+	{&h200, SEMANTICS_CAUSAL, DTYPE_F32, 128, 1, 2048, 8, {{64, 1, 1, 16}}},
+	{&h200, SEMANTICS_CAUSAL, DTYPE_F32, 128, 3, 700, 50, {{64, 1, 1, 1}}},
+	{&h200, SEMANTICS_UPSTREAM, DTYPE_F32, 128, 1, 1000000, 8, {{64, 2, 1, 16}}},
+	{&h200, SEMANTICS_UPSTREAM, DTYPE_F32, 128, 1, 2048, 8, {{64, 2, 1, 16}}},
+	{&h200, SEMANTICS_UPSTREAM, DTYPE_F32, 128, 3, 700, 50, {{64, 2, 1, 1}}},
+	{&rtx5090, SEMANTICS_CAUSAL, DTYPE_BF16, 64, 1, 1000000, 8, {{64, 1, 2, 42}}},
+	{&rtx5090, SEMANTICS_UPSTREAM, DTYPE_BF16, 64, 1, 1000000, 8, {{64, 1, 2, 42}}},
+	{&rtx5090, SEMANTICS_CAUSAL, DTYPE_F32, 64, 1, 1000000, 8, {{64, 1, 1, 21}}},
+	{&rtx5090, SEMANTICS_UPSTREAM, DTYPE_F16, 64, 1, 1000000, 8, {{64, 1, 1, 21}}},
+	{&rtx5090, SEMANTICS_CAUSAL, DTYPE_BF16, 32, 1, 1000000, 8, {{64, 1, 2, 42}}},
+	{&rtx5090, SEMANTICS_UPSTREAM, DTYPE_BF16, 32, 1, 1000000, 8, {{64, 1, 3, 63}}},
+	{&rtx5090, SEMANTICS_CAUSAL, DTYPE_F16, 32, 1, 1000000, 8, {{64, 1, 1, 21}}},
+	{&rtx5090, SEMANTICS_CAUSAL, DTYPE_BF16, 128, 1, 1000000, 8, {{64, 1, 1, 21}}},
+	{&rtx5090, SEMANTICS_UPSTREAM, DTYPE_BF16, 128, 1, 1000000, 8, {{64, 1, 1, 21}}},
+	{&rtx5090, SEMANTICS_CAUSAL, DTYPE_F32, 128, 1, 1000000, 8, {{32, 1, 1, 21}}},
+};
+
+static struct quasar_problem problem_of(const struct choice *choice)
+{
+	return (struct quasar_problem){
+		.semantics = choice->semantics,
+		.batch = choice->batch,
+		.tokens = choice->tokens,
+		.heads = choice->heads,
+		.dim = choice->dim,
+		.q = {.dtype = choice->dtype},
+	};
+}
+
+static void every_gpu_gets_its_configuration(void **state)
+{
+	(void)state;
+	for (size_t i = 0; i < sizeof(choices) / sizeof(*choices); i++) {
+		const struct choice *choice = &choices[i];
+		struct quasar_problem problem = problem_of(choice);
+		struct config chosen = quasar_config_default(&problem, choice->gpu);
+		struct error err = {0};
+		char found[128], expected[128];
+
+		config_format(quasar_parameters, &chosen, found, sizeof(found));
+		config_format(quasar_parameters, &choice->config, expected, sizeof(expected));
+		if (strcmp(found, expected))
+			fail_msg("%s %s %s S %d T %lld: %s, not %s", choice->gpu->name, semantics_name(choice->semantics),
+				dtype_name(choice->dtype), choice->dim, (long long)choice->tokens, found, expected);
+		if (quasar_config_check(&problem, choice->gpu, &chosen, &err) < 0)
+			fail_msg("%s: %s", choice->gpu->name, err.message);
+	}
+}
+
+/* fp32 with heads of 128 takes more than a small GPU has. */
+static void what_does_not_fit_says_why(void **state)
+{
+	struct quasar_problem problem = problem_of(
+		&(struct choice){&rtx4090, SEMANTICS_UPSTREAM, DTYPE_F32, 128, 1, 1000, 8, {{0}}});
+	struct config config = quasar_config_default(&problem, &rtx4090);
+	struct error err = {0};
+
+	(void)state;
+	assert_int_equal(quasar_config_check(&problem, &rtx4090, &config, &err), -1);
+	assert_int_equal(err.status, STATUS_ENVIRONMENT);
+	assert_non_null(strstr(err.message, "RTX 4090"));
+	assert_non_null(strstr(err.message, "head dimension 128"));
+	assert_non_null(strstr(err.hint, "bf16"));
+	problem.q.dtype = DTYPE_BF16;
+	config = quasar_config_default(&problem, &rtx4090);
+	assert_int_equal(quasar_config_check(&problem, &rtx4090, &config, &err), 0);
+	/* the same problem where there is room */
+	problem.q.dtype = DTYPE_F32;
+	config = quasar_config_default(&problem, &h200);
+	assert_int_equal(quasar_config_check(&problem, &h200, &config, &err), 0);
+}
+
+static void assert_refused(enum semantics semantics, struct config config, const char *because)
+{
+	struct quasar_problem problem =
+		problem_of(&(struct choice){&h200, semantics, DTYPE_BF16, 64, 1, 640, 8, {{0}}}); /* ten chunks */
+	struct error err = {0};
+
+	assert_int_equal(quasar_config_check(&problem, &h200, &config, &err), -1);
+	assert_int_equal(err.status, STATUS_USAGE);
+	if (!strstr(err.message, because))
+		fail_msg("\"%s\" does not say \"%s\"", err.message, because);
+}
+
+static void what_the_kernel_lacks_is_refused(void **state)
+{
+	(void)state;
+	assert_refused(SEMANTICS_CAUSAL, (struct config){{48, 2, 3, 1}}, "CHUNK=48");
+	assert_refused(SEMANTICS_CAUSAL, (struct config){{64, 3, 3, 1}}, "NUM_STAGES=3");
+	assert_refused(SEMANTICS_CAUSAL, (struct config){{64, 2, 0, 1}}, "MIN_BLOCKS=0");
+	assert_refused(SEMANTICS_UPSTREAM, (struct config){{32, 1, 1, 1}}, "chunks of 64, not of 32");
+	assert_refused(SEMANTICS_CAUSAL, (struct config){{64, 2, 3, 0}}, "10 chunks cannot be cut into 0");
+	assert_refused(SEMANTICS_CAUSAL, (struct config){{64, 2, 3, 11}}, "into 11 groups");
+	/* groups of two chunks are five */
+	assert_refused(SEMANTICS_CAUSAL, (struct config){{64, 2, 3, 6}}, "into 6 groups, but into 5");
+}
+
+/* Any number of tokens gives groups that can be cut exactly. */
+static void groups_are_exact(void **state)
+{
+	(void)state;
+	for (int64_t tokens = 1; tokens < 40000; tokens = tokens * 5 / 4 + 1)
+		for (int heads = 1; heads <= 64; heads *= 4) {
+			struct quasar_problem problem = problem_of(&(struct choice){
+				&h200, SEMANTICS_CAUSAL, DTYPE_BF16, 64, 1, tokens, heads, {{0}}});
+			struct config config = quasar_config_default(&problem, &h200);
+			struct error err = {0};
+
+			if (quasar_config_check(&problem, &h200, &config, &err) < 0)
+				fail_msg("%lld tokens, %d heads: %s", (long long)tokens, heads, err.message);
+			assert_true(config.value[QUASAR_GROUPS] * heads <= 3 * 132 || config.value[QUASAR_GROUPS] == 1);
+		}
+}
+
+static void texts_are_read_back(void **state)
+{
+	static const char *const wrong[] = {"", "CHUNK=64", "CHUNK=64 CHUNK=64 NUM_STAGES=2 MIN_BLOCKS=3",
+		"CHUNK=64 NUM_STAGES=2 MIN_BLOCKS=3 GROUPS=x", "CHUNK=64 NUM_STAGES=2 MIN_BLOCKS=3 GROUPS=0",
+		"CHUNK=64 NUM_STAGES=2 MIN_BLOCKS=3 GROUPS=1 OTHER=1", "CHUNK=64 NUM_STAGES=2 MIN_BLOCKS=3 GROUPS"};
+	struct config config = {{64, 2, 3, 49}}, read;
+	struct error err = {0};
+	char text[128];
+
+	(void)state;
+	config_format(quasar_parameters, &config, text, sizeof(text));
+	assert_string_equal(text, "CHUNK=64 NUM_STAGES=2 MIN_BLOCKS=3 GROUPS=49");
+	assert_int_equal(config_parse(quasar_parameters, text, &read, &err), 0);
+	assert_memory_equal(&read, &config, sizeof(read));
+	assert_int_equal(config_parse(quasar_parameters, " GROUPS=49  MIN_BLOCKS=3 NUM_STAGES=2 CHUNK=64", &read, &err), 0);
+	assert_memory_equal(&read, &config, sizeof(read));
+	for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++) {
+		assert_int_equal(config_parse(quasar_parameters, wrong[i], &read, &err), -1);
+		assert_int_equal(err.status, STATUS_USAGE);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(every_gpu_gets_its_configuration),
+		cmocka_unit_test(what_does_not_fit_says_why),
+		cmocka_unit_test(what_the_kernel_lacks_is_refused),
+		cmocka_unit_test(groups_are_exact),
+		cmocka_unit_test(texts_are_read_back),
+	};
+
+	return cmocka_run_group_tests_name("config", tests, NULL, NULL);
+}
