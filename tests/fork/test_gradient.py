@@ -108,6 +108,7 @@ def test_gradcheck_of_layer(semantics):
 def test_fused_layer(semantics, heads, tokens, rows, compute, autocast, monkeypatch):
     """Under bf16 autocast, in segments of one chunk and in one, against autograd in fp64."""
     monkeypatch.setattr(fused_layer, "ROWS", rows)
+    monkeypatch.setattr(fused_layer, "PIECE", 100)
     layer = QuasarAttention(48, 32, heads, semantics=semantics)
     x, weight = torch.randn(2, tokens, 48).requires_grad_(), torch.randn(2, tokens, 48)
     with autocast:

@@ -85,11 +85,14 @@ def test_head_dimensions(semantics, size, autocast):
 
 
 @pytest.mark.parametrize("heads", [1, 3, 8])
-def test_small_segments_are_one(semantics, heads, compute, autocast, monkeypatch):
-    layer, x = QuasarAttention(32 * heads, 32, heads, semantics=semantics), torch.randn(1, 300, 32 * heads)
+@pytest.mark.parametrize("segment, piece", [(64, 1 << 15), (1 << 18, 100), (128, 30), (640, 100)])
+def test_small_segments_are_one(semantics, heads, segment, piece, compute, autocast, monkeypatch):
+    """And few sequences side by side are all."""
+    layer, x = QuasarAttention(32 * heads, 32, heads, semantics=semantics), torch.randn(3, 300, 32 * heads)
     with autocast:
         right = layer(x)[0]
-        monkeypatch.setattr(fused_layer, "SEGMENT", 64)
+        monkeypatch.setattr(fused_layer, "SEGMENT", segment)
+        monkeypatch.setattr(fused_layer, "PIECE", piece)
         assert_agree(layer(x)[0], right, 4e-3)
 
 

@@ -9,22 +9,24 @@ forward(q, k, v, beta, state, semantics, first_rows=None, tokens=None, out=None)
     The operation, without autograd. q, k, v [B, T, H, S] of one dtype, T > 0; beta [H] fp32; state [B, H, S, S]
     fp32, key by value dimension, or None for zeros; o [B, T, H, S] in q's dtype, written into `out` if given. The
     final state is always returned. (torch: all of it in fp64 if q is.)
-    first_rows [H] int64, for a segment of a sequence under upstream semantics, B = 1: q, k and v hold more rows than
-    are used. Taken as a list of (token, head) rows, head h's begin at first_rows[h] and are 64 * chunks, where
-    chunks = ceil(tokens / 64); o is [1, tokens, H, S], and its token 64 i + r of head h belongs to row r of head
-    h's chunk i.
+    first_rows [H] int64, for a segment of a sequence under upstream semantics: q, k and v hold more rows than are
+    used. Taken as a list of (token, head) rows, each sequence's rows of head h begin at first_rows[h] and are
+    64 * chunks, where chunks = ceil(tokens / 64); o is [B, tokens, H, S], and its token 64 i + r of head h belongs
+    to row r of head h's chunk i.
 
 The layer's parts, in bf16. A segment of a sequence (fused_layer.Segment) is made of one stretch of tokens, or, under
-upstream semantics, of one for each head; token 0 of a stretch is segment.start(stretch).
+upstream semantics, of one for each head; token 0 of a stretch is segment.start(stretch). Several sequences go side
+by side.
 
-gather(x, segment) -> xs [stretches * (3 + length), hidden] bf16
-    The tokens of each stretch and the three before it, of x [T, hidden] fp32 or bf16; zeros outside the sequence.
+gather(x, segment) -> xs [B * stretches * (3 + length), hidden] bf16
+    The tokens of each stretch and the three before it, of x [B, T, hidden] fp32 or bf16; zeros outside the sequence.
 
-convolve(projected, weight, segment, q, k, v, narrow)
-    projected [stretches * (3 + length), 3 W + S] bf16: the products of xs with the weights of q, k, v and the narrow
-    half of the gate; weight [3, 4, W] fp32, oldest tap first. Writes SiLU of the causal convolutions, computed in
-    fp32, into q, k and v [stretches * length, W] bf16, zeros where the sequence has ended; and the last S columns into
-    the rows of narrow [T, S] bf16 that are the stretches' tokens.
+convolve(projected, weight, segment, q, k, v, narrow, held=None)
+    projected [B * stretches * (3 + length), 3 W + S] bf16: the products of xs with the weights of q, k, v and the
+    narrow half of the gate; weight [3, 4, W] fp32, oldest tap first. Writes SiLU of the causal convolutions, computed
+    in fp32, into the first `length` rows of the stretches of q, k and v [B, stretches, at least length, W] bf16, zeros
+    where the sequence has ended; and the last S columns into the rows of narrow [B, T, S] bf16 that are the stretches'
+    tokens. `held` is the number of rows from a stretch of q, k and v to the next, if not `length`.
 
 gate(o, narrow, weight, bias, norm, eps, y)
     o [rows, W] bf16, narrow [rows, S] bf16, weight [W, S] bf16, bias [W] bf16, norm [S] fp32. Writes

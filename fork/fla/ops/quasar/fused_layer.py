@@ -2,13 +2,14 @@
 
 Memory beyond x and the output is bounded but for the narrow half of the gate, S numbers a token:
 
-    a segment at a time   gather its tokens, project, convolve, and run the operation, which writes o into the
-                          memory of the output where it fits there; the state goes on to the next segment
+    a segment at a time   gather, project and convolve its tokens, piece by piece; run the operation, which writes
+                          o into the memory of the output where it fits there; the state goes on to the next segment
     then, block by block  the gate and the norm, and the projection of the output
 
-Under upstream semantics head h is the h-th part of the sequence (chunk.py), so the segment that makes the outputs of
-tokens a ... b needs a stretch of tokens from each of H places. Under causal semantics it needs the tokens a ... b.
-The backward pass finds the states before smaller segments, then computes these again from the last to the first.
+Under upstream semantics head h is the h-th part of the sequence (chunk.py), so the segment that makes the outputs
+of tokens a ... b needs a stretch of tokens from each of H places. Under causal semantics it needs the tokens
+a ... b. The backward pass finds the states before smaller segments, then computes these again from the last to the
+first.
 """
 import typing
 
@@ -22,7 +23,9 @@ from fla.ops.quasar.torch_backend import HISTORY
 from fla.ops.quasar.torch_backend import ROWS
 from fla.utils import input_guard
 
-SEGMENT = 65536  # output tokens, a multiple of CHUNK; its tensors take some 7 KB a token for a width of 512
+# Of all sequences that go side by side, a multiple of CHUNK. For a width of 512, q, k and v take 3 KB a token.
+SEGMENT = 1 << 18  # tokens
+PIECE = 1 << 15  # tokens of a segment that are projected at a time, which takes another 4 KB a token
 
 
 class Segment(typing.NamedTuple):
@@ -58,6 +61,11 @@ class Segment(typing.NamedTuple):
     def rows(self):
         """The output tokens, as a slice."""
         return slice(self.first, self.first + self.outputs)
+
+    def pieces(self, length):
+        """The stretches cut into pieces of so many tokens: (tokens before it in a stretch, piece)."""
+        for at in range(0, self.length, length):
+            yield at, self._replace(first=self.first + at * self.stretches, length=min(length, self.length - at))
 
 
 def segments(tokens, heads, semantics, size):
@@ -126,75 +134,87 @@ def unpack(gradients, p):
     return [x.to(parameter.dtype) for x, parameter in zip(found, p)]
 
 
+def side_by_side(x, tokens):
+    """x [B, T, ...]: how many sequences go side by side, one at least, and together no more than so many tokens."""
+    return max(1, tokens // x.shape[1])
+
+
 def attend(x, weights, segment, state, semantics, compute, narrow, o):
-    """Writes the operation's outputs of a segment into o [1, outputs, H, S] and the gate's narrow half of its
-    stretches into narrow. Returns the state after it."""
-    heads, size = o.shape[2:]
-    projected = torch.mm(compute.gather(x, segment), weights.projection.t())
-    q, k, v = projected.new_empty(3, segment.stretches * segment.length, heads * size)
-    compute.convolve(projected, weights.taps, segment, q, k, v, narrow)
-    q, k, v = (y.view(1, -1, heads, size) for y in (q, k, v))
+    """Writes the operation's outputs of a segment into o [B, outputs, H, S] and the gate's narrow half of its
+    stretches into narrow [B, T, S]. Returns the state after it."""
+    batch, _, heads, size = o.shape
+    rows = o.new_empty(3, batch, segment.stretches, segment.length, heads * size)
+    for at, piece in segment.pieces(-(-PIECE // (batch * segment.stretches))):
+        projected = torch.mm(compute.gather(x, piece), weights.projection.t())
+        compute.convolve(projected, weights.taps, piece, *rows[:, :, :, at:], narrow, segment.length)
     first_rows = None if semantics == "causal" else segment.first_rows(x.device)
+    q, k, v = rows.view(3, batch, -1, heads, size)
     return compute.forward(q, k, v, weights.beta, state, semantics, first_rows, segment.outputs, o)[1]
 
 
 def layer_forward(x, weights, eps, semantics, compute, out):
-    """x [T, hidden] to out [T, hidden] bf16."""
-    (tokens, hidden), heads, size = x.shape, len(weights.beta), len(weights.norm)
+    """x [B, T, hidden] to out [B, T, hidden] bf16; B is 1 where T is longer than a segment."""
+    (batch, tokens, hidden), heads, size = x.shape, len(weights.beta), len(weights.norm)
     shared = hidden == heads * size  # o has just the shape of the output, and may wait in its memory
-    o = out if shared else out.new_empty(tokens, heads * size)
-    narrow = out.new_empty(tokens, size)
+    o = out if shared else out.new_empty(batch, tokens, heads * size)
+    narrow = out.new_empty(batch, tokens, size)
     state = None
     for segment in segments(tokens, heads, semantics, SEGMENT):
         state = attend(x, weights, segment, state, semantics, compute, narrow,
-                       o[segment.rows].view(1, -1, heads, size))
-    for first in range(0, tokens, SEGMENT):
-        rows = slice(first, first + SEGMENT)
+                       o[:, segment.rows].unflatten(-1, (heads, size)))
+    o, narrow, out = o.flatten(0, 1), narrow.flatten(0, 1), out.flatten(0, 1)
+    for first in range(0, len(out), PIECE):
+        rows = slice(first, first + PIECE)
         y = torch.empty_like(o[rows]) if shared else o[rows]
         compute.gate(o[rows], narrow[rows], weights.wider, weights.bias, weights.norm, eps, y)
         torch.mm(y, weights.output.t(), out=out[rows])
 
 
 def segment_forward(xs, own, state, weights, segment, eps, semantics):
-    """One segment so that it can be differentiated: from xs, its stretches gathered, and own, the tokens of its
-    outputs, both bf16. Returns the outputs and the state after it."""
-    heads, size = len(weights.beta), len(weights.norm)
+    """One segment so that it can be differentiated: from xs, its stretches gathered, and own [B, outputs, hidden], the
+    tokens of its outputs, both bf16. Returns the outputs and the state after it."""
+    batch, heads, size = len(own), len(weights.beta), len(weights.norm)
     projected = F.linear(xs, weights.projection[:-size])
-    q, k, v = (y.view(1, -1, heads, size) for y in torch_backend.convolved(projected, weights.taps, segment))
+    q, k, v = (y.reshape(batch, -1, heads, size)
+               for y in torch_backend.convolved(projected, weights.taps, segment))
     first_rows = None if semantics == "causal" else segment.first_rows(xs.device)
     o, state = torch_backend.forward(q, k, v, weights.beta, state, semantics, first_rows, segment.outputs)
     narrow = F.linear(own, weights.projection[-size:])
-    y = torch_backend.gated(o[0].flatten(1), narrow, weights.wider, weights.bias, weights.norm, eps)
+    y = torch_backend.gated(o.flatten(2), narrow, weights.wider, weights.bias, weights.norm, eps)
     return F.linear(y, weights.output), state
 
 
 def layer_backward(x, weights, eps, semantics, compute, output_gradient, x_gradient, weight_gradients):
-    """Adds the gradients of one sequence to x_gradient [T, hidden] and weight_gradients, all fp32."""
-    tokens, heads, size = len(x), len(weights.beta), len(weights.norm)
+    """Adds the gradients to x_gradient [B, T, hidden] and weight_gradients, all fp32. B is 1 where T is longer than
+    a segment."""
+    (batch, tokens, _), heads, size = x.shape, len(weights.beta), len(weights.norm)
     pieces = list(segments(tokens, heads, semantics, max(CHUNK, ROWS // heads // CHUNK * CHUNK)))
-    narrow = x.new_empty(tokens, size, dtype=torch.bfloat16)
-    o = narrow.new_empty(1, pieces[0].outputs, heads, size)
-    states = [torch.zeros(1, heads, size, size, device=x.device)]
+    states = [torch.zeros(batch, heads, size, size, device=x.device)]
+    if len(pieces) > 1:
+        narrow = x.new_empty(batch, tokens, size, dtype=torch.bfloat16)
+        o = narrow.new_empty(batch, pieces[0].outputs, heads, size)
     for segment in pieces[:-1]:
         states.append(attend(x, weights, segment, states[-1], semantics, compute, narrow, o))
     state_gradient = torch.zeros_like(states[0])
     for segment in reversed(pieces):
-        inputs = torch_backend.gather(x, segment), x[segment.rows].to(torch.bfloat16), states.pop(), *weights
+        own = x[:, segment.rows].to(torch.bfloat16)
+        inputs = torch_backend.gather(x, segment), own, states.pop(), *weights
         leaves = [y.detach().requires_grad_() for y in inputs]
         with torch.enable_grad():
             results = segment_forward(*leaves[:3], Weights(*leaves[3:]), segment, eps, semantics)
         of_xs, of_own, state_gradient, *of_weights = torch.autograd.grad(
-            results, leaves, (output_gradient[segment.rows], state_gradient))
+            results, leaves, (output_gradient[:, segment.rows], state_gradient))
         for total, value in zip(weight_gradients, of_weights):
             total += value
-        x_gradient[segment.rows] += of_own
-        for stretch, value in enumerate(of_xs.unflatten(0, (segment.stretches, -1))):
+        x_gradient[:, segment.rows] += of_own
+        of_xs = torch_backend.by_stretch(of_xs, segment)
+        for stretch in range(segment.stretches):
             target, source = segment.overlap(stretch, HISTORY)
-            x_gradient[target] += value[source]
+            x_gradient[:, target] += of_xs[:, stretch, source]
 
 
 class FusedLayer(torch.autograd.Function):
-    """Keeps only x and the parameters. A batch is worked off one sequence at a time."""
+    """Keeps only x and the parameters."""
 
     @staticmethod
     @input_guard
@@ -204,9 +224,10 @@ class FusedLayer(torch.autograd.Function):
         with torch.autocast(x.device.type, enabled=False):
             weights = pack(Parameters(*parameters))
             out = x.new_empty(x.shape, dtype=torch.bfloat16)
-            compute = backend.choose(out.device, out.dtype, len(weights.norm))
-            for sequence, result in zip(x, out):
-                layer_forward(sequence, weights, eps, semantics, compute, result)
+            compute = backend.choose(x.device, torch.bfloat16, len(weights.norm))
+            count = side_by_side(x, SEGMENT)
+            for sequences, results in zip(x.split(count), out.split(count)):
+                layer_forward(sequences, weights, eps, semantics, compute, results)
         return out
 
     @staticmethod
@@ -219,8 +240,10 @@ class FusedLayer(torch.autograd.Function):
             compute = backend.choose(x.device, torch.bfloat16, len(weights.norm))
             x_gradient = torch.zeros(x.shape, device=x.device)
             weight_gradients = Weights(*(torch.zeros(y.shape, device=y.device) for y in weights))
-            for sequence, of_output, of_x in zip(x, output_gradient, x_gradient):
-                layer_backward(sequence, weights, ctx.eps, ctx.semantics, compute, of_output, of_x, weight_gradients)
+            count = side_by_side(x, ROWS // len(weights.beta))
+            for sequences in zip(*(y.split(count) for y in (x, output_gradient, x_gradient))):
+                layer_backward(sequences[0], weights, ctx.eps, ctx.semantics, compute, *sequences[1:],
+                               weight_gradients)
         return x_gradient.to(x.dtype), None, None, *unpack(weight_gradients, Parameters(*parameters))
 
 

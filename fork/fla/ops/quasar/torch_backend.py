@@ -110,7 +110,7 @@ def forward(q, k, v, beta, state, semantics, first_rows=None, tokens=None, out=N
         q, k, v = (rows_of_heads(x, semantics) for x in (q, k, v))
     else:
         places = first_rows.unsqueeze(1) + torch.arange(-(-tokens // CHUNK) * CHUNK, device=q.device)
-        q, k, v = (x.flatten(0, 2)[places].unsqueeze(0) for x in (q, k, v))
+        q, k, v = (x.flatten(1, 2)[:, places] for x in (q, k, v))
     with torch.autocast(q.device.type, enabled=False):
         for part in parts(q):
             o, state = advance(*(wide(x[:, :, part]) for x in (q, k, v)), wide(beta), state, semantics)
@@ -140,32 +140,37 @@ def gated_norm(x, gate, weight, eps):
 
 
 def gather(x, segment):
-    xs = x.new_zeros(segment.stretches, HISTORY + segment.length, x.shape[-1], dtype=torch.bfloat16)
+    batch, _, hidden = x.shape
+    rows = HISTORY + segment.length
+    xs = x.new_zeros(batch, segment.stretches, rows, hidden, dtype=torch.bfloat16)
     for stretch in range(segment.stretches):
         source, target = segment.overlap(stretch, HISTORY)
-        xs[stretch, target] = x[source].to(torch.bfloat16)
-    return xs.flatten(0, 1)
+        xs[:, stretch, target] = x[:, source].to(torch.bfloat16)
+    return xs.flatten(0, 2)
+
+
+def by_stretch(rows, segment):
+    """[B * stretches * (HISTORY + length), D] to [B, stretches, HISTORY + length, D]."""
+    return rows.unflatten(0, (-1, segment.stretches, HISTORY + segment.length))
 
 
 def convolved(projected, weight, segment):
-    """projected [stretches * (HISTORY + length), 3 W or more], weight [3, 4, W]: q, k and v [stretches * length, W],
-    zeros where the sequence has ended."""
-    projected = projected.unflatten(0, (segment.stretches, -1))
+    """projected as for `convolve`, with or without the narrow half: q, k and v [B, stretches, length, W]."""
+    projected, width = by_stretch(projected, segment), weight.shape[-1]
     stretch = torch.arange(segment.stretches, device=projected.device)
-    token = torch.arange(segment.length, device=projected.device) + segment.start(stretch).unsqueeze(1)
+    token = segment.start(stretch).unsqueeze(1) + torch.arange(segment.length, device=projected.device)
     ended = (token >= segment.tokens).unsqueeze(-1)
-    width = weight.shape[-1]
-    return [short_convolution(projected[..., i * width:(i + 1) * width], weight[i]).masked_fill(ended, 0).flatten(0, 1)
-            for i in range(3)]
+    return [short_convolution(x, taps).masked_fill(ended, 0)
+            for x, taps in zip(projected[..., :3 * width].split(width, -1), weight)]
 
 
-def convolve(projected, weight, segment, q, k, v, narrow):
+def convolve(projected, weight, segment, q, k, v, narrow, held=None):
     for target, value in zip((q, k, v), convolved(projected, weight, segment)):
-        target.copy_(value)
-    projected = projected.unflatten(0, (segment.stretches, -1))[:, HISTORY:, -narrow.shape[-1]:]
+        target[:, :, :segment.length] = value
+    values = by_stretch(projected, segment)[:, :, HISTORY:, -narrow.shape[-1]:]
     for stretch in range(segment.stretches):
         target, source = segment.overlap(stretch)
-        narrow[target] = projected[stretch, source]
+        narrow[:, target] = values[:, stretch, source]
 
 
 def gated(o, narrow, weight, bias, norm, eps):
