@@ -10,7 +10,7 @@ if not GPU:
 
 import reference
 from fla.ops.quasar import triton_backend
-from fla.ops.quasar.fused_layer import Segment, segments
+from fla.ops.quasar.fused_layer import segments
 
 DEVICE = torch.device("cuda" if GPU else "cpu")
 LARGEST_ERROR = {torch.float32: 1e-5, torch.float16: 2e-3, torch.bfloat16: 1e-2}
@@ -68,8 +68,9 @@ def check(semantics, q, k, v, beta, state, **kwargs):
 
 
 @pytest.mark.parametrize("semantics", ("causal", "upstream"))
-@pytest.mark.parametrize("dtype", LARGEST_ERROR, ids=str)
-@pytest.mark.parametrize("size", (32, 64, 128))
+@pytest.mark.parametrize("dtype, size", (
+    (torch.float32, 32), (torch.float32, 64), (torch.float32, 128), (torch.bfloat16, 64), (torch.bfloat16, 128),
+    (torch.float16, 32)), ids=str)
 def test_dtypes_and_head_dimensions(semantics, dtype, size):
     check(semantics, *problem(1, 70, 3, size, dtype))
 
@@ -88,10 +89,10 @@ def test_batch_and_no_state(semantics):
 
 @pytest.mark.parametrize("semantics", ("causal", "upstream"))
 @pytest.mark.parametrize("keys", (1.0, 0.01), ids=("forget", "remember"))
-def test_groups(semantics, keys):
-    """Long enough for several groups of several looks, whose past is forgotten or not."""
-    tokens = 64 * 41 if GPU else 64 * 21
-    check(semantics, *problem(1, tokens, 1, 32, keys=keys))
+def test_groups(semantics, keys, monkeypatch):
+    """Groups of more chunks than are composed between two looks, whose past is forgotten or not."""
+    monkeypatch.setattr(triton_backend, "cut_into_groups", lambda chunks, most: (3, 9))
+    check(semantics, *problem(1, 64 * 20, 1, 32, keys=keys))
 
 
 @pytest.mark.parametrize("semantics", ("causal", "upstream"))
@@ -155,8 +156,8 @@ def stretches(segment):
         yield range(first, first + segment.length)
 
 
-SEGMENTS = [(tokens, heads, segment) for tokens, heads, semantics in ((150, 3, "upstream"), (100, 2, "causal"))
-            for segment in segments(tokens, heads, semantics, 64)]
+SEGMENTS = [(tokens, heads, segment) for tokens, heads, semantics in ((150, 3, "upstream"), (100, 1, "causal"))
+            for segment in segments(tokens, heads, semantics, 128)]
 
 
 @pytest.mark.parametrize("tokens, heads, segment", SEGMENTS)
@@ -170,8 +171,8 @@ def test_gather(tokens, heads, segment, dtype):
 
 @pytest.mark.parametrize("tokens, heads, segment", SEGMENTS)
 def test_convolve(tokens, heads, segment):
-    size, batch, at, held = 32, 2, 5, segment.length + 7
-    width, count = heads * size, segment.stretches
+    size, width, batch, at, held = 32, 64, 2, 5, segment.length + 7
+    count = segment.stretches
     x = torch.randn(batch, tokens, 3 * width + size, device=DEVICE).bfloat16()
     weight = torch.randn(3, 4, width, device=DEVICE)
     padded = torch.nn.functional.pad(x, (0, 0, 3, segment.padded))

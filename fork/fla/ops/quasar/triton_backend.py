@@ -1,5 +1,6 @@
 """The operation and what the layer has around it by Triton kernels (triton_kernels.py), on NVIDIA and AMD GPUs."""
 import contextlib
+import functools
 import math
 import os
 import shutil
@@ -18,7 +19,6 @@ CHUNK = 64
 HISTORY = 3
 ELEMENTS = 8192  # of x, in a program of gather
 STRIP = 32  # rows that a program of convolve goes down
-MOST_ROWS = 64  # of a state, in a program
 MOST_INVERSES = 32768  # chunks whose T is in memory at a time: 256 MiB in bf16
 PROGRAMS = 3  # of a kernel, that a multiprocessor runs at a time
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
@@ -53,41 +53,52 @@ def precision_of(dtype):
     """How products are made of such tensors, and those of a chunk's small blocks."""
     if dtype == torch.bfloat16:
         return "bf16", "fp16"
-    single, triple = ("ieee", "ieee") if torch.version.hip else ("tf32", "tf32x3")
-    return (single, "fp16") if dtype == torch.float16 else (triple, triple)
+    if dtype == torch.float16:
+        return "ieee" if torch.version.hip else "tf32", "fp16"
+    return "ieee" if torch.version.hip else "tf32x3", "ieee"
 
 
+def rows_of(size, dtype, device):
+    """How many rows of the state, of `size`, a program has: what its registers hold. Products on Hopper's warp groups
+    take 64, and only they read their right factor from shared memory."""
+    groups = device.type == "cuda" and (torch.version.hip or torch.cuda.get_device_capability(device)[0] == 9)
+    return min(size, 64 if groups and dtype != torch.float32 else 32)
+
+
+@functools.cache
 def multiprocessors(device):
     return torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 1
 
 
-def cut_into_groups(chunks, programs, device):
-    """How many groups of how many chunks, where each has `programs` programs. As many as run at a time, but no more
-    than pay: each applies the transitions of those before it."""
-    most = min(PROGRAMS * multiprocessors(device) // programs, kernels.MOST_GROUPS.value, int(2 * math.sqrt(chunks)))
+def cut_into_groups(chunks, most):
+    """How many groups of how many chunks: as many as run at a time, but no more than pay, as each applies the
+    transitions of those before it."""
+    most = min(most, kernels.MOST_GROUPS.value, int(2 * math.sqrt(chunks)))
     length = math.ceil(chunks / max(most, 1))
     return math.ceil(chunks / length), length
 
 
 def forward(q, k, v, beta, state, semantics, first_rows=None, tokens=None, out=None):
-    """See backend.py. A long sequence is worked off in parts, so that workspaces stay bounded."""
+    """See backend.py. A long sequence is worked off in spans of chunks, so that workspaces stay bounded."""
     batch, length, heads, size = q.shape
     tokens = tokens or length
     out = q.new_empty(batch, tokens, heads, size) if out is None else out
     state = q.new_zeros(batch, heads, size, size, dtype=torch.float32) if state is None else state
-    sequences, chunks, rows = batch * heads, math.ceil(tokens / CHUNK), min(size, MOST_ROWS)
+    sequences, chunks, rows = batch * heads, math.ceil(tokens / CHUNK), rows_of(size, q.dtype, q.device)
+    parts, room = size // rows, PROGRAMS * multiprocessors(q.device)
     precision, small = precision_of(q.dtype)
     constants = {"S": size, "CAUSAL": semantics == "causal", "PRECISION": precision}
-    most = min(chunks, max(MOST_INVERSES // sequences, 1))
-    inverses = q.new_empty(sequences * most, CHUNK, CHUNK)
+    span = min(chunks, max(MOST_INVERSES // sequences, 1))
+    groups, group = cut_into_groups(span, room // (sequences * parts))
+    constants["full"] = int(2 * sequences * groups * parts > room)
+    inverses = q.new_empty(sequences * span, CHUNK, CHUNK)
+    maps = q.new_empty(sequences * groups, size, size)
+    additions = q.new_empty(sequences * groups, size, size, dtype=torch.float32)
+    forgotten = q.new_empty(sequences * groups * parts, dtype=torch.int32)
     with launches_on(q.device):
-        for start in range(0, chunks, most):
-            count = min(most, chunks - start)
-            parts = size // rows
-            groups, group = cut_into_groups(count, sequences * parts, q.device)
-            maps = q.new_empty(sequences * groups, size, size)
-            additions = q.new_empty(sequences * groups, size, size, dtype=torch.float32)
-            forgotten = q.new_empty(sequences * groups * parts, dtype=torch.int32)
+        for start in range(0, chunks, span):
+            count = min(span, chunks - start)
+            groups = math.ceil(count / group)
             final = torch.empty_like(state)
             kernels.chunk_inverse[(sequences * count,)](
                 k, beta, first_rows, inverses, length, heads, chunks, start, count, SMALL=small, **constants)

@@ -37,22 +37,27 @@ CHUNKS_A_LOOK = tl.constexpr(8)  # chunks between two looks whether what is left
 def kernel(function):
     """A kernel of which one compiled version serves all lengths."""
     lengths = {"tokens", "out_tokens", "heads", "chunks", "start", "count", "groups", "chunks_a_group", "padded",
-               "first", "stretches", "length", "held", "rows"}
+               "first", "stretches", "length", "held", "rows", "full"}
     return triton.jit(function, do_not_specialize=lengths & set(function.__code__.co_varnames))
 
 
-def config(warps, stages, registers=None, **constants):
+def config(warps, stages, registers=None):
     """One way to compile a kernel. `registers` bounds those of a thread, which NVIDIA's compiler alone can."""
-    return triton.Config(constants, num_warps=warps, num_stages=stages,
-                         maxnreg=None if torch.version.hip else registers)
+    return triton.Config({}, num_warps=warps, num_stages=stages, maxnreg=None if torch.version.hip else registers)
 
 
-def tuned(*configs):
-    """Triton's autotuner: it times the configurations at a kernel's first call and keeps the results on disk. The
-    interpreter has nothing to time."""
-    if os.environ.get("TRITON_INTERPRET") == "1":
-        configs = configs[:1]
-    return triton.autotune(configs=list(configs), key=["S", "CAUSAL", "PRECISION"], cache_results=True)
+def tuned(*configs, fp32):
+    """Triton's autotuner: it times the configurations at a kernel's first call and keeps the results on disk. fp32
+    takes long to compile and has one configuration. The interpreter has nothing to time. The argument `full` is for
+    the tuner alone: whether there are programs enough for all of the GPU."""
+
+    def fitting(all_configs, arguments, PRECISION, **constants):
+        return configs if PRECISION in ("bf16", "tf32") else [fp32]
+
+    interpreted = os.environ.get("TRITON_INTERPRET") == "1"
+    return triton.autotune(configs=[fp32] if interpreted else [*configs, fp32],
+                           key=["S", "CAUSAL", "PRECISION", "full"], prune_configs_by={"early_config_prune": fitting},
+                           cache_results=True)
 
 
 @triton.jit
@@ -137,9 +142,9 @@ def store_block(inverse, x, left, right, ROW: tl.constexpr, COLUMN: tl.constexpr
     tl.store(inverse + i[:, None] * CHUNK + j[None, :], t.to(inverse.dtype.element_ty))
 
 
-@tuned(config(1, 1), config(1, 1, registers=128), config(2, 1))
+@tuned(config(1, 1), config(1, 1, registers=160), fp32=config(4, 1))
 @kernel
-def chunk_inverse(k, beta, first_rows, inverses, tokens, heads, chunks, start, count, S: tl.constexpr,
+def chunk_inverse(k, beta, first_rows, inverses, tokens, heads, chunks, start, count, full, S: tl.constexpr,
                   CAUSAL: tl.constexpr, PRECISION: tl.constexpr, SMALL: tl.constexpr):
     """T of the chunks start ... start + count - 1 of each sequence (a head of a batch), into
     inverses[sequence, chunk - start]. Blocks above the diagonal are not written. With R = sqrt(D),
@@ -244,10 +249,10 @@ def square(rows, S: tl.constexpr):
     return rows[:, None] * S + tl.arange(0, S)[None, :]
 
 
-@tuned(config(4, 2), config(4, 3), config(4, 1), config(8, 2))
+@tuned(config(4, 2), config(4, 3), config(8, 1), fp32=config(8, 1))
 @kernel
 def chunk_transition(k, v, first_rows, inverses, maps, additions, forgotten, tokens, heads, chunks, start, count,
-                     groups, chunks_a_group, S: tl.constexpr, ROWS: tl.constexpr, CAUSAL: tl.constexpr,
+                     groups, chunks_a_group, full, S: tl.constexpr, ROWS: tl.constexpr, CAUSAL: tl.constexpr,
                      PRECISION: tl.constexpr):
     """Rows of P - I and R of all groups but the last of each sequence, into maps and additions
     [sequence, group, S, S], and whether they forget what was before: forgotten[sequence, group, S / ROWS].
@@ -291,10 +296,10 @@ def chunk_transition(k, v, first_rows, inverses, maps, additions, forgotten, tok
     tl.store(forgotten + (sequence * groups + group) * (S // ROWS) + part, (left < 0).to(tl.int32))
 
 
-@tuned(config(4, 2), config(4, 2, registers=168), config(4, 1, registers=168), config(8, 2))
+@tuned(config(4, 2), config(4, 2, registers=168), config(4, 1, registers=168), config(8, 1), fp32=config(8, 1))
 @kernel
 def chunk_output(q, k, v, first_rows, inverses, maps, additions, forgotten, initial, o, final, tokens, out_tokens,
-                 heads, chunks, start, count, groups, chunks_a_group, S: tl.constexpr, ROWS: tl.constexpr,
+                 heads, chunks, start, count, groups, chunks_a_group, full, S: tl.constexpr, ROWS: tl.constexpr,
                  CAUSAL: tl.constexpr, PRECISION: tl.constexpr):
     """o of each group, and the state after the last, for ROWS columns of the state: rows, as it is transposed here."""
     column = tl.program_id(1) * ROWS
