@@ -9,7 +9,7 @@ import torch
 import torch.nn as nn
 import torch.nn.functional as F
 from fla.layers.quasar import QuasarAttention
-from fla.ops.quasar import chunk_quasar, fused_layer
+from fla.ops.quasar import backend, chunk_quasar, fused_layer
 
 
 class Cache:
@@ -93,6 +93,15 @@ def test_small_segments_are_one(semantics, heads, segment, piece, compute, autoc
         right = layer(x)[0]
         monkeypatch.setattr(fused_layer, "SEGMENT", segment)
         monkeypatch.setattr(fused_layer, "PIECE", piece)
+        module = backend.BACKENDS[compute]
+        forward = module.forward
+
+        def watched(*arguments):
+            out = arguments[-1]
+            assert out.is_contiguous() and out[:, :, 0, 0].numel() <= segment
+            return forward(*arguments)
+
+        monkeypatch.setattr(module, "forward", watched)
         assert_agree(layer(x)[0], right, 4e-3)
 
 
