@@ -9,4 +9,4 @@
 #define STRIP_ROWS 16
 #define STRIP_CHANNELS 4
 
-#define LAYER_GATE_ROWS (LAYER_THREADS / 32 * 16) /* of a block of gate.cu at a time */
+#define LAYER_GATE_ROWS 128 /* of a block of gate.cu at a time: 16 a warp */

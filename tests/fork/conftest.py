@@ -6,7 +6,7 @@ import sys
 import pytest
 import torch
 
-FORK = pathlib.Path(__file__).resolve().parents[2] / "fork"
+FORK = pathlib.Path(__file__).resolve().parents[2] / "build" / "fork"  # as `make build/fork` assembles it
 sys.path.insert(0, str(FORK))
 torch.set_num_threads(1)  # the tensors are small, and tests may run side by side
 

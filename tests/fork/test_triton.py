@@ -1,18 +1,12 @@
 """The Triton back end against fp64: on a GPU where there is one, else by Triton's interpreter, at small sizes."""
-import os
-
 import pytest
 import torch
 
-GPU = torch.cuda.is_available()
-if not GPU:
-    os.environ["TRITON_INTERPRET"] = "1"  # read when Triton is imported
-
 import reference
+from conftest import DEVICE, GPU
 from fla.ops.quasar import triton_backend
 from fla.ops.quasar.fused_layer import segments
 
-DEVICE = torch.device("cuda" if GPU else "cpu")
 LARGEST_ERROR = {torch.float32: 1e-5, torch.float16: 2e-3, torch.bfloat16: 1e-2}
 
 
@@ -49,13 +43,11 @@ def interpreter(monkeypatch):
     monkeypatch.setattr(triton_backend, "multiprocessors", lambda device: 4)
 
 
-def problem(batch, tokens, heads, size, dtype=torch.float32, keys=1.0, seed=0):
+def problem(batch, tokens, heads, size, dtype=torch.float32, keys=1.0):
     """q, k, v, beta, state."""
-    make = torch.Generator().manual_seed(seed)
-    q, k, v = (torch.randn(batch, tokens, heads, size, generator=make) for _ in range(3))
-    beta = torch.rand(heads, generator=make) * 2 + 0.1
-    state = torch.randn(batch, heads, size, size, generator=make) / 4
-    return *(x.to(DEVICE, dtype) for x in (q, k * keys, v)), beta.to(DEVICE), state.to(DEVICE)
+    q, k, v = torch.randn(3, batch, tokens, heads, size)
+    beta, state = torch.rand(heads) * 2 + 0.1, torch.randn(batch, heads, size, size) / 4
+    return *(x.to(dtype) for x in (q, k * keys, v)), beta, state
 
 
 def check(semantics, q, k, v, beta, state, **kwargs):
@@ -129,7 +121,7 @@ def test_given_output():
 def test_first_rows(heads):
     """A segment's stretches, beginning anywhere in more rows than are used, in a batch."""
     q, k, v, beta, state = problem(1, 190, heads, 32)
-    first_rows = torch.tensor([5, 129, 300][:heads], device=DEVICE)
+    first_rows = torch.tensor([5, 129, 300][:heads])
     check("upstream", q, k, v, beta, state, first_rows=first_rows, tokens=100)
 
 
@@ -163,7 +155,7 @@ SEGMENTS = [(tokens, heads, segment) for tokens, heads, semantics in ((150, 3, "
 @pytest.mark.parametrize("tokens, heads, segment", SEGMENTS)
 @pytest.mark.parametrize("dtype", (torch.float32, torch.bfloat16), ids=str)
 def test_gather(tokens, heads, segment, dtype):
-    x = torch.randn(2, tokens, 40, device=DEVICE).to(dtype)
+    x = torch.randn(2, tokens, 40).to(dtype)
     padded = torch.nn.functional.pad(x.bfloat16(), (0, 0, 3, segment.padded))
     expected = torch.cat([padded[b, place[0]: place[-1] + 4] for b in range(2) for place in stretches(segment)])
     assert torch.equal(triton_backend.gather(x, segment), expected)
@@ -173,12 +165,12 @@ def test_gather(tokens, heads, segment, dtype):
 def test_convolve(tokens, heads, segment):
     size, width, batch, at, held = 32, 64, 2, 5, segment.length + 7
     count = segment.stretches
-    x = torch.randn(batch, tokens, 3 * width + size, device=DEVICE).bfloat16()
-    weight = torch.randn(3, 4, width, device=DEVICE)
+    x = torch.randn(batch, tokens, 3 * width + size).bfloat16()
+    weight = torch.randn(3, 4, width)
     padded = torch.nn.functional.pad(x, (0, 0, 3, segment.padded))
     projected = torch.cat([padded[b, place[0]: place[-1] + 4] for b in range(batch) for place in stretches(segment)])
-    rows = torch.full((3, batch, count, held, width), torch.nan, device=DEVICE, dtype=torch.bfloat16)
-    narrow = torch.full((batch, tokens, size), torch.nan, device=DEVICE, dtype=torch.bfloat16)
+    rows = torch.full((3, batch, count, held, width), torch.nan, dtype=torch.bfloat16)
+    narrow = torch.full((batch, tokens, size), torch.nan, dtype=torch.bfloat16)
     triton_backend.convolve(projected, weight, segment, *rows[:, :, :, at:], narrow, held)
     assert rows[:, :, :, :at].isnan().all() and rows[:, :, :, at + segment.length:].isnan().all()
     for b in range(batch):
@@ -197,9 +189,9 @@ def test_convolve(tokens, heads, segment):
 
 @pytest.mark.parametrize("heads, size", ((3, 32), (2, 64), (1, 128)))
 def test_gate(heads, size):
-    o = torch.randn(150, heads * size, device=DEVICE).bfloat16()
-    narrow, weight = (torch.randn(n, size, device=DEVICE).bfloat16() for n in (150, heads * size))
-    bias, norm = torch.randn(heads * size, device=DEVICE).bfloat16(), torch.randn(size, device=DEVICE)
+    o = torch.randn(150, heads * size).bfloat16()
+    narrow, weight = (torch.randn(n, size).bfloat16() for n in (150, heads * size))
+    bias, norm = torch.randn(heads * size).bfloat16(), torch.randn(size)
     expected = reference.gated_norm(o, narrow, weight, bias, norm, 1e-5)
     y = torch.full_like(o, torch.nan)
     triton_backend.gate(o, narrow, weight, bias, norm, 1e-5, y)

@@ -17,6 +17,7 @@ import torch
 import torch.nn.functional as F
 
 from fla.ops.quasar import backend
+from fla.ops.quasar import graph
 from fla.ops.quasar import torch_backend
 from fla.ops.quasar.torch_backend import CHUNK
 from fla.ops.quasar.torch_backend import HISTORY
@@ -213,6 +214,16 @@ def layer_backward(x, weights, eps, semantics, compute, output_gradient, x_gradi
             x_gradient[:, target] += of_xs[:, stretch, source]
 
 
+def batch_forward(x, parameters, eps, semantics, compute):
+    """x [B, T, hidden] to the layer's output, as many sequences at a time as a segment has room for."""
+    weights = pack(parameters)
+    out = x.new_empty(x.shape, dtype=torch.bfloat16)
+    count = side_by_side(x, SEGMENT)
+    for sequences, results in zip(x.split(count), out.split(count)):
+        layer_forward(sequences, weights, eps, semantics, compute, results)
+    return out
+
+
 class FusedLayer(torch.autograd.Function):
     """Keeps only x and the parameters."""
 
@@ -222,13 +233,9 @@ class FusedLayer(torch.autograd.Function):
         ctx.save_for_backward(x, *parameters)
         ctx.eps, ctx.semantics = eps, semantics
         with torch.autocast(x.device.type, enabled=False):
-            weights = pack(Parameters(*parameters))
-            out = x.new_empty(x.shape, dtype=torch.bfloat16)
-            compute = backend.choose(x.device, torch.bfloat16, len(weights.norm))
-            count = side_by_side(x, SEGMENT)
-            for sequences, results in zip(x.split(count), out.split(count)):
-                layer_forward(sequences, weights, eps, semantics, compute, results)
-        return out
+            compute = backend.choose(x.device, torch.bfloat16, len(Parameters(*parameters).norm))
+            key = compute, eps, semantics, *(parameter.data_ptr() for parameter in parameters)
+            return graph.run(lambda x: batch_forward(x, Parameters(*parameters), eps, semantics, compute), x, key)
 
     @staticmethod
     @torch.autograd.function.once_differentiable
