@@ -92,8 +92,8 @@ static int wanted_blocks(const struct quasar_problem *problem)
 	return 1;
 }
 
-/* Of two builds that a GPU can run: the larger chunk, then the one with enough blocks; with enough of them two buffers
- * pay, else the memory does more for a cache. */
+/* Of two builds that a GPU can run: the larger chunk, then the one with enough blocks; with enough of them
+ * two buffers pay, else the memory does more for a cache. */
 static bool is_better(
 	const struct config *a, const struct config *b, const struct quasar_problem *problem)
 {
@@ -109,7 +109,8 @@ static bool is_better(
 
 static struct config choose_build(const struct quasar_problem *problem, const struct gpu_properties *properties)
 {
-	const int *chunks = quasar_parameters[QUASAR_CHUNK].values, *stages = quasar_parameters[QUASAR_NUM_STAGES].values;
+	const int *chunks = quasar_parameters[QUASAR_CHUNK].values;
+	const int *stages = quasar_parameters[QUASAR_NUM_STAGES].values;
 	struct config best = {{UPSTREAM_CHUNK, 1, 1}};
 	bool found = false;
 
