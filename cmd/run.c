@@ -279,6 +279,7 @@ static int run(struct invocation *invocation, struct error *err)
 		session_close(&loop.session);
 	}
 	event_close(&loop.events);
+	free(loop.troubles);
 	free(loop.environment);
 	if (loop.watch >= 0)
 		close(loop.watch);
