@@ -89,6 +89,12 @@ static int find_earlier(const struct invocation *invocation, struct session *ses
 		if (workflow_find(&session->workflow, way->kind, plan, &found, &earlier, err) < 0)
 			return -1;
 	}
+	if (found && earlier.step == STEP_PREPARED) {
+		error_set(err, STATUS_NETWORK, "submission %s is not known to have arrived", submission_label(&earlier));
+		submission_free(&earlier);
+		return error_hint(err, "Nothing is lost: run `quasar %s` again later.",
+			way->kind == SUBMISSION_COMMIT ? "commit" : "submit");
+	}
 	/* --again asks for another one, but not for one more than the one just taken up again */
 	if (found && (settled || !arg_flag(invocation, "again")))
 		*id = earlier.id;

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from conftest import QUASAR
-from lossy import Change, Cut, LossyProxy
+from lossy import Change, Cut, LossyProxy, Say
 from test_faults import Commit, FULL, Reveal, Submit, make_scene, report, sample  # noqa: F401: one is a fixture
 
 POST = {"commit": ("POST", "/commit_submission"), "reveal": ("POST", "/reveal_submission"),
@@ -138,7 +138,7 @@ def test_a_reveal_block_that_changes_is_followed(scene, told):
 def test_too_early_forever(scene):
     scene.forget()
     Reveal.prepare(scene)
-    scene.proxy.always[POST["reveal"]] = 425
+    scene.proxy.always[POST["reveal"]] = Say(425, {"detail": "Cannot reveal yet. Wait 1 blocks (~0 minutes)"})
     assert scene("reveal", "--json").code == 6
     process = subprocess.Popen([QUASAR, "reveal", "--wait"], cwd=scene.directory, stderr=subprocess.PIPE, text=True,
                                env={"HOME": str(scene.directory.parent / "home")})
