@@ -323,7 +323,7 @@ static void retries_end_when_the_time_is_up(void **state)
 
 /* --- a server that does as it is told --------------------------------------------------------- */
 
-#define ANSWERS 8
+#define ANSWERS 12
 
 struct answer {
 	const char *bytes; /* NULL: hang up without a word */
