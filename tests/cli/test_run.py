@@ -589,11 +589,13 @@ def test_an_unclear_refusal_is_told_once_and_waited_through(miner, proxy):
 def test_trouble_that_comes_and_goes_is_told_once_a_while(miner, proxy):
     loop = miner.run("--improve", "1000%", "--timeout", "0.2")
     loop.until("revealed")
-    for _ in range(3):
+    began = time.monotonic()
+    for _ in range(4):
         proxy.always[STATS] = 503
         wait_for(proxy, STATS, 2)
         proxy.always.clear()
         wait_for(proxy, STATS, 2)
-    assert told(loop).count(("outage", "standings")) == 1
-    assert told(loop).count(("recovered", "standings")) == 1
+    allowed = 1 + (time.monotonic() - began) // 60  # it is quiet for a minute, then for two
+    assert 1 <= told(loop).count(("outage", "standings")) <= allowed
+    assert told(loop).count(("recovered", "standings")) <= allowed
     assert loop.end() == 0
