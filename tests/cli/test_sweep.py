@@ -11,8 +11,9 @@ import time
 import pytest
 
 from conftest import QUASAR
-from lossy import LossyProxy, Say
-from test_faults import FULL, make_scene, report  # noqa: F401: one is a fixture
+from lossy import Say
+from test_faults import FULL, report
+from test_hostile import PENDING, POST, STATS, make_scene, scene  # noqa: F401: two are fixtures
 
 STATUSES = [200, 201, 202, 204, 206, 301, 302, 303, 304, 307, 308, 400, 401, 402, 403, 404, 405, 406, 408, 409, 410, 411,
             413, 415, 418, 422, 425, 426, 429, 431, 451, 500, 501, 502, 503, 504, 505, 507, 520, 522, 525, 530, 599]
@@ -51,27 +52,14 @@ def answers(path, share):
     return every if FULL else every[::share]
 
 
-@pytest.fixture
-def scene(make_scene):  # noqa: F811
-    proxies = []
-
-    def between(url):
-        proxies.append(LossyProxy(url))
-        return proxies[-1]
-
-    yield make_scene(between)
-    for proxy in proxies:
-        proxy.close()
-
-
-def steps(scene):
+def steps(scene):  # noqa: F811
     with sqlite3.connect(scene.database) as database:
         found = [row[0] for row in database.execute("SELECT step FROM submission ORDER BY id")]
     database.close()
     return found
 
 
-def sweep(scene, capsys, route, command, check, share, beside=None):
+def sweep(scene, capsys, route, command, check, share, beside=None):  # noqa: F811
     """`check` is called with what came of the command under each answer."""
     tried = 0
     for name, say in answers(route[1], share):
@@ -87,11 +75,11 @@ def sweep(scene, capsys, route, command, check, share, beside=None):
     report(capsys, f"{command[0]}: {tried} kinds of answers to {route[1]}, 0 lost, 0 double")
 
 
-REVEAL, COMMIT, SUBMIT = ("POST", "/reveal_submission"), ("POST", "/commit_submission"), ("POST", "/submit_kernel")
-PENDING, STATS, ROUND = ("GET", "/pending_reveals"), ("GET", "/get_submission_stats"), ("GET", "/get_current_round")
+REVEAL, COMMIT, SUBMIT = POST["reveal"], POST["commit"], POST["submit"]
+ROUND = ("GET", "/get_current_round")
 
 
-def committed(scene):
+def committed(scene):  # noqa: F811
     scene.forget()
     assert scene.send("commit").code == 0
     while not scene.pending()[0]["can_reveal"]:
@@ -103,7 +91,7 @@ def is_fault(done):
 
 
 @pytest.mark.parametrize("routes", [[REVEAL], [REVEAL, PENDING], [REVEAL, PENDING, STATS]], ids=len)
-def test_reveal(scene, capsys, routes):
+def test_reveal(scene, capsys, routes):  # noqa: F811
     """With one route after the other that answers so; what is read only, while the reveal is refused in its words."""
     committed(scene)
     beside = {} if routes == [REVEAL] else {REVEAL: Say(404, OWN)} if routes[-1] == PENDING else {
@@ -118,7 +106,7 @@ def test_reveal(scene, capsys, routes):
     scene.assert_one_revealed()
 
 
-def test_a_reveal_goes_out_whatever_the_list_says(scene, capsys):
+def test_a_reveal_goes_out_whatever_the_list_says(scene, capsys):  # noqa: F811
     for name, say in answers(PENDING[1], 90 if not FULL else 1)[:40]:
         committed(scene)
         scene.proxy.always = {PENDING: say, STATS: say, ROUND: say}
@@ -127,7 +115,7 @@ def test_a_reveal_goes_out_whatever_the_list_says(scene, capsys):
         scene.assert_one_revealed()
 
 
-def test_commit(scene, capsys):
+def test_commit(scene, capsys):  # noqa: F811
     scene.forget()
 
     def check(done):
@@ -140,7 +128,7 @@ def test_commit(scene, capsys):
     scene.assert_one_revealed()
 
 
-def test_commit_that_arrived(scene, capsys):
+def test_commit_that_arrived(scene, capsys):  # noqa: F811
     """The validator has it, the answer was lost: then the list may say what it likes."""
     scene.forget()
     scene.proxy.faults[COMMIT] = ["lose"]
@@ -157,7 +145,7 @@ def test_commit_that_arrived(scene, capsys):
     scene.assert_one_revealed()
 
 
-def test_submit(scene, capsys):
+def test_submit(scene, capsys):  # noqa: F811
     scene.forget()
 
     def check(done):
@@ -170,7 +158,7 @@ def test_submit(scene, capsys):
 
 
 @pytest.mark.parametrize("command", [COMMIT, SUBMIT], ids=["commit", "submit"])
-def test_the_round_is_only_asked_for(scene, command):
+def test_the_round_is_only_asked_for(scene, command):  # noqa: F811
     for name, say in answers(ROUND[1], 70)[:12]:
         scene.forget()
         scene.proxy.always = {ROUND: say}
@@ -179,7 +167,7 @@ def test_the_round_is_only_asked_for(scene, command):
     scene.proxy.always = {}
 
 
-def test_what_is_read(scene, capsys):
+def test_what_is_read(scene, capsys):  # noqa: F811
     committed(scene)
 
     def survives(codes):
@@ -200,7 +188,7 @@ def test_what_is_read(scene, capsys):
     scene.assert_one_revealed()
 
 
-def test_run(scene, capsys, environment):
+def test_run(scene, capsys, environment):  # noqa: F811
     """Until it has met the answer; it must go on, and reveal when the answer is a sound one."""
     committed(scene)
     tried = 0
