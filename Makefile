@@ -169,11 +169,12 @@ check-sanitized: deps
 	@$(MAKE) --no-print-directory DEBUG=1 build/debug/quasar build/debug/fault.so
 	@scripts/check-sanitized
 
-# kill -9, failing disks and cut answers at every point there is; `make check` tries a sample of them
+# kill -9, failing disks, cut answers and every kind of wrong answer at every point there is; `make check` tries a sample of them
 sweep: deps
 	@$(MAKE) --no-print-directory all $(BUILD)/fault.so
 	@SWEEP=full QUASAR=$(abspath $(QUASAR)) /usr/bin/python3 -m pytest -q \
-		tests/cli/test_faults.py tests/cli/test_recover.py tests/cli/test_hostile.py
+		tests/cli/test_faults.py tests/cli/test_recover.py tests/cli/test_hostile.py \
+		tests/cli/test_sweep.py
 
 demo: deps
 	@$(MAKE) --no-print-directory all

@@ -63,9 +63,11 @@ static void print_json(const struct standings *standings, size_t shown,
 	for (size_t i = 0; i < NOT_TOLD; i++)
 		cJSON_AddItemToArray(notes, cJSON_CreateString(not_told[i]));
 	cJSON_AddNumberToObject(document, "ranked", (double)standings->count);
+	cJSON_AddNumberToObject(document, "skipped_rows", (double)(standings->stats.skipped + weights->skipped));
 	cJSON_AddNumberToObject(document, "unrevealed", (double)standings->unrevealed);
-	cJSON_AddNumberToObject(
-		document, "total_submissions", (double)standings->stats.total_submissions);
+	if (standings->stats.total_submissions >= 0)
+		cJSON_AddNumberToObject(
+			document, "total_submissions", (double)standings->stats.total_submissions);
 	output_json(document);
 }
 

@@ -279,6 +279,7 @@ static int run(struct invocation *invocation, struct error *err)
 		session_close(&loop.session);
 	}
 	event_close(&loop.events);
+	free(loop.troubles);
 	free(loop.environment);
 	if (loop.watch >= 0)
 		close(loop.watch);
@@ -300,7 +301,11 @@ const struct command cmd_run = {
 		"verify, bench, kept, committed, settled, revealed, refused, rank, round, outage, recovered, "
 		"problem, settings, store, stopped. With --notify a command gets the same line on its stdin, the "
 		"event's name in QUASAR_EVENT and the sentence in QUASAR_MESSAGE; it has 30 seconds.\n\n"
-		"Outages of the validator and full disks are waited through. Whatever ends the process, a new one "
+		"Outages of the validator, answers that make no sense, and full disks are waited through. An outage "
+		"names its part (list, reveal, commit, standings, round) and cause (connection, server, unreadable, "
+		"unclear); recovered follows when that part works again. What stays, or comes and goes, is told more "
+		"and more seldom. A commitment is given up only when the validator itself says so and its list does "
+		"not have it. Whatever ends the process, a new one "
 		"goes on from the state store. A second loop in a workspace refuses and names the first; "
 		"other commands may be used beside it.\n\n"
 		"SIGTERM and SIGINT end it with exit code 0. SIGHUP reads .env again, so a terminal that goes "

@@ -13,6 +13,7 @@ import urllib.request
 import pytest
 
 from conftest import QUASAR
+from lossy import Say
 from test_faults import SHIM
 from terminal import Terminal
 
@@ -522,3 +523,79 @@ def test_options_that_make_no_sense(miner):
     assert miner("run", "--improve", "much").code == 2
     assert miner("run", "--interval", "0").code == 2
     assert miner("run", "--log", "xml").code == 2
+
+
+# --- trouble with the validator ------------------------------------------------------------------------
+
+PENDING, STATS, REVEAL = ("GET", "/pending_reveals"), ("GET", "/get_submission_stats"), ("POST", "/reveal_submission")
+
+
+def wait_for(proxy, route, times):
+    """Until the loop has made so many more of these requests."""
+    seen = proxy.count(route[1])
+    while proxy.count(route[1]) < seen + times:
+        time.sleep(0.02)
+
+
+def told(loop):
+    """What was told by now about trouble: the events, each with its part."""
+    while not loop.coming.empty():
+        loop.seen.append(loop.coming.get())
+    return [(event["event"], event["part"]) for event in loop.seen if event["event"] in ("outage", "recovered")]
+
+
+def test_one_route_that_fails_is_told_once(miner, proxy):
+    proxy.always[STATS] = Say(500, b"Internal Server Error", "text/plain")
+    loop = miner.run("--improve", "1000%", "--timeout", "0.2")
+    outage = loop.until("outage")
+    assert (outage["part"], outage["cause"]) == ("standings", "server")
+    loop.until("revealed")  # all the rest goes on
+    wait_for(proxy, STATS, 3)
+    assert told(loop) == [("outage", "standings")]
+    proxy.always[STATS] = Say(404, b"<html>", "text/html")
+    assert loop.until("outage")["cause"] == "unclear"
+    proxy.always.clear()
+    assert loop.until("recovered")["part"] == "standings"
+    assert told(loop).count(("recovered", "standings")) == 1
+    assert loop.end() == 0
+
+
+def test_a_list_that_cannot_be_read_keeps_no_reveal(miner, proxy):
+    loop = miner.run("--improve", "1000%", "--timeout", "0.2")
+    proxy.always[PENDING] = Say(200, {"pending_reveals": "none"})
+    outage = loop.until("outage")
+    assert (outage["part"], outage["cause"]) == ("list", "unreadable")
+    loop.until("revealed")
+    assert ("recovered", "list") not in told(loop)
+    proxy.always.clear()
+    loop.until("recovered")
+    assert loop.end() == 0 and len(on_server(proxy)) == 1
+
+
+def test_an_unclear_refusal_is_told_once_and_waited_through(miner, proxy):
+    proxy.always[REVEAL] = Say(404, b"<html>no such host</html>", "text/html")
+    loop = miner.run("--improve", "1000%", "--timeout", "0.2")
+    outage = loop.until("outage")
+    assert (outage["part"], outage["cause"], outage["submission"]) == ("reveal", "unclear", 1)
+    wait_for(proxy, REVEAL, 2)
+    assert told(loop) == [("outage", "reveal")]
+    assert [submission["step"] for submission in miner.submissions()] == ["committed"]
+    proxy.always.clear()
+    loop.until("revealed")
+    assert loop.end() == 0 and told(loop) == [("outage", "reveal"), ("recovered", "reveal")]
+    assert len(on_server(proxy)) == 1 and loop.count("refused") == 0
+
+
+def test_trouble_that_comes_and_goes_is_told_once_a_while(miner, proxy):
+    loop = miner.run("--improve", "1000%", "--timeout", "0.2")
+    loop.until("revealed")
+    began = time.monotonic()
+    for _ in range(4):
+        proxy.always[STATS] = 503
+        wait_for(proxy, STATS, 2)
+        proxy.always.clear()
+        wait_for(proxy, STATS, 2)
+    allowed = 1 + (time.monotonic() - began) // 60  # it is quiet for a minute, then for two
+    assert 1 <= told(loop).count(("outage", "standings")) <= allowed
+    assert told(loop).count(("recovered", "standings")) <= allowed
+    assert loop.end() == 0
