@@ -27,7 +27,8 @@ static cJSON *problem(struct fields *fields, const struct location *at, const cJ
 	for (size_t i = 0; i < sizeof(at->keys) / sizeof(*at->keys) && at->keys[i]; i++)
 		cJSON_AddItemToArray(loc, cJSON_CreateString(at->keys[i]));
 	cJSON_AddStringToObject(entry, "msg", message);
-	if (input)
+	/* what stands in a query may be no text at all */
+	if (input && !(cJSON_IsString(input) && !utf8_valid(input->valuestring, strlen(input->valuestring))))
 		cJSON_AddItemReferenceToObject(entry, "input", (cJSON *)input);
 	else
 		cJSON_AddNullToObject(entry, "input");
@@ -218,9 +219,8 @@ static const char *to_string(struct fields *fields, const char *name, const cJSO
 		problem(fields, &at, item, "string_type", "Input should be a valid string");
 		return "";
 	}
-	/* what stands in a query may be anything */
 	if (!utf8_valid(item->valuestring, strlen(item->valuestring))) {
-		problem(fields, &at, NULL, "string_unicode",
+		problem(fields, &at, item, "string_unicode",
 			"Input should be a valid string, unable to parse raw data as a unicode string");
 		return "";
 	}

@@ -69,6 +69,18 @@ def state(localnet):
 
 
 @pytest.fixture
+def localnet(start_localnet):
+    """A strict one, with blocks of 0.2 s, reveals after 5 of them, and no rate limit."""
+    return start_localnet("--like", "strict", "--block-time", "0.2", "--blocks-until-reveal", "5", "--rate-limit", "0")
+
+
+@pytest.fixture
+def deployed(start_localnet):
+    """One like the deployed validator, whose reveals need no wait."""
+    return start_localnet("--like", "2026-02", "--blocks-until-reveal", "0")
+
+
+@pytest.fixture
 def alice(localnet, make_miner):
     """Registered."""
     miner = make_miner("alice")
@@ -101,7 +113,8 @@ def test_submitting(localnet, alice):
     assert answer.json.pop("created_at")
     assert {k: v for k, v in answer.json.items() if k != "created_at"} == {
         "submission_id": 1, "miner_hotkey": alice.address, "fork_url": URL, "commit_hash": "c0ffee",
-        "target_sequence_length": 1000000, "tokens_per_sec": 50000.0, "vram_mb": 512.5, "benchmarks": benchmarks}
+        "target_sequence_length": 1000000, "tokens_per_sec": 50000.0, "vram_mb": 512.5, "benchmarks": benchmarks,
+        "repo_hash": None}
     assert submit(localnet, alice).json["vram_mb"] is None
     stats = localnet.get("/get_submission_stats?limit=1").json
     assert stats["total_submissions"] == 2 and len(stats["recent_submissions"]) == 1
@@ -260,7 +273,7 @@ def test_five_mismatches_ban_the_address(localnet, alice, make_miner):
 
 
 def test_the_rate_limit(start_localnet, make_miner):
-    localnet = start_localnet("--rate-limit", "3")
+    localnet = start_localnet("--like", "strict", "--rate-limit", "3")
     alice = make_miner("alice")
     assert [register(localnet, alice).status for _ in range(4)] == [200, 200, 200, 429]
     limited = register(localnet, alice)
@@ -470,7 +483,7 @@ def test_a_full_disk_is_answered_with_500_and_survived(localnet, alice):
     resource.prlimit(localnet.process.pid, resource.RLIMIT_FSIZE, (100000, limits[1]))
     answers = [commit(localnet, alice, f"during {number}") for number in range(100)]
     assert {answer.status for answer in answers} == {200, 500}
-    assert answers[-1].detail == "Internal Server Error" and localnet.get("/health").status == 200
+    assert answers[-1].body == b"Internal Server Error" and localnet.get("/health").status == 200
     accepted += [answer.json["submission_id"] for answer in answers if answer.status == 200]
     resource.prlimit(localnet.process.pid, resource.RLIMIT_FSIZE, limits)
     accepted.append(commit(localnet, alice, "after").json["submission_id"])
