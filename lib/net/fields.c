@@ -44,7 +44,7 @@ static struct fields whole_body(const struct server_request *request, const stru
 	struct fields fields = {.object = request->body, .source = "body", .rules = rules};
 	const struct location whole = {{NULL}};
 
-	if (!request->body || cJSON_IsNull(request->body))
+	if (!request->body)
 		problem(&fields, &whole, NULL, "missing", "Field required");
 	else if (!cJSON_IsObject(request->body))
 		problem(&fields, &whole, request->body, type, message);

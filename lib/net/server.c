@@ -935,11 +935,12 @@ static struct MHD_Daemon *start_daemon(struct server *server, int fd)
 	long processors = sysconf(_SC_NPROCESSORS_ONLN);
 	unsigned threads = processors < 2 ? 2 : processors > 8 ? 8 : (unsigned)processors;
 
-	/* libmicrohttpd shares its limit out among the threads; ours, which makes room, comes first */
+	/* libmicrohttpd shares its limit out among the threads; ours, which makes room, comes first. Its memory
+	 * for a request's head must hold more arguments than we take: where it ends, 0.9.75 does not answer. */
 	return MHD_start_daemon(MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME, 0, NULL, NULL,
 		on_request, server, MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_THREAD_POOL_SIZE, threads,
 		MHD_OPTION_CONNECTION_LIMIT, (unsigned)(server->options.connection_limit + 32) * threads,
-		MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)(16 << 10), MHD_OPTION_STRICT_FOR_CLIENT, 1,
+		MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)(128 << 10), MHD_OPTION_STRICT_FOR_CLIENT, 1,
 		MHD_OPTION_NOTIFY_CONNECTION, on_connection, server, MHD_OPTION_NOTIFY_COMPLETED,
 		on_completed, server, MHD_OPTION_END);
 }

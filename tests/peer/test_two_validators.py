@@ -1,5 +1,5 @@
-"""`quasar localnet` beside the FastAPI service: the same requests get the same statuses, the same fields, and the
-same complaints. And `quasar validate` as the judge of both."""
+"""`quasar localnet` beside the FastAPI service and beside the deployed one: the same requests get the same statuses, the
+same fields, and the same complaints. And `quasar validate` as the judge of all."""
 import hashlib
 import time
 
@@ -13,7 +13,7 @@ URL = "https://github.com/alice/flash-linear-attention"
 @pytest.fixture
 def both(start_localnet, validator):
     """The two services, alike in all that can be set."""
-    return start_localnet("--block-time", "0.2", "--blocks-until-reveal", "5", "--rate-limit", "1000"), validator
+    return start_localnet("--block-time", "0.2", "--blocks-until-reveal", "5"), validator
 
 
 def shape(value):
