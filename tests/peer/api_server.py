@@ -24,7 +24,6 @@ LEAGUES = [("100k", 0, 0.5), ("200k", 200_000, 0.75), ("300k", 300_000, 1.0), ("
            ("900k", 900_000, 2.5), ("1M", 1_000_000, 3.0)]
 SHARES = [0.60, 0.25, 0.10, 0.05]
 FAILURES_TO_BAN, BAN_SECONDS = 5, 24 * 3600
-RATE_WINDOW = 60.0
 
 Benchmarks = dict[str, dict[str, float]]
 
@@ -126,7 +125,7 @@ class State:
     def __init__(self, options):
         self.options = options
         self.miners, self.submissions, self.rounds = {}, [], []
-        self.failures, self.banned_until, self.seen = {}, {}, {}
+        self.failures, self.banned_until = {}, {}
 
     def block(self):
         return int((time.time() - GENESIS) // self.options.block_time)
@@ -194,13 +193,6 @@ async def signer(request: Request):
         raise HTTPException(401, f"Unusable credentials: {fault}")
     if not valid:
         raise HTTPException(401, "Invalid signature")
-    state = app.state.it
-    if not state.options.rate_limit:
-        return hotkey
-    recent = [when for when in state.seen.get(hotkey, []) if when > time.monotonic() - RATE_WINDOW]
-    if len(recent) >= state.options.rate_limit:
-        raise HTTPException(429, "Rate limit exceeded. Max 10 requests per 60 seconds.")
-    state.seen[hotkey] = recent + [time.monotonic()]
     return hotkey
 
 
@@ -438,7 +430,6 @@ def main():
     parser.add_argument("--port", type=int, default=8000)
     parser.add_argument("--blocks-until-reveal", type=int, default=100)
     parser.add_argument("--block-time", type=float, default=12.0)
-    parser.add_argument("--rate-limit", type=int, default=0)
     app.state.it = State(parser.parse_args())
     listening = socket.create_server(("127.0.0.1", app.state.it.options.port))
     port = listening.getsockname()[1]
