@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/number.h"
 #include "commands.h"
+#include "hidden.h"
 #include "proposal.h"
 #include "verify.h"
 
@@ -119,6 +120,8 @@ static int send(const struct invocation *invocation, struct session *session, co
 	if (!result && !earlier) {
 		if (!invocation->json)
 			proposal_print(&proposal);
+		if (way->kind == SUBMISSION_COMMIT)
+			hidden_warn();
 		result = verify(invocation, session, &proposal, err);
 		if (!result)
 			result = way->send(&session->workflow, &proposal.plan, &id, err);

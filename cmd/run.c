@@ -16,6 +16,7 @@
 #include "base/version.h"
 #include "commands.h"
 #include "due.h"
+#include "hidden.h"
 #include "proposal.h"
 #include "run.h"
 #include "space/fork.h"
@@ -274,6 +275,7 @@ static int run(struct invocation *invocation, struct error *err)
 	if (session_open(invocation, &loop.session, err) < 0) {
 		result = stopped(&loop, err);
 	} else {
+		hidden_warn();
 		result = loop_run(&loop, err);
 		process_kill(&loop.work);
 		session_close(&loop.session);

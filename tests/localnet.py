@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import signal
+import sqlite3
 import subprocess
 import urllib.error
 import urllib.request
@@ -59,6 +60,21 @@ class Localnet:
         self.stop(how)
         self.start("--port", str(port))
 
+    def reset(self):
+        """Restarts it on the same port with an empty database."""
+        port = self.port
+        self.stop()
+        for path in pathlib.Path(self.db).parent.glob(pathlib.Path(self.db).name + "*"):
+            path.unlink()
+        self.start("--port", str(port))
+
+    failing_addresses = "SELECT address FROM address WHERE failures"
+
+    def failures(self):
+        """The addresses that failures are counted against, by its database."""
+        with contextlib.closing(sqlite3.connect(self.db)) as database:
+            return database.execute(self.failing_addresses).fetchall()
+
     def close(self):
         if self.process.poll() is None:
             self.stop()
@@ -86,6 +102,8 @@ class Localnet:
 
 class DeployedValidator(Localnet):
     """The deployed validator's own code, of the checkout that $VALIDATOR_API_SOURCE names."""
+
+    failing_addresses = "SELECT ip_address FROM ip_bans WHERE failure_count"
 
     def __init__(self, environment, cwd, args):
         super().__init__(ROOT / "build" / "venv-deployed" / "bin" / "python", environment, cwd, args)
