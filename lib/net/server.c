@@ -55,6 +55,7 @@ struct exchange {
 	struct buffer received;
 	size_t received_total;
 	size_t held;     /* bytes of it and of the answer */
+	size_t text_held; /* of the answer alone */
 	unsigned query_count;
 	bool crowded;    /* there was no memory for the request */
 	bool answered;   /* the reply is made */
@@ -124,12 +125,12 @@ static bool hold(struct exchange *exchange, size_t bytes)
 	return room;
 }
 
-static void release(struct exchange *exchange)
+static void release(struct exchange *exchange, size_t bytes)
 {
 	pthread_mutex_lock(&exchange->server->mutex);
-	exchange->server->held -= exchange->held;
+	exchange->server->held -= bytes;
 	pthread_mutex_unlock(&exchange->server->mutex);
-	exchange->held = 0;
+	exchange->held -= bytes;
 }
 
 /* The reply's body as text, which takes its place. */
@@ -155,8 +156,9 @@ static void render(struct exchange *exchange)
 		exchange->text = print_body(exchange);
 	if (!reply->text && !exchange->text)
 		server_fault(reply); /* it cannot be written as JSON */
-	else if (exchange->text && !hold(exchange, strlen(exchange->text)) &&
-		!strcmp(exchange->request.method, "GET")) {
+	else if (exchange->text && hold(exchange, strlen(exchange->text)))
+		exchange->text_held = strlen(exchange->text);
+	else if (exchange->text && !strcmp(exchange->request.method, "GET")) {
 		free(exchange->text);
 		refuse_busy(reply);
 		exchange->text = print_body(exchange);
@@ -369,6 +371,8 @@ static void discard_reply(struct exchange *exchange)
 	cJSON_Delete(exchange->reply.body);
 	free(exchange->text);
 	exchange->text = NULL;
+	release(exchange, exchange->text_held);
+	exchange->text_held = 0;
 	exchange->reply = (struct server_reply){.status = 200};
 }
 
@@ -553,7 +557,7 @@ static void on_completed(
 	cJSON_Delete(exchange->reply.body);
 	free(exchange->text);
 	buffer_free(&exchange->received);
-	release(exchange);
+	release(exchange, exchange->held);
 	free(exchange);
 	*slot = NULL;
 }
@@ -747,7 +751,7 @@ static struct MHD_Response *make_response(struct exchange *exchange)
 		: MHD_create_response_from_buffer(strlen(exchange->text), exchange->text, MHD_RESPMEM_MUST_FREE);
 	if (!reply->text)
 		exchange->text = NULL; /* the response's now */
-	if (exchange->elsewhere)
+	if (reply->status == 307)
 		add_location(exchange, response);
 	else
 		add_header(response, "Content-Type", reply->text ? "text/plain; charset=utf-8" : "application/json");

@@ -24,8 +24,8 @@ static int find_submission(struct validator *validator, int64_t id, char **addre
 	return found;
 }
 
-/* The first judgement of a submission tells on the address that sent it: a score of 0 may be a failure,
- * anything else makes good for earlier ones. */
+/* A judgement tells on the address that sent the submission: a score of 0 may be a failure, anything else
+ * makes good for earlier ones. Where a 0 counts, only the first judgement does. */
 static int judge_address(struct validator *validator, const char *address, double score, struct error *err)
 {
 	return score == 0 && !validator->version->forgives_zero
@@ -49,7 +49,7 @@ static int mark_validated(struct validator *validator, int64_t id, double score,
 		score = earlier;
 	result = database_run(validator->database, err,
 		"UPDATE submission SET validated = 1, score = ? WHERE id = ?", "ri", score, id);
-	if (!result && !validated)
+	if (!result && (!validated || validator->version->forgives_zero))
 		result = judge_address(validator, address, score, err);
 	free(address);
 	reply->body = cJSON_CreateObject();

@@ -181,7 +181,7 @@ static void request(char **rest)
 	cJSON_Delete(exchange.reply.body);
 	free(exchange.elsewhere);
 	buffer_free(&exchange.received);
-	release(&exchange);
+	release(&exchange, exchange.held);
 	REQUIRE(local.server->held == 0);
 }
 
