@@ -121,7 +121,7 @@ static int send(const struct invocation *invocation, struct session *session, co
 		if (!invocation->json)
 			proposal_print(&proposal);
 		if (way->kind == SUBMISSION_COMMIT)
-			hidden_warn();
+			log_note("%s", hidden_advice);
 		result = verify(invocation, session, &proposal, err);
 		if (!result)
 			result = way->send(&session->workflow, &proposal.plan, &id, err);

@@ -1,15 +1,11 @@
 #include "hidden.h"
 
-#include "base/log.h"
-
 /* A list of more may be cut off. */
 #define LIST_MOST 1000
 
-void hidden_warn(void)
-{
-	log_note("A validator that polls before the reveal may mark the commitment as judged, and will not measure it "
-		 "then: it ranks by its claim. `quasar submit` is measured, and seen by all at once.");
-}
+const char hidden_advice[] =
+	"A validator that polls before the reveal may mark the commitment as judged, and will not measure it then: "
+	"it ranks by its claim. `quasar submit` is measured, and seen by all at once.";
 
 bool hidden_was_judged(const struct api_pending_reveals *pending, const struct api_submission_stats *stats,
 	int64_t server_id)

@@ -7,8 +7,8 @@
 
 #include "api/client.h"
 
-/* One line on stderr, for who is about to commit. */
-void hidden_warn(void);
+/* For who is about to commit. */
+extern const char hidden_advice[];
 
 /* Has that befallen a commitment? The lists must be of one moment; a list of what is not validated may be cut
  * off, or not have come (zeroed): then it is not known, which is false. */

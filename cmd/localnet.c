@@ -20,7 +20,8 @@ static int read_options(const struct invocation *invocation, struct validator_op
 
 	validator->version = validator_version(like);
 	if (!validator->version)
-		return error_set(err, STATUS_USAGE, "there is no version \"%s\" of the validator: --like 2026-02 or strict", like);
+		return error_set(err, STATUS_USAGE,
+			"--like takes 2026-02 or strict: there is no \"%s\" validator to be like", like);
 	validator->rate_limit = validator->version->rate_limit;
 	if (arg_integer(invocation, "port", 0, 65535, &port, err) < 0 ||
 		arg_real(invocation, "block-time", 0.01, 86400, &validator->block_seconds, err) < 0 ||
@@ -136,7 +137,8 @@ const struct command cmd_localnet = {
 	.opts =
 		(const struct opt[]){
 			{"like", 0, "VERSION", NULL, "2026-02", NULL,
-				"2026-02: answer as the validator deployed then, faults included. strict: as it was meant."},
+				"2026-02: answer as the validator deployed then, faults included. strict: as it was "
+				"meant."},
 			{"port", 'p', "N", NULL, "8000", NULL, "Port to listen on; 0: any that is free."},
 			{"listen", 0, "ADDRESS", NULL, "127.0.0.1", NULL,
 				"Address to listen on; 0.0.0.0: all."},
@@ -146,8 +148,8 @@ const struct command cmd_localnet = {
 			{"blocks-until-reveal", 0, "N", "BLOCKS_UNTIL_REVEAL", NULL, NULL,
 				"Blocks between a commitment and its reveal."},
 			{"rate-limit", 0, "N", NULL, NULL, NULL,
-				"Signed requests that a hotkey may make in 60 seconds; 0: no limit. Left out: none with "
-				"2026-02, 10 with strict."},
+				"Signed requests that a hotkey may make in 60 seconds; 0: no limit. Left out: none "
+				"with 2026-02, 10 with strict."},
 			{"connections", 0, "N", NULL, "1000", NULL,
 				"Connections at a time; beyond, the one idle for longest gives way."},
 			{"request-timeout", 0, "SECONDS", NULL, "30", NULL,

@@ -219,6 +219,7 @@ static void announce(struct loop *loop)
 	cJSON_AddStringToObject(fields, "version", QUASAR_VERSION);
 	event_emit(&loop->events, "started", fields, "mining in %s for %s", loop->session.workspace.directory,
 		loop->session.workflow.api_url);
+	event_emit(&loop->events, "note", NULL, "%s", hidden_advice);
 }
 
 /* To be told to stop is no failure; anything else that ends the loop needs a person. */
@@ -275,7 +276,6 @@ static int run(struct invocation *invocation, struct error *err)
 	if (session_open(invocation, &loop.session, err) < 0) {
 		result = stopped(&loop, err);
 	} else {
-		hidden_warn();
 		result = loop_run(&loop, err);
 		process_kill(&loop.work);
 		session_close(&loop.session);
@@ -298,8 +298,8 @@ const struct command cmd_run = {
 		"by --improve; reveals each commitment when its block is reached, also while something is "
 		"measured; and follows rank and round. A further submission of the same commit must also beat "
 		"the spread of its measurements, so that noise is not submitted.\n\n"
-		"Each event is a line of JSON on stdout, with time (UTC), event, message and details: started, fork, "
-		"verify, bench, kept, committed, settled, revealed, refused, rank, round, outage, recovered, "
+		"Each event is a line of JSON on stdout, with time (UTC), event, message and details: started, note, "
+		"fork, verify, bench, kept, committed, settled, revealed, refused, rank, round, outage, recovered, "
 		"problem, settings, store, stopped. With --notify a command gets the same line on its stdin, the "
 		"event's name in QUASAR_EVENT and the sentence in QUASAR_MESSAGE; it has 30 seconds.\n\n"
 		"Outages of the validator and full disks are waited through. Whatever ends the process, a new one "

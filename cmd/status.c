@@ -134,8 +134,10 @@ static size_t rank(const struct overview *overview, const struct submission *sub
 /* Marked as judged by a validator that could not see it yet. */
 static bool was_judged_hidden(const struct overview *overview, const struct submission *submission)
 {
+	const struct report *report = &overview->report;
+
 	return submission->step == STEP_COMMITTED &&
-		hidden_was_judged(&overview->report.pending, &overview->report.standings.stats, submission->server_id);
+		hidden_was_judged(&report->pending, &report->standings.stats, submission->server_id);
 }
 
 static cJSON *overview_json(const struct session *session, const struct overview *overview)
@@ -234,8 +236,8 @@ static void print_judged(const struct overview *overview, FILE *out)
 {
 	for (size_t i = 0; i < overview->submissions.count; i++)
 		if (was_judged_hidden(overview, &overview->submissions.items[i]))
-			fprintf(out, "judged     %s before its reveal: it will not be measured and ranks by its claim; "
-				     "`quasar submit` is measured\n",
+			fprintf(out, "judged     %s before its reveal: it will not be measured and ranks by "
+				     "its claim; `quasar submit` is measured\n",
 				submission_label(&overview->submissions.items[i]));
 }
 

@@ -26,11 +26,12 @@ struct validator_version {
 	bool forgives_zero;       /* a score of 0 makes good for earlier failures, as any other does */
 
 	/* rounds */
-	bool waits_for_round;     /* begins a round when asked for it; a submission begins the first only, later
-				   * ones are faults until somebody asks */
-	bool baseline_one_round;  /* the previous round's winner has to be beaten, which the weights know and the
-				   * round does not tell; not the winner of the last round that had one, which stands in
-				   * the round */
+	/* Begins a round when asked for it. A submission begins the first one only; later, without a round, it
+	 * is a fault until somebody asks. */
+	bool waits_for_round;
+	/* What has to be beaten is the previous round's winner, which the weights know and the round does not
+	 * tell. Else it is the last winner there was, and stands in the round. */
+	bool baseline_one_round;
 	bool creation_faults;     /* /create_round makes the round and answers 500 */
 	bool bare_results;        /* of a round without validated submissions: {"status", "winners"} */
 
