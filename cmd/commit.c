@@ -8,6 +8,7 @@
 #include "base/number.h"
 #include "commands.h"
 #include "due.h"
+#include "hidden.h"
 #include "proposal.h"
 #include "verify.h"
 
@@ -137,6 +138,8 @@ static int send(const struct invocation *invocation, struct session *session, co
 	if (!result && !earlier) {
 		if (!invocation->json)
 			proposal_print(&proposal);
+		if (way->kind == SUBMISSION_COMMIT)
+			log_note("%s", hidden_advice);
 		result = verify(invocation, session, &proposal, err);
 		if (!result)
 			result = way->send(&session->workflow, &proposal.plan, &id, err);

@@ -276,6 +276,11 @@ int judge_submission(const struct judge *judge, const struct api_submission *sub
 	return result;
 }
 
+double verdict_normalised(const struct verdict *verdict)
+{
+	return fmin(verdict->score / 2, 1);
+}
+
 cJSON *verdict_json(const struct api_submission *submission, const struct verdict *verdict)
 {
 	cJSON *document = cJSON_CreateObject(), *benchmarks;
@@ -297,6 +302,7 @@ cJSON *verdict_json(const struct api_submission *submission, const struct verdic
 	}
 	cJSON_AddBoolToObject(document, "valid", !verdict->invalid);
 	cJSON_AddNumberToObject(document, "score", verdict->score);
+	cJSON_AddNumberToObject(document, "normalised_score", verdict_normalised(verdict));
 	json_add_text(document, "reason", verdict->reason);
 	return document;
 }

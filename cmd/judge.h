@@ -30,6 +30,9 @@ struct verdict {
 	double score;
 };
 
+/* What a validator is told of a verdict: the score within 0 … 1. */
+double verdict_normalised(const struct verdict *verdict);
+
 /* Judges a revealed submission. A bad submission is no error: it gets the score 0 and a reason. -1 is for
  * what kept this machine from judging. The clone lies in a temporary directory and is gone on return. */
 int judge_submission(const struct judge *judge, const struct api_submission *submission,

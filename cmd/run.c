@@ -16,6 +16,7 @@
 #include "base/version.h"
 #include "commands.h"
 #include "due.h"
+#include "hidden.h"
 #include "proposal.h"
 #include "run.h"
 #include "space/fork.h"
@@ -218,6 +219,7 @@ static void announce(struct loop *loop)
 	cJSON_AddStringToObject(fields, "version", QUASAR_VERSION);
 	event_emit(&loop->events, "started", fields, "mining in %s for %s", loop->session.workspace.directory,
 		loop->session.workflow.api_url);
+	event_emit(&loop->events, "note", NULL, "%s", hidden_advice);
 }
 
 /* To be told to stop is no failure; anything else that ends the loop needs a person. */
@@ -297,8 +299,8 @@ const struct command cmd_run = {
 		"by --improve; reveals each commitment when its block is reached, also while something is "
 		"measured; and follows rank and round. A further submission of the same commit must also beat "
 		"the spread of its measurements, so that noise is not submitted.\n\n"
-		"Each event is a line of JSON on stdout, with time (UTC), event, message and details: started, fork, "
-		"verify, bench, kept, committed, settled, revealed, refused, rank, round, outage, recovered, "
+		"Each event is a line of JSON on stdout, with time (UTC), event, message and details: started, note, "
+		"fork, verify, bench, kept, committed, settled, revealed, refused, rank, round, outage, recovered, "
 		"problem, settings, store, stopped. With --notify a command gets the same line on its stdin, the "
 		"event's name in QUASAR_EVENT and the sentence in QUASAR_MESSAGE; it has 30 seconds.\n\n"
 		"Outages of the validator, answers that make no sense, and full disks are waited through. An outage "

@@ -13,6 +13,7 @@
 #include "base/number.h"
 #include "commands.h"
 #include "due.h"
+#include "hidden.h"
 #include "page.h"
 #include "score/score.h"
 #include "session.h"
@@ -157,6 +158,15 @@ static size_t rank(const struct overview *overview, const struct submission *sub
 	return submission->server_id ? standings_rank(&overview->report.standings, submission->server_id) : 0;
 }
 
+/* Marked as judged by a validator that could not see it yet. */
+static bool was_judged_hidden(const struct overview *overview, const struct submission *submission)
+{
+	const struct report *report = &overview->report;
+
+	return submission->step == STEP_COMMITTED &&
+		hidden_was_judged(&report->pending, &report->standings.stats, submission->server_id);
+}
+
 static cJSON *overview_json(const struct session *session, const struct overview *overview)
 {
 	cJSON *document = cJSON_CreateObject(), *list;
@@ -187,6 +197,7 @@ static cJSON *overview_json(const struct session *session, const struct overview
 
 		json_add_real(item, "blocks_remaining", left < 0 ? NAN : (double)left);
 		json_add_id(item, "rank", (int64_t)place);
+		cJSON_AddBoolToObject(item, "judged_unrevealed", was_judged_hidden(overview, submission));
 		cJSON_AddItemToArray(list, item);
 	}
 	return document;
@@ -272,6 +283,15 @@ static void print_report(const struct overview *overview, FILE *out)
 	if (report->unknown)
 		fprintf(out, "unknown    %zu more of this hotkey at the validator: see `quasar recover`\n",
 			report->unknown);
+}
+
+static void print_judged(const struct overview *overview, FILE *out)
+{
+	for (size_t i = 0; i < overview->submissions.count; i++)
+		if (was_judged_hidden(overview, &overview->submissions.items[i]))
+			fprintf(out, "judged     %s before its reveal: it will not be measured and ranks by "
+				     "its claim; `quasar submit` is measured\n",
+				submission_label(&overview->submissions.items[i]));
 }
 
 /* How old it is what the validator told. */
@@ -363,6 +383,7 @@ static void print_overview(const struct session *session, const struct overview 
 		fprintf(out, "hotkey     %s\nvalidator  %s\n", session->workflow.hotkey,
 			session->workflow.api_url);
 	print_report(overview, out);
+	print_judged(overview, out);
 	if (page)
 		print_age(overview, out);
 	if (overview->problem[0])

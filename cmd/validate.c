@@ -36,7 +36,7 @@ static int report(struct run *run, const struct api_submission *submission, cons
 		api_record_verification(
 			run->api, submission->id, false, NAN, NAN, NAN, verdict->reason, err) < 0)
 		return -1;
-	return api_mark_validated(run->api, submission->id, verdict->score, err);
+	return api_mark_validated(run->api, submission->id, verdict_normalised(verdict), err);
 }
 
 static int judge_one(struct run *run, const struct api_submission *submission, struct error *err)
@@ -228,9 +228,10 @@ const struct command cmd_validate = {
 		"The judging side of a validator, against any validator API. Takes what is revealed and not "
 		"validated yet, the oldest first: clones the fork at its commit (120 s and 512 MiB at most, into a "
 		"temporary directory that is always removed), checks files and imports as the deployed validators "
-		"do, measures, and reports the score: 1 + (measured - claimed) / claimed, or 0 below 90 % of the "
-		"claim. A fork that cannot be cloned or fails the import check gets 0, and its verification is "
-		"recorded as failed with the reason, which keeps its claim out of the ranking.\n\n"
+		"do, measures, and scores: 1 + (measured - claimed) / claimed, or 0 below 90 % of the claim. What it "
+		"reports is half of that, 1 at most, as the reference validator does. A fork that cannot be cloned "
+		"or fails the import check gets 0, and its verification is recorded as failed with the reason, which "
+		"keeps its claim out of the ranking.\n\n"
 		"The benchmark is quasar's own, native implementation on this machine: it does not run the fork's "
 		"Python. It measures the target length and those the submission gives numbers for, else 512, 1024 "
 		"and 2048, as far as --budget and memory allow; when the target is left out, the longest length "

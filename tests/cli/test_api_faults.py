@@ -9,7 +9,7 @@ import pytest
 from conftest import QUASAR
 from scripted_server import flood, raw, redirect, refuse, reply, stall
 
-ROUND = {"id": 3, "round_number": 7, "start_time": "2026-11-20T10:00:00", "end_time": "2026-11-22T10:00:00.5",
+ROUND = {"id": 1, "round_number": 1, "start_time": "2026-11-20T10:00:00", "end_time": "2026-11-22T10:00:00.5",
          "status": "active", "time_remaining_seconds": 4000, "baseline_submission_id": None,
          "winner_hotkey": None, "total_submissions": 12}
 STATS = {"total_submissions": 1, "top_performers": [],
@@ -34,19 +34,19 @@ def test_round(quasar, serve):
     server = serve(reply(200, ROUND))
     done = quasar("round", "--json", "--api", server.url)
     assert done.code == 0 and done.err == ""
-    assert done.json["round_number"] == 7 and done.json["baseline_submission_id"] is None
+    assert done.json["round_number"] == 1 and done.json["to_beat"] is None and done.json["baseline_submission_id"] is None
     assert [request.path for request in server.requests] == ["/get_current_round"]
     assert server.requests[0].headers["User-Agent"].startswith("quasar/")
     assert "Signature" not in server.requests[0].headers
     text = quasar("round", "--api", server.url + "/")  # a slash at the end does no harm
-    assert "round        7 (active)" in text.out and "1 h 06 m" in text.out
+    assert "round        1 (active)" in text.out and "1 h 06 m" in text.out
     assert server.requests[1].path == "/get_current_round"
 
 
 def test_round_shows_the_score_to_beat(quasar, serve):
     server = serve(reply(200, {**ROUND, "baseline_submission_id": 1}), reply(200, STATS))
     done = quasar("round", "--json", "--api", server.url)
-    assert done.json["baseline_weighted_score"] == 7.5e6
+    assert done.json["to_beat"] == {"submission_id": 1, "hotkey": None, "weighted_score": 7.5e6, "at_most": False}
     assert "7,500,000" in quasar("round", "--api", serve(*server.steps).url).out
 
 
@@ -63,7 +63,8 @@ def test_leaderboard_marks_the_own_hotkey(quasar, serve, hotkey):
 
 
 def test_leaderboard_without_submissions_or_wallet(quasar, serve):
-    server = serve(reply(200, {**STATS, "recent_submissions": []}), reply(200, {"epoch": 1, "weights": []}))
+    server = serve(reply(200, {**STATS, "recent_submissions": []}), reply(200, {"epoch": 1, "weights": []}),
+                   reply(200, ROUND))
     done = quasar("leaderboard", "--api", server.url)
     assert done.code == 0 and "Nothing is revealed yet" in done.out and "No round with rewards" in done.out
 

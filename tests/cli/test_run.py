@@ -123,7 +123,7 @@ def test_a_whole_round_and_nothing_more_without_improvement(miner, proxy):
     assert kept["weighted_score"] <= kept["needed"] and kept["needed"] >= 10.99 * kept["last_weighted_score"]
     assert loop.end() == 0
     names = loop.names()
-    order = [names.index(name) for name in ("started", "fork", "verify", "bench", "committed", "revealed")]
+    order = [names.index(name) for name in ("started", "note", "fork", "verify", "bench", "committed", "revealed")]
     assert order == sorted(order) and names[-1] == "stopped" and loop.seen[-1]["exit"] == 0
     assert "round" in names and names.count("verify") == 1
     assert len(on_server(proxy)) == 1

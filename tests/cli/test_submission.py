@@ -285,7 +285,7 @@ def test_a_direct_submission_whose_answer_is_lost_is_found(miner, proxy):
 
 
 def test_a_rate_limit_is_told_and_waited_for(start_localnet, quasar, tmp_path):
-    localnet = start_localnet("--rate-limit", "1")
+    localnet = start_localnet("--like", "strict", "--rate-limit", "1")
     miner = make_workspace(quasar, localnet, tmp_path)
     done = miner("commit", "--no-verify", "--timeout", 1)
     assert done.code == 4 and "429" in done.err and "quasar commit" in done.err
@@ -296,6 +296,22 @@ def test_commands_outside_of_a_workspace_say_so(quasar):
     for command in ("commit", "reveal", "submit", "status"):
         done = quasar(command)
         assert done.code == 3 and "quasar init" in done.err
+
+
+def test_a_commitment_that_is_judged_before_its_reveal(miner, localnet):
+    """As the reference validator does: it marks what it cannot clone."""
+    done = miner("commit", "--json")
+    assert done.code == 0 and "before the reveal" in done.err and "quasar submit" in done.err
+    submission, = miner("status", "--json").json["submissions"]
+    assert submission["judged_unrevealed"] is False
+    localnet.post("/mark_validated", {"submission_id": submission["submission_id"], "score": 0})
+    done = miner("status", "--json")
+    assert done.json["submissions"][0]["judged_unrevealed"] is True
+    text = miner("status").out
+    assert "judged     #1 (server id 1) before its reveal" in text and "quasar submit" in text
+    assert miner("reveal", "--wait").code == 0
+    assert "judged" not in miner("status").out
+    assert "before the reveal" not in miner("submit", "--again").err
 
 
 def test_status_without_the_validator_shows_what_is_known(miner, proxy):
@@ -334,11 +350,7 @@ def test_an_id_that_a_reset_validator_gave_again_is_not_taken_for_the_old_one(st
     server = start_localnet("--block-time", "0.02", "--blocks-until-reveal", "1", "--rate-limit", "0")
     miner = make_workspace(quasar, server, tmp_path)
     assert miner("commit", "--claim", 5, "--no-verify").code == 0
-    port = server.port
-    server.stop()
-    for path in tmp_path.glob("localnet-0/localnet.db*"):
-        path.unlink()
-    server.start("--port", str(port))
+    server.reset()
     assert miner("register").code == 0
     assert miner("commit", "--claim", 6, "--no-verify", "--again").code == 0
     assert [row["server_id"] for row in miner.rows()] == [1, 1]
@@ -349,6 +361,4 @@ def test_an_id_that_a_reset_validator_gave_again_is_not_taken_for_the_old_one(st
     assert miner("reveal", "--wait").code == (3 if revealed else 0)
     assert [row["step"] for row in miner.rows()] == ["refused", "revealed"]
     server.stop()
-    with sqlite3.connect(server.db) as database:
-        assert database.execute("SELECT * FROM address WHERE failures").fetchall() == []
-    database.close()
+    assert server.failures() == []

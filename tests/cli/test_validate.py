@@ -1,6 +1,8 @@
 """quasar validate: judging submissions at a local validator."""
+import contextlib
 import hashlib
 import signal
+import sqlite3
 import subprocess
 
 import pytest
@@ -65,6 +67,7 @@ def test_a_good_fork_gets_its_score(localnet, submit, validate):
     assert [entry["seq"] for entry in first["benchmarks"]] == [512, 600]
     measured = first["benchmarks"][1]["tokens_per_sec"]
     assert first["score"] == pytest.approx(1 + (measured - 1) / 1)
+    assert [entry["normalised_score"] for entry in (first, second)] == [1, 0]
     assert {check["name"]: check["status"] for check in first["checks"]}.items() >= {
         "clone": "ok", "files": "ok", "imports.deployed": "ok", "imports.forbidden": "ok", "benchmark": "ok",
         "claim": "ok"}.items()
@@ -72,6 +75,24 @@ def test_a_good_fork_gets_its_score(localnet, submit, validate):
     assert unvalidated(localnet) == []
     assert localnet.get("/verification_stats").json["verified_failed"] == 0
     assert validate("--json").json["judged"] == []
+
+
+def test_the_validator_is_told_half_the_score(localnet, submit, validate):
+    """As the reference validator tells it: 1 at most."""
+    measured = next(entry["tokens_per_sec"] for entry in validate_once(submit, validate, 1.0)["benchmarks"]
+                    if entry["seq"] == 600)
+    fair = validate_once(submit, validate, measured)
+    localnet.stop()
+    with contextlib.closing(sqlite3.connect(localnet.db)) as database:
+        scores = [row[0] for row in database.execute("SELECT score FROM submission ORDER BY id")]
+    assert scores == [1, pytest.approx(min(fair["score"] / 2, 1))]
+    assert scores[1] == pytest.approx(fair["normalised_score"])
+
+
+def validate_once(submit, validate, claim):
+    submit(tokens_per_sec=claim)
+    judged, = validate("--json").json["judged"]
+    return judged
 
 
 def test_without_numbers_the_usual_lengths_are_measured(submit, validate):
