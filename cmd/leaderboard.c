@@ -65,7 +65,7 @@ static void print_json(const struct standings *standings, size_t shown,
 		cJSON_AddItemToArray(notes, cJSON_CreateString(not_told[i]));
 	cJSON_AddNumberToObject(document, "rounds_since_rewards", (double)rewards->rounds_since);
 	cJSON_AddNumberToObject(document, "ranked", (double)standings->count);
-	cJSON_AddNumberToObject(document, "skipped_rows", (double)(standings->stats.skipped + weights->skipped));
+	cJSON_AddNumberToObject(document, "skipped_rows", (double)(standings->stats.skipped + rewards->weights.skipped));
 	cJSON_AddNumberToObject(document, "unrevealed", (double)standings->unrevealed);
 	if (standings->stats.total_submissions >= 0)
 		cJSON_AddNumberToObject(
