@@ -69,7 +69,8 @@ static int clone_fork(const struct judge *judge, const struct api_submission *su
 	const char *path, struct check_list *checks, struct error *err)
 {
 	const struct fork_remote remote = {
-		.allow_local = judge->local_forks, .timeout = CLONE_SECONDS, .max_bytes = CLONE_BYTES};
+		.allow_local = judge->local_forks, .reach = judge->reach, .timeout = CLONE_SECONDS,
+		.max_bytes = CLONE_BYTES};
 	int attempts = 0, result;
 
 	if (!is_cloneable(judge, submission->fork_url)) {

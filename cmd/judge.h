@@ -7,12 +7,14 @@
 #include "api/client.h"
 #include "base/check.h"
 #include "measure/measure.h"
+#include "space/fork.h"
 
 #define JUDGE_LENGTHS 16
 
 struct judge {
 	struct device device;
 	bool local_forks; /* clone file:// and plain paths, too */
+	enum fork_reach reach;
 	double budget;    /* seconds for a submission's benchmark */
 	bool verbose;     /* every check is printed on stdout as it is made */
 };

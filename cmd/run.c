@@ -186,7 +186,7 @@ static double pause_length(const struct loop *loop)
 		return PAUSE_SHORTEST;
 	if (loop->stage == STAGE_WAITING)
 		next = fmin(next, loop->next_round);
-	next = fmin(next - clock_elapsed(), event_pause(&loop->events));
+	next = fmin(next - clock_elapsed(), fmin(event_pause(&loop->events), process_pause(&loop->work)));
 	if (service_watchdog() > 0)
 		next = fmin(next, service_watchdog() / 2);
 	return fmax(next, 0);
@@ -266,11 +266,10 @@ static int run(struct invocation *invocation, struct error *err)
 		return -1;
 	if (workspace_lock(directory, &lock, err) < 0)
 		return error_hint(err, "One loop a workspace: `quasar status` shows where it stands.");
-	loop.environment = settings_environment();
+	loop.settings = settings_environment();
 	loop.events = (struct event_log){
 		.text = !invocation->json && !strcmp(arg_string(invocation, "log"), "text"),
 		.command = arg_string(invocation, "notify"),
-		.environment = loop.environment,
 	};
 	invocation->json = false; /* from here on the events are what stdout is for */
 	if (session_open(invocation, &loop.session, err) < 0) {
@@ -282,7 +281,7 @@ static int run(struct invocation *invocation, struct error *err)
 	}
 	event_close(&loop.events);
 	free(loop.troubles);
-	free(loop.environment);
+	free(loop.settings);
 	if (loop.watch >= 0)
 		close(loop.watch);
 	close(lock);
@@ -302,7 +301,8 @@ const struct command cmd_run = {
 		"Each event is a line of JSON on stdout, with time (UTC), event, message and details: started, note, "
 		"fork, verify, bench, kept, committed, settled, revealed, refused, rank, round, outage, recovered, "
 		"problem, settings, store, stopped. With --notify a command gets the same line on its stdin, the "
-		"event's name in QUASAR_EVENT and the sentence in QUASAR_MESSAGE; it has 30 seconds.\n\n"
+		"event's name in QUASAR_EVENT and the sentence in QUASAR_MESSAGE; it has 30 seconds. Of the environment "
+		"it sees PATH, HOME, the locale and the like; what else it needs it has to read from a file.\n\n"
 		"Outages of the validator, answers that make no sense, and full disks are waited through. An outage "
 		"names its part (list, reveal, commit, standings, round) and cause (connection, server, unreadable, "
 		"unclear); recovered follows when that part works again. What stays, or comes and goes, is told more "

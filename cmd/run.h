@@ -31,7 +31,7 @@ struct loop {
 	struct invocation *invocation;
 	struct session session;
 	struct event_log events;
-	char **environment; /* of the processes that are started */
+	char **settings; /* of the environment, for verify and bench */
 	double improve, interval;
 
 	enum stage stage;

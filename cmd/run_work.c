@@ -32,7 +32,7 @@ static void start_work(struct loop *loop, enum stage stage)
 
 	loop->stage = stage;
 	loop->work_began = clock_elapsed();
-	if (process_start(&loop->work, argv, loop->environment, "", &err) == 0)
+	if (process_start(&loop->work, argv, loop->settings, "", &err) == 0)
 		return;
 	loop_tell_problem(loop, &err);
 	rest(loop);

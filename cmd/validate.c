@@ -184,12 +184,13 @@ static bool is_local(const char *url)
 static int read_options(struct run *run, struct error *err)
 {
 	const struct invocation *invocation = run->invocation;
+	bool any = arg_flag(invocation, "local-forks"), rehearsal = is_local(arg_string(invocation, "api"));
 
 	if (invocation->json && !arg_flag(invocation, "once"))
 		return error_set(
 			err, STATUS_USAGE, "--json needs --once: a loop has no one document to print");
-	run->judge.local_forks = arg_flag(invocation, "local-forks") ||
-		is_local(arg_string(invocation, "api"));
+	run->judge.local_forks = any || rehearsal;
+	run->judge.reach = any ? FORK_REACH_ANY : rehearsal ? FORK_REACH_LOOPBACK : FORK_REACH_PUBLIC;
 	run->judge.verbose = !invocation->json;
 	if (arg_real(invocation, "interval", 1, 86400, &run->interval, err) < 0 ||
 		arg_real(invocation, "budget", 0.1, 86400, &run->judge.budget, err) < 0)
@@ -236,8 +237,10 @@ const struct command cmd_validate = {
 		"Python. It measures the target length and those the submission gives numbers for, else 512, 1024 "
 		"and 2048, as far as --budget and memory allow; when the target is left out, the longest length "
 		"counts.\n\n"
-		"Forks are cloned over http and https, local ones only when the API is on this machine. Nothing of a "
-		"fork is run, and its links are not followed.",
+		"Forks are cloned over http and https, from public addresses only, and without a proxy: a stranger's "
+		"address must not reach this machine, its network or its cloud's services. When the API is on this "
+		"machine, so may forks be. Cloning takes 512 MiB of memory at most. Nothing of a fork is run, and its "
+		"links are not followed.",
 	.opts =
 		(const struct opt[]){
 			{"once", 0, NULL, NULL, NULL, NULL, "Judge what waits, then end."},
@@ -246,7 +249,7 @@ const struct command cmd_validate = {
 				"End the round: at once with --once, otherwise whenever its time is up."},
 			{"budget", 0, "SECONDS", NULL, "60", NULL, "Time for each submission's benchmark."},
 			{"local-forks", 0, NULL, NULL, NULL, NULL,
-				"Clone file:// addresses and paths for a remote API, too."},
+				"Clone from any address, file:// and paths included, for any API."},
 			OPT_DEVICE,
 			OPTS_API,
 			{0},
