@@ -48,7 +48,7 @@ QUASAR       := $(BUILD)/quasar
 # `make V=1` shows commands; otherwise a short line each
 say = $(if $(V),,@printf '  %-8s%s\n' '$(1)' '$(2)';)
 
-all: $(QUASAR) $(BUILD)/docs.stamp
+all: $(QUASAR)
 
 $(QUASAR): $(CMD_SOURCES:%.c=$(BUILD)/%.o) $(BUILD)/libquasar.a
 	$(call say,LD,$@)$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
@@ -80,15 +80,11 @@ $(BUILD)/lib/space/template.o: $(shell find templates -type f)
 $(BUILD)/lib/gpu/compile.o: $(wildcard kernels/*/*)
 $(BUILD)/lib/measure/python_layer.o: lib/measure/python_layer.py
 
-# man pages and completions come from the command table
-$(BUILD)/docs.stamp: $(QUASAR)
-	$(call say,DOCS,$(BUILD)/man $(BUILD)/completions)rm -rf $(BUILD)/man $(BUILD)/completions && \
-	mkdir -p $(BUILD)/man $(BUILD)/completions && $(QUASAR) generate man $(BUILD)/man && \
-	for shell in bash zsh fish; do $(QUASAR) generate $$shell >$(BUILD)/completions/quasar.$$shell; done && \
-	touch $@
-
-.env.example: $(QUASAR)
-	$(call say,DOCS,$@)$(QUASAR) generate env >$@
+# What the tables of commands and settings say; tracked, and `make check` fails when they are stale.
+documents: $(QUASAR)
+	$(call say,DOCS,.env.example completions man)$(QUASAR) generate env >.env.example && \
+	rm -rf completions man && mkdir completions man && $(QUASAR) generate man man && \
+	for shell in bash zsh fish; do $(QUASAR) generate $$shell >completions/quasar.$$shell || exit; done
 
 # --- benchmarks ------------------------------------------------------------------------------------
 
@@ -182,15 +178,22 @@ demo: deps
 
 # --- installing ------------------------------------------------------------------------------------
 
+BINDIR  := $(DESTDIR)$(PREFIX)/bin
+SHARE   := $(DESTDIR)$(PREFIX)/share
+MANUALS := $(wildcard man/*.1)
+
 install: all
-	install -D -m 755 $(QUASAR) $(DESTDIR)$(PREFIX)/bin/quasar
-	install -d $(DESTDIR)$(PREFIX)/share/man/man1
-	install -m 644 $(BUILD)/man/*.1 $(DESTDIR)$(PREFIX)/share/man/man1
-	install -D -m 644 $(BUILD)/completions/quasar.bash \
-		$(DESTDIR)$(PREFIX)/share/bash-completion/completions/quasar
-	install -D -m 644 $(BUILD)/completions/quasar.zsh $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_quasar
-	install -D -m 644 $(BUILD)/completions/quasar.fish \
-		$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/quasar.fish
+	install -D -m 755 $(QUASAR) $(BINDIR)/quasar
+	install -d $(SHARE)/man/man1
+	install -m 644 $(MANUALS) $(SHARE)/man/man1
+	install -D -m 644 completions/quasar.bash $(SHARE)/bash-completion/completions/quasar
+	install -D -m 644 completions/quasar.zsh $(SHARE)/zsh/site-functions/_quasar
+	install -D -m 644 completions/quasar.fish $(SHARE)/fish/vendor_completions.d/quasar.fish
+
+uninstall:
+	rm -f $(BINDIR)/quasar $(MANUALS:man/%=$(SHARE)/man/man1/%) \
+		$(SHARE)/bash-completion/completions/quasar $(SHARE)/zsh/site-functions/_quasar \
+		$(SHARE)/fish/vendor_completions.d/quasar.fish
 
 # a folder, and a tarball of it, that runs on other glibc distributions
 dist: all
@@ -205,7 +208,7 @@ clean:
 	rm -rf build dist
 
 help:
-	@echo 'make              the binary build/quasar, man pages and completions'
+	@echo 'make              the binary build/quasar'
 	@echo 'make demo         a whole miner journey on this machine, nothing faked'
 	@echo 'make check        all tests'
 	@echo 'make check-sanitized  the tests of the commands, with sanitizers in the binary'
@@ -216,11 +219,13 @@ help:
 	@echo 'make bench-gpu        the kernels on this GPU, beside what its memory allows'
 	@echo 'make soak         a simulated day of `quasar run` with a fault a minute: two hours'
 	@echo 'make install      to PREFIX ($(PREFIX)), below DESTDIR if given'
+	@echo 'make uninstall    remove what `make install` put there'
 	@echo 'make dist         a relocatable folder and tarball under dist/'
+	@echo 'make documents    man pages, completions and .env.example, from the tables of commands and settings'
 	@echo 'make deps         install the Debian packages that are missing'
 	@echo 'make clean        remove build/ and dist/'
 
 FORCE:
-.PHONY: all unit-tests fuzz-targets fuzz check check-sanitized sweep demo bench bench-localnet bench-gpu soak install dist deps clean help FORCE
+.PHONY: all documents unit-tests fuzz-targets fuzz check check-sanitized sweep demo bench bench-localnet bench-gpu soak install uninstall dist deps clean help FORCE
 .DELETE_ON_ERROR:
 .SUFFIXES:
