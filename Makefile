@@ -45,6 +45,9 @@ LIB_OBJECTS  := $(LIB_SOURCES:%.c=$(BUILD)/%.o) $(KERNEL_OBJECTS)
 OBJECTS      := $(LIB_OBJECTS) $(CMD_SOURCES:%.c=$(BUILD)/%.o)
 QUASAR       := $(BUILD)/quasar
 
+# for targets that build before they run: all cores, unless -j says otherwise
+JOBS = $(if $(filter -j%,$(MAKEFLAGS)),,-j$(shell nproc))
+
 # `make V=1` shows commands; otherwise a short line each
 say = $(if $(V),,@printf '  %-8s%s\n' '$(1)' '$(2)';)
 
@@ -96,7 +99,7 @@ $(BUILD)/bench/bench: $(BENCH_OBJECTS) $(BUILD)/libquasar.a
 -include $(BENCH_OBJECTS:.o=.d)
 
 bench: deps
-	@$(MAKE) --no-print-directory $(BUILD)/bench/bench
+	@$(MAKE) --no-print-directory $(JOBS) $(BUILD)/bench/bench
 	@$(BUILD)/bench/bench
 
 # --- tests -----------------------------------------------------------------------------------------
@@ -124,7 +127,7 @@ fuzz-targets: $(FUZZ_TARGETS)
 FUZZ_SECONDS ?= 10
 fuzz: deps
 	@scripts/install-packages clang libclang-rt-dev libomp-dev
-	@$(MAKE) --no-print-directory CC=clang FUZZER=1 fuzz-targets
+	@$(MAKE) --no-print-directory $(JOBS) CC=clang FUZZER=1 fuzz-targets
 	@scripts/fuzz $(FUZZ_SECONDS)
 
 $(BUILD)/bench-%: bench/%.c $(BUILD)/libquasar.a
@@ -155,25 +158,25 @@ soak: $(QUASAR)
 
 # unit tests run with the sanitizers, everything else on the binary as users get it
 check: deps
-	@$(MAKE) --no-print-directory all $(BUILD)/tests-gpu $(BUILD)/fault.so
-	@$(MAKE) --no-print-directory DEBUG=1 unit-tests fuzz-targets
+	@$(MAKE) --no-print-directory $(JOBS) all $(BUILD)/tests-gpu $(BUILD)/fault.so
+	@$(MAKE) --no-print-directory $(JOBS) DEBUG=1 unit-tests fuzz-targets
 	@tests/run
 
 # the command-line tests once more, with the sanitizers in the binary
 check-sanitized: deps
-	@$(MAKE) --no-print-directory all
-	@$(MAKE) --no-print-directory DEBUG=1 build/debug/quasar build/debug/fault.so
+	@$(MAKE) --no-print-directory $(JOBS) all
+	@$(MAKE) --no-print-directory $(JOBS) DEBUG=1 build/debug/quasar build/debug/fault.so
 	@scripts/check-sanitized
 
 # kill -9, failing disks, cut answers and every kind of wrong answer at every point there is; `make check` tries a sample of them
 sweep: deps
-	@$(MAKE) --no-print-directory all $(BUILD)/fault.so
+	@$(MAKE) --no-print-directory $(JOBS) all $(BUILD)/fault.so
 	@SWEEP=full QUASAR=$(abspath $(QUASAR)) /usr/bin/python3 -m pytest -q \
 		tests/cli/test_faults.py tests/cli/test_recover.py tests/cli/test_hostile.py \
 		tests/cli/test_sweep.py
 
 demo: deps
-	@$(MAKE) --no-print-directory all
+	@$(MAKE) --no-print-directory $(JOBS) all
 	@scripts/demo $(abspath $(QUASAR))
 
 # --- installing ------------------------------------------------------------------------------------
