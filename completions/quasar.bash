@@ -109,14 +109,15 @@ _quasar()
 		--timeout) words="" ;;
 		esac ;;
 	"quasar verify")
-		words="--seq --fork --full --target --budget --static --strict --claimed --semantics --weights --device --seed --json --workspace --quiet --verbose --help "
+		words="--seq --fork --full --target --budget --static --strict --claimed --op --semantics --weights --device --seed --json --workspace --quiet --verbose --help "
 		case $previous in
 		--seq) words="" ;;
 		--fork) words="" ;;
 		--target) words="" ;;
 		--budget) words="" ;;
 		--claimed) words="" ;;
-		--semantics) words="upstream causal" ;;
+		--op) words="quasar linear" ;;
+		--semantics) words="upstream causal bidirectional elu+1 relu squared-relu identity normalised unnormalised" ;;
 		--weights) words=""; files=1 ;;
 		--device) words="" ;;
 		--seed) words="" ;;
@@ -126,7 +127,8 @@ _quasar()
 		case $previous in
 		--seq) words="" ;;
 		--target) words="" ;;
-		--semantics) words="upstream causal" ;;
+		--op) words="quasar linear" ;;
+		--semantics) words="upstream causal bidirectional elu+1 relu squared-relu identity normalised unnormalised" ;;
 		--runs) words="" ;;
 		--budget) words="" ;;
 		--weights) words=""; files=1 ;;

@@ -165,7 +165,8 @@ _quasar_verify()
 		'--static[Stop before anything is computed.]' \
 		'--strict[Fail, not warn, when chunk.py lacks one of the twelve import lines.]' \
 		'--claimed=[Tokens/s you mean to claim\: fails when less than 0.9 of it is measured.]:N:' \
-		'--semantics=[Which function\: what the reference fork computes, or the published recurrence.]:NAME:(upstream causal)' \
+		'--op=[An operation alone; then no fork is looked at. Alone it means quasar.]:[NAME]:(quasar linear)' \
+		'--semantics=[Which function. QuasarAttention\: upstream, what the reference fork computes (default), or causal, the published recurrence. Linear attention\: by default bidirectional, elu+1 and normalised.]:NAME,...:(upstream causal bidirectional elu+1 relu squared-relu identity normalised unnormalised)' \
 		'--weights=[Weights of the layer, as safetensors with the fork'\''s names; else random.]:FILE:_files' \
 		'--device=[Where to compute\: auto, cpu, cuda or cuda\:N.]:NAME:' \
 		'--seed=[Repeat a run\: the seed it showed.]:N:' \
@@ -184,8 +185,8 @@ _quasar_bench()
 		'--target=[What is measured without --seq.]:N:' \
 		'--python[The fork'\''s layer, by its own Python.]' \
 		'--layer[Quasar'\''s own layer.]' \
-		'--op[The operation alone, quasar'\''s own.]' \
-		'--semantics=[Which function\: what the reference fork computes, or the published recurrence.]:NAME:(upstream causal)' \
+		'--op=[An operation alone, quasar'\''s own. Alone it means quasar.]:[NAME]:(quasar linear)' \
+		'--semantics=[Which function. QuasarAttention\: upstream, what the reference fork computes (default), or causal, the published recurrence. Linear attention\: by default bidirectional, elu+1 and normalised.]:NAME,...:(upstream causal bidirectional elu+1 relu squared-relu identity normalised unnormalised)' \
 		'--runs=[Timed calls.]:N:' \
 		'--budget=[Time for each length.]:SECONDS:' \
 		'--compare[Show earlier results beside each.]' \
