@@ -241,8 +241,9 @@ _quasar()
 		--timeout) words="" ;;
 		esac ;;
 	"quasar localnet")
-		words="--port --listen --db --block-time --blocks-until-reveal --rate-limit --connections --request-timeout --json --workspace --quiet --verbose --help "
+		words="--like --port --listen --db --block-time --blocks-until-reveal --rate-limit --connections --request-timeout --json --workspace --quiet --verbose --help "
 		case $previous in
+		--like) words="" ;;
 		--port) words="" ;;
 		--listen) words="" ;;
 		--db) words=""; files=1 ;;

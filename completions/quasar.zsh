@@ -399,12 +399,13 @@ _quasar_doctor()
 _quasar_localnet()
 {
 	_arguments \
+		'--like=[2026-02\: answer as the validator deployed then, faults included. strict\: as it was meant.]:VERSION:' \
 		'--port=[Port to listen on; 0\: any that is free.]:N:' \
 		'--listen=[Address to listen on; 0.0.0.0\: all.]:ADDRESS:' \
 		'--db=[Where the state is kept. Left out\: localnet.db in the workspace, else in this directory.]:FILE:_files' \
 		'--block-time=[How long a block takes.]:SECONDS:' \
 		'--blocks-until-reveal=[Blocks between a commitment and its reveal.]:N:' \
-		'--rate-limit=[Signed requests that a hotkey may make in 60 seconds; 0\: no limit.]:N:' \
+		'--rate-limit=[Signed requests that a hotkey may make in 60 seconds; 0\: no limit. Left out\: none with 2026-02, 10 with strict.]:N:' \
 		'--connections=[Connections at a time; beyond, the one idle for longest gives way.]:N:' \
 		'--request-timeout=[How long a client may take to send a request, or stay idle.]:SECONDS:' \
 		'--json[Print one JSON document on stdout instead of text.]' \
