@@ -45,10 +45,13 @@ LIB_OBJECTS  := $(LIB_SOURCES:%.c=$(BUILD)/%.o) $(KERNEL_OBJECTS)
 OBJECTS      := $(LIB_OBJECTS) $(CMD_SOURCES:%.c=$(BUILD)/%.o)
 QUASAR       := $(BUILD)/quasar
 
+# for targets that build before they run: all cores, unless -j says otherwise
+JOBS = $(if $(filter -j%,$(MAKEFLAGS)),,-j$(shell nproc))
+
 # `make V=1` shows commands; otherwise a short line each
 say = $(if $(V),,@printf '  %-8s%s\n' '$(1)' '$(2)';)
 
-all: $(QUASAR) $(BUILD)/docs.stamp
+all: $(QUASAR)
 
 $(QUASAR): $(CMD_SOURCES:%.c=$(BUILD)/%.o) $(BUILD)/libquasar.a
 	$(call say,LD,$@)$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
@@ -59,6 +62,9 @@ $(BUILD)/libquasar.a: $(LIB_OBJECTS)
 $(BUILD)/%.o: %.c $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(call say,CC,$<)$(CC) $(CFLAGS) -MMD -MP -c -o $@ $<
+
+# what everything is compared with: plain C, in which checks spend most of their time
+$(filter %/reference.o,$(LIB_OBJECTS)): override CFLAGS += -O3
 
 define kernel_rule
 $(BUILD)/%.$(1).o: %.c $(BUILD)/flags
@@ -95,15 +101,11 @@ $(BUILD)/fork: $(FORK_SOURCES) $(FORK_KERNELS) Makefile
 $(BUILD)/lib/gpu/compile.o: $(wildcard kernels/*/*)
 $(BUILD)/lib/measure/python_layer.o: lib/measure/python_layer.py
 
-# man pages and completions come from the command table
-$(BUILD)/docs.stamp: $(QUASAR)
-	$(call say,DOCS,$(BUILD)/man $(BUILD)/completions)rm -rf $(BUILD)/man $(BUILD)/completions && \
-	mkdir -p $(BUILD)/man $(BUILD)/completions && $(QUASAR) generate man $(BUILD)/man && \
-	for shell in bash zsh fish; do $(QUASAR) generate $$shell >$(BUILD)/completions/quasar.$$shell; done && \
-	touch $@
-
-.env.example: $(QUASAR)
-	$(call say,DOCS,$@)$(QUASAR) generate env >$@
+# What the tables of commands and settings say; tracked, and `make check` fails when they are stale.
+documents: $(QUASAR)
+	$(call say,DOCS,.env.example completions man)$(QUASAR) generate env >.env.example && \
+	rm -rf completions man && mkdir completions man && $(QUASAR) generate man man && \
+	for shell in bash zsh fish; do $(QUASAR) generate $$shell >completions/quasar.$$shell || exit; done
 
 # --- benchmarks ------------------------------------------------------------------------------------
 
@@ -115,7 +117,7 @@ $(BUILD)/bench/bench: $(BENCH_OBJECTS) $(BUILD)/libquasar.a
 -include $(BENCH_OBJECTS:.o=.d)
 
 bench: deps
-	@$(MAKE) --no-print-directory $(BUILD)/bench/bench
+	@$(MAKE) --no-print-directory $(JOBS) $(BUILD)/bench/bench
 	@$(BUILD)/bench/bench
 
 # --- tests -----------------------------------------------------------------------------------------
@@ -143,7 +145,7 @@ fuzz-targets: $(FUZZ_TARGETS)
 FUZZ_SECONDS ?= 10
 fuzz: deps
 	@scripts/install-packages clang libclang-rt-dev libomp-dev
-	@$(MAKE) --no-print-directory CC=clang FUZZER=1 fuzz-targets
+	@$(MAKE) --no-print-directory $(JOBS) CC=clang FUZZER=1 fuzz-targets
 	@scripts/fuzz $(FUZZ_SECONDS)
 
 $(BUILD)/bench-%: bench/%.c $(BUILD)/libquasar.a
@@ -174,37 +176,45 @@ soak: $(QUASAR)
 
 # unit tests run with the sanitizers, everything else on the binary as users get it
 check: deps
-	@$(MAKE) --no-print-directory all $(BUILD)/tests-gpu $(BUILD)/fault.so
-	@$(MAKE) --no-print-directory DEBUG=1 unit-tests fuzz-targets
+	@$(MAKE) --no-print-directory $(JOBS) all $(BUILD)/tests-gpu $(BUILD)/fault.so
+	@$(MAKE) --no-print-directory $(JOBS) DEBUG=1 unit-tests fuzz-targets
 	@tests/run
 
 # the command-line tests once more, with the sanitizers in the binary
 check-sanitized: deps
-	@$(MAKE) --no-print-directory all
-	@$(MAKE) --no-print-directory DEBUG=1 build/debug/quasar build/debug/fault.so
+	@$(MAKE) --no-print-directory $(JOBS) all
+	@$(MAKE) --no-print-directory $(JOBS) DEBUG=1 build/debug/quasar build/debug/fault.so
 	@scripts/check-sanitized
 
-# kill -9, failing disks and cut answers at every point there is; `make check` tries a sample of them
+# kill -9, failing disks, cut answers and every kind of wrong answer at every point there is; `make check` tries a sample of them
 sweep: deps
-	@$(MAKE) --no-print-directory all $(BUILD)/fault.so
+	@$(MAKE) --no-print-directory $(JOBS) all $(BUILD)/fault.so
 	@SWEEP=full QUASAR=$(abspath $(QUASAR)) /usr/bin/python3 -m pytest -q \
-		tests/cli/test_faults.py tests/cli/test_recover.py tests/cli/test_hostile.py
+		tests/cli/test_faults.py tests/cli/test_recover.py tests/cli/test_hostile.py \
+		tests/cli/test_sweep.py
 
 demo: deps
-	@$(MAKE) --no-print-directory all
+	@$(MAKE) --no-print-directory $(JOBS) all
 	@scripts/demo $(abspath $(QUASAR))
 
 # --- installing ------------------------------------------------------------------------------------
 
+BINDIR  := $(DESTDIR)$(PREFIX)/bin
+SHARE   := $(DESTDIR)$(PREFIX)/share
+MANUALS := $(wildcard man/*.1)
+
 install: all
-	install -D -m 755 $(QUASAR) $(DESTDIR)$(PREFIX)/bin/quasar
-	install -d $(DESTDIR)$(PREFIX)/share/man/man1
-	install -m 644 $(BUILD)/man/*.1 $(DESTDIR)$(PREFIX)/share/man/man1
-	install -D -m 644 $(BUILD)/completions/quasar.bash \
-		$(DESTDIR)$(PREFIX)/share/bash-completion/completions/quasar
-	install -D -m 644 $(BUILD)/completions/quasar.zsh $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_quasar
-	install -D -m 644 $(BUILD)/completions/quasar.fish \
-		$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/quasar.fish
+	install -D -m 755 $(QUASAR) $(BINDIR)/quasar
+	install -d $(SHARE)/man/man1
+	install -m 644 $(MANUALS) $(SHARE)/man/man1
+	install -D -m 644 completions/quasar.bash $(SHARE)/bash-completion/completions/quasar
+	install -D -m 644 completions/quasar.zsh $(SHARE)/zsh/site-functions/_quasar
+	install -D -m 644 completions/quasar.fish $(SHARE)/fish/vendor_completions.d/quasar.fish
+
+uninstall:
+	rm -f $(BINDIR)/quasar $(MANUALS:man/%=$(SHARE)/man/man1/%) \
+		$(SHARE)/bash-completion/completions/quasar $(SHARE)/zsh/site-functions/_quasar \
+		$(SHARE)/fish/vendor_completions.d/quasar.fish
 
 # a folder, and a tarball of it, that runs on other glibc distributions
 dist: all
@@ -219,7 +229,7 @@ clean:
 	rm -rf build dist
 
 help:
-	@echo 'make              the binary build/quasar, man pages and completions'
+	@echo 'make              the binary build/quasar'
 	@echo 'make demo         a whole miner journey on this machine, nothing faked'
 	@echo 'make check        all tests'
 	@echo 'make check-sanitized  the tests of the commands, with sanitizers in the binary'
@@ -230,11 +240,13 @@ help:
 	@echo 'make bench-gpu        the kernels on this GPU, beside what its memory allows'
 	@echo 'make soak         a simulated day of `quasar run` with a fault a minute: two hours'
 	@echo 'make install      to PREFIX ($(PREFIX)), below DESTDIR if given'
+	@echo 'make uninstall    remove what `make install` put there'
 	@echo 'make dist         a relocatable folder and tarball under dist/'
+	@echo 'make documents    man pages, completions and .env.example, from the tables of commands and settings'
 	@echo 'make deps         install the Debian packages that are missing'
 	@echo 'make clean        remove build/ and dist/'
 
 FORCE:
-.PHONY: all unit-tests fuzz-targets fuzz check check-sanitized sweep demo bench bench-localnet bench-gpu soak install dist deps clean help FORCE
+.PHONY: all documents unit-tests fuzz-targets fuzz check check-sanitized sweep demo bench bench-localnet bench-gpu soak install uninstall dist deps clean help FORCE
 .DELETE_ON_ERROR:
 .SUFFIXES:

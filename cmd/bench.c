@@ -165,8 +165,9 @@ static int choose_workload(struct run *run, struct error *err)
 	if (!op && !layer && invocation->workspace && run->device.index >= 0 && !run->plan.weights)
 		python = true;
 	run->plan.workload = op ? WORKLOAD_OP : python ? WORKLOAD_PYTHON : WORKLOAD_LAYER;
-	snprintf(run->workload, sizeof(run->workload), "%s%s%s", workload_name(run->plan.workload),
-		run->plan.family == families[0] ? "" : ".", run->plan.family == families[0] ? "" : run->plan.family->name);
+	snprintf(run->workload, sizeof(run->workload), "%s", workload_name(run->plan.workload));
+	if (run->plan.family != families[0])
+		snprintf(run->workload, sizeof(run->workload), "op.%s", run->plan.family->name);
 	if (run->plan.workload != WORKLOAD_LAYER && run->plan.weights)
 		return error_set(err, STATUS_USAGE, "--weights are for quasar's own layer: --layer");
 	return 0;

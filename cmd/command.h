@@ -45,6 +45,7 @@ struct invocation {
 	char **positionals;
 	bool json;                 /* one JSON document on stdout instead of text */
 	const char *workspace;     /* the workspace's directory, or NULL when outside of one */
+	bool workspace_above;      /* nobody named it: it was found above the current directory */
 	struct settings *settings; /* the environment, over the workspace's .env */
 	const char **values;       /* as given, one for each of the command's options */
 };

@@ -7,15 +7,18 @@
 #include "base/log.h"
 #include "base/number.h"
 #include "commands.h"
+#include "due.h"
+#include "hidden.h"
 #include "proposal.h"
 #include "verify.h"
 
 #define LONGEST_TURN 600.0 /* s to wait for another process that submits from the same workspace */
 
-static void print_committed(const struct submission *submission, bool already)
+static void print_committed(struct session *session, const struct submission *submission, bool already)
 {
-	char block[48], wait[32];
-	double left = block_begins(submission->reveal_block) - clock_now();
+	struct block_clock blocks = {0};
+	char block[48], wait[64];
+	double left = due_left(session, submission, &blocks);
 
 	number_grouped((double)submission->reveal_block, block);
 	printf("%s as submission %s", already ? "This commit stands already" : "Committed",
@@ -25,15 +28,17 @@ static void print_committed(const struct submission *submission, bool already)
 		return;
 	}
 	printf("; it can be revealed from block %s on", block);
-	if (left > 0 && left < 7 * 86400) {
-		clock_duration(left, wait);
-		printf(", in about %s", wait);
+	if (left > 0) {
+		block_clock_observe(&blocks, api_block(session->api), clock_elapsed());
+		due_describe(&blocks, submission->reveal_block, wait);
+		printf(", %s", wait);
 	}
 	printf(".\nNext: quasar reveal --wait\n");
 }
 
-static void print_submitted(const struct submission *submission, bool already)
+static void print_submitted(struct session *session, const struct submission *submission, bool already)
 {
+	(void)session;
 	printf("%s as submission %s, for everyone to see.\nNext: quasar status\n",
 		already ? "This commit stands already" : "Submitted", submission_label(submission));
 }
@@ -42,7 +47,7 @@ static void print_submitted(const struct submission *submission, bool already)
 struct way {
 	enum submission_kind kind;
 	int (*send)(struct workflow *, const struct plan *, int64_t *id, struct error *);
-	void (*print)(const struct submission *submission, bool already);
+	void (*print)(struct session *session, const struct submission *submission, bool already);
 };
 
 static const struct way by_commitment = {SUBMISSION_COMMIT, workflow_commit, print_committed};
@@ -61,7 +66,7 @@ static int report(const struct invocation *invocation, struct session *session, 
 		cJSON_AddBoolToObject(document, "already", already);
 		output_json(document);
 	} else {
-		way->print(&submission, already);
+		way->print(session, &submission, already);
 	}
 	submission_free(&submission);
 	return 0;
@@ -72,11 +77,25 @@ static int find_earlier(const struct invocation *invocation, struct session *ses
 	const struct plan *plan, bool settled, int64_t *id, struct error *err)
 {
 	struct submission earlier;
+	struct error ignored;
 	bool found;
 
 	*id = 0;
 	if (workflow_find(&session->workflow, way->kind, plan, &found, &earlier, err) < 0)
 		return -1;
+	/* a commitment that the validator has lost since makes nothing unnecessary */
+	if (found && earlier.step == STEP_COMMITTED) {
+		submission_free(&earlier);
+		workflow_refresh(&session->workflow, &ignored);
+		if (workflow_find(&session->workflow, way->kind, plan, &found, &earlier, err) < 0)
+			return -1;
+	}
+	if (found && earlier.step == STEP_PREPARED) {
+		error_set(err, STATUS_NETWORK, "submission %s is not known to have arrived", submission_label(&earlier));
+		submission_free(&earlier);
+		return error_hint(err, "Nothing is lost: run `quasar %s` again later.",
+			way->kind == SUBMISSION_COMMIT ? "commit" : "submit");
+	}
 	/* --again asks for another one, but not for one more than the one just taken up again */
 	if (found && (settled || !arg_flag(invocation, "again")))
 		*id = earlier.id;
@@ -119,6 +138,8 @@ static int send(const struct invocation *invocation, struct session *session, co
 	if (!result && !earlier) {
 		if (!invocation->json)
 			proposal_print(&proposal);
+		if (way->kind == SUBMISSION_COMMIT)
+			log_note("%s", hidden_advice);
 		result = verify(invocation, session, &proposal, err);
 		if (!result)
 			result = way->send(&session->workflow, &proposal.plan, &id, err);

@@ -29,8 +29,8 @@
 			"Weights of the layer, as safetensors with the fork's names; else random."         \
 	}
 
-/* Opens the device named (NULL: the one of the setting DEVICE), with the threads of QUASAR_THREADS. To be closed with
- * device_close(). */
+/* Opens the device named (NULL: the one of the setting DEVICE), with the threads of QUASAR_THREADS. To be
+ * closed with device_close(). */
 int command_device(
 	const struct invocation *invocation, const char *name, struct device *device, struct error *err);
 

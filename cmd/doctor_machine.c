@@ -9,7 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/statvfs.h>
-#include <unistd.h>
 
 #include "base/memory.h"
 #include "base/process.h"
@@ -156,7 +155,7 @@ static char *ask_program(const char *const words[], struct error *err)
 
 	for (size_t i = 0; i < WORDS_MAX && words[i]; i++)
 		argv[4 + i] = words[i];
-	if (process_start(&process, argv, environ, "", err) < 0 ||
+	if (process_start(&process, argv, NULL, "", err) < 0 ||
 		process_finish(&process, PROGRAM_SECONDS, &status, err) < 0)
 		return NULL;
 	buffer_append(&process.text, "", 0);

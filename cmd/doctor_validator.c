@@ -7,7 +7,7 @@
 #include "base/clock.h"
 #include "doctor.h"
 #include "hotkey.h"
-#include "space/store.h"
+#include "space/workflow.h"
 
 #define SKEW_SECONDS 5
 
@@ -38,11 +38,11 @@ static void check_round(struct api *api, struct check_list *checks)
 
 /* Of this workspace's commitments at this validator. */
 struct waiting {
-	size_t ready, later, accepted;
+	size_t ready, later, missing, accepted;
 };
 
-static void count_waiting(const struct invocation *invocation, const struct api *api, int64_t block,
-	const char *hotkey, struct waiting *waiting)
+static void count_waiting(const struct invocation *invocation, const struct api *api,
+	const struct api_pending_reveals *pending, const char *hotkey, struct waiting *waiting)
 {
 	struct submission_filter filter = {.api_url = api_url(api), .hotkey = hotkey};
 	struct error ignored = {0};
@@ -55,9 +55,13 @@ static void count_waiting(const struct invocation *invocation, const struct api 
 		const struct submission *submission = &list.items[i];
 
 		waiting->accepted += submission->server_id != 0;
-		if (submission->step == STEP_COMMITTED && submission->reveal_block <= block)
+		if (submission->step != STEP_COMMITTED)
+			continue;
+		if (!pending->skipped && !workflow_listed(pending, submission))
+			waiting->missing++;
+		else if (submission->reveal_block <= pending->current_block)
 			waiting->ready++;
-		else if (submission->step == STEP_COMMITTED)
+		else
 			waiting->later++;
 	}
 	submission_list_free(&list);
@@ -66,8 +70,13 @@ static void count_waiting(const struct invocation *invocation, const struct api 
 
 static void check_reveals(const struct waiting *waiting, struct check_list *checks)
 {
-	check_add(checks, "reveals", waiting->ready ? CHECK_WARN : CHECK_OK, waiting->ready ? "quasar reveal" : NULL,
-		"%zu ready to be revealed, %zu waiting for their block", waiting->ready, waiting->later);
+	bool due = waiting->ready || waiting->missing;
+	char missing[64] = "";
+
+	if (waiting->missing)
+		snprintf(missing, sizeof(missing), ", %zu not in the validator's list", waiting->missing);
+	check_add(checks, "reveals", due ? CHECK_WARN : CHECK_OK, due ? "quasar reveal" : NULL,
+		"%zu ready to be revealed, %zu waiting for their block%s", waiting->ready, waiting->later, missing);
 }
 
 /* No route tells without changing something, but a validator takes submissions of registered hotkeys only. */
@@ -90,17 +99,19 @@ static void check_submissions(const struct invocation *invocation, struct api *a
 	struct error err = {0};
 	struct hotkey hotkey = {0};
 
-	if (api_pending_reveals(api, &pending, &err) < 0) {
+	if (wallet_inspect_hotkey(arg_string(invocation, "path"), arg_string(invocation, "wallet"),
+		    arg_string(invocation, "hotkey"), &hotkey, &err) < 0)
+		return;
+	if (api_pending_reveals(api, &(struct api_pending_filter){.hotkey = hotkey.address}, &pending, &err) < 0) {
 		doctor_problem(checks, "reveals", CHECK_WARN, &err);
-	} else if (wallet_inspect_hotkey(arg_string(invocation, "path"), arg_string(invocation, "wallet"),
-			   arg_string(invocation, "hotkey"), &hotkey, &err) == 0) {
+	} else {
 		if (invocation->workspace)
-			count_waiting(invocation, api, pending.current_block, hotkey.address, &waiting);
+			count_waiting(invocation, api, &pending, hotkey.address, &waiting);
 		check_registered(&pending, &waiting, hotkey.address, checks);
 		check_reveals(&waiting, checks);
-		hotkey_free(&hotkey);
 	}
 	api_release(&pending.memory);
+	hotkey_free(&hotkey);
 }
 
 void doctor_validator(const struct invocation *invocation, double timeout, struct check_list *checks)

@@ -1,66 +1,76 @@
 #include "due.h"
 
 #include <math.h>
+#include <stdio.h>
 
 #include "base/clock.h"
-#include "base/log.h"
 
-/* The validator's list has the last word on a commitment's id and block. */
-static int follow(struct session *session, struct submission *submission,
-	const struct api_pending_reveal *reveal, struct error *err)
+#define LIST_SECONDS 10.0        /* to wait for the list when something is due without it */
+#define BLOCKS_AHEAD (30 * 7200) /* farther away no reveal is: the validator counts blocks in another way */
+
+double due_left(const struct session *session, const struct submission *submission, const struct block_clock *blocks)
 {
-	if (reveal->reveal_block == submission->reveal_block && reveal->submission_id == submission->server_id)
-		return 0;
-	if (reveal->submission_id != submission->server_id)
-		log_warn("the validator lists submission %s under the id %lld", submission_label(submission),
-			(long long)reveal->submission_id);
-	if (reveal->reveal_block != submission->reveal_block)
-		log_warn("the validator moved the reveal of submission %s from block %lld to %lld",
-			submission_label(submission), (long long)submission->reveal_block,
-			(long long)reveal->reveal_block);
-	submission->server_id = reveal->submission_id;
-	submission->reveal_block = reveal->reveal_block;
-	return store_submission_committed(session->workspace.store, submission->id, submission->server_id,
-		submission->reveal_block, err);
+	int64_t left = submission->reveal_block - api_block(session->api);
+
+	if (blocks->last)
+		return block_clock_until(blocks, submission->reveal_block, clock_elapsed());
+	/* an attempt that is too early does no harm, and its answer tells the wait */
+	return left > 0 && left < BLOCKS_AHEAD ? (double)(left * BLOCK_SECONDS) : 0;
 }
 
-/* A validator that began anew counts from the start again: the id may be another commitment's by now, whose
- * reveal must not be tried with this salt. */
-static int check_id(struct session *session, const struct submission *submission,
-	const struct api_pending_reveals *pending, struct due *due, struct error *err)
+void due_read(const struct session *session, const struct submission *submission,
+	const struct api_pending_reveals *pending, const struct block_clock *blocks, struct due *due)
 {
-	for (size_t i = 0; i < pending->count; i++)
-		if (pending->reveals[i].submission_id == submission->server_id) {
-			due->ready = false;
-			return workflow_forgotten(&session->workflow, submission, err);
-		}
-	return 0;
-}
+	const struct api_pending_reveal *reveal = pending ? workflow_listed(pending, submission) : NULL;
 
-int due_read(struct session *session, struct submission *submission,
-	const struct api_pending_reveals *pending, struct due *due, struct error *err)
-{
 	*due = (struct due){
 		.reveal_block = submission->reveal_block,
-		.current_block = pending->current_block,
-		/* not listed: revealed already, or the list leaves it out; the attempt will tell */
-		.ready = pending->current_block >= submission->reveal_block,
+		.current_block = pending	? pending->current_block
+				 : blocks->last ? blocks->last
+						: api_block(session->api),
 	};
-	for (size_t i = 0; i < pending->count; i++) {
-		const struct api_pending_reveal *reveal = &pending->reveals[i];
-
-		if (!api_pending_matches(reveal, submission->hotkey, submission->commitment_hash))
-			continue;
+	if (!pending) {
+		due->ready = due_left(session, submission, blocks) <= 0;
+	} else if (reveal) {
 		due->ready = reveal->can_reveal;
-		due->reveal_block = reveal->reveal_block;
-		return follow(session, submission, reveal, err);
+		if (reveal->reveal_block)
+			due->reveal_block = reveal->reveal_block;
+	} else {
+		/* not listed: revealed already, or the list leaves it out; the attempt will tell */
+		due->ready = pending->current_block >= submission->reveal_block;
 	}
-	return check_id(session, submission, pending, due, err);
+}
+
+int due_pending(struct session *session, const struct submission_list *list, struct block_clock *blocks,
+	struct api_pending_reveals *pending, struct error *err)
+{
+	double timeout = session->workflow.timeout;
+	int result;
+
+	for (size_t i = 0; i < list->count; i++)
+		if (due_left(session, &list->items[i], blocks) <= 0)
+			timeout = fmin(timeout, LIST_SECONDS);
+	api_set_timeout(session->api, timeout);
+	result = workflow_pending(&session->workflow, pending, err);
+	api_set_timeout(session->api, session->workflow.timeout);
+	if (!result)
+		block_clock_observe(blocks, pending->current_block, clock_elapsed());
+	return result;
+}
+
+void due_describe(const struct block_clock *blocks, int64_t reveal_block, char text[64])
+{
+	double seconds = block_clock_until(blocks, reveal_block, clock_elapsed());
+	double count = ceil(seconds / block_clock_length(blocks) - 1e-6);
+	char wait[32];
+
+	clock_duration(seconds, wait);
+	snprintf(text, 64, "in %.0f block%s, about %s", count, count == 1 ? "" : "s", wait);
 }
 
 double due_pause(const struct due *due, const struct block_clock *blocks, double poll)
 {
-	double left = block_clock_until(blocks, due->reveal_block, clock_elapsed());
+	double left = blocks->last ? block_clock_until(blocks, due->reveal_block, clock_elapsed()) : poll;
 
 	return fmax(DUE_POLL_SHORTEST, fmin(left, poll));
 }

@@ -10,10 +10,21 @@ struct due {
 	bool ready;
 };
 
-/* Finds the submission by its hash in what the validator lists; a reveal block that was moved, or another id
- * than the one told at the commitment, goes into `submission` and the store. */
-int due_read(struct session *session, struct submission *submission,
-	const struct api_pending_reveals *pending, struct due *due, struct error *err);
+/* Reads it off the validator's list; when that could not be read (`pending` NULL), off what is stored, the blocks
+ * that were seen and the validator's clock. */
+void due_read(const struct session *session, const struct submission *submission,
+	const struct api_pending_reveals *pending, const struct block_clock *blocks, struct due *due);
+
+/* The list of commitments, as workflow_pending(), for what is waited for: soon given up when something is due without
+ * it. Takes note of the block. */
+int due_pending(struct session *session, const struct submission_list *list, struct block_clock *blocks,
+	struct api_pending_reveals *pending, struct error *err);
+
+/* Seconds until the reveal, without the validator's list; 0: due, or nothing tells. */
+double due_left(const struct session *session, const struct submission *submission, const struct block_clock *blocks);
+
+/* "in 3 blocks, about 36 s" */
+void due_describe(const struct block_clock *blocks, int64_t reveal_block, char text[64]);
 
 /* Seconds between two looks at the validator's clock. The first ones are close together: how long a block
  * takes there is certain only when it was seen. */

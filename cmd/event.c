@@ -89,20 +89,10 @@ static void dequeue(struct event_log *log)
 static int start(struct event_log *log, struct error *err)
 {
 	const char *argv[] = {"/bin/sh", "-c", log->command, NULL};
-	size_t count = 0;
-	char **environment;
-	int result;
+	char *const more[] = {log->queue[0].name, log->queue[0].message, NULL};
 
-	while (log->environment[count])
-		count++;
-	environment = xcalloc(count + 3, sizeof(*environment));
-	memcpy(environment, log->environment, count * sizeof(*environment));
-	environment[count] = log->queue[0].name;
-	environment[count + 1] = log->queue[0].message;
 	log->deadline = clock_elapsed() + COMMAND_SECONDS;
-	result = process_start(&log->process, argv, environment, log->queue[0].line, err);
-	free(environment);
-	return result;
+	return process_start(&log->process, argv, more, log->queue[0].line, err);
 }
 
 /* Ends the command, or notices that it has ended. */
@@ -142,7 +132,9 @@ void event_turn(struct event_log *log)
 
 double event_pause(const struct event_log *log)
 {
-	return log->process.pid ? fmax(0, log->deadline - clock_elapsed()) : INFINITY;
+	double left = fmax(0, log->deadline - clock_elapsed());
+
+	return log->process.pid ? fmin(left, process_pause(&log->process)) : INFINITY;
 }
 
 void event_close(struct event_log *log)
@@ -152,7 +144,7 @@ void event_close(struct event_log *log)
 	while (log->process.pid && clock_elapsed() < until) {
 		struct pollfd ended = {.fd = log->process.output, .events = POLLIN};
 
-		poll(&ended, 1, 100);
+		poll(&ended, 1, (int)(1000 * fmin(0.1, process_pause(&log->process))));
 		event_turn(log);
 	}
 	process_kill(&log->process);

@@ -13,8 +13,7 @@
 struct event_log {
 	bool text;           /* lines for people instead of JSON */
 	const char *command; /* run with /bin/sh -c for each event; NULL: none */
-	char *const *environment; /* of the command */
-	struct process process;   /* the command, for the oldest event of the queue */
+	struct process process; /* the command, for the oldest event of the queue */
 	double deadline;
 	struct {
 		char *name, *message, *line;

@@ -70,7 +70,8 @@ static int find_existing(struct plan *plan, struct error *err)
 	return 0;
 }
 
-/* The directory asked for, else the workspace that we are in, else the current directory. */
+/* The directory asked for, else the workspace that we are in, else the current directory. What is in it already
+ * is trusted if it was named as the workspace. */
 static int make_directory(struct plan *plan, struct error *err)
 {
 	const struct invocation *invocation = plan->invocation;
@@ -90,6 +91,9 @@ static int make_directory(struct plan *plan, struct error *err)
 	plan->directory = realpath(named, NULL);
 	if (!plan->directory)
 		return error_set(err, STATUS_ENVIRONMENT, "%s: %s", named, strerror(errno));
+	if ((!invocation->workspace || strcmp(plan->directory, invocation->workspace)) &&
+		workspace_check(plan->directory, err) < 0)
+		return -1;
 	hidden = path_join(plan->directory, ".quasar");
 	result = directory_make(hidden, 0700, err);
 	free(hidden);
@@ -135,6 +139,7 @@ static int clone_fork(struct plan *plan, const char *url, const char *path, stru
 	struct progress progress;
 	struct fork_remote remote = {
 		.token = settings_get(plan->settings, "GITHUB_TOKEN", NULL),
+		.token_api = settings_get(plan->settings, "GITHUB_API_URL", NULL),
 		.allow_local = true,
 		.timeout = 3600,
 		.progress = show_progress,
@@ -164,7 +169,7 @@ static int fork_on_github(struct plan *plan, const char *path, struct error *err
 		return error_hint(err, "Make a token with the scope public_repo at https://github.com/settings/tokens "
 				       "and set it in the environment or in .env.");
 	}
-	log_note("Asking GitHub to fork %s …", UPSTREAM);
+	log_note("Asking %s to fork %s …", request.api_url, UPSTREAM);
 	if (github_fork(&request, &plan->github, err) < 0)
 		return -1;
 	return clone_fork(plan, plan->github.clone_url, path, err);

@@ -69,7 +69,8 @@ static int clone_fork(const struct judge *judge, const struct api_submission *su
 	const char *path, struct check_list *checks, struct error *err)
 {
 	const struct fork_remote remote = {
-		.allow_local = judge->local_forks, .timeout = CLONE_SECONDS, .max_bytes = CLONE_BYTES};
+		.allow_local = judge->local_forks, .reach = judge->reach, .timeout = CLONE_SECONDS,
+		.max_bytes = CLONE_BYTES};
 	int attempts = 0, result;
 
 	if (!is_cloneable(judge, submission->fork_url)) {
@@ -276,6 +277,11 @@ int judge_submission(const struct judge *judge, const struct api_submission *sub
 	return result;
 }
 
+double verdict_normalised(const struct verdict *verdict)
+{
+	return fmin(verdict->score / 2, 1);
+}
+
 cJSON *verdict_json(const struct api_submission *submission, const struct verdict *verdict)
 {
 	cJSON *document = cJSON_CreateObject(), *benchmarks;
@@ -297,6 +303,7 @@ cJSON *verdict_json(const struct api_submission *submission, const struct verdic
 	}
 	cJSON_AddBoolToObject(document, "valid", !verdict->invalid);
 	cJSON_AddNumberToObject(document, "score", verdict->score);
+	cJSON_AddNumberToObject(document, "normalised_score", verdict_normalised(verdict));
 	json_add_text(document, "reason", verdict->reason);
 	return document;
 }

@@ -7,12 +7,14 @@
 #include "api/client.h"
 #include "base/check.h"
 #include "measure/measure.h"
+#include "space/fork.h"
 
 #define JUDGE_LENGTHS 16
 
 struct judge {
 	struct device device;
 	bool local_forks; /* clone file:// and plain paths, too */
+	enum fork_reach reach;
 	double budget;    /* seconds for a submission's benchmark */
 	bool verbose;     /* every check is printed on stdout as it is made */
 };
@@ -29,6 +31,9 @@ struct verdict {
 	const char *reason; /* why the score is 0, else NULL; belongs to `checks` */
 	double score;
 };
+
+/* What a validator is told of a verdict: the score within 0 … 1. */
+double verdict_normalised(const struct verdict *verdict);
 
 /* Judges a revealed submission. A bad submission is no error: it gets the score 0 and a reason. -1 is for
  * what kept this machine from judging. The clone lies in a temporary directory and is gone on return. */

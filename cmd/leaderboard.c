@@ -8,6 +8,7 @@
 #include "commands.h"
 #include "connect.h"
 #include "key/wallet.h"
+#include "rewards.h"
 #include "score/score.h"
 #include "table.h"
 
@@ -43,29 +44,32 @@ static cJSON *standing_json(const struct standing *standing, size_t rank, const 
 }
 
 static void print_json(const struct standings *standings, size_t shown,
-	const struct api_weights *weights, const char *own)
+	const struct rewards *rewards, const char *own)
 {
 	cJSON *document = cJSON_CreateObject();
 	cJSON *ranking = cJSON_AddArrayToObject(document, "ranking");
-	cJSON *rewards = cJSON_AddArrayToObject(document, "rewards");
+	cJSON *paid = cJSON_AddArrayToObject(document, "rewards");
 	cJSON *notes = cJSON_AddArrayToObject(document, "not_told");
 
 	for (size_t i = 0; i < shown; i++)
 		cJSON_AddItemToArray(ranking, standing_json(&standings->ranked[i], i + 1, own));
-	for (size_t i = 0; i < weights->count; i++) {
+	for (size_t i = 0; i < rewards->weights.count; i++) {
 		cJSON *item = cJSON_CreateObject();
 
-		cJSON_AddStringToObject(item, "hotkey", weights->weights[i].hotkey);
-		cJSON_AddBoolToObject(item, "own", !strcmp(weights->weights[i].hotkey, own));
-		cJSON_AddNumberToObject(item, "weight", weights->weights[i].weight);
-		cJSON_AddItemToArray(rewards, item);
+		cJSON_AddStringToObject(item, "hotkey", rewards->weights.weights[i].hotkey);
+		cJSON_AddBoolToObject(item, "own", !strcmp(rewards->weights.weights[i].hotkey, own));
+		cJSON_AddNumberToObject(item, "weight", rewards->weights.weights[i].weight);
+		cJSON_AddItemToArray(paid, item);
 	}
 	for (size_t i = 0; i < NOT_TOLD; i++)
 		cJSON_AddItemToArray(notes, cJSON_CreateString(not_told[i]));
+	cJSON_AddNumberToObject(document, "rounds_since_rewards", (double)rewards->rounds_since);
 	cJSON_AddNumberToObject(document, "ranked", (double)standings->count);
+	cJSON_AddNumberToObject(document, "skipped_rows", (double)(standings->stats.skipped + rewards->weights.skipped));
 	cJSON_AddNumberToObject(document, "unrevealed", (double)standings->unrevealed);
-	cJSON_AddNumberToObject(
-		document, "total_submissions", (double)standings->stats.total_submissions);
+	if (standings->stats.total_submissions >= 0)
+		cJSON_AddNumberToObject(
+			document, "total_submissions", (double)standings->stats.total_submissions);
 	output_json(document);
 }
 
@@ -104,7 +108,7 @@ static void print_ranking(const struct standings *standings, size_t shown, const
 }
 
 static void print_text(const struct standings *standings, size_t shown,
-	const struct api_weights *weights, const char *own)
+	const struct rewards *rewards, const char *own)
 {
 	if (standings->count)
 		print_ranking(standings, shown, own);
@@ -114,12 +118,13 @@ static void print_text(const struct standings *standings, size_t shown,
 		printf("… and %zu more\n", standings->count - shown);
 	if (standings->unrevealed)
 		printf("\n%zu committed, not yet revealed.\n", standings->unrevealed);
-	puts(weights->count ? "\nRewards of the latest completed round"
-			    : "\nNo round with rewards yet.");
-	for (size_t i = 0; i < weights->count; i++)
-		printf("  %3.0f %%  %s%s\n", weights->weights[i].weight * 100,
-			weights->weights[i].hotkey,
-			strcmp(weights->weights[i].hotkey, own) ? "" : "  you");
+	puts(!rewards->weights.count    ? "\nNo round with rewards yet."
+		: rewards->rounds_since ? "\nRewards of the latest round that had any"
+					: "\nRewards of the latest completed round");
+	for (size_t i = 0; i < rewards->weights.count; i++)
+		printf("  %3.0f %%  %s%s\n", rewards->weights.weights[i].weight * 100,
+			rewards->weights.weights[i].hotkey,
+			strcmp(rewards->weights.weights[i].hotkey, own) ? "" : "  you");
 	puts("\nWhat the validator does not tell");
 	for (size_t i = 0; i < NOT_TOLD; i++)
 		printf("  - %s\n", not_told[i]);
@@ -142,7 +147,7 @@ static void read_own_address(const struct invocation *invocation, char own[SS58_
 static int run(struct invocation *invocation, struct error *err)
 {
 	struct standings standings = {0};
-	struct api_weights weights = {0};
+	struct rewards rewards = {0};
 	struct api *api;
 	char own[SS58_SIZE];
 	int64_t top = 0;
@@ -154,18 +159,18 @@ static int run(struct invocation *invocation, struct error *err)
 	api = require_api(invocation, NULL, err);
 	if (!api)
 		return -1;
-	if (standings_read(api, &standings, err) < 0 || api_weights(api, 0, &weights, err) < 0)
+	if (standings_read(api, &standings, err) < 0 || rewards_read(api, &rewards, err) < 0)
 		goto done;
 	read_own_address(invocation, own);
 	shown = standings.count < (size_t)top ? standings.count : (size_t)top;
 	if (invocation->json)
-		print_json(&standings, shown, &weights, own);
+		print_json(&standings, shown, &rewards, own);
 	else
-		print_text(&standings, shown, &weights, own);
+		print_text(&standings, shown, &rewards, own);
 	result = 0;
 done:
 	standings_free(&standings);
-	api_release(&weights.memory);
+	api_release(&rewards.weights.memory);
 	api_close(api);
 	return result;
 }

@@ -15,8 +15,14 @@
 static int read_options(const struct invocation *invocation, struct validator_options *validator,
 	struct server_options *server, struct error *err)
 {
+	const char *like = arg_string(invocation, "like");
 	int64_t port = 0, connections = 0;
 
+	validator->version = validator_version(like);
+	if (!validator->version)
+		return error_set(err, STATUS_USAGE,
+			"--like takes 2026-02 or strict: there is no \"%s\" validator to be like", like);
+	validator->rate_limit = validator->version->rate_limit;
 	if (arg_integer(invocation, "port", 0, 65535, &port, err) < 0 ||
 		arg_real(invocation, "block-time", 0.01, 86400, &validator->block_seconds, err) < 0 ||
 		arg_integer(invocation, "blocks-until-reveal", 0, 1000000, &validator->blocks_until_reveal,
@@ -25,6 +31,8 @@ static int read_options(const struct invocation *invocation, struct validator_op
 		arg_integer(invocation, "connections", 1, 100000, &connections, err) < 0 ||
 		arg_real(invocation, "request-timeout", 0.1, 3600, &server->request_seconds, err) < 0)
 		return -1;
+	server->dialect = validator->version->dialect;
+	server->body_limit = validator->version->body_limit;
 	server->connection_limit = (size_t)connections;
 	server->port = (unsigned)port;
 	server->listen = arg_string(invocation, "listen");
@@ -38,14 +46,16 @@ static void announce(const struct invocation *invocation, const struct server *s
 	char *text;
 
 	if (!invocation->json) {
-		printf("Listening on %s\nState in %s; blocks of %g s, reveal after %lld of them. Stop with Ctrl-C.\n",
-			server_url(server), options->database, options->block_seconds,
+		printf("Listening on %s, like %s\n"
+		       "State in %s; blocks of %g s, reveal after %lld of them. Stop with Ctrl-C.\n",
+			server_url(server), options->version->name, options->database, options->block_seconds,
 			(long long)options->blocks_until_reveal);
 		return;
 	}
 	document = cJSON_CreateObject();
 	cJSON_AddStringToObject(document, "url", server_url(server));
 	cJSON_AddNumberToObject(document, "port", server_port(server));
+	cJSON_AddStringToObject(document, "like", options->version->name);
 	cJSON_AddStringToObject(document, "db", options->database);
 	cJSON_AddNumberToObject(document, "pid", getpid());
 	cJSON_AddNumberToObject(document, "block_time", options->block_seconds);
@@ -115,12 +125,20 @@ const struct command cmd_localnet = {
 		"A local validator service with the routes, fields and status codes of the real one: signatures "
 		"are checked, commitments wait for their block, rounds are ranked. Use `quasar validate` to judge "
 		"what is submitted to it. It listens on this machine alone unless told otherwise: whoever reaches "
-		"it may finalize rounds and mark submissions, as with the real one.\n\n"
+		"it may finalize rounds and mark submissions, as with the real one; web pages may not.\n\n"
+		"--like 2026-02 answers as the deployed validator does, which has no rate limit and takes what it "
+		"should not: a second registration of a hotkey gets 500, so does a submission after a round has "
+		"ended until somebody asks for the next one, and claims that are no number are stored. --like "
+		"strict refuses such things with 4xx, bounds every field, limits the rate and hands on the score "
+		"to beat. Both keep what they hold in memory below a limit.\n\n"
 		"The block number is (Unix time - 1609459200) div the block time; --block-time 1 makes waiting "
 		"short. Everything is kept in a SQLite file, so a restart continues where it was. -v logs every "
 		"request on stderr.",
 	.opts =
 		(const struct opt[]){
+			{"like", 0, "VERSION", NULL, "2026-02", NULL,
+				"2026-02: answer as the validator deployed then, faults included. strict: as it was "
+				"meant."},
 			{"port", 'p', "N", NULL, "8000", NULL, "Port to listen on; 0: any that is free."},
 			{"listen", 0, "ADDRESS", NULL, "127.0.0.1", NULL,
 				"Address to listen on; 0.0.0.0: all."},
@@ -129,8 +147,9 @@ const struct command cmd_localnet = {
 			{"block-time", 0, "SECONDS", NULL, "12", NULL, "How long a block takes."},
 			{"blocks-until-reveal", 0, "N", "BLOCKS_UNTIL_REVEAL", NULL, NULL,
 				"Blocks between a commitment and its reveal."},
-			{"rate-limit", 0, "N", NULL, "10", NULL,
-				"Signed requests that a hotkey may make in 60 seconds; 0: no limit."},
+			{"rate-limit", 0, "N", NULL, NULL, NULL,
+				"Signed requests that a hotkey may make in 60 seconds; 0: no limit. Left out: none "
+				"with 2026-02, 10 with strict."},
 			{"connections", 0, "N", NULL, "1000", NULL,
 				"Connections at a time; beyond, the one idle for longest gives way."},
 			{"request-timeout", 0, "SECONDS", NULL, "30", NULL,

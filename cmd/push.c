@@ -61,6 +61,7 @@ static int push(const struct invocation *invocation, const char *path, double ti
 	const char *secrets[SECRETS_MAX + 1];
 	struct fork_remote remote = {
 		.token = settings_get(invocation->settings, "GITHUB_TOKEN", NULL),
+		.token_api = settings_get(invocation->settings, "GITHUB_API_URL", NULL),
 		.allow_local = true,
 		.timeout = timeout,
 	};
@@ -109,7 +110,8 @@ const struct command cmd_push = {
 		"\"origin\". Files that .gitignore names are left out; git's hooks are not run. It stops before "
 		"committing anything when a file looks like a key, a token or settings with passwords, or is "
 		"larger than the 100 MiB that GitHub takes.\n\n"
-		"Over https it shows GITHUB_TOKEN to the remote's host alone, and never writes it down; over ssh it "
+		"GITHUB_TOKEN is shown to GitHub alone, over https: to the host of GITHUB_API_URL, which is github.com "
+		"unless it is set; it is never written down. Over ssh it "
 		"uses the keys in ssh-agent and ~/.ssh. It never forces: when the remote's branch has commits that "
 		"yours lacks, take those in first. With nothing to push it says so and ends with 0.",
 	.opts =

@@ -52,7 +52,7 @@ const struct command program = {
 const struct opt global_opts[] = {
 	{"json", 0, NULL, NULL, NULL, NULL, "Print one JSON document on stdout instead of text."},
 	{"workspace", 'C', "DIR", NULL, NULL, NULL,
-		"The workspace; else $QUASAR_WORKSPACE, else this directory or one above it."},
+		"The workspace; else $QUASAR_WORKSPACE, else this directory or one above it, if it is your own."},
 	{"quiet", 'q', NULL, NULL, NULL, NULL, "Leave out notices and progress."},
 	{"verbose", 'v', NULL, NULL, NULL, NULL, "Say more on stderr."},
 	{"help", 'h', NULL, NULL, NULL, NULL, "Explain the command."},
@@ -201,28 +201,6 @@ static int check_positionals(const struct invocation *invocation, struct error *
 	return 0;
 }
 
-/* The directory of the workspace: as named, else the nearest. The caller frees. */
-static char *find_workspace(const char *named)
-{
-	char *directory, *slash;
-
-	if (!named)
-		named = getenv("QUASAR_WORKSPACE");
-	if (named && named[0])
-		return realpath(named, NULL);
-	directory = getcwd(NULL, 0);
-	while (directory) {
-		if (workspace_exists(directory))
-			return directory;
-		slash = strrchr(directory, '/');
-		if (!slash || !directory[1])
-			break;
-		slash[slash == directory] = '\0';
-	}
-	free(directory);
-	return NULL;
-}
-
 static void print_error(const char *path, bool json, const struct error *err)
 {
 	if (!err->message[0])
@@ -237,6 +215,10 @@ static void print_error(const char *path, bool json, const struct error *err)
 		output_json(document);
 	}
 	fflush(stdout);
+	if (err->status == STATUS_INTERRUPTED) { /* no fault, and with --quiet not worth a word */
+		log_note("%s: %s", path, err->message);
+		return;
+	}
 	fprintf(stderr, "%s: %s%s%s\n", path, color(stderr, COLOR_RED), err->message,
 		color(stderr, COLOR_NONE));
 	if (err->hint[0])
@@ -247,21 +229,25 @@ static void print_error(const char *path, bool json, const struct error *err)
 
 static int run(struct invocation *invocation, const struct globals *globals, struct error *err)
 {
-	char *workspace = find_workspace(globals->workspace);
-	int result = -1;
+	const char *named = globals->workspace ? globals->workspace : getenv("QUASAR_WORKSPACE");
+	struct workspace_place place;
+	int result;
 
-	if (globals->workspace && !workspace)
-		return error_set(err, STATUS_ENVIRONMENT, "workspace %s: no such directory", globals->workspace);
-	if (sodium_init() < 0) {
-		free(workspace);
+	if (sodium_init() < 0)
 		return error_set(err, STATUS_ENVIRONMENT, "libsodium cannot start: no random numbers");
-	}
-	invocation->workspace = workspace;
-	invocation->settings = settings_load(workspace, err);
-	if (invocation->settings)
+	if (workspace_find(named && *named ? named : NULL, &place, err) < 0)
+		return -1;
+	if (globals->workspace && !place.directory) {
+		result = error_set(err, STATUS_ENVIRONMENT, "workspace %s: no such directory", globals->workspace);
+	} else {
+		invocation->workspace = place.directory;
+		invocation->workspace_above = place.above;
+		invocation->settings = place.settings;
 		result = invocation->command->run(invocation, err);
-	settings_free(invocation->settings);
-	free(workspace);
+		place.settings = invocation->settings; /* it may have read them again */
+	}
+	settings_free(place.settings);
+	free(place.directory);
 	return result;
 }
 

@@ -14,10 +14,11 @@ struct outcome {
 	struct store_repair repair;
 	cJSON *unrevealable; /* commitments whose salts this workspace does not have */
 	cJSON *found;        /* the validator's ids of submissions that only it knew */
+	size_t skipped;      /* rows of its lists that make no sense */
 };
 
 /* An earlier answer may have been lost before the store was. */
-static int locate_prepared(struct session *session, struct error *err)
+static int locate_prepared(struct session *session, struct outcome *outcome, struct error *err)
 {
 	struct submission_filter filter = {
 		.steps = STEP_BIT(STEP_PREPARED),
@@ -27,6 +28,7 @@ static int locate_prepared(struct session *session, struct error *err)
 	struct submission_list list;
 	int result = store_submissions(session->workspace.store, &filter, &list, err);
 
+	(void)outcome;
 	if (result < 0)
 		return -1;
 	for (size_t i = 0; !result && i < list.count; i++)
@@ -48,8 +50,9 @@ static void add_unrevealable(cJSON *list, const struct api_pending_reveal *revea
 static int compare_commitments(struct session *session, struct outcome *outcome, struct error *err)
 {
 	struct api_pending_reveals pending;
-	int result = api_pending_reveals(session->api, &pending, err);
+	int result = workflow_pending(&session->workflow, &pending, err);
 
+	outcome->skipped += pending.skipped;
 	for (size_t i = 0; !result && i < pending.count; i++)
 		if (workflow_lacks_commitment(&session->workflow, &pending.reveals[i]))
 			add_unrevealable(outcome->unrevealable, &pending.reveals[i]);
@@ -62,6 +65,7 @@ static int compare_submissions(struct session *session, struct outcome *outcome,
 	struct api_submission_stats stats;
 	int result = api_submission_stats(session->api, 1000, &stats, err);
 
+	outcome->skipped += stats.skipped;
 	for (size_t i = 0; !result && i < stats.recent_count; i++) {
 		const struct api_submission *listed = &stats.recent[i];
 
@@ -76,20 +80,28 @@ static int compare_submissions(struct session *session, struct outcome *outcome,
 	return result;
 }
 
+/* Each list on its own: one that cannot be read must not keep the other from being compared. */
 static int compare(const struct invocation *invocation, struct outcome *outcome, struct error *err)
 {
+	static int (*const steps[])(struct session *, struct outcome *, struct error *) = {
+		locate_prepared, compare_commitments, compare_submissions};
 	struct session session;
-	int result;
+	struct error first = {0};
 
 	if (session_open(invocation, &session, err) < 0)
 		return -1;
-	result = locate_prepared(&session, err);
-	if (!result)
-		result = compare_commitments(&session, outcome, err);
-	if (!result)
-		result = compare_submissions(&session, outcome, err);
+	for (size_t i = 0; i < sizeof(steps) / sizeof(steps[0]); i++) {
+		if (steps[i](&session, outcome, err) == 0)
+			continue;
+		if (!first.status || err->status == STATUS_INTERRUPTED)
+			first = *err;
+		/* without a connection the next one would only wait in vain, too */
+		if (err->status != STATUS_NETWORK || !api_last(session.api)->http_status)
+			break;
+	}
 	session_close(&session);
-	return result;
+	*err = first;
+	return first.status ? -1 : 0;
 }
 
 static void print_repair(const struct store_repair *repair)
@@ -132,6 +144,7 @@ static void print_json(const struct outcome *outcome)
 	cJSON_AddNumberToObject(document, "unreadable_stores", (double)outcome->repair.unreadable);
 	cJSON_AddItemReferenceToObject(document, "found", outcome->found);
 	cJSON_AddItemReferenceToObject(document, "unrevealable", outcome->unrevealable);
+	cJSON_AddNumberToObject(document, "skipped_rows", (double)outcome->skipped);
 	output_json(document);
 }
 
@@ -144,10 +157,13 @@ static int recover(const struct invocation *invocation, const char *directory, s
 		print_repair(&outcome->repair);
 	else if (outcome->repair.aside)
 		log_warn("the state store was damaged; it is now %s", outcome->repair.aside);
-	if (compare(invocation, outcome, err) < 0)
+	if (compare(invocation, outcome, err) < 0) {
+		if (!invocation->json)
+			print_comparison(outcome);
 		return err->hint[0] ? -1
 				    : error_hint(err, "Run `quasar recover` again: the validator's lists are "
 						      "still to be compared.");
+	}
 	if (invocation->json)
 		print_json(outcome);
 	else

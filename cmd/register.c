@@ -48,10 +48,10 @@ static int run(struct invocation *invocation, struct error *err)
 		api, arg_string(invocation, "model"), league_for(seq)->name, &registration, err);
 	if (!result)
 		print_result(invocation, &registration);
-	else if (api_last(api)->http_status == 500)
+	else if (api_last(api)->refusal == REFUSAL_INTERNAL)
 		error_hint(err,
-			"Some validators answer like this when the hotkey is registered for another "
-			"league already. One registration is enough: try `quasar commit`.");
+			"Validators answer like this when the hotkey is registered for another league already; then "
+			"trying again is useless, and one registration is enough: `quasar commit`.");
 done:
 	api_release(&registration.memory);
 	api_close(api);

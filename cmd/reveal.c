@@ -2,6 +2,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "base/json.h"
@@ -11,15 +12,32 @@
 #include "commands.h"
 #include "due.h"
 
+#define PAUSE_FIRST 2.0 /* s, before another attempt */
+
+/* What came of a look at the validator's list. */
 static int look(struct session *session, struct submission *submission, struct block_clock *blocks,
 	struct due *due, struct error *err)
 {
+	const struct submission_list one = {submission, 1};
 	struct api_pending_reveals pending;
-	int result = api_pending_reveals(session->api, &pending, err);
+	struct submission now;
+	int result = due_pending(session, &one, blocks, &pending, err);
 
-	if (!result) {
-		block_clock_observe(blocks, pending.current_block, clock_elapsed());
-		result = due_read(session, submission, &pending, due, err);
+	if (result < 0 && err->status == STATUS_NETWORK) {
+		due_read(session, submission, NULL, blocks, due);
+		if (due->ready) {
+			log_warn("%s; going by the block that was told at the commitment", err->message);
+			result = 0;
+		}
+	} else if (!result) {
+		result = workflow_check_listed(&session->workflow, submission, &pending, err);
+		if (!result)
+			result = store_submission_get(session->workspace.store, submission->id, &now, err);
+		if (!result) { /* the list may have told another id, or block */
+			submission_free(submission);
+			*submission = now;
+			due_read(session, submission, &pending, blocks, due);
+		}
 	}
 	api_release(&pending.memory);
 	return result;
@@ -28,14 +46,23 @@ static int look(struct session *session, struct submission *submission, struct b
 static int too_early(const struct submission *submission, const struct due *due,
 	const struct block_clock *blocks, struct error *err)
 {
-	double left = block_clock_until(blocks, due->reveal_block, clock_elapsed());
-	char wait[32];
+	char wait[64];
 
-	clock_duration(left, wait);
-	error_set(err, STATUS_EARLY, "submission %s can be revealed from block %lld on: %lld more, about %s",
-		submission_label(submission), (long long)due->reveal_block,
-		(long long)(due->reveal_block - due->current_block), wait);
+	due_describe(blocks, due->reveal_block, wait);
+	error_set(err, STATUS_EARLY, "submission %s can be revealed from block %lld on: %s",
+		submission_label(submission), (long long)due->reveal_block, wait);
 	return error_hint(err, "Run `quasar reveal --wait` to wait for it.");
+}
+
+/* The validator's answer to an attempt that came too early tells its block. */
+static int attempt(struct session *session, const struct submission *submission, struct block_clock *blocks,
+	struct error *err)
+{
+	int result = workflow_reveal(&session->workflow, submission, err);
+
+	if (session->workflow.blocks_left)
+		block_clock_observe(blocks, submission->reveal_block - session->workflow.blocks_left, clock_elapsed());
+	return result;
 }
 
 /* Counts down to the block, looking at the validator's clock from time to time. */
@@ -59,46 +86,50 @@ static int countdown(struct progress *progress, const struct submission *submiss
 	return 0;
 }
 
-/* Waits until the submission is ready. An outage of the validator is no reason to give up: that is what
- * a miner waits through. */
-static int wait_until_ready(struct session *session, struct submission *submission,
+/* Waits until the submission is ready. */
+static int wait_until_ready(struct session *session, struct submission *submission, struct block_clock *blocks,
 	struct progress *progress, struct error *err)
 {
-	struct block_clock blocks = {0};
-
 	for (double poll = DUE_POLL_SHORTEST;; poll = fmin(poll * 2, DUE_POLL_LONGEST)) {
 		struct due due;
 
-		if (look(session, submission, &blocks, &due, err) == 0) {
-			if (due.ready)
-				return 0;
-			if (countdown(progress, submission, &due, &blocks, poll, err) < 0)
-				return -1;
-			continue;
-		}
-		if (err->status != STATUS_NETWORK)
+		if (look(session, submission, blocks, &due, err) < 0)
 			return -1;
-		log_warn("%s; trying again in %.0f s", err->message, poll);
-		if (clock_sleep(poll, err) < 0)
+		if (due.ready)
+			return 0;
+		if (countdown(progress, submission, &due, blocks, poll, err) < 0)
 			return -1;
 	}
 }
 
+/* Says once what keeps it waiting. */
+static void tell_trouble(const struct error *err, struct error *told)
+{
+	if (strcmp(told->message, err->message))
+		log_warn("%s; waiting on", err->message);
+	*told = *err;
+}
+
+/* An outage of the validator is no reason to give up: that is what a miner waits through. Nor is an answer that
+ * nobody can make sense of; and it may take a moment to agree with what it lists. */
 static int reveal_when_ready(struct session *session, struct submission *submission, struct error *err)
 {
+	struct block_clock blocks = {0};
+	struct error told = {0};
 	struct progress progress;
+	double left;
 	int result;
 
 	progress_begin(&progress, "reveal", 0, "blocks");
-	for (;;) {
-		result = wait_until_ready(session, submission, &progress, err);
+	for (double pause = PAUSE_FIRST;; pause = fmin(pause * 2, DUE_POLL_LONGEST)) {
+		result = wait_until_ready(session, submission, &blocks, &progress, err);
 		if (!result)
-			result = workflow_reveal(&session->workflow, submission, err);
-		/* the validator may take a moment to agree with what it lists */
+			result = attempt(session, submission, &blocks, err);
 		if (!result || (err->status != STATUS_EARLY && err->status != STATUS_NETWORK))
 			break;
-		log_warn("%s; waiting on", err->message);
-		if (clock_sleep(2, err) < 0)
+		tell_trouble(err, &told);
+		left = due_left(session, submission, &blocks);
+		if (clock_sleep(left > 0 ? fmin(left, pause) : pause, err) < 0)
 			break;
 	}
 	progress_end(&progress);
@@ -114,7 +145,7 @@ static int reveal_if_ready(struct session *session, struct submission *submissio
 		return -1;
 	if (!due.ready)
 		return too_early(submission, &due, &blocks, err);
-	return workflow_reveal(&session->workflow, submission, err);
+	return attempt(session, submission, &blocks, err);
 }
 
 /* The submissions that `reveal` is about: the one that was named, or all that are committed. */
@@ -204,9 +235,17 @@ static int reveal(const struct invocation *invocation, struct session *session, 
 	cJSON *revealed;
 	size_t settled;
 
-	if (session_settle(session, SUBMISSION_COMMIT, &settled, err) < 0 ||
-		choose(invocation, session, &list, err) < 0)
+	/* what cannot be settled now must not keep the others from being revealed */
+	if (session_settle(session, SUBMISSION_COMMIT, &settled, err) < 0) {
+		if (err->status != STATUS_NETWORK && err->status != STATUS_REFUSED)
+			return -1;
+		worst = *err;
+	}
+	if (choose(invocation, session, &list, err) < 0) {
+		if (worst.status)
+			*err = worst;
 		return -1;
+	}
 	revealed = cJSON_CreateArray();
 	for (size_t i = 0; i < list.count && worst.status != STATUS_INTERRUPTED; i++) {
 		int result = arg_flag(invocation, "wait")

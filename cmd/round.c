@@ -1,36 +1,105 @@
 /* quasar round: the current round */
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "base/json.h"
+#include "base/log.h"
 #include "base/number.h"
 #include "commands.h"
 #include "connect.h"
+#include "rewards.h"
 #include "score/score.h"
 
 /* More than any validator holds unvalidated. */
 #define STATS_LIMIT 1000
 
-/* The weighted score that has to be exceeded; NAN: there is none, or the validator does not show it. */
-static int find_baseline(
-	struct api *api, int64_t submission_id, double *weighted, struct error *err)
-{
-	struct api_submission_stats stats = {0};
-	int result = 0;
+/* What has to be exceeded. */
+struct target {
+	int64_t submission_id; /* 0: not known */
+	const char *hotkey;    /* NULL: not known; belongs to `rewards` */
+	double weighted;       /* NAN: the validator does not show it */
+	bool at_most;          /* the previous round's winner is not known, but has to be lower */
+	struct rewards rewards;
+};
 
-	*weighted = NAN;
-	if (submission_id)
-		result = api_submission_stats(api, STATS_LIMIT, &stats, err);
-	for (size_t i = 0; !result && i < stats.recent_count + stats.top_count; i++)
-		if (stats.recent[i].id == submission_id)
-			*weighted = score_weighted(stats.recent[i].tokens_per_sec,
-				stats.recent[i].target_sequence_length);
+/* Is it the one that a target is about? A winner's is the best of those made before the round. */
+static bool is_target(const struct target *target, const struct api_round *round,
+	const struct api_submission *submission)
+{
+	double weighted = score_weighted(submission->tokens_per_sec, submission->target_sequence_length);
+
+	if (round->baseline_submission_id)
+		return submission->id == round->baseline_submission_id;
+	return target->hotkey && !strcmp(submission->miner_hotkey, target->hotkey) &&
+		submission->created_at < round->start_time &&
+		(isnan(target->weighted) || weighted > target->weighted);
+}
+
+/* Looks for the score among the submissions that the validator shows. */
+static int find_score(
+	struct api *api, const struct api_round *round, struct target *target, struct error *err)
+{
+	struct api_submission_stats stats;
+	int result = api_submission_stats(api, STATS_LIMIT, &stats, err);
+
+	for (size_t i = 0; !result && i < stats.recent_count + stats.top_count; i++) {
+		const struct api_submission *submission = &stats.recent[i];
+
+		if (!is_target(target, round, submission))
+			continue;
+		target->submission_id = submission->id;
+		target->weighted =
+			score_weighted(submission->tokens_per_sec, submission->target_sequence_length);
+	}
 	api_release(&stats.memory);
 	return result;
 }
 
-static void print_json(const struct api_round *round, double baseline)
+/* The round's baseline or, since the deployed validator does not tell it, the previous winner, who got the
+ * most. A round without rewards may have had a winner, who did not beat the one before. */
+static int find_target(
+	struct api *api, const struct api_round *round, struct target *target, struct error *err)
+{
+	*target = (struct target){.submission_id = round->baseline_submission_id, .weighted = NAN};
+	if (!target->submission_id && round->round_number > 1 && rewards_read(api, &target->rewards, err) < 0)
+		return -1;
+	if (target->rewards.weights.count)
+		target->hotkey = target->rewards.weights.weights[0].hotkey;
+	target->at_most = target->rewards.rounds_since > 0;
+	if (!target->submission_id && !target->hotkey)
+		return 0;
+	return find_score(api, round, target, err);
+}
+
+/* The round is worth showing without. */
+static int find_target_or_warn(
+	struct api *api, const struct api_round *round, struct target *target, struct error *err)
+{
+	if (find_target(api, round, target, err) == 0)
+		return 0;
+	if (err->status == STATUS_INTERRUPTED)
+		return -1;
+	log_warn("the score to beat is not known: %s", err->message);
+	return 0;
+}
+
+static cJSON *target_json(const struct target *target)
+{
+	cJSON *document;
+
+	if (!target->submission_id && !target->hotkey)
+		return cJSON_CreateNull();
+	document = cJSON_CreateObject();
+	json_add_id(document, "submission_id", target->submission_id);
+	json_add_text(document, "hotkey", target->hotkey);
+	json_add_real(document, "weighted_score", target->weighted);
+	cJSON_AddBoolToObject(document, "at_most", target->at_most);
+	return document;
+}
+
+static void print_json(const struct api_round *round, const struct target *target)
 {
 	cJSON *document = cJSON_CreateObject();
 
@@ -43,12 +112,32 @@ static void print_json(const struct api_round *round, double baseline)
 		document, "time_remaining_seconds", (double)round->time_remaining_seconds);
 	cJSON_AddNumberToObject(document, "total_submissions", (double)round->total_submissions);
 	json_add_id(document, "baseline_submission_id", round->baseline_submission_id);
-	json_add_real(document, "baseline_weighted_score", baseline);
+	cJSON_AddItemToObject(document, "to_beat", target_json(target));
 	json_add_text(document, "winner_hotkey", round->winner_hotkey);
 	output_json(document);
 }
 
-static void print_text(const struct api_round *round, double baseline)
+static void print_target(const struct target *target)
+{
+	char text[48];
+
+	if (!target->submission_id && !target->hotkey)
+		return;
+	number_grouped(target->weighted, text);
+	fputs("to beat      ", stdout);
+	if (isnan(target->weighted))
+		fputs("a score that the validator does not show", stdout);
+	else
+		printf("%sweighted score %s", target->at_most ? "at most " : "", text);
+	if (target->submission_id)
+		printf(", submission %lld", (long long)target->submission_id);
+	if (target->hotkey)
+		printf(", by %s, who won the %s", target->hotkey,
+			target->at_most ? "latest round with rewards" : "round before");
+	putchar('\n');
+}
+
+static void print_text(const struct api_round *round, const struct target *target)
 {
 	char began[32], ends[32], left[32], text[48];
 
@@ -60,14 +149,7 @@ static void print_text(const struct api_round *round, double baseline)
 	printf("began        %.16s UTC\n", began);
 	printf("ends         %.16s UTC, in %s\n", ends, left);
 	printf("submissions  %s\n", text);
-	if (round->baseline_submission_id) {
-		number_grouped(baseline, text);
-		printf("to beat      submission %lld%s%s\n",
-			(long long)round->baseline_submission_id,
-			isnan(baseline) ? ", whose speed the validator does not show"
-					: ", weighted score ",
-			isnan(baseline) ? "" : text);
-	}
+	print_target(target);
 	if (round->winner_hotkey)
 		printf("winner       %s\n", round->winner_hotkey);
 }
@@ -76,17 +158,18 @@ static int run(struct invocation *invocation, struct error *err)
 {
 	struct api *api = require_api(invocation, NULL, err);
 	struct api_round round = {0};
-	double baseline;
+	struct target target = {0};
 	int result = -1;
 
 	if (!api)
 		return -1;
 	if (api_current_round(api, &round, err) == 0)
-		result = find_baseline(api, round.baseline_submission_id, &baseline, err);
+		result = find_target_or_warn(api, &round, &target, err);
 	if (!result && invocation->json)
-		print_json(&round, baseline);
+		print_json(&round, &target);
 	else if (!result)
-		print_text(&round, baseline);
+		print_text(&round, &target);
+	api_release(&target.rewards.weights.memory);
 	api_release(&round.memory);
 	api_close(api);
 	return result;
@@ -97,7 +180,9 @@ const struct command cmd_round = {
 	.summary = "show the current round: time left, submissions, the score to beat",
 	.description =
 		"From the second round on a submission ranks only above the baseline, the weighted score of the "
-		"previous winner. A validator without a running round begins one when it is asked.",
+		"previous winner. The deployed validator does not say which that is: then it is the best of those "
+		"that are shown of whoever got most in the round before. A validator without a running round begins "
+		"one when it is asked.",
 	.opts = (const struct opt[]){OPTS_API, {0}},
 	.examples =
 		(const struct example[]){

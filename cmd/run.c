@@ -16,6 +16,7 @@
 #include "base/version.h"
 #include "commands.h"
 #include "due.h"
+#include "hidden.h"
 #include "proposal.h"
 #include "run.h"
 #include "space/fork.h"
@@ -185,7 +186,7 @@ static double pause_length(const struct loop *loop)
 		return PAUSE_SHORTEST;
 	if (loop->stage == STAGE_WAITING)
 		next = fmin(next, loop->next_round);
-	next = fmin(next - clock_elapsed(), event_pause(&loop->events));
+	next = fmin(next - clock_elapsed(), fmin(event_pause(&loop->events), process_pause(&loop->work)));
 	if (service_watchdog() > 0)
 		next = fmin(next, service_watchdog() / 2);
 	return fmax(next, 0);
@@ -218,6 +219,7 @@ static void announce(struct loop *loop)
 	cJSON_AddStringToObject(fields, "version", QUASAR_VERSION);
 	event_emit(&loop->events, "started", fields, "mining in %s for %s", loop->session.workspace.directory,
 		loop->session.workflow.api_url);
+	event_emit(&loop->events, "note", NULL, "%s", hidden_advice);
 }
 
 /* To be told to stop is no failure; anything else that ends the loop needs a person. */
@@ -264,11 +266,10 @@ static int run(struct invocation *invocation, struct error *err)
 		return -1;
 	if (workspace_lock(directory, &lock, err) < 0)
 		return error_hint(err, "One loop a workspace: `quasar status` shows where it stands.");
-	loop.environment = settings_environment();
+	loop.settings = settings_environment();
 	loop.events = (struct event_log){
 		.text = !invocation->json && !strcmp(arg_string(invocation, "log"), "text"),
 		.command = arg_string(invocation, "notify"),
-		.environment = loop.environment,
 	};
 	invocation->json = false; /* from here on the events are what stdout is for */
 	if (session_open(invocation, &loop.session, err) < 0) {
@@ -279,7 +280,8 @@ static int run(struct invocation *invocation, struct error *err)
 		session_close(&loop.session);
 	}
 	event_close(&loop.events);
-	free(loop.environment);
+	free(loop.troubles);
+	free(loop.settings);
 	if (loop.watch >= 0)
 		close(loop.watch);
 	close(lock);
@@ -296,11 +298,16 @@ const struct command cmd_run = {
 		"by --improve; reveals each commitment when its block is reached, also while something is "
 		"measured; and follows rank and round. A further submission of the same commit must also beat "
 		"the spread of its measurements, so that noise is not submitted.\n\n"
-		"Each event is a line of JSON on stdout, with time (UTC), event, message and details: started, fork, "
-		"verify, bench, kept, committed, settled, revealed, refused, rank, round, outage, recovered, "
+		"Each event is a line of JSON on stdout, with time (UTC), event, message and details: started, note, "
+		"fork, verify, bench, kept, committed, settled, revealed, refused, rank, round, outage, recovered, "
 		"problem, settings, store, stopped. With --notify a command gets the same line on its stdin, the "
-		"event's name in QUASAR_EVENT and the sentence in QUASAR_MESSAGE; it has 30 seconds.\n\n"
-		"Outages of the validator and full disks are waited through. Whatever ends the process, a new one "
+		"event's name in QUASAR_EVENT and the sentence in QUASAR_MESSAGE; it has 30 seconds. Of the environment "
+		"it sees PATH, HOME, the locale and the like; what else it needs it has to read from a file.\n\n"
+		"Outages of the validator, answers that make no sense, and full disks are waited through. An outage "
+		"names its part (list, reveal, commit, standings, round) and cause (connection, server, unreadable, "
+		"unclear); recovered follows when that part works again. What stays, or comes and goes, is told more "
+		"and more seldom. A commitment is given up only when the validator itself says so and its list does "
+		"not have it. Whatever ends the process, a new one "
 		"goes on from the state store. A second loop in a workspace refuses and names the first; "
 		"other commands may be used beside it.\n\n"
 		"SIGTERM and SIGINT end it with exit code 0. SIGHUP reads .env again, so a terminal that goes "

@@ -10,6 +10,20 @@
 #define PAUSE_SHORTEST 1.0 /* s between two attempts at something that failed */
 #define PAUSE_LONGEST 60.0
 
+/* What the loop asks of the validator: what fails, and works again, independently of the rest. */
+enum part { PART_LIST, PART_REVEAL, PART_COMMIT, PART_STANDINGS, PART_ROUND };
+
+/* Trouble with one of them. */
+struct trouble {
+	enum part part;
+	int64_t id;         /* the submission, with PART_REVEAL; else 0 */
+	double began;       /* clock_elapsed(); 0: it works */
+	double pause, next; /* between attempts, and when the next one is to be made */
+	unsigned told;      /* the causes that were told since it began */
+	/* trouble that comes and goes is told more and more seldom, and so is the reminder that it stays */
+	double ended, quiet_until, interval;
+};
+
 /* Where a round of work stands. */
 enum stage { STAGE_WAITING, STAGE_VERIFYING, STAGE_BENCHING, STAGE_COMMITTING };
 
@@ -17,7 +31,7 @@ struct loop {
 	struct invocation *invocation;
 	struct session session;
 	struct event_log events;
-	char **environment; /* of the processes that are started */
+	char **settings; /* of the environment, for verify and bench */
 	double improve, interval;
 
 	enum stage stage;
@@ -35,8 +49,8 @@ struct loop {
 
 	struct block_clock blocks;
 	double poll;         /* longest pause between two looks at the validator's clock */
-	double outage_began; /* clock_elapsed(); 0: the validator answers */
-	double outage_pause;
+	struct trouble *troubles; /* past ones, too */
+	size_t trouble_count;
 	char problem[1024];  /* the last one told, so that it is not told again and again */
 	int64_t round_number, rank_id;
 	size_t rank;
@@ -50,13 +64,16 @@ void loop_tell_problem(struct loop *loop, const struct error *err);
 /* `refusal`: why the validator refused it; NULL: it did not. */
 void loop_tell_submission(struct loop *loop, const char *name, int64_t id, const struct error *refusal);
 
-/* The validator did not answer as it should: that passes. Returns when to try again. */
-double loop_outage(struct loop *loop, const struct error *err);
+/* The validator did not do this as it should, which passes. Tells it, unless it is known. `refusal`: what it
+ * answered. Returns when to try again. */
+double loop_outage(struct loop *loop, enum part part, int64_t id, enum refusal refusal, const struct error *err);
 /* To be called whenever it did. */
-void loop_answered(struct loop *loop);
+void loop_answered(struct loop *loop, enum part part, int64_t id);
+/* The trouble that there is with it, or NULL. */
+struct trouble *loop_trouble(const struct loop *loop, enum part part, int64_t id);
 
-/* Banned, not registered, not who it says it is, or the wrong address: waiting does not help. */
-bool loop_needs_a_person(const struct loop *loop, const struct error *err);
+/* Banned, not registered, or not who it says it is, in the validator's own words: waiting does not help. */
+bool loop_needs_a_person(enum refusal refusal, const struct error *err);
 
 /* --- the parts: -1 ends the loop, which cannot go on without a person or was told to stop ---------------- */
 

@@ -5,63 +5,129 @@
 #include "due.h"
 #include "run.h"
 
-/* A refused submission keeps its reason, and `quasar reveal ID` can still try it. */
-static int refused(struct loop *loop, int64_t id, const struct error *err)
-{
-	struct error failure;
+#define MISMATCH_SECONDS 21600.0 /* a mismatch counts as a failure, and five of them in a day ban the address */
+#define LOST_SECONDS 172800.0    /* so long the list is asked for what was given up: it may have it after all */
 
-	if (store_submission_refused(loop->session.workspace.store, id, err->message, &failure) < 0)
-		loop_tell_problem(loop, &failure);
-	loop_tell_submission(loop, "refused", id, err);
-	return 0;
+static void reveal_failed(struct loop *loop, const struct submission *submission, const struct error *err)
+{
+	enum refusal refusal = loop->session.workflow.refusal;
+
+	/* a refused submission keeps its reason, and `quasar reveal ID` can still try it */
+	if (workflow_gave_up(&loop->session.workflow, submission->id)) {
+		loop_answered(loop, PART_REVEAL, submission->id);
+		loop_tell_submission(loop, "refused", submission->id, err);
+		return;
+	}
+	if (err->status == STATUS_ENVIRONMENT) {
+		loop_tell_problem(loop, err);
+		return;
+	}
+	loop_outage(loop, PART_REVEAL, submission->id, refusal, err);
+	if (refusal == REFUSAL_MISMATCH)
+		loop_trouble(loop, PART_REVEAL, submission->id)->next = clock_elapsed() + MISMATCH_SECONDS;
 }
 
 /* -1: it cannot go on without a person, or was told to stop. */
 static int reveal_one(struct loop *loop, const struct submission *submission, struct error *err)
 {
-	if (workflow_reveal(&loop->session.workflow, submission, err) == 0) {
-		loop_answered(loop);
+	struct workflow *workflow = &loop->session.workflow;
+
+	if (workflow_reveal(workflow, submission, err) == 0) {
+		loop_answered(loop, PART_REVEAL, submission->id);
 		loop_tell_submission(loop, "revealed", submission->id, NULL);
 		loop->next_standing = 0;
 		return 0;
 	}
-	if (err->status == STATUS_INTERRUPTED || loop_needs_a_person(loop, err))
+	if (err->status == STATUS_INTERRUPTED || loop_needs_a_person(workflow->refusal, err))
 		return -1;
-	if (err->status == STATUS_REFUSED)
-		return refused(loop, submission->id, err);
-	if (err->status == STATUS_NETWORK)
-		loop->next_look = loop_outage(loop, err);
-	else if (err->status != STATUS_EARLY)
-		loop_tell_problem(loop, err);
+	if (err->status != STATUS_EARLY) {
+		reveal_failed(loop, submission, err);
+		return 0;
+	}
+	loop_answered(loop, PART_REVEAL, submission->id);
+	if (workflow->blocks_left)
+		block_clock_observe(
+			&loop->blocks, submission->reveal_block - workflow->blocks_left, clock_elapsed());
 	return 0;
 }
 
-/* Reveals what is ready, and finds out when to look again. */
+/* Reveals it if it is ready. `next` receives when to look again. */
+static int look_at_one(struct loop *loop, const struct submission *submission,
+	const struct api_pending_reveals *pending, double *next, struct error *err)
+{
+	const struct trouble *trouble = loop_trouble(loop, PART_REVEAL, submission->id);
+	double now = clock_elapsed();
+	struct due due;
+
+	*next = now + DUE_POLL_LONGEST;
+	if (pending && workflow_check_listed(&loop->session.workflow, submission, pending, err) < 0) {
+		loop_tell_submission(loop, "refused", submission->id, err);
+		return 0;
+	}
+	due_read(&loop->session, submission, pending, &loop->blocks, &due);
+	if (!due.ready) {
+		*next = now + due_pause(&due, &loop->blocks, loop->poll);
+		return 0;
+	}
+	if (trouble && now < trouble->next) {
+		*next = trouble->next;
+		return 0;
+	}
+	if (reveal_one(loop, submission, err) < 0)
+		return -1;
+	/* whatever came of it, not before a moment has passed */
+	trouble = loop_trouble(loop, PART_REVEAL, submission->id);
+	*next = trouble ? trouble->next : now + PAUSE_SHORTEST;
+	return 0;
+}
+
+/* Reveals what is ready, and finds out when to look again. `pending`: NULL when the list cannot be read. */
 static int reveal_list(struct loop *loop, const struct submission_list *list,
 	const struct api_pending_reveals *pending, struct error *err)
 {
-	double now = clock_elapsed();
-
-	loop->next_look = now + DUE_POLL_LONGEST;
+	loop->next_look = clock_elapsed() + DUE_POLL_LONGEST;
 	for (size_t i = 0; i < list->count; i++) {
-		struct due due;
+		double next;
 
-		if (due_read(&loop->session, &list->items[i], pending, &due, err) < 0) {
-			if (err->status == STATUS_REFUSED)
-				refused(loop, list->items[i].id, err);
-			else
-				loop_tell_problem(loop, err);
-		}
-		if (due.ready && reveal_one(loop, &list->items[i], err) < 0)
+		if (list->items[i].step != STEP_COMMITTED)
+			continue;
+		if (look_at_one(loop, &list->items[i], pending, &next, err) < 0)
 			return -1;
-		if (loop->outage_began)
-			return 0;
-		if (due.ready) /* whatever came of it, not before a moment has passed */
-			loop->next_look = fmin(loop->next_look, now + PAUSE_SHORTEST);
-		else
-			loop->next_look = fmin(
-				loop->next_look, now + due_pause(&due, &loop->blocks, loop->poll));
+		loop->next_look = fmin(loop->next_look, next);
 	}
+	return 0;
+}
+
+/* What is no longer waited for, is no trouble any more. */
+static void end_troubles(struct loop *loop, const struct submission_list *list)
+{
+	for (size_t i = 0; i < loop->trouble_count; i++) {
+		const struct trouble *trouble = &loop->troubles[i];
+		bool waiting = false;
+
+		for (size_t k = 0; k < list->count; k++)
+			waiting |= list->items[k].id == trouble->id && list->items[k].step == STEP_COMMITTED;
+		if (trouble->part == PART_REVEAL && !waiting)
+			loop_answered(loop, PART_REVEAL, trouble->id);
+	}
+}
+
+/* The commitments, and those that were given up lately. */
+static int read_commitments(struct loop *loop, struct submission_list *list, bool *ask, struct error *err)
+{
+	struct submission_filter filter = {
+		.steps = STEP_BIT(STEP_COMMITTED) | STEP_BIT(STEP_REFUSED),
+		.api_url = loop->session.workflow.api_url,
+		.hotkey = loop->session.workflow.hotkey,
+	};
+
+	*ask = false;
+	if (store_submissions(loop->session.workspace.store, &filter, list, err) < 0)
+		return -1;
+	for (size_t i = 0; i < list->count; i++)
+		*ask |= list->items[i].step == STEP_COMMITTED ||
+			(list->items[i].server_id && clock_now() - list->items[i].updated_at < LOST_SECONDS);
+	end_troubles(loop, list);
 	return 0;
 }
 
@@ -86,34 +152,42 @@ static void compare_commitments(struct loop *loop, const struct api_pending_reve
 
 int loop_reveal_due(struct loop *loop, struct error *err)
 {
-	struct submission_filter filter = {
-		.steps = STEP_BIT(STEP_COMMITTED),
-		.api_url = loop->session.workflow.api_url,
-		.hotkey = loop->session.workflow.hotkey,
-	};
 	struct api_pending_reveals pending = {0};
 	struct submission_list list;
+	double retry = INFINITY;
+	bool ask, listed = false;
 	int result = 0;
 
 	loop->next_look = clock_elapsed() + DUE_POLL_LONGEST;
-	if (store_submissions(loop->session.workspace.store, &filter, &list, err) < 0) {
+	if (read_commitments(loop, &list, &ask, err) < 0) {
 		loop_tell_problem(loop, err);
 		return 0;
 	}
-	if (!list.count && loop->compared) {
+	if (!ask && loop->compared && !loop_trouble(loop, PART_LIST, 0)) {
 		loop->poll = DUE_POLL_SHORTEST;
-	} else if (api_pending_reveals(loop->session.api, &pending, err) == 0) {
-		loop_answered(loop);
-		block_clock_observe(&loop->blocks, pending.current_block, clock_elapsed());
+		submission_list_free(&list);
+		return 0;
+	}
+	if (due_pending(&loop->session, &list, &loop->blocks, &pending, err) == 0) {
+		listed = true;
+		loop_answered(loop, PART_LIST, 0);
 		loop->poll = fmin(loop->poll * 2, DUE_POLL_LONGEST);
 		if (!loop->compared)
 			compare_commitments(loop, &pending);
-		result = reveal_list(loop, &list, &pending, err);
+		submission_list_free(&list); /* the list may have told other ids, and blocks */
+		if (read_commitments(loop, &list, &ask, err) < 0) {
+			loop_tell_problem(loop, err);
+			api_release(&pending.memory);
+			return 0;
+		}
 	} else if (err->status == STATUS_INTERRUPTED) {
 		result = -1;
 	} else {
-		loop->next_look = loop_outage(loop, err);
+		retry = loop_outage(loop, PART_LIST, 0, api_last(loop->session.api)->refusal, err);
 	}
+	if (!result)
+		result = reveal_list(loop, &list, listed ? &pending : NULL, err);
+	loop->next_look = fmin(loop->next_look, retry);
 	api_release(&pending.memory);
 	submission_list_free(&list);
 	return result;

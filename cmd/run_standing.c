@@ -43,6 +43,18 @@ static void tell_round(struct loop *loop, const struct api_round *round)
 	event_emit(&loop->events, "round", fields, "round %lld, %s left", (long long)round->round_number, left);
 }
 
+/* -1: it was told to stop. */
+static int failed(struct loop *loop, enum part part, const struct error *err)
+{
+	double next;
+
+	if (err->status == STATUS_INTERRUPTED)
+		return -1;
+	next = loop_outage(loop, part, 0, api_last(loop->session.api)->refusal, err);
+	loop->next_standing = fmin(loop->next_standing, next);
+	return 0;
+}
+
 int loop_look_at_standings(struct loop *loop, struct error *err)
 {
 	struct standings standings = {0};
@@ -50,15 +62,17 @@ int loop_look_at_standings(struct loop *loop, struct error *err)
 	int result = 0;
 
 	loop->next_standing = clock_elapsed() + fmin(loop->interval, PAUSE_LONGEST);
-	if (standings_read(loop->session.api, &standings, err) == 0 &&
-		api_current_round(loop->session.api, &round, err) == 0) {
-		loop_answered(loop);
+	if (api_current_round(loop->session.api, &round, err) == 0) {
+		loop_answered(loop, PART_ROUND, 0);
 		tell_round(loop, &round);
-		tell_rank(loop, &standings);
-	} else if (err->status == STATUS_INTERRUPTED) {
-		result = -1;
 	} else {
-		loop->next_standing = loop_outage(loop, err);
+		result = failed(loop, PART_ROUND, err);
+	}
+	if (!result && standings_read(loop->session.api, &standings, err) == 0) {
+		loop_answered(loop, PART_STANDINGS, 0);
+		tell_rank(loop, &standings);
+	} else if (!result) {
+		result = failed(loop, PART_STANDINGS, err);
 	}
 	standings_free(&standings);
 	api_release(&round.memory);

@@ -32,7 +32,7 @@ static void start_work(struct loop *loop, enum stage stage)
 
 	loop->stage = stage;
 	loop->work_began = clock_elapsed();
-	if (process_start(&loop->work, argv, loop->environment, "", &err) == 0)
+	if (process_start(&loop->work, argv, loop->settings, "", &err) == 0)
 		return;
 	loop_tell_problem(loop, &err);
 	rest(loop);
@@ -158,8 +158,25 @@ void loop_look_at_work(struct loop *loop)
 		bench_ended(loop, status);
 }
 
-/* The submission that the next one has to beat: the latest of this round of the competition, for a round
- * ranks only what was handed in during it. `found` says whether there is one. */
+/* When this round of the competition began; 0 where the validator cannot tell: then what was handed in before
+ * counts, too. */
+static int round_began(struct loop *loop, double *began, struct error *err)
+{
+	struct api_round round;
+	int result = api_current_round(loop->session.api, &round, err);
+
+	*began = result ? 0 : round.start_time;
+	api_release(&round.memory);
+	if (!result)
+		return 0;
+	if (err->status == STATUS_INTERRUPTED || !api_last(loop->session.api)->http_status)
+		return -1;
+	loop_outage(loop, PART_ROUND, 0, api_last(loop->session.api)->refusal, err);
+	return 0;
+}
+
+/* The submission that the next one has to beat: the latest of this round, for a round ranks only what was handed
+ * in during it. `found` says whether there is one. */
 static int last_submission(struct loop *loop, bool *found, struct submission *last, struct error *err)
 {
 	struct submission_filter filter = {
@@ -168,15 +185,12 @@ static int last_submission(struct loop *loop, bool *found, struct submission *la
 		.hotkey = loop->session.workflow.hotkey,
 	};
 	struct submission_list list;
-	struct api_round round;
 	double began;
 	int64_t id = 0;
-	int result = api_current_round(loop->session.api, &round, err);
 
 	*found = false;
-	began = result ? 0 : round.start_time;
-	api_release(&round.memory);
-	if (result || store_submissions(loop->session.workspace.store, &filter, &list, err) < 0)
+	if (round_began(loop, &began, err) < 0 ||
+		store_submissions(loop->session.workspace.store, &filter, &list, err) < 0)
 		return -1;
 	for (size_t i = 0; i < list.count; i++)
 		if (list.items[i].created_at >= began)
@@ -198,7 +212,6 @@ static int is_better(struct loop *loop, const struct proposal *proposal, bool *b
 
 	if (last_submission(loop, &found, &last, err) < 0)
 		return -1;
-	loop_answered(loop);
 	*better = true;
 	if (!found)
 		return 0;
@@ -238,7 +251,7 @@ static int commit_proposal(struct loop *loop, const struct proposal *proposal, s
 		loop->next_look = loop->next_standing = 0;
 		return 0;
 	}
-	if (err->status != STATUS_REFUSED || loop_needs_a_person(loop, err))
+	if (!id || !workflow_gave_up(&loop->session.workflow, id) || loop_needs_a_person(api_last(loop->session.api)->refusal, err))
 		return -1;
 	memcpy(loop->refused, proposal->plan.commit_hash, sizeof(loop->refused));
 	loop->refused_until = clock_elapsed() + REFUSED_SECONDS;
@@ -271,10 +284,12 @@ static int settle_and_commit(struct loop *loop, bool commit, struct error *err)
 /* It will pass, or somebody will mend it. -1: it cannot go on without a person, or was told to stop. */
 static int commit_failed(struct loop *loop, struct error *err)
 {
-	if (err->status == STATUS_INTERRUPTED || loop_needs_a_person(loop, err))
+	enum refusal refusal = api_last(loop->session.api)->refusal;
+
+	if (err->status == STATUS_INTERRUPTED || loop_needs_a_person(refusal, err))
 		return -1;
-	if (err->status == STATUS_NETWORK) {
-		loop->next_commit = loop_outage(loop, err);
+	if (err->status == STATUS_NETWORK || (err->status == STATUS_REFUSED && !refusal_is_clear(refusal))) {
+		loop->next_commit = loop_outage(loop, PART_COMMIT, 0, refusal, err);
 	} else {
 		loop_tell_problem(loop, err); /* not pushed, a full disk */
 		loop->next_commit = clock_elapsed() + fmin(loop->interval, PAUSE_LONGEST);
@@ -296,6 +311,7 @@ int loop_try_commit(struct loop *loop, struct error *err)
 	close(turn);
 	if (result)
 		return commit_failed(loop, err);
+	loop_answered(loop, PART_COMMIT, 0);
 	loop->next_commit = INFINITY;
 	loop->problem[0] = '\0';
 	if (commit)

@@ -72,12 +72,20 @@ int session_settle(struct session *session, enum submission_kind kind, size_t *s
 	if (store_submissions(session->workspace.store, &filter, &list, err) < 0)
 		return -1;
 	for (size_t i = 0; !result && i < list.count; i++) {
+		enum refusal refusal;
+
 		if (list.items[i].kind != kind)
 			continue;
 		log_note("Submission %s was begun earlier; finding out what became of it.",
 			submission_label(&list.items[i]));
 		result = workflow_settle(&session->workflow, &list.items[i], err);
 		*settled += !result;
+		refusal = api_last(session->api)->refusal;
+		if (result && err->status == STATUS_NETWORK && refusal == REFUSAL_UNCLEAR) {
+			/* that may stay so: nothing is lost, and nothing else has to wait for it */
+			log_warn("%s", err->message);
+			result = 0;
+		}
 	}
 	submission_list_free(&list);
 	return result;

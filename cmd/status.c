@@ -12,18 +12,22 @@
 #include "base/memory.h"
 #include "base/number.h"
 #include "commands.h"
+#include "due.h"
+#include "hidden.h"
 #include "page.h"
 #include "score/score.h"
 #include "session.h"
 #include "table.h"
 
+#define REST_SECONDS 10.0 /* for what is good to know besides the commitments */
 #define LOOK_SECONDS 5.0 /* that a look at the validator may take at the least */
 #define ROOMY 10         /* rows of a page, from which on there is room for what never changes */
 #define NEXT_WIDTH 38    /* characters of a page for what comes next */
 
-/* What the validator told at one moment. */
+/* What the validator told at one moment. The parts fail independently of each other. */
 struct report {
 	double time, elapsed; /* Unix time and clock_elapsed() then; 0 and since when none has come yet */
+	bool has_pending, has_standings, has_round;
 	struct api_pending_reveals pending;
 	struct standings standings;
 	struct api_round round;
@@ -34,7 +38,8 @@ struct report {
 struct overview {
 	struct submission_list submissions;
 	struct report report; /* the latest that came */
-	char problem[1024];   /* why none came when the validator was last asked; "": it did */
+	bool online;          /* it came when the validator was last asked */
+	char problem[1024];   /* why it, or a part of it, did not; "": all came */
 	struct block_clock blocks;
 };
 
@@ -60,18 +65,36 @@ static void report_free(struct report *report)
 	standings_free(&report->standings);
 }
 
-/* Free with report_free, also after an error. */
-static int report_read(struct session *session, struct report *report, struct error *err)
+/* One part of a report. True when it came; else the first reason is kept. */
+static bool came(int result, const struct error *err, struct error *problem)
 {
-	*report = (struct report){0};
-	if (api_pending_reveals(session->api, &report->pending, err) < 0 ||
-		standings_read(session->api, &report->standings, err) < 0 ||
-		api_current_round(session->api, &report->round, err) < 0)
-		return -1;
-	report->time = clock_now();
+	if (result && (!problem->status || err->status == STATUS_INTERRUPTED))
+		*problem = *err;
+	return !result;
+}
+
+/* Takes what comes; `problem` says what kept the rest away. Free with report_free. */
+static void report_read(struct session *session, struct report *report, struct error *problem)
+{
+	double timeout = session->workflow.timeout;
+	struct error err;
+
+	*report = (struct report){.time = clock_now()};
+	*problem = (struct error){0};
+	api_set_timeout(session->api, timeout);
+	report->has_pending = came(workflow_pending(&session->workflow, &report->pending, &err), &err, problem);
+	/* without a connection the next would only be waited for in vain, too */
+	if (report->has_pending || (api_last(session->api)->http_status && problem->status != STATUS_INTERRUPTED)) {
+		api_set_timeout(session->api, fmin(timeout, REST_SECONDS));
+		report->has_standings = came(standings_read(session->api, &report->standings, &err), &err, problem);
+		report->has_round = came(api_current_round(session->api, &report->round, &err), &err, problem);
+	}
 	report->elapsed = clock_elapsed();
+	if (report->has_pending)
+		workflow_mark_forgotten(&session->workflow, &report->pending,
+			report->has_standings ? &report->standings.stats : NULL,
+			report->has_round ? &report->round : NULL);
 	report->unknown = count_unknown(session, report);
-	return 0;
 }
 
 static int submissions_read(struct session *session, struct overview *overview, struct error *err)
@@ -92,19 +115,24 @@ static int submissions_read(struct session *session, struct overview *overview, 
 static int overview_read(struct session *session, struct overview *overview, struct error *err)
 {
 	struct report report;
+	struct error problem;
 
+	/* the page shows it while the validator is waited for */
 	if (submissions_read(session, overview, err) < 0)
 		return -1;
-	if (report_read(session, &report, err) < 0) {
+	report_read(session, &report, &problem);
+	snprintf(overview->problem, sizeof(overview->problem), "%s", problem.status ? problem.message : "");
+	overview->online = report.has_pending || report.has_standings || report.has_round;
+	if (!overview->online || problem.status == STATUS_INTERRUPTED) {
 		report_free(&report);
-		snprintf(overview->problem, sizeof(overview->problem), "%s", err->message);
-		return err->status == STATUS_INTERRUPTED ? -1 : 0;
+		*err = problem;
+		return problem.status == STATUS_INTERRUPTED ? -1 : 0;
 	}
 	report_free(&overview->report);
 	overview->report = report;
-	overview->problem[0] = '\0';
-	block_clock_observe(&overview->blocks, report.pending.current_block, report.elapsed);
-	return 0;
+	if (report.has_pending)
+		block_clock_observe(&overview->blocks, report.pending.current_block, report.elapsed);
+	return submissions_read(session, overview, err); /* what the validator told may have changed them */
 }
 
 static void overview_free(struct overview *overview)
@@ -119,7 +147,7 @@ static int64_t blocks_left(const struct overview *overview, const struct submiss
 {
 	int64_t left = submission->reveal_block - overview->report.pending.current_block;
 
-	if (submission->step != STEP_COMMITTED || !overview->report.time)
+	if (submission->step != STEP_COMMITTED || !overview->report.has_pending)
 		return -1;
 	return left > 0 ? left : 0;
 }
@@ -130,22 +158,35 @@ static size_t rank(const struct overview *overview, const struct submission *sub
 	return submission->server_id ? standings_rank(&overview->report.standings, submission->server_id) : 0;
 }
 
+/* Marked as judged by a validator that could not see it yet. */
+static bool was_judged_hidden(const struct overview *overview, const struct submission *submission)
+{
+	const struct report *report = &overview->report;
+
+	return submission->step == STEP_COMMITTED &&
+		hidden_was_judged(&report->pending, &report->standings.stats, submission->server_id);
+}
+
 static cJSON *overview_json(const struct session *session, const struct overview *overview)
 {
 	cJSON *document = cJSON_CreateObject(), *list;
-	bool online = !overview->problem[0];
+	const struct report *report = &overview->report;
+	bool online = overview->online;
 
 	cJSON_AddStringToObject(document, "workspace", session->workspace.directory);
 	cJSON_AddStringToObject(document, "api", session->workflow.api_url);
 	cJSON_AddStringToObject(document, "hotkey", session->workflow.hotkey);
 	cJSON_AddBoolToObject(document, "online", online);
-	json_add_text(document, "problem", online ? NULL : overview->problem);
-	if (online) {
+	json_add_text(document, "problem", overview->problem[0] ? overview->problem : NULL);
+	if (online && report->has_pending)
+		cJSON_AddNumberToObject(document, "current_block", (double)report->pending.current_block);
+	if (online && report->has_round)
 		cJSON_AddNumberToObject(
-			document, "current_block", (double)overview->report.pending.current_block);
-		cJSON_AddNumberToObject(document, "round_seconds_left",
-			(double)overview->report.round.time_remaining_seconds);
-		cJSON_AddNumberToObject(document, "unknown_here", (double)overview->report.unknown);
+			document, "round_seconds_left", (double)report->round.time_remaining_seconds);
+	if (online) {
+		cJSON_AddNumberToObject(document, "unknown_here", (double)report->unknown);
+		cJSON_AddNumberToObject(document, "skipped_rows",
+			(double)(report->pending.skipped + report->standings.stats.skipped));
 	}
 	list = cJSON_AddArrayToObject(document, "submissions");
 	for (size_t i = 0; i < overview->submissions.count; i++) {
@@ -156,6 +197,7 @@ static cJSON *overview_json(const struct session *session, const struct overview
 
 		json_add_real(item, "blocks_remaining", left < 0 ? NAN : (double)left);
 		json_add_id(item, "rank", (int64_t)place);
+		cJSON_AddBoolToObject(item, "judged_unrevealed", was_judged_hidden(overview, submission));
 		cJSON_AddItemToArray(list, item);
 	}
 	return document;
@@ -164,15 +206,32 @@ static cJSON *overview_json(const struct session *session, const struct overview
 /* When a commitment can be revealed, as far as is known by now. */
 static void describe_wait(const struct overview *overview, const struct submission *submission, char text[96])
 {
-	double seconds = block_clock_until(&overview->blocks, submission->reveal_block, clock_elapsed());
-	double blocks = ceil(seconds / block_clock_length(&overview->blocks) - 1e-6);
-	char wait[32];
+	char wait[64];
 
-	clock_duration(seconds, wait);
-	if (blocks > 0)
-		snprintf(text, 96, "reveal in %.0f block%s, about %s", blocks, blocks == 1 ? "" : "s", wait);
-	else
+	if (!overview->blocks.last) {
+		snprintf(text, 96, "reveal at block %lld", (long long)submission->reveal_block);
+	} else if (block_clock_until(&overview->blocks, submission->reveal_block, clock_elapsed()) > 0) {
+		due_describe(&overview->blocks, submission->reveal_block, wait);
+		snprintf(text, 96, "reveal %s", wait);
+	} else if (overview->report.has_pending && !overview->report.pending.skipped &&
+		   !workflow_listed(&overview->report.pending, submission)) {
+		snprintf(text, 96, "not in the validator's list: run `quasar reveal`");
+	} else {
 		snprintf(text, 96, "ready: run `quasar reveal`");
+	}
+}
+
+/* Why the lists show no rank for a submission. */
+static const char *describe_unranked(const struct overview *overview, const struct submission *submission)
+{
+	const struct api_submission_stats *stats = &overview->report.standings.stats;
+
+	if (!overview->report.has_standings)
+		return "rank unknown: the validator's list cannot be read";
+	for (size_t i = 0; i < stats->recent_count; i++)
+		if (stats->recent[i].id == submission->server_id)
+			return "no rank yet";
+	return "rank unknown: only the ten fastest are shown";
 }
 
 /* What a person should know or do about a submission. */
@@ -186,17 +245,14 @@ static void describe(const struct overview *overview, const struct submission *s
 			submission->kind == SUBMISSION_COMMIT ? "commit" : "submit");
 		break;
 	case STEP_COMMITTED:
-		if (overview->report.time)
-			describe_wait(overview, submission, text);
-		else
-			snprintf(text, 96, "reveal at block %lld", (long long)submission->reveal_block);
+		describe_wait(overview, submission, text);
 		break;
 	case STEP_REVEALED:
 	case STEP_SUBMITTED:
 		if (place)
 			snprintf(text, 96, "rank %zu", place);
 		else
-			snprintf(text, 96, "no rank yet");
+			snprintf(text, 96, "%s", describe_unranked(overview, submission));
 		break;
 	case STEP_REFUSED:
 	case STEP_ABANDONED:
@@ -213,12 +269,29 @@ static void print_report(const struct overview *overview, FILE *out)
 
 	if (!report->time)
 		return;
-	number_grouped((double)report->pending.current_block, block);
-	clock_duration((double)report->round.time_remaining_seconds - passed, left);
-	fprintf(out, "block      %s, round %lld (%s left)\n", block, (long long)report->round.round_number, left);
+	if (report->has_pending) {
+		number_grouped((double)report->pending.current_block, block);
+		fprintf(out, "block      %s", block);
+	}
+	if (report->has_round) {
+		clock_duration((double)report->round.time_remaining_seconds - passed, left);
+		fprintf(out, "%s%lld (%s left)", report->has_pending ? ", round " : "round      ",
+			(long long)report->round.round_number, left);
+	}
+	if (report->has_pending || report->has_round)
+		fputc('\n', out);
 	if (report->unknown)
 		fprintf(out, "unknown    %zu more of this hotkey at the validator: see `quasar recover`\n",
 			report->unknown);
+}
+
+static void print_judged(const struct overview *overview, FILE *out)
+{
+	for (size_t i = 0; i < overview->submissions.count; i++)
+		if (was_judged_hidden(overview, &overview->submissions.items[i]))
+			fprintf(out, "judged     %s before its reveal: it will not be measured and ranks by "
+				     "its claim; `quasar submit` is measured\n",
+				submission_label(&overview->submissions.items[i]));
 }
 
 /* How old it is what the validator told. */
@@ -234,7 +307,7 @@ static void print_age(const struct overview *overview, FILE *out)
 	}
 	clock_format(report->time, when);
 	fprintf(out, "updated    %.10s %.8s UTC", when, when + 11);
-	if (overview->problem[0])
+	if (!overview->online)
 		fprintf(out, "; the validator is not reached since (%s)", age);
 	fputc('\n', out);
 }
@@ -310,10 +383,11 @@ static void print_overview(const struct session *session, const struct overview 
 		fprintf(out, "hotkey     %s\nvalidator  %s\n", session->workflow.hotkey,
 			session->workflow.api_url);
 	print_report(overview, out);
+	print_judged(overview, out);
 	if (page)
 		print_age(overview, out);
 	if (overview->problem[0])
-		fprintf(out, "outage     %s\n", overview->problem);
+		fprintf(out, "%-11s%s\n", overview->online ? "missing" : "outage", overview->problem);
 	if (overview->submissions.count)
 		print_submissions(overview, page, out);
 	else
@@ -408,7 +482,7 @@ static int watch(const struct invocation *invocation, struct session *session, d
 	struct error *err)
 {
 	/* a look is over when the next one is due */
-	api_set_timeout(session->api, fmin(session->workflow.timeout, fmax(interval, LOOK_SECONDS)));
+	session->workflow.timeout = fmin(session->workflow.timeout, fmax(interval, LOOK_SECONDS));
 	return !invocation->json && page_possible() ? watch_page(session, interval, err)
 						    : watch_lines(invocation, session, interval, err);
 }

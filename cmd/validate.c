@@ -36,7 +36,7 @@ static int report(struct run *run, const struct api_submission *submission, cons
 		api_record_verification(
 			run->api, submission->id, false, NAN, NAN, NAN, verdict->reason, err) < 0)
 		return -1;
-	return api_mark_validated(run->api, submission->id, verdict->score, err);
+	return api_mark_validated(run->api, submission->id, verdict_normalised(verdict), err);
 }
 
 static int judge_one(struct run *run, const struct api_submission *submission, struct error *err)
@@ -184,12 +184,13 @@ static bool is_local(const char *url)
 static int read_options(struct run *run, struct error *err)
 {
 	const struct invocation *invocation = run->invocation;
+	bool any = arg_flag(invocation, "local-forks"), rehearsal = is_local(arg_string(invocation, "api"));
 
 	if (invocation->json && !arg_flag(invocation, "once"))
 		return error_set(
 			err, STATUS_USAGE, "--json needs --once: a loop has no one document to print");
-	run->judge.local_forks = arg_flag(invocation, "local-forks") ||
-		is_local(arg_string(invocation, "api"));
+	run->judge.local_forks = any || rehearsal;
+	run->judge.reach = any ? FORK_REACH_ANY : rehearsal ? FORK_REACH_LOOPBACK : FORK_REACH_PUBLIC;
 	run->judge.verbose = !invocation->json;
 	if (arg_real(invocation, "interval", 1, 86400, &run->interval, err) < 0 ||
 		arg_real(invocation, "budget", 0.1, 86400, &run->judge.budget, err) < 0)
@@ -228,15 +229,18 @@ const struct command cmd_validate = {
 		"The judging side of a validator, against any validator API. Takes what is revealed and not "
 		"validated yet, the oldest first: clones the fork at its commit (120 s and 512 MiB at most, into a "
 		"temporary directory that is always removed), checks files and imports as the deployed validators "
-		"do, measures, and reports the score: 1 + (measured - claimed) / claimed, or 0 below 90 % of the "
-		"claim. A fork that cannot be cloned or fails the import check gets 0, and its verification is "
-		"recorded as failed with the reason, which keeps its claim out of the ranking.\n\n"
+		"do, measures, and scores: 1 + (measured - claimed) / claimed, or 0 below 90 % of the claim. What it "
+		"reports is half of that, 1 at most, as the reference validator does. A fork that cannot be cloned "
+		"or fails the import check gets 0, and its verification is recorded as failed with the reason, which "
+		"keeps its claim out of the ranking.\n\n"
 		"The benchmark is quasar's own, native implementation on this machine: it does not run the fork's "
 		"Python. It measures the target length and those the submission gives numbers for, else 512, 1024 "
 		"and 2048, as far as --budget and memory allow; when the target is left out, the longest length "
 		"counts.\n\n"
-		"Forks are cloned over http and https, local ones only when the API is on this machine. Nothing of a "
-		"fork is run, and its links are not followed.",
+		"Forks are cloned over http and https, from public addresses only, and without a proxy: a stranger's "
+		"address must not reach this machine, its network or its cloud's services. When the API is on this "
+		"machine, so may forks be. Cloning takes 512 MiB of memory at most. Nothing of a fork is run, and its "
+		"links are not followed.",
 	.opts =
 		(const struct opt[]){
 			{"once", 0, NULL, NULL, NULL, NULL, "Judge what waits, then end."},
@@ -245,7 +249,7 @@ const struct command cmd_validate = {
 				"End the round: at once with --once, otherwise whenever its time is up."},
 			{"budget", 0, "SECONDS", NULL, "60", NULL, "Time for each submission's benchmark."},
 			{"local-forks", 0, NULL, NULL, NULL, NULL,
-				"Clone file:// addresses and paths for a remote API, too."},
+				"Clone from any address, file:// and paths included, for any API."},
 			OPT_DEVICE,
 			OPTS_API,
 			{0},

@@ -53,8 +53,8 @@ static int threshold(const struct invocation *invocation, const char *name, doub
 	return 0;
 }
 
-/* The operation and, of the first family, the layer at one length. Beyond the first length, `suffix` tells the checks
- * apart. */
+/* The operation and, of the first family, the layer at one length. Beyond the first length, `suffix` tells
+ * the checks apart. */
 static int check_computed(const struct invocation *invocation, const struct verify_request *request,
 	const struct device *device, const char *suffix, struct check_list *checks, struct error *err)
 {
@@ -366,7 +366,7 @@ static int read_request(struct run *run, struct error *err)
 	if (run->request.op && (run->request.static_only || run->request.weights || run->claimed > 0 ||
 				       arg_given(invocation, "fork")))
 		return error_set(err, STATUS_USAGE,
-			"--op checks an operation alone: --fork, --static, --weights and --claimed do not go with it");
+			"--op checks an operation alone: without --fork, --static, --weights and --claimed");
 	family_options_format(family, run->request.options, run->semantics, sizeof(run->semantics));
 	run->request.seed = (uint64_t)seed;
 	run->started = clock_elapsed();
@@ -400,7 +400,8 @@ static int run_verify(struct invocation *invocation, struct error *err)
 
 	if (read_request(&run, err) < 0)
 		goto done;
-	if (!run.request.op && find_fork(invocation, &workspace, &run.request.fork_path, &run.request.fork_url, err) < 0)
+	if (!run.request.op &&
+		find_fork(invocation, &workspace, &run.request.fork_path, &run.request.fork_url, err) < 0)
 		goto done;
 	if (!invocation->json)
 		run.checks.report = verify_report;

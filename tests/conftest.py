@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from localnet import Localnet, Miner, servers
+from localnet import DeployedValidator, Localnet, Miner, servers
 from lossy import LossyProxy
 from scripted_server import ScriptedServer
 from terminal import Terminal
@@ -55,10 +55,25 @@ def quasar(environment, tmp_path):
     return run
 
 
+def pytest_addoption(parser):
+    parser.addoption("--deployed", action="store_true",
+                     help="run the deployed validator's own code in place of `quasar localnet`")
+
+
 @pytest.fixture
-def start_localnet(environment, tmp_path):
+def start_localnet(request, environment, tmp_path):
     """Starts local validators: start_localnet("--block-time", "0.2", …). They end with the test."""
-    with servers(tmp_path, "localnet", lambda place, args: Localnet(QUASAR, environment, place, args)) as start:
+
+    def make(place, args):
+        if not request.config.getoption("--deployed"):
+            return Localnet(QUASAR, environment, place, args)
+        if "--like" in args:
+            pytest.skip("asks for `quasar localnet`")
+        return DeployedValidator(environment, place, args)
+
+    if request.config.getoption("--deployed") and (reason := DeployedValidator.why_not()):
+        pytest.exit(reason, returncode=4)
+    with servers(tmp_path, "localnet", make) as start:
         yield start
 
 

@@ -1,7 +1,10 @@
-"""A running `quasar localnet`, and miners that sign requests to it."""
+"""A running `quasar localnet` or one of its peers, and miners that sign requests to it."""
 import contextlib
 import json
+import os
+import pathlib
 import signal
+import sqlite3
 import subprocess
 import urllib.error
 import urllib.request
@@ -18,6 +21,9 @@ class Answer:
     @property
     def detail(self):
         return self.json["detail"]
+
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
 
 
 class Localnet:
@@ -54,6 +60,21 @@ class Localnet:
         self.stop(how)
         self.start("--port", str(port))
 
+    def reset(self):
+        """Restarts it on the same port with an empty database."""
+        port = self.port
+        self.stop()
+        for path in pathlib.Path(self.db).parent.glob(pathlib.Path(self.db).name + "*"):
+            path.unlink()
+        self.start("--port", str(port))
+
+    failing_addresses = "SELECT address FROM address WHERE failures"
+
+    def failures(self):
+        """The addresses that failures are counted against, by its database."""
+        with contextlib.closing(sqlite3.connect(self.db)) as database:
+            return database.execute(self.failing_addresses).fetchall()
+
     def close(self):
         if self.process.poll() is None:
             self.stop()
@@ -77,6 +98,35 @@ class Localnet:
 
     def post(self, path, body=None, headers=None):
         return self.request("POST", path, body, headers)
+
+
+class DeployedValidator(Localnet):
+    """The deployed validator's own code, of the checkout that $VALIDATOR_API_SOURCE names."""
+
+    failing_addresses = "SELECT ip_address FROM ip_bans WHERE failure_count"
+
+    def __init__(self, environment, cwd, args):
+        super().__init__(ROOT / "build" / "venv-deployed" / "bin" / "python", environment, cwd, args)
+
+    @staticmethod
+    def command_line(python, args):
+        options = [*map(str, args)]
+        while "--rate-limit" in options:  # it has none
+            at = options.index("--rate-limit")
+            del options[at:at + 2]
+        return [python, ROOT / "tests" / "peer" / "deployed_server.py", os.environ["VALIDATOR_API_SOURCE"], *options]
+
+    @staticmethod
+    def why_not():
+        """Why it cannot be run, or None."""
+        source = os.environ.get("VALIDATOR_API_SOURCE")
+        if not source:
+            return "VALIDATOR_API_SOURCE names no checkout of the deployed validator (docs/deployed-validator.md)"
+        if not (pathlib.Path(source) / "validator_api" / "app.py").exists():
+            return f"VALIDATOR_API_SOURCE: there is no validator_api/app.py in {source}"
+        if subprocess.run([ROOT / "scripts" / "peer-venv", "deployed"]).returncode:
+            return "the deployed validator's packages cannot be installed (build/peer-venv-deployed.log)"
+        return None
 
 
 class Miner:

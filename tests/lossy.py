@@ -32,6 +32,25 @@ class Cut:
         self.length = length
 
 
+class Say:
+    """A fault: this is answered, and nothing is forwarded."""
+
+    def __init__(self, status, body=b"", content_type="application/json", headers=None):
+        """`body`: bytes as they are, or anything else as JSON."""
+        self.status, self.headers = status, {"Content-Type": content_type, **(headers or {})}
+        self.body = body if isinstance(body, bytes) else json.dumps(body).encode()
+
+    def answer(self, handler):
+        handler.send_response(self.status)
+        if self.status != 204:
+            handler.send_header("Content-Length", str(len(self.body)))
+        for name, value in self.headers.items():
+            handler.send_header(name, value)
+        handler.end_headers()
+        if self.status not in (204, 304):
+            handler.wfile.write(self.body)
+
+
 class LossyProxy:
     """Forwards to `target`. `faults[(method, path)]` is a list of what happens to the next such requests:
     "drop"    the connection is closed before anything is forwarded
@@ -42,7 +61,8 @@ class LossyProxy:
     "double"  it is forwarded twice, and the first answer comes back
     "again"   it is forwarded twice, and the second answer comes back
     "silence" is forwarded, and never answered until the client leaves
-    a number  is answered with that status, not forwarded
+    a number  is answered with that status and no words, not forwarded
+    a Say     is answered with that, not forwarded
     a Change  is answered with something else than the service said
     a Cut     is answered, but not to the end
     A fault in the list `always` meets every such request. `requests` lists what arrived, `answered` what came
@@ -106,9 +126,9 @@ class LossyProxy:
         waiting = self.faults.get((handler.command, path), [])
         fault = waiting.pop(0) if waiting else self.always.get((handler.command, path))
         if isinstance(fault, int):
-            handler.send_response(fault)
-            handler.send_header("Content-Length", "0")
-            handler.end_headers()
+            fault = Say(fault)
+        if isinstance(fault, Say):
+            fault.answer(handler)
             return
         if fault == "late":
             self.kept.append(request)

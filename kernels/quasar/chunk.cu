@@ -59,10 +59,10 @@
 #define CHUNK_N (CHUNK / 8)
 #define CHUNK_K (CHUNK / 16)
 
-/* Shared memory is laid out as quasar/layout.h says. T's place holds Tᵀ. L's place holds, on the diagonal, the transposed inverses of L's diagonal blocks, in PLANES planes;
- * below it, L rounded to bf16, and above it, mirrored, what the rounding left over: nearly parallel
- * keys make the inverse cancel, and one bf16 is then not enough. When T is done, the place stages the
- * output, 1 KB a warp. */
+/* Shared memory is laid out as quasar/layout.h says. T's place holds Tᵀ. L's place holds, on the diagonal, the
+ * transposed inverses of L's diagonal blocks, in PLANES planes; below it, L rounded to bf16, and above it,
+ * mirrored, what the rounding left over: nearly parallel keys make the inverse cancel, and one bf16 is then not
+ * enough. When T is done, the place stages the output, 1 KB a warp. */
 #define ROWS_PLANE (CHUNK * HEAD_DIM * 2)
 #define ROWS_BYTES CHUNK_ROWS_BYTES(HEAD_DIM, CHUNK, PLANES)
 #define SQUARE_PLANE (CHUNK * CHUNK * 2)

@@ -1,5 +1,5 @@
-/* layout: what host and kernels of the operation both have to know: sizes of blocks, and what lies in shared and in
- * working memory. Plain C, read by both sides; all in bytes but where it says otherwise. */
+/* layout: what host and kernels of the operation both have to know: sizes of blocks, and what lies in
+ * shared and in working memory. Plain C, read by both sides; all in bytes but where it says otherwise. */
 #pragma once
 
 #include "common/dtype.h"
@@ -18,8 +18,8 @@
 #define CHUNK_WARPS(dim) ((dim) / 16)
 #define CHUNK_THREADS(dim) (CHUNK_WARPS(dim) * 32)
 
-/* Shared memory: K, V and, in the second pass, Q a stage, then T, L and, causal, tril(Q Kᵀ); all in planes. L's place
- * later stages the output, 1 KB a warp. */
+/* Shared memory: K, V and, in the second pass, Q a stage, then T, L and, causal, tril(Q Kᵀ); all in planes.
+ * L's place later stages the output, 1 KB a warp. */
 #define CHUNK_ROWS_BYTES(dim, chunk, planes) ((chunk) * (dim) * 2 * (planes))
 #define CHUNK_SQUARE_BYTES(chunk, planes) ((chunk) * (chunk) * 2 * (planes))
 #define CHUNK_STAGING_BYTES(dim, chunk, planes)                                                            \

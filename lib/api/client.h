@@ -3,9 +3,10 @@
  * Every function makes its request, checks the answer field by field and returns 0, or -1 with an error
  * that carries the validator's own words and what to do about them:
  *
- *	STATUS_NETWORK      no answer, 429, 5xx, or an answer that is not what the route promises
- *	STATUS_REFUSED      400, 401, 403, 404, 409, 422 and other 4xx, or a redirect that must not be followed
- *	STATUS_EARLY        425
+ *	STATUS_NETWORK      no answer, 429, 5xx, or an answer that is not what the route promises, a refusal in
+ *	                    words that are not known to be the validator's included
+ *	STATUS_REFUSED      the validator said no (api/refusal.h), or a redirect must not be followed
+ *	STATUS_EARLY        the reveal block is not reached
  *	STATUS_INTERRUPTED  the user stopped it
  *
  * Retries. Functions that read (GET), and those that may safely be repeated (registering, marking as
@@ -25,6 +26,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "api/refusal.h"
 #include "base/error.h"
 
 struct keypair;
@@ -46,14 +48,16 @@ void api_set_timeout(struct api *api, double timeout);
 
 enum api_delivery {
 	API_NOT_SENT, /* it did not reach the validator: no connection, no name, no TLS, refused redirect */
-	API_UNKNOWN,  /* it was sent, but the answer was lost, unusable or 5xx: it may have been acted upon */
-	API_REFUSED,  /* the validator said no (4xx): nothing was changed */
+	API_UNKNOWN,  /* it was sent, but the answer was lost, unusable or unclear: it may have been acted upon */
+	API_REFUSED,  /* the validator said no: nothing was changed */
 	API_DONE,     /* the validator did it, and the answer is complete */
 };
 
 struct api_exchange {
 	enum api_delivery delivery;
 	int http_status;    /* 0: no answer */
+	enum refusal refusal;
+	int64_t blocks_left; /* with REFUSAL_EARLY: until the reveal; 0: not told */
 	double retry_after; /* seconds that the server asked to wait; 0: none */
 	bool transient;     /* failed for a reason that may pass: connection, 429, 5xx */
 	char detail[512];   /* the validator's own words on a refusal; may be empty */
@@ -70,9 +74,14 @@ int64_t api_block(const struct api *api);
 
 /* --- answers ---------------------------------------------------------------------------------- */
 
+/* Lists are read as they come, however long they are: what is kept of them is bounded. A row that makes no sense
+ * (wrong types, numbers or sizes that cannot be) is left out and counted in `skipped`, so that it hides no other;
+ * a note on stderr says so, too. */
+
 /* What an answer's strings and lists live in; zero-initialised by the call that fills it. */
 struct api_memory {
-	cJSON *document; /* the whole answer */
+	cJSON *document; /* the answer, without its lists */
+	cJSON *rows;     /* what was kept of those */
 	void *list;
 };
 
@@ -100,18 +109,25 @@ struct api_revelation {
 };
 
 struct api_pending_reveal {
-	int64_t submission_id, reveal_block, blocks_remaining;
+	int64_t submission_id;
+	int64_t reveal_block; /* 0: not told */
 	const char *miner_hotkey;
 	const char *commitment_hash; /* its first 16 digits and "..." */
 	bool can_reveal;
-	double created_at;
+};
+
+/* Whose rows of the list are wanted. */
+struct api_pending_filter {
+	const char *hotkey;
+	const int64_t *ids; /* also the rows with these submission ids, whoever's they are */
+	size_t id_count;
 };
 
 struct api_pending_reveals {
 	struct api_memory memory;
 	int64_t current_block;
 	const struct api_pending_reveal *reveals;
-	size_t count;
+	size_t count, skipped;
 };
 
 /* True when `reveal` is the commitment with this hash by this hotkey. */
@@ -122,7 +138,8 @@ struct api_submission {
 	int64_t id, target_sequence_length;
 	const char *miner_hotkey;
 	const char *fork_url, *commit_hash, *repo_hash; /* NULL while unrevealed, and in top_performers */
-	double tokens_per_sec, vram_mb;                 /* vram_mb NAN: not told */
+	double tokens_per_sec; /* 0 while unrevealed */
+	double vram_mb;        /* NAN: not told */
 	const cJSON *benchmarks;                        /* an object, or NULL */
 	bool validated;
 	double created_at;
@@ -130,12 +147,12 @@ struct api_submission {
 
 struct api_submission_stats {
 	struct api_memory memory;
-	int64_t total_submissions;
+	int64_t total_submissions; /* -1: not told */
+	size_t skipped;
 	const struct api_submission *recent; /* not yet validated, newest first */
 	size_t recent_count;
 	const struct api_submission *top; /* highest tokens/s, at most 10 */
 	size_t top_count;
-	double avg_tokens_per_sec, max_tokens_per_sec, min_tokens_per_sec; /* of `recent` */
 };
 
 struct api_round {
@@ -157,7 +174,7 @@ struct api_round_result {
 	struct api_memory memory;
 	const char *status, *winner; /* winner NULL: nobody ranked */
 	const struct api_ranking *rankings;
-	size_t count;
+	size_t count, skipped;
 };
 
 struct api_weight {
@@ -170,7 +187,7 @@ struct api_weights {
 	struct api_memory memory;
 	int64_t epoch;
 	const struct api_weight *weights; /* best first */
-	size_t count;
+	size_t count, skipped;
 };
 
 struct api_submission_rate {
@@ -183,7 +200,8 @@ struct api_submission_rate {
 /* GET /health */
 int api_health(struct api *api, struct error *err);
 
-/* POST /register_miner, signed. Repeats. */
+/* POST /register_miner, signed. Repeats, but not after a 500: that is how a hotkey is refused that is registered
+ * for another league already. */
 int api_register_miner(struct api *api, const char *model_name, const char *league,
 	struct api_registration *out, struct error *err);
 
@@ -208,14 +226,19 @@ int api_reveal_submission(struct api *api, int64_t submission_id, const char *sa
 	const struct api_claim *claim, const char *docker_image, struct api_revelation *out,
 	struct error *err);
 
-/* GET /pending_reveals */
-int api_pending_reveals(struct api *api, struct api_pending_reveals *out, struct error *err);
+/* GET /pending_reveals: the rows that pass the filter. */
+int api_pending_reveals(struct api *api, const struct api_pending_filter *filter, struct api_pending_reveals *out,
+	struct error *err);
 
 /* GET /get_submission_stats?limit= */
 int api_submission_stats(struct api *api, int limit, struct api_submission_stats *out, struct error *err);
 
 /* GET /get_current_round: makes a 48-hour round when none is active. */
 int api_current_round(struct api *api, struct api_round *out, struct error *err);
+
+/* The same, one short attempt, whose answer does not matter: after a round was finalized, some validators take
+ * submissions only when somebody has asked for the next one. -1 only when the user interrupted. */
+int api_wake_round(struct api *api, struct error *err);
 
 /* POST /create_round, one attempt. `baseline_submission_id` 0: none. */
 int api_create_round(struct api *api, int64_t duration_hours, int64_t baseline_submission_id,

@@ -22,9 +22,12 @@ struct http {
 
 /* One hop: a request to one URL, and what came back. */
 struct hop {
+	CURL *curl;
+	const struct http_request *request;
 	struct http_answer *answer;
 	size_t header_bytes;
 	bool head_complete, too_large;
+	bool cut; /* a refusal that was long enough */
 	char reason[CURL_ERROR_SIZE];
 };
 
@@ -159,13 +162,22 @@ static size_t take_body(char *data, size_t size, size_t count, void *context)
 	struct hop *hop = context;
 	struct buffer *body = &hop->answer->body;
 
+	long status = 0;
+
 	(void)size; /* is 1 */
-	if (count > HTTP_BODY_LIMIT - body->length) {
-		hop->too_large = true;
-		return 0;
+	curl_easy_getinfo(hop->curl, CURLINFO_RESPONSE_CODE, &status);
+	if (status < 200 || status >= 300) {
+		hop->cut = count > HTTP_REFUSAL_LIMIT - body->length;
+		buffer_append(body, data, hop->cut ? HTTP_REFUSAL_LIMIT - body->length : count);
+		return hop->cut ? 0 : count;
 	}
-	buffer_append(body, data, count);
-	return count;
+	if (hop->request->take)
+		hop->too_large = hop->request->take(hop->request->context, data, count) < 0;
+	else if (count > HTTP_BODY_LIMIT - body->length)
+		hop->too_large = true;
+	else
+		buffer_append(body, data, count);
+	return hop->too_large ? 0 : count;
 }
 
 static size_t take_header(char *data, size_t size, size_t count, void *context)
@@ -252,8 +264,7 @@ static int hop_failed(CURLcode code, const struct hop *hop, const char *url, str
 	if (interrupted()) {
 		error_set(err, STATUS_INTERRUPTED, "interrupted");
 	} else if (hop->too_large) {
-		error_set(err, STATUS_NETWORK, "the answer of %s is larger than %d MiB", host,
-			HTTP_BODY_LIMIT >> 20);
+		error_set(err, STATUS_NETWORK, "the answer of %s is too large", host);
 		error_hint(err, "Is VALIDATOR_API_URL the address of a validator's API?");
 	} else if (is_tls_failure(code)) {
 		error_set(err, STATUS_NETWORK, "no trust in the TLS connection to %s: %s", host,
@@ -317,7 +328,7 @@ static double retry_after(const char *text, const char *date)
 static int exchange_hop(struct http *http, const struct http_request *request, const char *url,
 	double timeout, struct http_answer *answer, char **next, struct error *err)
 {
-	struct hop hop = {.answer = answer};
+	struct hop hop = {.curl = http->curl, .request = request, .answer = answer};
 	struct curl_slist *headers = header_list(request);
 	double began = clock_now();
 	curl_off_t sending_began = 0;
@@ -334,6 +345,8 @@ static int exchange_hop(struct http *http, const struct http_request *request, c
 	curl_easy_getinfo(http->curl, CURLINFO_PRETRANSFER_TIME_T, &sending_began);
 	answer->sent |= sending_began > 0;
 	/* libcurl takes headers that are cut short for an answer */
+	if (code == CURLE_WRITE_ERROR && hop.cut)
+		code = CURLE_OK;
 	if (code == CURLE_OK && !hop.head_complete)
 		code = CURLE_RECV_ERROR;
 	if (code != CURLE_OK)

@@ -16,18 +16,23 @@ struct http *http_open(void);
 void http_close(struct http *http);
 
 #define HTTP_BODY_LIMIT (8 << 20)
+#define HTTP_REFUSAL_LIMIT (64 << 10) /* of an answer that is no success: what goes beyond is cut off */
 
 struct http_request {
 	const char *url;
 	const char *body;           /* JSON, makes it a POST; NULL: a GET */
 	const char *const *headers; /* "Name: value" …, meant for this host alone; ends with NULL; may be NULL */
 	double timeout;             /* seconds, redirects included */
+	/* gets the body of an answer that is a success, part by part, in place of `answer->body`, and without its
+	 * limit; -1 ends it. NULL: none */
+	int (*take)(void *context, const char *data, size_t length);
+	void *context;
 	bool once;                  /* never sent a second time, not even when a kept connection turns out dead */
 };
 
 struct http_answer {
 	int status;
-	struct buffer body; /* at most HTTP_BODY_LIMIT bytes */
+	struct buffer body; /* within those limits; what `take` got is not in it */
 	char content_type[64];
 	double retry_after;  /* seconds the server asked to wait; 0: none */
 	double clock_skew;   /* seconds the server's clock is ahead, 0 when that is within the uncertainty of its

@@ -35,23 +35,97 @@ static void violation_text(const cJSON *violation, struct buffer *out)
 	buffer_printf(out, "%s%s", *dot ? ": " : "", message);
 }
 
-void refusal_detail(const struct buffer *body, const char *content_type, char *detail, size_t size)
+/* The validator's own words are JSON, in the form of its errors. */
+enum words { WORDS_FOREIGN, WORDS_TEXT, WORDS_LIST };
+
+static enum words read_words(const char *content_type, const struct buffer *body, struct buffer *words)
 {
+	bool is_json = strcasestr(content_type, "json");
 	struct error ignored;
 	cJSON *document = json_parse(body->data, body->length, &ignored);
-	const cJSON *words = cJSON_GetObjectItemCaseSensitive(document, "detail"), *violation;
-	struct buffer text = {0};
+	const cJSON *detail = cJSON_GetObjectItemCaseSensitive(document, "detail"), *violation;
+	enum words kind = cJSON_IsString(detail) ? WORDS_TEXT : cJSON_IsArray(detail) ? WORDS_LIST : WORDS_FOREIGN;
 
-	if (cJSON_IsString(words))
-		buffer_text(&text, words->valuestring);
-	else if (cJSON_IsArray(words))
-		cJSON_ArrayForEach(violation, words) violation_text(violation, &text);
+	if (cJSON_IsString(detail))
+		buffer_text(words, detail->valuestring);
+	else if (cJSON_IsArray(detail))
+		cJSON_ArrayForEach(violation, detail) violation_text(violation, words);
 	else if (!document && !strncasecmp(content_type, "text/plain", 10))
-		buffer_append(&text, body->data, strcspn(body->data, "\r\n"));
-	snprintf(detail, size, "%s", text.data ? text.data : "");
-	text_clean(detail); /* after it was cut, perhaps within a character */
-	buffer_free(&text);
+		buffer_append(words, body->data, strcspn(body->data, "\r\n"));
 	cJSON_Delete(document);
+	return is_json ? kind : WORDS_FOREIGN;
+}
+
+/* What the validator says where, in any case of letters. */
+static const struct known {
+	enum refusal refusal;
+	int http_status;
+	const char *route; /* begins so */
+	const char *words; /* occur in the detail; after "=": are all of it */
+} known[] = {
+	{REFUSAL_VALUE, 400, "POST /register_miner", "league"},
+	{REFUSAL_MISMATCH, 400, "POST /reveal_submission", "hash mismatch"},
+	{REFUSAL_VALUE, 400, "POST /finalize_round", "already finalized"},
+	{REFUSAL_VALUE, 400, "POST /mark_validated", "submission_id required"},
+	{REFUSAL_NOT_FOR_US, 401, "GET ", "missing hotkey or signature"},
+	{REFUSAL_NOT_FOR_US, 403, "GET ", "not an authorized validator"},
+	{REFUSAL_SIGNATURE, 401, "POST ", "missing hotkey or signature"},
+	{REFUSAL_SIGNATURE, 401, "POST ", "invalid signature"},
+	{REFUSAL_HOTKEY, 403, "POST ", "hotkey mismatch"},
+	{REFUSAL_BANNED, 403, "POST ", "banned"},
+	{REFUSAL_UNREGISTERED, 404, "POST ", "miner not registered"},
+	{REFUSAL_UNKNOWN, 404, "POST /reveal_submission", "submission not found"},
+	{REFUSAL_UNKNOWN, 404, "POST /mark_validated", "submission not found"},
+	{REFUSAL_UNKNOWN, 404, "POST /record_verification", "submission not found"},
+	{REFUSAL_UNKNOWN, 404, "POST /create_round", "submission not found"},
+	{REFUSAL_UNKNOWN, 404, "POST /finalize_round", "round not found"},
+	{REFUSAL_NO_ROUTE, 404, "", "=not found"},
+	{REFUSAL_NO_ROUTE, 405, "", "=method not allowed"},
+	{REFUSAL_EXISTS, 409, "POST /commit_submission", "already exists"},
+	{REFUSAL_REVEALED, 409, "POST /reveal_submission", "already revealed"},
+	{REFUSAL_EARLY, 425, "POST /reveal_submission", "cannot reveal yet"},
+};
+
+static bool fits(const struct known *entry, const char *route, int http_status, const char *detail)
+{
+	if (entry->http_status != http_status || strncmp(route, entry->route, strlen(entry->route)))
+		return false;
+	return entry->words[0] == '=' ? !strcasecmp(detail, entry->words + 1) : strcasestr(detail, entry->words) != NULL;
+}
+
+enum refusal refusal_read(const char *route, int http_status, const char *content_type, const struct buffer *body,
+	char *detail, size_t size)
+{
+	struct buffer words = {0};
+	enum words kind = read_words(content_type, body, &words);
+
+	snprintf(detail, size, "%s", words.data ? words.data : "");
+	text_clean(detail); /* after it was cut, perhaps within a character */
+	buffer_free(&words);
+	for (size_t i = 0; kind == WORDS_TEXT && i < sizeof(known) / sizeof(known[0]); i++)
+		if (fits(&known[i], route, http_status, detail))
+			return known[i].refusal;
+	if (kind == WORDS_LIST && http_status == 422)
+		return REFUSAL_SCHEMA;
+	if (http_status == 429)
+		return REFUSAL_LIMIT;
+	if (http_status == 500)
+		return REFUSAL_INTERNAL;
+	return http_status > 500 ? REFUSAL_DOWN : REFUSAL_UNCLEAR;
+}
+
+bool refusal_is_clear(enum refusal refusal)
+{
+	return refusal >= REFUSAL_EARLY;
+}
+
+int64_t refusal_blocks(const char *detail)
+{
+	const char *wait = strcasestr(detail, "wait ");
+	char *end;
+	long long blocks = wait ? strtoll(wait + strlen("wait "), &end, 10) : 0;
+
+	return blocks > 0 && blocks < 1000000000 && !strncmp(end, " block", 6) ? blocks : 0;
 }
 
 static const char *status_text(int http_status)
@@ -81,6 +155,8 @@ static const char *status_text(int http_status)
 	return "";
 }
 
+#define BAN_CAUSE "Wrong reveals bring a ban about, and failures that a validator reports: five in a day."
+
 /* The validator tells the hours left ("IP banned for 23.9 more hours"). */
 static int ban_hint(const char *detail, double server_time, struct error *err)
 {
@@ -89,75 +165,55 @@ static int ban_hint(const char *detail, double server_time, struct error *err)
 	double hours = number ? strtod(number, &end) : 0;
 
 	if (hours <= 0 || hours > 1000 || !strstr(end, "hour"))
-		return error_hint(err,
-			"Five failures (a claim 10%% too high, a wrong reveal) ban an address for "
-			"24 hours. Run `quasar verify` before the next submission.");
+		return error_hint(err, "A ban ends by itself after 24 hours. " BAN_CAUSE);
 	clock_duration(hours * 3600, left);
 	clock_format(server_time + hours * 3600, until);
-	return error_hint(err,
-		"The ban ends in %s, at about %.16s UTC. Five failures (a claim 10%% too high, a "
-		"wrong reveal) bring it about: run `quasar verify` before the next submission.",
-		left, until);
+	return error_hint(err, "The ban ends in %s, at about %.16s UTC. " BAN_CAUSE, left, until);
 }
 
-/* The first entry that fits says what to do. */
-static const struct {
-	int http_status;
-	const char *words; /* occur in the detail, in any case; "": always */
-	const char *hint;
-} hints[] = {
-	{400, "commitment",
-		"Salt or fork URL are not those that were committed. This counts as a failure: five ban "
-		"the address. Do not repeat it as it is."},
-	{400, "", ""},
-	{401, "",
-		"The hotkey's signature was not accepted: is it an sr25519 key? See `quasar wallet show`; "
-		"WALLET_MINER_NAME and WALLET_HOTKEY choose it."},
-	{403, "",
-		"The request was signed by another hotkey than it speaks for. Check WALLET_MINER_NAME and "
-		"WALLET_HOTKEY, or --wallet and --hotkey."},
-	{404, "not registered", "Register this hotkey once with `quasar register`."},
-	{404, "submission not found",
-		"The validator knows no such submission of this hotkey; `quasar status` lists those it "
-		"knows."},
-	{404, "round not found", ""},
-	{409, "", "The validator has this already; `quasar status` shows where it stands."},
-	{422, "",
-		"The validator does not understand the request; it may be of another version than this "
-		"program."},
-	{425, "", "`quasar reveal --wait` waits and reveals when the block has come."},
-	{429, "", "A hotkey may make 10 requests in 60 s; wait a minute."},
-	{500, "", "The fault is the server's; try again later."},
-	{502, "", "The fault is the server's; try again later."},
-	{503, "", "The fault is the server's; try again later."},
-	{504, "", "The fault is the server's; try again later."},
+static const char *const hints[] = {
+	[REFUSAL_NONE] = "",
+	[REFUSAL_UNCLEAR] = "Not an answer that is known of a validator: a proxy's, or that of another version. Try "
+			    "again later; if it stays, is VALIDATOR_API_URL right?",
+	[REFUSAL_INTERNAL] = "The fault is the server's; try again later.",
+	[REFUSAL_DOWN] = "The fault is the server's; try again later.",
+	[REFUSAL_LIMIT] = "A hotkey may make 10 requests in 60 s; wait a minute.",
+	[REFUSAL_EARLY] = "`quasar reveal --wait` waits and reveals when the block has come.",
+	[REFUSAL_SCHEMA] = "The validator does not understand the request; it may be of another version than this "
+			   "program.",
+	[REFUSAL_VALUE] = "",
+	[REFUSAL_SIGNATURE] = "The hotkey's signature was not accepted: is it an sr25519 key? See `quasar wallet "
+			      "show`; WALLET_MINER_NAME and WALLET_HOTKEY choose it.",
+	[REFUSAL_HOTKEY] = "The request was signed by another hotkey than it speaks for. Check WALLET_MINER_NAME and "
+			   "WALLET_HOTKEY, or --wallet and --hotkey.",
+	[REFUSAL_BANNED] = "",
+	[REFUSAL_UNREGISTERED] = "Register this hotkey once with `quasar register`.",
+	[REFUSAL_EXISTS] = "The validator has this already; `quasar status` shows where it stands.",
+	[REFUSAL_REVEALED] = "The validator has this already; `quasar status` shows where it stands.",
+	[REFUSAL_MISMATCH] = "Salt or fork URL are not those that were committed. This counts as a failure: five ban "
+			     "the address. Do not repeat it as it is.",
+	[REFUSAL_UNKNOWN] = "",
+	[REFUSAL_NOT_FOR_US] = "This validator shows its lists to validators only.",
+	[REFUSAL_NO_ROUTE] = "Is VALIDATOR_API_URL the address of a validator's API?",
 };
 
-static int hint(int http_status, const char *detail, double server_time, struct error *err)
+static enum status exit_status(enum refusal refusal)
 {
-	if (http_status == 403 && strcasestr(detail, "banned"))
-		return ban_hint(detail, server_time, err);
-	for (size_t i = 0; i < sizeof(hints) / sizeof(hints[0]); i++)
-		if (hints[i].http_status == http_status && strcasestr(detail, hints[i].words))
-			return error_hint(err, "%s", hints[i].hint);
-	return error_hint(err, "Is VALIDATOR_API_URL the address of a validator's API?");
-}
-
-static enum status exit_status(int http_status)
-{
-	if (http_status == 425)
+	if (refusal == REFUSAL_EARLY)
 		return STATUS_EARLY;
-	if (http_status >= 400 && http_status < 500 && http_status != 429)
-		return STATUS_REFUSED;
-	return STATUS_NETWORK;
+	return refusal_is_clear(refusal) ? STATUS_REFUSED : STATUS_NETWORK;
 }
 
-int refusal_error(const char *route, int http_status, const char *detail, double server_time,
-	struct error *err)
+int refusal_error(const char *route, int http_status, enum refusal refusal, const char *detail,
+	double server_time, struct error *err)
 {
 	const char *words = detail[0] ? detail : status_text(http_status);
 
-	error_set(err, exit_status(http_status), "%s: %s%sHTTP %d%s", route, words,
-		words[0] ? " (" : "", http_status, words[0] ? ")" : "");
-	return hint(http_status, detail, server_time, err);
+	error_set(err, exit_status(refusal), "%s: %s%sHTTP %d%s", route, words, words[0] ? " (" : "", http_status,
+		words[0] ? ")" : "");
+	if (refusal == REFUSAL_BANNED)
+		return ban_hint(detail, server_time, err);
+	if (refusal == REFUSAL_SIGNATURE && strcasestr(detail, "missing"))
+		return error_hint(err, "The headers that prove who asks were lost: a proxy in between may take them out.");
+	return error_hint(err, "%s", hints[refusal]);
 }

@@ -76,35 +76,17 @@ static int expect_id(const cJSON *object, const char *name, int64_t expected, st
 
 /* --- lists ------------------------------------------------------------------------------------ */
 
-typedef int decode_item(const cJSON *item, void *out, struct error *err);
-
-/* Decodes each item of object[name], `size` bytes apart, into the memory behind `out`. */
-static int decode_items(const cJSON *list, const char *name, decode_item *decode, void *out,
-	size_t size, struct error *err)
+/* Makes the request for an answer with one list. */
+static int call_list(struct api *api, const struct route *route, const char *query, struct list *list,
+	enum json_need need, struct api_memory *memory, struct error *err)
 {
-	const cJSON *item;
-	size_t i = 0;
+	const cJSON *frame;
+	int result = api_call_lists(api, route, query, list, 1, memory, err);
 
-	cJSON_ArrayForEach(item, list)
-	{
-		if (decode(item, (char *)out + i * size, err) < 0)
-			return error_context(err, "%s[%zu]", name, i);
-		i++;
-	}
-	return 0;
-}
-
-/* The list at `name`, decoded; an optional one that is absent is empty. */
-static int decode_list(struct api_memory *memory, const char *name, enum json_need need,
-	decode_item *decode, size_t size, size_t *count, struct error *err)
-{
-	const cJSON *list = NULL;
-
-	if (json_array(memory->document, name, need, &list, err) < 0)
+	memory->list = list->items;
+	if (result < 0)
 		return -1;
-	*count = (size_t)cJSON_GetArraySize(list);
-	memory->list = xcalloc(*count, size);
-	return decode_items(list, name, decode, memory->list, size, err);
+	return api_finish(api, route, json_array(memory->document, list->name, need, &frame, err), err);
 }
 
 /* --- health and registration ------------------------------------------------------------------ */
@@ -147,7 +129,8 @@ static int decode_registration(struct api_registration *out, const char *hotkey,
 int api_register_miner(struct api *api, const char *model_name, const char *league,
 	struct api_registration *out, struct error *err)
 {
-	static const struct route route = {.name = "POST /register_miner", .is_signed = true};
+	static const struct route route = {
+		.name = "POST /register_miner", .is_signed = true, .final_fault = true};
 	cJSON *body = cJSON_CreateObject();
 
 	*out = (struct api_registration){0};
@@ -324,36 +307,48 @@ int api_reveal_submission(struct api *api, int64_t submission_id, const char *sa
 
 /* --- pending reveals -------------------------------------------------------------------------- */
 
-static int decode_pending_reveal(const cJSON *item, void *out, struct error *err)
+static int decode_pending_reveal(const cJSON *row, void *item, struct error *err)
 {
-	struct api_pending_reveal *reveal = out;
+	struct api_pending_reveal *reveal = item;
 
-	if (read_id(item, "submission_id", JSON_REQUIRED, &reveal->submission_id, err) < 0 ||
-		json_string(item, "miner_hotkey", JSON_REQUIRED, &reveal->miner_hotkey, err) < 0 ||
-		json_string(item, "commitment_hash", JSON_REQUIRED, &reveal->commitment_hash, err) <
-			0 ||
-		read_count(item, "reveal_block", &reveal->reveal_block, err) < 0 ||
-		read_count(item, "blocks_remaining", &reveal->blocks_remaining, err) < 0 ||
-		json_bool(item, "can_reveal", JSON_REQUIRED, &reveal->can_reveal, err) < 0 ||
-		read_time(item, "created_at", &reveal->created_at, err) < 0)
+	reveal->can_reveal = true; /* where it is not told, the attempt will tell */
+	if (read_id(row, "submission_id", JSON_REQUIRED, &reveal->submission_id, err) < 0 ||
+		json_string(row, "miner_hotkey", JSON_REQUIRED, &reveal->miner_hotkey, err) < 0 ||
+		json_string(row, "commitment_hash", JSON_REQUIRED, &reveal->commitment_hash, err) < 0 ||
+		json_integer(row, "reveal_block", JSON_OPTIONAL, &reveal->reveal_block, err) < 0 ||
+		json_bool(row, "can_reveal", JSON_OPTIONAL, &reveal->can_reveal, err) < 0)
 		return -1;
-	return 0;
+	return reveal->reveal_block < 0 ? -1 : 0;
 }
 
-int api_pending_reveals(struct api *api, struct api_pending_reveals *out, struct error *err)
+static bool pending_wanted(const void *item, const void *context)
+{
+	const struct api_pending_reveal *reveal = item;
+	const struct api_pending_filter *filter = context;
+
+	for (size_t i = 0; i < filter->id_count; i++)
+		if (reveal->submission_id == filter->ids[i])
+			return true;
+	return !strcmp(reveal->miner_hotkey, filter->hotkey);
+}
+
+int api_pending_reveals(struct api *api, const struct api_pending_filter *filter, struct api_pending_reveals *out,
+	struct error *err)
 {
 	static const struct route route = {.name = "GET /pending_reveals"};
+	struct list list = {.name = "pending_reveals", .decode = decode_pending_reveal, .wanted = pending_wanted,
+		.context = filter, .size = sizeof(*out->reveals)};
 	int result;
 
 	*out = (struct api_pending_reveals){0};
-	if (api_call(api, &route, NULL, NULL, &out->memory, err) < 0)
-		return -1;
-	result = read_count(out->memory.document, "current_block", &out->current_block, err);
+	result = call_list(api, &route, NULL, &list, JSON_REQUIRED, &out->memory, err);
 	if (!result)
-		result = decode_list(&out->memory, "pending_reveals", JSON_REQUIRED,
-			decode_pending_reveal, sizeof(*out->reveals), &out->count, err);
-	out->reveals = out->memory.list;
-	return api_finish(api, &route, result, err);
+		result = api_finish(api, &route,
+			read_count(out->memory.document, "current_block", &out->current_block, err), err);
+	out->reveals = list.items;
+	out->count = list.count;
+	out->skipped = list.skipped;
+	return result;
 }
 
 bool api_pending_matches(
@@ -367,80 +362,82 @@ bool api_pending_matches(
 /* --- statistics ------------------------------------------------------------------------------- */
 
 /* What both lists of /get_submission_stats tell. */
-static int decode_top_performer(const cJSON *item, void *out, struct error *err)
+static int decode_top_performer(const cJSON *row, void *item, struct error *err)
 {
-	struct api_submission *submission = out;
+	struct api_submission *submission = item;
 
 	submission->vram_mb = NAN;
-	if (read_id(item, "id", JSON_REQUIRED, &submission->id, err) < 0 ||
-		json_string(item, "miner_hotkey", JSON_REQUIRED, &submission->miner_hotkey, err) <
-			0 ||
-		/* whatever some miner sent: one bad number must not hide the others' submissions */
-		json_integer(item, "target_sequence_length", JSON_REQUIRED,
-			&submission->target_sequence_length, err) < 0 ||
-		json_real(item, "tokens_per_sec", JSON_REQUIRED, &submission->tokens_per_sec, err) <
-			0 ||
-		read_time(item, "created_at", &submission->created_at, err) < 0)
+	if (read_id(row, "id", JSON_REQUIRED, &submission->id, err) < 0 ||
+		json_string(row, "miner_hotkey", JSON_REQUIRED, &submission->miner_hotkey, err) < 0 ||
+		json_integer(row, "target_sequence_length", JSON_REQUIRED, &submission->target_sequence_length,
+			err) < 0 ||
+		json_real(row, "tokens_per_sec", JSON_OPTIONAL, &submission->tokens_per_sec, err) < 0 ||
+		read_time(row, "created_at", &submission->created_at, err) < 0)
 		return -1;
 	return 0;
 }
 
-static int decode_submission(const cJSON *item, void *out, struct error *err)
+static int decode_submission(const cJSON *row, void *item, struct error *err)
 {
-	struct api_submission *submission = out;
+	struct api_submission *submission = item;
 
-	if (decode_top_performer(item, out, err) < 0 ||
-		json_string(item, "fork_url", JSON_OPTIONAL, &submission->fork_url, err) < 0 ||
-		json_string(item, "commit_hash", JSON_OPTIONAL, &submission->commit_hash, err) <
-			0 ||
-		json_string(item, "repo_hash", JSON_OPTIONAL, &submission->repo_hash, err) < 0 ||
-		json_real(item, "vram_mb", JSON_OPTIONAL, &submission->vram_mb, err) < 0 ||
-		json_object(item, "benchmarks", JSON_OPTIONAL, &submission->benchmarks, err) < 0 ||
-		json_bool(item, "validated", JSON_REQUIRED, &submission->validated, err) < 0)
+	if (decode_top_performer(row, item, err) < 0 ||
+		json_string(row, "fork_url", JSON_OPTIONAL, &submission->fork_url, err) < 0 ||
+		json_string(row, "commit_hash", JSON_OPTIONAL, &submission->commit_hash, err) < 0 ||
+		json_string(row, "repo_hash", JSON_OPTIONAL, &submission->repo_hash, err) < 0 ||
+		json_real(row, "vram_mb", JSON_OPTIONAL, &submission->vram_mb, err) < 0 ||
+		json_object(row, "benchmarks", JSON_OPTIONAL, &submission->benchmarks, err) < 0 ||
+		json_bool(row, "validated", JSON_OPTIONAL, &submission->validated, err) < 0)
 		return -1;
-	return 0;
+	/* whoever has shown the fork has claimed a speed */
+	return submission->fork_url ? json_real(row, "tokens_per_sec", JSON_REQUIRED, &submission->tokens_per_sec, err)
+				    : 0;
 }
 
-static int decode_stats(struct api_submission_stats *out, struct error *err)
+/* One array of both: the recent ones, then the fastest. */
+static void join_submissions(struct api_submission_stats *out, struct list *recent, struct list *top)
 {
-	const cJSON *document = out->memory.document, *recent, *top, *stats;
-	struct api_submission *list;
+	size_t size = sizeof(*out->recent);
+	struct api_submission *all = xcalloc(recent->count + top->count + 1, size);
 
-	if (read_count(document, "total_submissions", &out->total_submissions, err) < 0 ||
-		json_array(document, "recent_submissions", JSON_REQUIRED, &recent, err) < 0 ||
-		json_array(document, "top_performers", JSON_REQUIRED, &top, err) < 0 ||
-		json_object(document, "stats", JSON_REQUIRED, &stats, err) < 0)
-		return -1;
-	out->recent_count = (size_t)cJSON_GetArraySize(recent);
-	out->top_count = (size_t)cJSON_GetArraySize(top);
-	out->memory.list = list = xcalloc(out->recent_count + out->top_count, sizeof(*list));
-	out->recent = list;
-	out->top = list + out->recent_count;
-	if (decode_items(recent, "recent_submissions", decode_submission, list, sizeof(*list),
-		    err) < 0 ||
-		decode_items(top, "top_performers", decode_top_performer, list + out->recent_count,
-			sizeof(*list), err) < 0 ||
-		json_real(stats, "avg_tokens_per_sec", JSON_REQUIRED, &out->avg_tokens_per_sec,
-			err) < 0 ||
-		json_real(stats, "max_tokens_per_sec", JSON_REQUIRED, &out->max_tokens_per_sec,
-			err) < 0 ||
-		json_real(stats, "min_tokens_per_sec", JSON_REQUIRED, &out->min_tokens_per_sec,
-			err) < 0)
-		return -1;
-	return 0;
+	if (recent->count)
+		memcpy(all, recent->items, recent->count * size);
+	if (top->count)
+		memcpy(all + recent->count, top->items, top->count * size);
+	free(recent->items);
+	free(top->items);
+	out->memory.list = all;
+	out->recent = all;
+	out->recent_count = recent->count;
+	out->top = all + recent->count;
+	out->top_count = top->count;
+	out->skipped = recent->skipped + top->skipped;
 }
 
 int api_submission_stats(
 	struct api *api, int limit, struct api_submission_stats *out, struct error *err)
 {
 	static const struct route route = {.name = "GET /get_submission_stats"};
+	struct list lists[] = {
+		{.name = "recent_submissions", .decode = decode_submission, .size = sizeof(*out->recent)},
+		{.name = "top_performers", .decode = decode_top_performer, .size = sizeof(*out->top)},
+	};
+	const cJSON *document, *frame;
 	char query[32];
+	int result;
 
-	*out = (struct api_submission_stats){0};
+	*out = (struct api_submission_stats){.total_submissions = -1};
 	snprintf(query, sizeof(query), "?limit=%d", limit);
-	if (api_call(api, &route, query, NULL, &out->memory, err) < 0)
+	result = api_call_lists(api, &route, query, lists, 2, &out->memory, err);
+	join_submissions(out, &lists[0], &lists[1]);
+	if (result < 0)
 		return -1;
-	return api_finish(api, &route, decode_stats(out, err), err);
+	document = out->memory.document;
+	if (json_array(document, "recent_submissions", JSON_REQUIRED, &frame, err) < 0 ||
+		json_array(document, "top_performers", JSON_OPTIONAL, &frame, err) < 0 ||
+		json_integer(document, "total_submissions", JSON_OPTIONAL, &out->total_submissions, err) < 0)
+		result = -1;
+	return api_finish(api, &route, result, err);
 }
 
 int api_submission_rate(
@@ -500,6 +497,16 @@ int api_current_round(struct api *api, struct api_round *out, struct error *err)
 	return api_finish(api, &route, decode_round(out, err), err);
 }
 
+int api_wake_round(struct api *api, struct error *err)
+{
+	static const struct route route = {.name = "GET /get_current_round", .once = true, .seconds = 10};
+	struct api_memory memory;
+	int result = api_call(api, &route, NULL, NULL, &memory, err);
+
+	api_release(&memory);
+	return result < 0 && err->status == STATUS_INTERRUPTED ? -1 : 0;
+}
+
 int api_create_round(struct api *api, int64_t duration_hours, int64_t baseline_submission_id,
 	struct api_round *out, struct error *err)
 {
@@ -528,7 +535,6 @@ static int decode_ranking(const cJSON *item, void *out, struct error *err)
 	return 0;
 }
 
-/* A round without validated submissions ends with little more than its status. */
 static int decode_round_result(struct api_round_result *out, int64_t round_id, struct error *err)
 {
 	const cJSON *document = out->memory.document;
@@ -536,11 +542,8 @@ static int decode_round_result(struct api_round_result *out, int64_t round_id, s
 
 	if (json_string(document, "status", JSON_REQUIRED, &out->status, err) < 0 ||
 		json_integer(document, "round_id", JSON_OPTIONAL, &id, err) < 0 ||
-		json_string(document, "winner", JSON_OPTIONAL, &out->winner, err) < 0 ||
-		decode_list(&out->memory, "rankings", JSON_OPTIONAL, decode_ranking,
-			sizeof(*out->rankings), &out->count, err) < 0)
+		json_string(document, "winner", JSON_OPTIONAL, &out->winner, err) < 0)
 		return -1;
-	out->rankings = out->memory.list;
 	if (id == round_id)
 		return 0;
 	return error_set(err, STATUS_NETWORK,
@@ -553,10 +556,17 @@ int api_finalize_round(
 {
 	char name[64];
 	const struct route route = {.name = name, .once = true};
+	/* a round without validated submissions ends without */
+	struct list list = {.name = "rankings", .decode = decode_ranking, .size = sizeof(*out->rankings)};
+	int result;
 
 	*out = (struct api_round_result){0};
 	snprintf(name, sizeof(name), "POST /finalize_round/%lld", (long long)round_id);
-	if (api_call(api, &route, NULL, NULL, &out->memory, err) < 0)
+	result = call_list(api, &route, NULL, &list, JSON_OPTIONAL, &out->memory, err);
+	out->rankings = list.items;
+	out->count = list.count;
+	out->skipped = list.skipped;
+	if (result < 0)
 		return -1;
 	return api_finish(api, &route, decode_round_result(out, round_id, err), err);
 }
@@ -575,20 +585,21 @@ static int decode_weight(const cJSON *item, void *out, struct error *err)
 int api_weights(struct api *api, int64_t round_id, struct api_weights *out, struct error *err)
 {
 	static const struct route route = {.name = "GET /get_weights"};
+	struct list list = {.name = "weights", .decode = decode_weight, .size = sizeof(*out->weights)};
 	char query[48] = "";
 	int result;
 
 	*out = (struct api_weights){0};
 	if (round_id)
 		snprintf(query, sizeof(query), "?round_id=%lld", (long long)round_id);
-	if (api_call(api, &route, query, NULL, &out->memory, err) < 0)
-		return -1;
-	result = json_integer(out->memory.document, "epoch", JSON_REQUIRED, &out->epoch, err);
+	result = call_list(api, &route, query, &list, JSON_REQUIRED, &out->memory, err);
 	if (!result)
-		result = decode_list(&out->memory, "weights", JSON_REQUIRED, decode_weight,
-			sizeof(*out->weights), &out->count, err);
-	out->weights = out->memory.list;
-	return api_finish(api, &route, result, err);
+		result = api_finish(api, &route,
+			json_integer(out->memory.document, "epoch", JSON_OPTIONAL, &out->epoch, err), err);
+	out->weights = list.items;
+	out->count = list.count;
+	out->skipped = list.skipped;
+	return result;
 }
 
 /* --- validation ------------------------------------------------------------------------------- */

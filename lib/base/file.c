@@ -1,12 +1,15 @@
 #include "base/file.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <fnmatch.h>
 #include <ftw.h>
 #include <pwd.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -88,21 +91,29 @@ int directory_make(const char *path, mode_t mode, struct error *err)
 	return result;
 }
 
+int file_open(const char *path, struct error *err)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	struct stat status;
+
+	if (fd < 0)
+		return error_set(err, STATUS_ENVIRONMENT, "cannot open %s: %s", path, strerror(errno));
+	if (fstat(fd, &status) == 0 && S_ISREG(status.st_mode))
+		return fd;
+	close(fd);
+	return error_set(err, STATUS_ENVIRONMENT, "cannot read %s: it is %s", path,
+		S_ISDIR(status.st_mode) ? "a directory" : "not a regular file");
+}
+
 int file_read(const char *path, size_t limit, struct buffer *out, struct error *err)
 {
 	char chunk[16384];
-	struct stat status;
 	size_t start = out->length;
 	ssize_t got;
-	int fd, result = 0;
+	int fd = file_open(path, err), result = 0;
 
-	fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
-		return error_set(err, STATUS_ENVIRONMENT, "cannot open %s: %s", path, strerror(errno));
-	if (fstat(fd, &status) == 0 && S_ISDIR(status.st_mode)) {
-		close(fd);
-		return error_set(err, STATUS_ENVIRONMENT, "cannot read %s: it is a directory", path);
-	}
+		return -1;
 	while ((got = read(fd, chunk, sizeof(chunk))) != 0) {
 		if (got < 0 && errno == EINTR)
 			continue;
@@ -138,43 +149,102 @@ static int write_all(int fd, const char *data, size_t length)
 	return 0;
 }
 
+/* What file_write() adds to a name, with six letters of chance between. */
+#define HIDDEN "."
+#define UNFINISHED ".unfinished"
+
+/* Makes the file in which a new content of `path` grows. It is locked while its writer lives. -1 with errno. */
+static int make_unfinished(const char *path, char **name)
+{
+	const char *slash = strrchr(path, '/'), *base = slash ? slash + 1 : path;
+	struct stat status;
+	int fd, reason;
+
+	for (;;) {
+		*name = xprintf("%.*s" HIDDEN "%s.XXXXXX" UNFINISHED, (int)(base - path), path, base);
+		fd = mkostemps(*name, strlen(UNFINISHED), O_CLOEXEC);
+		if (fd < 0)
+			break;
+		flock(fd, LOCK_EX); /* where there are no locks, nothing is swept either */
+		if (fstat(fd, &status) < 0 || status.st_nlink)
+			return fd;
+		close(fd); /* swept before it was locked */
+		free(*name);
+	}
+	reason = errno;
+	free(*name);
+	errno = reason;
+	return -1;
+}
+
+/* Has a finished file take its place. link() refuses an existing target, which rename() silently replaces. */
+static int take_place(const char *unfinished, const char *path, enum file_write_mode mode)
+{
+	if (mode == FILE_REPLACE)
+		return rename(unfinished, path);
+	if (link(unfinished, path) < 0)
+		return -1;
+	unlink(unfinished);
+	return 0;
+}
+
 int file_write(const char *path, const void *data, size_t length, mode_t permissions,
 	enum file_write_mode mode, struct error *err)
 {
-	char *temporary = xprintf("%s.XXXXXX", path);
-	int fd = mkostemp(temporary, O_CLOEXEC);
-	int saved;
+	char *unfinished;
+	int fd = make_unfinished(path, &unfinished), saved;
 
-	if (fd < 0) {
-		error_set(err, STATUS_ENVIRONMENT, "cannot write %s: %s", path, strerror(errno));
-		free(temporary);
-		return -1;
-	}
-	if (fchmod(fd, permissions) < 0 || write_all(fd, data, length) < 0 || fsync(fd) < 0) {
+	if (fd < 0)
+		return error_set(err, STATUS_ENVIRONMENT, "cannot write %s: %s", path, strerror(errno));
+	if (fchmod(fd, permissions) < 0 || write_all(fd, data, length) < 0 || fsync(fd) < 0 ||
+		take_place(unfinished, path, mode) < 0) {
 		saved = errno;
 		close(fd);
-		goto failed;
+		unlink(unfinished);
+		free(unfinished);
+		return error_set(err, STATUS_ENVIRONMENT, "cannot write %s: %s", path, strerror(saved));
 	}
-	if (close(fd) < 0) {
-		saved = errno;
-		goto failed;
-	}
-	/* link() refuses an existing target, which rename() would silently replace */
-	if (mode == FILE_NEW ? link(temporary, path) < 0 : rename(temporary, path) < 0) {
-		saved = errno;
-		goto failed;
-	}
-	if (mode == FILE_NEW)
-		unlink(temporary);
-	free(temporary);
+	close(fd); /* after fsync() it has nothing more to say */
+	free(unfinished);
 	if (sync_parent(path) < 0)
 		return error_set(err, STATUS_ENVIRONMENT, "cannot make %s durable: %s", path,
 			strerror(errno));
 	return 0;
-failed:
-	unlink(temporary);
-	free(temporary);
-	return error_set(err, STATUS_ENVIRONMENT, "cannot write %s: %s", path, strerror(saved));
+}
+
+/* A name as make_unfinished() gives them. */
+static bool is_unfinished(const char *name)
+{
+	return !fnmatch(HIDDEN "?*.[A-Za-z0-9][A-Za-z0-9][A-Za-z0-9][A-Za-z0-9][A-Za-z0-9][A-Za-z0-9]" UNFINISHED,
+		name, 0);
+}
+
+/* Whether the file is this user's and nobody is writing it. */
+static bool is_abandoned(int fd)
+{
+	struct stat status;
+
+	return fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && status.st_uid == geteuid() &&
+		flock(fd, LOCK_EX | LOCK_NB) == 0;
+}
+
+void directory_sweep(const char *path)
+{
+	DIR *directory = opendir(path);
+	struct dirent *entry;
+
+	while (directory && (entry = readdir(directory))) {
+		int fd = is_unfinished(entry->d_name)
+				 ? openat(dirfd(directory), entry->d_name, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW)
+				 : -1;
+
+		if (fd >= 0 && is_abandoned(fd))
+			unlinkat(dirfd(directory), entry->d_name, 0);
+		if (fd >= 0)
+			close(fd);
+	}
+	if (directory)
+		closedir(directory);
 }
 
 int file_publish(const char *from, const char *to, struct error *err)

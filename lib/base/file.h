@@ -17,8 +17,12 @@ char *path_expand(const char *path);
 /* Makes a directory and its parents, each with `mode`, durably; an existing directory is fine. */
 int directory_make(const char *path, mode_t mode, struct error *err);
 
-/* Reads a regular file of at most `limit` bytes, appended to `out`. A larger file, a directory or an
- * unreadable file is an error with STATUS_ENVIRONMENT. The content is followed by a zero byte. */
+/* Opens a regular file for reading; the caller closes. Never waits, as for who writes to a pipe of that
+ * name: STATUS_ENVIRONMENT for whatever else it is, and when it cannot be opened. */
+int file_open(const char *path, struct error *err);
+
+/* Reads a regular file of at most `limit` bytes, appended to `out`. A larger file, something else than a
+ * file or an unreadable one is an error with STATUS_ENVIRONMENT. The content is followed by a zero byte. */
 int file_read(const char *path, size_t limit, struct buffer *out, struct error *err);
 
 enum file_write_mode {
@@ -28,7 +32,8 @@ enum file_write_mode {
 
 /* Writes a file so that a reader, or a machine that lost power, sees the old content or the new and
  * nothing between: temporary file beside it, fsync, rename (or link, for FILE_NEW), fsync of the
- * directory. STATUS_ENVIRONMENT on failure, with the reason; nothing is left behind. */
+ * directory. STATUS_ENVIRONMENT on failure, with the reason; nothing is left behind, unless the process is
+ * killed: then the temporary file, hidden and named after the path, for directory_sweep(). */
 int file_write(const char *path, const void *data, size_t length, mode_t permissions,
 	enum file_write_mode mode, struct error *err);
 
@@ -39,3 +44,6 @@ bool path_exists(const char *path);
 
 /* Removes a directory with all below it, never following a symbolic link. */
 int directory_remove(const char *path, struct error *err);
+
+/* Removes what file_write() had to leave behind in a directory, but not what another process is writing. */
+void directory_sweep(const char *path);

@@ -2,17 +2,77 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <fnmatch.h>
+#include <math.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/memory.h"
 
 #define TEXT_LIMIT (1 << 20)
+#define GRACE_SECONDS 1.0 /* between SIGTERM and SIGKILL, and after that */
+#define LOOK_SECONDS 0.02 /* between two looks whether a process has ended */
+
+/* --- what it sees of the environment ------------------------------------------------------------- */
+
+/* What a program needs to run, find its libraries and its GPU, and speak the user's language. */
+static const char *const passed[] = {"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "LC_*", "TZ",
+	"TERM", "COLUMNS", "NO_COLOR", "TMPDIR", "DISPLAY", "DBUS_SESSION_BUS_ADDRESS", "XDG_*", "LD_LIBRARY_PATH",
+	"LD_PRELOAD", "SSL_CERT_FILE", "SSL_CERT_DIR", "VIRTUAL_ENV", "CONDA_*", "PYTHON*", "CC", "CXX", "CPATH",
+	"LIBRARY_PATH", "CUDA_*", "CUDNN_*", "CUBLAS_*", "NVIDIA_*", "NCCL_*", "PYTORCH_*", "TORCH_*",
+	"TORCHINDUCTOR_*", "TRITON_*", "FLA_*", "OMP_*", "GOMP_*", "KMP_*", "MKL_*", "OPENBLAS_*", "ASAN_OPTIONS", "LSAN_OPTIONS", "UBSAN_OPTIONS"};
+
+/* No such name is passed on, whatever it begins with: NVIDIA_API_KEY, CONDA_TOKEN. */
+static const char *const secret[] = {"*KEY", "*KEY_*", "*TOKEN*", "*SECRET*", "*PASS*", "*CREDENTIAL*", "*AUTH*"};
+
+static bool matches(const char *const *patterns, size_t count, const char *name)
+{
+	while (count--)
+		if (!fnmatch(patterns[count], name, 0))
+			return true;
+	return false;
+}
+
+static bool may_pass(const char *assignment)
+{
+	char *name = xstrdup(assignment);
+	bool may;
+
+	name[strcspn(name, "=")] = '\0';
+	may = matches(passed, sizeof(passed) / sizeof(*passed), name) &&
+		!matches(secret, sizeof(secret) / sizeof(*secret), name);
+	free(name);
+	return may;
+}
+
+/* Its strings stay where they are; the caller frees the list. */
+static char **make_environment(char *const *more)
+{
+	size_t count = 0, kept = 0;
+	char **list;
+
+	while (environ && environ[count])
+		count++;
+	for (size_t i = 0; more && more[i]; i++)
+		count++;
+	list = xcalloc(count + 1, sizeof(*list));
+	for (char **variable = environ; variable && *variable; variable++)
+		if (may_pass(*variable))
+			list[kept++] = *variable;
+	while (more && *more)
+		list[kept++] = *more++;
+	return list;
+}
+
+/* --- its life ------------------------------------------------------------------------------------ */
 
 /* The text as a file that can be read from its beginning; -1 on error. */
 static int text_file(const char *text)
@@ -43,13 +103,15 @@ static void become(const char *const *argv, char *const *environment, int input,
 	_exit(127);
 }
 
-int process_start(struct process *process, const char *const *argv, char *const *environment,
-	const char *input, struct error *err)
+int process_start(struct process *process, const char *const *argv, char *const *more, const char *input,
+	struct error *err)
 {
 	int ends[2] = {-1, -1}, in = text_file(input);
+	char **environment = make_environment(more);
 	pid_t parent = getpid();
 
 	*process = (struct process){.output = -1};
+	signal(SIGCHLD, SIG_DFL); /* ignored, as some supervisors leave it, it would take the exit status away */
 	if (in < 0 || pipe2(ends, O_CLOEXEC) < 0 || (process->pid = fork()) < 0) {
 		error_set(err, STATUS_ENVIRONMENT, "cannot start %s: %s", argv[0], strerror(errno));
 		process->pid = 0;
@@ -66,41 +128,95 @@ int process_start(struct process *process, const char *const *argv, char *const 
 			close(ends[i]);
 	if (in >= 0)
 		close(in);
+	free(environment);
 	return process->pid ? 0 : -1;
 }
 
-static int reap(struct process *process)
+/* Whether it runs no more. It stays to be reaped: until then no other process can get its number. */
+static bool has_exited(pid_t child)
 {
-	int status = 0;
+	siginfo_t info = {0};
 
-	while (waitpid(process->pid, &status, 0) < 0 && errno == EINTR)
-		;
-	close(process->output);
-	process->pid = 0;
+	while (waitid(P_PID, (id_t)child, &info, WEXITED | WNOHANG | WNOWAIT) < 0)
+		if (errno != EINTR)
+			return true;
+	return info.si_pid == child;
+}
+
+/* The same, looking again and again for a while. */
+static bool exits_in_time(pid_t child)
+{
+	const struct timespec pause = {.tv_nsec = (long)(LOOK_SECONDS * 1e9)};
+	double deadline = clock_elapsed() + GRACE_SECONDS;
+
+	while (!has_exited(child)) {
+		if (clock_elapsed() >= deadline)
+			return false;
+		nanosleep(&pause, NULL);
+	}
+	return true;
+}
+
+void process_reap(pid_t child)
+{
+	kill(child, SIGKILL);
+	if (exits_in_time(child))
+		waitpid(child, NULL, 0);
+}
+
+static void close_output(struct process *process)
+{
+	if (process->output >= 0)
+		close(process->output);
 	process->output = -1;
-	return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+/* Takes what has been written, but not for ever from one that does not stop writing. */
+static void take_output(struct process *process)
+{
+	char part[4096];
+	size_t taken = 0;
+	ssize_t got;
+
+	while (process->output >= 0 && taken < TEXT_LIMIT &&
+		(got = read(process->output, part, sizeof(part))) >= 0) {
+		taken += (size_t)got;
+		if (!got)
+			close_output(process);
+		else if (process->text.length + (size_t)got <= TEXT_LIMIT)
+			buffer_append(&process->text, part, (size_t)got);
+	}
 }
 
 bool process_ended(struct process *process, int *status)
 {
-	char part[4096];
-	ssize_t got;
+	int ended = 0;
 
-	while ((got = read(process->output, part, sizeof(part))) > 0)
-		if (process->text.length + (size_t)got <= TEXT_LIMIT)
-			buffer_append(&process->text, part, (size_t)got);
-	if (got < 0) /* EAGAIN: nothing more as yet */
+	take_output(process);
+	if (process->output >= 0 || !has_exited(process->pid))
 		return false;
-	*status = reap(process);
+	waitpid(process->pid, &ended, 0);
+	*status = WIFSIGNALED(ended) ? 128 + WTERMSIG(ended) : WEXITSTATUS(ended);
+	process->pid = 0;
 	return true;
+}
+
+double process_pause(const struct process *process)
+{
+	return process->pid && process->output < 0 ? LOOK_SECONDS : INFINITY;
 }
 
 void process_kill(struct process *process)
 {
 	if (!process->pid)
 		return;
+	kill(-process->pid, SIGTERM);
+	kill(-process->pid, SIGCONT); /* one that was stopped does not hear it before */
+	exits_in_time(process->pid);
 	kill(-process->pid, SIGKILL);
-	reap(process);
+	process_reap(process->pid);
+	process->pid = 0;
+	close_output(process);
 	buffer_free(&process->text);
 }
 
@@ -110,7 +226,7 @@ int process_finish(struct process *process, double seconds, int *status, struct 
 
 	while (!process_ended(process, status)) {
 		struct pollfd wait = {.fd = process->output, .events = POLLIN};
-		double left = deadline - clock_elapsed();
+		double left = fmin(deadline - clock_elapsed(), process_pause(process));
 
 		if (left > 0 && clock_poll(&wait, 1, left, err) == 0)
 			continue;

@@ -88,12 +88,26 @@ size_t text_prefix(const char *text, size_t width)
 	return length;
 }
 
-/* Shown as it is: neither a control character nor one that turns the direction of writing. */
+/* Characters that nobody sees, that turn the direction of writing or that break the line: Unicode's general
+ * categories Cf, Zl and Zp, and its property Default_Ignorable_Code_Point. In order. */
+static const struct {
+	unsigned first, last;
+} unseen[] = {
+	{0xad, 0xad}, {0x34f, 0x34f}, {0x600, 0x605}, {0x61c, 0x61c}, {0x6dd, 0x6dd}, {0x70f, 0x70f},
+	{0x890, 0x891}, {0x8e2, 0x8e2}, {0x115f, 0x1160}, {0x17b4, 0x17b5}, {0x180b, 0x180f}, {0x200b, 0x200f},
+	{0x2028, 0x202e}, {0x2060, 0x206f}, {0x3164, 0x3164}, {0xfe00, 0xfe0f}, {0xfeff, 0xfeff}, {0xffa0, 0xffa0},
+	{0xfff0, 0xfffb}, {0x110bd, 0x110bd}, {0x110cd, 0x110cd}, {0x13430, 0x1343f}, {0x1bca0, 0x1bca3},
+	{0x1d173, 0x1d17a}, {0xe0000, 0xe0fff},
+};
+
+/* Shown as it is. */
 static bool is_printable(unsigned code)
 {
-	return code >= 0x20 && (code < 0x7f || code >= 0xa0) && code != 0x200e && code != 0x200f &&
-	       (code < 0x2028 || code > 0x202e) && (code < 0x2066 || code > 0x2069) &&
-	       code != 0xfeff;
+	size_t i = 0;
+
+	while (i < sizeof(unseen) / sizeof(*unseen) - 1 && code > unseen[i].last)
+		i++;
+	return code >= 0x20 && (code < 0x7f || code >= 0xa0) && (code < unseen[i].first || code > unseen[i].last);
 }
 
 void text_clean(char *text)

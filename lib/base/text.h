@@ -13,7 +13,7 @@ size_t text_width(const char *text);
 /* How many bytes its first `width` characters take. */
 size_t text_prefix(const char *text, size_t width);
 
-/* In place, for words that somebody else wrote: escape sequences are taken out, line breaks and tabs become spaces, every other control
- * character, byte that is not UTF-8, and character that changes the direction of writing becomes "?". The
- * result is not longer. */
+/* In place, for words that somebody else wrote: escape sequences are taken out, line breaks and tabs become
+ * spaces; every other control character, byte that is not UTF-8, and character that is not seen, breaks the
+ * line or changes the direction of writing becomes "?". The result is not longer. */
 void text_clean(char *text);

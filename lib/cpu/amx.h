@@ -1,8 +1,8 @@
-/* amx: products of 32 × 32 on the matrix units of newer Xeons: bf16 factors, fp32 sums. For files that are compiled
- * for them alone.
+/* amx: products of 32 × 32 on the matrix units of newer Xeons: bf16 factors, fp32 sums. For files that are
+ * compiled for them alone.
  *
- * Tiles 0 to 3 are the sum, 2 × 2 of them, 4 and 5 a left factor's, 6 and 7 a right factor's. A right factor stands
- * as pairs of rows: the 32 bits at [p][c] hold rows 2p (low) and 2p + 1 of column c. */
+ * Tiles 0 to 3 are the sum, 2 × 2 of them, 4 and 5 a left factor's, 6 and 7 a right factor's. A right
+ * factor stands as pairs of rows: the 32 bits at [p][c] hold rows 2p (low) and 2p + 1 of column c. */
 #pragma once
 
 #include <immintrin.h>

@@ -1,5 +1,5 @@
-/* block: sixteen rows of fp32 at a time, and products of them: what the kernels of operations have in common. For files
- * that are compiled once for each instruction set. */
+/* block: sixteen rows of fp32 at a time, and products of them: what the kernels of operations have in
+ * common. For files that are compiled once for each instruction set. */
 #pragma once
 
 #include <stdbool.h>
@@ -65,8 +65,8 @@ INLINE void multiply_tile(const float *a, int a_row, int a_step, const float *b,
 	tile_store(sum, c, columns, tall, wide);
 }
 
-/* C [rows, columns] = start + A B, `start` being C or NULL for zero. With 16 registers tiles are 6 rows tall, and
- * 4 where that is what is left. Asks for some of the next block's rows after each tile. */
+/* C [rows, columns] = start + A B, `start` being C or NULL for zero. With 16 registers tiles are 6 rows
+ * tall, and 4 where that is what is left. Asks for some of the next block's rows after each tile. */
 INLINE void multiply(const float *a, int a_row, int a_step, const float *b, const float *start, float *c,
 	int rows, int inner, int columns, struct prefetch *prefetch, int wide)
 {

@@ -1,7 +1,7 @@
 /* cpu: what this machine's processor can do, and how many of its cores work.
  *
- * Numeric kernels are compiled once for each instruction set ("variant"); the best one that the machine has is in
- * use until another is selected. Which kernel that means is known to whoever has kernels. */
+ * Numeric kernels are compiled once for each instruction set ("variant"); the best one that the machine has
+ * is in use until another is selected. Which kernel that means is known to whoever has kernels. */
 #pragma once
 
 #include <stddef.h>

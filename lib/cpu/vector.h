@@ -1,5 +1,6 @@
-/* vector: a register's worth of floats, whatever the instruction set that this file is compiled for. Included by
- * files that are compiled once for each of them; the Makefile then defines KERNEL, the variant's name. */
+/* vector: a register's worth of floats, whatever the instruction set that this file is compiled for.
+ * Included by files that are compiled once for each of them; the Makefile then defines KERNEL, the
+ * variant's name. */
 #pragma once
 
 #ifdef __SSE2__
@@ -118,9 +119,9 @@ INLINE void vector_store_bf16(uint16_t *to, vector x)
 	memcpy(to, &value, sizeof(value));
 }
 
-/* to = fromᵀ, both squares of LANES × LANES numbers of 32 bits, their rows that many bytes apart. In each round
- * of interleaving, a row's number gives its highest bit to the column's; when all have gone over, rows are
- * columns. */
+/* to = fromᵀ, both squares of LANES × LANES numbers of 32 bits, their rows that many bytes apart. In each
+ * round of interleaving, a row's number gives its highest bit to the column's; when all have gone over,
+ * rows are columns. */
 INLINE void transpose_square(const void *from, int64_t from_stride, void *to, int64_t to_stride)
 {
 	vector x[LANES], y[LANES];

@@ -1,7 +1,8 @@
 /* gpu: a GPU: what it is, its memory, kernels on it, and time.
  *
- * Each has its own context and stream, which every function makes current for as long as it lasts: several GPUs, and a
- * caller's own use of CUDA, go side by side in one process and one thread. One thread uses a GPU at a time. */
+ * Each has its own context and stream, which every function makes current for as long as it lasts: several
+ * GPUs, and a caller's own use of CUDA, go side by side in one process and one thread. One thread uses a
+ * GPU at a time. */
 #pragma once
 
 #include <stdbool.h>
@@ -31,20 +32,20 @@ struct gpu;
 
 /* Opens a GPU of compute capability 8.0 or later. NULL with STATUS_ENVIRONMENT. */
 struct gpu *gpu_open(int index, struct error *err);
-/* Waits for what is queued, then unloads its kernels; memory that is still allocated stays until the process ends. NULL
- * is fine. */
+/* Waits for what is queued, then unloads its kernels; memory that is still allocated stays until the
+ * process ends. NULL is fine. */
 void gpu_close(struct gpu *gpu);
 
 struct CUstream_st; /* cudaStream_t, CUstream */
 
-/* Queues what follows on a stream of the caller's, of this GPU's primary context (that is CUDA's run-time API's, and
- * PyTorch's), which must outlive its use; the default stream is (struct CUstream_st *)1. NULL: on the GPU's own again.
- * The caller orders the work of the two. */
+/* Queues what follows on a stream of the caller's, of this GPU's primary context (that is CUDA's run-time
+ * API's, and PyTorch's), which must outlive its use; the default stream is (struct CUstream_st *)1. NULL:
+ * on the GPU's own again. The caller orders the work of the two. */
 void gpu_use_stream(struct gpu *gpu, struct CUstream_st *stream);
 const struct gpu_properties *gpu_properties_of(const struct gpu *gpu);
 
-/* For those who call NVIDIA's libraries themselves: makes the GPU's context current, and gives back the one that was, for
- * gpu_leave(). The stream is the one in use. */
+/* For those who call NVIDIA's libraries themselves: makes the GPU's context current, and gives back the one
+ * that was, for gpu_leave(). The stream is the one in use. */
 struct CUctx_st;
 struct CUctx_st *gpu_enter(const struct gpu *gpu);
 void gpu_leave(const struct gpu *gpu, struct CUctx_st *before);
@@ -66,8 +67,8 @@ size_t gpu_allocated(const struct gpu *gpu);
 size_t gpu_allocated_peak(const struct gpu *gpu);
 void gpu_reset_peak(struct gpu *gpu);
 
-/* Memory between the kernels of a call. Grows as needed, and is kept for the next call; calls that share it are queued
- * one behind the other. */
+/* Memory between the kernels of a call. Grows as needed, and is kept for the next call; calls that share it
+ * are queued one behind the other. */
 struct gpu_workspace {
 	void *memory;
 	size_t bytes;
@@ -86,8 +87,8 @@ struct gpu_kernel;
 struct gpu_kernel *gpu_kernel(struct gpu *gpu, const char *source, const char *name,
 	const struct kernel_parameter *parameters, int threads, int shared_bytes, struct error *err);
 
-/* Waits for what is queued, then unloads every kernel of a file in kernels/: pointers to them must not be used any more.
- * For whoever tries many configurations. Returns how many they were. */
+/* Waits for what is queued, then unloads every kernel of a file in kernels/: pointers to them must not be
+ * used any more. For whoever tries many configurations. Returns how many they were. */
 int gpu_unload(struct gpu *gpu, const char *source);
 
 /* Blocks that fit one multiprocessor at a time. */

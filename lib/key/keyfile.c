@@ -242,7 +242,8 @@ static void add_hex(char *json, const char *name, const uint8_t *bytes, size_t l
 	add_text(json, "\",");
 }
 
-/* The fields that name the key, and the end of the object. */
+/* The fields that name the key, and the end of the object. An sr25519 key, as all hotkeys are, needs no
+ * cryptoType: bittensor-wallet 3 and older cannot read a file that has it. */
 static void add_public(char *json, const struct keypair *keypair)
 {
 	size_t used;
@@ -250,8 +251,8 @@ static void add_public(char *json, const struct keypair *keypair)
 	add_hex(json, "accountId", keypair_public_key(keypair), PUBLIC_KEY_LENGTH);
 	add_hex(json, "publicKey", keypair_public_key(keypair), PUBLIC_KEY_LENGTH);
 	used = strlen(json);
-	snprintf(json + used, FORMAT_SIZE - used, "\"ss58Address\":\"%s\",\"cryptoType\":%d}",
-		keypair_address(keypair), keypair_type(keypair));
+	snprintf(json + used, FORMAT_SIZE - used, "\"ss58Address\":\"%s\"%s}", keypair_address(keypair),
+		keypair_type(keypair) == CRYPTO_ED25519 ? ",\"cryptoType\":0" : "");
 }
 
 char *keyfile_format_public(const struct keypair *keypair)

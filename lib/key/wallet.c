@@ -2,7 +2,6 @@
 
 #include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <sodium.h>
 #include <stdlib.h>
 #include <string.h>
@@ -77,20 +76,11 @@ static void paths_free(struct paths *paths)
 
 static char *read_file(const char *path, size_t *length, struct error *err)
 {
-	/* without waiting, should it be a pipe */
-	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-	struct stat status;
-	char *content = NULL;
+	int fd = file_open(path, err);
+	char *content = fd < 0 ? NULL : secret_read(fd, path, KEYFILE_LIMIT, length, err);
 
-	if (fd < 0) {
-		error_set(err, STATUS_ENVIRONMENT, "cannot open %s: %s", path, strerror(errno));
-		return NULL;
-	}
-	if (fstat(fd, &status) < 0 || !S_ISREG(status.st_mode))
-		error_set(err, STATUS_ENVIRONMENT, "%s is not a file", path);
-	else
-		content = secret_read(fd, path, KEYFILE_LIMIT, length, err);
-	close(fd);
+	if (fd >= 0)
+		close(fd);
 	return content;
 }
 
@@ -232,6 +222,7 @@ static int write_files(const struct paths *paths, const struct keypair *keypair,
 	char *public_half = keyfile_format_public(keypair);
 	int result = -1;
 
+	directory_sweep(paths->directory); /* a key that an interrupted call left half made */
 	if (interrupted())
 		error_set(err, STATUS_INTERRUPTED, "interrupted: nothing is written");
 	else if (directory_make(paths->directory, 0700, err) < 0)

@@ -1,5 +1,5 @@
-/* kernel: the part of the layer that is compiled once for each instruction set. Counts of numbers are multiples
- * of 16. */
+/* kernel: the part of the layer that is compiled once for each instruction set. Counts of numbers are
+ * multiples of 16. */
 #pragma once
 
 #include <stddef.h>

@@ -25,8 +25,8 @@ void product_free(struct product *product);
 /* Makes sure that product_run() can run: opens OpenBLAS if this product needs it. STATUS_ENVIRONMENT. */
 int product_ready(const struct product *product, struct error *err);
 
-/* x [rows, inner], y [rows, columns], bf16, at most PRODUCT_ROWS rows, on the calling thread. `x` has room for a
- * multiple of 32 rows, `scratch` for PRODUCT_ROWS · (inner + columns) numbers. */
+/* x [rows, inner], y [rows, columns], bf16, at most PRODUCT_ROWS rows, on the calling thread. `x` has room
+ * for a multiple of 32 rows, `scratch` for PRODUCT_ROWS · (inner + columns) numbers. */
 void product_run(const struct product *product, const uint16_t *x, int rows, uint16_t *y, float *scratch);
 
 #ifdef __x86_64__

@@ -1,4 +1,5 @@
-/* accuracy: is what a device computes right? On random tensors (measure/fixture.h), against the fp64 reference.
+/* accuracy: is what a device computes right? On random tensors (measure/fixture.h), against the fp64
+ * reference.
  *
  * These checks exercise quasar's own implementation of the operation, not the Python of a fork. */
 #pragma once
@@ -20,9 +21,9 @@ struct accuracy_plan {
 /* MiB that the checks take at a length, mostly for the fp64 reference of the layer. */
 double accuracy_memory(int64_t tokens);
 
-/* Add the checks op.finite, op.written, op.repeat and op.reference, or with another family's name for `op`, and the
- * same for `layer.`. Not passing is no error; -1 is for what kept the checks from being made (memory, no OpenBLAS,
- * interrupted). */
+/* Add the checks op.finite, op.written, op.repeat and op.reference, or with another family's name for `op`,
+ * and the same for `layer.`. Not passing is no error; -1 is for what kept the checks from being made
+ * (memory, no OpenBLAS, interrupted). */
 int accuracy_op(const struct device *device, const struct accuracy_plan *plan, struct check_list *checks,
 	struct error *err);
 int accuracy_layer(const struct device *device, const struct accuracy_plan *plan, struct check_list *checks,

@@ -7,9 +7,9 @@
 struct layer;
 struct layer_call;
 
-/* Functions take the device itself. What operations and layer work on lies in the device's memory, which on the CPU
- * is the host's. A call returns when its work is done. Several devices may be open at once, each used by one thread
- * at a time. */
+/* Functions take the device itself. What operations and layer work on lies in the device's memory, which on
+ * the CPU is the host's. A call returns when its work is done. Several devices may be open at once, each
+ * used by one thread at a time. */
 struct device {
 	int index;             /* of the GPU; -1: the CPU */
 	char description[192]; /* "cpu (AMD EPYC 7763, 2 threads, x86_64_v3)", "cuda:0 (NVIDIA H200, …)" */

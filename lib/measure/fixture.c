@@ -13,8 +13,8 @@ struct op_shape fixture_shape(int64_t tokens)
 
 /* --- where tensors lie ---------------------------------------------------------------------------- */
 
-/* The strides of a tensor of that size; returns the elements of memory that it takes, and where in it the first
- * element stands. `slices`: tensors that share the memory of a packed layout. */
+/* The strides of a tensor of that size; returns the elements of memory that it takes, and where in it the
+ * first element stands. `slices`: tensors that share the memory of a packed layout. */
 static size_t lay_out(enum layout layout, const int64_t size[4], int64_t slices, int64_t stride[4], int64_t *start)
 {
 	int64_t b = size[0], t = size[1], h = size[2], s = size[3], count = b * t * h * s;
@@ -104,7 +104,8 @@ static void add_mean(const struct fixture_plan *plan, int64_t head, float *row, 
 		row[i] += numbers[i];
 }
 
-/* Random numbers of a tensor to the host's copy of its memory, which begins at `start` elements before the first. */
+/* Random numbers of a tensor to the host's copy of its memory, which begins at `start` elements before the
+ * first. */
 static void fill(const struct fixture *fixture, int number, void *host)
 {
 	const struct fixture_plan *plan = &fixture->plan;

@@ -1,6 +1,6 @@
-/* fixture: the random tensors that operations and the layer are measured and checked on: one maker for all, since what
- * a kernel costs may depend on its input (keys that forget the past sooner leave less to do). Which numbers they are
- * stands in the table of families; fixture_describe() says it to people. */
+/* fixture: the random tensors that operations and the layer are measured and checked on: one maker for all,
+ * since what a kernel costs may depend on its input (keys that forget the past sooner leave less to do).
+ * Which numbers they are stands in the table of families; fixture_describe() says it to people. */
 #pragma once
 
 #include <stdbool.h>
@@ -25,8 +25,8 @@ struct fixture_plan {
 	enum layout layout;
 	bool states; /* with initial and final ones */
 	uint64_t seed;
-	/* For tests of other keys than the family's: their deviation (0: the family's), and that of a mean that all
-	 * tokens of a head share. */
+	/* For tests of other keys than the family's: their deviation (0: the family's), and that of a mean
+	 * that all tokens of a head share. */
 	float key_deviation, key_mean;
 };
 
@@ -34,21 +34,22 @@ struct fixture {
 	struct fixture_plan plan;
 	const struct device *device;
 	struct op_problem problem; /* on the device */
-	/* Of each tensor the memory that it lies in, on the device, and bytes of it; the first one's in a packed
-	 * layout. */
+	/* Of each tensor the memory that it lies in, on the device, and bytes of it; the first one's in a
+	 * packed layout. */
 	void *memory[FAMILY_TENSORS];
 	size_t bytes[FAMILY_TENSORS];
 	size_t count[FAMILY_TENSORS]; /* elements */
 };
 
-/* What outputs, and the gaps between their elements, are filled with: a NaN in every type that no arithmetic makes. */
+/* What outputs, and the gaps between their elements, are filled with: a NaN in every type that no
+ * arithmetic makes. */
 #define FIXTURE_POISON 0x7fa5
 
 /* The shape that validators time: batch 1, 8 heads of 64. */
 struct op_shape fixture_shape(int64_t tokens);
 
-/* Tensors of random numbers on a device. STATUS_ENVIRONMENT without memory. Freed with fixture_free(), also when this
- * fails; `device` must outlive it. */
+/* Tensors of random numbers on a device. STATUS_ENVIRONMENT without memory. Freed with fixture_free(), also
+ * when this fails; `device` must outlive it. */
 int fixture_make(struct fixture *fixture, const struct device *device, const struct fixture_plan *plan,
 	struct error *err);
 void fixture_free(struct fixture *fixture);
@@ -74,7 +75,8 @@ struct layer_fixture {
 	size_t count;  /* numbers of x, and of out */
 };
 
-/* `weights`: a safetensors file; NULL: random ones of the shape that validators time. Otherwise as fixture_make(). */
+/* `weights`: a safetensors file; NULL: random ones of the shape that validators time. Otherwise as
+ * fixture_make(). */
 int layer_fixture_make(struct layer_fixture *fixture, const struct device *device, const char *weights, uint64_t seed,
 	int64_t tokens, struct error *err);
 void layer_fixture_free(struct layer_fixture *fixture);

@@ -3,7 +3,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/embed.h"
 #include "base/json.h"
@@ -66,7 +65,7 @@ static int run_python(const struct device *device, const struct measure_plan *pl
 	/* the shell finds it in the PATH, and its complaints are part of what it says */
 	const char *argv[] = {"/bin/sh", "-c", "exec python3 - \"$@\" 2>&1", "sh", plan->fork_path, where, tokens,
 		warmups, calls, NULL};
-	int result = process_start(process, argv, environ, source_python_layer, err);
+	int result = process_start(process, argv, NULL, source_python_layer, err);
 
 	if (!result && process_finish(process, LIMIT_SECONDS, status, err) < 0)
 		result = err->status == STATUS_INTERRUPTED

@@ -8,56 +8,83 @@
 
 #include "base/text.h"
 
+static const char not_a_table[] = "Input should be a valid dictionary";
+
 /* Where a value stands: its field, and the keys that lead on from there; NULL where it ends. */
 struct location {
 	const char *keys[3];
 };
 
-static void problem(struct fields *fields, const struct location *at, const char *type, const char *message)
+/* `input`: what is wrong, which the request owns; NULL: there was nothing. Returns the entry. */
+static cJSON *problem(struct fields *fields, const struct location *at, const cJSON *input, const char *type,
+	const char *message)
 {
-	cJSON *entry = cJSON_CreateObject(), *loc = cJSON_AddArrayToObject(entry, "loc");
+	cJSON *entry = cJSON_CreateObject(), *loc;
 
+	cJSON_AddStringToObject(entry, "type", type);
+	loc = cJSON_AddArrayToObject(entry, "loc");
 	cJSON_AddItemToArray(loc, cJSON_CreateString(fields->source));
 	for (size_t i = 0; i < sizeof(at->keys) / sizeof(*at->keys) && at->keys[i]; i++)
 		cJSON_AddItemToArray(loc, cJSON_CreateString(at->keys[i]));
 	cJSON_AddStringToObject(entry, "msg", message);
-	cJSON_AddStringToObject(entry, "type", type);
+	/* what stands in a query may be no text at all */
+	if (input && !(cJSON_IsString(input) && !utf8_valid(input->valuestring, strlen(input->valuestring))))
+		cJSON_AddItemReferenceToObject(entry, "input", (cJSON *)input);
+	else
+		cJSON_AddNullToObject(entry, "input");
 	if (!fields->problems)
 		fields->problems = cJSON_CreateArray();
 	cJSON_AddItemToArray(fields->problems, entry);
+	return entry;
 }
 
-struct fields fields_body(const struct server_request *request)
+static struct fields whole_body(const struct server_request *request, const struct field_rules *rules,
+	const char *type, const char *message)
 {
-	struct fields fields = {.object = request->body, .source = "body"};
+	struct fields fields = {.object = request->body, .source = "body", .rules = rules};
+	const struct location whole = {{NULL}};
 
 	if (!request->body)
-		problem(&fields, &(struct location){{NULL}}, "missing", "Field required");
+		problem(&fields, &whole, NULL, "missing", "Field required");
 	else if (!cJSON_IsObject(request->body))
-		problem(&fields, &(struct location){{NULL}}, "model_attributes_type",
-			"Input should be a valid dictionary or object to extract fields from");
+		problem(&fields, &whole, request->body, type, message);
 	return fields;
 }
 
-struct fields fields_query(const struct server_request *request)
+struct fields fields_body(const struct server_request *request, const struct field_rules *rules)
 {
-	return (struct fields){.object = request->query, .source = "query"};
+	return whole_body(request, rules, "model_attributes_type",
+		"Input should be a valid dictionary or object to extract fields from");
 }
 
-struct fields fields_path(const struct server_request *request)
+struct fields fields_object(const struct server_request *request, const struct field_rules *rules)
 {
-	return (struct fields){.object = request->captures, .source = "path"};
+	return whole_body(request, rules, "dict_type", not_a_table);
+}
+
+struct fields fields_query(const struct server_request *request, const struct field_rules *rules)
+{
+	return (struct fields){.object = request->query, .source = "query", .rules = rules};
+}
+
+struct fields fields_path(const struct server_request *request, const struct field_rules *rules)
+{
+	return (struct fields){.object = request->captures, .source = "path", .rules = rules};
+}
+
+const cJSON *fields_raw(const struct fields *fields, const char *name)
+{
+	return cJSON_IsObject(fields->object) ? cJSON_GetObjectItemCaseSensitive(fields->object, name) : NULL;
 }
 
 /* NULL when the field is missing, or when there is no object to look into, which is a problem already. */
 static const cJSON *find(struct fields *fields, const char *name, bool required)
 {
-	const cJSON *item = cJSON_IsObject(fields->object)
-		? cJSON_GetObjectItemCaseSensitive(fields->object, name)
-		: NULL;
+	const cJSON *item = fields_raw(fields, name);
 
 	if (!item && required && cJSON_IsObject(fields->object))
-		problem(fields, &(struct location){{name}}, "missing", "Field required");
+		problem(fields, &(struct location){{name}}, strcmp(fields->source, "body") ? NULL : fields->object,
+			"missing", "Field required");
 	return item;
 }
 
@@ -93,45 +120,94 @@ static int read_number(const cJSON *item, double *value)
 	return 0;
 }
 
-static double to_real(struct fields *fields, const struct location *at, const cJSON *item)
+static const struct field_bound *find_bound(const struct fields *fields, const char *name)
 {
+	const struct field_bound *bound = fields->rules->bounds;
+
+	while (bound && bound->name && strcmp(bound->name, name))
+		bound++;
+	return bound && bound->name ? bound : NULL;
+}
+
+static void out_of_bounds(struct fields *fields, const char *name, const cJSON *item, const char *type,
+	const char *message, const char *limit_name, double limit)
+{
+	cJSON *entry = problem(fields, &(struct location){{name}}, item, type, message);
+
+	cJSON_AddNumberToObject(cJSON_AddObjectToObject(entry, "ctx"), limit_name, limit);
+}
+
+static void check_number(struct fields *fields, const char *name, const cJSON *item, double value)
+{
+	const struct field_bound *bound = find_bound(fields, name);
+	char message[96];
+
+	if (bound && value < bound->least) {
+		snprintf(message, sizeof(message), "Input should be greater than or equal to %.15g", bound->least);
+		out_of_bounds(fields, name, item, "greater_than_equal", message, "ge", bound->least);
+	} else if (bound && value > bound->most) {
+		snprintf(message, sizeof(message), "Input should be less than or equal to %.15g", bound->most);
+		out_of_bounds(fields, name, item, "less_than_equal", message, "le", bound->most);
+	}
+}
+
+static void check_length(struct fields *fields, const char *name, const cJSON *item)
+{
+	const struct field_bound *bound = find_bound(fields, name);
+	char message[96];
+
+	if (!bound || (double)strlen(item->valuestring) <= bound->most)
+		return;
+	snprintf(message, sizeof(message), "String should have at most %.0f bytes", bound->most);
+	out_of_bounds(fields, name, item, "string_too_long", message, "max_length", bound->most);
+}
+
+static double to_real(struct fields *fields, const char *name, const cJSON *item)
+{
+	const struct location at = {{name}};
 	double value = NAN;
 
 	switch (read_number(item, &value)) {
 	case 1:
-		problem(fields, at, "float_type", "Input should be a valid number");
+		problem(fields, &at, item, "float_type", "Input should be a valid number");
 		return NAN;
 	case 2:
-		problem(fields, at, "float_parsing",
+		problem(fields, &at, item, "float_parsing",
 			"Input should be a valid number, unable to parse string as a number");
 		return NAN;
 	}
-	if (isfinite(value))
-		return value;
-	problem(fields, at, "finite_number", "Input should be a finite number");
-	return NAN;
+	if (!isfinite(value) && !fields->rules->any_number) {
+		problem(fields, &at, item, "finite_number", "Input should be a finite number");
+		return NAN;
+	}
+	check_number(fields, name, item, value);
+	return value;
 }
 
 static int64_t to_integer(struct fields *fields, const char *name, const cJSON *item)
 {
+	const double limit = fields->rules->any_number ? 0x1p63 : 0x1p53 + 2;
 	const struct location at = {{name}};
 	double value;
 	int wrong = read_number(item, &value);
 	bool spelled = !cJSON_IsString(item) || spells_decimal(item->valuestring);
 
 	if (wrong == 1)
-		problem(fields, &at, "int_type", "Input should be a valid integer");
+		problem(fields, &at, item, "int_type", "Input should be a valid integer");
 	else if (wrong == 2 || !spelled || (cJSON_IsString(item) && value != floor(value)))
-		problem(fields, &at, "int_parsing",
+		problem(fields, &at, item, "int_parsing",
 			"Input should be a valid integer, unable to parse string as an integer");
 	else if (value != floor(value))
-		problem(fields, &at, "int_from_float",
+		problem(fields, &at, item, "int_from_float",
 			"Input should be a valid integer, got a number with a fractional part");
-	else if (!(fabs(value) <= 0x1p53))
-		problem(fields, &at, "int_parsing_size",
-			"Unable to parse input string as an integer, exceeded maximum size");
-	else
+	else if (fabs(value) < limit) {
+		check_number(fields, name, item, value);
 		return (int64_t)value;
+	} else if (fields->rules->any_number && isfinite(value))
+		fields->fault = true;
+	else
+		problem(fields, &at, item, "int_parsing_size",
+			"Unable to parse input string as an integer, exceeded maximum size");
 	return 0;
 }
 
@@ -139,14 +215,17 @@ static const char *to_string(struct fields *fields, const char *name, const cJSO
 {
 	const struct location at = {{name}};
 
-	if (!cJSON_IsString(item))
-		problem(fields, &at, "string_type", "Input should be a valid string");
-	else if (!utf8_valid(item->valuestring, strlen(item->valuestring)))
-		problem(fields, &at, "string_unicode",
+	if (!cJSON_IsString(item)) {
+		problem(fields, &at, item, "string_type", "Input should be a valid string");
+		return "";
+	}
+	if (!utf8_valid(item->valuestring, strlen(item->valuestring))) {
+		problem(fields, &at, item, "string_unicode",
 			"Input should be a valid string, unable to parse raw data as a unicode string");
-	else
-		return item->valuestring;
-	return "";
+		return "";
+	}
+	check_length(fields, name, item);
+	return item->valuestring;
 }
 
 const char *fields_string(struct fields *fields, const char *name)
@@ -177,29 +256,18 @@ int64_t fields_integer_or(struct fields *fields, const char *name, int64_t fallb
 	return item && !cJSON_IsNull(item) ? to_integer(fields, name, item) : fallback;
 }
 
-void fields_range(struct fields *fields, const char *name, int64_t value, int64_t least, int64_t most)
-{
-	char message[96];
-
-	if (value >= least && value <= most)
-		return;
-	snprintf(message, sizeof(message), "Input should be between %lld and %lld", (long long)least,
-		(long long)most);
-	problem(fields, &(struct location){{name}}, "out_of_range", message);
-}
-
 double fields_real(struct fields *fields, const char *name)
 {
 	const cJSON *item = find(fields, name, true);
 
-	return item ? to_real(fields, &(struct location){{name}}, item) : NAN;
+	return item ? to_real(fields, name, item) : NAN;
 }
 
 double fields_optional_real(struct fields *fields, const char *name)
 {
 	const cJSON *item = find(fields, name, false);
 
-	return item && !cJSON_IsNull(item) ? to_real(fields, &(struct location){{name}}, item) : NAN;
+	return item && !cJSON_IsNull(item) ? to_real(fields, name, item) : NAN;
 }
 
 static bool among(const char *word, const char *const *words)
@@ -224,39 +292,44 @@ bool fields_bool(struct fields *fields, const char *name)
 	if (cJSON_IsString(item) && among(item->valuestring, yes))
 		return true;
 	if (!cJSON_IsString(item) || !among(item->valuestring, no))
-		problem(fields, &(struct location){{name}}, "bool_parsing",
+		problem(fields, &(struct location){{name}}, item, "bool_parsing",
 			"Input should be a valid boolean, unable to interpret input");
 	return false;
 }
 
 const cJSON *fields_optional_tables(struct fields *fields, const char *name)
 {
-	static const char not_a_table[] = "Input should be a valid dictionary";
 	const cJSON *tables = find(fields, name, false), *table, *number;
 
 	if (!tables || cJSON_IsNull(tables))
 		return NULL;
 	if (!cJSON_IsObject(tables)) {
-		problem(fields, &(struct location){{name}}, "dict_type", not_a_table);
+		problem(fields, &(struct location){{name}}, tables, "dict_type", not_a_table);
 		return NULL;
 	}
 	cJSON_ArrayForEach(table, tables) {
 		if (!cJSON_IsObject(table))
-			problem(fields, &(struct location){{name, table->string}}, "dict_type", not_a_table);
+			problem(fields, &(struct location){{name, table->string}}, table, "dict_type",
+				not_a_table);
 		else
 			cJSON_ArrayForEach(number, table)
-				if (!cJSON_IsNumber(number) || !isfinite(number->valuedouble))
+				if (!cJSON_IsNumber(number) ||
+					(!isfinite(number->valuedouble) && !fields->rules->any_number))
 					problem(fields,
-						&(struct location){{name, table->string, number->string}},
+						&(struct location){{name, table->string, number->string}}, number,
 						"float_type", "Input should be a valid number");
 	}
-	return tables;
+	return tables->child ? tables : NULL;
 }
 
 bool fields_refused(struct fields *fields, struct server_reply *reply)
 {
-	if (!fields->problems)
+	if (!fields->problems && !fields->fault)
 		return false;
+	if (!fields->problems) {
+		server_refuse(reply, 500, "A whole number is too large for the database");
+		return true;
+	}
 	reply->status = 422;
 	reply->body = cJSON_CreateObject();
 	cJSON_AddItemToObject(reply->body, "detail", fields->problems);

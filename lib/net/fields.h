@@ -1,6 +1,6 @@
 /* fields: what a request must hold, checked as pydantic does, with FastAPI's 422 for what does not fit.
  *
- *	struct fields fields = fields_body(request);
+ *	struct fields fields = fields_body(request, &rules);
  *	const char *hotkey = fields_string(&fields, "miner_hotkey");
  *	int64_t length = fields_integer(&fields, "target_sequence_length");
  *
@@ -17,15 +17,31 @@
 
 #include "net/server.h"
 
+/* What a field may hold: the bytes of a text, the value of a number. */
+struct field_bound {
+	const char *name;
+	double least, most;
+};
+
+/* What is asked of fields besides their types. */
+struct field_rules {
+	const struct field_bound *bounds; /* ends with a name that is NULL; NULL: no bounds */
+	bool any_number; /* numbers need not be finite; a whole one beyond 64 bits is a fault, as in SQLAlchemy */
+};
+
 struct fields {
 	const cJSON *object;
 	const char *source; /* "body", "query", "path" */
+	const struct field_rules *rules;
 	cJSON *problems;    /* NULL while there is none */
+	bool fault;         /* a whole number is too large to be stored */
 };
 
-struct fields fields_body(const struct server_request *request);
-struct fields fields_query(const struct server_request *request);
-struct fields fields_path(const struct server_request *request);
+struct fields fields_body(const struct server_request *request, const struct field_rules *rules);
+/* A body that may hold anything, as long as it is an object. */
+struct fields fields_object(const struct server_request *request, const struct field_rules *rules);
+struct fields fields_query(const struct server_request *request, const struct field_rules *rules);
+struct fields fields_path(const struct server_request *request, const struct field_rules *rules);
 
 const char *fields_string(struct fields *fields, const char *name);
 int64_t fields_integer(struct fields *fields, const char *name);
@@ -37,11 +53,11 @@ const char *fields_optional_string(struct fields *fields, const char *name); /* 
 double fields_optional_real(struct fields *fields, const char *name);        /* NAN when missing */
 int64_t fields_integer_or(struct fields *fields, const char *name, int64_t fallback);
 
-/* A problem when `value`, read from that field, is not between the two. */
-void fields_range(struct fields *fields, const char *name, int64_t value, int64_t least, int64_t most);
+/* The field as it came; NULL when missing. */
+const cJSON *fields_raw(const struct fields *fields, const char *name);
 
-/* An object of objects of numbers, {"4096": {"tokens_per_sec": 1.5}}, or NULL when missing. Here a
- * number is a finite number, not text. */
+/* An object of objects of numbers, {"4096": {"tokens_per_sec": 1.5}}, or NULL when missing or empty. Here a
+ * number is not text. */
 const cJSON *fields_optional_tables(struct fields *fields, const char *name);
 
 /* True when there were problems; then the reply is made. Ends the use of `fields`. */

@@ -15,17 +15,22 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "api/http.h"
 #include "base/buffer.h"
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/text.h"
+#include "net/python_json.h"
 
 /* What is read of a body that is too large, so that the client gets to see the 413. */
 #define DISCARD_LIMIT ((size_t)16 << 20)
 /* Requests that wait for the worker; more than that, and the client is asked to come again. */
 #define QUEUE_LIMIT 4096
+/* Arguments of a query, and values of a body: nobody has more to say, and each takes room. */
+#define QUERY_LIMIT 100
+#define VALUE_LIMIT 20000
 /* Seconds that a stopping server gives its clients to take their answers. */
 #define STOP_SECONDS 5
 
@@ -43,12 +48,18 @@ struct exchange {
 	struct connection *connection;
 	const struct server_route *route; /* NULL: there is none */
 	const char *other_method; /* what the path would take, when it is only the method that is wrong */
+	char *elsewhere; /* the path without the slashes at its end, when that leads to a route; else NULL */
 	struct server_request request;
 	struct server_reply reply;
 	char client[64];
 	struct buffer received;
 	size_t received_total;
-	bool answered; /* the reply is made */
+	size_t held;     /* bytes of it and of the answer */
+	size_t text_held; /* of the answer alone */
+	unsigned query_count;
+	bool crowded;    /* there was no memory for the request */
+	bool answered;   /* the reply is made */
+	char *text;      /* the reply's, once it is made */
 	double started;
 	struct exchange *next; /* in the queue, or in a batch */
 };
@@ -67,6 +78,7 @@ struct server {
 	size_t connection_count;
 	struct exchange *queue, **queue_end;
 	size_t queue_length;
+	size_t held;       /* bytes of requests and answers */
 	size_t unfinished; /* exchanges between the request's head and the end of the answer */
 	bool stopping;
 };
@@ -83,6 +95,74 @@ void server_refuse(struct server_reply *reply, unsigned status, const char *form
 	reply->status = status;
 	reply->body = cJSON_CreateObject();
 	cJSON_AddStringToObject(reply->body, "detail", text);
+}
+
+void server_fault(struct server_reply *reply)
+{
+	cJSON_Delete(reply->body);
+	*reply = (struct server_reply){.status = 500, .text = "Internal Server Error"};
+}
+
+static void refuse_busy(struct server_reply *reply)
+{
+	server_refuse(reply, 503, "Server busy");
+	reply->retry_after = 1;
+}
+
+/* Counts bytes that a request or its answer takes; false when that is more than there may be. */
+static bool hold(struct exchange *exchange, size_t bytes)
+{
+	struct server *server = exchange->server;
+	bool room;
+
+	pthread_mutex_lock(&server->mutex);
+	room = bytes <= server->options.memory_limit - server->held;
+	if (room) {
+		server->held += bytes;
+		exchange->held += bytes;
+	}
+	pthread_mutex_unlock(&server->mutex);
+	return room;
+}
+
+static void release(struct exchange *exchange, size_t bytes)
+{
+	pthread_mutex_lock(&exchange->server->mutex);
+	exchange->server->held -= bytes;
+	pthread_mutex_unlock(&exchange->server->mutex);
+	exchange->held -= bytes;
+}
+
+/* The reply's body as text, which takes its place. */
+static char *print_body(struct exchange *exchange)
+{
+	struct server_reply *reply = &exchange->reply;
+	char *text = exchange->server->options.dialect.python_json ? python_json_print(reply->body)
+								   : cJSON_PrintUnformatted(reply->body);
+
+	cJSON_Delete(reply->body);
+	reply->body = NULL;
+	return text;
+}
+
+/* Makes the text of the reply. Where there is no room for it, those who only read may come again. */
+static void render(struct exchange *exchange)
+{
+	struct server_reply *reply = &exchange->reply;
+
+	if (!reply->text && !reply->body)
+		reply->body = cJSON_CreateObject();
+	if (!reply->text)
+		exchange->text = print_body(exchange);
+	if (!reply->text && !exchange->text)
+		server_fault(reply); /* it cannot be written as JSON */
+	else if (exchange->text && hold(exchange, strlen(exchange->text)))
+		exchange->text_held = strlen(exchange->text);
+	else if (exchange->text && !strcmp(exchange->request.method, "GET")) {
+		free(exchange->text);
+		refuse_busy(reply);
+		exchange->text = print_body(exchange);
+	}
 }
 
 /* --- connections ------------------------------------------------------------------------------- */
@@ -213,6 +293,31 @@ static bool path_matches(const char *pattern, const char *path, cJSON *captures)
 	return !*path;
 }
 
+static bool is_route(const struct server *server, const char *path)
+{
+	const struct server_route *route = server->options.routes;
+	cJSON *captures = cJSON_CreateObject();
+
+	while (route->method && !path_matches(route->pattern, path, captures))
+		route++;
+	cJSON_Delete(captures);
+	return route->method != NULL;
+}
+
+/* Whether slashes at the end are all that is wrong with the path. */
+static void find_elsewhere(struct exchange *exchange)
+{
+	size_t length = strlen(exchange->request.path);
+	char *path = xstrdup(exchange->request.path);
+
+	while (length > 1 && path[length - 1] == '/')
+		path[--length] = '\0';
+	if (exchange->request.path[length] && is_route(exchange->server, path))
+		exchange->elsewhere = path;
+	else
+		free(path);
+}
+
 static void find_route(struct exchange *exchange)
 {
 	for (const struct server_route *route = exchange->server->options.routes; route->method; route++) {
@@ -228,6 +333,8 @@ static void find_route(struct exchange *exchange)
 		}
 		cJSON_Delete(captures);
 	}
+	if (exchange->server->options.dialect.redirects_slashes)
+		find_elsewhere(exchange);
 }
 
 /* --- the worker -------------------------------------------------------------------------------- */
@@ -235,7 +342,7 @@ static void find_route(struct exchange *exchange)
 static void answer_fault(struct exchange *exchange, const struct error *err)
 {
 	log_warn("%s %s: %s", exchange->request.method, exchange->route->pattern, err->message);
-	server_refuse(&exchange->reply, 500, "Internal Server Error");
+	server_fault(&exchange->reply);
 }
 
 static int begin(struct server *server, struct error *err)
@@ -258,6 +365,17 @@ static void rollback(struct server *server)
 		server->options.transaction->rollback(server->options.context);
 }
 
+/* Before a request is handled, perhaps for the second time. */
+static void discard_reply(struct exchange *exchange)
+{
+	cJSON_Delete(exchange->reply.body);
+	free(exchange->text);
+	exchange->text = NULL;
+	release(exchange, exchange->text_held);
+	exchange->text_held = 0;
+	exchange->reply = (struct server_reply){.status = 200};
+}
+
 /* Handles `count` requests in one transaction. */
 static int handle_together(struct server *server, struct exchange *batch, size_t count, struct error *err)
 {
@@ -266,12 +384,12 @@ static int handle_together(struct server *server, struct exchange *batch, size_t
 	if (begin(server, err) < 0)
 		return -1;
 	for (size_t i = 0; i < count; i++, at = at->next) {
-		cJSON_Delete(at->reply.body);
-		at->reply = (struct server_reply){.status = 200};
+		discard_reply(at);
 		if (at->route->handle(&at->request, &at->reply, server->options.context, err) < 0) {
 			rollback(server);
 			return -1;
 		}
+		render(at);
 	}
 	if (commit(server, err) < 0) {
 		rollback(server);
@@ -289,8 +407,10 @@ static void handle_batch(struct server *server, struct exchange *batch, size_t c
 	if (handle_together(server, batch, count, &err) == 0)
 		return;
 	for (struct exchange *at = batch; at; at = at->next)
-		if (count == 1 || handle_together(server, at, 1, &err) < 0)
+		if (count == 1 || handle_together(server, at, 1, &err) < 0) {
+			discard_reply(at);
 			answer_fault(at, &err);
+		}
 }
 
 /* Takes up to a batch from the queue; waits for one. NULL when the server stops and nothing is left. */
@@ -400,7 +520,11 @@ static struct exchange *begin_exchange(
 	exchange->request.method = method;
 	exchange->request.path = path;
 	exchange->request.headers = collect_values(exchange, MHD_HEADER_KIND);
-	exchange->request.query = collect_values(exchange, MHD_GET_ARGUMENT_KIND);
+	exchange->query_count =
+		(unsigned)MHD_get_connection_values(http, MHD_GET_ARGUMENT_KIND, NULL, NULL);
+	exchange->request.query = exchange->query_count <= QUERY_LIMIT
+		? collect_values(exchange, MHD_GET_ARGUMENT_KIND)
+		: cJSON_CreateObject();
 	name_client(exchange);
 	find_route(exchange);
 	set_deadline(server, exchange->connection, server->options.request_seconds);
@@ -425,12 +549,15 @@ static void on_completed(
 	if (--server->unfinished == 0)
 		pthread_cond_signal(&server->finished);
 	pthread_mutex_unlock(&server->mutex);
+	free(exchange->elsewhere);
 	cJSON_Delete((cJSON *)exchange->request.headers);
 	cJSON_Delete((cJSON *)exchange->request.query);
 	cJSON_Delete((cJSON *)exchange->request.captures);
 	cJSON_Delete((cJSON *)exchange->request.body);
 	cJSON_Delete(exchange->reply.body);
+	free(exchange->text);
 	buffer_free(&exchange->received);
+	release(exchange, exchange->held);
 	free(exchange);
 	*slot = NULL;
 }
@@ -455,27 +582,88 @@ static bool declared_as_json(const struct exchange *exchange)
 			!strncasecmp(type + length - 5, "+json", 5));
 }
 
-static void refuse_json(struct server_reply *reply)
+/* A body that is no JSON. */
+static void refuse_json(struct server_reply *reply, const struct error *err)
 {
+	cJSON *entry;
+
 	reply->status = 422;
-	reply->body = cJSON_Parse("{\"detail\": [{\"loc\": [\"body\"], \"msg\": \"JSON decode error\","
-				  " \"type\": \"json_invalid\"}]}");
+	reply->body = cJSON_CreateObject();
+	entry = cJSON_Parse("{\"type\": \"json_invalid\", \"loc\": [\"body\", 0], \"msg\": \"JSON decode error\","
+			    " \"input\": {}, \"ctx\": {}}");
+	cJSON_AddStringToObject(cJSON_GetObjectItem(entry, "ctx"), "error", err->message);
+	cJSON_AddItemToArray(cJSON_AddArrayToObject(reply->body, "detail"), entry);
+}
+
+/* At least as many as the JSON has values. */
+static size_t count_values(const struct buffer *json)
+{
+	size_t count = 1;
+
+	for (size_t i = 0; i < json->length; i++)
+		count += json->data[i] == ',' || json->data[i] == '[' || json->data[i] == '{';
+	return count;
+}
+
+/* False: the reply is made. */
+static bool parse_json(struct exchange *exchange)
+{
+	const struct buffer *received = &exchange->received;
+	bool lone_surrogate = false;
+	struct error err = {0};
+
+	if (count_values(received) > VALUE_LIMIT) {
+		server_refuse(&exchange->reply, 413, "Request body with more than %d values", VALUE_LIMIT);
+		return false;
+	}
+	exchange->request.body = exchange->server->options.dialect.python_json
+		? python_json_parse(received->data, received->length, &lone_surrogate, &err)
+		: json_parse(received->data, received->length, &err);
+	if (!exchange->request.body)
+		refuse_json(&exchange->reply, &err);
+	else if (lone_surrogate)
+		server_fault(&exchange->reply);
+	return exchange->request.body && !lone_surrogate;
 }
 
 static bool parse_body(struct exchange *exchange)
 {
-	const struct buffer *received = &exchange->received;
-	struct error err;
+	if (!exchange->route->takes_body || !exchange->received.length)
+		return true;
+	if (declared_as_json(exchange))
+		return parse_json(exchange);
+	exchange->request.body = cJSON_CreateString(
+		utf8_valid(exchange->received.data, exchange->received.length) ? exchange->received.data : "");
+	return true;
+}
 
-	if (!exchange->route->takes_body || !received->length)
-		return true;
-	exchange->request.body = declared_as_json(exchange)
-		? json_parse(received->data, received->length, &err)
-		: cJSON_CreateString("");
-	if (exchange->request.body)
-		return true;
-	refuse_json(&exchange->reply);
-	return false;
+/* What the Origin header of the server's own pages would be, if it had any. */
+static bool is_own_origin(const struct server *server, const char *origin)
+{
+	static const char *const names[] = {"localhost", "127.0.0.1", "[::1]"};
+	char own[64];
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
+		snprintf(own, sizeof(own), "http://%s:%u", names[i], server->port);
+		if (!strcmp(origin, own))
+			return true;
+	}
+	return !strcmp(origin, server->url);
+}
+
+/* A page of somebody else's in this machine's browser wants something changed. */
+static bool is_forged(const struct exchange *exchange)
+{
+	const char *origin = header(exchange, "Origin");
+
+	return *origin && strcmp(exchange->request.method, "GET") && !is_own_origin(exchange->server, origin);
+}
+
+/* A browser asks whether it may. */
+static bool is_preflight(const struct exchange *exchange)
+{
+	return exchange->server->options.dialect.cors && !strcmp(exchange->request.method, "OPTIONS") &&
+		*header(exchange, "Origin") && *header(exchange, "Access-Control-Request-Method");
 }
 
 /* Called with the whole request. True when the worker has it now, false when the reply is made. */
@@ -485,40 +673,98 @@ static bool dispatch(struct exchange *exchange)
 	const struct server_route *route = exchange->route;
 	struct server_reply *reply = &exchange->reply;
 
-	if (!route && exchange->other_method)
+	if (is_preflight(exchange))
+		reply->text = "OK";
+	else if (exchange->elsewhere)
+		*reply = (struct server_reply){.status = 307, .text = ""};
+	else if (!route && exchange->other_method)
 		server_refuse(reply, 405, "Method Not Allowed");
 	else if (!route)
 		server_refuse(reply, 404, "Not Found");
+	else if (is_forged(exchange))
+		server_refuse(reply, 403, "A page of another origin may not change anything here");
+	else if (exchange->query_count > QUERY_LIMIT)
+		server_refuse(reply, 400, "More than %d query arguments", QUERY_LIMIT);
 	else if (exchange->received_total > options->body_limit)
 		server_refuse(reply, 413, "Request body larger than %zu bytes", options->body_limit);
+	else if (exchange->crowded)
+		refuse_busy(reply);
 	else if (!parse_body(exchange) ||
 		(route->check && !route->check(&exchange->request, reply, options->context)) ||
 		!route->handle)
 		return false;
 	else if (enqueue(exchange))
 		return true;
-	else {
-		server_refuse(reply, 503, "Server busy");
-		reply->retry_after = 1;
-	}
+	else
+		refuse_busy(reply);
 	return false;
 }
 
-static struct MHD_Response *make_response(const struct exchange *exchange)
+static void add_header(struct MHD_Response *response, const char *name, const char *value)
 {
-	char *text = exchange->reply.body ? cJSON_PrintUnformatted(exchange->reply.body) : xstrdup("{}");
-	struct MHD_Response *response = MHD_create_response_from_buffer(
-		strlen(text), text, MHD_RESPMEM_MUST_FREE);
+	if (value && *value)
+		MHD_add_response_header(response, name, value);
+}
 
-	MHD_add_response_header(response, "Content-Type", "application/json");
-	if (exchange->reply.status == 405)
-		MHD_add_response_header(response, "Allow", exchange->other_method);
-	if (exchange->reply.retry_after > 0) {
+/* What FastAPI's CORSMiddleware says with everything allowed. */
+static void allow_origin(const struct exchange *exchange, struct MHD_Response *response)
+{
+	add_header(response, "Vary", "Origin");
+	add_header(response, "Access-Control-Allow-Origin", header(exchange, "Origin"));
+	add_header(response, "Access-Control-Allow-Credentials", "true");
+	if (!is_preflight(exchange))
+		return;
+	add_header(response, "Access-Control-Allow-Methods", "DELETE, GET, HEAD, OPTIONS, PATCH, POST, PUT");
+	add_header(response, "Access-Control-Allow-Headers", header(exchange, "Access-Control-Request-Headers"));
+	add_header(response, "Access-Control-Max-Age", "600");
+}
+
+static void add_location(const struct exchange *exchange, struct MHD_Response *response)
+{
+	const char *host = header(exchange, "Host");
+	struct buffer location = {0};
+	const cJSON *argument;
+
+	if (*host)
+		buffer_printf(&location, "http://%s", host);
+	buffer_text(&location, exchange->elsewhere);
+	cJSON_ArrayForEach(argument, exchange->request.query) {
+		char *name = http_escape(argument->string), *value = http_escape(argument->valuestring);
+
+		buffer_printf(&location, "%c%s=%s", argument->prev->next ? '&' : '?', name, value);
+		free(name);
+		free(value);
+	}
+	add_header(response, "Location", location.data);
+	buffer_free(&location);
+}
+
+static struct MHD_Response *make_response(struct exchange *exchange)
+{
+	const struct server_reply *reply = &exchange->reply;
+	struct MHD_Response *response;
+
+	if (!exchange->text && !reply->text)
+		render(exchange);
+	response = reply->text
+		? MHD_create_response_from_buffer(strlen(reply->text), (void *)reply->text, MHD_RESPMEM_PERSISTENT)
+		: MHD_create_response_from_buffer(strlen(exchange->text), exchange->text, MHD_RESPMEM_MUST_FREE);
+	if (!reply->text)
+		exchange->text = NULL; /* the response's now */
+	if (reply->status == 307)
+		add_location(exchange, response);
+	else
+		add_header(response, "Content-Type", reply->text ? "text/plain; charset=utf-8" : "application/json");
+	if (reply->status == 405)
+		add_header(response, "Allow", exchange->other_method);
+	if (reply->retry_after > 0) {
 		char seconds[32];
 
-		snprintf(seconds, sizeof(seconds), "%.0f", ceil(exchange->reply.retry_after));
-		MHD_add_response_header(response, "Retry-After", seconds);
+		snprintf(seconds, sizeof(seconds), "%.0f", ceil(reply->retry_after));
+		add_header(response, "Retry-After", seconds);
 	}
+	if (exchange->server->options.dialect.cors && *header(exchange, "Origin"))
+		allow_origin(exchange, response);
 	return response;
 }
 
@@ -540,7 +786,9 @@ static enum MHD_Result respond(struct exchange *exchange)
 static enum MHD_Result receive(struct exchange *exchange, const char *data, size_t size)
 {
 	exchange->received_total += size;
-	if (exchange->received_total <= exchange->server->options.body_limit)
+	if (exchange->received_total <= exchange->server->options.body_limit && !exchange->crowded)
+		exchange->crowded = !hold(exchange, size);
+	if (exchange->received_total <= exchange->server->options.body_limit && !exchange->crowded)
 		buffer_append(&exchange->received, data, size);
 	else
 		buffer_free(&exchange->received);
@@ -648,6 +896,7 @@ static struct server *make_server(const struct server_options *options)
 	own->listen = own->listen ? own->listen : "127.0.0.1";
 	own->batch_limit = own->batch_limit ? own->batch_limit : 256;
 	own->body_limit = own->body_limit ? own->body_limit : 64 << 10;
+	own->memory_limit = own->memory_limit ? own->memory_limit : 256 << 20;
 	own->connection_limit = connections_possible(own->connection_limit ? own->connection_limit : 1000);
 	own->request_seconds = own->request_seconds > 0 ? own->request_seconds : 30;
 	server->queue_end = &server->queue;
@@ -690,11 +939,12 @@ static struct MHD_Daemon *start_daemon(struct server *server, int fd)
 	long processors = sysconf(_SC_NPROCESSORS_ONLN);
 	unsigned threads = processors < 2 ? 2 : processors > 8 ? 8 : (unsigned)processors;
 
-	/* libmicrohttpd shares its limit out among the threads; ours, which makes room, comes first */
+	/* libmicrohttpd shares its limit out among the threads; ours, which makes room, comes first. Its memory
+	 * for a request's head must hold more arguments than we take: where it ends, 0.9.75 does not answer. */
 	return MHD_start_daemon(MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME, 0, NULL, NULL,
 		on_request, server, MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_THREAD_POOL_SIZE, threads,
 		MHD_OPTION_CONNECTION_LIMIT, (unsigned)(server->options.connection_limit + 32) * threads,
-		MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)(16 << 10), MHD_OPTION_STRICT_FOR_CLIENT, 1,
+		MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)(128 << 10), MHD_OPTION_STRICT_FOR_CLIENT, 1,
 		MHD_OPTION_NOTIFY_CONNECTION, on_connection, server, MHD_OPTION_NOTIFY_COMPLETED,
 		on_completed, server, MHD_OPTION_END);
 }

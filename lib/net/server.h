@@ -5,9 +5,13 @@
  * handles every request that has come in, commits, and only then do the answers leave. So handlers need no
  * locks, an answer that arrives is durable, and many requests share one fsync.
  *
- * Errors are worded as FastAPI's: {"detail": "text"}, or for 422 a list of {"loc", "msg", "type"}.
- * Sizes, times and the number of connections are bounded: a request that is too large gets 413, a slow one
- * is cut off, and when connections run out, the one that has been idle or slow for longest gives way. */
+ * Errors are worded as FastAPI's: {"detail": "text"}, or for 422 a list of {"type", "loc", "msg", "input"}; a
+ * fault of the server is 500 in plain text. Sizes, times, memory and the number of connections are bounded: a
+ * request that is too large gets 413, one for which there is no memory 503, a slow one is cut off, and when
+ * connections run out, the one that has been idle or slow for longest gives way.
+ *
+ * A web page can make a browser on this machine send requests here. None may change anything: a POST that
+ * names an origin other than this server gets 403. */
 #pragma once
 
 #include <cjson/cJSON.h>
@@ -28,13 +32,17 @@ struct server_request {
 
 struct server_reply {
 	unsigned status;    /* 200 unless set */
-	cJSON *body;        /* for the handler to make; the server frees it */
+	cJSON *body;        /* for the handler to make; the server frees it; may refer to the request */
+	const char *text;   /* static; sent as plain text instead of a body */
 	double retry_after; /* seconds, for a Retry-After header; 0: none */
 };
 
 /* Answers {"detail": text} with a status. */
 void server_refuse(struct server_reply *reply, unsigned status, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
+
+/* Answers 500. What the handler did is kept when it returns 0. */
+void server_fault(struct server_reply *reply);
 
 struct server_route {
 	const char *method;
@@ -58,6 +66,13 @@ struct server_transaction {
 	void (*rollback)(void *context);
 };
 
+/* How far the service follows FastAPI where that differs from what HTTP and JSON ask for. */
+struct server_dialect {
+	bool python_json;       /* reads and writes as python_json.h says; what it cannot write is a fault */
+	bool cors;              /* lets pages of all origins read, and tells them that they may do anything */
+	bool redirects_slashes; /* 307 to the route without the slash at the end, or with it */
+};
+
 struct server_options {
 	const char *listen;                           /* address or name; NULL: 127.0.0.1 */
 	unsigned port;                                /* 0: any that is free */
@@ -65,7 +80,9 @@ struct server_options {
 	const struct server_transaction *transaction; /* NULL: none */
 	void *context;                                /* passed to all callbacks */
 	size_t batch_limit;      /* requests that share a transaction at most; 0: 256 */
+	struct server_dialect dialect;
 	size_t body_limit;       /* bytes; 0: 64 KiB */
+	size_t memory_limit;     /* bytes of requests and answers that are held at a time; 0: 256 MiB */
 	size_t connection_limit; /* 0: 1000; never more than the open files allow */
 	double request_seconds;  /* to send a request, to take an answer, to stay idle; 0: 30 */
 };

@@ -1,12 +1,68 @@
 #include "net/validator.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "api/block.h"
 #include "base/clock.h"
 #include "base/memory.h"
+#include "net/python_json.h"
 #include "net/validator_state.h"
+
+/* What a database of one machine can be asked to keep. */
+static const struct field_bound bounds[] = {
+	{"hotkey", 0, 64},
+	{"miner_hotkey", 0, 64},
+	{"model_name", 0, 128},
+	{"fork_url", 0, 2048},
+	{"commit_hash", 0, 128},
+	{"repo_hash", 0, 128},
+	{"docker_image", 0, 512},
+	{"commitment_hash", 0, 128},
+	{"commitment_salt", 0, 512},
+	{"signature", 0, 512},
+	{"ip_address", 0, 64},
+	{"reason", 0, 1024},
+	{"target_sequence_length", 1, 0x1p40},
+	{"tokens_per_sec", 0, 1e15},
+	{"vram_mb", 0, 1e12},
+	{"score", 0, 1e15},
+	{"duration_hours", 1, 24 * 365},
+	{0},
+};
+
+const struct validator_version validator_versions[] = {
+	{
+		.name = "2026-02",
+		.wrapped_signatures = true,
+		.registers_signer = true,
+		.registers_once = true,
+		.lax_reveals = true,
+		.forgives_zero = true,
+		.waits_for_round = true,
+		.baseline_one_round = true,
+		.creation_faults = true,
+		.bare_results = true,
+		.fields = {.any_number = true},
+		.loose_objects = true,
+		.all_rows = true,
+		/* the deployed one has no limit, and this machine has */
+		.body_limit = 4 << 20,
+		.dialect = {.python_json = true, .cors = true, .redirects_slashes = true},
+	},
+	{
+		.name = "strict",
+		.rate_limit = 10,
+		.fields = {.bounds = bounds},
+		.body_limit = 64 << 10,
+	},
+	{0},
+};
+
+/* Bytes that a list of an answer may have. */
+#define LIST_LIMIT ((size_t)32 << 20)
 
 static const char *const migrations[] = {
 	"CREATE TABLE miner ("
@@ -137,6 +193,7 @@ struct validator *validator_open(const struct validator_options *options, struct
 	struct validator *validator = xcalloc(1, sizeof(*validator));
 
 	validator->options = *options;
+	validator->version = options->version;
 	if (!options->now)
 		validator->options.now = clock_now;
 	validator->database = database_open(options->database, &format, DATABASE_EXCLUSIVE, err);
@@ -152,6 +209,15 @@ void validator_close(struct validator *validator)
 		return;
 	database_close(validator->database);
 	free(validator);
+}
+
+const struct validator_version *validator_version(const char *name)
+{
+	const struct validator_version *version = validator_versions;
+
+	while (version->name && strcmp(version->name, name))
+		version++;
+	return version->name ? version : NULL;
 }
 
 double validator_now(const struct validator *validator)
@@ -174,4 +240,36 @@ double column_real(sqlite3_stmt *query, int column)
 	bool missing = sqlite3_column_type(query, column) == SQLITE_NULL;
 
 	return missing ? NAN : sqlite3_column_double(query, column);
+}
+
+void add_integer(cJSON *object, const char *name, int64_t value)
+{
+	char digits[32];
+
+	snprintf(digits, sizeof(digits), "%lld", (long long)value);
+	cJSON_AddRawToObject(object, name, digits);
+}
+
+bool rows_add(const struct validator *validator, struct rows *rows, cJSON *row)
+{
+	char *text = validator->version->dialect.python_json ? python_json_print(row) : cJSON_PrintUnformatted(row);
+
+	cJSON_Delete(row);
+	buffer_text(&rows->text, rows->text.length ? "," : "[");
+	buffer_text(&rows->text, text ? text : "null");
+	rows->fault |= !text;
+	cJSON_free(text);
+	return rows->text.length <= LIST_LIMIT;
+}
+
+void rows_end(struct rows *rows, const char *name, struct server_reply *reply)
+{
+	buffer_text(&rows->text, rows->text.length ? "]" : "[]");
+	if (rows->fault)
+		server_fault(reply);
+	else if (rows->text.length > LIST_LIMIT)
+		server_refuse(reply, 500, "%s is longer than %zu MiB", name, LIST_LIMIT >> 20);
+	else
+		cJSON_AddRawToObject(reply->body, name, rows->text.data);
+	buffer_free(&rows->text);
 }

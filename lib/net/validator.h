@@ -1,16 +1,56 @@
 /* validator: the validator's API (spec: docs/validator-api.md) as a service of one machine, for trying a
  * submission out and for tests. Its state is a SQLite file.
  *
- * To be served by net/server: validator_routes and validator_transaction, with the validator as context.
+ * To be served by net/server: validator_routes and validator_transaction, with the validator as context, and
+ * its version's dialect and body limit.
  * Everything but `check` runs in one thread. */
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/error.h"
+#include "net/fields.h"
 #include "net/server.h"
 
+/* What one version of the validator does and another does otherwise. Zero is the strict way. */
+struct validator_version {
+	const char *name;
+
+	/* who may do what */
+	int64_t rate_limit;       /* signed requests of a hotkey in 60 s, unless the options say; 0: no limit */
+	bool wrapped_signatures;  /* takes those over "<Bytes>" SS58 "</Bytes>", too */
+	bool registers_signer;    /* whomever the body names */
+	bool registers_once;      /* for another model or league: a fault */
+	bool lax_reveals;         /* registration and bans count for submissions alone */
+	bool forgives_zero;       /* a score of 0 makes good for earlier failures, as any other does */
+
+	/* rounds */
+	/* Begins a round when asked for it. A submission begins the first one only; later, without a round, it
+	 * is a fault until somebody asks. */
+	bool waits_for_round;
+	/* What has to be beaten is the previous round's winner, which the weights know and the round does not
+	 * tell. Else it is the last winner there was, and stands in the round. */
+	bool baseline_one_round;
+	bool creation_faults;     /* /create_round makes the round and answers 500 */
+	bool bare_results;        /* of a round without validated submissions: {"status", "winners"} */
+
+	/* requests */
+	struct field_rules fields;
+	bool loose_objects;       /* /mark_validated and /record_failure take values of other types */
+	bool all_rows;            /* ?limit= has no upper bound */
+	size_t body_limit;        /* bytes */
+	struct server_dialect dialect;
+};
+
+/* The newest deployed one first, which is the default; ends with a name that is NULL. */
+extern const struct validator_version validator_versions[];
+
+/* The version of that name, or NULL. */
+const struct validator_version *validator_version(const char *name);
+
 struct validator_options {
+	const struct validator_version *version;
 	const char *database;        /* path; ":memory:" is forgotten at the end */
 	double block_seconds;        /* how long a block takes: 12 on the real chain */
 	int64_t blocks_until_reveal; /* from commitment to reveal: 100 */

@@ -1,5 +1,6 @@
 /* Who may ask for what: signatures, registration, rate limits, bans. */
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -13,20 +14,33 @@
 #define FAILURES_UNTIL_BAN 5
 #define BAN_SECONDS (24 * 3600.0)
 
+/* Whether it is the hotkey's signature of its own address. */
+static bool is_signed(const struct validator *validator, const char *hotkey, const uint8_t *signature)
+{
+	char wrapped[128];
+
+	if (signature_verify(hotkey, CRYPTO_SR25519, hotkey, strlen(hotkey), signature))
+		return true;
+	if (!validator->version->wrapped_signatures)
+		return false;
+	/* as browser wallets sign */
+	snprintf(wrapped, sizeof(wrapped), "<Bytes>%s</Bytes>", hotkey);
+	return signature_verify(hotkey, CRYPTO_SR25519, wrapped, strlen(wrapped), signature);
+}
+
 bool validator_authenticate(struct server_request *request, struct server_reply *reply, void *context)
 {
 	const char *hotkey = cJSON_GetStringValue(cJSON_GetObjectItem(request->headers, "Hotkey"));
 	const char *hex = cJSON_GetStringValue(cJSON_GetObjectItem(request->headers, "Signature"));
 	uint8_t signature[SIGNATURE_LENGTH];
 
-	(void)context;
 	if (!hotkey || !*hotkey || !hex || !*hex)
 		server_refuse(reply, 401, "Missing Hotkey or Signature header");
 	else if (hex[strspn(hex, "0123456789abcdefABCDEF")])
 		server_refuse(reply, 401, "Invalid signature: not hexadecimal digits (without 0x)");
 	else if (strlen(hex) != 2 * SIGNATURE_LENGTH || hex_decode(hex, signature, SIGNATURE_LENGTH) < 0)
 		server_refuse(reply, 401, "Invalid signature: not %d bytes", SIGNATURE_LENGTH);
-	else if (!signature_verify(hotkey, CRYPTO_SR25519, hotkey, strlen(hotkey), signature))
+	else if (!is_signed(context, hotkey, signature))
 		server_refuse(reply, 401, "Invalid signature");
 	else
 		request->identity = hotkey;
@@ -86,33 +100,44 @@ static int check_ban(
 	return 0;
 }
 
-/* 1: registered; 0: not, and the reply is made. */
-static int check_registered(
-	struct validator *validator, const char *hotkey, struct server_reply *reply, struct error *err)
+/* 1: registered, for whatever model and league; 0: not. */
+static int is_registered(struct validator *validator, const char *hotkey, struct error *err)
 {
 	sqlite3_stmt *query;
 	int found = database_row(
 		validator->database, &query, err, "SELECT 1 FROM miner WHERE hotkey = ?", "s", hotkey);
 
+	if (found > 0)
+		sqlite3_reset(query);
+	return found;
+}
+
+/* 1: registered; 0: not, and the reply is made. */
+static int check_registered(
+	struct validator *validator, const char *hotkey, struct server_reply *reply, struct error *err)
+{
+	int found = is_registered(validator, hotkey, err);
+
 	if (found == 0)
 		server_refuse(reply, 404, "Miner not registered");
-	else if (found > 0)
-		sqlite3_reset(query);
 	return found;
 }
 
 int validator_admit(struct validator *validator, const struct server_request *request, const char *hotkey,
 	enum validator_admission admission, struct server_reply *reply, struct error *err)
 {
+	const struct validator_version *version = validator->version;
+	bool checks_all = admission == ADMIT_TO_SUBMIT || !version->lax_reveals;
 	int admitted = check_rate(validator, request->identity, reply, err);
 
-	if (admitted > 0 && strcmp(hotkey, request->identity)) {
+	if (admitted > 0 && strcmp(hotkey, request->identity) &&
+		!(admission == ADMIT_TO_REGISTER && version->registers_signer)) {
 		server_refuse(reply, 403, "Hotkey mismatch");
 		return 0;
 	}
-	if (admitted > 0 && admission == ADMIT_REGISTERED)
+	if (admitted > 0 && admission != ADMIT_TO_REGISTER && checks_all)
 		admitted = check_registered(validator, hotkey, reply, err);
-	if (admitted > 0)
+	if (admitted > 0 && checks_all)
 		admitted = check_ban(validator, request->client, reply, err);
 	return admitted;
 }
@@ -151,9 +176,17 @@ int validator_forgive(struct validator *validator, const char *address, struct e
 int handle_record_failure(
 	const struct server_request *request, struct server_reply *reply, void *context, struct error *err)
 {
-	struct fields fields = fields_body(request);
-	const char *address = fields_optional_string(&fields, "ip_address");
+	struct validator *validator = context;
+	struct fields fields = fields_object(request, &validator->version->fields);
+	const cJSON *raw = fields_raw(&fields, "ip_address");
+	const char *address = NULL;
 
+	if (validator->version->loose_objects && (cJSON_IsArray(raw) || cJSON_IsObject(raw))) {
+		server_fault(reply);
+		return 0;
+	}
+	if (!validator->version->loose_objects || cJSON_IsString(raw))
+		address = fields_optional_string(&fields, "ip_address");
 	if (fields_refused(&fields, reply))
 		return 0;
 	if (address && *address && validator_count_failure(context, address, err) < 0)
@@ -198,7 +231,9 @@ static int add_registration(struct validator *validator, const char *hotkey, con
 int handle_register_miner(
 	const struct server_request *request, struct server_reply *reply, void *context, struct error *err)
 {
-	struct fields fields = fields_body(request);
+	struct validator *validator = context;
+	const struct validator_version *version = validator->version;
+	struct fields fields = fields_body(request, &version->fields);
 	const char *hotkey = fields_string(&fields, "hotkey");
 	const char *model = fields_string(&fields, "model_name");
 	const char *league = fields_string(&fields, "league");
@@ -207,15 +242,24 @@ int handle_register_miner(
 
 	if (fields_refused(&fields, reply))
 		return 0;
-	admitted = validator_admit(context, request, hotkey, ADMIT_ANYBODY, reply, err);
+	admitted = validator_admit(validator, request, hotkey, ADMIT_TO_REGISTER, reply, err);
 	if (admitted <= 0)
 		return admitted;
 	if (!league_by_name(league)) {
 		server_refuse(reply, 400, "Invalid league: it is one of 100k, 200k, ... 900k, 1M");
 		return 0;
 	}
-	found = find_registration(context, hotkey, model, league, &score, err);
-	if (found < 0 || (!found && add_registration(context, hotkey, model, league, err) < 0))
+	hotkey = request->identity;
+	found = find_registration(validator, hotkey, model, league, &score, err);
+	if (!found && version->registers_once) {
+		int registered = is_registered(validator, hotkey, err);
+
+		if (registered > 0)
+			server_fault(reply);
+		if (registered)
+			return registered < 0 ? -1 : 0;
+	}
+	if (found < 0 || (!found && add_registration(validator, hotkey, model, league, err) < 0))
 		return -1;
 	reply->body = cJSON_CreateObject();
 	cJSON_AddStringToObject(reply->body, "status", found ? "already_registered" : "registered");

@@ -24,12 +24,13 @@ static int find_submission(struct validator *validator, int64_t id, char **addre
 	return found;
 }
 
-/* The first judgement of a submission tells on the address that sent it: a score of 0 is a failure,
- * anything else makes good for earlier ones. */
+/* A judgement tells on the address that sent the submission: a score of 0 may be a failure, anything else
+ * makes good for earlier ones. Where a 0 counts, only the first judgement does. */
 static int judge_address(struct validator *validator, const char *address, double score, struct error *err)
 {
-	return score == 0 ? validator_count_failure(validator, address, err)
-			  : validator_forgive(validator, address, err);
+	return score == 0 && !validator->version->forgives_zero
+		? validator_count_failure(validator, address, err)
+		: validator_forgive(validator, address, err);
 }
 
 static int mark_validated(struct validator *validator, int64_t id, double score, struct server_reply *reply,
@@ -48,7 +49,7 @@ static int mark_validated(struct validator *validator, int64_t id, double score,
 		score = earlier;
 	result = database_run(validator->database, err,
 		"UPDATE submission SET validated = 1, score = ? WHERE id = ?", "ri", score, id);
-	if (!result && !validated)
+	if (!result && (!validated || validator->version->forgives_zero))
 		result = judge_address(validator, address, score, err);
 	free(address);
 	reply->body = cJSON_CreateObject();
@@ -58,26 +59,56 @@ static int mark_validated(struct validator *validator, int64_t id, double score,
 	return result;
 }
 
+/* Of /mark_validated where it takes a body as it comes. False: it is a fault. */
+static bool is_usable(const struct fields *fields)
+{
+	const cJSON *id = fields_raw(fields, "submission_id"), *score = fields_raw(fields, "score");
+
+	return !((cJSON_IsArray(id) || cJSON_IsObject(id)) && id->child) &&
+		(!score || cJSON_IsNull(score) || cJSON_IsNumber(score) || cJSON_IsBool(score));
+}
+
+/* What stands for no id in Python. */
+static bool is_empty(const cJSON *id)
+{
+	return !id || cJSON_IsNull(id) || cJSON_IsFalse(id) || (cJSON_IsNumber(id) && id->valuedouble == 0) ||
+		(cJSON_IsString(id) && !*id->valuestring) ||
+		((cJSON_IsArray(id) || cJSON_IsObject(id)) && !id->child);
+}
+
 int handle_mark_validated(
 	const struct server_request *request, struct server_reply *reply, void *context, struct error *err)
 {
-	struct fields fields = fields_body(request);
-	int64_t id = fields_integer_or(&fields, "submission_id", 0);
-	double score = fields_optional_real(&fields, "score");
+	struct validator *validator = context;
+	struct fields fields = fields_object(request, &validator->version->fields);
+	bool loose = validator->version->loose_objects;
+	int64_t id;
+	double score;
 
-	if (fields_refused(&fields, reply))
+	if (!fields.problems && is_empty(fields_raw(&fields, "submission_id"))) {
+		server_refuse(reply, 400, "submission_id required");
 		return 0;
-	if (id)
-		return mark_validated(context, id, score, reply, err);
-	server_refuse(reply, 400, "submission_id required");
-	return 0;
+	}
+	if (loose && !is_usable(&fields)) {
+		server_fault(reply);
+		return 0;
+	}
+	id = fields_integer_or(&fields, "submission_id", 0);
+	score = fields_optional_real(&fields, "score");
+	if (loose && cJSON_IsObject(request->body) && fields.problems) {
+		/* text or a fraction is the id of no submission */
+		cJSON_Delete(fields.problems);
+		server_refuse(reply, 404, "Submission not found");
+		return 0;
+	}
+	return fields_refused(&fields, reply) ? 0 : mark_validated(validator, id, score, reply, err);
 }
 
 int handle_record_verification(
 	const struct server_request *request, struct server_reply *reply, void *context, struct error *err)
 {
 	struct validator *validator = context;
-	struct fields fields = fields_query(request);
+	struct fields fields = fields_query(request, &validator->version->fields);
 	int64_t id = fields_integer(&fields, "submission_id");
 	bool verified = fields_bool(&fields, "verified");
 	double cosine = fields_optional_real(&fields, "cosine_similarity");

@@ -19,16 +19,12 @@ int handle_pending_reveals(
 		"SELECT id, miner_hotkey, substr(commitment_hash, 1, 16) || '...', reveal_block, created_at"
 		" FROM submission WHERE NOT revealed ORDER BY id",
 		"");
-	cJSON *list;
-	int row;
+	struct rows rows = {0};
+	bool more = true;
+	int row = query ? 0 : -1;
 
 	(void)request;
-	if (!query)
-		return -1;
-	reply->body = cJSON_CreateObject();
-	cJSON_AddNumberToObject(reply->body, "current_block", (double)block);
-	list = cJSON_AddArrayToObject(reply->body, "pending_reveals");
-	while ((row = database_step(validator->database, query, err)) > 0) {
+	while (query && more && (row = database_step(validator->database, query, err)) > 0) {
 		int64_t left = sqlite3_column_int64(query, 3) - block;
 		cJSON *entry = cJSON_CreateObject();
 
@@ -39,9 +35,14 @@ int handle_pending_reveals(
 		cJSON_AddNumberToObject(entry, "blocks_remaining", left > 0 ? (double)left : 0);
 		cJSON_AddBoolToObject(entry, "can_reveal", left <= 0);
 		json_add_time(entry, "created_at", sqlite3_column_double(query, 4));
-		cJSON_AddItemToArray(list, entry);
+		more = rows_add(validator, &rows, entry);
 	}
-	return row;
+	if (!more)
+		sqlite3_reset(query);
+	reply->body = cJSON_CreateObject();
+	cJSON_AddNumberToObject(reply->body, "current_block", (double)block);
+	rows_end(&rows, "pending_reveals", reply);
+	return row < 0 ? -1 : 0;
 }
 
 static cJSON *submission_entry(sqlite3_stmt *query)
@@ -54,7 +55,7 @@ static cJSON *submission_entry(sqlite3_stmt *query)
 	json_add_text(entry, "fork_url", database_text(query, 2));
 	json_add_text(entry, "commit_hash", database_text(query, 3));
 	json_add_text(entry, "repo_hash", database_text(query, 4));
-	cJSON_AddNumberToObject(entry, "target_sequence_length", sqlite3_column_double(query, 5));
+	add_integer(entry, "target_sequence_length", sqlite3_column_int64(query, 5));
 	cJSON_AddNumberToObject(entry, "tokens_per_sec", sqlite3_column_double(query, 6));
 	json_add_real(entry, "vram_mb", column_real(query, 7));
 	cJSON_AddItemToObject(
@@ -70,8 +71,8 @@ struct speeds {
 	int64_t count;
 };
 
-static int list_recent(
-	struct validator *validator, int64_t limit, cJSON *list, struct speeds *speeds, struct error *err)
+static int list_recent(struct validator *validator, int64_t limit, struct rows *rows, struct speeds *speeds,
+	struct error *err)
 {
 	sqlite3_stmt *query = database_query(validator->database, err,
 		"SELECT id, miner_hotkey, fork_url, commit_hash, repo_hash, target_sequence_length,"
@@ -79,20 +80,23 @@ static int list_recent(
 		" FROM submission WHERE NOT validated ORDER BY created_at DESC LIMIT ?",
 		"i", limit);
 	int row = query ? 0 : -1;
+	bool more = true;
 
-	while (query && (row = database_step(validator->database, query, err)) > 0) {
+	while (query && more && (row = database_step(validator->database, query, err)) > 0) {
 		double speed = sqlite3_column_double(query, 6);
 
 		speeds->sum += speed;
 		speeds->most = !speeds->count || speed > speeds->most ? speed : speeds->most;
 		speeds->least = !speeds->count || speed < speeds->least ? speed : speeds->least;
 		speeds->count++;
-		cJSON_AddItemToArray(list, submission_entry(query));
+		more = rows_add(validator, rows, submission_entry(query));
 	}
-	return row;
+	if (!more)
+		sqlite3_reset(query);
+	return row < 0 ? -1 : 0;
 }
 
-static int list_top(struct validator *validator, cJSON *list, struct error *err)
+static int list_top(struct validator *validator, struct rows *rows, struct error *err)
 {
 	sqlite3_stmt *query = database_query(validator->database, err,
 		"SELECT id, miner_hotkey, tokens_per_sec, target_sequence_length, created_at"
@@ -102,13 +106,14 @@ static int list_top(struct validator *validator, cJSON *list, struct error *err)
 
 	while (query && (row = database_step(validator->database, query, err)) > 0) {
 		cJSON *entry = cJSON_CreateObject();
+		double speed = sqlite3_column_double(query, 2);
 
 		json_add_id(entry, "id", sqlite3_column_int64(query, 0));
 		json_add_text(entry, "miner_hotkey", database_text(query, 1));
-		cJSON_AddNumberToObject(entry, "tokens_per_sec", sqlite3_column_double(query, 2));
-		cJSON_AddNumberToObject(entry, "target_sequence_length", sqlite3_column_double(query, 3));
+		json_add_real(entry, "tokens_per_sec", speed > -INFINITY ? speed : NAN); /* it was NaN */
+		add_integer(entry, "target_sequence_length", sqlite3_column_int64(query, 3));
 		json_add_time(entry, "created_at", sqlite3_column_double(query, 4));
-		cJSON_AddItemToArray(list, entry);
+		rows_add(validator, rows, entry);
 	}
 	return row;
 }
@@ -137,36 +142,40 @@ int handle_submission_stats(
 	const struct server_request *request, struct server_reply *reply, void *context, struct error *err)
 {
 	struct validator *validator = context;
-	struct fields fields = fields_query(request);
-	int64_t limit = fields_integer_or(&fields, "limit", 50), total;
+	struct fields fields = fields_query(request, &validator->version->fields);
+	int64_t limit = fields_integer_or(&fields, "limit", 50), total = 0;
+	struct rows recent = {0}, top = {0};
 	struct speeds speeds = {0};
+	int result;
 	cJSON *stats;
 
 	if (fields_refused(&fields, reply))
 		return 0;
-	if (limit < 0 || limit > LIMIT_MOST)
+	if (!validator->version->all_rows && (limit < 0 || limit > LIMIT_MOST))
 		limit = LIMIT_MOST;
-	if (count_submissions(validator, 0, &total, err) < 0)
-		return -1;
+	result = count_submissions(validator, 0, &total, err);
+	if (!result)
+		result = list_recent(validator, limit, &recent, &speeds, err);
+	if (!result)
+		result = list_top(validator, &top, err);
 	reply->body = cJSON_CreateObject();
 	cJSON_AddNumberToObject(reply->body, "total_submissions", (double)total);
-	if (list_recent(validator, limit, cJSON_AddArrayToObject(reply->body, "recent_submissions"),
-		    &speeds, err) < 0)
-		return -1;
 	stats = cJSON_AddObjectToObject(reply->body, "stats");
 	cJSON_AddNumberToObject(stats, "avg_tokens_per_sec",
 		speeds.count ? two_digits(speeds.sum / (double)speeds.count) : 0);
 	cJSON_AddNumberToObject(stats, "max_tokens_per_sec", two_digits(speeds.most));
 	cJSON_AddNumberToObject(stats, "min_tokens_per_sec", two_digits(speeds.least));
 	cJSON_AddNumberToObject(stats, "total_submissions", (double)total);
-	return list_top(validator, cJSON_AddArrayToObject(reply->body, "top_performers"), err);
+	rows_end(&recent, "recent_submissions", reply);
+	rows_end(&top, "top_performers", reply);
+	return result;
 }
 
 int handle_submission_rate(
 	const struct server_request *request, struct server_reply *reply, void *context, struct error *err)
 {
 	struct validator *validator = context;
-	struct fields fields = fields_query(request);
+	struct fields fields = fields_query(request, &validator->version->fields);
 	int64_t minutes = fields_integer_or(&fields, "window_minutes", 10), count;
 
 	if (fields_refused(&fields, reply))
@@ -185,7 +194,7 @@ int handle_verification_stats(
 	const struct server_request *request, struct server_reply *reply, void *context, struct error *err)
 {
 	struct validator *validator = context;
-	struct fields fields = fields_query(request);
+	struct fields fields = fields_query(request, &validator->version->fields);
 	int64_t round = fields_integer_or(&fields, "round_id", 0);
 	double passed, failed;
 	sqlite3_stmt *query;

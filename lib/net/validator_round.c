@@ -9,7 +9,8 @@
 #include "score/score.h"
 
 #define ROUND_HOURS 48
-#define ROUND_HOURS_MOST (24 * 365)
+/* A date beyond it, Python does not have. */
+#define ROUND_HOURS_MOST ((int64_t)7000 * 8766)
 
 /* The id of the round that a query finds: 1, or 0 when it finds none. */
 static int find_round(struct validator *validator, const char *sql, int64_t *id, struct error *err)
@@ -24,8 +25,8 @@ static int find_round(struct validator *validator, const char *sql, int64_t *id,
 	return found;
 }
 
-/* A new active round. What has to be beaten in it is `baseline` or, when that is 0, the last winner; a
- * round that nobody won hands on its own baseline. */
+/* A new active round. What has to be beaten in it is `baseline` or, when that is 0, where the round knows
+ * it, the last winner; a round that nobody won hands on its own baseline. */
 static int start_round(
 	struct validator *validator, double hours, int64_t baseline, int64_t *id, struct error *err)
 {
@@ -35,20 +36,39 @@ static int start_round(
 		    "INSERT INTO round (round_number, start_time, end_time, status, baseline_submission_id)"
 		    " SELECT ifnull(max(round_number), 0) + 1, ?1, ?2, 'active', ifnull(nullif(?3, 0),"
 		    "  (SELECT ifnull(winner_submission_id, baseline_submission_id)"
-		    "   FROM round ORDER BY round_number DESC LIMIT 1))"
+		    "   FROM round WHERE ?4 ORDER BY round_number DESC LIMIT 1))"
 		    " FROM round",
-		    "rri", now, now + hours * 3600, baseline) < 0)
+		    "rrii", now, now + hours * 3600, baseline,
+		    (int64_t)!validator->version->baseline_one_round) < 0)
 		return -1;
 	*id = database_last_id(validator->database);
 	return 0;
 }
 
+static const char active_round[] =
+	"SELECT id FROM round WHERE status = 'active' ORDER BY round_number DESC LIMIT 1";
+
 int validator_active_round(struct validator *validator, int64_t *id, struct error *err)
 {
-	int found = find_round(validator,
-		"SELECT id FROM round WHERE status = 'active' ORDER BY round_number DESC LIMIT 1", id, err);
+	int found = find_round(validator, active_round, id, err);
 
 	return found ? (found < 0 ? -1 : 0) : start_round(validator, ROUND_HOURS, 0, id, err);
+}
+
+int validator_submission_round(
+	struct validator *validator, int64_t *id, struct server_reply *reply, struct error *err)
+{
+	int found;
+
+	if (validator->version->waits_for_round) {
+		found = find_round(validator, active_round, id, err);
+		if (!found && find_round(validator, "SELECT id FROM round LIMIT 1", id, err) > 0) {
+			server_refuse(reply, 500, "(sqlite3.IntegrityError) UNIQUE constraint failed:"
+						  " competition_rounds.round_number");
+			return 0;
+		}
+	}
+	return validator_active_round(validator, id, err) < 0 ? -1 : 1;
 }
 
 static int answer_round(
@@ -102,40 +122,59 @@ static int weighted_score(struct validator *validator, int64_t id, double *score
 	return found;
 }
 
+/* 1: the baseline of a new round may be this; 0: not, and the reply is made. */
+static int check_baseline(
+	struct validator *validator, int64_t baseline, struct server_reply *reply, struct error *err)
+{
+	double score;
+	int found = baseline ? weighted_score(validator, baseline, &score, err) : 1;
+
+	if (found == 0 && validator->version->creation_faults)
+		server_fault(reply);
+	else if (found == 0)
+		server_refuse(reply, 404, "Submission not found");
+	return found;
+}
+
 int handle_create_round(
 	const struct server_request *request, struct server_reply *reply, void *context, struct error *err)
 {
 	struct validator *validator = context;
-	struct fields fields = fields_body(request);
+	struct fields fields = fields_body(request, &validator->version->fields);
 	int64_t hours = fields_integer_or(&fields, "duration_hours", ROUND_HOURS);
 	int64_t baseline = fields_integer_or(&fields, "baseline_submission_id", 0), id;
-	double score;
 	int found;
 
-	fields_range(&fields, "duration_hours", hours, 1, ROUND_HOURS_MOST);
 	if (fields_refused(&fields, reply))
 		return 0;
-	found = baseline ? weighted_score(validator, baseline, &score, err) : 1;
-	if (found == 0)
-		server_refuse(reply, 404, "Submission not found");
+	found = check_baseline(validator, baseline, reply, err);
 	if (found <= 0)
 		return found;
 	if (database_run(validator->database, err,
-		    "UPDATE round SET status = 'completed' WHERE status = 'active'", "") < 0 ||
-		start_round(validator, (double)hours, baseline, &id, err) < 0)
+		    "UPDATE round SET status = 'completed' WHERE status = 'active'", "") < 0)
 		return -1;
-	return answer_round(validator, id, reply, err);
+	if (llabs(hours) > ROUND_HOURS_MOST) {
+		server_fault(reply);
+		return 0;
+	}
+	if (start_round(validator, (double)hours, baseline, &id, err) < 0)
+		return -1;
+	if (!validator->version->creation_faults)
+		return answer_round(validator, id, reply, err);
+	server_fault(reply);
+	return 0;
 }
 
 /* The validated submissions of a round in the order that they rank in. */
 struct ranking {
 	struct score_entry *entries;
+	size_t entry_count; /* validated */
 	size_t *order;
-	size_t count;
+	size_t count;       /* of them that rank */
 };
 
-static int load_entries(struct validator *validator, int64_t round, struct ranking *ranking, size_t *count,
-	struct error *err)
+static int load_entries(
+	struct validator *validator, int64_t round, struct ranking *ranking, struct error *err)
 {
 	sqlite3_stmt *query = database_query(validator->database, err,
 		"SELECT id, tokens_per_sec, target_sequence_length, created_at, revealed, logits_passed"
@@ -144,12 +183,12 @@ static int load_entries(struct validator *validator, int64_t round, struct ranki
 	size_t capacity = 0;
 	int row = query ? 0 : -1;
 
-	for (*count = 0; query && (row = database_step(validator->database, query, err)) > 0; ++*count) {
-		if (*count == capacity) {
+	while (query && (row = database_step(validator->database, query, err)) > 0) {
+		if (ranking->entry_count == capacity) {
 			capacity = 2 * capacity + 16;
 			ranking->entries = xrealloc(ranking->entries, capacity * sizeof(*ranking->entries));
 		}
-		ranking->entries[*count] = (struct score_entry){
+		ranking->entries[ranking->entry_count++] = (struct score_entry){
 			.id = sqlite3_column_int64(query, 0),
 			.tokens_per_sec = sqlite3_column_double(query, 1),
 			.target_sequence_length = sqlite3_column_int64(query, 2),
@@ -163,13 +202,22 @@ static int load_entries(struct validator *validator, int64_t round, struct ranki
 	return row;
 }
 
-/* The weighted score that a round's submissions have to beat. */
-static int baseline_score(struct validator *validator, int64_t round, double *score, struct error *err)
+/* What a round's submissions have to beat is its own baseline, or that of the round before: its winner, else
+ * what had to be beaten in it. */
+enum baseline { BASELINE_OWN, BASELINE_BEFORE };
+
+/* As a weighted score. */
+static int baseline_score(struct validator *validator, int64_t round, enum baseline which, double *score,
+	struct error *err)
 {
 	int64_t baseline = 0;
 	sqlite3_stmt *query;
 	int found = database_row(validator->database, &query, err,
-		"SELECT baseline_submission_id FROM round WHERE id = ?", "i", round);
+		"SELECT iif(?2, ifnull(previous.winner_submission_id, previous.baseline_submission_id),"
+		"  round.baseline_submission_id)"
+		" FROM round LEFT JOIN round AS previous ON previous.round_number = round.round_number - 1"
+		" WHERE round.id = ?1",
+		"ii", round, (int64_t)(which == BASELINE_BEFORE));
 
 	*score = -INFINITY;
 	if (found > 0) {
@@ -181,16 +229,16 @@ static int baseline_score(struct validator *validator, int64_t round, double *sc
 	return found < 0 ? -1 : 0;
 }
 
-static int rank(struct validator *validator, int64_t round, struct ranking *ranking, struct error *err)
+static int rank(struct validator *validator, int64_t round, enum baseline which, struct ranking *ranking,
+	struct error *err)
 {
 	double baseline;
-	size_t count;
 
-	if (baseline_score(validator, round, &baseline, err) < 0 ||
-		load_entries(validator, round, ranking, &count, err) < 0)
+	if (baseline_score(validator, round, which, &baseline, err) < 0 ||
+		load_entries(validator, round, ranking, err) < 0)
 		return -1;
-	ranking->order = xcalloc(count, sizeof(*ranking->order));
-	ranking->count = score_rank(ranking->entries, count, baseline, ranking->order);
+	ranking->order = xcalloc(ranking->entry_count, sizeof(*ranking->order));
+	ranking->count = score_rank(ranking->entries, ranking->entry_count, baseline, ranking->order);
 	return 0;
 }
 
@@ -209,7 +257,7 @@ static void add_ranked(cJSON *list, const struct score_entry *entry, size_t plac
 	json_add_id(item, "submission_id", entry->id);
 	json_add_text(item, "miner_hotkey", database_text(query, 0));
 	cJSON_AddNumberToObject(item, "tokens_per_sec", entry->tokens_per_sec);
-	cJSON_AddNumberToObject(item, "target_sequence_length", (double)entry->target_sequence_length);
+	add_integer(item, "target_sequence_length", entry->target_sequence_length);
 	cJSON_AddStringToObject(item, "league", league->name);
 	cJSON_AddNumberToObject(item, "multiplier", league->multiplier);
 	cJSON_AddNumberToObject(item, "weighted_score",
@@ -249,7 +297,7 @@ static int finalize(
 	struct ranking ranking = {0};
 	cJSON *list = cJSON_CreateArray(), *first;
 	const char *winner;
-	int result = rank(validator, round, &ranking, err);
+	int result = rank(validator, round, BASELINE_OWN, &ranking, err);
 
 	if (!result)
 		result = list_ranked(validator, &ranking, list, err);
@@ -262,9 +310,13 @@ static int finalize(
 			"isi", ranking.count ? ranking.entries[ranking.order[0]].id : 0, winner, round);
 	reply->body = cJSON_CreateObject();
 	cJSON_AddStringToObject(reply->body, "status", "completed");
-	json_add_id(reply->body, "round_id", round);
-	json_add_text(reply->body, "winner", winner);
-	cJSON_AddItemToObject(reply->body, "rankings", list);
+	if (!ranking.entry_count && validator->version->bare_results) {
+		cJSON_AddItemToObject(reply->body, "winners", list);
+	} else {
+		json_add_id(reply->body, "round_id", round);
+		json_add_text(reply->body, "winner", winner);
+		cJSON_AddItemToObject(reply->body, "rankings", list);
+	}
 	ranking_free(&ranking);
 	return result;
 }
@@ -273,7 +325,7 @@ int handle_finalize_round(
 	const struct server_request *request, struct server_reply *reply, void *context, struct error *err)
 {
 	struct validator *validator = context;
-	struct fields fields = fields_path(request);
+	struct fields fields = fields_path(request, &validator->version->fields);
 	int64_t round = fields_integer(&fields, "round_id");
 	bool active;
 	sqlite3_stmt *query;
@@ -316,7 +368,8 @@ static int add_weight(
 static int list_weights(struct validator *validator, int64_t round, cJSON *list, struct error *err)
 {
 	struct ranking ranking = {0};
-	int result = rank(validator, round, &ranking, err);
+	int result = rank(validator, round,
+		validator->version->baseline_one_round ? BASELINE_BEFORE : BASELINE_OWN, &ranking, err);
 
 	for (size_t place = 0; !result && place < ranking.count && place < REWARD_RANKS; place++)
 		result = add_weight(validator, ranking.entries[ranking.order[place]].id, place, list, err);
@@ -328,7 +381,7 @@ int handle_weights(
 	const struct server_request *request, struct server_reply *reply, void *context, struct error *err)
 {
 	struct validator *validator = context;
-	struct fields fields = fields_query(request);
+	struct fields fields = fields_query(request, &validator->version->fields);
 	int64_t round = fields_integer_or(&fields, "round_id", 0);
 	cJSON *list;
 

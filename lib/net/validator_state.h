@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/buffer.h"
 #include "base/database.h"
 #include "base/error.h"
 #include "net/server.h"
@@ -13,6 +14,7 @@
 
 struct validator {
 	struct validator_options options;
+	const struct validator_version *version;
 	struct database *database;
 };
 
@@ -23,7 +25,7 @@ double validator_now(const struct validator *validator);
 /* The `check` of signed routes: 401, or sets the request's identity to the hotkey that signed. */
 bool validator_authenticate(struct server_request *request, struct server_reply *reply, void *context);
 
-enum validator_admission { ADMIT_REGISTERED, ADMIT_ANYBODY };
+enum validator_admission { ADMIT_TO_REGISTER, ADMIT_TO_SUBMIT, ADMIT_TO_REVEAL };
 
 /* What a signed request passes before its own rules: rate limit (429), the hotkey it names is the one that
  * signed (403), registration (404), ban of its address (403). 1: go on; 0: refused, the reply is made. */
@@ -40,8 +42,28 @@ int validator_forgive(struct validator *validator, const char *address, struct e
 /* The id of the active round, which is made if there is none. */
 int validator_active_round(struct validator *validator, int64_t *id, struct error *err);
 
+/* The id of the round that a submission belongs to. 1: found; 0: there is none, and the reply is made. */
+int validator_submission_round(
+	struct validator *validator, int64_t *id, struct server_reply *reply, struct error *err);
+
 /* A column, NAN when it is NULL. */
 double column_real(sqlite3_stmt *query, int column);
+
+/* --- answers (validator.c) --------------------------------------------------------------------- */
+
+/* Adds a whole number of up to 64 bits, which a double may not hold. */
+void add_integer(cJSON *object, const char *name, int64_t value);
+
+/* A list of an answer, kept as text: a list has no end, and cJSON takes many times the room. */
+struct rows {
+	struct buffer text;
+	bool fault; /* a row cannot be written as JSON */
+};
+
+/* Adds a row, and frees it. False when the list is too long by now. */
+bool rows_add(const struct validator *validator, struct rows *rows, cJSON *row);
+/* Adds the list to an answer and frees it; when that cannot be, the answer is a fault. */
+void rows_end(struct rows *rows, const char *name, struct server_reply *reply);
 
 /* --- handlers, by file ------------------------------------------------------------------------- */
 

@@ -36,14 +36,12 @@ static char *benchmarks_text(const struct claim *claim)
 }
 
 static int insert_submission(struct validator *validator, const struct server_request *request,
-	const struct claim *claim, int64_t target, const char *repo_hash, double now, struct error *err)
+	const struct claim *claim, int64_t round, int64_t target, const char *repo_hash, double now,
+	struct error *err)
 {
 	char solution[17], *benchmarks;
-	int64_t round;
 	int result;
 
-	if (validator_active_round(validator, &round, err) < 0)
-		return -1;
 	score_solution_hash(claim->tokens_per_sec, target, claim->benchmarks, solution);
 	benchmarks = benchmarks_text(claim);
 	result = database_run(validator->database, err,
@@ -61,54 +59,60 @@ int handle_submit_kernel(
 	const struct server_request *request, struct server_reply *reply, void *context, struct error *err)
 {
 	struct validator *validator = context;
-	struct fields fields = fields_body(request);
+	struct fields fields = fields_body(request, &validator->version->fields);
 	const char *hotkey = fields_string(&fields, "miner_hotkey");
 	int64_t target = fields_integer(&fields, "target_sequence_length");
 	const char *repo_hash = fields_optional_string(&fields, "repo_hash");
 	struct claim claim = read_claim(&fields);
 	double now = validator_now(validator);
+	int64_t round;
 	int admitted;
 
 	if (fields_refused(&fields, reply))
 		return 0;
-	admitted = validator_admit(validator, request, hotkey, ADMIT_REGISTERED, reply, err);
+	admitted = validator_admit(validator, request, hotkey, ADMIT_TO_SUBMIT, reply, err);
+	if (admitted > 0)
+		admitted = validator_submission_round(validator, &round, reply, err);
 	if (admitted <= 0)
 		return admitted;
-	if (insert_submission(validator, request, &claim, target, repo_hash, now, err) < 0)
+	if (insert_submission(validator, request, &claim, round, target, repo_hash, now, err) < 0)
 		return -1;
 	reply->body = cJSON_CreateObject();
 	json_add_id(reply->body, "submission_id", database_last_id(validator->database));
 	cJSON_AddStringToObject(reply->body, "miner_hotkey", hotkey);
 	cJSON_AddStringToObject(reply->body, "fork_url", claim.fork_url);
 	cJSON_AddStringToObject(reply->body, "commit_hash", claim.commit_hash);
-	cJSON_AddNumberToObject(reply->body, "target_sequence_length", (double)target);
+	cJSON_AddNullToObject(reply->body, "repo_hash"); /* the deployed one never tells it here */
+	add_integer(reply->body, "target_sequence_length", target);
 	cJSON_AddNumberToObject(reply->body, "tokens_per_sec", claim.tokens_per_sec);
 	json_add_real(reply->body, "vram_mb", claim.vram_mb);
-	cJSON_AddItemToObject(reply->body, "benchmarks",
-		claim.benchmarks ? cJSON_Duplicate(claim.benchmarks, true) : cJSON_CreateNull());
+	if (claim.benchmarks)
+		cJSON_AddItemReferenceToObject(reply->body, "benchmarks", (cJSON *)claim.benchmarks);
+	else
+		cJSON_AddNullToObject(reply->body, "benchmarks");
 	json_add_time(reply->body, "created_at", now);
 	return validator_forgive(validator, request->client, err);
 }
 
-/* 1: such a commitment is there already. */
-static int commitment_exists(struct validator *validator, const char *hash, struct error *err)
+/* 1: there is no such commitment yet; 0: there is, and the reply is made. */
+static int check_new(
+	struct validator *validator, const char *hash, struct server_reply *reply, struct error *err)
 {
 	sqlite3_stmt *query;
 	int found = database_row(validator->database, &query, err,
 		"SELECT 1 FROM submission WHERE commitment_hash = ?", "s", hash);
 
-	if (found > 0)
-		sqlite3_reset(query);
-	return found;
+	if (found <= 0)
+		return found < 0 ? -1 : 1;
+	sqlite3_reset(query);
+	server_refuse(reply, 409, "Commitment hash already exists. Use a different salt.");
+	return 0;
 }
 
 static int insert_commitment(struct validator *validator, const struct server_request *request,
-	const char *hash, int64_t target, const char *signature, int64_t reveal_block, struct error *err)
+	int64_t round, const char *hash, int64_t target, const char *signature, int64_t reveal_block,
+	struct error *err)
 {
-	int64_t round;
-
-	if (validator_active_round(validator, &round, err) < 0)
-		return -1;
 	return database_run(validator->database, err,
 		"INSERT INTO submission (miner_hotkey, round_id, address, created_at, target_sequence_length,"
 		" signature, revealed, commitment_hash, reveal_block) VALUES (?, ?, ?, ?, ?, ?, 0, ?, ?)",
@@ -141,25 +145,24 @@ int handle_commit_submission(
 	const struct server_request *request, struct server_reply *reply, void *context, struct error *err)
 {
 	struct validator *validator = context;
-	struct fields fields = fields_body(request);
+	struct fields fields = fields_body(request, &validator->version->fields);
 	const char *hotkey = fields_string(&fields, "miner_hotkey");
 	const char *hash = fields_string(&fields, "commitment_hash");
 	int64_t target = fields_integer(&fields, "target_sequence_length");
 	const char *signature = fields_string(&fields, "signature");
-	int64_t reveal_block = validator_block(validator) + validator->options.blocks_until_reveal;
-	int admitted, exists;
+	int64_t reveal_block = validator_block(validator) + validator->options.blocks_until_reveal, round;
+	int admitted;
 
 	if (fields_refused(&fields, reply))
 		return 0;
-	admitted = validator_admit(validator, request, hotkey, ADMIT_REGISTERED, reply, err);
+	admitted = validator_admit(validator, request, hotkey, ADMIT_TO_SUBMIT, reply, err);
+	if (admitted > 0)
+		admitted = check_new(validator, hash, reply, err);
+	if (admitted > 0)
+		admitted = validator_submission_round(validator, &round, reply, err);
 	if (admitted <= 0)
 		return admitted;
-	exists = commitment_exists(validator, hash, err);
-	if (exists) {
-		server_refuse(reply, 409, "Commitment hash already exists. Use a different salt.");
-		return exists < 0 ? -1 : 0;
-	}
-	if (insert_commitment(validator, request, hash, target, signature, reveal_block, err) < 0)
+	if (insert_commitment(validator, request, round, hash, target, signature, reveal_block, err) < 0)
 		return -1;
 	answer_commitment(validator, hash, reveal_block, reply);
 	return 0;
@@ -244,7 +247,7 @@ int handle_reveal_submission(
 	const struct server_request *request, struct server_reply *reply, void *context, struct error *err)
 {
 	struct validator *validator = context;
-	struct fields fields = fields_body(request);
+	struct fields fields = fields_body(request, &validator->version->fields);
 	int64_t id = fields_integer(&fields, "submission_id");
 	const char *hotkey = fields_string(&fields, "miner_hotkey");
 	const char *salt = fields_string(&fields, "commitment_salt");
@@ -255,7 +258,7 @@ int handle_reveal_submission(
 
 	if (fields_refused(&fields, reply))
 		return 0;
-	result = validator_admit(validator, request, hotkey, ADMIT_REGISTERED, reply, err);
+	result = validator_admit(validator, request, hotkey, ADMIT_TO_REVEAL, reply, err);
 	if (result <= 0)
 		return result;
 	result = find_commitment(validator, id, hotkey, &commitment, err);

@@ -1,5 +1,5 @@
-/* family: what the operations have in common, and the table of them: what measures, verifies, tests or tunes an
- * operation goes through this table, and knows no operation by name. */
+/* family: what the operations have in common, and the table of them: what measures, verifies, tests or
+ * tunes an operation goes through this table, and knows no operation by name. */
 #pragma once
 
 #include "op/config.h"
@@ -23,8 +23,8 @@ enum tensor_role {
 /* A tensor of a family. */
 struct family_tensor {
 	const char *name; /* "q" */
-	/* A letter a dimension: B(atch), T(oken), H(ead), K(ey) and V(alue) dimension. With T any strides are fine, and
-	 * the elements are of the problem's type; without, the tensor is contiguous and fp32. */
+	/* A letter a dimension: B(atch), T(oken), H(ead), K(ey) and V(alue) dimension. With T any strides
+	 * are fine, and the elements are of the problem's type; without, the tensor is contiguous and fp32. */
 	const char *shape;
 	enum tensor_role role;
 	struct distribution distribution; /* of an input, where random ones are made */
@@ -35,8 +35,8 @@ struct family_option {
 	const char *values[6]; /* names that no other option of the family has; the first is meant where none is given */
 };
 
-/* What is asked of an operation. Memory is the caller's, and where the implementation looks for it: the host's or the
- * GPU's. */
+/* What is asked of an operation. Memory is the caller's, and where the implementation looks for it: the
+ * host's or the GPU's. */
 struct op_problem {
 	struct op_shape shape;
 	enum dtype dtype;
@@ -50,15 +50,14 @@ struct gpu_workspace;
 struct family {
 	const char *name;    /* "quasar" */
 	const char *title;   /* "QuasarAttention" */
-	const char *summary; /* one line: the formula */
 	const struct family_tensor *tensors; /* ends with an entry whose name is NULL */
 	const struct family_option *options; /* ends with an entry without values */
 	const struct parameter *parameters;  /* of the GPU version's configurations; NULL: there is none */
 
 	/* Says what is wrong with a problem, if anything. Every implementation asks first. STATUS_USAGE. */
 	int (*check)(const struct op_problem *problem, struct error *err);
-	/* In fp64, written as the formulas stand. `results`: for each output its numbers, contiguous, or NULL where it
-	 * is not wanted; in the host's memory. STATUS_ENVIRONMENT without memory. */
+	/* In fp64, written as the formulas stand. `results`: for each output its numbers, contiguous, or
+	 * NULL where it is not wanted; in the host's memory. STATUS_ENVIRONMENT without memory. */
 	int (*reference)(const struct op_problem *problem, double *const results[FAMILY_TENSORS], struct error *err);
 	int (*cpu)(const struct op_problem *problem, struct error *err);
 	/* Queues the operation in a configuration (NULL: the default one). NULL: there is no GPU version. */
@@ -78,8 +77,8 @@ extern const struct family *const families[];
 /* NULL when none has that name. */
 const struct family *family_find(const char *name);
 
-/* The options that a list "causal,relu" of values asks for; NULL or "": the usual ones. STATUS_USAGE, with the values
- * that there are. */
+/* The options that a list "causal,relu" of values asks for; NULL or "": the usual ones. STATUS_USAGE, with
+ * the values that there are. */
 int family_options_parse(
 	const struct family *family, const char *text, int options[FAMILY_OPTIONS], struct error *err);
 /* The inverse: a value of each option, "causal,elu+1,normalised". */
@@ -97,7 +96,8 @@ static inline bool tensor_is_output(const struct family_tensor *tensor)
 /* Whether it has a token dimension, any strides and the problem's type. */
 bool tensor_is_sequence(const struct family_tensor *tensor);
 
-/* The size of each of its dimensions; with fewer than 4 the first ones are 1. Returns the number of elements. */
+/* The size of each of its dimensions; with fewer than 4 the first ones are 1. Returns the number of
+ * elements. */
 int64_t family_tensor_size(const struct family_tensor *tensor, const struct op_shape *shape, int64_t size[4]);
 
 /* Strides of a contiguous tensor of that size. */

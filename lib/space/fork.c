@@ -17,7 +17,8 @@
 static bool is_refusal(int code, const char *message)
 {
 	static const char *const words[] = {"status code: 401", "status code: 403", "status code: 404",
-		"does not appear to be a git repository", "epository not found", "Wrong passphrase"};
+		"does not appear to be a git repository", "epository not found", "Wrong passphrase",
+		NO_PUBLIC_ADDRESS};
 
 	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
 		if (strstr(message, words[i]))
@@ -232,6 +233,44 @@ int fork_watch(const char *path)
 	git_repository_free(repository);
 	git_libgit2_shutdown();
 	return fd;
+}
+
+/* The path in the repository's work tree; NULL when it is not in there. The caller frees. */
+static char *path_in_repository(git_repository *repository, const char *directory, const char *name)
+{
+	const char *root = git_repository_workdir(repository);
+	char *real = realpath(directory, NULL), *whole = NULL, *path = NULL;
+
+	if (real)
+		whole = path_join(real, name);
+	if (root && whole && !strncmp(whole, root, strlen(root))) /* the root ends with a slash */
+		path = xstrdup(whole + strlen(root));
+	free(whole);
+	free(real);
+	return path;
+}
+
+bool fork_tracks(const char *directory, const char *name)
+{
+	git_repository *repository = NULL;
+	git_index *index = NULL;
+	char *path = NULL, *folder;
+	bool tracked = false;
+
+	git_libgit2_init();
+	if (git_repository_open_ext(&repository, directory, 0, NULL) == 0 &&
+		git_repository_index(&index, repository) == 0)
+		path = path_in_repository(repository, directory, name);
+	if (path) {
+		folder = xprintf("%s/", path);
+		tracked = git_index_get_bypath(index, path, 0) || git_index_find_prefix(NULL, index, folder) == 0;
+		free(folder);
+	}
+	free(path);
+	git_index_free(index);
+	git_repository_free(repository);
+	git_libgit2_shutdown();
+	return tracked;
 }
 
 char *fork_origin_configured(const char *path)

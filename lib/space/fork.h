@@ -15,12 +15,22 @@ struct fork_progress {
 	uint64_t bytes;
 };
 
+/* Which addresses a name over http or https may lead to. */
+enum fork_reach {
+	FORK_REACH_ANY,
+	FORK_REACH_LOOPBACK, /* public ones, and this machine's own */
+	FORK_REACH_PUBLIC,   /* what everybody reaches: not this machine, its networks, its cloud's services */
+};
+
 /* How far to trust a remote, and how long to wait for it. */
 struct fork_remote {
-	const char *token; /* for https, sent to the URL's own host only; NULL: none. Never stored or shown */
-	bool allow_local;  /* file:// and plain paths */
-	double timeout;    /* seconds for the whole of it; 0: no bound */
-	uint64_t max_bytes; /* of what is transferred, and of the files checked out; 0: no bound */
+	const char *token;     /* GitHub's, for https; NULL: none. Never stored or shown */
+	const char *token_api; /* GITHUB_API_URL, whose host alone gets it, with or without its leading "api." */
+	bool allow_local;      /* file:// and plain paths */
+	enum fork_reach reach; /* other than ANY: no proxy is used, for it would connect to anything */
+	double timeout;        /* seconds for the whole of it; 0: no bound */
+	uint64_t max_bytes;    /* of what is transferred, of the files checked out, and, but for a local one, of
+	                        * the memory that reading it takes; 0: no bound */
 	void (*progress)(const struct fork_progress *progress, void *context); /* NULL: none */
 	void *context;
 };
@@ -59,6 +69,10 @@ int fork_head(const char *path, char commit[41], struct error *err);
 /* A descriptor that becomes readable when HEAD may have moved: then close it, make another one, and look.
  * -1 when `path` is no clone or cannot be watched. */
 int fork_watch(const char *path);
+
+/* Whether a file or folder of the directory is part of a git repository that the directory is in: whoever
+ * clones that gets it, too. */
+bool fork_tracks(const char *directory, const char *name);
 
 /* The remote_url of that state alone, which is quick to find. NULL when `path` is no clone. Caller frees. */
 char *fork_origin(const char *path);

@@ -2,12 +2,19 @@
 #pragma once
 
 #include <git2.h>
+#include <sys/socket.h>
 
 #include "space/fork.h"
 
 enum scheme { SCHEME_HTTPS, SCHEME_HTTP, SCHEME_SSH, SCHEME_FILE, SCHEME_PATH, SCHEME_UNKNOWN };
 
 enum scheme url_scheme(const char *url);
+
+/* Whether it is file:// or a path. */
+bool url_is_local(const char *url);
+
+/* Whether GitHub's token may be shown to the host of that URL: over https, and GitHub's own by its API's URL. */
+bool url_takes_token(const char *url, const char *api);
 
 /* Turns libgit2's last error into ours: "cannot ATTEMPT ON: reason". Returns -1. */
 int git_failed(int code, const char *attempt, const char *on, struct error *err);
@@ -41,6 +48,16 @@ typedef int remote_work(struct job *job, struct error *err);
 int remote_run(struct job *job, remote_work *work, struct error *err);
 
 /* In that process: libgit2 with our certificates, and with the job's credentials. */
-void remote_start(void);
+void remote_start(const struct job *job);
 void remote_configure(struct job *job, git_remote_callbacks *callbacks, git_proxy_options *proxy,
 	git_remote_redirect_t *redirects);
+
+/* --- where it connects to ------------------------------------------------------------------------ */
+
+/* The end of the sentence when it may go nowhere of where a name leads. */
+#define NO_PUBLIC_ADDRESS "no public address"
+
+bool reach_allows(enum fork_reach reach, const struct sockaddr *address);
+
+/* From now on libgit2 connects to such addresses only. For the process of a job. */
+void reach_bound(enum fork_reach reach);

@@ -237,7 +237,7 @@ static int push_work(struct job *job, struct error *err)
 	git_reference *head = NULL;
 	int code, result;
 
-	remote_start();
+	remote_start(job);
 	git_libgit2_opts(GIT_OPT_ENABLE_FSYNC_GITDIR, 1);
 	code = git_repository_open_ext(&repository, job->directory, GIT_REPOSITORY_OPEN_NO_SEARCH, NULL);
 	if (code)

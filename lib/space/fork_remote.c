@@ -3,21 +3,23 @@
 #include <git2.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/certificates.h"
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/memory.h"
+#include "base/process.h"
 #include "space/fork_private.h"
 
 #pragma GCC diagnostic ignored "-Wmissing-field-initializers" /* libgit2's …_INIT macros */
 
+#define WINDOW_BYTES ((size_t)16 << 20) /* of a pack, mapped at once */
 #define TREE_LIMIT 500000 /* files of a commit: more than any real fork, less than a hostile one */
 
 /* --- a process of its own for whatever waits for a remote ---------------------------------------- */
@@ -37,10 +39,33 @@ static void send_report(const struct job *job, const struct report *report)
 		_exit(1); /* the parent is gone */
 }
 
+/* What this process has mapped. */
+static rlim_t mapped_bytes(void)
+{
+	unsigned long long pages = 0;
+	FILE *file = fopen("/proc/self/statm", "re");
+
+	if (file && fscanf(file, "%llu", &pages) != 1)
+		pages = 0;
+	if (file)
+		fclose(file);
+	return (rlim_t)pages * (rlim_t)sysconf(_SC_PAGESIZE);
+}
+
+/* A stranger's pack can unfold to any size: that much in each file, and as much memory on top of what is there
+ * now. Local repositories are packed first, which takes threads, and memory for each of them. */
+static void bound(uint64_t bytes, bool local)
+{
+	rlim_t mapped = mapped_bytes(), memory = mapped + 4 * WINDOW_BYTES + bytes;
+
+	setrlimit(RLIMIT_FSIZE, &(struct rlimit){bytes, bytes});
+	if (mapped && !local)
+		setrlimit(RLIMIT_AS, &(struct rlimit){memory, memory});
+}
+
 static void child_process(struct job *job, remote_work *work, pid_t parent)
 {
 	struct report report = {.done = true};
-	struct rlimit size = {job->remote->max_bytes, job->remote->max_bytes};
 
 	signal(SIGINT, SIG_DFL);
 	signal(SIGTERM, SIG_DFL);
@@ -49,7 +74,7 @@ static void child_process(struct job *job, remote_work *work, pid_t parent)
 	if (getppid() != parent)
 		_exit(1);
 	if (job->remote->max_bytes)
-		setrlimit(RLIMIT_FSIZE, &size);
+		bound(job->remote->max_bytes, url_is_local(job->url));
 	report.result = work(job, &report.err);
 	report.answer = job->answer;
 	send_report(job, &report);
@@ -112,11 +137,8 @@ int remote_run(struct job *job, remote_work *work, struct error *err)
 	result = child < 0 ? error_set(err, STATUS_ENVIRONMENT, "cannot start a process: %s", strerror(errno))
 			   : follow_child(job, ends[0], err);
 	close(ends[0]);
-	if (child > 0) {
-		kill(child, SIGKILL);
-		while (waitpid(child, NULL, 0) < 0 && errno == EINTR)
-			;
-	}
+	if (child > 0)
+		process_reap(child);
 	return result;
 }
 
@@ -124,12 +146,18 @@ int remote_run(struct job *job, remote_work *work, struct error *err)
 
 static int login_https(struct job *job, git_credential **out)
 {
-	if (job->logins == 1 && job->remote->token && url_scheme(job->url) == SCHEME_HTTPS)
-		return git_credential_userpass_plaintext_new(out, "x-access-token", job->remote->token);
-	if (job->logins > 1)
+	const struct fork_remote *remote = job->remote;
+	bool taken = remote->token && url_takes_token(job->url, remote->token_api);
+
+	if (job->logins == 1 && taken)
+		return git_credential_userpass_plaintext_new(out, "x-access-token", remote->token);
+	if (taken)
 		git_error_set_str(GIT_ERROR_HTTP, "the server does not accept the token");
-	else if (job->remote->token)
+	else if (remote->token && url_scheme(job->url) != SCHEME_HTTPS)
 		git_error_set_str(GIT_ERROR_HTTP, "the server asks for a login, and the token is shown over https alone");
+	else if (remote->token)
+		git_error_set(GIT_ERROR_HTTP, "the server asks for a login, and the token is for the GitHub of %s alone",
+			remote->token_api);
 	else
 		git_error_set_str(GIT_ERROR_HTTP,
 			"the server asks for a login: there is no such repository, or it is private");
@@ -201,15 +229,20 @@ void remote_configure(struct job *job, git_remote_callbacks *callbacks, git_prox
 	callbacks->credentials = login;
 	callbacks->transfer_progress = on_transfer;
 	callbacks->payload = job;
-	proxy->type = GIT_PROXY_AUTO;
+	proxy->type = job->remote->reach == FORK_REACH_ANY ? GIT_PROXY_AUTO : GIT_PROXY_NONE;
 	*redirects = GIT_REMOTE_REDIRECT_NONE;
 }
 
-void remote_start(void)
+void remote_start(const struct job *job)
 {
 	const char *certificates = certificates_file();
 
 	git_libgit2_init();
+	reach_bound(job->remote->reach);
+	if (job->remote->max_bytes) { /* by default it maps more than it may have now */
+		git_libgit2_opts(GIT_OPT_SET_MWINDOW_SIZE, WINDOW_BYTES);
+		git_libgit2_opts(GIT_OPT_SET_MWINDOW_MAPPED_LIMIT, 4 * WINDOW_BYTES);
+	}
 	if (certificates)
 		git_libgit2_opts(GIT_OPT_SET_SSL_CERT_LOCATIONS, certificates, NULL);
 }
@@ -301,23 +334,32 @@ static int check_out(struct job *job, git_repository *repository, struct error *
 	return code ? git_failed(code, "check out the files of", job->url, err) : 0;
 }
 
+static bool is_out_of_memory(void)
+{
+	const git_error *last = git_error_last();
+
+	return last && (last->klass == GIT_ERROR_NOMEMORY || strstr(last->message, strerror(ENOMEM)));
+}
+
 static int clone_work(struct job *job, struct error *err)
 {
 	git_clone_options options = GIT_CLONE_OPTIONS_INIT;
 	git_repository *repository = NULL;
 	int result;
 
-	remote_start();
+	remote_start(job);
 	remote_configure(job, &options.fetch_opts.callbacks, &options.fetch_opts.proxy_opts,
 		&options.fetch_opts.follow_redirects);
 	options.checkout_opts.checkout_strategy = GIT_CHECKOUT_NONE;
 	options.local = GIT_CLONE_NO_LOCAL; /* reads local repositories as it does remote ones, with bounds */
 	result = git_clone(&repository, job->url, job->directory, &options);
 	result = result ? git_failed(result, "clone", job->url, err) : check_out(job, repository, err);
-	if (job->too_large) {
+	if (job->too_large)
 		error_set(err, STATUS_REFUSED, "%s is larger than %llu MiB or %d files", job->url,
 			(unsigned long long)job->remote->max_bytes >> 20, TREE_LIMIT);
-	}
+	else if (result && job->remote->max_bytes && is_out_of_memory())
+		error_set(err, STATUS_REFUSED, "%s takes more than %llu MiB of memory to read", job->url,
+			(unsigned long long)job->remote->max_bytes >> 20);
 	return result;
 }
 
@@ -391,7 +433,7 @@ static int published_work(struct job *job, struct error *err)
 	git_oid commit;
 	int code;
 
-	remote_start();
+	remote_start(job);
 	remote_configure(job, &options.callbacks, &options.proxy_opts, &options.follow_redirects);
 	code = git_repository_open_ext(&repository, job->directory, GIT_REPOSITORY_OPEN_NO_SEARCH, NULL);
 	if (code)

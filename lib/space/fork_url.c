@@ -1,5 +1,6 @@
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "base/buffer.h"
 #include "base/memory.h"
@@ -24,6 +25,11 @@ enum scheme url_scheme(const char *url)
 	if (strstr(url, "://"))
 		return SCHEME_UNKNOWN;
 	return url[colon] == ':' ? SCHEME_SSH : SCHEME_PATH; /* git@github.com:you/fork */
+}
+
+bool url_is_local(const char *url)
+{
+	return url_scheme(url) == SCHEME_FILE || url_scheme(url) == SCHEME_PATH;
 }
 
 /* Where "user:password@" begins and how long it is; 0: there is none. */
@@ -52,6 +58,33 @@ char *fork_url_clean(const char *url)
 	return xprintf("%.*s%s%s", (int)(start + keep), url, keep ? "@" : "", url + start + login);
 }
 
+/* The length of "host[:port]" in an https URL, without the scheme's own port; 0: it is none. It is taken as it
+ * is written: what two readers of URLs could understand in two ways equals no host. */
+static size_t https_authority(const char *url, const char **start)
+{
+	size_t length;
+
+	*start = url;
+	if (url_scheme(url) != SCHEME_HTTPS)
+		return 0;
+	*start += strlen("https://");
+	length = strcspn(*start, "/?#");
+	return length > 4 && !strncmp(*start + length - 4, ":443", 4) ? length - 4 : length;
+}
+
+bool url_takes_token(const char *url, const char *api)
+{
+	const char *host, *own;
+	size_t length = https_authority(url, &host), own_length = https_authority(api, &own);
+
+	/* the API of github.com is at api.github.com, that of an enterprise's GitHub at its own host */
+	if (own_length == length + 4 && !strncasecmp(own, "api.", 4)) {
+		own += 4;
+		own_length -= 4;
+	}
+	return length && length == own_length && !strncasecmp(host, own, length);
+}
+
 char *fork_file_url(const char *path)
 {
 	struct buffer url = {0};
@@ -77,7 +110,7 @@ int fork_url_check(const char *url, bool allow_local, struct error *err)
 		result = error_set(err, STATUS_USAGE, "\"%s\" is not an address to clone from", clean);
 	else if (strpbrk(url, "\r\n\t"))
 		result = error_set(err, STATUS_USAGE, "the address to clone from holds a control character");
-	else if ((scheme == SCHEME_FILE || scheme == SCHEME_PATH) && !allow_local)
+	else if (url_is_local(url) && !allow_local)
 		result = error_set(err, STATUS_USAGE, "\"%s\" is a local path: not cloned from here", clean);
 	else if ((scheme == SCHEME_HTTPS || scheme == SCHEME_HTTP) && url_login(url, &start))
 		result = error_set(err, STATUS_USAGE, "the address of %s has a login in it", clean);

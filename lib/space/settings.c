@@ -14,6 +14,8 @@
 /* Each line is compared with those before it. */
 #define FILE_LIMIT ((size_t)64 << 10)
 
+#define BYTE_ORDER_MARK "\xef\xbb\xbf" /* as editors on Windows begin a file */
+
 const struct setting settings_table[] = {
 	{"The validator", "VALIDATOR_API_URL", "http://localhost:8000", false,
 		"Base URL of the validator API. Production: https://quasar-subnet.onrender.com"},
@@ -29,10 +31,10 @@ const struct setting settings_table[] = {
 	{"The fork", "FORK_PATH", "fork", false, "Your clone, relative to the workspace."},
 	{NULL, "FORK_URL", NULL, false,
 		"Address that validators clone. Left out: the clone's remote \"origin\"."},
-	{NULL, "GITHUB_TOKEN", NULL, true, "Token that may read and push the fork over https."},
+	{NULL, "GITHUB_TOKEN", NULL, true, "Token that may read and push the fork over https. Only the host of GITHUB_API_URL is shown it."},
 	{NULL, "GITHUB_USERNAME", NULL, false, "Owner of the fork."},
 	{NULL, "GITHUB_FORK_NAME", "flash-linear-attention", false, "Name of the fork's repository."},
-	{NULL, "GITHUB_API_URL", "https://api.github.com", false, "Base URL of GitHub's API."},
+	{NULL, "GITHUB_API_URL", "https://api.github.com", false, "Base URL of GitHub's API; github.com's serves github.com."},
 	{"The submission", "TARGET_SEQUENCE_LENGTH", "100000", false,
 		"Tokens that you compete at; it decides the league (1000000: x3.0)."},
 	{NULL, "CLAIM_MARGIN", "3%", false, "What a claim stays below the measured median."},
@@ -137,8 +139,8 @@ static int parse_line(struct settings *settings, char *line, int number, struct 
 
 	if (!*name || *name == '#')
 		return 0;
-	if (!strncmp(name, "export ", 7))
-		name += 7 + strspn(name + 7, " \t");
+	if (!strncmp(name, "export", 6) && isblank((unsigned char)name[6]))
+		name += 6 + strspn(name + 6, " \t");
 	length = strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_");
 	equals = name + length + strspn(name + length, " \t");
 	if (!length || isdigit((unsigned char)*name) || *equals != '=') {
@@ -198,7 +200,8 @@ static struct settings *load(const char *directory, struct error *err)
 		error_set(err, STATUS_USAGE, "%s holds a zero byte: it is not a text file", path);
 		goto failed;
 	}
-	for (line = text.data; line; line = next, number++) {
+	line = text.data + (strncmp(text.data, BYTE_ORDER_MARK, 3) ? 0 : 3);
+	for (; line; line = next, number++) {
 		next = strchr(line, '\n');
 		if (next)
 			*next++ = '\0';
@@ -284,17 +287,14 @@ void settings_write(const struct settings *values, struct buffer *out)
 	}
 }
 
-static bool is_secret(const char *assignment)
+/* Whether it sets something of the table that is not secret. */
+static bool is_open_setting(const char *assignment)
 {
-	if (!strncmp(assignment, "BT_PW_", 6)) /* bittensor-wallet's passwords */
-		return true;
-	for (const struct setting *setting = settings_table; setting->name; setting++) {
-		size_t length = strlen(setting->name);
+	size_t length = strcspn(assignment, "=");
 
-		if (setting->secret && !strncmp(assignment, setting->name, length) &&
-			assignment[length] == '=')
-			return true;
-	}
+	for (const struct setting *setting = settings_table; setting->name; setting++)
+		if (strlen(setting->name) == length && !strncmp(setting->name, assignment, length))
+			return !setting->secret;
 	return false;
 }
 
@@ -307,7 +307,7 @@ char **settings_environment(void)
 		count++;
 	list = xcalloc(count + 1, sizeof(*list));
 	for (size_t i = 0; i < count; i++)
-		if (!is_secret(environ[i]))
+		if (is_open_setting(environ[i]))
 			list[kept++] = environ[i];
 	return list;
 }

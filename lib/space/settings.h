@@ -42,6 +42,6 @@ const char *settings_get(const struct settings *settings, const char *name, cons
  * instead of the defaults. */
 void settings_write(const struct settings *values, struct buffer *out);
 
-/* This process's environment without the secret settings and wallet passwords, for other programs. The list
- * ends with NULL; the caller frees it, its strings stay the environment's. */
+/* The settings of this process's environment but for the secret ones, "NAME=value" each, for a process of our
+ * own. The list ends with NULL; the caller frees it, its strings stay the environment's. */
 char **settings_environment(void);

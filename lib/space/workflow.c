@@ -1,12 +1,20 @@
 #include "space/workflow.h"
 
+#include <math.h>
 #include <sodium.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "api/message.h"
 #include "api/retry.h"
 #include "base/clock.h"
 #include "base/json.h"
+#include "base/log.h"
+#include "base/memory.h"
+
+#define SUBMISSIONS_READ 1000 /* more than any validator holds unvalidated */
+#define UNCLEAR_ATTEMPTS 4     /* a proxy's stray page passes; another version's words do not */
+#define EVIDENCE_SECONDS 10.0  /* for an answer that would help, but is not needed */
 
 int workflow_find(struct workflow *workflow, enum submission_kind kind, const struct plan *plan, bool *found,
 	struct submission *submission, struct error *err)
@@ -58,26 +66,103 @@ static int read_claim(const struct submission *submission, struct api_claim *cla
 	return 0;
 }
 
+static bool has_salt(const struct submission *submission)
+{
+	char hash[65];
+
+	if (!submission->salt || !submission->commitment_hash)
+		return false;
+	message_commitment_hash(submission->salt, submission->fork_url, hash);
+	return !strcmp(hash, submission->commitment_hash);
+}
+
+/* --- the validator's list ---------------------------------------------------------------------------- */
+
+const struct api_pending_reveal *workflow_listed(
+	const struct api_pending_reveals *pending, const struct submission *submission)
+{
+	for (size_t i = 0; submission->commitment_hash && i < pending->count; i++)
+		if (api_pending_matches(&pending->reveals[i], submission->hotkey, submission->commitment_hash))
+			return &pending->reveals[i];
+	return NULL;
+}
+
+/* The list has the last word on a commitment's id and block, and on whether it is there. */
+static int follow(struct workflow *workflow, const struct submission *submission,
+	const struct api_pending_reveal *reveal, struct error *err)
+{
+	int64_t block = reveal->reveal_block ? reveal->reveal_block : submission->reveal_block;
+
+	if (submission->step == STEP_COMMITTED && block == submission->reveal_block &&
+		reveal->submission_id == submission->server_id)
+		return 0;
+	if (submission->step == STEP_REFUSED)
+		log_warn("the validator lists submission #%lld after all: it can be revealed",
+			(long long)submission->id);
+	if (reveal->submission_id != submission->server_id)
+		log_warn("the validator lists submission #%lld under the id %lld", (long long)submission->id,
+			(long long)reveal->submission_id);
+	if (submission->reveal_block && block != submission->reveal_block)
+		log_warn("the validator moved the reveal of submission #%lld from block %lld to %lld",
+			(long long)submission->id, (long long)submission->reveal_block, (long long)block);
+	return store_submission_committed(
+		workflow->store, submission->id, reveal->submission_id, block, err);
+}
+
+/* The commitments that may still be at the validator. */
+static int open_commitments(struct workflow *workflow, unsigned steps, struct submission_list *list, struct error *err)
+{
+	struct submission_filter filter = {
+		.steps = steps, .api_url = workflow->api_url, .hotkey = workflow->hotkey};
+
+	return store_submissions(workflow->store, &filter, list, err);
+}
+
+int workflow_pending(struct workflow *workflow, struct api_pending_reveals *pending, struct error *err)
+{
+	struct api_pending_filter filter = {.hotkey = workflow->hotkey};
+	struct submission_list list;
+	struct error ignored;
+	int64_t *ids;
+	int result;
+
+	*pending = (struct api_pending_reveals){0};
+	if (open_commitments(workflow, STEP_BIT(STEP_COMMITTED) | STEP_BIT(STEP_REFUSED), &list, err) < 0)
+		return -1;
+	filter.ids = ids = xcalloc(list.count + 1, sizeof(*ids));
+	for (size_t i = 0; i < list.count; i++)
+		if (list.items[i].server_id)
+			ids[filter.id_count++] = list.items[i].server_id;
+	result = api_pending_reveals(workflow->api, &filter, pending, err);
+	for (size_t i = 0; !result && i < list.count; i++) {
+		const struct api_pending_reveal *reveal = workflow_listed(pending, &list.items[i]);
+
+		/* a store that cannot be written now hears of it the next time */
+		if (reveal && has_salt(&list.items[i]))
+			follow(workflow, &list.items[i], reveal, &ignored);
+	}
+	free(ids);
+	submission_list_free(&list);
+	return result;
+}
+
 /* --- commit --------------------------------------------------------------------------------------- */
 
-/* Looks for the commitment among the validator's pending reveals, and stores where it stands if it is
- * there. `found` says whether. */
+/* Looks for the commitment in the validator's list, and stores where it stands if it is there. `found` says
+ * whether. */
 static int find_commitment(struct workflow *workflow, const struct submission *submission, bool *found,
 	struct error *err)
 {
 	struct api_pending_reveals pending;
-	int result = api_pending_reveals(workflow->api, &pending, err);
+	const struct api_pending_reveal *reveal = NULL;
+	int result = workflow_pending(workflow, &pending, err);
 
-	*found = false;
-	for (size_t i = 0; !result && !*found && i < pending.count; i++) {
-		const struct api_pending_reveal *reveal = &pending.reveals[i];
-
-		if (!api_pending_matches(reveal, submission->hotkey, submission->commitment_hash))
-			continue;
-		*found = true;
-		result = store_submission_committed(workflow->store, submission->id,
-			reveal->submission_id, reveal->reveal_block, err);
-	}
+	if (!result)
+		reveal = workflow_listed(&pending, submission);
+	*found = reveal != NULL;
+	if (reveal && submission->step == STEP_PREPARED)
+		result = store_submission_committed(workflow->store, submission->id, reveal->submission_id,
+			reveal->reveal_block, err);
 	api_release(&pending.memory);
 	return result;
 }
@@ -131,7 +216,7 @@ static int find_submission(struct workflow *workflow, const struct submission *s
 	struct error *err)
 {
 	struct api_submission_stats stats;
-	int result = api_submission_stats(workflow->api, 1000, &stats, err);
+	int result = api_submission_stats(workflow->api, SUBMISSIONS_READ, &stats, err);
 
 	*found = false;
 	for (size_t i = 0; !result && !*found && i < stats.recent_count + stats.top_count; i++) {
@@ -179,10 +264,32 @@ static const struct sender senders[] = {
 	[SUBMISSION_DIRECT] = {find_submission, send_submission, "submit"},
 };
 
-/* A conflict means that the validator has this commitment: its salt is ours alone. */
-static bool already_there(const struct api_exchange *exchange, const struct submission *submission)
+/* Nothing was sent that could be taken up again, and sending the same once more would end the same. */
+static bool is_final(enum refusal refusal)
 {
-	return submission->kind == SUBMISSION_COMMIT && exchange->http_status == 409;
+	return refusal_is_clear(refusal) && refusal != REFUSAL_NO_ROUTE && refusal != REFUSAL_EXISTS &&
+	       refusal != REFUSAL_NOT_FOR_US && refusal != REFUSAL_EARLY;
+}
+
+static int undelivered(const struct submission *submission, struct error *err)
+{
+	if (err->status == STATUS_NETWORK || err->status == STATUS_INTERRUPTED)
+		error_hint(err,
+			"Nothing is lost: run `quasar %s` again. It looks for this submission at the "
+			"validator before it sends anything.",
+			senders[submission->kind].command);
+	return -1;
+}
+
+/* A commitment may be sent again even if it cannot be looked for: the validator takes each hash once only. */
+static int look_before_sending(struct workflow *workflow, const struct submission *submission, bool *found,
+	struct error *err)
+{
+	*found = false;
+	if (senders[submission->kind].find(workflow, submission, found, err) == 0)
+		return 0;
+	return submission->kind == SUBMISSION_COMMIT && err->status == STATUS_NETWORK &&
+			       api_last(workflow->api)->http_status ? 0 : -1;
 }
 
 /* Sends until the validator has it, has refused it, or the time is up; looks for it first whenever an
@@ -190,49 +297,47 @@ static bool already_there(const struct api_exchange *exchange, const struct subm
 static int deliver(struct workflow *workflow, const struct submission *submission, bool may_be_there,
 	struct error *err)
 {
-	const struct sender *sender = &senders[submission->kind];
+	struct api_exchange last = {.refusal = REFUSAL_INTERNAL};
+	unsigned unclear = 0;
 	struct retry retry;
 
 	retry_begin(&retry, workflow->timeout);
 	for (;;) {
-		struct api_exchange last;
-		bool found;
+		bool found = false;
 
-		if (may_be_there) {
-			if (sender->find(workflow, submission, &found, err) < 0)
-				goto undelivered;
-			if (found)
-				return store_submission_note(workflow->store, submission->id,
-					"found at the validator", err);
-		}
-		if (sender->send(workflow, submission, err) == 0)
+		if (may_be_there && look_before_sending(workflow, submission, &found, err) < 0)
+			return undelivered(submission, err);
+		if (found)
+			return store_submission_note(
+				workflow->store, submission->id, "found at the validator", err);
+		if (last.refusal == REFUSAL_INTERNAL && api_wake_round(workflow->api, err) < 0)
+			return undelivered(submission, err);
+		if (senders[submission->kind].send(workflow, submission, err) == 0)
 			return 0;
 		if (err->status == STATUS_ENVIRONMENT) /* the store failed: trying again would not help */
 			return -1;
 		last = *api_last(workflow->api);
-		if (already_there(&last, submission) && !may_be_there) {
-			may_be_there = true;
-			continue;
+		if (last.refusal == REFUSAL_EXISTS) { /* its salt is ours alone */
+			struct error conflict = *err;
+
+			if (senders[submission->kind].find(workflow, submission, &found, err) == 0 && !found)
+				*err = conflict;
+			return found ? store_submission_note(workflow->store, submission->id,
+					       "found at the validator", err)
+				     : undelivered(submission, err);
 		}
-		if (last.delivery == API_REFUSED && !last.transient && !already_there(&last, submission)) {
+		if (is_final(last.refusal)) {
 			struct error ignored;
 
 			store_submission_refused(workflow->store, submission->id, err->message, &ignored);
 			return -1;
 		}
 		may_be_there = may_be_there || last.delivery == API_UNKNOWN;
-		if (!last.transient && last.delivery != API_UNKNOWN)
-			goto undelivered;
-		if (retry_wait(&retry, last.retry_after, err) < 0)
-			goto undelivered;
+		unclear += last.refusal == REFUSAL_UNCLEAR;
+		if ((!last.transient && last.delivery != API_UNKNOWN) || unclear == UNCLEAR_ATTEMPTS ||
+			retry_wait(&retry, last.retry_after, err) < 0)
+			return undelivered(submission, err);
 	}
-undelivered:
-	if (err->status == STATUS_NETWORK || err->status == STATUS_INTERRUPTED)
-		error_hint(err,
-			"Nothing is lost: run `quasar %s` again. It looks for this submission at the "
-			"validator before it sends anything.",
-			sender->command);
-	return -1;
 }
 
 static int prepare_and_deliver(struct workflow *workflow, enum submission_kind kind, const struct plan *plan,
@@ -287,16 +392,6 @@ int workflow_settle(struct workflow *workflow, const struct submission *submissi
 
 /* --- reveal ----------------------------------------------------------------------------------------- */
 
-static bool has_salt(const struct submission *submission)
-{
-	char hash[65];
-
-	if (!submission->salt || !submission->commitment_hash)
-		return false;
-	message_commitment_hash(submission->salt, submission->fork_url, hash);
-	return !strcmp(hash, submission->commitment_hash);
-}
-
 /* A hash that does not fit would count as a failure against this machine's address: better not sent. */
 static int check_salt(const struct submission *submission, struct error *err)
 {
@@ -323,53 +418,198 @@ static int send_reveal(struct workflow *workflow, const struct submission *submi
 	return result;
 }
 
-int workflow_forgotten(struct workflow *workflow, const struct submission *submission, struct error *err)
+/* Stores that the validator has lost it. Always -1, with STATUS_REFUSED. */
+static int forgotten(struct workflow *workflow, const struct submission *submission, struct error *err)
 {
-	struct error ignored;
+	struct error failure;
 
-	error_set(err, STATUS_REFUSED,
-		"the validator has lost submission #%lld: the id %lld is another one's there",
+	error_set(err, STATUS_REFUSED, "the validator has lost submission #%lld (server id %lld): commit again",
 		(long long)submission->id, (long long)submission->server_id);
-	store_submission_refused(workflow->store, submission->id, err->message, &ignored);
-	return error_hint(err, "Its database may have been reset. Commit again: quasar commit");
+	if (store_submission_refused(workflow->store, submission->id, err->message, &failure) < 0)
+		log_warn("%s", failure.message);
+	return error_hint(err, "Its database was reset. `quasar register`, if it asks for that, then `quasar commit`.");
 }
 
-/* Whether the validator lists another submission under this one's id. */
-static int find_other(struct workflow *workflow, const struct submission *submission, bool *found,
-	struct error *err)
+/* Whether this row, of the submission's id, is about another submission. */
+static bool is_another(const struct api_submission *listed, const struct submission *submission)
 {
-	struct api_submission_stats stats;
-	int result = api_submission_stats(workflow->api, 1000, &stats, err);
+	if (listed->id != submission->server_id)
+		return false;
+	return listed->fork_url ? !same_submission(listed, submission)
+				: strcmp(listed->miner_hotkey, submission->hotkey) != 0;
+}
 
-	*found = false;
-	for (size_t i = 0; !result && i < stats.recent_count; i++)
-		if (stats.recent[i].id == submission->server_id &&
-			!same_submission(&stats.recent[i], submission))
-			*found = true;
-	api_release(&stats.memory);
+static bool stats_show_another(const struct api_submission_stats *stats, const struct submission *submission)
+{
+	for (size_t i = 0; i < stats->recent_count; i++)
+		if (is_another(&stats->recent[i], submission))
+			return true;
+	return false;
+}
+
+/* Whether the list has another commitment under this one's id: a validator that began anew counts from the start
+ * again. */
+static bool pending_shows_another(const struct api_pending_reveals *pending, const struct submission *submission)
+{
+	for (size_t i = 0; i < pending->count; i++)
+		if (pending->reveals[i].submission_id == submission->server_id &&
+			!api_pending_matches(&pending->reveals[i], submission->hotkey, submission->commitment_hash))
+			return true;
+	return false;
+}
+
+/* Seconds by which a round has to be younger than a commitment, for it cannot be known better. */
+#define AGE_MARGIN 120
+
+/* Not to be in the list is not enough: it may be revealed, with the answer lost. */
+static bool is_forgotten(const struct workflow *workflow, const struct submission *submission,
+	const struct api_pending_reveals *pending, const struct api_submission_stats *stats,
+	const struct api_round *round)
+{
+	double committed = submission->updated_at + api_clock_skew(workflow->api);
+
+	if (pending->skipped || workflow_listed(pending, submission))
+		return false;
+	if (pending_shows_another(pending, submission) || (stats && stats_show_another(stats, submission)))
+		return true;
+	if (stats && stats->total_submissions >= 0 && stats->total_submissions < submission->server_id)
+		return true;
+	return round && round->round_number == 1 && round->start_time > committed + AGE_MARGIN;
+}
+
+int workflow_check_listed(struct workflow *workflow, const struct submission *submission,
+	const struct api_pending_reveals *pending, struct error *err)
+{
+	return is_forgotten(workflow, submission, pending, NULL, NULL) ? forgotten(workflow, submission, err) : 0;
+}
+
+size_t workflow_mark_forgotten(struct workflow *workflow, const struct api_pending_reveals *pending,
+	const struct api_submission_stats *stats, const struct api_round *round)
+{
+	struct submission_list list;
+	struct error ignored;
+	size_t count = 0;
+
+	if (open_commitments(workflow, STEP_BIT(STEP_COMMITTED), &list, &ignored) < 0)
+		return 0;
+	for (size_t i = 0; i < list.count; i++)
+		if (is_forgotten(workflow, &list.items[i], pending, stats, round)) {
+			forgotten(workflow, &list.items[i], &ignored);
+			count++;
+		}
+	submission_list_free(&list);
+	return count;
+}
+
+int workflow_refresh(struct workflow *workflow, struct error *err)
+{
+	struct api_pending_reveals pending;
+	struct api_submission_stats stats;
+	struct api_round round = {0};
+	bool has_stats, has_round;
+	int result = workflow_pending(workflow, &pending, err);
+
+	if (!result) {
+		api_set_timeout(workflow->api, fmin(workflow->timeout, EVIDENCE_SECONDS));
+		has_stats = api_submission_stats(workflow->api, SUBMISSIONS_READ, &stats, err) == 0;
+		has_round = api_current_round(workflow->api, &round, err) == 0;
+		workflow_mark_forgotten(workflow, &pending, has_stats ? &stats : NULL, has_round ? &round : NULL);
+		api_set_timeout(workflow->api, workflow->timeout);
+		api_release(&stats.memory);
+		api_release(&round.memory);
+	}
+	api_release(&pending.memory);
 	return result;
+}
+
+/* What the lists tell about a commitment whose reveal was refused. */
+enum presence { PRESENCE_LISTED, PRESENCE_ANOTHER, PRESENCE_ABSENT, PRESENCE_UNKNOWN };
+
+static enum presence find_presence(struct workflow *workflow, const struct submission *submission)
+{
+	struct api_pending_reveals pending;
+	struct api_submission_stats stats = {0};
+	enum presence presence = PRESENCE_UNKNOWN;
+	struct error err;
+
+	api_set_timeout(workflow->api, fmin(workflow->timeout, EVIDENCE_SECONDS));
+	if (workflow_pending(workflow, &pending, &err) < 0) {
+		/* then its word is all there is */
+		if (api_last(workflow->api)->refusal == REFUSAL_NOT_FOR_US)
+			presence = PRESENCE_ABSENT;
+	} else if (workflow_listed(&pending, submission)) {
+		presence = PRESENCE_LISTED;
+	} else if (pending_shows_another(&pending, submission) ||
+		   (api_submission_stats(workflow->api, SUBMISSIONS_READ, &stats, &err) == 0 &&
+			   stats_show_another(&stats, submission))) {
+		presence = PRESENCE_ANOTHER;
+	} else if (!pending.skipped) {
+		presence = PRESENCE_ABSENT;
+	}
+	api_set_timeout(workflow->api, workflow->timeout);
+	api_release(&pending.memory);
+	api_release(&stats.memory);
+	return presence;
+}
+
+/* Nothing is given up as long as the validator may still have it. */
+static int kept(enum status status, struct error *err)
+{
+	err->status = status;
+	return error_hint(err, "The commitment is kept, for the validator's list %s. `quasar reveal` tries again.",
+		status == STATUS_NETWORK ? "does not confirm this" : "still has it");
 }
 
 /* The answer to an earlier reveal was lost; unless the conflict is about another submission than this one. */
 static int revealed_before(struct workflow *workflow, const struct submission *submission, struct error *err)
 {
-	bool waiting, other;
-
-	if (find_commitment(workflow, submission, &waiting, err) < 0 ||
-		find_other(workflow, submission, &other, err) < 0)
-		return -1;
-	if (other)
-		return workflow_forgotten(workflow, submission, err);
-	if (!waiting)
+	switch (find_presence(workflow, submission)) {
+	case PRESENCE_ANOTHER:
+		return forgotten(workflow, submission, err);
+	case PRESENCE_ABSENT:
 		return store_submission_revealed(workflow->store, submission->id, err);
-	error_set(err, STATUS_NETWORK,
-		"the validator says that it has this reveal, but lists its commitment as waiting for it");
-	return error_hint(err, "Run `quasar reveal` again: it goes by the list.");
+	case PRESENCE_LISTED:
+		error_set(err, STATUS_NETWORK,
+			"the validator says that it has this reveal, but lists its commitment as waiting for it");
+		return error_hint(err, "Run `quasar reveal` again: it goes by the list.");
+	case PRESENCE_UNKNOWN:
+		break;
+	}
+	return kept(STATUS_NETWORK, err);
+}
+
+/* No such submission, says the validator. */
+static int not_known(struct workflow *workflow, const struct submission *submission, struct error *err)
+{
+	switch (find_presence(workflow, submission)) {
+	case PRESENCE_ANOTHER:
+	case PRESENCE_ABSENT:
+		return forgotten(workflow, submission, err);
+	default: /* perhaps under another id, which is stored by now */
+		return kept(STATUS_NETWORK, err);
+	}
+}
+
+/* The salt does not fit, says the validator. That counts as a failure: it is not tried again at once. */
+static int mismatched(struct workflow *workflow, const struct submission *submission, struct error *err)
+{
+	struct error ignored;
+
+	switch (find_presence(workflow, submission)) {
+	case PRESENCE_ANOTHER:
+		return forgotten(workflow, submission, err);
+	case PRESENCE_ABSENT:
+		store_submission_refused(workflow->store, submission->id, err->message, &ignored);
+		return -1;
+	default:
+		return kept(STATUS_REFUSED, err);
+	}
 }
 
 static int reveal_until_heard(struct workflow *workflow, const struct submission *submission,
 	const struct api_claim *claim, struct error *err)
 {
+	unsigned unclear = 0;
 	struct retry retry;
 
 	retry_begin(&retry, workflow->timeout);
@@ -381,17 +621,17 @@ static int reveal_until_heard(struct workflow *workflow, const struct submission
 		if (err->status == STATUS_ENVIRONMENT) /* the store failed: trying again would not help */
 			return -1;
 		last = *api_last(workflow->api);
-		if (last.http_status == 409)
+		workflow->refusal = last.refusal;
+		workflow->blocks_left = last.blocks_left;
+		if (last.refusal == REFUSAL_REVEALED)
 			return revealed_before(workflow, submission, err);
-		if (last.http_status == 400) {
-			struct error ignored;
-
-			store_submission_refused(workflow->store, submission->id, err->message, &ignored);
-			return -1;
-		}
-		if (!last.transient && last.delivery != API_UNKNOWN)
-			return -1;
-		if (retry_wait(&retry, last.retry_after, err) < 0)
+		if (last.refusal == REFUSAL_UNKNOWN)
+			return not_known(workflow, submission, err);
+		if (last.refusal == REFUSAL_MISMATCH)
+			return mismatched(workflow, submission, err);
+		unclear += last.refusal == REFUSAL_UNCLEAR;
+		if ((!last.transient && last.delivery != API_UNKNOWN) || unclear == UNCLEAR_ATTEMPTS ||
+			retry_wait(&retry, last.retry_after, err) < 0)
 			return -1;
 	}
 }
@@ -401,11 +641,26 @@ int workflow_reveal(struct workflow *workflow, const struct submission *submissi
 	struct api_claim claim;
 	int result;
 
+	workflow->refusal = REFUSAL_NONE;
+	workflow->blocks_left = 0;
 	if (check_salt(submission, err) < 0 || read_claim(submission, &claim, err) < 0)
 		return -1;
 	result = reveal_until_heard(workflow, submission, &claim, err);
 	cJSON_Delete((cJSON *)claim.benchmarks);
 	return result;
+}
+
+bool workflow_gave_up(struct workflow *workflow, int64_t id)
+{
+	struct submission now;
+	struct error ignored;
+	bool refused;
+
+	if (store_submission_get(workflow->store, id, &now, &ignored) < 0)
+		return false;
+	refused = now.step == STEP_REFUSED;
+	submission_free(&now);
+	return refused;
 }
 
 /* --- what the validator lists and the store does not --------------------------------------------------- */

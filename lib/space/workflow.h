@@ -3,7 +3,9 @@
  * Every step is durable in the store before the one that needs it, so that whatever ends the process, the
  * next call goes on from there: a commitment whose answer was lost is looked for among the validator's
  * pending reveals before it is sent again, and always under the same salt; a reveal that was done but not
- * heard of is recognised by the validator's answer to the second one. */
+ * heard of is recognised by the validator's answer to the second one. A commitment is given up only when the
+ * validator itself says so, in words that are known, and its list does not have it; and is taken up again when
+ * the list has it after all. */
 #pragma once
 
 #include <stdbool.h>
@@ -17,6 +19,10 @@ struct workflow {
 	struct api *api;
 	const char *api_url, *hotkey; /* whose submissions, and where */
 	double timeout;               /* seconds that one step may take, retries included */
+
+	/* what the validator said to the last reveal, and with REFUSAL_EARLY the blocks left (0: not told) */
+	enum refusal refusal;
+	int64_t blocks_left;
 };
 
 /* What a miner wants to submit. */
@@ -45,12 +51,34 @@ int workflow_submit(struct workflow *workflow, const struct plan *plan, int64_t 
 /* Finds out what became of a submission that is only prepared, and sends it unless the validator has it. */
 int workflow_settle(struct workflow *workflow, const struct submission *submission, struct error *err);
 
-/* Reveals a committed submission. STATUS_EARLY before its block. */
+/* Reveals a committed submission. STATUS_EARLY before its block. STATUS_REFUSED does not mean that it is given up:
+ * its step in the store tells. */
 int workflow_reveal(struct workflow *workflow, const struct submission *submission, struct error *err);
 
-/* Stores that the validator has lost this submission: its id there is another one's. Returns -1, with
- * STATUS_REFUSED. */
-int workflow_forgotten(struct workflow *workflow, const struct submission *submission, struct error *err);
+/* Whether it is stored as refused, or lost by the validator. */
+bool workflow_gave_up(struct workflow *workflow, int64_t id);
+
+/* --- the validator's list of commitments ------------------------------------------------------------- */
+
+/* Reads the rows about this hotkey's commitments, and follows them: ids and blocks that changed, and commitments
+ * that were taken for lost or refused, go into the store. Release it, also after an error. */
+int workflow_pending(struct workflow *workflow, struct api_pending_reveals *pending, struct error *err);
+
+/* The row about this commitment, or NULL. */
+const struct api_pending_reveal *workflow_listed(
+	const struct api_pending_reveals *pending, const struct submission *submission);
+
+/* The same question for one, from the list alone: -1, with STATUS_REFUSED, when the validator has lost it. */
+int workflow_check_listed(struct workflow *workflow, const struct submission *submission,
+	const struct api_pending_reveals *pending, struct error *err);
+
+/* Stores which commitments the validator has lost, as what it says shows: it does not list them, and has their
+ * ids given to others, or is younger than they are. `stats` and `round`: NULL when not known. Returns how many. */
+size_t workflow_mark_forgotten(struct workflow *workflow, const struct api_pending_reveals *pending,
+	const struct api_submission_stats *stats, const struct api_round *round);
+
+/* Asks for all that and does both. -1 when the list cannot be read. */
+int workflow_refresh(struct workflow *workflow, struct error *err);
 
 /* --- what the validator lists and the store does not --------------------------------------------------- */
 

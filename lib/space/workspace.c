@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pwd.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -30,6 +31,143 @@ bool workspace_exists(const char *directory)
 	free(folder);
 	return exists;
 }
+
+/* --- whose it is --------------------------------------------------------------------------------- */
+
+static int refuse(struct error *err, const char *directory)
+{
+	return error_hint(err, "It would decide which validator your hotkey signs for. If you mean it, name the "
+			       "workspace: quasar -C '%s' …", directory);
+}
+
+/* "alice (uid 1001)". The caller frees. */
+static char *user_name(uid_t uid)
+{
+	struct passwd *user = getpwuid(uid);
+
+	return user ? xprintf("%s (uid %u)", user->pw_name, (unsigned)uid) : xprintf("uid %u", (unsigned)uid);
+}
+
+/* Both a link and what it leads to have to be the user's own, or root's. */
+static int check_owner(const char *directory, const char *path, struct error *err)
+{
+	struct stat link, target;
+	uid_t own = geteuid(), owner;
+	char *name;
+
+	if (lstat(path, &link) < 0 || stat(path, &target) < 0)
+		return 0; /* there is none */
+	owner = link.st_uid && link.st_uid != own ? link.st_uid : target.st_uid;
+	if (owner && owner != own) {
+		name = user_name(owner);
+		error_set(err, STATUS_ENVIRONMENT, "%s belongs to %s: neither to you nor to root", path, name);
+		free(name);
+		return refuse(err, directory);
+	}
+	if (target.st_mode & (S_IWGRP | S_IWOTH)) {
+		error_set(err, STATUS_ENVIRONMENT, "%s can be written by other users", path);
+		return error_hint(err, "See what is in it, then: chmod go-w '%s'. Where that cannot be, name the "
+				       "workspace: quasar -C '%s' …", path, directory);
+	}
+	return 0;
+}
+
+int workspace_check(const char *directory, struct error *err)
+{
+	static const char *const names[] = {".quasar", ".env"};
+	int result = 0;
+
+	for (size_t i = 0; !result && i < sizeof(names) / sizeof(*names); i++) {
+		char *path = path_join(directory, names[i]);
+
+		result = check_owner(directory, path, err);
+		if (!result && path_exists(path) && fork_tracks(directory, names[i])) {
+			error_set(err, STATUS_ENVIRONMENT, "%s is part of a git repository: somebody else may have "
+							   "written it", path);
+			result = refuse(err, directory);
+		}
+		free(path);
+	}
+	return result;
+}
+
+/* --- where it is --------------------------------------------------------------------------------- */
+
+static bool is_clone(const char *directory)
+{
+	char *path = path_join(directory, ".git");
+	bool exists = path_exists(path);
+
+	free(path);
+	return exists;
+}
+
+/* The current directory or the nearest above it that is a workspace; NULL: none. `clone` receives the outermost
+ * git clone that is left on the way, or NULL. The caller frees both. */
+static char *look_above(bool *above, char **clone)
+{
+	char *directory = getcwd(NULL, 0), *slash;
+
+	*clone = NULL;
+	*above = false;
+	while (directory && !workspace_exists(directory)) {
+		if (is_clone(directory)) {
+			free(*clone);
+			*clone = xstrdup(directory);
+		}
+		slash = strrchr(directory, '/');
+		if (!slash || !directory[1]) {
+			free(directory);
+			directory = NULL;
+		} else {
+			slash[slash == directory] = '\0';
+		}
+		*above = true;
+	}
+	return directory;
+}
+
+/* Whoever works in the workspace's own fork means this workspace; in another clone perhaps none. */
+static int check_clone(const struct workspace_place *place, const char *clone, struct error *err)
+{
+	char *path = workspace_fork_path(place->directory, place->settings), *fork = realpath(path, NULL);
+	int result = 0;
+
+	if (!fork || strcmp(fork, clone)) {
+		error_set(err, STATUS_ENVIRONMENT, "%s is a git clone of its own, not the fork of the workspace %s above it",
+			clone, place->directory);
+		result = refuse(err, place->directory);
+	}
+	free(fork);
+	free(path);
+	return result;
+}
+
+int workspace_find(const char *named, struct workspace_place *place, struct error *err)
+{
+	char *clone = NULL;
+	int result = 0;
+
+	*place = (struct workspace_place){0};
+	place->directory = named ? realpath(named, NULL) : look_above(&place->above, &clone);
+	if (!named && place->directory)
+		result = workspace_check(place->directory, err);
+	if (!result)
+		place->settings = settings_load(place->directory, err);
+	if (!place->settings)
+		result = -1;
+	if (!result && place->directory && clone)
+		result = check_clone(place, clone, err);
+	if (result) {
+		settings_free(place->settings);
+		free(place->directory);
+		*place = (struct workspace_place){0};
+	}
+	free(clone);
+	return result;
+}
+
+/* --- opening and locking ------------------------------------------------------------------------- */
 
 int workspace_open(const char *directory, const struct settings *settings, struct workspace *workspace,
 	struct error *err)

@@ -14,6 +14,24 @@ struct workspace {
 	char *fork_url;  /* setting FORK_URL, else the fork's remote "origin", without credentials; NULL: none */
 };
 
+/* Where a command works. */
+struct workspace_place {
+	char *directory; /* absolute; NULL: in no workspace. The caller frees */
+	bool above;      /* nobody named it: it was found above the current directory */
+	struct settings *settings;
+};
+
+/* Finds the workspace: the directory `named`, else the current one or the nearest above it that is one, and
+ * reads its settings. Where nobody named it, it is not trusted blindly: STATUS_ENVIRONMENT when
+ * workspace_check() objects, or when the way up leads out of a git clone that is not its fork. Else errors as
+ * with settings_load(). */
+int workspace_find(const char *named, struct workspace_place *place, struct error *err);
+
+/* Whether the settings and the state in `directory`, as far as they exist, are the user's own or root's: those of
+ * others could have their hotkey sign for somebody else's validator. STATUS_ENVIRONMENT when they belong to
+ * another user, another user can write them, or they came with a git repository. */
+int workspace_check(const char *directory, struct error *err);
+
 /* True when `directory` holds a state store or, where that is gone, what else `quasar init` makes. */
 bool workspace_exists(const char *directory);
 

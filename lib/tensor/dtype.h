@@ -1,5 +1,5 @@
-/* dtype: the types of a tensor's elements. Rounding to 16 bits is to nearest, ties to even. Branch-free, so that
- * loops over them become vector code. */
+/* dtype: the types of a tensor's elements. Rounding to 16 bits is to nearest, ties to even. Branch-free, so
+ * that loops over them become vector code. */
 #pragma once
 
 #include <stddef.h>

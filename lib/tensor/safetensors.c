@@ -2,12 +2,12 @@
 
 #include <cjson/cJSON.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/json.h"
 #include "base/memory.h"
 #include "tensor/dtype.h"
@@ -86,9 +86,7 @@ struct safetensors *safetensors_open(const char *path, struct error *err)
 	struct safetensors *file = xcalloc(1, sizeof(*file));
 
 	file->path = xstrdup(path);
-	file->descriptor = open(path, O_RDONLY | O_CLOEXEC);
-	if (file->descriptor < 0)
-		error_set(err, STATUS_ENVIRONMENT, "cannot open %s: %s", path, strerror(errno));
+	file->descriptor = file_open(path, err);
 	if (file->descriptor < 0 || read_header(file, err) < 0) {
 		safetensors_close(file);
 		return NULL;

@@ -14,14 +14,15 @@ struct tensor {
 	int64_t stride[4];
 };
 
-/* The most that sizes and strides may come to, in elements: far below where arithmetic on them would overflow. */
+/* The most that sizes and strides may come to, in elements: far below where arithmetic on them would
+ * overflow. */
 #define TENSOR_LARGEST ((int64_t)1 << 48)
 
 /* A contiguous [B, T, H, S] tensor. */
 struct tensor tensor_contiguous(void *data, enum dtype dtype, int64_t tokens, int heads, int dim);
 
-/* Whether a tensor of that size can be read: memory, known type, alignment, strides in bounds. STATUS_USAGE, which
- * names the tensor. Sizes are positive. */
+/* Whether a tensor of that size can be read: memory, known type, alignment, strides in bounds.
+ * STATUS_USAGE, which names the tensor. Sizes are positive. */
 int tensor_check(const struct tensor *tensor, const char *name, const int64_t size[4], struct error *err);
 
 /* As tensor_check(), and whether it can be written: no two elements share memory. */

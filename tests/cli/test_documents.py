@@ -23,6 +23,16 @@ _quasar; printf '%s\\n' "${{COMPREPLY[@]}}" """
     return subprocess.run(["bash", "-c", driver], capture_output=True, text=True, check=True).stdout.split()
 
 
+def test_tracked_documents_are_those_of_the_tables(quasar, tmp_path):
+    """`make documents` writes them anew."""
+    assert quasar("generate", "man", tmp_path).code == 0
+    fresh = {page.name: page.read_text() for page in tmp_path.glob("*.1")}
+    assert {page.name: page.read_text() for page in (ROOT / "man").iterdir()} == fresh
+    for shell in ("bash", "zsh", "fish"):
+        assert (ROOT / "completions" / f"quasar.{shell}").read_text() == quasar("generate", shell).out
+    assert (ROOT / ".env.example").read_text() == quasar("generate", "env").out
+
+
 def test_bash_completes_commands_options_and_choices(quasar, tmp_path):
     script = generate(quasar, tmp_path, "bash")
     assert complete(script, "quasar", "lea") == ["leagues", "leaderboard"]
@@ -58,16 +68,23 @@ def test_man_pages_are_clean_and_one_for_each_command(quasar, tmp_path):
             assert " ".join(example.split()) in text
 
 
-def test_installed_files_are_where_they_belong(tmp_path):
+def test_what_is_installed_is_where_it_belongs_and_uninstall_removes_it(tmp_path):
     # as the build was made: another spelling of the folder would build it anew under the other tests
     built = os.path.relpath(os.path.dirname(QUASAR), ROOT)
-    done = subprocess.run(["make", "-C", ROOT, "install", f"BUILD={built}", f"DESTDIR={tmp_path}", "PREFIX=/usr",
-                           *(["DEBUG=1"] if built.endswith("debug") else [])], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+
+    def make(target):
+        subprocess.run(["make", "-C", ROOT, target, f"BUILD={built}", f"DESTDIR={tmp_path}", "PREFIX=/usr",
+                        *(["DEBUG=1"] if built.endswith("debug") else [])], capture_output=True, check=True)
+
+    make("install")
     for path in ("bin/quasar", "share/man/man1/quasar-commit.1", "share/bash-completion/completions/quasar",
                  "share/zsh/site-functions/_quasar", "share/fish/vendor_completions.d/quasar.fish"):
         assert (tmp_path / "usr" / path).is_file()
     assert subprocess.run([tmp_path / "usr/bin/quasar", "--version"], capture_output=True).returncode == 0
+    other = tmp_path / "usr/share/man/man1/another.1"
+    other.touch()
+    make("uninstall")
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == [other]
 
 
 def test_every_command_explains_itself(quasar):

@@ -406,7 +406,7 @@ def everything_in(directory):
 
 def test_a_private_fork_over_https(quasar, tmp_path, upstream, certificate):
     with git_server(upstream, "s3cret", certificate) as server:
-        trusted = {"GITHUB_TOKEN": "s3cret", "SSL_CERT_FILE": f"{certificate}.crt"}
+        trusted = {"GITHUB_TOKEN": "s3cret", "SSL_CERT_FILE": f"{certificate}.crt", "GITHUB_API_URL": f"{server.url}/api/v3"}
         done = quasar("init", "miner", "--fork-url", f"{server.url}/fork.git", "--json", env=trusted)
         assert done.code == 0, done.err
         assert done.json["fork"]["url"] == f"{server.url}/fork.git"
@@ -423,6 +423,17 @@ def test_a_private_fork_over_https(quasar, tmp_path, upstream, certificate):
         done = quasar("init", "other", "--fork-url", f"{server.url}/none.git", env=trusted)
         assert done.code == 5 and "404" in done.err
         assert not is_workspace(tmp_path / "other")
+
+
+@pytest.mark.parametrize("api", [None, "https://localhost", "https://localhost.example", "http://localhost:{port}"])
+def test_the_token_is_shown_to_github_alone(quasar, tmp_path, upstream, certificate, api):
+    with git_server(upstream, "s3cret", certificate) as server:
+        env = {"GITHUB_TOKEN": "s3cret", "SSL_CERT_FILE": f"{certificate}.crt"}
+        if api:
+            env["GITHUB_API_URL"] = api.format(port=server.server_port)
+        done = quasar("init", "miner", "--fork-url", f"{server.url}/fork.git", env=env)
+        assert done.code == 5 and "the token is for the GitHub of" in done.err and "s3cret" not in done.err
+        assert set(server.shown) == {None}
 
 
 def test_an_untrusted_certificate_is_refused(quasar, tmp_path, upstream, certificate):
@@ -444,16 +455,31 @@ def test_a_public_fork_over_http(quasar, tmp_path, upstream):
         assert set(server.shown) == {None}
 
 
-def test_a_redirect_to_another_host_is_not_followed(quasar, tmp_path, upstream):
-    class Redirect(GitHandler):
-        def do_GET(self):
-            self.send_response(302)
-            self.send_header("Location", self.server.target + self.path)
-            self.send_header("Content-Length", "0")
-            self.end_headers()
+class Redirect(GitHandler):
+    """Sends everybody on to `server.target`."""
 
+    def do_GET(self):
+        self.server.shown.append(self.headers.get("Authorization"))
+        self.send_response(302)
+        self.send_header("Location", self.server.target + self.path)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+
+def test_the_token_follows_no_redirect(quasar, upstream, certificate):
+    """Neither to another host, nor to the same one without encryption."""
+    with git_server(upstream, "s3cret", certificate) as server, git_server(upstream, "s3cret") as target:
+        server.RequestHandlerClass = Redirect
+        for server.target in (target.url, target.url.replace("localhost", "127.0.0.1")):
+            env = {"GITHUB_TOKEN": "s3cret", "SSL_CERT_FILE": f"{certificate}.crt", "GITHUB_API_URL": server.url}
+            done = quasar("init", "miner", "--fork-url", f"{server.url}/fork.git", env=env)
+            assert done.code == 4 and "redirect" in done.err
+        assert target.shown == [] and set(server.shown) == {None}
+
+
+def test_a_redirect_to_another_host_is_not_followed(quasar, tmp_path, upstream):
     with git_server(upstream) as target, http.server.ThreadingHTTPServer(("127.0.0.1", 0), Redirect) as server:
-        server.target = target.url.replace("localhost", "127.0.0.1")
+        server.shown, server.target = [], target.url.replace("localhost", "127.0.0.1")
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         done = quasar("init", "miner", "--fork-url", f"http://localhost:{server.server_port}/fork.git")

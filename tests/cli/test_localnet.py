@@ -69,6 +69,18 @@ def state(localnet):
 
 
 @pytest.fixture
+def localnet(start_localnet):
+    """A strict one, with blocks of 0.2 s, reveals after 5 of them, and no rate limit."""
+    return start_localnet("--like", "strict", "--block-time", "0.2", "--blocks-until-reveal", "5", "--rate-limit", "0")
+
+
+@pytest.fixture
+def deployed(start_localnet):
+    """One like the deployed validator, whose reveals need no wait."""
+    return start_localnet("--like", "2026-02", "--blocks-until-reveal", "0")
+
+
+@pytest.fixture
 def alice(localnet, make_miner):
     """Registered."""
     miner = make_miner("alice")
@@ -101,7 +113,8 @@ def test_submitting(localnet, alice):
     assert answer.json.pop("created_at")
     assert {k: v for k, v in answer.json.items() if k != "created_at"} == {
         "submission_id": 1, "miner_hotkey": alice.address, "fork_url": URL, "commit_hash": "c0ffee",
-        "target_sequence_length": 1000000, "tokens_per_sec": 50000.0, "vram_mb": 512.5, "benchmarks": benchmarks}
+        "target_sequence_length": 1000000, "tokens_per_sec": 50000.0, "vram_mb": 512.5, "benchmarks": benchmarks,
+        "repo_hash": None}
     assert submit(localnet, alice).json["vram_mb"] is None
     stats = localnet.get("/get_submission_stats?limit=1").json
     assert stats["total_submissions"] == 2 and len(stats["recent_submissions"]) == 1
@@ -260,7 +273,7 @@ def test_five_mismatches_ban_the_address(localnet, alice, make_miner):
 
 
 def test_the_rate_limit(start_localnet, make_miner):
-    localnet = start_localnet("--rate-limit", "3")
+    localnet = start_localnet("--like", "strict", "--rate-limit", "3")
     alice = make_miner("alice")
     assert [register(localnet, alice).status for _ in range(4)] == [200, 200, 200, 429]
     limited = register(localnet, alice)
@@ -428,6 +441,137 @@ def test_more_connections_than_there_is_room_for(start_localnet):
         stream.close()
 
 
+def test_a_query_of_many_arguments_is_refused(localnet):
+    query = "&".join(f"a{number}={number}" for number in range(1000))
+    answer = localnet.get("/get_weights?" + query)
+    assert answer.status == 400 and "100" in answer.detail
+
+
+# --- like the deployed one --------------------------------------------------------------------------
+
+
+def test_which_one_it_is_like(start_localnet, quasar):
+    assert start_localnet().like == "2026-02"
+    done = quasar("localnet", "--like", "2025")
+    assert done.code == 2 and "2026-02" in done.err and "strict" in done.err
+
+
+def test_faults_of_the_deployed_one(deployed, make_miner):
+    alice = make_miner("alice")
+    assert register(deployed, alice).status == 200
+    again = register(deployed, alice, league="100k")
+    assert (again.status, again.body) == (500, b"Internal Server Error")
+    assert again.headers["Content-Type"] == "text/plain; charset=utf-8"
+    assert deployed.post("/create_round", {}).status == 500
+    current = deployed.get("/get_current_round").json
+    assert current["round_number"] == 1
+    assert deployed.post(f"/finalize_round/{current['id']}").json == {"status": "completed", "winners": []}
+    assert submit(deployed, alice).status == commit(deployed, alice, "ab").status == 500
+    assert deployed.get("/get_current_round").json["round_number"] == 2
+    assert commit(deployed, alice, "ab").status == 200
+    answer = deployed.post("/submit_kernel", json.dumps(kernel(alice, fork_url="\ud800")).encode(), alice.headers)
+    assert answer.status == 500
+    assert submit(deployed, alice, fork_url="a\0b", target_sequence_length=2**60).json["fork_url"] == "a\0b"
+    assert deployed.get("/get_submission_stats").json["recent_submissions"][0]["target_sequence_length"] == 2**60
+    assert reveal(deployed, alice, 2**63, "ab").status == 500
+    answer = submit(deployed, alice, tokens_per_sec="fast")
+    assert answer.status == 422 and answer.detail[0]["input"] == "fast"
+    answer = deployed.post("/submit_kernel", b"{", alice.headers)
+    assert answer.detail[0]["ctx"]["error"] and answer.detail[0]["input"] == {}
+
+
+@pytest.mark.parametrize("speed", ["NaN", "Infinity", "-Infinity", "1e400"])
+def test_a_claim_that_is_no_number_spoils_everybodys_list(deployed, make_miner, speed):
+    alice = make_miner("alice")
+    register(deployed, alice)
+    body = json.dumps(kernel(alice)).replace("50000.0", speed).encode()
+    assert deployed.post("/submit_kernel", body, alice.headers).status == 500
+    assert deployed.get("/get_submission_stats").status == 500
+    assert deployed.get("/get_current_round").json["total_submissions"] == 1
+    assert submit(deployed, alice).status == 200
+    assert deployed.get("/get_submission_stats?limit=1").status == (500 if speed in ("Infinity", "1e400") else 200)
+
+
+def test_pages_of_others_may_read_but_change_nothing(deployed, localnet):
+    for server in (deployed, localnet):
+        round_id = server.get("/get_current_round").json["id"]
+        for path, body in ((f"/finalize_round/{round_id}", None), ("/mark_validated", {"submission_id": 1}),
+                           ("/record_verification?submission_id=1&verified=true", None)):
+            answer = server.post(path, body, {"Origin": "https://page.example"})
+            assert answer.status == 403 and "origin" in answer.detail
+        assert server.get("/get_current_round").json["id"] == round_id
+        assert server.post(f"/finalize_round/{round_id}", None, {"Origin": server.url}).status == 200
+    answer = deployed.request("GET", "/health", None, {"Origin": "https://page.example"})
+    assert answer.headers["Access-Control-Allow-Origin"] == "https://page.example"
+    assert localnet.request("GET", "/health", None, {"Origin": "https://page.example"}).headers[
+        "Access-Control-Allow-Origin"] is None
+
+
+def test_a_slash_too_many_leads_on(deployed):
+    assert deployed.get("/get_weights/?round_id=1").json["weights"] == []  # urllib follows a GET
+    connection = http.client.HTTPConnection("127.0.0.1", deployed.port, timeout=30)
+    connection.request("POST", "/register_miner/", "{}")
+    answer = connection.getresponse()
+    assert answer.status == 307 and answer.getheader("Location") == deployed.url + "/register_miner"
+    connection.close()
+
+
+def test_what_it_takes_does_not_fill_the_memory(deployed, make_miner):
+    """The deployed one takes bodies and lists of any size. Here a list ends at 32 MiB, and the rest is still served."""
+    alice = make_miner("alice")
+    register(deployed, alice)
+    for _ in range(12):
+        assert submit(deployed, alice, fork_url="u" * 3000000).status == 200
+    assert submit(deployed, alice, fork_url="u" * 5000000).status == 413
+    threads = [threading.Thread(target=deployed.get, args=("/get_submission_stats",)) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert deployed.get("/get_submission_stats").status == 500
+    assert len(deployed.get("/get_submission_stats?limit=5").json["recent_submissions"]) == 5
+    peak = next(line for line in open(f"/proc/{deployed.pid}/status") if line.startswith("VmHWM"))
+    assert int(peak.split()[1]) < 700 << 10
+
+
+def test_the_score_to_beat_and_the_rewards_are_found(deployed, make_miner, quasar):
+    alice, bob = make_miner("alice"), make_miner("bob")
+    for miner in (alice, bob):
+        register(deployed, miner)
+
+    def end_round():
+        deployed.post(f"/finalize_round/{deployed.get('/get_current_round').json['id']}")
+        deployed.get("/get_current_round")
+
+    def ask(command):
+        done = quasar(command, "--json", "--api", deployed.url)
+        assert done.code == 0, done.err
+        return done.json
+
+    assert ask("round")["to_beat"] is None
+    assert ask("leaderboard")["rewards"] == []
+    for miner, speed in ((alice, 2e6), (alice, 1e6), (bob, 1.5e6)):
+        submission = submit(deployed, miner, tokens_per_sec=speed).json["submission_id"]
+        deployed.post("/mark_validated", {"submission_id": submission, "score": 0.5})
+    end_round()
+    assert ask("round")["to_beat"] == {"submission_id": 1, "hotkey": alice.address, "weighted_score": 6e6,
+                                       "at_most": False}
+    assert ask("leaderboard")["rounds_since_rewards"] == 0
+    submit(deployed, alice, tokens_per_sec=9e6)  # in this round: nothing to be beaten yet
+    assert ask("round")["to_beat"]["weighted_score"] == 6e6
+
+    for _ in range(3):
+        end_round()
+    assert deployed.get("/get_weights").json["weights"] == []
+    board = ask("leaderboard")
+    assert board["rounds_since_rewards"] == 3
+    assert [entry["hotkey"] for entry in board["rewards"]] == [alice.address, bob.address, alice.address]
+    assert ask("round")["to_beat"]["at_most"]
+    text = quasar("round", "--api", deployed.url).out
+    assert "at most weighted score" in text and alice.address in text
+    assert "latest round that had any" in quasar("leaderboard", "--api", deployed.url).out
+
+
 # --- the process ------------------------------------------------------------------------------------
 
 
@@ -470,7 +614,7 @@ def test_a_full_disk_is_answered_with_500_and_survived(localnet, alice):
     resource.prlimit(localnet.process.pid, resource.RLIMIT_FSIZE, (100000, limits[1]))
     answers = [commit(localnet, alice, f"during {number}") for number in range(100)]
     assert {answer.status for answer in answers} == {200, 500}
-    assert answers[-1].detail == "Internal Server Error" and localnet.get("/health").status == 200
+    assert answers[-1].body == b"Internal Server Error" and localnet.get("/health").status == 200
     accepted += [answer.json["submission_id"] for answer in answers if answer.status == 200]
     resource.prlimit(localnet.process.pid, resource.RLIMIT_FSIZE, limits)
     accepted.append(commit(localnet, alice, "after").json["submission_id"])

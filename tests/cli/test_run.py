@@ -1,6 +1,7 @@
 """run: the miner's loop, through new commits, signals, kills, outages and refusals."""
 import json
 import os
+import pathlib
 import queue
 import select
 import signal
@@ -13,6 +14,7 @@ import urllib.request
 import pytest
 
 from conftest import QUASAR
+from lossy import Say
 from test_faults import SHIM
 from terminal import Terminal
 
@@ -122,7 +124,7 @@ def test_a_whole_round_and_nothing_more_without_improvement(miner, proxy):
     assert kept["weighted_score"] <= kept["needed"] and kept["needed"] >= 10.99 * kept["last_weighted_score"]
     assert loop.end() == 0
     names = loop.names()
-    order = [names.index(name) for name in ("started", "fork", "verify", "bench", "committed", "revealed")]
+    order = [names.index(name) for name in ("started", "note", "fork", "verify", "bench", "committed", "revealed")]
     assert order == sorted(order) and names[-1] == "stopped" and loop.seen[-1]["exit"] == 0
     assert "round" in names and names.count("verify") == 1
     assert len(on_server(proxy)) == 1
@@ -392,9 +394,32 @@ def test_a_command_that_hangs_or_fails_holds_nothing_up(miner, tmp_path):
     assert "exit code 7" in open(loop.log.name).read()
 
 
+def is_running(pid):
+    """Not when it is over and only waits for somebody to ask how it ended."""
+    try:
+        return pathlib.Path("/proc", pid, "stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+def test_a_command_that_closes_its_stdout_holds_nothing_up(miner, tmp_path):
+    """Nor does one that nobody can end kindly, with another one behind it, when the loop is told to stop."""
+    pids = tmp_path / "pids"
+    loop = miner.run("--notify", f"trap '' TERM; (trap '' TERM; exec >&-; sleep 1000) & echo $! >>{pids}; "
+                                 f"echo $$ >>{pids}; exec >&- 2>&-; while :; do sleep 1; done")
+    loop.until("committed")
+    loop.until("revealed")
+    assert loop.end() == 0
+    left = pids.read_text().split()
+    assert len(left) >= 2  # more on a machine so slow that one had its 30 s
+    while any(map(is_running, left)):  # they were told; it takes a moment
+        time.sleep(0.01)
+
+
 def test_nothing_secret_reaches_the_command(miner, tmp_path):
     seen = tmp_path / "environment"
-    loop = miner.run("--notify", f"env >{seen}", env={"WALLET_PASSWORD": "hunter2", "GITHUB_TOKEN": "hunter2"})
+    secrets = ("WALLET_PASSWORD", "GITHUB_TOKEN", "OPENAI_API_KEY", "BT_PW__X", "SSH_AUTH_SOCK", "https_proxy")
+    loop = miner.run("--notify", f"env >{seen}", env=dict.fromkeys(secrets, "hunter2"))
     loop.until("fork")
     assert loop.end() == 0
     assert "QUASAR_EVENT=" in seen.read_text() and "hunter2" not in seen.read_text()
@@ -522,3 +547,79 @@ def test_options_that_make_no_sense(miner):
     assert miner("run", "--improve", "much").code == 2
     assert miner("run", "--interval", "0").code == 2
     assert miner("run", "--log", "xml").code == 2
+
+
+# --- trouble with the validator ------------------------------------------------------------------------
+
+PENDING, STATS, REVEAL = ("GET", "/pending_reveals"), ("GET", "/get_submission_stats"), ("POST", "/reveal_submission")
+
+
+def wait_for(proxy, route, times):
+    """Until the loop has made so many more of these requests."""
+    seen = proxy.count(route[1])
+    while proxy.count(route[1]) < seen + times:
+        time.sleep(0.02)
+
+
+def told(loop):
+    """What was told by now about trouble: the events, each with its part."""
+    while not loop.coming.empty():
+        loop.seen.append(loop.coming.get())
+    return [(event["event"], event["part"]) for event in loop.seen if event["event"] in ("outage", "recovered")]
+
+
+def test_one_route_that_fails_is_told_once(miner, proxy):
+    proxy.always[STATS] = Say(500, b"Internal Server Error", "text/plain")
+    loop = miner.run("--improve", "1000%", "--timeout", "0.2")
+    outage = loop.until("outage")
+    assert (outage["part"], outage["cause"]) == ("standings", "server")
+    loop.until("revealed")  # all the rest goes on
+    wait_for(proxy, STATS, 3)
+    assert told(loop) == [("outage", "standings")]
+    proxy.always[STATS] = Say(404, b"<html>", "text/html")
+    assert loop.until("outage")["cause"] == "unclear"
+    proxy.always.clear()
+    assert loop.until("recovered")["part"] == "standings"
+    assert told(loop).count(("recovered", "standings")) == 1
+    assert loop.end() == 0
+
+
+def test_a_list_that_cannot_be_read_keeps_no_reveal(miner, proxy):
+    loop = miner.run("--improve", "1000%", "--timeout", "0.2")
+    proxy.always[PENDING] = Say(200, {"pending_reveals": "none"})
+    outage = loop.until("outage")
+    assert (outage["part"], outage["cause"]) == ("list", "unreadable")
+    loop.until("revealed")
+    assert ("recovered", "list") not in told(loop)
+    proxy.always.clear()
+    loop.until("recovered")
+    assert loop.end() == 0 and len(on_server(proxy)) == 1
+
+
+def test_an_unclear_refusal_is_told_once_and_waited_through(miner, proxy):
+    proxy.always[REVEAL] = Say(404, b"<html>no such host</html>", "text/html")
+    loop = miner.run("--improve", "1000%", "--timeout", "0.2")
+    outage = loop.until("outage")
+    assert (outage["part"], outage["cause"], outage["submission"]) == ("reveal", "unclear", 1)
+    wait_for(proxy, REVEAL, 2)
+    assert told(loop) == [("outage", "reveal")]
+    assert [submission["step"] for submission in miner.submissions()] == ["committed"]
+    proxy.always.clear()
+    loop.until("revealed")
+    assert loop.end() == 0 and told(loop) == [("outage", "reveal"), ("recovered", "reveal")]
+    assert len(on_server(proxy)) == 1 and loop.count("refused") == 0
+
+
+def test_trouble_that_comes_and_goes_is_told_once_a_while(miner, proxy):
+    loop = miner.run("--improve", "1000%", "--timeout", "0.2")
+    loop.until("revealed")
+    began = time.monotonic()
+    for _ in range(4):
+        proxy.always[STATS] = 503
+        wait_for(proxy, STATS, 2)
+        proxy.always.clear()
+        wait_for(proxy, STATS, 2)
+    allowed = 1 + (time.monotonic() - began) // 60  # it is quiet for a minute, then for two
+    assert 1 <= told(loop).count(("outage", "standings")) <= allowed
+    assert told(loop).count(("recovered", "standings")) <= allowed
+    assert loop.end() == 0

@@ -42,10 +42,6 @@ def test_the_readme_lists_every_command(quasar):
     assert commands == readme
 
 
-def test_the_example_settings_are_those_of_the_table(quasar):
-    assert (ROOT / ".env.example").read_text() == quasar("generate", "env").out
-
-
 def test_global_options_may_stand_before_the_command(quasar, tmp_path):
     assert quasar("--json", "score", "--seq", "1M", "--tokens-per-sec", 5).json["league"] == "1M"
     assert quasar("-C", tmp_path / "nowhere", "status").code == 3

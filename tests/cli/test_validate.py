@@ -1,12 +1,18 @@
 """quasar validate: judging submissions at a local validator."""
+import contextlib
 import hashlib
+import os
 import signal
+import sqlite3
+import struct
 import subprocess
+import zlib
 
 import pytest
 
 from conftest import QUASAR
 from sample_fork import NAMES, Fork
+from scripted_server import reply
 
 
 @pytest.fixture
@@ -65,6 +71,7 @@ def test_a_good_fork_gets_its_score(localnet, submit, validate):
     assert [entry["seq"] for entry in first["benchmarks"]] == [512, 600]
     measured = first["benchmarks"][1]["tokens_per_sec"]
     assert first["score"] == pytest.approx(1 + (measured - 1) / 1)
+    assert [entry["normalised_score"] for entry in (first, second)] == [1, 0]
     assert {check["name"]: check["status"] for check in first["checks"]}.items() >= {
         "clone": "ok", "files": "ok", "imports.deployed": "ok", "imports.forbidden": "ok", "benchmark": "ok",
         "claim": "ok"}.items()
@@ -72,6 +79,24 @@ def test_a_good_fork_gets_its_score(localnet, submit, validate):
     assert unvalidated(localnet) == []
     assert localnet.get("/verification_stats").json["verified_failed"] == 0
     assert validate("--json").json["judged"] == []
+
+
+def test_the_validator_is_told_half_the_score(localnet, submit, validate):
+    """As the reference validator tells it: 1 at most."""
+    measured = next(entry["tokens_per_sec"] for entry in validate_once(submit, validate, 1.0)["benchmarks"]
+                    if entry["seq"] == 600)
+    fair = validate_once(submit, validate, measured)
+    localnet.stop()
+    with contextlib.closing(sqlite3.connect(localnet.db)) as database:
+        scores = [row[0] for row in database.execute("SELECT score FROM submission ORDER BY id")]
+    assert scores == [1, pytest.approx(min(fair["score"] / 2, 1))]
+    assert scores[1] == pytest.approx(fair["normalised_score"])
+
+
+def validate_once(submit, validate, claim):
+    submit(tokens_per_sec=claim)
+    judged, = validate("--json").json["judged"]
+    return judged
 
 
 def test_without_numbers_the_usual_lengths_are_measured(submit, validate):
@@ -237,3 +262,90 @@ def test_usage_and_a_validator_that_is_not_there(quasar, clones):
     assert quasar("validate", "--once", "--interval", "0").code == 2
     done = quasar("validate", "--once", "--api", "http://127.0.0.1:1", "--timeout", "1")
     assert done.code == 4 and "127.0.0.1" in done.err
+
+
+# --- strangers' addresses and packs --------------------------------------------------------------------
+
+@pytest.fixture
+def from_afar(quasar, localnet, clones):
+    """As validate, through a name that is not known to be this machine."""
+    def validate(*args):
+        done = quasar("validate", "--api", localnet.url.replace("127.0.0.1", "0.0.0.0"), "--once", "--json",
+                      "--budget", "2", "--device", "cpu", *args, env={"TMPDIR": str(clones)})
+        assert done.code == 0, done.err
+        return [judged["reason"] for judged in done.json["judged"]]
+
+    return validate
+
+
+INSIDE = ["http://127.0.0.1:{}/x", "http://localhost:{}/x", "https://localhost:{}/x", "http://[::1]:{}/x",
+          "http://[::ffff:127.0.0.1]:{}/x", "http://2130706433:{}/x", "http://0.0.0.0:{}/x"]
+NEARBY = ["http://169.254.169.254/latest", "http://10.0.0.1/x", "http://192.168.0.1:8080/x", "https://[fe80::1]/x",
+          "http://[64:ff9b::10.0.0.1]/x"]
+
+
+def test_a_stranger_leads_to_public_addresses_only(submit, from_afar, serve):
+    server = serve(reply(404))
+    for url in INSIDE + NEARBY:
+        submit(fork_url=url.format(server.port))
+    for url, reason in zip(INSIDE + NEARBY, from_afar(), strict=True):
+        assert "no public address" in reason, (url, reason)
+    assert server.requests == []
+
+
+def test_an_operator_may_allow_any_address(submit, from_afar, serve):
+    server = serve(reply(404))
+    submit(fork_url=INSIDE[0].format(server.port))
+    assert "404" in from_afar("--local-forks")[0] and server.requests
+
+
+def test_a_rehearsal_on_this_machine_stays_on_it(submit, validate, serve):
+    server = serve(reply(404))
+    for url in [INSIDE[0].format(server.port), *NEARBY]:
+        submit(fork_url=url)
+    first, *rest = [judged["reason"] for judged in validate("--json").json["judged"]]
+    assert "404" in first and server.requests
+    assert all("no public address" in reason for reason in rest)
+
+
+def number(value):
+    """Seven bits a byte, the lowest first, as in a delta."""
+    return bytes([value & 127 | 128]) + number(value >> 7) if value > 127 else bytes([value])
+
+
+def packed(kind, data, base=b""):
+    """An object of a pack: its kind and size, the base of a delta, and the data."""
+    first = kind << 4 | len(data) & 15
+    head = bytes([first | 128]) + number(len(data) >> 4) if len(data) > 15 else bytes([first])
+    return head + base + zlib.compress(data)
+
+
+def git_id(kind, data):
+    return hashlib.sha1(b"%s %d\0%s" % (kind, len(data), data))
+
+
+def bomb():
+    """A commit, and a pack of 17 KB with it, in which a delta of 300 bytes unfolds to a gibibyte."""
+    tree = b""
+    commit = b"tree %s\nauthor a <a@b> 0 +0000\ncommitter a <a@b> 0 +0000\n\nx\n" % git_id(b"tree", tree).hexdigest().encode()
+    blob = bytes(0xffffff)
+    delta = number(len(blob)) + number(64 * len(blob)) + 64 * b"\xf0\xff\xff\xff"
+    objects = [packed(1, commit), packed(2, tree), packed(3, blob), packed(7, delta, git_id(b"blob", blob).digest())]
+    pack = b"PACK" + struct.pack(">II", 2, len(objects)) + b"".join(objects)
+    return git_id(b"commit", commit).hexdigest(), pack + hashlib.sha1(pack).digest()
+
+
+def line(text):
+    return b"%04x%s" % (len(text) + 4, text)
+
+
+@pytest.mark.skipif("ASAN_OPTIONS" in os.environ, reason="its allocator takes a refusal for a fault")
+def test_a_small_pack_does_not_take_all_memory(submit, validate, serve):
+    commit, pack = bomb()
+    head = line(b"# service=git-upload-pack\n") + b"0000" + line(commit.encode() + b" HEAD\0agent=x\n") + line(
+        commit.encode() + b" refs/heads/main\n") + b"0000"
+    server = serve(reply(200, head, content_type="application/x-git-upload-pack-advertisement"),
+                   reply(200, line(b"NAK\n") + pack, content_type="application/x-git-upload-pack-result"))
+    submit(fork_url=f"{server.url}/x", commit_hash=commit)
+    judged, = validate("--json").json["judged"]
+    assert judged["reason"].endswith("takes more than 512 MiB of memory to read") and judged["score"] == 0

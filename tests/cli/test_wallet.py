@@ -13,6 +13,7 @@ import pytest
 from conftest import QUASAR
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+SHIM = pathlib.Path(QUASAR).parent / "fault.so"
 KEYFILES = ROOT / "tests" / "vectors" / "keyfiles"
 PHRASE = "abandon " * 11 + "about"
 ADDRESS = "5EPCUjPxiHAcNooYipQFWr9NmmXJKpNG5RhcntXwbtUySrgH"
@@ -56,12 +57,12 @@ def mode(path):
 def test_new_writes_the_layout_of_bittensor(quasar, hotkeys, home):
     made = quasar("wallet", "new", "--json").json
     key = json.loads((hotkeys / "default").read_text())
-    assert key["ss58Address"] == made["address"] and key["cryptoType"] == 1
+    assert key["ss58Address"] == made["address"] and "cryptoType" not in key
     assert key["secretPhrase"] == made["mnemonic"] and len(made["mnemonic"].split()) == 12
     assert key["publicKey"] == key["accountId"] and len(key["publicKey"]) == 66
     assert len(key["privateKey"]) == 130 and len(key["secretSeed"]) == 66
     public = json.loads((hotkeys / "defaultpub.txt").read_text())
-    assert public == {name: key[name] for name in ("accountId", "publicKey", "ss58Address", "cryptoType")}
+    assert public == {name: key[name] for name in ("accountId", "publicKey", "ss58Address")}
     assert sorted(path.name for path in hotkeys.iterdir()) == ["default", "defaultpub.txt"]
     assert mode(hotkeys / "default") == mode(hotkeys / "defaultpub.txt") == 0o600
     for folder in (hotkeys, hotkeys.parent, hotkeys.parent.parent, home / ".bittensor"):
@@ -137,6 +138,26 @@ def test_an_existing_key_is_not_overwritten(quasar, hotkeys):
     assert forced["address"] != first["address"]
     assert quasar("wallet", "show", "--json").json["address"] == forced["address"]
     assert json.loads((hotkeys / "defaultpub.txt").read_text())["ss58Address"] == forced["address"]
+
+
+def test_what_a_killed_call_left_is_gone_after_the_next(quasar, hotkeys, tmp_path):
+    """Killed at its every step that touches the disk: no key lies about, and none is lost."""
+    log = tmp_path / "calls"
+    env = {"LD_PRELOAD": str(SHIM), "FAULT_LOG": str(log)}
+    assert quasar("wallet", "new", env=env).code == 0
+    left = 0
+    for point in range(1, len(log.read_text().split()) + 1):
+        for path in hotkeys.iterdir():
+            path.unlink()
+        (hotkeys / "default.backup").write_text("mine")
+        assert quasar("wallet", "new", env={**env, "FAULT": f"after@{point}"}).code in (-9, 0)  # the folder is there
+        left += any("unfinished" in path.name for path in hotkeys.iterdir())
+        made = (hotkeys / "default").exists() and (hotkeys / "default").read_text()
+        assert quasar("wallet", "new", "--hotkey", "other").code == 0
+        assert {path.name for path in hotkeys.iterdir()} - {"default", "defaultpub.txt"} == {
+            "default.backup", "other", "otherpub.txt"}
+        assert not made or (hotkeys / "default").read_text() == made
+    assert left
 
 
 def test_force_replaces_a_link_and_not_what_it_leads_to(quasar, hotkeys):

@@ -9,7 +9,7 @@ import torch
 import torch.nn as nn
 import torch.nn.functional as F
 from fla.layers.quasar import QuasarAttention
-from fla.ops.quasar import backend, chunk_quasar, fused_layer
+from fla.ops.quasar import backend, chunk_quasar, fused_layer, graph
 
 
 class Cache:
@@ -62,7 +62,7 @@ def test_in_fp32(semantics, tokens, compute):
     layer, x = QuasarAttention(40, 32, 3, semantics=semantics), torch.randn(2, tokens, 40)
     o, attentions, cache = layer(x)
     assert o.dtype == torch.float32 and attentions is None and cache is None
-    assert_agree(o, expected(layer, x), 1e-5)
+    assert_agree(o, expected(layer, x), 5e-5 if compute == "cuda" else 1e-5)  # carried in two bf16, or in fp32
 
 
 @pytest.mark.parametrize("tokens", [1, 2, 63, 64, 65, 200])
@@ -74,20 +74,21 @@ def test_under_autocast(semantics, heads, hidden, tokens, compute, autocast):
         assert layer.fused_parameters(x) is not None
         o = layer(x)[0]
     assert o.dtype == torch.bfloat16
-    assert_agree(o, expected(layer, x), 0.015)
+    assert_agree(o, expected(layer, x), 0.02)
 
 
 @pytest.mark.parametrize("size", [64, 80, 128])
 def test_head_dimensions(semantics, size, autocast):
     layer, x = QuasarAttention(64, size, 2, semantics=semantics), torch.randn(1, 100, 64)
     with autocast:
-        assert_agree(layer(x)[0], expected(layer, x), 0.015)
+        assert_agree(layer(x)[0], expected(layer, x), 0.02)
 
 
 @pytest.mark.parametrize("heads", [1, 3, 8])
 @pytest.mark.parametrize("segment, piece", [(64, 1 << 15), (1 << 18, 100), (128, 30), (640, 100)])
 def test_small_segments_are_one(semantics, heads, segment, piece, compute, autocast, monkeypatch):
     """And few sequences side by side are all."""
+    monkeypatch.setattr(graph, "LONGEST", 0)
     layer, x = QuasarAttention(32 * heads, 32, heads, semantics=semantics), torch.randn(3, 300, 32 * heads)
     with autocast:
         right = layer(x)[0]
@@ -158,7 +159,7 @@ def test_hidden_size_that_is_no_multiple_of_8(semantics, compute, autocast):
     layer, x = QuasarAttention(36, 32, 2, semantics=semantics), torch.randn(1, 70, 36)
     with autocast:
         assert layer.fused_parameters(x) is None
-        assert_agree(layer(x)[0], expected(layer, x), 0.015)
+        assert_agree(layer(x)[0], expected(layer, x), 0.02)
 
 
 def test_recurrent_mode_is_the_same(semantics):

@@ -27,10 +27,13 @@ static int scripted_exchange(struct http *http, const struct http_request *reque
 	struct http_answer *answer, struct error *err)
 {
 	(void)http;
-	(void)request;
 	(void)err;
 	*answer = (struct http_answer){.status = script.status, .clock_skew = NAN, .sent = true};
-	buffer_append(&answer->body, script.body, script.length);
+	buffer_text(&answer->body, "");
+	if (request->take && script.status >= 200 && script.status < 300)
+		REQUIRE(request->take(request->context, script.body, script.length) == 0);
+	else
+		buffer_append(&answer->body, script.body, script.length);
 	snprintf(answer->content_type, sizeof(answer->content_type), "%s", script.type);
 	text_clean(answer->content_type);
 	return 0;
@@ -98,8 +101,10 @@ static int reveal_submission(struct api *api, struct error *err)
 
 static int pending_reveals(struct api *api, struct error *err)
 {
+	const int64_t ids[] = {1, 2, 3};
+	const struct api_pending_filter filter = {"5GrwvaEF5zXb26Fz9rcQpDWS57CtERHpNehXCPcNoHGKutQY", ids, 3};
 	struct api_pending_reveals out;
-	int result = api_pending_reveals(api, &out, err);
+	int result = api_pending_reveals(api, &filter, &out, err);
 
 	for (size_t i = 0; !result && i < out.count; i++) {
 		require_clean(out.reveals[i].miner_hotkey);

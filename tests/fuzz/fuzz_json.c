@@ -39,7 +39,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct error err = {0};
 	struct buffer text = {0}, message = {0};
-	char *input = fuzz_string(data, size), hash[17];
+	char *input = fuzz_string(data, size), *again, hash[17];
 	cJSON *document = json_parse(input, size, &err);
 
 	REQUIRE(document || err.message[0]);
@@ -53,6 +53,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	}
 	text_clean(input);
 	REQUIRE(utf8_valid(input, strlen(input)));
+	again = fuzz_string(input, strlen(input));
+	text_clean(again);
+	REQUIRE(!strcmp(again, input));
+	free(again);
 	cJSON_Delete(document);
 	buffer_free(&message);
 	buffer_free(&text);

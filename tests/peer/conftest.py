@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from bittensor_wallet import Keypair
-from localnet import Localnet, Miner, servers
+from localnet import DeployedValidator, Localnet, Miner, servers
 
 
 class PeerValidator(Localnet):
@@ -19,17 +19,25 @@ class PeerValidator(Localnet):
         return [python, pathlib.Path(__file__).with_name("api_server.py"), *map(str, args)]
 
 
-@pytest.fixture
-def start_validator(environment, tmp_path):
+@pytest.fixture(scope="session")
+def why_not_deployed():
+    return DeployedValidator.why_not()
+
+
+@pytest.fixture(params=["peer", "deployed"])
+def start_validator(request, environment, tmp_path):
     """Starts validators: start_validator("--blocks-until-reveal", 2, …). They end with the test."""
-    with servers(tmp_path, "peer", lambda place, args: PeerValidator(environment, place, args)) as start:
+    if request.param == "deployed" and (reason := request.getfixturevalue("why_not_deployed")):
+        pytest.skip(reason)
+    kind = PeerValidator if request.param == "peer" else DeployedValidator
+    with servers(tmp_path, request.param, lambda place, args: kind(environment, place, args)) as start:
         yield start
 
 
 @pytest.fixture
 def validator(start_validator):
-    """One with blocks of 0.2 s, reveals after 5 of them, and no rate limit to speak of."""
-    return start_validator("--block-time", "0.2", "--blocks-until-reveal", "5", "--rate-limit", "1000")
+    """One with blocks of 0.2 s and reveals after 5 of them."""
+    return start_validator("--block-time", "0.2", "--blocks-until-reveal", "5")
 
 
 @pytest.fixture

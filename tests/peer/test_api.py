@@ -1,4 +1,5 @@
-"""The binary against a validator that was written from the description of the protocol alone."""
+"""The binary against a validator that was written from the description of the protocol alone, and against the deployed
+one's own code."""
 import pytest
 
 URL = "https://github.com/alice/flash-linear-attention"
@@ -30,25 +31,19 @@ def api(quasar, validator):
     return lambda *args, **more: quasar(*args, "--api", validator.url, **more)
 
 
-def test_a_hotkey_registers_once_for_each_league(api, hotkey):
+def test_a_hotkey_registers_once(api, hotkey):
     done = api("register", "--json")
     assert done.code == 0, done.err
     assert done.json["status"] == "registered" and done.json["hotkey"] == hotkey and done.json["league"] == "100k"
     assert api("register", "--json").json["status"] == "already_registered"
-    assert api("register", "--json", "--seq", "1M").json["status"] == "registered"
+    another = api("register", "--json", "--seq", "1M", "--timeout", "1")  # the validator's own fault
+    assert another.code == 4 and "500" in another.err
 
 
 def test_an_ed25519_hotkey_is_not_accepted(api, quasar):
     assert quasar("wallet", "new", "--crypto", "ed25519").code == 0
     done = api("register")
     assert done.code == 5 and "401" in done.err and "sr25519" in done.err
-
-
-def test_the_rate_limit_is_told(quasar, start_validator, hotkey):
-    validator = start_validator("--rate-limit", "1")
-    assert quasar("register", "--api", validator.url).code == 0
-    done = quasar("register", "--api", validator.url, "--timeout", "1")
-    assert done.code == 4 and "Rate limit exceeded" in done.err and "wait a minute" in done.err
 
 
 def test_the_first_round(api):
@@ -85,8 +80,9 @@ def test_a_round_from_submissions_to_rewards(api, validator, peer_miner, hotkey)
         (alice.address, 0.6), (carol.address, 0.25)]
     assert {entry["state"] for entry in board["ranking"]} == {"validated"}
     round_2 = api("round", "--json").json
-    assert round_2["round_number"] == 2 and round_2["baseline_submission_id"] == first
-    assert round_2["baseline_weighted_score"] == 6e6
+    assert round_2["round_number"] == 2 and round_2["baseline_submission_id"] is None
+    assert round_2["to_beat"] == {"submission_id": first, "hotkey": alice.address, "weighted_score": 6e6,
+                                  "at_most": False}
 
 
 def test_the_board_is_readable(api, validator, peer_miner, hotkey):

@@ -1,9 +1,11 @@
-"""`quasar localnet` beside the FastAPI service: the same requests get the same statuses, the same fields, and the
-same complaints. And `quasar validate` as the judge of both."""
+"""`quasar localnet` beside the FastAPI service and beside the deployed one: the same requests get the same statuses, the
+same fields, and the same complaints. And `quasar validate` as the judge of all."""
 import hashlib
+import json
 import time
 
 import pytest
+from bittensor_wallet import Keypair
 
 from sample_fork import Fork
 
@@ -13,7 +15,7 @@ URL = "https://github.com/alice/flash-linear-attention"
 @pytest.fixture
 def both(start_localnet, validator):
     """The two services, alike in all that can be set."""
-    return start_localnet("--block-time", "0.2", "--blocks-until-reveal", "5", "--rate-limit", "1000"), validator
+    return start_localnet("--block-time", "0.2", "--blocks-until-reveal", "5"), validator
 
 
 def shape(value):
@@ -27,14 +29,20 @@ def shape(value):
 
 def complaints(answer):
     """The position of a JSON error is left out: it depends on the parser."""
-    return sorted((entry["loc"] if entry["type"] != "json_invalid" else entry["loc"][:1], entry["type"], entry["msg"])
-                  for entry in answer.detail)
+    def complaint(entry):
+        is_json = entry["type"] != "json_invalid"
+        return (entry["loc"] if is_json else entry["loc"][:1], entry["type"], entry["msg"], entry["input"],
+                set(entry) - {"loc", "type", "msg", "input"})
+
+    return sorted(map(complaint, answer.detail), key=lambda entry: str(entry[:2]))
 
 
 def compare(both, method, path, body=None, headers=None):
     """Sends a request to both; returns the two answers."""
     ours, theirs = (service.request(method, path, body, headers) for service in both)
     assert ours.status == theirs.status, (ours.body, theirs.body)
+    if ours.status == 500:
+        return ours, theirs
     if ours.status == 422:
         assert complaints(ours) == complaints(theirs)
     elif ours.status != 200:
@@ -62,7 +70,9 @@ def test_a_whole_round(both, peer_miner):
 
     def same(method, path, body=None, miner=None):
         ours, theirs = compare(both, method, path, body, miner and miner.headers)
-        if ours.status == 200 and path.split("?")[0] not in ("/finalize_round/1", "/verification_stats", "/record_failure"):
+        if ours.status == 200 and path.startswith(("/finalize_round/", "/mark_validated")):
+            assert set(theirs.json) <= set(ours.json), path  # theirs may tell less
+        elif ours.status == 200:
             assert shape(ours.json) == shape(theirs.json), path
         return ours, theirs
 
@@ -71,6 +81,7 @@ def test_a_whole_round(both, peer_miner):
             same("POST", "/register_miner", {"hotkey": miner.address, "model_name": "m", "league": league}, miner)
     same("POST", "/register_miner", {"hotkey": bob.address, "model_name": "m", "league": "1M"}, alice)
     same("GET", "/get_current_round")
+    same("GET", "/get_weights")
     same("POST", "/submit_kernel", kernel(alice, vram_mb=1.5, repo_hash="r",
                                           benchmarks={"4096": {"tokens_per_sec": 1.0, "vram_mb": 2.0}}), alice)
     same("POST", "/submit_kernel", kernel(bob, target_sequence_length="200000", tokens_per_sec="7e4"), bob)
@@ -97,20 +108,77 @@ def test_a_whole_round(both, peer_miner):
     same("POST", "/record_verification?submission_id=99&verified=1")
     same("GET", "/get_submission_rate?window_minutes=5")
     ours, theirs = (answer.json for answer in same("GET", "/verification_stats"))
-    assert {name: ours[name] for name in theirs} == theirs
+    assert ours == theirs
     ours, theirs = (answer.json for answer in same("POST", "/finalize_round/1"))
     assert ours["winner"] == theirs["winner"] == alice.address
-    assert [{name: entry[name] for name in theirs["rankings"][0]} for entry in ours["rankings"]] == theirs["rankings"]
+    told = ("rank", "submission_id", "miner_hotkey", "weighted_score")
+    assert [[entry[name] for name in told] for entry in ours["rankings"]] == [
+        [entry[name] for name in told] for entry in theirs["rankings"]]
     same("POST", "/finalize_round/1")
     same("POST", "/finalize_round/99")
     ours, theirs = (answer.json["weights"] for answer in same("GET", "/get_weights"))
     assert ours == theirs
+    for miner in (alice, bob):  # nobody has asked for the next round
+        same("POST", "/submit_kernel", kernel(miner), miner)
+        same("POST", "/commit_submission", commitment(miner, "01" * 32), miner)
     ours, theirs = (answer.json for answer in same("GET", "/get_current_round"))
-    assert ours["baseline_submission_id"] == theirs["baseline_submission_id"] == 1
+    assert ours["baseline_submission_id"] is theirs["baseline_submission_id"] is None
+    same("POST", "/submit_kernel", kernel(bob), bob)
+    same("POST", "/mark_validated", {"submission_id": 5, "score": 0})
+    for name in ("/finalize_round/2", "/get_weights", "/get_weights?round_id=1", "/get_weights?round_id=2"):
+        ours, theirs = same("POST" if "finalize" in name else "GET", name)
+        assert ours.json.get("weights") == theirs.json.get("weights")
+    same("GET", "/get_current_round")
+    assert all(answer.json == {"status": "completed", "winners": []} for answer in same("POST", "/finalize_round/3"))
+    same("POST", "/create_round", {"duration_hours": 3})
+    same("GET", "/get_current_round")
     for _ in range(5):
         same("POST", "/record_failure", {"ip_address": "127.0.0.1"})
     banned = same("POST", "/commit_submission", commitment(bob, "ef" * 32), bob)
     assert all(answer.detail.startswith("IP address banned: ") for answer in banned)
+    same("POST", "/register_miner", {"hotkey": alice.address, "model_name": "m", "league": "1M"}, alice)
+
+
+def test_the_same_faults(both, peer_miner):
+    alice = peer_miner("//Alice")
+    compare(both, "POST", "/register_miner", {"hotkey": alice.address, "model_name": "m", "league": "1M"}, alice.headers)
+    for fields in ({"target_sequence_length": 2**60}, {"target_sequence_length": 2**63}, {"fork_url": "\ud800"},
+                   {"commit_hash": "a\0b"}, {"fork_url": "u" * 2000000}, {"tokens_per_sec": -1.0}, {"benchmarks": {}},
+                   {"target_sequence_length": -5}):
+        compare(both, "POST", "/submit_kernel", kernel(alice, **fields), alice.headers)
+    ours, theirs = compare(both, "GET", "/get_submission_stats")
+    times = "created_at"
+    assert [{**entry, times: 0} for entry in ours.json["recent_submissions"]] == [
+        {**entry, times: 0} for entry in theirs.json["recent_submissions"]]
+    for number in (2**63, -2**63 - 1024):
+        compare(both, "GET", f"/get_submission_stats?limit={number}")
+        compare(both, "POST", f"/finalize_round/{number}")
+        compare(both, "POST", "/reveal_submission", revelation(alice, number, "ab" * 32), alice.headers)
+    for submission in (0, None, [], [1], {}, "x", "1", 1.0, 1.5, True, 99, 2**63):
+        compare(both, "POST", "/mark_validated", {"submission_id": submission})
+    for address in (None, "", "192.0.2.1", 5, [1], {"a": 1}, "\ud800"):
+        compare(both, "POST", "/record_failure", {"ip_address": address})
+    for headers in ({"Origin": "http://a"}, {"Origin": "http://a", "Access-Control-Request-Method": "POST"}, {}):
+        for method in ("GET", "OPTIONS"):
+            ours, theirs = (service.request(method, "/health", None, headers) for service in both)
+            assert ours.status == theirs.status
+            for name in ("Access-Control-Allow-Origin", "Access-Control-Allow-Credentials", "Content-Type"):
+                assert ours.headers[name] == theirs.headers[name]
+    for path in ("/health/", "/get_weights/?round_id=1", "/nope/", "//health"):
+        ours, theirs = (service.request("POST", path, None, {}) for service in both)
+        assert ours.status == theirs.status
+    for speed in ("NaN", "Infinity", "1e400"):
+        body = json.dumps(kernel(alice)).replace("50000.0", speed).encode()
+        compare(both, "POST", "/submit_kernel", body, alice.headers)
+        compare(both, "GET", "/get_submission_stats")
+
+
+def test_the_same_signatures(both):
+    keypair = Keypair.create_from_uri("//Alice")
+    body = {"hotkey": keypair.ss58_address, "model_name": "m", "league": "1M"}
+    for message in ("<Bytes>%s</Bytes>", "%s", "<Bytes>%s", " %s", "%s:1"):
+        signature = keypair.sign((message % keypair.ss58_address).encode()).hex()
+        compare(both, "POST", "/register_miner", body, {"Hotkey": keypair.ss58_address, "Signature": signature})
 
 
 WRONG = [None, True, "text", "5", "5.0", "5.5", " 5 ", "5e1", "", 7, 7.0, 7.5, -1, [], {}, [1], {"a": 1}]

@@ -1,5 +1,8 @@
 """quasar wallet against bittensor-wallet and sr25519 bindings, in both directions."""
 import json
+import pathlib
+import subprocess
+import sys
 
 import pytest
 import sr25519
@@ -63,14 +66,31 @@ def test_our_new_key_files_are_read(quasar, theirs, crypto, words):
     assert we_accept(quasar, made["address"], b"message", key.sign(b"message"), crypto)
 
 
+@pytest.mark.parametrize("secret", [PHRASE, SEED, PHRASE + "//hard/soft"])
+def test_our_key_files_are_read_by_an_older_version(quasar, wallets, secret):
+    made = quasar("wallet", "import", "--json", stdin=secret).json
+    script = ("import sys; from bittensor_wallet import Wallet; "
+              "key = Wallet(name='quasar_miner', hotkey='default', path=sys.argv[1]).hotkey; "
+              "print(key.ss58_address, key.sign(b'message').hex())")
+    done = subprocess.run([sys.executable, "-c", script, wallets], env={"PYTHONPATH": str(pathlib.Path(sys.prefix, "older"))},
+                          capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    address, signature = done.stdout.split()
+    assert address == made["address"]
+    assert we_accept(quasar, address, b"message", bytes.fromhex(signature))
+
+
 @pytest.mark.parametrize("crypto", CRYPTO)
 def test_key_files_of_the_same_phrase_say_the_same(quasar, theirs, wallets, crypto):
+    """But for the cryptoType of sr25519 keys, with which their older versions cannot read them."""
     theirs("a").regenerate_hotkey(mnemonic=PHRASE, suppress=True, crypto_type=CRYPTO[crypto])
     quasar("wallet", "import", "--hotkey", "b", "--crypto", crypto, stdin=PHRASE)
     folder = wallets / "quasar_miner" / "hotkeys"
     for suffix in ("", "pub.txt"):
         their_file, our_file = folder / f"a{suffix}", folder / f"b{suffix}"
-        assert json.loads(our_file.read_text()) == json.loads(their_file.read_text())
+        said = json.loads(our_file.read_text())
+        assert ("cryptoType" in said) == (crypto == "ed25519")
+        assert {"cryptoType": 1, **said} == json.loads(their_file.read_text())
         assert our_file.stat().st_mode == their_file.stat().st_mode
 
 

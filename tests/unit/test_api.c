@@ -120,7 +120,7 @@ static void check_detail(const char *body, const char *type, const char *expecte
 	char detail[64];
 
 	buffer_text(&bytes, body);
-	refusal_detail(&bytes, type, detail, sizeof(detail));
+	refusal_read("POST /x", 400, type, &bytes, detail, sizeof(detail));
 	assert_string_equal(detail, expected);
 	buffer_free(&bytes);
 }
@@ -142,47 +142,82 @@ static void refusals_keep_the_validators_words(void **state)
 		"application/json", "012345678901234567890123456789012345678901234567890123456789012");
 }
 
+#define JSON "application/json"
+#define WORDS(text) "{\"detail\":\"" text "\"}"
+
+/* The validator's own words, where they belong, are a refusal; anything else leaves open what it would have said. */
 static void refusals_say_what_to_do(void **state)
 {
 	static const struct {
+		const char *route;
 		int http_status;
-		const char *detail;
+		const char *type, *body;
+		enum refusal refusal;
 		enum status status;
 		const char *hint;
 	} cases[] = {
-		{401, "Invalid signature", STATUS_REFUSED, "quasar wallet show"},
-		{403, "Hotkey mismatch", STATUS_REFUSED, "WALLET_HOTKEY"},
-		{403, "IP address banned: IP banned for 2.5 more hours", STATUS_REFUSED,
-			"ends in 2 h 30 m, at about 2023-11-15T00:43 UTC"},
-		{403, "IP address banned: for good", STATUS_REFUSED, "24 hours"},
-		{404, "Miner not registered", STATUS_REFUSED, "quasar register"},
-		{404, "Submission not found", STATUS_REFUSED, "quasar status"},
-		{404, "Not Found", STATUS_REFUSED, "VALIDATOR_API_URL"},
-		{404, "Round not found", STATUS_REFUSED, ""},
-		{409, "Commitment hash already exists. Use a different salt.", STATUS_REFUSED, "quasar status"},
-		{422, "tokens_per_sec: field required", STATUS_REFUSED, "version"},
-		{418, "", STATUS_REFUSED, "VALIDATOR_API_URL"},
-		{400, "Commitment verification failed. Hash mismatch.", STATUS_REFUSED, "five ban"},
-		{400, "Invalid league", STATUS_REFUSED, ""},
-		{425, "Cannot reveal yet. Wait 3 blocks", STATUS_EARLY, "reveal --wait"},
-		{429, "Rate limit exceeded", STATUS_NETWORK, "wait a minute"},
-		{500, "", STATUS_NETWORK, "later"},
-		{304, "", STATUS_NETWORK, ""},
+		{"POST /x", 401, JSON, WORDS("Invalid signature"), REFUSAL_SIGNATURE, STATUS_REFUSED, "sr25519"},
+		{"POST /x", 401, JSON, WORDS("Missing Hotkey or Signature headers"), REFUSAL_SIGNATURE,
+			STATUS_REFUSED, "proxy"},
+		{"POST /x", 401, JSON, WORDS("Authentication error: no Keypair"), REFUSAL_UNCLEAR, STATUS_NETWORK, "later"},
+		{"GET /pending_reveals", 401, JSON, WORDS("Missing Hotkey or Signature headers"), REFUSAL_NOT_FOR_US,
+			STATUS_REFUSED, "validators only"},
+		{"POST /x", 403, JSON, WORDS("Hotkey mismatch"), REFUSAL_HOTKEY, STATUS_REFUSED, "WALLET_HOTKEY"},
+		{"POST /x", 403, JSON, WORDS("IP address banned: IP banned for 2.5 more hours"), REFUSAL_BANNED,
+			STATUS_REFUSED, "ends in 2 h 30 m, at about 2023-11-15T00:43 UTC"},
+		{"POST /x", 403, JSON, WORDS("IP address banned: for good"), REFUSAL_BANNED, STATUS_REFUSED, "24 hours"},
+		{"POST /x", 403, "text/html", "<html>banned</html>", REFUSAL_UNCLEAR, STATUS_NETWORK, "later"},
+		{"POST /x", 404, JSON, WORDS("Miner not registered"), REFUSAL_UNREGISTERED, STATUS_REFUSED,
+			"quasar register"},
+		{"POST /reveal_submission", 404, JSON, WORDS("Submission not found"), REFUSAL_UNKNOWN, STATUS_REFUSED, ""},
+		{"POST /reveal_submission", 404, "text/plain", WORDS("Submission not found"), REFUSAL_UNCLEAR,
+			STATUS_NETWORK, "later"},
+		{"POST /commit_submission", 404, JSON, WORDS("Submission not found"), REFUSAL_UNCLEAR, STATUS_NETWORK,
+			"later"},
+		{"POST /x", 404, JSON, WORDS("Not Found"), REFUSAL_NO_ROUTE, STATUS_REFUSED, "VALIDATOR_API_URL"},
+		{"POST /finalize_round/3", 404, JSON, WORDS("Round not found"), REFUSAL_UNKNOWN, STATUS_REFUSED, ""},
+		{"POST /commit_submission", 409, JSON, WORDS("Commitment hash already exists. Use a different salt."),
+			REFUSAL_EXISTS, STATUS_REFUSED, "quasar status"},
+		{"POST /reveal_submission", 409, JSON, WORDS("Commitment hash already exists."), REFUSAL_UNCLEAR,
+			STATUS_NETWORK, "later"},
+		{"POST /x", 422, JSON, "{\"detail\":[{\"loc\":[\"body\",\"a\"],\"msg\":\"m\"}]}", REFUSAL_SCHEMA,
+			STATUS_REFUSED, "version"},
+		{"POST /x", 422, JSON, WORDS("no"), REFUSAL_UNCLEAR, STATUS_NETWORK, "later"},
+		{"POST /x", 418, JSON, "", REFUSAL_UNCLEAR, STATUS_NETWORK, "VALIDATOR_API_URL"},
+		{"POST /reveal_submission", 400, JSON, WORDS("Commitment verification failed. Hash mismatch."),
+			REFUSAL_MISMATCH, STATUS_REFUSED, "five ban"},
+		{"POST /register_miner", 400, JSON, WORDS("Invalid league"), REFUSAL_VALUE, STATUS_REFUSED, ""},
+		{"POST /reveal_submission", 425, JSON, WORDS("Cannot reveal yet. Wait 3 blocks"), REFUSAL_EARLY,
+			STATUS_EARLY, "reveal --wait"},
+		{"POST /x", 429, JSON, WORDS("Rate limit exceeded"), REFUSAL_LIMIT, STATUS_NETWORK, "wait a minute"},
+		{"POST /x", 500, JSON, "", REFUSAL_INTERNAL, STATUS_NETWORK, "later"},
+		{"POST /x", 520, "text/html", "", REFUSAL_DOWN, STATUS_NETWORK, "later"},
+		{"POST /x", 304, "", "", REFUSAL_UNCLEAR, STATUS_NETWORK, ""},
 	};
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct buffer body = {0};
 		struct error err = {0};
-		char code[16];
+		char code[16], detail[128];
+		enum refusal refusal;
 
+		buffer_text(&body, cases[i].body);
+		refusal = refusal_read(
+			cases[i].route, cases[i].http_status, cases[i].type, &body, detail, sizeof(detail));
+		assert_int_equal(refusal, cases[i].refusal);
 		assert_int_equal(
-			refusal_error("POST /x", cases[i].http_status, cases[i].detail, 1700000000, &err), -1);
+			refusal_error(cases[i].route, cases[i].http_status, refusal, detail, 1700000000, &err), -1);
 		assert_int_equal(err.status, cases[i].status);
-		assert_non_null(strstr(err.message, cases[i].detail));
+		assert_non_null(strstr(err.message, detail));
 		snprintf(code, sizeof(code), "HTTP %d", cases[i].http_status);
 		assert_non_null(strstr(err.message, code));
 		assert_non_null(strstr(err.hint, cases[i].hint));
+		buffer_free(&body);
 	}
+	assert_int_equal(refusal_blocks("Cannot reveal yet. Wait 37 blocks (~7 minutes)"), 37);
+	assert_int_equal(refusal_blocks("Cannot reveal yet. Wait -3 blocks"), 0);
+	assert_int_equal(refusal_blocks("Cannot reveal yet. Wait a minute"), 0);
 }
 
 static void base_urls_are_checked(void **state)
@@ -288,7 +323,7 @@ static void retries_end_when_the_time_is_up(void **state)
 
 /* --- a server that does as it is told --------------------------------------------------------- */
 
-#define ANSWERS 8
+#define ANSWERS 12
 
 struct answer {
 	const char *bytes; /* NULL: hang up without a word */
@@ -497,6 +532,8 @@ static void a_kept_connection_that_dies_does_not_double_a_commitment(void **stat
 	assert_int_equal(fixture->server.count, 2);
 }
 
+#define SAYS(body) "Content-Type: application/json\r\nConnection: close\r\n\r\n" body
+
 static void what_the_validator_said_decides_what_is_known(void **state)
 {
 	static const struct {
@@ -506,11 +543,13 @@ static void what_the_validator_said_decides_what_is_known(void **state)
 		int http_status;
 		bool transient;
 	} cases[] = {
-		{"HTTP/1.1 409 Conflict\r\nConnection: close\r\n\r\n{\"detail\":\"there\"}", STATUS_REFUSED,
+		{"HTTP/1.1 409 Conflict\r\n" SAYS(WORDS("Commitment hash already exists.")), STATUS_REFUSED,
 			API_REFUSED, 409, false},
-		{"HTTP/1.1 404 Not Found\r\nConnection: close\r\n\r\n{\"detail\":\"Miner not registered\"}",
-			STATUS_REFUSED, API_REFUSED, 404, false},
-		{"HTTP/1.1 429 Slow\r\nRetry-After: 7\r\nConnection: close\r\n\r\n", STATUS_NETWORK, API_REFUSED,
+		{"HTTP/1.1 404 Not Found\r\n" SAYS(WORDS("Miner not registered")), STATUS_REFUSED, API_REFUSED, 404,
+			false},
+		{"HTTP/1.1 404 Not Found\r\n" SAYS(WORDS("No such thing")), STATUS_NETWORK, API_UNKNOWN, 404, false},
+		{"HTTP/1.1 404 Not Found\r\nConnection: close\r\n\r\n<html>", STATUS_NETWORK, API_UNKNOWN, 404, false},
+		{"HTTP/1.1 429 Slow\r\nRetry-After: 7\r\nConnection: close\r\n\r\n", STATUS_NETWORK, API_UNKNOWN,
 			429, true},
 		{"HTTP/1.1 503 Busy\r\nConnection: close\r\n\r\n", STATUS_NETWORK, API_UNKNOWN, 503, true},
 		{OK_JSON("{}"), STATUS_NETWORK, API_UNKNOWN, 200, false},
@@ -549,19 +588,28 @@ static void reads_are_repeated(void **state)
 	assert_int_equal(fixture->server.count, 3);
 }
 
+#define PENDING(id, hotkey)                                                                                \
+	"{\"submission_id\":" id ",\"miner_hotkey\":\"" hotkey "\",\"commitment_hash\":\"eac8775a3fbbd800...\","  \
+	"\"reveal_block\":100,\"blocks_remaining\":23,\"can_reveal\":false,\"created_at\":\"2026-11-20T18:14:00\"}"
+
 static void a_pending_commitment_is_found_by_hotkey_and_prefix(void **state)
 {
 	struct fixture *fixture = *state;
 	struct api_pending_reveals pending;
+	const int64_t ids[] = {5};
+	const struct api_pending_filter filter = {"5A", ids, 1};
 
 	script(fixture, (const struct answer[]){
-				{OK_JSON("{\"current_block\":77,\"pending_reveals\":[{\"submission_id\":3,"
-					 "\"miner_hotkey\":\"5A\",\"commitment_hash\":\"eac8775a3fbbd800...\","
-					 "\"reveal_block\":100,\"blocks_remaining\":23,\"can_reveal\":false,"
-					 "\"created_at\":\"2026-11-20T18:14:00\"}]}"), false}, {0}});
-	assert_int_equal(api_pending_reveals(fixture->api, &pending, &fixture->err), 0);
+				{OK_JSON("{\"current_block\":77,\"pending_reveals\":[" PENDING("3", "5A") ","
+					 PENDING("4", "5B") "," PENDING("5", "5B") "," PENDING("0", "5A")
+					 ",{\"submission_id\":7}]}"), false}, {0}});
+	assert_int_equal(api_pending_reveals(fixture->api, &filter, &pending, &fixture->err), 0);
 	assert_int_equal(pending.current_block, 77);
-	assert_int_equal(pending.count, 1);
+	assert_int_equal(pending.count, 2);
+	assert_int_equal(pending.skipped, 2);
+	assert_int_equal(pending.reveals[1].submission_id, 5);
+	assert_int_equal(pending.reveals[0].reveal_block, 100);
+	assert_false(pending.reveals[0].can_reveal);
 	assert_true(api_pending_matches(&pending.reveals[0], "5A", HASH));
 	assert_false(api_pending_matches(&pending.reveals[0], "5B", HASH));
 	assert_false(api_pending_matches(&pending.reveals[0], "5A", "e" HASH));

@@ -4,11 +4,16 @@
 #include <stddef.h>
 #include <cmocka.h>
 
+#include <fcntl.h>
 #include <math.h>
+#include <poll.h>
 #include <sodium.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/file.h"
@@ -237,14 +242,12 @@ static void a_process_with_secrets_is_guarded(void **state)
 static int run_shell(const char *script, const char *input, struct process *process)
 {
 	const char *argv[] = {"/bin/sh", "-c", script, NULL};
-	char *environment[] = {"WORD=quasar", NULL};
+	char *more[] = {"WORD=quasar", NULL};
 	struct error err;
 	int status = -1;
 
-	assert_int_equal(process_start(process, argv, environment, input, &err), 0);
-	do
-		clock_wait_readable(process->output, &err);
-	while (!process_ended(process, &status));
+	if (process_start(process, argv, more, input, &err) < 0 || process_finish(process, 600, &status, &err) < 0)
+		fail_msg("%s", err.message);
 	return status;
 }
 
@@ -264,21 +267,196 @@ static void processes_are_heard_to_their_end(void **state)
 	buffer_free(&process.text);
 
 	assert_int_equal(process_start(&process, (const char *const[]){"/bin/sleep", "1000", NULL},
-				 (char *const[]){NULL}, "", &err), 0);
+				 NULL, "", &err), 0);
 	assert_false(process_ended(&process, &status));
 	process_kill(&process);
 	assert_int_equal(process.pid, 0);
 	process_kill(&process);
 	assert_int_equal(process_start(&process, (const char *const[]){"/bin/sleep", "1000", NULL},
-				 (char *const[]){NULL}, "", &err), 0);
+				 NULL, "", &err), 0);
 	assert_int_equal(process_finish(&process, 0.01, &status, &err), -1);
 	assert_int_equal(err.status, STATUS_ENVIRONMENT);
 	assert_int_equal(process.pid, 0);
 	assert_int_equal(process_start(&process, (const char *const[]){"/no/such/program", NULL},
-				 (char *const[]){NULL}, "", &err), 0);
-	clock_wait_readable(process.output, &err);
-	assert_true(process_ended(&process, &status));
+				 NULL, "", &err), 0);
+	assert_int_equal(process_finish(&process, 600, &status, &err), 0);
 	assert_int_equal(status, 127);
+}
+
+/* Starts a script, which tells its number in a file, and has it run out of time. */
+static void run_out_of_time(const char *script, double seconds)
+{
+	const char *argv[] = {"/bin/sh", "-c", script, NULL};
+	struct process process;
+	struct error err;
+	int status;
+	double began = clock_elapsed();
+
+	assert_int_equal(process_start(&process, argv, NULL, "", &err), 0);
+	assert_int_equal(process_finish(&process, seconds, &status, &err), -1);
+	assert_int_equal(err.status, STATUS_ENVIRONMENT);
+	assert_int_equal(process.pid, 0);
+	assert_int_equal(process.output, -1);
+	assert_true(clock_elapsed() - began < 30); /* they sleep for 1000 s */
+}
+
+static void no_process_is_waited_for_longer_than_wanted(void **state)
+{
+	(void)state;
+	run_out_of_time("exec >&-; exec sleep 1000", 0.2);                    /* silent, but there */
+	run_out_of_time("trap '' TERM; exec >&-; while :; do sleep 1; done", 0.2); /* and deaf */
+	run_out_of_time("kill -STOP $$", 0.2);                                /* and dead to the world */
+	run_out_of_time("sleep 1000 & exit 0", 0.2);                          /* gone, but for who holds its stdout */
+	run_out_of_time("exec yes", 0.2);                                     /* never an end of what it says */
+}
+
+/* Whoever holds the other end of the pipe is alive. */
+static void its_whole_group_ends_with_it(void **state)
+{
+	const char *argv[] = {"/bin/sh", "-c", "trap '' TERM; (trap '' TERM; sleep 1000) >&7 & exec 7>&-; echo; wait",
+		NULL};
+	struct pollfd end = {.events = POLLIN};
+	struct process process;
+	struct error err;
+	int ends[2];
+	char byte;
+
+	(void)state;
+	assert_int_equal(pipe(ends), 0);
+	assert_int_equal(dup2(ends[1], 7), 7);
+	close(ends[1]);
+	assert_int_equal(process_start(&process, argv, NULL, "", &err), 0);
+	close(7);
+	assert_int_equal(clock_wait_readable(process.output, &err), 0);
+	process_kill(&process);
+	end.fd = ends[0];
+	assert_int_equal(poll(&end, 1, 30000), 1);
+	assert_int_equal(read(ends[0], &byte, 1), 0);
+	close(ends[0]);
+}
+
+static void what_writes_and_goes_on_in_silence_is_heard(void **state)
+{
+	struct process process;
+
+	(void)state;
+	assert_int_equal(run_shell("echo word; exec >&-; sleep 0.1; exit 3", "", &process), 3);
+	assert_string_equal(process.text.data, "word\n");
+	buffer_free(&process.text);
+}
+
+static void programs_see_no_secret_of_the_environment(void **state)
+{
+	static const char *const hidden[] = {"GITHUB_TOKEN", "WALLET_PASSWORD", "BT_PW__HOME_ME", "OPENAI_API_KEY",
+		"NVIDIA_API_KEY", "CONDA_TOKEN", "SSH_AUTH_SOCK", "HF_TOKEN", "AWS_SECRET_ACCESS_KEY", "https_proxy",
+		"ANYTHING"};
+	static const char *const seen[] = {"LC_ALL", "CUDA_VISIBLE_DEVICES", "PYTORCH_CUDA_ALLOC_CONF", "TRITON_CACHE_DIR",
+		"LD_LIBRARY_PATH", "VIRTUAL_ENV", "PYTHONPATH", "OMP_NUM_THREADS", "TMPDIR"};
+	struct process process;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(hidden) / sizeof(*hidden); i++)
+		setenv(hidden[i], "hunter2", 1);
+	for (size_t i = 0; i < sizeof(seen) / sizeof(*seen); i++)
+		setenv(seen[i], "visible", 1);
+	assert_int_equal(run_shell("exec env", "", &process), 0);
+	assert_null(strstr(process.text.data, "hunter2"));
+	assert_non_null(strstr(process.text.data, "PATH="));
+	assert_non_null(strstr(process.text.data, "WORD=quasar\n"));
+	for (size_t i = 0; i < sizeof(seen) / sizeof(*seen); i++) {
+		char *line = xprintf("%s=visible\n", seen[i]);
+
+		if (!strstr(process.text.data, line))
+			fail_msg("no %s", line);
+		free(line);
+		unsetenv(seen[i]);
+	}
+	for (size_t i = 0; i < sizeof(hidden) / sizeof(*hidden); i++)
+		unsetenv(hidden[i]);
+	buffer_free(&process.text);
+}
+
+static void only_files_are_read_and_nothing_is_waited_for(void **state)
+{
+	char directory[] = "/tmp/quasar-test-XXXXXX", *path, *link_path;
+	struct buffer out = {0};
+	struct error err;
+
+	(void)state;
+	assert_non_null(mkdtemp(directory));
+	path = path_join(directory, "pipe");
+	link_path = path_join(directory, "link");
+	assert_int_equal(mkfifo(path, 0600), 0);
+	assert_int_equal(file_read(path, 100, &out, &err), -1);
+	assert_non_null(strstr(err.message, "not a regular file"));
+	assert_int_equal(symlink("pipe", link_path), 0);
+	assert_int_equal(file_read(link_path, 100, &out, &err), -1);
+	assert_int_equal(file_read("/dev/zero", 100, &out, &err), -1);
+	assert_int_equal(file_read(directory, 100, &out, &err), -1);
+	assert_non_null(strstr(err.message, "a directory"));
+	unlink(path);
+	assert_int_equal(file_write(path, "x", 1, 0600, FILE_NEW, &err), 0);
+	assert_int_equal(file_read(link_path, 100, &out, &err), 0);
+	assert_string_equal(out.data, "x");
+	buffer_free(&out);
+	assert_int_equal(directory_remove(directory, &err), 0);
+	free(link_path);
+	free(path);
+}
+
+static void what_a_killed_writer_left_is_swept(void **state)
+{
+	static const char *const kept[] = {"default", "default.backup", "default.unfinished", ".default.unfinished",
+		".a.bcdefg.unfinishe", ".held.aB3dE6.unfinished"};
+	static const char *const swept[] = {".default.aB3dE6.unfinished", ".x.y.000000.unfinished"};
+	char directory[] = "/tmp/quasar-test-XXXXXX";
+	struct error err;
+	int held = -1;
+
+	(void)state;
+	assert_non_null(mkdtemp(directory));
+	for (size_t i = 0; i < 8; i++) {
+		char *path = path_join(directory, i < 6 ? kept[i] : swept[i - 6]);
+
+		held = open(path, O_CREAT | O_WRONLY, 0600);
+		assert_true(held >= 0);
+		if (i == 5)
+			assert_int_equal(flock(dup(held), LOCK_EX), 0); /* as its writer does; open to the end */
+		close(held);
+		free(path);
+	}
+	directory_sweep(directory);
+	for (size_t i = 0; i < 8; i++) {
+		char *path = path_join(directory, i < 6 ? kept[i] : swept[i - 6]);
+
+		if (path_exists(path) != (i < 6))
+			fail_msg("%s", path);
+		free(path);
+	}
+	assert_int_equal(directory_remove(directory, &err), 0);
+}
+
+static void what_nobody_sees_is_shown(void **state)
+{
+	static const struct {
+		const char *dirty, *clean;
+	} cases[] = {
+		{"a\u061cb", "a?b"}, {"\u200b\u200c\u200d\u200e\u200f", "?????"}, {"a\u2028b\u2029c", "a?b?c"},
+		{"\u202e\u2066\u2069\u2060\u2064", "?????"}, {"\ufeff\u00ad\u180e", "???"}, {"\ufff9\ufffb", "??"},
+		{"\U000e0001\U000e0041\U000e007f", "???"}, {"\u0600\u06dd\u070f", "???"}, {"\U0001d173", "?"},
+		{"é ≈ 漢 😀 ש ع", "é ≈ 漢 😀 ש ع"}, {"\u200a|\u2010|\u2027|\u202f|\u205f|\u2070|\ufffc|\ufffd",
+			"\u200a|\u2010|\u2027|\u202f|\u205f|\u2070|\ufffc|\ufffd"},
+		{"\U000f0000\U0010ffff", "\U000f0000\U0010ffff"},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+		char *text = xstrdup(cases[i].dirty);
+
+		text_clean(text);
+		assert_string_equal(text, cases[i].clean);
+		free(text);
+	}
 }
 
 int main(void)
@@ -295,6 +473,13 @@ int main(void)
 		cmocka_unit_test(floats_as_python_writes_them),
 		cmocka_unit_test(documents_as_python_writes_them),
 		cmocka_unit_test(processes_are_heard_to_their_end),
+		cmocka_unit_test(no_process_is_waited_for_longer_than_wanted),
+		cmocka_unit_test(its_whole_group_ends_with_it),
+		cmocka_unit_test(what_writes_and_goes_on_in_silence_is_heard),
+		cmocka_unit_test(programs_see_no_secret_of_the_environment),
+		cmocka_unit_test(only_files_are_read_and_nothing_is_waited_for),
+		cmocka_unit_test(what_a_killed_writer_left_is_swept),
+		cmocka_unit_test(what_nobody_sees_is_shown),
 		cmocka_unit_test(a_process_with_secrets_is_guarded),
 	};
 

@@ -1,5 +1,5 @@
-/* config: which configuration of quasar/chunk.cu is chosen for which GPU, what is wrong with others, and their texts.
- * Nothing here needs a GPU. */
+/* config: which configuration of quasar/chunk.cu is chosen for which GPU, what is wrong with others, and
+ * their texts. Nothing here needs a GPU. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -211,7 +211,8 @@ static void texts_are_read_back(void **state)
 	assert_string_equal(text, "CHUNK=64 NUM_STAGES=2 MIN_BLOCKS=3 GROUPS=49");
 	assert_int_equal(config_parse(quasar_parameters, text, &read, &err), 0);
 	assert_memory_equal(&read, &config, sizeof(read));
-	assert_int_equal(config_parse(quasar_parameters, " GROUPS=49  MIN_BLOCKS=3 NUM_STAGES=2 CHUNK=64", &read, &err), 0);
+	assert_int_equal(
+		config_parse(quasar_parameters, " GROUPS=49  MIN_BLOCKS=3 NUM_STAGES=2 CHUNK=64", &read, &err), 0);
 	assert_memory_equal(&read, &config, sizeof(read));
 	for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++) {
 		assert_int_equal(config_parse(quasar_parameters, wrong[i], &read, &err), -1);

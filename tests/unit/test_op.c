@@ -1,5 +1,5 @@
-/* QuasarAttention: the fp64 reference against hand-derived values and other formulations, and what only this operation
- * has. The CPU version is compared with the reference in test_family.c. */
+/* QuasarAttention: the fp64 reference against hand-derived values and other formulations, and what only
+ * this operation has. The CPU version is compared with the reference in test_family.c. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

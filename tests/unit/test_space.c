@@ -23,7 +23,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "space/fork.h"
+#include "space/fork_private.h"
 #include "space/inspect.h"
 #include "space/leak.h"
 #include "space/settings.h"
@@ -889,6 +889,81 @@ static void urls_are_cleaned(void **state)
 	}
 }
 
+static void the_token_is_for_github_alone(void **state)
+{
+	static const char github[] = "https://api.github.com", enterprise[] = "https://GHE.example:8443/api/v3";
+	static const struct {
+		const char *url, *api;
+		bool taken;
+	} cases[] = {
+		{"https://github.com/you/fork", github, true},
+		{"https://GitHub.com:443/you/fork", github, true},
+		{"https://api.github.com/you/fork", github, true},
+		{"https://ghe.example:8443/you/fork", enterprise, true},
+		{"http://github.com/you/fork", github, false},
+		{"https://github.com.evil.example/x", github, false},
+		{"https://evil.example/github.com", github, false},
+		{"https://evil.example#@github.com/", github, false},
+		{"https://evil.example\\@github.com/", github, false},
+		{"https://github.com@evil.example/", github, false},
+		{"https://github.com:8443/x", github, false},
+		{"https://raw.github.com/x", github, false},
+		{"https://hub.com/x", github, false},
+		{"https://github.com/x", enterprise, false},
+		{"https://ghe.example/x", enterprise, false},
+		{"https:///x", github, false},
+		{"https://x/", "https://api./", false},
+		{"https:///", "https://api./", false},
+		{"ssh://github.com/x", github, false},
+		{"https://github.com/x", "http://api.github.com", false},
+		{"git@github.com:you/fork", "nonsense", false},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+		if (url_takes_token(cases[i].url, cases[i].api) != cases[i].taken)
+			fail_msg("%s with %s", cases[i].url, cases[i].api);
+}
+
+static bool may_reach(enum fork_reach reach, const char *text)
+{
+	struct sockaddr_in ipv4 = {.sin_family = AF_INET};
+	struct sockaddr_in6 ipv6 = {.sin6_family = AF_INET6};
+
+	if (inet_pton(AF_INET, text, &ipv4.sin_addr) == 1)
+		return reach_allows(reach, (struct sockaddr *)&ipv4);
+	assert_int_equal(inet_pton(AF_INET6, text, &ipv6.sin6_addr), 1);
+	return reach_allows(reach, (struct sockaddr *)&ipv6);
+}
+
+static void a_stranger_reaches_public_addresses_only(void **state)
+{
+	static const char *const public[] = {"1.1.1.1", "9.255.255.255", "11.0.0.0", "100.63.255.255", "100.128.0.0",
+		"126.255.255.255", "128.0.0.0", "140.82.121.4", "169.253.255.255", "172.15.255.255", "172.32.0.0",
+		"192.167.255.255", "192.169.0.0", "198.17.255.255", "198.20.0.0", "223.255.255.255", "2606:4700::1111",
+		"2a01:4f8::1", "64:ff9b::8.8.8.8", "::ffff:140.82.121.4"};
+	static const char *const private[] = {"0.0.0.0", "0.1.2.3", "10.0.0.1", "100.64.0.1", "100.127.255.255",
+		"169.254.169.254", "172.16.0.1", "172.31.255.255", "192.0.0.8", "192.0.2.1", "192.88.99.1", "192.168.1.1",
+		"198.18.0.1", "198.19.255.255", "198.51.100.1", "203.0.113.1", "224.0.0.1", "239.255.255.255", "240.0.0.1",
+		"255.255.255.255", "::", "fc00::1", "fd12:3456::1", "fe80::1", "fec0::1", "ff02::1", "100::1", "2001::1",
+		"2001:db8::1", "2002:7f00:1::", "2002:0808:0808::1", "3fff::1", "4000::1", "::ffff:10.0.0.1",
+		"::ffff:169.254.169.254", "64:ff9b::10.0.0.1", "64:ff9b::169.254.169.254", "64:ff9b:1::8.8.8.8",
+		"::8.8.8.8"};
+	static const char *const loopback[] = {"127.0.0.1", "127.255.0.1", "::1", "::ffff:127.0.0.1"};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(public) / sizeof(*public); i++)
+		if (!may_reach(FORK_REACH_PUBLIC, public[i]) || !may_reach(FORK_REACH_LOOPBACK, public[i]))
+			fail_msg("%s", public[i]);
+	for (size_t i = 0; i < sizeof(private) / sizeof(*private); i++)
+		if (may_reach(FORK_REACH_PUBLIC, private[i]) || may_reach(FORK_REACH_LOOPBACK, private[i]) ||
+			!may_reach(FORK_REACH_ANY, private[i]))
+			fail_msg("%s", private[i]);
+	for (size_t i = 0; i < sizeof(loopback) / sizeof(*loopback); i++)
+		if (may_reach(FORK_REACH_PUBLIC, loopback[i]) || !may_reach(FORK_REACH_LOOPBACK, loopback[i]))
+			fail_msg("%s", loopback[i]);
+}
+
 static const struct fork_file files[] = {{"README.md", "read me\n"}, {"fla/ops/x.py", "pass\n"}};
 
 static void a_fork_is_made_and_cloned(void **state)
@@ -1035,7 +1110,7 @@ static pid_t redirect_once(int listener, int target_port)
 static void a_redirect_to_another_host_is_not_followed(void **state)
 {
 	char *origin = path_join(*state, "origin.git"), *clone = path_join(*state, "clone"), *url;
-	struct fork_remote remote = {.allow_local = true, .token = "s3cret", .timeout = 60};
+	struct fork_remote remote = {.allow_local = true, .token = "s3cret", .token_api = "https://api.github.com", .timeout = 60};
 	struct fork_state fork = {0};
 	struct error err = {0};
 	int port, target_port, status;
@@ -1109,6 +1184,8 @@ int main(void)
 		IN_DIRECTORY(a_store_appears_whole_or_not_at_all),
 		IN_DIRECTORY(a_workspace_is_held_by_one_process),
 		IN_DIRECTORY(one_process_at_a_time_submits),
+		cmocka_unit_test(the_token_is_for_github_alone),
+		cmocka_unit_test(a_stranger_reaches_public_addresses_only),
 		IN_DIRECTORY(a_moved_head_is_noticed),
 		cmocka_unit_test(urls_are_cleaned),
 		cmocka_unit_test(secrets_are_told_from_other_files),

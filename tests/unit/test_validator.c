@@ -5,14 +5,17 @@
 #include <cmocka.h>
 
 #include <math.h>
+#include <sodium.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "api/message.h"
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/hex.h"
 #include "base/memory.h"
+#include "key/keypair.h"
 #include "net/validator.h"
 #include "vectors.h"
 
@@ -28,9 +31,10 @@ static double read_now(void)
 	return now;
 }
 
-static void open_validator(int64_t rate_limit)
+static void open_like(const char *version, int64_t rate_limit)
 {
 	const struct validator_options options = {
+		.version = validator_version(version),
 		.database = path,
 		.block_seconds = 12,
 		.blocks_until_reveal = 100,
@@ -42,6 +46,19 @@ static void open_validator(int64_t rate_limit)
 	validator = validator_open(&options, &err);
 	assert_string_equal(err.message, "");
 	assert_non_null(validator);
+}
+
+static void open_validator(int64_t rate_limit)
+{
+	open_like("strict", rate_limit);
+}
+
+/* In place of the one that set_up() opened, with an empty database. */
+static void open_deployed(void)
+{
+	validator_close(validator);
+	assert_int_equal(unlink(path), 0);
+	open_like("2026-02", 0);
 }
 
 static int set_up(void **state)
@@ -86,7 +103,7 @@ static cJSON *parse(const char *text)
 }
 
 /* Calls a route as the server does, in a transaction of its own; `parameters` are those of query and path.
- * The answer is to be freed with cJSON_Delete. */
+ * A text stands for an answer that is no JSON. The answer is to be freed with cJSON_Delete. */
 static cJSON *call_from(const char *client, unsigned expected, const char *route, const char *hotkey,
 	const char *parameters, const char *body)
 {
@@ -100,19 +117,21 @@ static cJSON *call_from(const char *client, unsigned expected, const char *route
 	};
 	struct server_reply reply = {.status = 200};
 	struct error err = {0};
+	cJSON *answer;
+	char *text;
 
 	assert_int_equal(validator_transaction.begin(validator, &err), 0);
 	assert_int_equal(find_route(route)->handle(&request, &reply, validator, &err), 0);
 	assert_int_equal(validator_transaction.commit(validator, &err), 0);
-	if (reply.status != expected) {
-		char *text = cJSON_Print(reply.body);
-
+	text = reply.text ? xprintf("\"%s\"", reply.text) : cJSON_PrintUnformatted(reply.body);
+	if (reply.status != expected)
 		fail_msg("%s answered %u: %s", route, reply.status, text);
-		cJSON_free(text);
-	}
+	answer = parse(text);
+	free(text);
+	cJSON_Delete(reply.body);
 	cJSON_Delete(values);
 	cJSON_Delete(document);
-	return reply.body;
+	return answer;
 }
 
 static cJSON *call(unsigned expected, const char *route, const char *hotkey, const char *body)
@@ -194,6 +213,12 @@ static char *reveal_body(int64_t id, const char *hotkey, const char *salt)
 }
 
 /* --- tests ------------------------------------------------------------------------------------- */
+
+/* "{"hotkey", "model_name", "league"}"; the caller frees. */
+static char *registration(const char *hotkey, const char *league)
+{
+	return xprintf("{\"hotkey\":\"%s\",\"model_name\":\"m\",\"league\":\"%s\"}", hotkey, league);
+}
 
 static bool authenticates(const char *hotkey, const char *signature)
 {
@@ -490,12 +515,16 @@ static void each_wrong_field_is_named(void **state)
 			"body/target_sequence_length/ int_parsing_size;body/tokens_per_sec/ finite_number;"
 			"body/benchmarks/ dict_type;"},
 		{"/register_miner", NULL, "\"text\"", "body/ model_attributes_type;"},
+		{"/mark_validated", NULL, "[]", "body/ dict_type;"},
 		{"/register_miner", NULL, NULL, "body/ missing;"},
 		{"/record_verification", "{\"verified\": \"perhaps\"}", NULL,
 			"query/submission_id/ missing;query/verified/ bool_parsing;"},
 		{"/get_submission_stats", "{\"limit\": \"1e3\"}", NULL, "query/limit/ int_parsing;"},
 		{"/finalize_round/{round_id}", "{\"round_id\": \"x\"}", NULL, "path/round_id/ int_parsing;"},
-		{"/create_round", NULL, "{\"duration_hours\": 0}", "body/duration_hours/ out_of_range;"},
+		{"/create_round", NULL, "{\"duration_hours\": 0}", "body/duration_hours/ greater_than_equal;"},
+		{"/create_round", NULL, "{\"duration_hours\": 9000}", "body/duration_hours/ less_than_equal;"},
+		{"/mark_validated", NULL, "{\"submission_id\": 1, \"score\": -1}",
+			"body/score/ greater_than_equal;"},
 	};
 
 	(void)state;
@@ -650,6 +679,264 @@ static void statistics_tell_what_waits(void **state)
 	cJSON_Delete(answer);
 }
 
+static void finalize(unsigned expected, int64_t round, const char *winner)
+{
+	char *parameters = xprintf("{\"round_id\": \"%lld\"}", (long long)round);
+	cJSON *answer = call_from("x", expected, "/finalize_round/{round_id}", NULL, parameters, NULL);
+
+	if (winner)
+		assert_string_equal(text_of(answer, "winner"), winner);
+	cJSON_Delete(answer);
+	free(parameters);
+}
+
+static int count_weights(int64_t round)
+{
+	char *parameters = round ? xprintf("{\"round_id\": \"%lld\"}", (long long)round) : NULL;
+	cJSON *answer = call_from("x", 200, "/get_weights", NULL, parameters, NULL);
+	int count = cJSON_GetArraySize(cJSON_GetObjectItem(answer, "weights"));
+
+	cJSON_Delete(answer);
+	free(parameters);
+	return count;
+}
+
+/* --- like 2026-02 ------------------------------------------------------------------------------ */
+
+static void deployed_registers_once_and_whoever_signs(void **state)
+{
+	char *first = registration("a", "1M"), *second = registration("a", "100k");
+	cJSON *answer;
+
+	(void)state;
+	open_deployed();
+	cJSON_Delete(call(200, "/register_miner", "a", first));
+	answer = call(500, "/register_miner", "a", second);
+	assert_string_equal(cJSON_GetStringValue(answer), "Internal Server Error");
+	cJSON_Delete(answer);
+	cJSON_Delete(call(500, "/register_miner", "a", second));
+	cJSON_Delete(call(200, "/register_miner", "a", first));
+	answer = call(200, "/register_miner", "b", first);
+	assert_string_equal(text_of(answer, "hotkey"), "b");
+	cJSON_Delete(answer);
+	free(first);
+	free(second);
+}
+
+static void deployed_takes_wrapped_signatures(void **state)
+{
+	static const uint8_t seed[SEED_LENGTH] = {7};
+	struct error err = {0};
+	struct keypair *keypair = keypair_from_seed(CRYPTO_SR25519, seed, &err);
+	const char *address = keypair_address(keypair);
+	char *wrapped = xprintf("<Bytes>%s</Bytes>", address), hex[2 * SIGNATURE_LENGTH + 1];
+	uint8_t signature[SIGNATURE_LENGTH];
+
+	(void)state;
+	assert_int_equal(keypair_sign(keypair, wrapped, strlen(wrapped), signature, &err), 0);
+	hex_encode(signature, sizeof(signature), hex);
+	assert_false(authenticates(address, hex));
+	open_deployed();
+	assert_true(authenticates(address, hex));
+	hex[0] ^= 1;
+	assert_false(authenticates(address, hex));
+	free(wrapped);
+	keypair_free(keypair);
+}
+
+/* Asking for the round mends it. */
+static void deployed_waits_for_the_next_round(void **state)
+{
+	char *commit = commit_body("a", "salt");
+
+	(void)state;
+	open_deployed();
+	register_miner("a");
+	submit("a", 1, 1); /* begins the first round */
+	finalize(200, 1, NULL);
+	refused(call(500, "/commit_submission", "a", commit), "(sqlite3.IntegrityError) UNIQUE constraint failed");
+	refused(call(500, "/submit_kernel", "a",
+			"{\"miner_hotkey\": \"a\", \"fork_url\": \"u\", \"commit_hash\": \"c\", \"signature\": \"s\","
+			" \"target_sequence_length\": 1, \"tokens_per_sec\": 1}"),
+		"(sqlite3.IntegrityError)");
+	cJSON_Delete(call(200, "/get_current_round", NULL, NULL));
+	cJSON_Delete(call(200, "/commit_submission", "a", commit));
+	free(commit);
+}
+
+/* The winner of the round before, and of none but that, counts for the weights; the round does not tell. */
+static void deployed_baselines_count_for_the_weights_alone(void **state)
+{
+	cJSON *answer;
+
+	(void)state;
+	open_deployed();
+	register_miner("a");
+	register_miner("b");
+	judge(submit("a", 100, 1000000), 1);
+	finalize(200, 1, "a");
+	assert_int_equal(count_weights(0), 1);
+	answer = call(200, "/get_current_round", NULL, NULL);
+	assert_true(number_of(answer, "round_number") == 2);
+	assert_true(cJSON_IsNull(cJSON_GetObjectItem(answer, "baseline_submission_id")));
+	cJSON_Delete(answer);
+	judge(submit("b", 50, 1000000), 1);
+	finalize(200, 2, "b");
+	assert_int_equal(count_weights(0), 0);
+	assert_int_equal(count_weights(1), 1);
+	cJSON_Delete(call(200, "/get_current_round", NULL, NULL));
+	judge(submit("a", 60, 1000000), 1); /* more than the last winner's 50, less than the first's 100 */
+	finalize(200, 3, "a");
+	assert_int_equal(count_weights(0), 1);
+
+	/* nobody: the answer says little, and the round after has no baseline */
+	cJSON_Delete(call(200, "/get_current_round", NULL, NULL));
+	answer = call_from("x", 200, "/finalize_round/{round_id}", NULL, "{\"round_id\": \"4\"}", NULL);
+	assert_null(cJSON_GetObjectItem(answer, "winner"));
+	assert_true(cJSON_IsArray(cJSON_GetObjectItem(answer, "winners")));
+	cJSON_Delete(answer);
+	cJSON_Delete(call(200, "/get_current_round", NULL, NULL));
+	judge(submit("b", 1, 1000000), 1);
+	finalize(200, 5, "b");
+	assert_int_equal(count_weights(0), 1);
+}
+
+static void deployed_creates_rounds_and_says_500(void **state)
+{
+	cJSON *answer;
+
+	(void)state;
+	open_deployed();
+	cJSON_Delete(call(500, "/create_round", NULL, "{\"duration_hours\": 2}"));
+	answer = call(200, "/get_current_round", NULL, NULL);
+	assert_true(number_of(answer, "round_number") == 1);
+	assert_true(number_of(answer, "time_remaining_seconds") == 7200);
+	cJSON_Delete(answer);
+	cJSON_Delete(call(500, "/create_round", NULL, "{\"duration_hours\": -2}"));
+	cJSON_Delete(call(422, "/create_round", NULL, "{\"duration_hours\": 1.5}"));
+	cJSON_Delete(call(500, "/create_round", NULL, "{\"duration_hours\": 99999999999}"));
+	cJSON_Delete(call(500, "/create_round", NULL, "{\"baseline_submission_id\": 1e19}"));
+	answer = call(200, "/get_current_round", NULL, NULL);
+	assert_true(number_of(answer, "round_number") == 3); /* the third could not be made */
+	cJSON_Delete(answer);
+}
+
+/* One of them, and everybody's list is gone. */
+static void deployed_stores_any_speed(void **state)
+{
+	static const char claim[] = "{\"miner_hotkey\": \"a\", \"fork_url\": \"u\", \"commit_hash\": \"c\","
+				    " \"signature\": \"s\", \"target_sequence_length\": 1152921504606846976,"
+				    " \"tokens_per_sec\": %s}";
+	static const char *const speeds[] = {"1e999", "-1e999", "1.7e308"};
+	cJSON *answer;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(speeds) / sizeof(*speeds); i++) {
+		char *body = xprintf(claim, speeds[i]), *problem;
+
+		validator_close(validator);
+		assert_int_equal(unlink(path), 0);
+		open_validator(0);
+		register_miner("a");
+		problem = problems(call(422, "/submit_kernel", "a", body));
+		assert_non_null(strstr(problem, "body/target_sequence_length/ int_parsing_size;"));
+		assert_non_null(strstr(problem, "body/tokens_per_sec/"));
+		free(problem);
+
+		open_deployed();
+		register_miner("a");
+		/* the server cannot write the answer, see test_server.c; what counts is that the row is there */
+		cJSON_Delete(call(200, "/submit_kernel", "a", body));
+		cJSON_Delete(call(200, "/submit_kernel", "a", body));
+		free(body);
+		if (strstr(speeds[i], "999")) {
+			answer = call(500, "/get_submission_stats", NULL, NULL);
+			assert_string_equal(cJSON_GetStringValue(answer), "Internal Server Error");
+			cJSON_Delete(answer);
+		}
+	}
+	answer = call(200, "/get_submission_stats", NULL, NULL);
+	answer->valuedouble = number_of(
+		cJSON_GetArrayItem(cJSON_GetObjectItem(answer, "recent_submissions"), 0), "target_sequence_length");
+	assert_true(answer->valuedouble == 0x1p60);
+	cJSON_Delete(answer);
+}
+
+static void deployed_judges_may_write_anything(void **state)
+{
+	static const struct {
+		unsigned status;
+		const char *body;
+	} cases[] = {
+		{400, "{}"}, {400, "{\"submission_id\": 0}"}, {400, "{\"submission_id\": []}"},
+		{404, "{\"submission_id\": \"x\"}"}, {404, "{\"submission_id\": 1.5}"},
+		{404, "{\"submission_id\": 9}"}, {500, "{\"submission_id\": [1]}"},
+		{500, "{\"submission_id\": 1e19}"}, {500, "{\"submission_id\": 1, \"score\": \"x\"}"},
+		{200, "{\"submission_id\": \"1\"}"}, {200, "{\"submission_id\": true, \"score\": null}"},
+		{422, "[]"},
+	};
+
+	(void)state;
+	open_deployed();
+	register_miner("a");
+	submit("a", 1, 1);
+	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++)
+		cJSON_Delete(call(cases[i].status, "/mark_validated", NULL, cases[i].body));
+	cJSON_Delete(call(500, "/record_failure", NULL, "{\"ip_address\": [1]}"));
+	cJSON_Delete(call(200, "/record_failure", NULL, "{\"ip_address\": 5}"));
+}
+
+/* A score of 0 makes good for failures; a ban is asked for where something is submitted. */
+static void deployed_bans_are_half_hearted(void **state)
+{
+	const char *failure = "{\"ip_address\": \"192.0.2.1\"}";
+	char *register_a = registration("a", "1M"), *commit = commit_body("a", "salt"),
+	     *reveal = reveal_body(1, "a", "salt");
+
+	(void)state;
+	open_deployed();
+	register_miner("a");
+	cJSON_Delete(call(200, "/commit_submission", "a", commit));
+	submit("a", 1, 1);
+	for (int i = 0; i < 4; i++)
+		cJSON_Delete(call(200, "/record_failure", NULL, failure));
+	judge(2, 0);
+	for (int i = 0; i < 4; i++)
+		cJSON_Delete(call(200, "/record_failure", NULL, failure));
+	submit("a", 1, 1);
+	for (int i = 0; i < 5; i++)
+		cJSON_Delete(call(200, "/record_failure", NULL, failure));
+	refused(call(403, "/commit_submission", "a", commit), "IP address banned: ");
+	cJSON_Delete(call(200, "/register_miner", "a", register_a));
+	now += 1200;
+	cJSON_Delete(call(200, "/reveal_submission", "a", reveal));
+	free(register_a);
+	free(commit);
+	free(reveal);
+}
+
+/* Each field has its bound, where fields are bounded. */
+static void strict_fields_are_bounded(void **state)
+{
+	char long_text[4096], *body, *problem;
+
+	(void)state;
+	memset(long_text, 'x', sizeof(long_text));
+	long_text[3000] = '\0';
+	body = xprintf("{\"miner_hotkey\": \"%s\", \"fork_url\": \"%s\", \"commit_hash\": \"%s\","
+		       " \"repo_hash\": \"%s\", \"signature\": \"%s\", \"target_sequence_length\": 1e15,"
+		       " \"tokens_per_sec\": 1e300, \"vram_mb\": -1}",
+		long_text, long_text, long_text, long_text, long_text);
+	problem = problems(call(422, "/submit_kernel", "a", body));
+	assert_string_equal(problem,
+		"body/miner_hotkey/ string_too_long;body/target_sequence_length/ less_than_equal;"
+		"body/repo_hash/ string_too_long;body/fork_url/ string_too_long;body/commit_hash/ string_too_long;"
+		"body/signature/ string_too_long;body/tokens_per_sec/ less_than_equal;"
+		"body/vram_mb/ greater_than_equal;");
+	free(problem);
+	free(body);
+}
+
 /* Everything that an answer spoke of is there after a restart, bans and rounds included. */
 static void a_restart_forgets_nothing(void **state)
 {
@@ -703,8 +990,19 @@ int main(void)
 		TEST(each_wrong_field_is_named),
 		TEST(rounds_rank_and_the_winner_is_the_next_baseline),
 		TEST(statistics_tell_what_waits),
+		TEST(deployed_registers_once_and_whoever_signs),
+		TEST(deployed_takes_wrapped_signatures),
+		TEST(deployed_waits_for_the_next_round),
+		TEST(deployed_baselines_count_for_the_weights_alone),
+		TEST(deployed_creates_rounds_and_says_500),
+		TEST(deployed_stores_any_speed),
+		TEST(deployed_judges_may_write_anything),
+		TEST(deployed_bans_are_half_hearted),
+		TEST(strict_fields_are_bounded),
 		TEST(a_restart_forgets_nothing),
 	};
 
+	if (sodium_init() < 0)
+		return 1;
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

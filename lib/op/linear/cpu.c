@@ -19,8 +19,8 @@ struct sums {
 	double *sum;
 };
 
-/* A head's sequence is cut where there are fewer heads than threads. First every part's own sums are made, then those
- * before each part, then the outputs. Causal: nobody asks for the last part's. */
+/* A head's sequence is cut where there are fewer heads than threads. First every part's own sums are made,
+ * then those before each part, then the outputs. Causal: nobody asks for the last part's. */
 struct work {
 	const struct linear_problem *problem;
 	const struct linear_kernel *kernel;

@@ -71,8 +71,8 @@ static int cpu(const struct op_problem *problem, struct error *err)
 	return linear_cpu(&linear, err);
 }
 
-/* A token and head: two products with the state, and, causal, two with the rows of its chunk of 64, half of which are
- * masked. */
+/* A token and head: two products with the state, and, causal, two with the rows of its chunk of 64, half of
+ * which are masked. */
 static double operations(const struct op_problem *problem)
 {
 	const struct op_shape *shape = &problem->shape;
@@ -85,7 +85,6 @@ static double operations(const struct op_problem *problem)
 const struct family family_linear = {
 	.name = "linear",
 	.title = "linear attention",
-	.summary = "o = φ(q) Σ φ(k)ᵀ v / (φ(q) · Σ φ(k))",
 	.tensors = tensors,
 	.options = options,
 	.check = check,

@@ -73,7 +73,7 @@ static void add_row(const float *k, int dim, double *sum)
 static void accumulate_all(const struct linear_problem *problem, int64_t batch, int head, int64_t first, int64_t last,
 	float *state, double *sum)
 {
-	struct block block = {.prefetch = {{0}}};
+	struct block block = {0};
 
 	for (; first < last; first += BLOCK) {
 		load_keys(problem, batch, head, first, last, &block);
@@ -116,7 +116,7 @@ static void forward(const struct linear_problem *problem, int64_t batch, int hea
 	int keys = problem->key_dim, values = problem->value_dim;
 	bool causal = problem->mask == LINEAR_CAUSAL;
 	bool streamed = output_is_streamed(o, problem->batch * problem->tokens * problem->heads * values);
-	struct block block = {.prefetch = {{0}}};
+	struct block block = {0};
 
 	for (; first < last; first += BLOCK) {
 		load_rows(&problem->q, batch, head, first, last, keys, PITCH, block.q);

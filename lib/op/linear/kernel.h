@@ -3,7 +3,8 @@
 
 #include "op/linear/problem.h"
 
-/* Kernels work on tokens first … last − 1 of one head of one batch: `state` [K, V], 64-byte aligned, and `sum` [K]. */
+/* Kernels work on tokens first … last − 1 of one head of one batch: `state` [K, V], 64-byte aligned, and
+ * `sum` [K]. */
 struct linear_kernel {
 	/* Adds the tokens' φ(k)ᵀ v and φ(k). */
 	void (*accumulate)(const struct linear_problem *problem, int64_t batch, int head, int64_t first, int64_t last,

@@ -1,10 +1,12 @@
 /* problem: linear attention, forward: what is asked for.
  *
- * With a feature map φ, S = Σ φ(k_j)ᵀ v_j and z = Σ φ(k_j), over all tokens j (bidirectional) or those up to i (causal):
+ * With a feature map φ, S = Σ φ(k_j)ᵀ v_j and z = Σ φ(k_j), over all tokens j (bidirectional) or those up
+ * to i (causal):
  *     o_i = φ(q_i) S                    unnormalised
  *     o_i = φ(q_i) S / (φ(q_i) · z)     normalised; zeros where the divisor is 0
- * Katharopoulos et al., "Transformers are RNNs" (2020), equations 4 to 9 for the causal and the bidirectional form and
- * elu(x) + 1; there is no 1/√K scale. Sums that a sequence starts from, S₀ and z₀, are added to both.
+ * Katharopoulos et al., "Transformers are RNNs" (2020), equations 4 to 9 for the causal and the
+ * bidirectional form and elu(x) + 1; there is no 1/√K scale. Sums that a sequence starts from, S₀ and z₀,
+ * are added to both.
  *
  * q, k: [B, T, H, K]; v, o: [B, T, H, V]; S: [B, H, K, V], z: [B, H, K], fp32, contiguous. */
 #pragma once
@@ -32,13 +34,13 @@ struct linear_problem {
 	float *final_state, *final_sum; /* NULL: not wanted; may be the same memory as the initial ones */
 };
 
-/* Says what is wrong with a problem, if anything: sizes, missing pointers, an output whose elements overlap each other
- * or an input. Every implementation calls it first. STATUS_USAGE. */
+/* Says what is wrong with a problem, if anything: sizes, missing pointers, an output whose elements overlap
+ * each other or an input. Every implementation calls it first. STATUS_USAGE. */
 int linear_check(const struct linear_problem *problem, struct error *err);
 
-/* In double precision, written as the formulas stand; o and final_* of the problem are not touched. `o`: [B, T, H, V],
- * `final_state`: [B, H, K, V] or NULL, `final_sum`: [B, H, K] or NULL; contiguous, the host's memory.
- * STATUS_ENVIRONMENT without memory. */
+/* In double precision, written as the formulas stand; o and final_* of the problem are not touched. `o`:
+ * [B, T, H, V], `final_state`: [B, H, K, V] or NULL, `final_sum`: [B, H, K] or NULL; contiguous, the host's
+ * memory. STATUS_ENVIRONMENT without memory. */
 int linear_reference(const struct linear_problem *problem, double *o, double *final_state, double *final_sum,
 	struct error *err);
 

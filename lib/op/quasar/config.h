@@ -1,5 +1,5 @@
-/* config: how quasar/chunk.cu is built and cut up: candidates, what is wrong with one, and the choice among them. Nothing
- * here asks a driver: properties may be those of a GPU that is elsewhere. */
+/* config: how quasar/chunk.cu is built and cut up: candidates, what is wrong with one, and the choice among
+ * them. Nothing here asks a driver: properties may be those of a GPU that is elsewhere. */
 #pragma once
 
 #include "gpu/gpu.h"
@@ -11,13 +11,14 @@ enum { QUASAR_CHUNK, QUASAR_NUM_STAGES, QUASAR_MIN_BLOCKS, QUASAR_GROUPS }; /* i
 /* Their names and values; ends with an entry whose name is NULL. */
 extern const struct parameter quasar_parameters[];
 
-/* Why a GPU cannot run a problem in a configuration: STATUS_USAGE for a value that the kernel does not have, for groups
- * that the chunks of a head cannot be cut into, STATUS_ENVIRONMENT where its shared memory does not suffice. 0: it
- * can. The problem is one that quasar_check accepts. */
+/* Why a GPU cannot run a problem in a configuration: STATUS_USAGE for a value that the kernel does not
+ * have, for groups that the chunks of a head cannot be cut into, STATUS_ENVIRONMENT where its shared memory
+ * does not suffice. 0: it can. The problem is one that quasar_check accepts. */
 int quasar_config_check(const struct quasar_problem *problem, const struct gpu_properties *properties,
 	const struct config *config, struct error *err);
 
-/* The one that is thought fastest. Where none can run, one that needs least; quasar_config_check() says why. */
+/* The one that is thought fastest. Where none can run, one that needs least; quasar_config_check() says
+ * why. */
 struct config quasar_config_default(
 	const struct quasar_problem *problem, const struct gpu_properties *properties);
 

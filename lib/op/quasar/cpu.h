@@ -1,5 +1,5 @@
-/* cpu: the operation on the CPU, by chunks, fp32 arithmetic, all cores. The number of threads and the instruction
- * set (cpu/cpu.h) change results by rounding only. */
+/* cpu: the operation on the CPU, by chunks, fp32 arithmetic, all cores. The number of threads and the
+ * instruction set (cpu/cpu.h) change results by rounding only. */
 #pragma once
 
 #include "op/quasar/problem.h"

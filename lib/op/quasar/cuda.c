@@ -128,6 +128,7 @@ int quasar_cuda(struct gpu *gpu, struct gpu_workspace *workspace, const struct q
 	const struct config *config, struct error *err)
 {
 	const struct gpu_properties *properties = gpu_properties_of(gpu);
+	bool upstream = problem->semantics == SEMANTICS_UPSTREAM;
 	int planes = CHUNK_PLANES((int)problem->q.dtype), chunk, stages;
 	struct quasar_chunk_arguments arguments = {
 		.q = device_tensor(&problem->q),
@@ -156,7 +157,7 @@ int quasar_cuda(struct gpu *gpu, struct gpu_workspace *workspace, const struct q
 	chunk = config->value[QUASAR_CHUNK];
 	stages = config->value[QUASAR_NUM_STAGES];
 	output = pass(gpu, problem, config, "quasar_chunk_output",
-		CHUNK_OUTPUT_SHARED(problem->dim, chunk, planes, stages, problem->semantics == SEMANTICS_UPSTREAM), err);
+		CHUNK_OUTPUT_SHARED(problem->dim, chunk, planes, stages, upstream), err);
 	transition = pass(gpu, problem, config, "quasar_chunk_transition",
 		CHUNK_TRANSITION_SHARED(problem->dim, chunk, planes, stages), err);
 	if (!output || !transition)

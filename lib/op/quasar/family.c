@@ -81,14 +81,15 @@ static int cuda_reference(struct gpu *gpu, const struct op_problem *problem, dou
 	struct error *err)
 {
 	struct quasar_problem quasar;
-	size_t bytes[2] = {0}, count = (size_t)(problem->shape.batch * problem->shape.heads * problem->shape.value_dim);
+	const struct op_shape *shape = &problem->shape;
+	size_t bytes[2] = {0}, count = (size_t)(shape->batch * shape->heads * shape->value_dim);
 	double *o, *final = NULL;
 	int result;
 
 	if (quasar_of(problem, &quasar, err) < 0)
 		return -1;
-	bytes[0] = count * (size_t)problem->shape.tokens * sizeof(*o);
-	bytes[1] = count * (size_t)problem->shape.key_dim * sizeof(*final);
+	bytes[0] = count * (size_t)shape->tokens * sizeof(*o);
+	bytes[1] = count * (size_t)shape->key_dim * sizeof(*final);
 	o = gpu_allocate(gpu, bytes[0], err);
 	final = o && results[FINAL] ? gpu_allocate(gpu, bytes[1], err) : NULL;
 	result = o && (final || !results[FINAL]) ? quasar_cuda_reference(gpu, &quasar, o, final, err) : -1;
@@ -101,8 +102,9 @@ static int cuda_reference(struct gpu *gpu, const struct op_problem *problem, dou
 	return result;
 }
 
-/* With chunks of 64. A token and head: three products with the state (K St, Kᵀ N, Q St), and four with the rows of
- * its chunk, half of which are masked (K Kᵀ, T Y, Q Kᵀ, and that times N); T itself is a sixth of C². */
+/* With chunks of 64. A token and head: three products with the state (K St, Kᵀ N, Q St), and four with the
+ * rows of its chunk, half of which are masked (K Kᵀ, T Y, Q Kᵀ, and that times N); T itself is a sixth of
+ * C². */
 static double operations(const struct op_problem *problem)
 {
 	double dim = problem->shape.key_dim, chunk = UPSTREAM_CHUNK;
@@ -114,7 +116,6 @@ static double operations(const struct op_problem *problem)
 const struct family family_quasar = {
 	.name = "quasar",
 	.title = "QuasarAttention",
-	.summary = "S ← (I − α k kᵀ) S + α k vᵀ, o = q S",
 	.tensors = tensors,
 	.options = options,
 	.parameters = quasar_parameters,

@@ -26,7 +26,7 @@ from fla.utils import input_guard
 
 # Of all sequences that go side by side, a multiple of CHUNK. For a width of 512, q, k and v take 3 KB a token.
 SEGMENT = 1 << 18  # tokens
-PIECE = 1 << 15  # tokens of a segment that are projected at a time, which takes another 4 KB a token
+PIECE = 1 << 17  # tokens of a segment that are projected at a time, which takes another 4 KB a token
 
 
 class Segment(typing.NamedTuple):

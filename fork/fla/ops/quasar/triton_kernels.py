@@ -92,15 +92,10 @@ def step_size(beta, length):
 
 
 @triton.jit
-def load_block(x, row, step, limit, S: tl.constexpr):
-    """BLOCK rows from `row` on; zeros from `limit` on."""
+def load_block(x, row, step, limit, S: tl.constexpr, column, COLUMNS: tl.constexpr):
+    """Columns of BLOCK rows from `row` on; zeros from `limit` on."""
     rows = row + tl.arange(0, BLOCK).to(tl.int64) * step
-    return tl.load(x + rows[:, None] * S + tl.arange(0, S)[None, :], mask=rows[:, None] < limit, other=0)
-
-
-@triton.jit
-def inner(left, right, PRECISION: tl.constexpr):
-    return product(left, tl.trans(right), tl.zeros((BLOCK, BLOCK), tl.float32), PRECISION)
+    return tl.load(x + rows[:, None] * S + column + tl.arange(0, COLUMNS)[None, :], mask=rows[:, None] < limit, other=0)
 
 
 @triton.jit
@@ -145,7 +140,7 @@ def store_block(inverse, x, left, right, ROW: tl.constexpr, COLUMN: tl.constexpr
 @tuned(config(1, 1), config(1, 1, registers=160), fp32=config(4, 1))
 @kernel
 def chunk_inverse(k, beta, first_rows, inverses, tokens, heads, chunks, start, count, full, S: tl.constexpr,
-                  CAUSAL: tl.constexpr, PRECISION: tl.constexpr, SMALL: tl.constexpr):
+                  COLUMNS: tl.constexpr, CAUSAL: tl.constexpr, PRECISION: tl.constexpr, SMALL: tl.constexpr):
     """T of the chunks start ... start + count - 1 of each sequence (a head of a batch), into
     inverses[sequence, chunk - start]. Blocks above the diagonal are not written. With R = sqrt(D),
 
@@ -164,42 +159,52 @@ def chunk_inverse(k, beta, first_rows, inverses, tokens, heads, chunks, start, c
     inverses += (sequence.to(tl.int64) * count + index) * CHUNK * CHUNK
     b = tl.load(beta + head)
 
-    k0 = load_block(k, row, step, limit, S)
-    k1 = load_block(k, row + BLOCK * step, step, limit, S)
-    k2 = load_block(k, row + 2 * BLOCK * step, step, limit, S)
-    k3 = load_block(k, row + 3 * BLOCK * step, step, limit, S)
+    # Blocks of K K^T
+    g00 = tl.zeros((BLOCK, BLOCK), tl.float32)
+    g10, g11, g20, g21, g22, g30, g31, g32, g33 = g00, g00, g00, g00, g00, g00, g00, g00, g00
+    for column in tl.static_range(0, S, COLUMNS):
+        k0 = load_block(k, row, step, limit, S, column, COLUMNS)
+        k1 = load_block(k, row + BLOCK * step, step, limit, S, column, COLUMNS)
+        k2 = load_block(k, row + 2 * BLOCK * step, step, limit, S, column, COLUMNS)
+        k3 = load_block(k, row + 3 * BLOCK * step, step, limit, S, column, COLUMNS)
+        g00 = product(k0, tl.trans(k0), g00, PRECISION)
+        g10 = product(k1, tl.trans(k0), g10, PRECISION)
+        g11 = product(k1, tl.trans(k1), g11, PRECISION)
+        g20 = product(k2, tl.trans(k0), g20, PRECISION)
+        g21 = product(k2, tl.trans(k1), g21, PRECISION)
+        g22 = product(k2, tl.trans(k2), g22, PRECISION)
+        g30 = product(k3, tl.trans(k0), g30, PRECISION)
+        g31 = product(k3, tl.trans(k1), g31, PRECISION)
+        g32 = product(k3, tl.trans(k2), g32, PRECISION)
+        g33 = product(k3, tl.trans(k3), g33, PRECISION)
 
     # Row by row of blocks: li is minus a block of the triangle's row times xii, xij a block of the inverse.
-    g = inner(k0, k0, PRECISION)
-    r, r0 = scales(g, b)
-    x00 = invert(-r * g * r0, SMALL)
+    r, r0 = scales(g00, b)
+    x00 = invert(-r * g00 * r0, SMALL)
     store_block(inverses, x00, r, r0, 0, 0)
 
-    g = inner(k1, k1, PRECISION)
-    r, r1 = scales(g, b)
-    x11 = invert(-r * g * r1, SMALL)
-    l0 = multiply(x11, -r * inner(k1, k0, PRECISION) * r0, SMALL)
+    r, r1 = scales(g11, b)
+    x11 = invert(-r * g11 * r1, SMALL)
+    l0 = multiply(x11, -r * g10 * r0, SMALL)
     x10 = multiply(l0, x00, SMALL)
     store_block(inverses, x11, r, r1, 1, 1)
     store_block(inverses, x10, r, r0, 1, 0)
 
-    g = inner(k2, k2, PRECISION)
-    r, r2 = scales(g, b)
-    x22 = invert(-r * g * r2, SMALL)
-    l0 = multiply(x22, -r * inner(k2, k0, PRECISION) * r0, SMALL)
-    l1 = multiply(x22, -r * inner(k2, k1, PRECISION) * r1, SMALL)
+    r, r2 = scales(g22, b)
+    x22 = invert(-r * g22 * r2, SMALL)
+    l0 = multiply(x22, -r * g20 * r0, SMALL)
+    l1 = multiply(x22, -r * g21 * r1, SMALL)
     x21 = multiply(l1, x11, SMALL)
     x20 = multiply(l1, x10, SMALL, multiply(l0, x00, SMALL))
     store_block(inverses, x22, r, r2, 2, 2)
     store_block(inverses, x21, r, r1, 2, 1)
     store_block(inverses, x20, r, r0, 2, 0)
 
-    g = inner(k3, k3, PRECISION)
-    r, r3 = scales(g, b)
-    x33 = invert(-r * g * r3, SMALL)
-    l0 = multiply(x33, -r * inner(k3, k0, PRECISION) * r0, SMALL)
-    l1 = multiply(x33, -r * inner(k3, k1, PRECISION) * r1, SMALL)
-    l2 = multiply(x33, -r * inner(k3, k2, PRECISION) * r2, SMALL)
+    r, r3 = scales(g33, b)
+    x33 = invert(-r * g33 * r3, SMALL)
+    l0 = multiply(x33, -r * g30 * r0, SMALL)
+    l1 = multiply(x33, -r * g31 * r1, SMALL)
+    l2 = multiply(x33, -r * g32 * r2, SMALL)
     x32 = multiply(l2, x22, SMALL)
     x31 = multiply(l2, x21, SMALL, multiply(l1, x11, SMALL))
     x30 = multiply(l2, x20, SMALL, multiply(l1, x10, SMALL, multiply(l0, x00, SMALL)))

@@ -1,0 +1,297 @@
+# bash completion for quasar, made from its command table
+_quasar()
+{
+	local current=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD-1]}
+	local path=quasar words='' files='' i word
+	for ((i = 1; i < COMP_CWORD; i++)); do
+		word=${COMP_WORDS[i]}
+		case "$path $word" in
+		"quasar wallet"|"quasar wallet new"|"quasar wallet import"|"quasar wallet list"|"quasar wallet show"|"quasar wallet sign"|"quasar wallet verify") path="$path $word" ;;
+		"quasar init") path="$path $word" ;;
+		"quasar register") path="$path $word" ;;
+		"quasar verify") path="$path $word" ;;
+		"quasar bench") path="$path $word" ;;
+		"quasar score") path="$path $word" ;;
+		"quasar leagues") path="$path $word" ;;
+		"quasar push") path="$path $word" ;;
+		"quasar commit") path="$path $word" ;;
+		"quasar reveal") path="$path $word" ;;
+		"quasar submit") path="$path $word" ;;
+		"quasar run") path="$path $word" ;;
+		"quasar status") path="$path $word" ;;
+		"quasar round") path="$path $word" ;;
+		"quasar leaderboard") path="$path $word" ;;
+		"quasar gpus") path="$path $word" ;;
+		"quasar doctor") path="$path $word" ;;
+		"quasar localnet") path="$path $word" ;;
+		"quasar validate") path="$path $word" ;;
+		"quasar export-state") path="$path $word" ;;
+		"quasar import-state") path="$path $word" ;;
+		"quasar recover") path="$path $word" ;;
+		"quasar generate") path="$path $word" ;;
+		"quasar help") path="$path $word" ;;
+		esac
+	done
+	case $path in
+	"quasar")
+		words="wallet init register verify bench score leagues push commit reveal submit run status round leaderboard gpus doctor localnet validate export-state import-state recover generate help --json --workspace --quiet --verbose --help "
+		case $previous in
+		esac ;;
+	"quasar wallet")
+		words="new import list show sign verify --json --workspace --quiet --verbose --help "
+		case $previous in
+		esac ;;
+	"quasar wallet new")
+		words="--wallet --hotkey --path --words --crypto --encrypt --force --json --workspace --quiet --verbose --help "
+		case $previous in
+		--wallet) words="" ;;
+		--hotkey) words="" ;;
+		--path) words=""; files=1 ;;
+		--words) words="12 15 18 21 24" ;;
+		--crypto) words="sr25519 ed25519" ;;
+		esac ;;
+	"quasar wallet import")
+		words="--wallet --hotkey --path --crypto --encrypt --force --json --workspace --quiet --verbose --help "
+		case $previous in
+		--wallet) words="" ;;
+		--hotkey) words="" ;;
+		--path) words=""; files=1 ;;
+		--crypto) words="sr25519 ed25519" ;;
+		esac ;;
+	"quasar wallet list")
+		words="--path --json --workspace --quiet --verbose --help "
+		case $previous in
+		--path) words=""; files=1 ;;
+		esac ;;
+	"quasar wallet show")
+		words="--wallet --hotkey --path --json --workspace --quiet --verbose --help "
+		case $previous in
+		--wallet) words="" ;;
+		--hotkey) words="" ;;
+		--path) words=""; files=1 ;;
+		esac ;;
+	"quasar wallet sign")
+		words="--wallet --hotkey --path --message-hex --json --workspace --quiet --verbose --help "
+		case $previous in
+		--wallet) words="" ;;
+		--hotkey) words="" ;;
+		--path) words=""; files=1 ;;
+		--message-hex) words="" ;;
+		esac ;;
+	"quasar wallet verify")
+		words="--address --message-hex --signature --crypto --json --workspace --quiet --verbose --help "
+		case $previous in
+		--address) words="" ;;
+		--message-hex) words="" ;;
+		--signature) words="" ;;
+		--crypto) words="sr25519 ed25519" ;;
+		esac ;;
+	"quasar init")
+		words="--fork-url --github --from --add-cu --seq --api --wallet --hotkey --path --json --workspace --quiet --verbose --help "
+		case $previous in
+		--fork-url) words="" ;;
+		--from) words=""; files=1 ;;
+		--seq) words="" ;;
+		--api) words="" ;;
+		--wallet) words="" ;;
+		--hotkey) words="" ;;
+		--path) words=""; files=1 ;;
+		esac ;;
+	"quasar register")
+		words="--seq --model --wallet --hotkey --path --api --timeout --json --workspace --quiet --verbose --help "
+		case $previous in
+		--seq) words="" ;;
+		--model) words="" ;;
+		--wallet) words="" ;;
+		--hotkey) words="" ;;
+		--path) words=""; files=1 ;;
+		--api) words="" ;;
+		--timeout) words="" ;;
+		esac ;;
+	"quasar verify")
+		words="--seq --fork --full --target --budget --static --strict --claimed --op --semantics --weights --device --seed --json --workspace --quiet --verbose --help "
+		case $previous in
+		--seq) words="" ;;
+		--fork) words="" ;;
+		--target) words="" ;;
+		--budget) words="" ;;
+		--claimed) words="" ;;
+		--op) words="quasar linear" ;;
+		--semantics) words="upstream causal bidirectional elu+1 relu squared-relu identity normalised unnormalised" ;;
+		--weights) words=""; files=1 ;;
+		--device) words="" ;;
+		--seed) words="" ;;
+		esac ;;
+	"quasar bench")
+		words="--seq --target --python --layer --op --semantics --runs --budget --compare --weights --device --seed --json --workspace --quiet --verbose --help "
+		case $previous in
+		--seq) words="" ;;
+		--target) words="" ;;
+		--op) words="quasar linear" ;;
+		--semantics) words="upstream causal bidirectional elu+1 relu squared-relu identity normalised unnormalised" ;;
+		--runs) words="" ;;
+		--budget) words="" ;;
+		--weights) words=""; files=1 ;;
+		--device) words="" ;;
+		--seed) words="" ;;
+		esac ;;
+	"quasar score")
+		words="--seq --tokens-per-sec --claimed --json --workspace --quiet --verbose --help "
+		case $previous in
+		--seq) words="" ;;
+		--tokens-per-sec) words="" ;;
+		--claimed) words="" ;;
+		esac ;;
+	"quasar leagues")
+		words="--seq --json --workspace --quiet --verbose --help "
+		case $previous in
+		--seq) words="" ;;
+		esac ;;
+	"quasar push")
+		words="--message --timeout --json --workspace --quiet --verbose --help "
+		case $previous in
+		--message) words="" ;;
+		--timeout) words="" ;;
+		esac ;;
+	"quasar commit")
+		words="--seq --margin --claim --no-verify --again --wallet --hotkey --path --api --timeout --json --workspace --quiet --verbose --help "
+		case $previous in
+		--seq) words="" ;;
+		--margin) words="" ;;
+		--claim) words="" ;;
+		--wallet) words="" ;;
+		--hotkey) words="" ;;
+		--path) words=""; files=1 ;;
+		--api) words="" ;;
+		--timeout) words="" ;;
+		esac ;;
+	"quasar reveal")
+		words="--wait --wallet --hotkey --path --api --timeout --json --workspace --quiet --verbose --help "
+		case $previous in
+		--wallet) words="" ;;
+		--hotkey) words="" ;;
+		--path) words=""; files=1 ;;
+		--api) words="" ;;
+		--timeout) words="" ;;
+		esac ;;
+	"quasar submit")
+		words="--seq --margin --claim --no-verify --again --wallet --hotkey --path --api --timeout --json --workspace --quiet --verbose --help "
+		case $previous in
+		--seq) words="" ;;
+		--margin) words="" ;;
+		--claim) words="" ;;
+		--wallet) words="" ;;
+		--hotkey) words="" ;;
+		--path) words=""; files=1 ;;
+		--api) words="" ;;
+		--timeout) words="" ;;
+		esac ;;
+	"quasar run")
+		words="--improve --interval --notify --log --seq --margin --wallet --hotkey --path --api --timeout --json --workspace --quiet --verbose --help "
+		case $previous in
+		--improve) words="" ;;
+		--interval) words="" ;;
+		--notify) words="" ;;
+		--log) words="json text" ;;
+		--seq) words="" ;;
+		--margin) words="" ;;
+		--wallet) words="" ;;
+		--hotkey) words="" ;;
+		--path) words=""; files=1 ;;
+		--api) words="" ;;
+		--timeout) words="" ;;
+		esac ;;
+	"quasar status")
+		words="--watch --interval --wallet --hotkey --path --api --timeout --json --workspace --quiet --verbose --help "
+		case $previous in
+		--interval) words="" ;;
+		--wallet) words="" ;;
+		--hotkey) words="" ;;
+		--path) words=""; files=1 ;;
+		--api) words="" ;;
+		--timeout) words="" ;;
+		esac ;;
+	"quasar round")
+		words="--api --timeout --json --workspace --quiet --verbose --help "
+		case $previous in
+		--api) words="" ;;
+		--timeout) words="" ;;
+		esac ;;
+	"quasar leaderboard")
+		words="--top --wallet --hotkey --path --api --timeout --json --workspace --quiet --verbose --help "
+		case $previous in
+		--top) words="" ;;
+		--wallet) words="" ;;
+		--hotkey) words="" ;;
+		--path) words=""; files=1 ;;
+		--api) words="" ;;
+		--timeout) words="" ;;
+		esac ;;
+	"quasar gpus")
+		words="--json --workspace --quiet --verbose --help "
+		case $previous in
+		esac ;;
+	"quasar doctor")
+		words="--wallet --hotkey --path --api --timeout --json --workspace --quiet --verbose --help "
+		case $previous in
+		--wallet) words="" ;;
+		--hotkey) words="" ;;
+		--path) words=""; files=1 ;;
+		--api) words="" ;;
+		--timeout) words="" ;;
+		esac ;;
+	"quasar localnet")
+		words="--like --port --listen --db --block-time --blocks-until-reveal --rate-limit --connections --request-timeout --json --workspace --quiet --verbose --help "
+		case $previous in
+		--like) words="" ;;
+		--port) words="" ;;
+		--listen) words="" ;;
+		--db) words=""; files=1 ;;
+		--block-time) words="" ;;
+		--blocks-until-reveal) words="" ;;
+		--rate-limit) words="" ;;
+		--connections) words="" ;;
+		--request-timeout) words="" ;;
+		esac ;;
+	"quasar validate")
+		words="--once --interval --finalize --budget --local-forks --device --api --timeout --json --workspace --quiet --verbose --help "
+		case $previous in
+		--interval) words="" ;;
+		--budget) words="" ;;
+		--device) words="" ;;
+		--api) words="" ;;
+		--timeout) words="" ;;
+		esac ;;
+	"quasar export-state")
+		words="--force --json --workspace --quiet --verbose --help "
+		case $previous in
+		esac ;;
+	"quasar import-state")
+		words="--json --workspace --quiet --verbose --help "
+		case $previous in
+		esac ;;
+	"quasar recover")
+		words="--wallet --hotkey --path --api --timeout --json --workspace --quiet --verbose --help "
+		case $previous in
+		--wallet) words="" ;;
+		--hotkey) words="" ;;
+		--path) words=""; files=1 ;;
+		--api) words="" ;;
+		--timeout) words="" ;;
+		esac ;;
+	"quasar generate")
+		words="--json --workspace --quiet --verbose --help "
+		case $previous in
+		esac ;;
+	"quasar help")
+		words="--json --workspace --quiet --verbose --help "
+		case $previous in
+		esac ;;
+	esac
+	case $previous in -C|--workspace) words=''; files=1 ;; esac
+	COMPREPLY=($(compgen -W "$words" -- "$current"))
+	if [[ $files || ( ${#COMPREPLY[@]} -eq 0 && $current != -* ) ]]; then
+		COMPREPLY+=($(compgen -f -- "$current"))
+	fi
+}
+complete -o filenames -F _quasar quasar
