@@ -12,8 +12,8 @@ LARGEST_ERROR = {torch.float32: 1e-5, torch.float16: 2e-3, torch.bfloat16: 1e-2}
 
 @pytest.fixture(autouse=True)
 def interpreter(monkeypatch):
-    """What Triton 3.6's interpreter lacks: it cuts bf16 off instead of rounding it, takes it for integers in products,
-    and, with NumPy 2.4, cannot loop up to a number that a kernel computes. And several groups of chunks, as on a GPU."""
+    """Mends Triton 3.6's interpreter, which cuts bf16 off instead of rounding it, takes it for integers in products
+    and, with NumPy 2.4, cannot loop up to a number that a kernel computes. And lets there be several groups."""
     if GPU:
         return
     import triton.language as tl

@@ -29,6 +29,7 @@ import triton.language as tl
 
 CHUNK = tl.constexpr(64)
 BLOCK = tl.constexpr(16)  # rows of the blocks by which a chunk's triangle is inverted
+PART = tl.constexpr(32)  # columns of K that chunk_inverse has in registers at a time
 MOST_GROUPS = tl.constexpr(256)  # of a sequence
 NEGLIGIBLE = tl.constexpr(6e-8)  # lost in the sums of fp32 anyway
 CHUNKS_A_LOOK = tl.constexpr(8)  # chunks between two looks whether what is left of A is negligible
@@ -92,10 +93,10 @@ def step_size(beta, length):
 
 
 @triton.jit
-def load_block(x, row, step, limit, S: tl.constexpr, column, COLUMNS: tl.constexpr):
-    """Columns of BLOCK rows from `row` on; zeros from `limit` on."""
+def load_block(x, row, step, limit, S: tl.constexpr, column):
+    """PART columns of BLOCK rows from `row` on; zeros from `limit` on."""
     rows = row + tl.arange(0, BLOCK).to(tl.int64) * step
-    return tl.load(x + rows[:, None] * S + column + tl.arange(0, COLUMNS)[None, :], mask=rows[:, None] < limit, other=0)
+    return tl.load(x + rows[:, None] * S + column + tl.arange(0, PART)[None, :], mask=rows[:, None] < limit, other=0)
 
 
 @triton.jit
@@ -137,10 +138,10 @@ def store_block(inverse, x, left, right, ROW: tl.constexpr, COLUMN: tl.constexpr
     tl.store(inverse + i[:, None] * CHUNK + j[None, :], t.to(inverse.dtype.element_ty))
 
 
-@tuned(config(1, 1), config(1, 1, registers=160), fp32=config(4, 1))
+@tuned(config(1, 1), config(1, 1, registers=128), fp32=config(4, 1))
 @kernel
 def chunk_inverse(k, beta, first_rows, inverses, tokens, heads, chunks, start, count, full, S: tl.constexpr,
-                  COLUMNS: tl.constexpr, CAUSAL: tl.constexpr, PRECISION: tl.constexpr, SMALL: tl.constexpr):
+                  CAUSAL: tl.constexpr, PRECISION: tl.constexpr, SMALL: tl.constexpr):
     """T of the chunks start ... start + count - 1 of each sequence (a head of a batch), into
     inverses[sequence, chunk - start]. Blocks above the diagonal are not written. With R = sqrt(D),
 
@@ -162,11 +163,11 @@ def chunk_inverse(k, beta, first_rows, inverses, tokens, heads, chunks, start, c
     # Blocks of K K^T
     g00 = tl.zeros((BLOCK, BLOCK), tl.float32)
     g10, g11, g20, g21, g22, g30, g31, g32, g33 = g00, g00, g00, g00, g00, g00, g00, g00, g00
-    for column in tl.static_range(0, S, COLUMNS):
-        k0 = load_block(k, row, step, limit, S, column, COLUMNS)
-        k1 = load_block(k, row + BLOCK * step, step, limit, S, column, COLUMNS)
-        k2 = load_block(k, row + 2 * BLOCK * step, step, limit, S, column, COLUMNS)
-        k3 = load_block(k, row + 3 * BLOCK * step, step, limit, S, column, COLUMNS)
+    for column in tl.static_range(0, S, PART):
+        k0 = load_block(k, row, step, limit, S, column)
+        k1 = load_block(k, row + BLOCK * step, step, limit, S, column)
+        k2 = load_block(k, row + 2 * BLOCK * step, step, limit, S, column)
+        k3 = load_block(k, row + 3 * BLOCK * step, step, limit, S, column)
         g00 = product(k0, tl.trans(k0), g00, PRECISION)
         g10 = product(k1, tl.trans(k0), g10, PRECISION)
         g11 = product(k1, tl.trans(k1), g11, PRECISION)
