@@ -142,12 +142,13 @@ static int64_t tokens_at_a_time(const struct layer_call *call)
 	return tokens < 1 ? 1 : tokens < call->tokens ? tokens : call->tokens;
 }
 
-/* Makes room for the tensors between the parts. */
+/* Makes room for the tensors between the parts, which stays for later calls. */
 static int reserve(struct layer_cuda *layer, const struct layer_call *call, struct error *err)
 {
-	int64_t rows = call->batch * call->tokens;
+	int64_t needed = call->batch * call->tokens, rows = needed > layer->rows ? needed : layer->rows;
 	size_t width = (size_t)layer->width;
-	size_t segment = (size_t)(call->batch * (LAYER_HISTORY + tokens_at_a_time(call)));
+	size_t piece = (size_t)(call->batch * (LAYER_HISTORY + tokens_at_a_time(call)));
+	size_t segment = piece > layer->segment ? piece : layer->segment;
 	size_t whole = (size_t)rows, segments = segment * (size_t)(layer->hidden + layer->columns + layer->width);
 	uint16_t *next;
 
@@ -155,6 +156,7 @@ static int reserve(struct layer_cuda *layer, const struct layer_call *call, stru
 		return 0;
 	gpu_release(layer->gpu, layer->memory);
 	layer->rows = 0;
+	layer->segment = 0;
 	layer->memory = next = gpu_allocate(layer->gpu,
 		(segments + whole * (4 * width + (size_t)layer->dim)) * sizeof(*next), err);
 	if (!next)

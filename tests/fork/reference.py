@@ -7,6 +7,9 @@ import torch.nn.functional as F
 
 CHUNK = 64
 
+# Of fp32 tensors. On a GPU the CUDA kernels carry a number in two bf16, 16 bits together.
+FP32_LIMIT = 5e-5 if torch.cuda.is_available() else 1e-5
+
 
 def step_sizes(k, beta):
     length = (k * k).sum(-1)
