@@ -9,6 +9,7 @@ extern const struct command program;
 extern const struct command cmd_bench;
 extern const struct command cmd_commit;
 extern const struct command cmd_doctor;
+extern const struct command cmd_export;
 extern const struct command cmd_export_state;
 extern const struct command cmd_generate;
 extern const struct command cmd_gpus;

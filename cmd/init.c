@@ -14,7 +14,6 @@
 #include "cmd/commands.h"
 #include "fork/fork.h"
 #include "fork/github.h"
-#include "fork/inspect.h"
 #include "fork/template.h"
 #include "score/score.h"
 #include "space/launcher.h"
@@ -178,8 +177,8 @@ static int fork_on_github(struct plan *plan, const char *path, struct error *err
 	return clone_fork(plan, plan->github.clone_url, path, err);
 }
 
-/* The sample fork: an origin inside the workspace, to be pushed to and cloned from like any other. */
-static int make_sample(struct plan *plan, const char *path, struct error *err)
+/* Quasar's own fork: an origin inside the workspace, to be pushed to and cloned from like any other. */
+static int make_own(struct plan *plan, const char *path, struct error *err)
 {
 	char *origin = path_join(plan->directory, ".quasar/origin.git"), *url = fork_file_url(origin);
 	int result = 0;
@@ -216,36 +215,10 @@ static int make_fork(struct plan *plan, const char *path, struct error *err)
 		else if (arg_flag(plan->invocation, "github"))
 			result = fork_on_github(plan, path, err);
 		else
-			result = make_sample(plan, path, err);
+			result = make_own(plan, path, err);
 		if (!result)
 			note(plan, plan->made, path);
 	}
-	return result;
-}
-
-/* With --add-cu, a fork without any CUDA source gets one. */
-static int add_cuda(struct plan *plan, const char *fork, struct error *err)
-{
-	char *found = inspect_cuda_source(fork), *path = path_join(fork, template_cuda.path), *folder;
-	int result = 0;
-
-	if (found) {
-		note(plan, plan->kept, found);
-	} else {
-		folder = xstrdup(path);
-		*strrchr(folder, '/') = '\0';
-		result = directory_make(folder, 0755, err);
-		if (!result)
-			result = file_write(path, template_cuda.text, strlen(template_cuda.text), 0644,
-				FILE_NEW, err);
-		if (!result) {
-			note(plan, plan->made, path);
-			log_note("Commit and push %s: validators see nothing else.", template_cuda.path);
-		}
-		free(folder);
-	}
-	free(path);
-	free(found);
 	return result;
 }
 
@@ -403,10 +376,8 @@ static int run_init(struct invocation *invocation, struct error *err)
 	if (!plan.settings)
 		goto done;
 	fork = plan.existing ? xstrdup(plan.existing) : workspace_fork_path(plan.directory, plan.settings);
-	if (make_fork(&plan, fork, err) < 0 ||
-		(arg_flag(invocation, "add-cu") && add_cuda(&plan, fork, err) < 0) ||
-		write_settings(&plan, fork, err) < 0 || write_launchers(&plan, err) < 0 ||
-		make_store(&plan, err) < 0)
+	if (make_fork(&plan, fork, err) < 0 || write_settings(&plan, fork, err) < 0 ||
+		write_launchers(&plan, err) < 0 || make_store(&plan, err) < 0)
 		goto done;
 	report(&plan, fork);
 	result = 0;
@@ -434,8 +405,9 @@ const struct command cmd_init = {
 		"and screen. Without DIR it means the workspace you are in, or else the current directory.\n\n"
 		"The fork is a clone of --fork-url (https, ssh, file:// or a path), or your own clone, used where "
 		"it is, with --from; with --github, GitHub makes the fork first. With none of them, nor the "
-		"setting FORK_URL, it is a small sample fork with an origin of its own inside the workspace, so "
-		"that everything works offline.\n\n"
+		"setting FORK_URL, it is quasar's own: a QuasarAttention layer with quasar's kernels, on its own from the "
+		"rest of flash-linear-attention, with an origin inside the workspace, so that everything works offline. "
+		"`quasar export` puts the same kernels into a clone.\n\n"
 		"Nothing that exists is ever overwritten. Run again, it makes what is missing, or says that "
 		"nothing is.",
 	.opts =
@@ -444,8 +416,6 @@ const struct command cmd_init = {
 			{"github", 0, NULL, NULL, NULL, NULL,
 				"Make a fork on GitHub with GITHUB_TOKEN, and clone it."},
 			{"from", 0, "DIR", NULL, NULL, NULL, "Use this clone as the fork, where it is."},
-			{"add-cu", 0, NULL, NULL, NULL, NULL,
-				"Add a CUDA source file to a fork that has none."},
 			{"seq", 's', "N", NULL, NULL, NULL, "Tokens that you will compete at; goes into .env."},
 			{"api", 0, "URL", NULL, NULL, NULL, "Base URL of the validator API; goes into .env."},
 			{"wallet", 0, "NAME", NULL, NULL, NULL, "Wallet of the hotkey; goes into .env."},
@@ -455,14 +425,13 @@ const struct command cmd_init = {
 		},
 	.examples =
 		(const struct example[]){
-			{"quasar init miner", "a workspace with a sample fork, to try things out"},
+			{"quasar init miner", "a workspace with quasar's own fork, to try things out"},
 			{"quasar init miner --fork-url https://github.com/you/flash-linear-attention --seq 1M",
 				"clone your fork, and compete at a million tokens"},
 			{"GITHUB_TOKEN=… quasar init miner --fork-url https://github.com/you/private",
 				"a private fork; the token is sent to github.com and stored nowhere"},
 			{"GITHUB_TOKEN=… quasar init miner --github", "a new fork in your account, cloned when it is ready"},
 			{"quasar init --from ~/src/flash-linear-attention", "use the clone you have"},
-			{"quasar init --add-cu", "add a .cu file to this workspace's fork"},
 			{0},
 		},
 	.exits = (const enum status[]){STATUS_ENVIRONMENT, STATUS_NETWORK, STATUS_REFUSED, 0},

@@ -10,6 +10,7 @@ static const struct command *const commands[] = {
 	&cmd_bench,
 	&cmd_score,
 	&cmd_leagues,
+	&cmd_export,
 	&cmd_push,
 	&cmd_commit,
 	&cmd_reveal,

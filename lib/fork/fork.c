@@ -235,8 +235,7 @@ int fork_watch(const char *path)
 	return fd;
 }
 
-/* The path in the repository's work tree; NULL when it is not in there. The caller frees. */
-static char *path_in_repository(git_repository *repository, const char *directory, const char *name)
+char *fork_path_in_repository(git_repository *repository, const char *directory, const char *name)
 {
 	const char *root = git_repository_workdir(repository);
 	char *real = realpath(directory, NULL), *whole = NULL, *path = NULL;
@@ -260,7 +259,7 @@ bool fork_tracks(const char *directory, const char *name)
 	git_libgit2_init();
 	if (git_repository_open_ext(&repository, directory, 0, NULL) == 0 &&
 		git_repository_index(&index, repository) == 0)
-		path = path_in_repository(repository, directory, name);
+		path = fork_path_in_repository(repository, directory, name);
 	if (path) {
 		folder = xprintf("%s/", path);
 		tracked = git_index_get_bypath(index, path, 0) || git_index_find_prefix(NULL, index, folder) == 0;

@@ -357,7 +357,8 @@ static void check_forbidden(const struct target targets[TARGET_COUNT],
 	buffer_free(&found);
 }
 
-char *inspect_cuda_source(const char *root)
+/* A .cu file below the directory, its path relative to it; NULL when there is none. The caller frees. */
+static char *find_cuda_source(const char *root)
 {
 	char *const roots[] = {(char *)root, NULL};
 	FTS *walk = fts_open(roots, FTS_PHYSICAL | FTS_NOCHDIR, NULL);
@@ -378,13 +379,13 @@ char *inspect_cuda_source(const char *root)
 
 static void check_cuda_source(const char *root, struct check_list *checks)
 {
-	char *found = inspect_cuda_source(root);
+	char *found = find_cuda_source(root);
 
 	if (found)
 		check_add(checks, "cuda_source", CHECK_OK, NULL, "%s", found);
 	else
 		check_add(checks, "cuda_source", CHECK_WARN,
-			"Validators warn about it. Add one with: quasar init --add-cu",
+			"Validators warn about it. `quasar export` puts in quasar's kernels.",
 			"there is no .cu file in the fork");
 	free(found);
 }

@@ -23,9 +23,6 @@ extern const char *const inspect_target_files[];
  * -1 only when `path` cannot be looked at. */
 int inspect_fork(const char *path, bool strict, struct check_list *checks, struct error *err);
 
-/* A .cu file below the directory, its path relative to it; NULL when there is none. The caller frees. */
-char *inspect_cuda_source(const char *path);
-
 /* Adds the check `git`: validators see what is committed and pushed, nothing else. `fork_url` is what
  * they will clone (NULL: none known). What they would not see is a warning, or a failure when the
  * fork is about to be submitted. */

@@ -25,6 +25,9 @@ char *unfinished_name(const char *path);
 /* The URL of "origin" as it is configured, secrets included. NULL when `path` is no clone. Caller frees. */
 char *fork_origin_configured(const char *path);
 
+/* Where "directory/name" is in the repository's work tree; NULL when it is not in there. The caller frees. */
+char *fork_path_in_repository(git_repository *repository, const char *directory, const char *name);
+
 /* Who commits here: git's user.name and user.email, else a name of ours. Returns libgit2's code. */
 int fork_author(git_signature **author, git_repository *repository);
 

@@ -1,0 +1,47 @@
+/* export: our files, put into a fork that may be anybody's clone of flash-linear-attention. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/types.h>
+
+#include "base/error.h"
+#include "fork/fork.h"
+#include "fork/inspect.h"
+
+enum export_change {
+	EXPORT_ADDED,
+	EXPORT_CHANGED,
+	EXPORT_SAME,
+	EXPORT_KEPT, /* the fork has its own, and that stays */
+};
+
+struct export_file {
+	const struct fork_file *file;
+	enum export_change change;
+	size_t added, removed; /* lines */
+	mode_t permissions;
+	bool uncommitted; /* it is changed, and git has no copy of what it holds now */
+	bool ignored;     /* it is added, but .gitignore keeps it out of commits */
+};
+
+/* What an export would do, and why it might be regretted. */
+struct export_plan {
+	char *fork;                /* absolute */
+	bool in_git;               /* the fork is part of a git repository */
+	struct export_file *files; /* in the order in which they are written */
+	size_t count;
+	size_t written;     /* of them are added or changed */
+	size_t uncommitted; /* of them are */
+	char *undo; /* git's command that takes the export back before it is committed; NULL: git cannot, or nothing to */
+	const char *unmet[INSPECT_STRICT_COUNT + 1]; /* import lines of ours that find nothing in the fork; ends with NULL */
+};
+
+/* Compares our files with those of the fork at `path`: the operation in fla/ops/quasar/, the layer unless `op_only`,
+ * and of the modules that they import from the rest of fla/, those that are missing. Writes nothing.
+ * STATUS_ENVIRONMENT: no fork there, a link or folder in the place of a file, or git fails. */
+int export_plan_make(const char *path, bool op_only, struct export_plan *plan, struct error *err);
+void export_plan_free(struct export_plan *plan);
+
+/* Writes what the plan adds and changes, each file whole or not at all. A failure says how far it came. */
+int export_write(const struct export_plan *plan, struct error *err);
