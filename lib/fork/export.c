@@ -129,19 +129,22 @@ static int compare(const char *fork, struct export_file *file, size_t *missing, 
 
 /* --- the plan ------------------------------------------------------------------------------------ */
 
-/* The paths in quotes for a shell, with a space before each. */
+/* A space and the text, quoted for a shell where it has to be. */
 static void add_quoted(struct buffer *out, const char *text, size_t length)
 {
-	buffer_text(out, " '");
+	static const char harmless[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./@%+=:,";
+	const char *quote = strspn(text, harmless) < length ? "'" : "";
+
+	buffer_printf(out, " %s", quote);
 	for (size_t i = 0; i < length; i++)
 		if (text[i] == '\'')
 			buffer_text(out, "'\\''");
 		else
 			buffer_append(out, text + i, 1);
-	buffer_text(out, "'");
+	buffer_text(out, quote);
 }
 
-/* git's words for the fork, and for what was done to the files: NULL for nothing. */
+/* A git command on files of the fork, unless there are none. */
 static void add_command(struct buffer *out, const char *fork, const char *words, const struct buffer *files)
 {
 	if (!files->length)
@@ -151,7 +154,7 @@ static void add_command(struct buffer *out, const char *fork, const char *words,
 	buffer_printf(out, " %s --%s", words, files->data);
 }
 
-/* Whether git tracks what it does not ignore in this fork: the repository, or NULL. */
+/* The repository that the fork is in, or NULL. */
 static int open_repository(const char *fork, git_repository **repository, struct error *err)
 {
 	int code = git_repository_open_ext(repository, fork, 0, NULL);

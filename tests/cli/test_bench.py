@@ -5,8 +5,6 @@ import struct
 
 import pytest
 
-import fake_torch
-
 
 @pytest.fixture
 def workspace(quasar, tmp_path):
@@ -140,31 +138,6 @@ def test_what_cannot_be_measured(quasar, args, code):
 def test_an_error_is_one_json_document(quasar):
     done = quasar("bench", "--device", "cuda", "--json")
     assert done.code == 3 and json.loads(done.out)["error"]["kind"] == "environment"
-
-
-def test_the_forks_own_layer_is_timed_by_its_python(quasar, workspace, tmp_path):
-    env = fake_torch.install(tmp_path / "site", workspace / "fork")
-    done = quasar("bench", "--python", "--seq", "100,200", "--runs", 4, "--json", cwd=workspace, env=env)
-    assert done.code == 0, done.err
-    document = done.json
-    assert document["workload"] == "python" and document["semantics"] is None and document["stored"]
-    assert [result["seq"] for result in document["results"]] == [100, 200]
-    for result in document["results"]:
-        assert result["warmups"] == 3 and result["runs"] in (4, 8, 12) and result["memory_mb"] > 1
-        assert result["tokens_per_sec"] == pytest.approx(result["seq"] / result["seconds"])
-    shown = quasar("bench", "--python", "--seq", 100, "--compare", cwd=workspace, env=env)
-    assert "The fork's layer, by its own Python" in shown.out and "at commit" in shown.out
-
-
-@pytest.mark.parametrize("layer, words", [
-    ("raise RuntimeError('shared memory is too small')", "RuntimeError: shared memory is too small"),
-    ("import os; os._exit(0)", "without a word"),
-    ("import os; print('{}', flush=True); os._exit(0)", "{}"),
-])
-def test_a_fork_that_does_not_run_says_why(quasar, workspace, tmp_path, layer, words):
-    env = fake_torch.install(tmp_path / "site", workspace / "fork", layer)
-    done = quasar("bench", "--python", "--seq", 100, cwd=workspace, env=env)
-    assert done.code == 3 and words in done.err and "--layer" in done.err
 
 
 def test_whose_layer_is_measured_is_one_choice(quasar, workspace):

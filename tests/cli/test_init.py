@@ -207,17 +207,6 @@ def test_an_existing_clone_is_used_where_it_is(quasar, tmp_path, upstream):
     assert quasar("init", "miner").out.endswith("nothing changed.\n")
 
 
-def test_a_cuda_file_is_added_only_where_none_is(quasar, tmp_path, upstream):
-    quasar("init", "miner", "--fork-url", upstream)
-    added = tmp_path / "miner" / "fork" / "fla/ops/quasar/gate.cu"
-    assert not added.exists()
-    done = quasar("init", "miner", "--add-cu", "--json")
-    assert done.json["made"] == ["fork/fla/ops/quasar/gate.cu"] and "__global__" in added.read_text()
-    added.write_text("mine")
-    assert quasar("init", "miner", "--add-cu").out.endswith("nothing changed.\n")
-    assert added.read_text() == "mine"
-
-
 # --- what stops it -------------------------------------------------------------------------------------
 
 @pytest.mark.parametrize("args, code, says", [

@@ -9,7 +9,6 @@ import urllib.request
 
 import pytest
 
-import fake_torch
 from conftest import QUASAR
 from lossy import Change
 
@@ -96,20 +95,6 @@ def test_the_claim_is_the_median_less_the_margin(miner):
     done = miner("commit", "--json", "--margin", "10%")
     assert done.code == 0, done.err
     assert done.json["tokens_per_sec"] == float(int(measured * 0.9))
-
-
-def test_the_claim_is_what_the_forks_own_python_does(miner, tmp_path):
-    fork = miner.directory / "fork"
-    env = fake_torch.install(tmp_path / "site", fork)
-    git = ["git", "-c", "user.name=a", "-c", "user.email=a@b.c", "-C", fork]
-    for command in (["commit", "-qam", "slower"], ["push", "-q", "origin", "HEAD"]):
-        subprocess.run([*git, *command], check=True)
-    assert miner("bench", "--layer", "--runs", 1).code == 0
-    measured = miner("bench", "--python", "--runs", 1, "--json", env=env).json["results"][0]["tokens_per_sec"]
-    assert miner("bench", "--layer", "--runs", 1).code == 0
-    done = miner("commit", "--no-verify", "--json")
-    assert done.code == 0, done.err
-    assert done.json["tokens_per_sec"] == int(measured * 0.97)
 
 
 def test_quasars_own_layer_on_a_gpu_is_no_claim(miner):
