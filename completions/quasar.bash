@@ -13,6 +13,7 @@ _quasar()
 		"quasar bench") path="$path $word" ;;
 		"quasar score") path="$path $word" ;;
 		"quasar leagues") path="$path $word" ;;
+		"quasar export") path="$path $word" ;;
 		"quasar push") path="$path $word" ;;
 		"quasar commit") path="$path $word" ;;
 		"quasar reveal") path="$path $word" ;;
@@ -34,7 +35,7 @@ _quasar()
 	done
 	case $path in
 	"quasar")
-		words="wallet init register verify bench score leagues push commit reveal submit run status round leaderboard gpus doctor localnet validate export-state import-state recover generate help --json --workspace --quiet --verbose --help "
+		words="wallet init register verify bench score leagues export push commit reveal submit run status round leaderboard gpus doctor localnet validate export-state import-state recover generate help --json --workspace --quiet --verbose --help "
 		case $previous in
 		esac ;;
 	"quasar wallet")
@@ -87,7 +88,7 @@ _quasar()
 		--crypto) words="sr25519 ed25519" ;;
 		esac ;;
 	"quasar init")
-		words="--fork-url --github --from --add-cu --seq --api --wallet --hotkey --path --json --workspace --quiet --verbose --help "
+		words="--fork-url --github --from --seq --api --wallet --hotkey --path --json --workspace --quiet --verbose --help "
 		case $previous in
 		--fork-url) words="" ;;
 		--from) words=""; files=1 ;;
@@ -146,6 +147,10 @@ _quasar()
 		words="--seq --json --workspace --quiet --verbose --help "
 		case $previous in
 		--seq) words="" ;;
+		esac ;;
+	"quasar export")
+		words="--op-only --dry-run --force --json --workspace --quiet --verbose --help "
+		case $previous in
 		esac ;;
 	"quasar push")
 		words="--message --timeout --json --workspace --quiet --verbose --help "

@@ -122,7 +122,6 @@ _quasar_init()
 		'--fork-url=[Clone the fork from there.]:URL:' \
 		'--github[Make a fork on GitHub with GITHUB_TOKEN, and clone it.]' \
 		'--from=[Use this clone as the fork, where it is.]:DIR:_files -/' \
-		'--add-cu[Add a CUDA source file to a fork that has none.]' \
 		'--seq=[Tokens that you will compete at; goes into .env.]:N:' \
 		'--api=[Base URL of the validator API; goes into .env.]:URL:' \
 		'--wallet=[Wallet of the hotkey; goes into .env.]:NAME:' \
@@ -219,6 +218,20 @@ _quasar_leagues()
 {
 	_arguments \
 		'--seq=[Target sequence length, in tokens, whose league is marked.]:N:' \
+		'--json[Print one JSON document on stdout instead of text.]' \
+		'--workspace=[The workspace; else $QUASAR_WORKSPACE, else this directory or one above it, if it is your own.]:DIR:_files -/' \
+		'--quiet[Leave out notices and progress.]' \
+		'--verbose[Say more on stderr.]' \
+		'--help[Explain the command.]' \
+		'*:file:_files'
+}
+
+_quasar_export()
+{
+	_arguments \
+		'--op-only[Leave the layer as it is\: put in the operation alone.]' \
+		'--dry-run[Show what would change, and write nothing.]' \
+		'--force[Overwrite changes that are not committed, and write where there is no git.]' \
 		'--json[Print one JSON document on stdout instead of text.]' \
 		'--workspace=[The workspace; else $QUASAR_WORKSPACE, else this directory or one above it, if it is your own.]:DIR:_files -/' \
 		'--quiet[Leave out notices and progress.]' \
@@ -515,6 +528,7 @@ _quasar()
 		'bench:measure tokens/s of the fork, of quasar'\''s own layer, or of the operation'
 		'score:what a speed is worth\: league, weighted score, score of a claim'
 		'leagues:list the leagues with their multipliers, and the rewards'
+		'export:put quasar'\''s kernels and its layer into a fork'
 		'push:commit the fork'\''s changes and push them to where validators clone'
 		'commit:commit to the fork'\''s HEAD without showing it yet'
 		'reveal:reveal a commitment whose block is reached'

@@ -142,7 +142,7 @@ def serve():
 
 @pytest.fixture
 def workspace(quasar, tmp_path):
-    """An initialised workspace with the sample fork."""
+    """An initialised workspace with quasar's own fork."""
     done = quasar("init", tmp_path / "miner")
     assert done.code == 0, done.err
     return tmp_path / "miner"

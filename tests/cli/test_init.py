@@ -71,7 +71,7 @@ def is_workspace(directory):
 
 # --- the common case -----------------------------------------------------------------------------------
 
-def test_a_sample_workspace(quasar, tmp_path):
+def test_a_workspace_with_a_fork_of_its_own(quasar, tmp_path):
     done = quasar("init", "miner", "--seq", "1M", "--api", "http://localhost:1", "--wallet", 'my "best"',
                   "--hotkey", "$one", "--path", "~/keys", "--json")
     miner = tmp_path / "miner"
@@ -87,7 +87,7 @@ def test_a_sample_workspace(quasar, tmp_path):
                                "BT_WALLET_PATH": "~/keys"}
 
 
-def test_the_sample_fork_is_what_validators_want(workspace, tmp_path):
+def test_its_own_fork_is_what_validators_want(workspace, tmp_path):
     fork = workspace / "fork"
     for name in TARGETS:
         assert "fla.ops.gla" not in (fork / "fla/ops/quasar" / name).read_text()
@@ -98,7 +98,7 @@ def test_the_sample_fork_is_what_validators_want(workspace, tmp_path):
         compile(source.read_text(), str(source), "exec")
 
 
-def test_the_sample_fork_can_be_cloned_and_pushed(workspace, tmp_path):
+def test_its_own_fork_can_be_cloned_and_pushed(workspace, tmp_path):
     fork = workspace / "fork"
     url, commit = git("remote", "get-url", "origin", cwd=fork), git("rev-parse", "HEAD", cwd=fork)
     assert git("status", "--porcelain", "--branch", cwd=fork) == "## main...origin/main"

@@ -18,7 +18,7 @@ def statuses(result):
 
 
 @pytest.mark.parametrize("semantics", ["upstream", "causal"])
-def test_the_sample_fork_passes(quasar, workspace, semantics):
+def test_the_fork_of_init_passes(quasar, workspace, semantics):
     done = quasar("verify", "--seq", 200, "--semantics", semantics, "--json", cwd=workspace)
     assert done.code == 0, done.out + done.err
     document = done.json
