@@ -15,6 +15,7 @@
 #include "measurement.h"
 #include "measure/fixture.h"
 #include "measure/measure.h"
+#include "space/benchmarks.h"
 #include "space/fork.h"
 #include "space/workspace.h"
 
@@ -32,7 +33,7 @@ struct run {
 	int64_t lengths[MOST_LENGTHS];
 	int count;
 	struct workspace workspace; /* store NULL: outside of a workspace */
-	char commit[41];            /* of the fork; "": none */
+	char commit[41];            /* of the fork; "": none, or other files than its were measured */
 	cJSON *results;
 };
 
@@ -47,8 +48,13 @@ static int open_workspace(struct run *run, struct error *err)
 		return 0;
 	if (workspace_open(run->invocation->workspace, run->invocation->settings, &run->workspace, err) < 0)
 		return -1;
-	if (fork_state_read(run->workspace.fork_path, &fork, &no_fork) == 0)
-		memcpy(run->commit, fork.commit, sizeof(run->commit));
+	if (fork_state_read(run->workspace.fork_path, &fork, &no_fork) == 0) {
+		if (fork.changed && run->plan.workload == WORKLOAD_PYTHON)
+			log_warn("the fork has changes that are not committed, %s among them: commit them and measure "
+				 "again before you make a claim from this", fork.changed_name);
+		else
+			memcpy(run->commit, fork.commit, sizeof(run->commit));
+	}
 	fork_state_free(&fork);
 	run->plan.fork_path = run->workspace.fork_path;
 	return 0;
@@ -60,14 +66,20 @@ static const char *semantics_of(const struct run *run)
 	return run->plan.workload == WORKLOAD_PYTHON ? "" : run->semantics;
 }
 
-static int store(struct run *run, const struct measurement *measurement, struct error *err)
+static struct benchmark benchmark_of(struct run *run, const struct measurement *measurement)
 {
-	struct bench_result result = {
+	const struct measure_plan *plan = &run->plan;
+
+	return (struct benchmark){
 		.when = clock_now(),
-		.device = run->device.description,
-		.what = run->workload,
+		.code = plan->workload == WORKLOAD_PYTHON ? BENCHMARK_FORK : BENCHMARK_NATIVE,
+		.operation = plan->workload == WORKLOAD_OP ? (char *)plan->family->name : NULL,
 		.semantics = (char *)semantics_of(run),
-		.seq = run->plan.tokens,
+		.weights = (char *)plan->weights,
+		.device = run->device.index < 0 ? BENCHMARK_CPU : BENCHMARK_CUDA,
+		.device_index = run->device.index < 0 ? 0 : run->device.index,
+		.device_name = run->device.description,
+		.seq = plan->tokens,
 		.runs = measurement->runs,
 		.tokens_per_sec = measurement->tokens_per_second,
 		.spread = measurement->spread,
@@ -75,26 +87,20 @@ static int store(struct run *run, const struct measurement *measurement, struct 
 		.fork_commit = run->commit[0] ? run->commit : NULL,
 		.version = QUASAR_VERSION,
 	};
-
-	return run->workspace.store ? store_bench_insert(run->workspace.store, &result, err) : 0;
 }
 
-/* Shows or lists what was measured earlier for the same workload, semantics and length. */
-static int compare(struct run *run, const struct measurement *measurement, cJSON *document, struct error *err)
+/* Shows or lists what was measured earlier of the same thing. */
+static int compare(struct run *run, const struct benchmark *now, cJSON *document, struct error *err)
 {
-	struct bench_filter filter = {
-		.what = run->workload,
-		.semantics = semantics_of(run),
-		.seq = run->plan.tokens,
-	};
-	struct bench_list list = {0};
+	const struct benchmark_filter filter = {.like = now};
+	struct benchmark_list list = {0};
 	cJSON *earlier = cJSON_AddArrayToObject(document, "earlier");
 
-	if (store_bench_list(run->workspace.store, &filter, MOST_EARLIER, &list, err) < 0)
+	if (benchmark_list(run->workspace.store, &filter, MOST_EARLIER, &list, err) < 0)
 		return -1;
 	for (size_t i = 0; i < list.count; i++) {
-		const struct bench_result *old = &list.items[i];
-		double ratio = measurement->tokens_per_second / old->tokens_per_sec;
+		const struct benchmark *old = &list.items[i];
+		double ratio = now->tokens_per_sec / old->tokens_per_sec;
 		char when[32], rate[48];
 		cJSON *item = cJSON_CreateObject();
 
@@ -103,15 +109,15 @@ static int compare(struct run *run, const struct measurement *measurement, cJSON
 		cJSON_AddStringToObject(item, "when", when);
 		cJSON_AddNumberToObject(item, "tokens_per_sec", old->tokens_per_sec);
 		cJSON_AddNumberToObject(item, "ratio", ratio);
-		cJSON_AddStringToObject(item, "device", old->device);
+		cJSON_AddStringToObject(item, "device", old->device_name);
 		cJSON_AddStringToObject(item, "fork_commit", old->fork_commit ? old->fork_commit : "");
 		cJSON_AddItemToArray(earlier, item);
 		if (!run->invocation->json)
 			printf("%12s %.16s: %s tokens/s at commit %.8s on %s; now %+.1f %%\n", "", when, rate,
-				old->fork_commit ? old->fork_commit : "none", old->device,
+				old->fork_commit ? old->fork_commit : "none", old->device_name,
 				(ratio - 1) * 100);
 	}
-	bench_list_free(&list);
+	benchmark_list_free(&list);
 	return 0;
 }
 
@@ -121,6 +127,7 @@ static int measure_length(struct run *run, int64_t tokens, struct error *err)
 {
 	struct progress progress;
 	struct measurement measurement;
+	struct benchmark benchmark;
 	cJSON *document = cJSON_CreateObject();
 	bool ours = run->device.index < 0 && run->plan.workload != WORKLOAD_PYTHON;
 	double needed = ours ? measure_memory(run->plan.workload, tokens) : 0, available = memory_available();
@@ -146,9 +153,10 @@ static int measure_length(struct run *run, int64_t tokens, struct error *err)
 		log_note("%lld tokens: %d warm-up%s and %d run%s, as more would take longer than --budget",
 			(long long)tokens, measurement.warmups, measurement.warmups == 1 ? "" : "s",
 			measurement.runs, measurement.runs == 1 ? "" : "s");
-	if (arg_flag(run->invocation, "compare") && compare(run, &measurement, document, err) < 0)
+	benchmark = benchmark_of(run, &measurement);
+	if (arg_flag(run->invocation, "compare") && compare(run, &benchmark, document, err) < 0)
 		return -1;
-	return store(run, &measurement, err);
+	return run->workspace.store ? benchmark_insert(run->workspace.store, &benchmark, err) : 0;
 }
 
 /* On a GPU a workspace's fork is what counts: that is what validators run there. */

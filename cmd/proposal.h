@@ -1,17 +1,17 @@
-/* proposal: what `quasar commit` and `quasar submit` are about to send, read from the fork and the latest
- * benchmark, and held against everything that a validator would object to. */
+/* proposal: what `quasar commit` and `quasar submit` are about to send, read from the fork and its benchmarks, and
+ * put through every check that a validator runs. */
 #pragma once
 
 #include "base/check.h"
 #include "session.h"
+#include "space/claim.h"
 #include "space/fork.h"
 
 struct proposal {
 	struct plan plan; /* points into the rest */
 	struct fork_state fork;
-	cJSON *benchmarks;
-	double measured, margin; /* the claim is measured · (1 − margin); `measured` 0: claimed by hand */
-	double spread; /* largest of this commit's benchmarks at the target length, as a part of the median */
+	double margin;      /* of the claim below what was measured */
+	struct claim claim; /* what its benchmarks allow; the plan's is another one when it was made by hand */
 };
 
 /* Where to compete and what to claim: options of every command that submits. */

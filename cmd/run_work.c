@@ -219,7 +219,7 @@ static int is_better(struct loop *loop, const struct proposal *proposal, bool *b
 	improve = loop->improve;
 	if (!strcmp(last.commit_hash, plan->commit_hash) &&
 		last.target_sequence_length == plan->target_sequence_length)
-		improve = fmax(improve, proposal->spread);
+		improve = fmax(improve, proposal->claim.spread);
 	*better = weighted > before * (1 + improve);
 	submission_free(&last);
 	if (*better)

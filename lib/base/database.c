@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <math.h>
 #include <sodium.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -410,4 +411,16 @@ int64_t database_changes(const struct database *database)
 const char *database_text(sqlite3_stmt *query, int column)
 {
 	return (const char *)sqlite3_column_text(query, column);
+}
+
+char *database_copy_text(sqlite3_stmt *query, int column)
+{
+	const char *text = database_text(query, column);
+
+	return text ? xstrdup(text) : NULL;
+}
+
+double database_real(sqlite3_stmt *query, int column)
+{
+	return sqlite3_column_type(query, column) == SQLITE_NULL ? NAN : sqlite3_column_double(query, column);
 }

@@ -570,40 +570,6 @@ static void submissions_are_listed(void **state)
 	store_close(store);
 }
 
-static void bench_results_are_kept(void **state)
-{
-	struct store *store = make_store(*state);
-	struct bench_result result = {.when = 1.5, .device = (char *)"cpu", .what = (char *)"layer",
-		.semantics = (char *)"upstream", .seq = 4096, .runs = 5, .spread = 0.01, .memory_mb = NAN,
-		.version = (char *)"0.1.0"};
-	struct bench_filter filter = {.seq = 4096, .what = "layer"};
-	struct bench_list list;
-	struct error err = {0};
-
-	for (int i = 1; i <= 3; i++) {
-		result.tokens_per_sec = i * 1000;
-		assert_int_equal(store_bench_insert(store, &result, &err), 0);
-	}
-	result.seq = 100000;
-	result.fork_commit = (char *)"abc";
-	assert_int_equal(store_bench_insert(store, &result, &err), 0);
-	assert_int_equal(store_bench_list(store, &filter, 1, &list, &err), 0);
-	assert_int_equal(list.count, 1);
-	assert_true(list.items[0].tokens_per_sec == 3000);
-	assert_true(isnan(list.items[0].memory_mb));
-	assert_null(list.items[0].fork_commit);
-	bench_list_free(&list);
-	assert_int_equal(store_bench_list(store, NULL, 0, &list, &err), 0);
-	assert_int_equal(list.count, 4);
-	assert_int_equal(list.items[0].seq, 100000);
-	bench_list_free(&list);
-	filter = (struct bench_filter){.fork_commit = "abc"};
-	assert_int_equal(store_bench_list(store, &filter, 0, &list, &err), 0);
-	assert_int_equal(list.count, 1);
-	bench_list_free(&list);
-	store_close(store);
-}
-
 /* A process that is killed the moment prepare has returned leaves its submission behind, whole. */
 static void what_was_prepared_survives_a_kill(void **state)
 {
@@ -1176,7 +1142,6 @@ int main(void)
 		cmocka_unit_test(git_state_is_judged),
 		IN_DIRECTORY(a_submission_goes_through_its_steps),
 		IN_DIRECTORY(submissions_are_listed),
-		IN_DIRECTORY(bench_results_are_kept),
 		IN_DIRECTORY(what_was_prepared_survives_a_kill),
 		IN_DIRECTORY(two_processes_share_a_store),
 		IN_DIRECTORY(the_store_is_private),
