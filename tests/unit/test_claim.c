@@ -5,6 +5,7 @@
 #include <cmocka.h>
 
 #include <math.h>
+#include <sodium.h>
 #include <sqlite3.h>
 #include <stdlib.h>
 #include <string.h>
@@ -489,5 +490,7 @@ int main(void)
 		cmocka_unit_test(what_is_sent_is_of_one_kind),
 	};
 
+	if (sodium_init() < 0)
+		return 1;
 	return cmocka_run_group_tests_name("claim", tests, NULL, NULL);
 }
