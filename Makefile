@@ -36,7 +36,7 @@ KERNEL_OBJECTS    := $(foreach kernel,$(KERNELS),$(patsubst %.c,$(BUILD)/%.$(ker
 	$(if $(filter %_amx,$(kernel)),$(AMX_SOURCES),$(KERNEL_SOURCES))))
 
 LIB_SOURCES  := $(filter-out %/kernel.c %/amx.c,$(wildcard lib/*/*.c lib/*/*/*.c))
-CMD_SOURCES  := $(wildcard cmd/*.c)
+CMD_SOURCES  := $(wildcard cmd/*.c cmd/*/*.c)
 UNIT_SOURCES := $(wildcard tests/unit/test_*.c)
 UNIT_TESTS   := $(UNIT_SOURCES:tests/unit/%.c=$(BUILD)/tests/%)
 FUZZ_SOURCES := $(wildcard tests/fuzz/fuzz_*.c)
@@ -82,7 +82,8 @@ $(BUILD)/flags: FORCE
 
 # files that EMBED takes in
 $(BUILD)/lib/key/mnemonic.o: lib/key/english.txt
-$(BUILD)/lib/space/template.o: $(shell find templates -type f)
+$(BUILD)/lib/fork/template.o: $(shell find templates/fork -type f)
+$(BUILD)/lib/space/launcher.o: $(wildcard templates/workspace/*)
 $(BUILD)/lib/gpu/compile.o: $(wildcard kernels/*/*)
 $(BUILD)/lib/measure/python_layer.o: lib/measure/python_layer.py
 

@@ -10,13 +10,13 @@
 #include "base/memory.h"
 #include "base/number.h"
 #include "base/version.h"
-#include "commands.h"
-#include "device.h"
-#include "measurement.h"
+#include "cli/device.h"
+#include "cli/measurement.h"
+#include "cmd/commands.h"
+#include "fork/fork.h"
 #include "measure/fixture.h"
 #include "measure/measure.h"
 #include "space/benchmarks.h"
-#include "space/fork.h"
 #include "space/workspace.h"
 
 #define MOST_LENGTHS 32
@@ -125,13 +125,11 @@ static int compare(struct run *run, const struct benchmark *now, cJSON *document
 
 static int measure_length(struct run *run, int64_t tokens, struct error *err)
 {
-	struct progress progress;
 	struct measurement measurement;
 	struct benchmark benchmark;
 	cJSON *document = cJSON_CreateObject();
 	bool ours = run->device.index < 0 && run->plan.workload != WORKLOAD_PYTHON;
 	double needed = ours ? measure_memory(run->plan.workload, tokens) : 0, available = memory_available();
-	int result;
 
 	cJSON_AddItemToArray(run->results, document);
 	if (needed > available)
@@ -139,12 +137,7 @@ static int measure_length(struct run *run, int64_t tokens, struct error *err)
 			"%lld tokens need about %.0f MiB of memory, and %.0f MiB are free", (long long)tokens,
 			needed, available);
 	run->plan.tokens = tokens;
-	run->plan.progress = measurement_progress;
-	run->plan.context = &progress;
-	progress_begin(&progress, "measuring", run->plan.warmups + run->plan.runs, "runs");
-	result = measure_run(&run->device, &run->plan, &measurement, err);
-	progress_end(&progress);
-	if (result)
+	if (measurement_run(&run->device, &run->plan, &measurement, err) < 0)
 		return -1;
 	measurement_json(document, tokens, &measurement);
 	if (!run->invocation->json)

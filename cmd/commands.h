@@ -1,7 +1,10 @@
 /* commands: every subcommand, each defined in the file of its name. */
 #pragma once
 
-#include "command.h"
+#include "cli/command.h"
+
+/* The table of them: what `quasar --help`, the man pages and the completions walk over. */
+extern const struct command program;
 
 extern const struct command cmd_bench;
 extern const struct command cmd_commit;

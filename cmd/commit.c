@@ -6,11 +6,11 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/number.h"
-#include "commands.h"
-#include "due.h"
-#include "hidden.h"
-#include "proposal.h"
-#include "verify.h"
+#include "cli/proposal.h"
+#include "cli/report.h"
+#include "cmd/commands.h"
+#include "space/due.h"
+#include "space/hidden.h"
 
 #define LONGEST_TURN 600.0 /* s to wait for another process that submits from the same workspace */
 
@@ -18,7 +18,7 @@ static void print_committed(struct session *session, const struct submission *su
 {
 	struct block_clock blocks = {0};
 	char block[48], wait[64];
-	double left = due_left(session, submission, &blocks);
+	double left = due_left(&session->workflow, submission, &blocks);
 
 	number_grouped((double)submission->reveal_block, block);
 	printf("%s as submission %s", already ? "This commit stands already" : "Committed",
@@ -111,7 +111,7 @@ static int verify(const struct invocation *invocation, const struct session *ses
 	bool anyway = arg_flag(invocation, "no-verify"); /* then without the seconds that decide nothing */
 
 	log_note("Checking the fork as validators do …");
-	if (proposal_verify(invocation, session, proposal, !anyway, verify_report_problem, err) == 0)
+	if (proposal_verify(invocation, session, proposal, !anyway, report_problem, err) == 0)
 		return 0;
 	if (err->status != STATUS_FAILED || !anyway)
 		return -1;

@@ -1,10 +1,10 @@
 /* quasar generate: the documents that are made from the tables of commands and settings. */
-#include "generate.h"
+#include "cli/generate.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#include "commands.h"
+#include "cmd/commands.h"
 
 static void generate_env(void)
 {
@@ -20,14 +20,14 @@ static int run_generate(struct invocation *invocation, struct error *err)
 	const char *what = invocation->positionals[0];
 
 	if (!strcmp(what, "man"))
-		return generate_man(&program, "quasar",
+		return generate_man(&program, program.name,
 			invocation->positional_count > 1 ? invocation->positionals[1] : ".", err);
 	if (!strcmp(what, "bash"))
-		generate_bash();
+		generate_bash(&program);
 	else if (!strcmp(what, "zsh"))
-		generate_zsh();
+		generate_zsh(&program);
 	else if (!strcmp(what, "fish"))
-		generate_fish();
+		generate_fish(&program);
 	else if (!strcmp(what, "env"))
 		generate_env();
 	else

@@ -1,11 +1,11 @@
 /* gpus: the GPUs of this machine, and those that are known from data sheets. */
 #include <stdio.h>
 
-#include "commands.h"
+#include "cli/table.h"
+#include "cmd/commands.h"
 #include "gpu/cuda.h"
 #include "gpu/gpu.h"
 #include "gpu/models.h"
-#include "table.h"
 
 static void known_json(cJSON *list)
 {

@@ -10,12 +10,13 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "commands.h"
-#include "space/fork.h"
-#include "space/github.h"
-#include "space/inspect.h"
+#include "cmd/commands.h"
+#include "fork/fork.h"
+#include "fork/github.h"
+#include "fork/inspect.h"
+#include "fork/template.h"
+#include "space/launcher.h"
 #include "space/store.h"
-#include "space/template.h"
 #include "space/workspace.h"
 
 /* What the competition is about, and how long GitHub may take to fork it. */
@@ -297,7 +298,7 @@ static int write_settings(struct plan *plan, const char *fork, struct error *err
 }
 
 /* The workspace's own, so that a process manager can have several miners. */
-static char *service_name(const char *directory)
+static char *miner_name(const char *directory)
 {
 	char *name = xprintf("quasar-%s", strrchr(directory, '/') + 1);
 
@@ -307,27 +308,27 @@ static char *service_name(const char *directory)
 	return name;
 }
 
-static int write_services(struct plan *plan, struct error *err)
+static int write_launchers(struct plan *plan, struct error *err)
 {
 	char *executable = realpath("/proc/self/exe", NULL), *name;
 	const char *path = getenv("PATH");
-	struct template_values values;
+	struct launcher_values values;
 	int result = 0;
 
 	if (!executable)
 		return error_set(err, STATUS_ENVIRONMENT, "cannot find this program: %s", strerror(errno));
-	name = service_name(plan->directory);
-	values = (struct template_values){
+	name = miner_name(plan->directory);
+	values = (struct launcher_values){
 		.program = executable,
 		.workspace = plan->directory,
 		.name = name,
 		.path = path ? path : "/usr/local/bin:/usr/bin:/bin",
 	};
-	for (size_t i = 0; !result && i < template_service_count; i++) {
-		const struct template_service *service = &template_services[i];
-		char *text = template_fill(service, &values);
+	for (size_t i = 0; !result && i < launcher_count; i++) {
+		const struct launcher *launcher = &launchers[i];
+		char *text = launcher_fill(launcher, &values);
 
-		result = write_once(plan, service->path, text, service->permissions, err);
+		result = write_once(plan, launcher->path, text, launcher->permissions, err);
 		free(text);
 	}
 	free(name);
@@ -402,7 +403,7 @@ static int run_init(struct invocation *invocation, struct error *err)
 	fork = plan.existing ? xstrdup(plan.existing) : workspace_fork_path(plan.directory, plan.settings);
 	if (make_fork(&plan, fork, err) < 0 ||
 		(arg_flag(invocation, "add-cu") && add_cuda(&plan, fork, err) < 0) ||
-		write_settings(&plan, fork, err) < 0 || write_services(&plan, err) < 0 ||
+		write_settings(&plan, fork, err) < 0 || write_launchers(&plan, err) < 0 ||
 		make_store(&plan, err) < 0)
 		goto done;
 	report(&plan, fork);

@@ -2,15 +2,15 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "api/rewards.h"
 #include "api/standings.h"
 #include "base/clock.h"
 #include "base/number.h"
-#include "commands.h"
-#include "connect.h"
+#include "cli/connect.h"
+#include "cli/table.h"
+#include "cmd/commands.h"
 #include "key/wallet.h"
-#include "rewards.h"
 #include "score/score.h"
-#include "table.h"
 
 static const char *const not_told[] = {
 	"Speeds are the miners' claims: the validator does not show what it measured, nor the score.",

@@ -2,9 +2,9 @@
 #include <stdio.h>
 
 #include "base/number.h"
-#include "commands.h"
+#include "cli/table.h"
+#include "cmd/commands.h"
 #include "score/score.h"
-#include "table.h"
 
 static void print_json(void)
 {

@@ -8,9 +8,9 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "commands.h"
+#include "cmd/commands.h"
 #include "net/server.h"
-#include "net/validator.h"
+#include "validator/validator.h"
 
 static int read_options(const struct invocation *invocation, struct validator_options *validator,
 	struct server_options *server, struct error *err)

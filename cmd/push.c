@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "commands.h"
-#include "space/fork.h"
+#include "cmd/commands.h"
+#include "fork/fork.h"
 #include "space/workspace.h"
 
 #define LONGEST_TIMEOUT 86400

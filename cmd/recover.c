@@ -6,8 +6,8 @@
 
 #include "base/json.h"
 #include "base/log.h"
-#include "commands.h"
-#include "session.h"
+#include "cli/session.h"
+#include "cmd/commands.h"
 
 /* What came of it; lists are JSON arrays from the beginning. */
 struct outcome {

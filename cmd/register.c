@@ -2,9 +2,9 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "commands.h"
-#include "connect.h"
-#include "hotkey.h"
+#include "cli/connect.h"
+#include "cli/hotkey.h"
+#include "cmd/commands.h"
 #include "score/score.h"
 
 static void print_result(

@@ -9,8 +9,9 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/number.h"
-#include "commands.h"
-#include "due.h"
+#include "cli/session.h"
+#include "cmd/commands.h"
+#include "space/due.h"
 
 #define PAUSE_FIRST 2.0 /* s, before another attempt */
 
@@ -21,10 +22,10 @@ static int look(struct session *session, struct submission *submission, struct b
 	const struct submission_list one = {submission, 1};
 	struct api_pending_reveals pending;
 	struct submission now;
-	int result = due_pending(session, &one, blocks, &pending, err);
+	int result = due_pending(&session->workflow, &one, blocks, &pending, err);
 
 	if (result < 0 && err->status == STATUS_NETWORK) {
-		due_read(session, submission, NULL, blocks, due);
+		due_read(&session->workflow, submission, NULL, blocks, due);
 		if (due->ready) {
 			log_warn("%s; going by the block that was told at the commitment", err->message);
 			result = 0;
@@ -36,7 +37,7 @@ static int look(struct session *session, struct submission *submission, struct b
 		if (!result) { /* the list may have told another id, or block */
 			submission_free(submission);
 			*submission = now;
-			due_read(session, submission, &pending, blocks, due);
+			due_read(&session->workflow, submission, &pending, blocks, due);
 		}
 	}
 	api_release(&pending.memory);
@@ -128,7 +129,7 @@ static int reveal_when_ready(struct session *session, struct submission *submiss
 		if (!result || (err->status != STATUS_EARLY && err->status != STATUS_NETWORK))
 			break;
 		tell_trouble(err, &told);
-		left = due_left(session, submission, &blocks);
+		left = due_left(&session->workflow, submission, &blocks);
 		if (clock_sleep(left > 0 ? fmin(left, pause) : pause, err) < 0)
 			break;
 	}

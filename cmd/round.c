@@ -3,13 +3,13 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "api/rewards.h"
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "base/number.h"
-#include "commands.h"
-#include "connect.h"
-#include "rewards.h"
+#include "cli/connect.h"
+#include "cmd/commands.h"
 #include "score/score.h"
 
 /* More than any validator holds unvalidated. */

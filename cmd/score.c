@@ -3,7 +3,7 @@
 #include <stdio.h>
 
 #include "base/number.h"
-#include "commands.h"
+#include "cmd/commands.h"
 #include "score/score.h"
 
 static void print_json(int64_t seq, double tokens_per_sec, double claimed)

@@ -7,7 +7,7 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/secret.h"
-#include "commands.h"
+#include "cmd/commands.h"
 #include "key/password.h"
 #include "key/sealed.h"
 #include "space/store.h"

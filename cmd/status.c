@@ -11,13 +11,13 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/number.h"
-#include "commands.h"
-#include "due.h"
-#include "hidden.h"
-#include "page.h"
+#include "cli/page.h"
+#include "cli/session.h"
+#include "cli/table.h"
+#include "cmd/commands.h"
 #include "score/score.h"
-#include "session.h"
-#include "table.h"
+#include "space/due.h"
+#include "space/hidden.h"
 
 #define REST_SECONDS 10.0 /* for what is good to know besides the commitments */
 #define LOOK_SECONDS 5.0 /* that a look at the validator may take at the least */

@@ -5,13 +5,16 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "base/number.h"
-#include "commands.h"
-#include "connect.h"
-#include "device.h"
-#include "judge.h"
-#include "table.h"
+#include "cli/connect.h"
+#include "cli/device.h"
+#include "cli/measurement.h"
+#include "cli/report.h"
+#include "cli/table.h"
+#include "cmd/commands.h"
+#include "validator/judge.h"
 
 /* More than any validator holds unvalidated. */
 #define STATS_LIMIT 1000
@@ -39,6 +42,32 @@ static int report(struct run *run, const struct api_submission *submission, cons
 	return api_mark_validated(run->api, submission->id, verdict_normalised(verdict), err);
 }
 
+static cJSON *verdict_json(const struct api_submission *submission, const struct verdict *verdict)
+{
+	cJSON *document = cJSON_CreateObject(), *benchmarks;
+
+	cJSON_AddNumberToObject(document, "submission_id", (double)submission->id);
+	cJSON_AddStringToObject(document, "miner_hotkey", submission->miner_hotkey);
+	cJSON_AddStringToObject(document, "fork_url", submission->fork_url);
+	cJSON_AddStringToObject(document, "commit_hash", submission->commit_hash);
+	cJSON_AddNumberToObject(
+		document, "target_sequence_length", (double)submission->target_sequence_length);
+	cJSON_AddNumberToObject(document, "claimed", submission->tokens_per_sec);
+	cJSON_AddItemToObject(document, "checks", check_json(&verdict->checks));
+	benchmarks = cJSON_AddArrayToObject(document, "benchmarks");
+	for (int i = 0; i < verdict->benchmark_count; i++) {
+		cJSON *entry = cJSON_CreateObject();
+
+		measurement_json(entry, verdict->benchmarks[i].tokens, &verdict->benchmarks[i].measurement);
+		cJSON_AddItemToArray(benchmarks, entry);
+	}
+	cJSON_AddBoolToObject(document, "valid", !verdict->invalid);
+	cJSON_AddNumberToObject(document, "score", verdict->score);
+	cJSON_AddNumberToObject(document, "normalised_score", verdict_normalised(verdict));
+	json_add_text(document, "reason", verdict->reason);
+	return document;
+}
+
 static int judge_one(struct run *run, const struct api_submission *submission, struct error *err)
 {
 	struct verdict verdict;
@@ -46,7 +75,7 @@ static int judge_one(struct run *run, const struct api_submission *submission, s
 	int result;
 
 	number_grouped((double)submission->target_sequence_length, length);
-	if (run->judge.verbose)
+	if (run->judge.report)
 		printf("\nSubmission %lld by %s, %s tokens\n", (long long)submission->id,
 			submission->miner_hotkey, length);
 	result = judge_submission(&run->judge, submission, &verdict, err);
@@ -191,7 +220,8 @@ static int read_options(struct run *run, struct error *err)
 			err, STATUS_USAGE, "--json needs --once: a loop has no one document to print");
 	run->judge.local_forks = any || rehearsal;
 	run->judge.reach = any ? FORK_REACH_ANY : rehearsal ? FORK_REACH_LOOPBACK : FORK_REACH_PUBLIC;
-	run->judge.verbose = !invocation->json;
+	run->judge.report = invocation->json ? NULL : report_check;
+	run->judge.measure = measurement_run;
 	if (arg_real(invocation, "interval", 1, 86400, &run->interval, err) < 0 ||
 		arg_real(invocation, "budget", 0.1, 86400, &run->judge.budget, err) < 0)
 		return -1;

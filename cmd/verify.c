@@ -1,5 +1,4 @@
-#include "verify.h"
-
+/* quasar verify: the checks, and how fast what they checked is. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,145 +7,14 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "base/number.h"
-#include "base/text.h"
-#include "commands.h"
-#include "device.h"
-#include "measurement.h"
+#include "cli/device.h"
+#include "cli/measurement.h"
+#include "cli/report.h"
+#include "cli/verification.h"
+#include "cmd/commands.h"
 #include "measure/accuracy.h"
 #include "measure/fixture.h"
-#include "measure/measure.h"
-#include "score/score.h"
-#include "space/fork.h"
-#include "space/inspect.h"
 #include "space/workspace.h"
-
-/* --- the checks ---------------------------------------------------------------------------------- */
-
-static void check_git(const struct verify_request *request, struct check_list *checks)
-{
-	struct fork_state state = {0};
-	struct error err = {0};
-
-	if (fork_state_read(request->fork_path, &state, &err) < 0)
-		check_add(checks, "git", request->submitting ? CHECK_FAIL : CHECK_WARN,
-			"Validators clone your fork: it has to be a git repository.", "%s", err.message);
-	else
-		inspect_git(&state, request->fork_url, request->submitting, checks);
-	fork_state_free(&state);
-}
-
-static int check_static(const struct verify_request *request, struct check_list *checks, struct error *err)
-{
-	if (inspect_fork(request->fork_path, request->strict, checks, err) < 0)
-		return -1;
-	check_git(request, checks);
-	return 0;
-}
-
-static int threshold(const struct invocation *invocation, const char *name, double *value, struct error *err)
-{
-	const char *source, *text = settings_get(invocation->settings, name, &source);
-
-	if (number_parse_real(text, value) < 0)
-		return error_set(err, STATUS_USAGE, "%s (from %s): \"%s\" is not a number", name, source, text);
-	return 0;
-}
-
-/* The operation and, of the first family, the layer at one length. Beyond the first length, `suffix` tells
- * the checks apart. */
-static int check_computed(const struct invocation *invocation, const struct verify_request *request,
-	const struct device *device, const char *suffix, struct check_list *checks, struct error *err)
-{
-	struct accuracy_plan plan = {
-		.semantics = (enum semantics)request->options[0], /* the layer has the first family's */
-		.family = request->op ? request->op : families[0],
-		.tokens = request->tokens,
-		.seed = request->seed,
-		.weights = request->weights,
-		.suffix = suffix,
-	};
-
-	memcpy(plan.options, request->options, sizeof(plan.options));
-	if (threshold(invocation, "VERIFY_COSINE_THRESHOLD", &plan.repeat_cosine, err) < 0 ||
-		threshold(invocation, "VERIFY_MAX_ABS_DIFF", &plan.repeat_difference, err) < 0)
-		return -1;
-	if (accuracy_op(device, &plan, checks, err) < 0)
-		return -1;
-	return request->op ? 0 : accuracy_layer(device, &plan, checks, err);
-}
-
-static void check_claim(double measured, double claimed, struct check_list *checks)
-{
-	double score = score_claim(measured, claimed);
-	char measured_text[48], claimed_text[48];
-
-	number_grouped(round(measured), measured_text);
-	number_grouped(round(claimed), claimed_text);
-	check_add(checks, "claim", score > 0 ? CHECK_OK : CHECK_FAIL,
-		score > 0 ? NULL : "Claim less: below 0.9 of a claim the score is zero and counts against you.",
-		"%s tokens/s measured here, %s claimed: %.3f of it, score %.3f", measured_text, claimed_text,
-		measured / claimed, score);
-}
-
-int verify_run(const struct invocation *invocation, const struct verify_request *request,
-	struct check_list *checks, struct error *err)
-{
-	struct verify_request seeded = *request;
-	struct device device = {0};
-	int result;
-
-	if (check_static(request, checks, err) < 0)
-		return -1;
-	if (request->static_only)
-		return 0;
-	seeded.seed = request->seed ? request->seed : command_seed();
-	result = command_device(invocation, request->device, &device, err);
-	if (!result)
-		result = check_computed(invocation, &seeded, &device, "", checks, err);
-	if (!result && request->claimed > 0)
-		check_claim(request->measured, request->claimed, checks);
-	device_close(&device);
-	return result;
-}
-
-/* --- the report ---------------------------------------------------------------------------------- */
-
-static void print_check(FILE *out, const struct check *check)
-{
-	static const struct {
-		const char *word;
-		enum color color;
-	} looks[] = {
-		[CHECK_OK] = {"ok", COLOR_GREEN},
-		[CHECK_WARN] = {"warn", COLOR_YELLOW},
-		[CHECK_FAIL] = {"FAIL", COLOR_RED},
-		[CHECK_SKIP] = {"skip", COLOR_DIM},
-	};
-	char *detail = xstrdup(check->detail);
-
-	text_clean(detail);
-	fprintf(out, "%s%-4s%s  %-18s %s\n", color(out, looks[check->status].color),
-		looks[check->status].word, color(out, COLOR_NONE), check->name, detail);
-	if (check->remedy)
-		fprintf(out, "%25s%s\n", "", check->remedy);
-	free(detail);
-}
-
-void verify_report(const struct check *check, void *context)
-{
-	(void)context;
-	print_check(stdout, check);
-}
-
-void verify_report_problem(const struct check *check, void *context)
-{
-	(void)context;
-	if (check->status == CHECK_WARN || check->status == CHECK_FAIL)
-		print_check(stderr, check);
-}
-
-/* --- the command --------------------------------------------------------------------------------- */
 
 #define MOST_LENGTHS 16
 
@@ -175,7 +43,6 @@ static double time_left(const struct run *run)
 
 static int measure(struct run *run, struct length *length, struct error *err)
 {
-	struct progress progress;
 	struct measure_plan plan = {
 		/* on a GPU a validator runs the fork's own */
 		.workload = run->request.op ? WORKLOAD_OP
@@ -189,15 +56,11 @@ static int measure(struct run *run, struct length *length, struct error *err)
 		.weights = run->request.weights,
 		.budget = fmax(time_left(run) / 2, 0.1),
 		.seed = run->request.seed,
-		.progress = measurement_progress,
-		.context = &progress,
 	};
 	int result;
 
 	memcpy(plan.options, run->request.options, sizeof(plan.options));
-	progress_begin(&progress, "measuring", plan.warmups + plan.runs, "runs");
-	result = measure_run(&run->device, &plan, &length->measurement, err);
-	progress_end(&progress);
+	result = measurement_run(&run->device, &plan, &length->measurement, err);
 	length->measured = !result;
 	return result;
 }
@@ -222,7 +85,7 @@ static int full_length(struct run *run, struct length *length, double seconds_pe
 			available);
 	} else {
 		log_note("%lld tokens …", (long long)length->tokens);
-		result = check_computed(run->invocation, &request, &run->device, suffix, &run->checks, err);
+		result = verify_computed(run->invocation, &request, &run->device, suffix, &run->checks, err);
 		if (!result)
 			result = measure(run, length, err);
 	}
@@ -282,7 +145,7 @@ static int compute(struct run *run, struct error *err)
 
 	if (!run->invocation->json)
 		print_setting(run);
-	if (check_computed(run->invocation, &run->request, &run->device, "", &run->checks, err) < 0)
+	if (verify_computed(run->invocation, &run->request, &run->device, "", &run->checks, err) < 0)
 		return -1;
 	run->count = 1;
 	run->lengths[0].tokens = run->request.tokens;
@@ -294,7 +157,7 @@ static int compute(struct run *run, struct error *err)
 	for (last = &run->lengths[run->count - 1]; !last->measured; last--)
 		; /* the first was */
 	if (run->claimed > 0)
-		check_claim(last->measurement.tokens_per_second, run->claimed, &run->checks);
+		verify_claim(last->measurement.tokens_per_second, run->claimed, &run->checks);
 	return 0;
 }
 
@@ -404,8 +267,8 @@ static int run_verify(struct invocation *invocation, struct error *err)
 		find_fork(invocation, &workspace, &run.request.fork_path, &run.request.fork_url, err) < 0)
 		goto done;
 	if (!invocation->json)
-		run.checks.report = verify_report;
-	result = run.request.op ? 0 : check_static(&run.request, &run.checks, err);
+		run.checks.report = report_check;
+	result = run.request.op ? 0 : verify_static(&run.request, &run.checks, err);
 	if (!result && !run.request.static_only)
 		result = compute(&run, err);
 	if (result)

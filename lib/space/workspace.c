@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/memory.h"
-#include "space/fork.h"
+#include "fork/fork.h"
 
 char *workspace_fork_path(const char *directory, const struct settings *settings)
 {

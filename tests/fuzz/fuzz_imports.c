@@ -1,8 +1,8 @@
 /* The validators' rules on the text of a Python file, and addresses to clone it from. */
 #include "fuzz.h"
 
-#include "space/fork.h"
-#include "space/inspect.h"
+#include "fork/fork.h"
+#include "fork/inspect.h"
 
 static void imports(const char *text, size_t size)
 {

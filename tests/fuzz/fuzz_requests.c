@@ -12,7 +12,7 @@
 #include "base/hex.h"
 #include "key/keypair.h"
 #include "key/ss58.h"
-#include "net/validator.h"
+#include "validator/validator.h"
 
 #define VERSIONS_MOST 8
 

@@ -316,7 +316,8 @@ static int make(const struct benchmark *benchmarks, size_t count, struct claim *
 	const struct benchmark_list list = {items, count};
 
 	assert_true(count <= MOST_BENCHMARKS);
-	memcpy(items, benchmarks, count * sizeof(*items));
+	for (size_t i = 0; i < count; i++)
+		items[i] = benchmarks[i];
 	*err = (struct error){0};
 	return claim_make(&list, COMMIT, TARGET, 0.03, claim, err);
 }

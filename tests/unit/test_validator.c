@@ -16,7 +16,7 @@
 #include "base/hex.h"
 #include "base/memory.h"
 #include "key/keypair.h"
-#include "net/validator.h"
+#include "validator/validator.h"
 #include "vectors.h"
 
 #define START 1700000000.0

@@ -1,0 +1,87 @@
+/* quasar doctor: what is there, what is missing, and the command that mends it. */
+#include "cmd/doctor/doctor.h"
+
+#include <stdio.h>
+
+#include "base/clock.h"
+#include "cli/report.h"
+#include "cmd/commands.h"
+
+void doctor_problem(struct check_list *checks, const char *name, enum check_status status,
+	const struct error *err)
+{
+	check_add(checks, name, status, err->hint[0] ? err->hint : NULL, "%s", err->message);
+}
+
+static void print_json(const struct check_list *checks)
+{
+	cJSON *document = cJSON_CreateObject();
+
+	cJSON_AddBoolToObject(document, "passed", !check_count(checks, CHECK_FAIL));
+	cJSON_AddItemToObject(document, "checks", check_json(checks));
+	output_json(document);
+}
+
+static void print_summary(const struct check_list *checks)
+{
+	size_t failed = check_count(checks, CHECK_FAIL), warnings = check_count(checks, CHECK_WARN);
+
+	if (!failed) {
+		printf("\nNothing is missing, %zu warning%s.\n", warnings, warnings == 1 ? "" : "s");
+		return;
+	}
+	printf("\nTo mend:\n");
+	for (size_t i = 0; i < checks->count; i++)
+		if (checks->items[i].status == CHECK_FAIL)
+			printf("  %-12s %s\n", checks->items[i].name,
+				checks->items[i].remedy ? checks->items[i].remedy : checks->items[i].detail);
+}
+
+static int run(struct invocation *invocation, struct error *err)
+{
+	struct check_list checks = {.report = invocation->json ? NULL : report_check};
+	double timeout = 0;
+	int result = 0;
+
+	if (arg_real(invocation, "timeout", 0.1, 600, &timeout, err) < 0)
+		return -1;
+	doctor_machine(invocation, &checks);
+	doctor_workspace(invocation, &checks);
+	doctor_validator(invocation, timeout, &checks);
+	if (interrupted())
+		result = error_set(err, STATUS_INTERRUPTED, "interrupted");
+	else if (invocation->json)
+		print_json(&checks);
+	else
+		print_summary(&checks);
+	if (!result && check_count(&checks, CHECK_FAIL))
+		result = error_set(err, STATUS_FAILED, "%s", "");
+	check_free(&checks);
+	return result;
+}
+
+const struct command cmd_doctor = {
+	.name = "doctor",
+	.summary = "what this machine and workspace have, what is missing, and how to mend it",
+	.description =
+		"Looks at the machine (processor, GPU, libraries, Python, memory, disk), the wallet, the "
+		"workspace with its state and fork, and the validator. Nothing is changed, no password is asked "
+		"for, and it works outside of a workspace too. Ends with 1 when something that is needed is "
+		"missing, and lists the commands that mend it.",
+	.opts =
+		(const struct opt[]){
+			OPTS_WALLET,
+			{"api", 0, "URL", "VALIDATOR_API_URL", NULL, NULL, "Base URL of the validator API."},
+			{"timeout", 0, "SECONDS", NULL, "5", NULL, "Longest wait for one answer of the validator."},
+			{0},
+		},
+	.examples =
+		(const struct example[]){
+			{"quasar doctor", "after setting up a machine, or when something does not work"},
+			{"quasar doctor --json | jq -r '.checks[] | select(.status == \"fail\").remedy'",
+				"the commands that mend what is missing"},
+			{0},
+		},
+	.exits = (const enum status[]){STATUS_FAILED, 0},
+	.run = run,
+};

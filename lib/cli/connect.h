@@ -1,0 +1,12 @@
+/* connect: the validator's API for a command with the options OPTS_API. */
+#pragma once
+
+#include "api/client.h"
+#include "cli/command.h"
+
+/* Makes the client that --api and --timeout describe. `keypair` signs, and may be NULL when nothing has to
+ * be signed; it must outlive the client. */
+struct api *require_api(const struct invocation *invocation, const struct keypair *keypair, struct error *err);
+
+/* The seconds that --timeout says. */
+int arg_timeout(const struct invocation *invocation, double *timeout, struct error *err);

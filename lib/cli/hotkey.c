@@ -1,0 +1,33 @@
+#include "cli/hotkey.h"
+
+#include "base/log.h"
+#include "base/secret.h"
+
+struct password_source password_source(const struct invocation *invocation)
+{
+	return (struct password_source){
+		.setting = settings_get(invocation->settings, "WALLET_PASSWORD", NULL),
+		.ask = secret_ask,
+	};
+}
+
+void hotkey_warn_if_exposed(const struct hotkey *hotkey)
+{
+	if (hotkey->exposed)
+		log_warn("%s is open to other users of this machine; mend it with: chmod 600 %s", hotkey->path,
+			hotkey->path);
+}
+
+struct keypair *require_hotkey(const struct invocation *invocation, struct error *err)
+{
+	const char *path = arg_string(invocation, "path"), *wallet = arg_string(invocation, "wallet");
+	const char *name = arg_string(invocation, "hotkey");
+	struct password_source password = password_source(invocation);
+	struct hotkey hotkey;
+
+	if (wallet_inspect_hotkey(path, wallet, name, &hotkey, err) == 0) {
+		hotkey_warn_if_exposed(&hotkey);
+		hotkey_free(&hotkey);
+	}
+	return wallet_open_hotkey(path, wallet, name, &password, err);
+}

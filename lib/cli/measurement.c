@@ -1,0 +1,81 @@
+#include "cli/measurement.h"
+
+#include <math.h>
+#include <stdio.h>
+
+#include "base/log.h"
+#include "base/number.h"
+#include "score/score.h"
+
+void measurement_json(cJSON *object, int64_t tokens, const struct measurement *measurement)
+{
+	const struct league *league = league_for(tokens);
+
+	cJSON_AddNumberToObject(object, "seq", (double)tokens);
+	cJSON_AddNumberToObject(object, "tokens_per_sec", measurement->tokens_per_second);
+	cJSON_AddNumberToObject(object, "seconds", measurement->seconds);
+	cJSON_AddNumberToObject(object, "spread", measurement->spread);
+	cJSON_AddNumberToObject(object, "runs", measurement->runs);
+	cJSON_AddNumberToObject(object, "warmups", measurement->warmups);
+	if (isfinite(measurement->memory_mb))
+		cJSON_AddNumberToObject(object, "memory_mb", measurement->memory_mb);
+	else
+		cJSON_AddNullToObject(object, "memory_mb");
+	if (measurement->floor_seconds > 0) {
+		cJSON_AddNumberToObject(object, "bytes", measurement->bytes);
+		cJSON_AddNumberToObject(object, "operations", measurement->operations);
+		cJSON_AddNumberToObject(object, "floor_seconds", measurement->floor_seconds);
+		cJSON_AddNumberToObject(
+			object, "floor_fraction", measurement->floor_seconds / measurement->seconds);
+	}
+	cJSON_AddStringToObject(object, "league", league->name);
+	cJSON_AddNumberToObject(object, "multiplier", league->multiplier);
+	cJSON_AddNumberToObject(
+		object, "weighted_score", score_weighted(measurement->tokens_per_second, tokens));
+}
+
+void measurement_print_heading(bool with_floor)
+{
+	printf("%12s %12s %8s %6s %14s %12s %7s %16s%s\n", "tokens", "median", "spread", "runs", "tokens/s",
+		"memory", "league", "weighted score", with_floor ? "   of floor" : "");
+}
+
+void measurement_print(int64_t tokens, const struct measurement *measurement)
+{
+	const struct league *league = league_for(tokens);
+	char count[48], rate[48], weighted[48], memory[32] = "?";
+
+	number_grouped((double)tokens, count);
+	number_grouped(round(measurement->tokens_per_second), rate);
+	number_grouped(round(score_weighted(measurement->tokens_per_second, tokens)), weighted);
+	if (isfinite(measurement->memory_mb))
+		snprintf(memory, sizeof(memory), "%.0f MiB", measurement->memory_mb);
+	printf("%12s %9.2f ms %6.1f %% %6d %14s %12s %7s %16s", count, measurement->seconds * 1e3,
+		measurement->spread * 100, measurement->runs, rate, memory, league->name, weighted);
+	if (measurement->floor_seconds > 0)
+		printf(" %8.1f %%", measurement->floor_seconds / measurement->seconds * 100);
+	putchar('\n');
+}
+
+static void show_progress(int done, int planned, void *context)
+{
+	struct progress *progress = context;
+
+	progress->total = planned;
+	progress_update(progress, done);
+}
+
+int measurement_run(const struct device *device, const struct measure_plan *plan, struct measurement *measurement,
+	struct error *err)
+{
+	struct measure_plan shown = *plan;
+	struct progress progress;
+	int result;
+
+	shown.progress = show_progress;
+	shown.context = &progress;
+	progress_begin(&progress, "measuring", plan->warmups + plan->runs, "runs");
+	result = measure_run(device, &shown, measurement, err);
+	progress_end(&progress);
+	return result;
+}

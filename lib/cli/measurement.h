@@ -1,0 +1,20 @@
+/* measurement: benchmark results as text and JSON, for the commands that measure. */
+#pragma once
+
+#include <cjson/cJSON.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "measure/measure.h"
+
+/* Adds seq, tokens_per_sec, seconds, spread, runs, warmups, memory_mb, league, multiplier and
+ * weighted_score; where a floor is known also bytes, operations, floor_seconds and floor_fraction. */
+void measurement_json(cJSON *object, int64_t tokens, const struct measurement *measurement);
+
+/* A table: the heading, and a line for one length. */
+void measurement_print_heading(bool with_floor);
+void measurement_print(int64_t tokens, const struct measurement *measurement);
+
+/* measure_run(), with its progress on stderr. */
+int measurement_run(const struct device *device, const struct measure_plan *plan,
+	struct measurement *measurement, struct error *err);

@@ -1,0 +1,275 @@
+/* The way from a command line to one of the program's commands. */
+#include <sodium.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "base/version.h"
+#include "cli/command.h"
+#include "cli/help.h"
+#include "space/workspace.h"
+
+const struct opt global_opts[] = {
+	{"json", 0, NULL, NULL, NULL, NULL, "Print one JSON document on stdout instead of text."},
+	{"workspace", 'C', "DIR", NULL, NULL, NULL,
+		"The workspace; else $QUASAR_WORKSPACE, else this directory or one above it, if it is your own."},
+	{"quiet", 'q', NULL, NULL, NULL, NULL, "Leave out notices and progress."},
+	{"verbose", 'v', NULL, NULL, NULL, NULL, "Say more on stderr."},
+	{"help", 'h', NULL, NULL, NULL, NULL, "Explain the command."},
+	{0},
+};
+
+/* What the global options said. */
+struct globals {
+	bool json, help;
+	const char *workspace;
+};
+
+static const struct command *find_command(const struct command *parent, const char *name)
+{
+	for (size_t i = 0; parent->subcommands && parent->subcommands[i]; i++)
+		if (!strcmp(parent->subcommands[i]->name, name))
+			return parent->subcommands[i];
+	return NULL;
+}
+
+/* Finds "--name", "--name=value" or "-n" in a table; `value` points behind the '=', or is NULL. */
+static const struct opt *find_opt(const struct opt *opts, const char *word, const char **value)
+{
+	*value = NULL;
+	for (; opts && opts->name; opts++) {
+		size_t length = strlen(opts->name);
+
+		if (word[1] != '-') {
+			if (opts->letter && word[1] == opts->letter && !word[2])
+				return opts;
+		} else if (!strncmp(word + 2, opts->name, length)) {
+			if (word[2 + length] == '=')
+				*value = word + 3 + length;
+			if (!word[2 + length] || *value)
+				return opts;
+		}
+	}
+	return NULL;
+}
+
+static void apply_global(struct globals *globals, const struct opt *opt, const char *value)
+{
+	if (!strcmp(opt->name, "json"))
+		globals->json = true;
+	else if (!strcmp(opt->name, "help"))
+		globals->help = true;
+	else if (!strcmp(opt->name, "workspace"))
+		globals->workspace = value;
+	else
+		log_set_level(!strcmp(opt->name, "quiet") ? LOG_QUIET : LOG_VERBOSE);
+}
+
+static bool is_choice(const char *choices, const char *value, size_t length)
+{
+	while (choices) {
+		if (!strncmp(choices, value, length) && (choices[length] == '|' || !choices[length]))
+			return true;
+		choices = strchr(choices, '|');
+		choices += choices != NULL;
+	}
+	return false;
+}
+
+/* Whether an option may have this value: one of its choices, or several behind commas. */
+static bool fits_choices(const struct opt *opt, const char *value)
+{
+	bool several = strstr(opt->arg, ",...") != NULL;
+	size_t length = several ? strcspn(value, ",") : strlen(value);
+
+	while (is_choice(opt->choices, value, length)) {
+		if (!value[length])
+			return true;
+		value += length + 1;
+		length = strcspn(value, ",");
+	}
+	return false;
+}
+
+/* Whether the option may stand alone; a value then is one of its choices, or behind "=". */
+static bool is_optional(const struct opt *opt)
+{
+	return opt->arg && opt->arg[0] == '[';
+}
+
+/* Takes the option at words[*at] and the value behind it, if it has one. */
+static int read_option(struct invocation *invocation, struct globals *globals, char **words, int count,
+	int *at, struct error *err)
+{
+	const char *word = words[*at], *value;
+	const struct opt *opts = invocation->command->opts;
+	const struct opt *opt = find_opt(opts, word, &value);
+	bool is_global = !opt;
+
+	if (is_global)
+		opt = find_opt(global_opts, word, &value);
+	if (!opt)
+		return error_set(err, STATUS_USAGE, "unknown option %.*s", (int)strcspn(word, "="), word);
+	if (!opt->arg && value)
+		return error_set(err, STATUS_USAGE, "option --%s takes no value", opt->name);
+	if (is_optional(opt) && !value) {
+		if (*at + 1 < count && fits_choices(opt, words[*at + 1]))
+			value = words[++*at];
+	} else if (opt->arg && !value) {
+		if (*at + 1 >= count)
+			return error_set(
+				err, STATUS_USAGE, "option --%s needs a value: %s", opt->name, opt->arg);
+		value = words[++*at];
+	}
+	if (opt->choices && value && !fits_choices(opt, value))
+		return error_set(err, STATUS_USAGE, "option --%s: \"%s\" is not one of %s", opt->name,
+			value, opt->choices);
+	if (is_global)
+		apply_global(globals, opt, value);
+	else
+		invocation->values[opt - opts] = value ? value : "";
+	return 0;
+}
+
+static int read_words(struct invocation *invocation, struct globals *globals, char **words, int count,
+	struct error *err)
+{
+	bool only_positionals = false;
+
+	for (int i = 0; i < count; i++) {
+		if (!only_positionals && !strcmp(words[i], "--")) {
+			only_positionals = true;
+		} else if (!only_positionals && words[i][0] == '-' && words[i][1]) {
+			if (read_option(invocation, globals, words, count, &i, err) < 0)
+				return -1;
+		} else {
+			invocation->positionals[invocation->positional_count++] = words[i];
+		}
+	}
+	return 0;
+}
+
+static int check_positionals(const struct invocation *invocation, struct error *err)
+{
+	const struct command *command = invocation->command;
+
+	if (invocation->positional_count > command->max_positionals)
+		return error_set(err, STATUS_USAGE, "unexpected argument \"%s\"",
+			invocation->positionals[command->max_positionals]);
+	if (invocation->positional_count < command->min_positionals)
+		return error_set(err, STATUS_USAGE, "missing argument: %s", command->positionals);
+	return 0;
+}
+
+static void print_error(const char *path, bool json, const struct error *err)
+{
+	if (!err->message[0])
+		return;
+	if (json) {
+		cJSON *document = cJSON_CreateObject(), *error = cJSON_AddObjectToObject(document, "error");
+
+		cJSON_AddStringToObject(error, "kind", status_name(err->status));
+		cJSON_AddNumberToObject(error, "exit", err->status);
+		cJSON_AddStringToObject(error, "message", err->message);
+		cJSON_AddStringToObject(error, "hint", err->hint);
+		output_json(document);
+	}
+	fflush(stdout);
+	if (err->status == STATUS_INTERRUPTED) { /* no fault, and with --quiet not worth a word */
+		log_note("%s: %s", path, err->message);
+		return;
+	}
+	fprintf(stderr, "%s: %s%s%s\n", path, color(stderr, COLOR_RED), err->message,
+		color(stderr, COLOR_NONE));
+	if (err->hint[0])
+		fprintf(stderr, "%s\n", err->hint);
+	if (err->status == STATUS_USAGE)
+		fprintf(stderr, "See: %s --help\n", path);
+}
+
+static int run(struct invocation *invocation, const struct globals *globals, struct error *err)
+{
+	const char *named = globals->workspace ? globals->workspace : getenv("QUASAR_WORKSPACE");
+	struct workspace_place place;
+	int result;
+
+	if (sodium_init() < 0)
+		return error_set(err, STATUS_ENVIRONMENT, "libsodium cannot start: no random numbers");
+	if (workspace_find(named && *named ? named : NULL, &place, err) < 0)
+		return -1;
+	if (globals->workspace && !place.directory) {
+		result = error_set(err, STATUS_ENVIRONMENT, "workspace %s: no such directory", globals->workspace);
+	} else {
+		invocation->workspace = place.directory;
+		invocation->workspace_above = place.above;
+		invocation->settings = place.settings;
+		result = invocation->command->run(invocation, err);
+		place.settings = invocation->settings; /* it may have read them again */
+	}
+	settings_free(place.settings);
+	free(place.directory);
+	return result;
+}
+
+int program_main(const struct command *program, int argc, char **argv)
+{
+	struct invocation invocation = {.command = program};
+	struct globals globals = {0};
+	struct error err = {0};
+	char *path = xstrdup(program->name);
+	int first = 1, result = 0;
+	size_t opt_count = 0;
+
+	setvbuf(stdout, NULL, _IOLBF, 0); /* a line arrives whole, also in a pipe or a log file */
+	interrupt_install();
+	if (argc > 1 && !strcmp(argv[1], "--version")) {
+		puts("quasar " QUASAR_VERSION);
+		goto done;
+	}
+	for (; !result && first < argc && invocation.command->subcommands; first++) {
+		const struct command *next = find_command(invocation.command, argv[first]);
+		char *longer;
+
+		if (argv[first][0] == '-') { /* `quasar -C DIR status` */
+			result = read_option(&invocation, &globals, argv, argc, &first, &err);
+			continue;
+		}
+		if (!next)
+			break;
+		invocation.command = next;
+		longer = xprintf("%s %s", path, next->name);
+		free(path);
+		path = longer;
+	}
+	while (invocation.command->opts && invocation.command->opts[opt_count].name)
+		opt_count++;
+	invocation.values = xcalloc(opt_count, sizeof(*invocation.values));
+	invocation.positionals = xcalloc((size_t)argc, sizeof(*invocation.positionals));
+	if (invocation.command->subcommands && first < argc && argv[first][0] != '-')
+		result = error_set(&err, STATUS_USAGE, "unknown command \"%s\"", argv[first]);
+	if (!result)
+		result = read_words(&invocation, &globals, argv + first, argc - first, &err);
+	invocation.json = globals.json;
+	if (!result && globals.help)
+		help_full(stdout, path, invocation.command);
+	else if (!result && invocation.command->subcommands)
+		help_usage(stdout, path, invocation.command);
+	else if (!result) {
+		result = check_positionals(&invocation, &err);
+		if (!result)
+			result = run(&invocation, &globals, &err);
+	}
+	if (!result && (fflush(stdout) < 0 || ferror(stdout)))
+		result = error_set(&err, STATUS_ENVIRONMENT, "cannot write to standard output");
+	if (result)
+		print_error(path, invocation.json, &err);
+	free(invocation.values);
+	free(invocation.positionals);
+done:
+	free(path);
+	return result ? (int)err.status : STATUS_OK;
+}

@@ -1,0 +1,57 @@
+/* inspect: what a validator reads in a fork before it runs anything.
+ *
+ * Files are read with a bound on their size, symbolic links are not followed out of the fork, and any
+ * bytes at all may stand in them. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/check.h"
+#include "base/error.h"
+#include "fork/fork.h"
+
+/* The five files that a validator wants in fla/ops/quasar/; ends with NULL. */
+extern const char *const inspect_target_files[];
+
+/* Adds the checks, in this order:
+ *   files              the five files are there and are UTF-8 text
+ *   imports.deployed   chunk.py names what today's validators ask for
+ *   imports.strict     the twelve import lines, one a line: a warning, or with `strict` a failure
+ *   imports.forbidden  none of the five files mentions fla.ops.gla or fla.ops.kda in an import
+ *   cuda_source        a .cu file somewhere: a warning without
+ * -1 only when `path` cannot be looked at. */
+int inspect_fork(const char *path, bool strict, struct check_list *checks, struct error *err);
+
+/* A .cu file below the directory, its path relative to it; NULL when there is none. The caller frees. */
+char *inspect_cuda_source(const char *path);
+
+/* Adds the check `git`: validators see what is committed and pushed, nothing else. `fork_url` is what
+ * they will clone (NULL: none known). What they would not see is a warning, or a failure when the
+ * fork is about to be submitted. */
+void inspect_git(const struct fork_state *state, const char *fork_url, bool submitting,
+	struct check_list *checks);
+
+/* --- the rules on the text of one file ----------------------------------------------------------- */
+
+#define INSPECT_DEPLOYED_COUNT 5
+#define INSPECT_STRICT_COUNT 12
+#define INSPECT_FORBIDDEN_COUNT 4
+
+/* The names of the deployed rule, the lines of the strict one, and the forbidden texts. */
+extern const char *const inspect_deployed_names[INSPECT_DEPLOYED_COUNT];
+extern const char *const inspect_strict_lines[INSPECT_STRICT_COUNT];
+extern const char *const inspect_forbidden_texts[INSPECT_FORBIDDEN_COUNT];
+
+/* Line numbers count from 1; 0 means nowhere. Lines end with LF, CRLF or CR. */
+struct import_findings {
+	size_t deployed[INSPECT_DEPLOYED_COUNT];   /* where the rule finds the name */
+	size_t strict[INSPECT_STRICT_COUNT];       /* where the line stands, alone but for spaces or a comment */
+	size_t mentioned[INSPECT_STRICT_COUNT];    /* where the name that the line imports first occurs */
+	size_t forbidden[INSPECT_FORBIDDEN_COUNT]; /* where the text first occurs */
+	size_t utils;                              /* the first "from fla.utils import" */
+};
+
+/* Applies all three rules to the text of a file. Depends on nothing but the bytes, and takes time in
+ * proportion to their number. */
+void inspect_imports(const char *text, size_t length, struct import_findings *findings);

@@ -1,0 +1,35 @@
+/* due: when commitments can be revealed, by the validator's own clock. */
+#pragma once
+
+#include "api/block.h"
+#include "space/workflow.h"
+
+/* Where a committed submission stands at the validator. */
+struct due {
+	int64_t reveal_block, current_block;
+	bool ready;
+};
+
+/* Reads it off the validator's list; when that could not be read (`pending` NULL), off what is stored, the blocks
+ * that were seen and the validator's clock. */
+void due_read(const struct workflow *workflow, const struct submission *submission,
+	const struct api_pending_reveals *pending, const struct block_clock *blocks, struct due *due);
+
+/* The list of commitments, as workflow_pending(), for what is waited for: soon given up when something is due without
+ * it. Takes note of the block. */
+int due_pending(struct workflow *workflow, const struct submission_list *list, struct block_clock *blocks,
+	struct api_pending_reveals *pending, struct error *err);
+
+/* Seconds until the reveal, without the validator's list; 0: due, or nothing tells. */
+double due_left(const struct workflow *workflow, const struct submission *submission, const struct block_clock *blocks);
+
+/* "in 3 blocks, about 36 s" */
+void due_describe(const struct block_clock *blocks, int64_t reveal_block, char text[64]);
+
+/* Seconds between two looks at the validator's clock. The first ones are close together: how long a block
+ * takes there is certain only when it was seen. */
+#define DUE_POLL_SHORTEST 0.25
+#define DUE_POLL_LONGEST 60.0
+
+/* Seconds until the next look, `poll` at most. */
+double due_pause(const struct due *due, const struct block_clock *blocks, double poll);

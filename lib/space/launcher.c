@@ -1,0 +1,84 @@
+#include "space/launcher.h"
+
+#include <string.h>
+
+#include "base/buffer.h"
+#include "base/embed.h"
+
+#define WORKSPACE "templates/workspace/"
+
+EMBED(service_pm2, WORKSPACE "ecosystem.config.js");
+EMBED(service_systemd, WORKSPACE "quasar-miner.service");
+EMBED(service_screen, WORKSPACE "start-in-screen.sh");
+
+const struct launcher launchers[] = {
+	{"ecosystem.config.js", service_pm2, 0644, "%", "$", "`"},
+	{"quasar-miner.service", service_systemd, 0644, "%%", "$$", "`"},
+	{"start-in-screen.sh", service_screen, 0755, "%", "\\$", "\\`"},
+};
+const size_t launcher_count = sizeof(launchers) / sizeof(launchers[0]);
+
+/* For a place inside double quotes. */
+static void add_quoted(struct buffer *out, const char *text, const struct launcher *launcher)
+{
+	for (; *text; text++) {
+		switch (*text) {
+		case '%':
+			buffer_text(out, launcher->percent);
+			break;
+		case '$':
+			buffer_text(out, launcher->dollar);
+			break;
+		case '`':
+			buffer_text(out, launcher->backtick);
+			break;
+		case '"':
+		case '\\':
+			buffer_text(out, "\\");
+			buffer_append(out, text, 1);
+			break;
+		default:
+			buffer_append(out, text, 1);
+		}
+	}
+}
+
+/* The value whose place this is, and the place's length; NULL: it is an @ like any other. */
+static const char *value_at(const char *at, const struct launcher_values *values, size_t *length)
+{
+	const struct {
+		const char *place, *value;
+	} known[] = {
+		{"@QUASAR@", values->program},
+		{"@WORKSPACE@", values->workspace},
+		{"@NAME@", values->name},
+		{"@PATH@", values->path},
+	};
+
+	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
+		*length = strlen(known[i].place);
+		if (!strncmp(at, known[i].place, *length))
+			return known[i].value;
+	}
+	return NULL;
+}
+
+char *launcher_fill(const struct launcher *launcher, const struct launcher_values *values)
+{
+	struct buffer out = {0};
+	const char *rest = launcher->text, *at;
+
+	while ((at = strchr(rest, '@'))) {
+		size_t length;
+		const char *value = value_at(at, values, &length);
+
+		buffer_append(&out, rest, (size_t)(at - rest));
+		if (value)
+			add_quoted(&out, value, launcher);
+		else
+			buffer_text(&out, "@");
+		rest = at + (value ? length : 1);
+	}
+	buffer_text(&out, rest);
+	return out.data;
+}

@@ -1,0 +1,23 @@
+/* launcher: what starts a miner under pm2, systemd or screen. */
+#pragma once
+
+#include <stddef.h>
+#include <sys/types.h>
+
+/* A file of the workspace; its path is relative to it. */
+struct launcher {
+	const char *path, *text;
+	mode_t permissions;
+	const char *percent, *dollar, *backtick; /* how the file writes these inside double quotes */
+};
+extern const struct launcher launchers[];
+extern const size_t launcher_count;
+
+struct launcher_values {
+	const char *program, *workspace;
+	const char *name; /* what the process manager calls the miner: letters that need no quotes anywhere */
+	const char *path; /* $PATH */
+};
+
+/* The text with its places for the values filled in. The caller frees. */
+char *launcher_fill(const struct launcher *launcher, const struct launcher_values *values);

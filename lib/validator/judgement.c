@@ -1,0 +1,134 @@
+/* What judges send: scores and verifications. */
+#include <math.h>
+#include <stdlib.h>
+
+#include "base/json.h"
+#include "base/memory.h"
+#include "net/fields.h"
+#include "validator/state.h"
+
+/* The address that a submission came from; 0 when there is no such submission. The caller frees. */
+static int find_submission(struct validator *validator, int64_t id, char **address, bool *validated,
+	double *score, struct error *err)
+{
+	sqlite3_stmt *query;
+	int found = database_row(validator->database, &query, err,
+		"SELECT address, validated, score FROM submission WHERE id = ?", "i", id);
+
+	if (found > 0) {
+		*address = xstrdup(database_text(query, 0));
+		*validated = sqlite3_column_int(query, 1);
+		*score = column_real(query, 2);
+		sqlite3_reset(query);
+	}
+	return found;
+}
+
+/* A judgement tells on the address that sent the submission: a score of 0 may be a failure, anything else
+ * makes good for earlier ones. Where a 0 counts, only the first judgement does. */
+static int judge_address(struct validator *validator, const char *address, double score, struct error *err)
+{
+	return score == 0 && !validator->version->forgives_zero
+		? validator_count_failure(validator, address, err)
+		: validator_forgive(validator, address, err);
+}
+
+static int mark_validated(struct validator *validator, int64_t id, double score, struct server_reply *reply,
+	struct error *err)
+{
+	double earlier = NAN;
+	char *address = NULL;
+	bool validated = false;
+	int result = find_submission(validator, id, &address, &validated, &earlier, err);
+
+	if (result == 0)
+		server_refuse(reply, 404, "Submission not found");
+	if (result <= 0)
+		return result;
+	if (isnan(score))
+		score = earlier;
+	result = database_run(validator->database, err,
+		"UPDATE submission SET validated = 1, score = ? WHERE id = ?", "ri", score, id);
+	if (!result && (!validated || validator->version->forgives_zero))
+		result = judge_address(validator, address, score, err);
+	free(address);
+	reply->body = cJSON_CreateObject();
+	cJSON_AddStringToObject(reply->body, "status", "ok");
+	json_add_id(reply->body, "submission_id", id);
+	json_add_real(reply->body, "score", score);
+	return result;
+}
+
+/* Of /mark_validated where it takes a body as it comes. False: it is a fault. */
+static bool is_usable(const struct fields *fields)
+{
+	const cJSON *id = fields_raw(fields, "submission_id"), *score = fields_raw(fields, "score");
+
+	return !((cJSON_IsArray(id) || cJSON_IsObject(id)) && id->child) &&
+		(!score || cJSON_IsNull(score) || cJSON_IsNumber(score) || cJSON_IsBool(score));
+}
+
+/* What stands for no id in Python. */
+static bool is_empty(const cJSON *id)
+{
+	return !id || cJSON_IsNull(id) || cJSON_IsFalse(id) || (cJSON_IsNumber(id) && id->valuedouble == 0) ||
+		(cJSON_IsString(id) && !*id->valuestring) ||
+		((cJSON_IsArray(id) || cJSON_IsObject(id)) && !id->child);
+}
+
+int handle_mark_validated(
+	const struct server_request *request, struct server_reply *reply, void *context, struct error *err)
+{
+	struct validator *validator = context;
+	struct fields fields = fields_object(request, &validator->version->fields);
+	bool loose = validator->version->loose_objects;
+	int64_t id;
+	double score;
+
+	if (!fields.problems && is_empty(fields_raw(&fields, "submission_id"))) {
+		server_refuse(reply, 400, "submission_id required");
+		return 0;
+	}
+	if (loose && !is_usable(&fields)) {
+		server_fault(reply);
+		return 0;
+	}
+	id = fields_integer_or(&fields, "submission_id", 0);
+	score = fields_optional_real(&fields, "score");
+	if (loose && cJSON_IsObject(request->body) && fields.problems) {
+		/* text or a fraction is the id of no submission */
+		cJSON_Delete(fields.problems);
+		server_refuse(reply, 404, "Submission not found");
+		return 0;
+	}
+	return fields_refused(&fields, reply) ? 0 : mark_validated(validator, id, score, reply, err);
+}
+
+int handle_record_verification(
+	const struct server_request *request, struct server_reply *reply, void *context, struct error *err)
+{
+	struct validator *validator = context;
+	struct fields fields = fields_query(request, &validator->version->fields);
+	int64_t id = fields_integer(&fields, "submission_id");
+	bool verified = fields_bool(&fields, "verified");
+	double cosine = fields_optional_real(&fields, "cosine_similarity");
+	double difference = fields_optional_real(&fields, "max_abs_diff");
+	double throughput = fields_optional_real(&fields, "throughput");
+	const char *reason = fields_optional_string(&fields, "reason");
+
+	if (fields_refused(&fields, reply))
+		return 0;
+	if (database_run(validator->database, err,
+		    "UPDATE submission SET logits_passed = ?, cosine_similarity = ?, max_abs_diff = ?,"
+		    " throughput = ?, verification_reason = ? WHERE id = ?",
+		    "irrrsi", (int64_t)verified, cosine, difference, throughput, reason, id) < 0)
+		return -1;
+	if (!database_changes(validator->database)) {
+		server_refuse(reply, 404, "Submission not found");
+		return 0;
+	}
+	reply->body = cJSON_CreateObject();
+	cJSON_AddStringToObject(reply->body, "status", "recorded");
+	cJSON_AddBoolToObject(reply->body, "verified", verified);
+	return 0;
+}

@@ -1,0 +1,90 @@
+/* What the parts of the validator service share. Functions that return int give -1 for a fault of the
+ * database, with the error; a refusal of the request is a reply, and no error. */
+#pragma once
+
+#include <cjson/cJSON.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/buffer.h"
+#include "base/database.h"
+#include "base/error.h"
+#include "net/server.h"
+#include "validator/validator.h"
+
+struct validator {
+	struct validator_options options;
+	const struct validator_version *version;
+	struct database *database;
+};
+
+double validator_now(const struct validator *validator);
+
+/* --- who may do what (validator_access.c) ------------------------------------------------------ */
+
+/* The `check` of signed routes: 401, or sets the request's identity to the hotkey that signed. */
+bool validator_authenticate(struct server_request *request, struct server_reply *reply, void *context);
+
+enum validator_admission { ADMIT_TO_REGISTER, ADMIT_TO_SUBMIT, ADMIT_TO_REVEAL };
+
+/* What a signed request passes before its own rules: rate limit (429), the hotkey it names is the one that
+ * signed (403), registration (404), ban of its address (403). 1: go on; 0: refused, the reply is made. */
+int validator_admit(struct validator *validator, const struct server_request *request, const char *hotkey,
+	enum validator_admission admission, struct server_reply *reply, struct error *err);
+
+/* Counts a failure of an address; the fifth bans it for 24 hours. */
+int validator_count_failure(struct validator *validator, const char *address, struct error *err);
+/* A success: failures so far no longer count. A ban stays. */
+int validator_forgive(struct validator *validator, const char *address, struct error *err);
+
+/* --- rounds (validator_round.c) ---------------------------------------------------------------- */
+
+/* The id of the active round, which is made if there is none. */
+int validator_active_round(struct validator *validator, int64_t *id, struct error *err);
+
+/* The id of the round that a submission belongs to. 1: found; 0: there is none, and the reply is made. */
+int validator_submission_round(
+	struct validator *validator, int64_t *id, struct server_reply *reply, struct error *err);
+
+/* A column, NAN when it is NULL. */
+double column_real(sqlite3_stmt *query, int column);
+
+/* --- answers (validator.c) --------------------------------------------------------------------- */
+
+/* Adds a whole number of up to 64 bits, which a double may not hold. */
+void add_integer(cJSON *object, const char *name, int64_t value);
+
+/* A list of an answer, kept as text: a list has no end, and cJSON takes many times the room. */
+struct rows {
+	struct buffer text;
+	bool fault; /* a row cannot be written as JSON */
+};
+
+/* Adds a row, and frees it. False when the list is too long by now. */
+bool rows_add(const struct validator *validator, struct rows *rows, cJSON *row);
+/* Adds the list to an answer and frees it; when that cannot be, the answer is a fault. */
+void rows_end(struct rows *rows, const char *name, struct server_reply *reply);
+
+/* --- handlers, by file ------------------------------------------------------------------------- */
+
+typedef int validator_handler(
+	const struct server_request *request, struct server_reply *reply, void *context, struct error *err);
+
+/* validator_access.c */
+validator_handler handle_register_miner, handle_record_failure;
+/* validator_submission.c */
+validator_handler handle_submit_kernel, handle_commit_submission, handle_reveal_submission;
+/* validator_judgement.c */
+validator_handler handle_mark_validated, handle_record_verification;
+/* validator_report.c */
+validator_handler handle_pending_reveals, handle_submission_stats, handle_submission_rate,
+	handle_verification_stats;
+/* validator_round.c */
+validator_handler handle_current_round, handle_create_round, handle_finalize_round, handle_weights;
+
+/* --- the block clock (validator.c) ------------------------------------------------------------- */
+
+/* (Unix time - 1609459200) div the block time. */
+int64_t validator_block(const struct validator *validator);
+/* Unix time at which a block begins. */
+double validator_block_begins(const struct validator *validator, int64_t block);

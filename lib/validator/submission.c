@@ -1,0 +1,282 @@
+/* What miners send: submissions, commitments, reveals. */
+#include <stdio.h>
+#include <string.h>
+
+#include "api/message.h"
+#include "base/json.h"
+#include "net/fields.h"
+#include "score/score.h"
+#include "validator/state.h"
+
+/* What /submit_kernel and /reveal_submission have in common; strings belong to the request. */
+struct claim {
+	const char *fork_url, *commit_hash, *signature;
+	double tokens_per_sec, vram_mb; /* vram_mb NAN: not told */
+	const cJSON *benchmarks;        /* NULL: none */
+};
+
+static struct claim read_claim(struct fields *fields)
+{
+	struct claim claim = {
+		.fork_url = fields_string(fields, "fork_url"),
+		.commit_hash = fields_string(fields, "commit_hash"),
+		.signature = fields_string(fields, "signature"),
+		.tokens_per_sec = fields_real(fields, "tokens_per_sec"),
+		.vram_mb = fields_optional_real(fields, "vram_mb"),
+		.benchmarks = fields_optional_tables(fields, "benchmarks"),
+	};
+
+	return claim;
+}
+
+/* As stored; NULL for none. Free with cJSON_free. */
+static char *benchmarks_text(const struct claim *claim)
+{
+	return claim->benchmarks ? cJSON_PrintUnformatted(claim->benchmarks) : NULL;
+}
+
+static int insert_submission(struct validator *validator, const struct server_request *request,
+	const struct claim *claim, int64_t round, int64_t target, const char *repo_hash, double now,
+	struct error *err)
+{
+	char solution[17], *benchmarks;
+	int result;
+
+	score_solution_hash(claim->tokens_per_sec, target, claim->benchmarks, solution);
+	benchmarks = benchmarks_text(claim);
+	result = database_run(validator->database, err,
+		"INSERT INTO submission (miner_hotkey, round_id, address, created_at, target_sequence_length,"
+		" signature, fork_url, commit_hash, repo_hash, tokens_per_sec, vram_mb, benchmarks,"
+		" solution_hash, revealed) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 1)",
+		"sisrissssrrss", request->identity, round, request->client, now, target, claim->signature,
+		claim->fork_url, claim->commit_hash, repo_hash, claim->tokens_per_sec, claim->vram_mb,
+		benchmarks, solution);
+	cJSON_free(benchmarks);
+	return result;
+}
+
+int handle_submit_kernel(
+	const struct server_request *request, struct server_reply *reply, void *context, struct error *err)
+{
+	struct validator *validator = context;
+	struct fields fields = fields_body(request, &validator->version->fields);
+	const char *hotkey = fields_string(&fields, "miner_hotkey");
+	int64_t target = fields_integer(&fields, "target_sequence_length");
+	const char *repo_hash = fields_optional_string(&fields, "repo_hash");
+	struct claim claim = read_claim(&fields);
+	double now = validator_now(validator);
+	int64_t round;
+	int admitted;
+
+	if (fields_refused(&fields, reply))
+		return 0;
+	admitted = validator_admit(validator, request, hotkey, ADMIT_TO_SUBMIT, reply, err);
+	if (admitted > 0)
+		admitted = validator_submission_round(validator, &round, reply, err);
+	if (admitted <= 0)
+		return admitted;
+	if (insert_submission(validator, request, &claim, round, target, repo_hash, now, err) < 0)
+		return -1;
+	reply->body = cJSON_CreateObject();
+	json_add_id(reply->body, "submission_id", database_last_id(validator->database));
+	cJSON_AddStringToObject(reply->body, "miner_hotkey", hotkey);
+	cJSON_AddStringToObject(reply->body, "fork_url", claim.fork_url);
+	cJSON_AddStringToObject(reply->body, "commit_hash", claim.commit_hash);
+	cJSON_AddNullToObject(reply->body, "repo_hash"); /* the deployed one never tells it here */
+	add_integer(reply->body, "target_sequence_length", target);
+	cJSON_AddNumberToObject(reply->body, "tokens_per_sec", claim.tokens_per_sec);
+	json_add_real(reply->body, "vram_mb", claim.vram_mb);
+	if (claim.benchmarks)
+		cJSON_AddItemReferenceToObject(reply->body, "benchmarks", (cJSON *)claim.benchmarks);
+	else
+		cJSON_AddNullToObject(reply->body, "benchmarks");
+	json_add_time(reply->body, "created_at", now);
+	return validator_forgive(validator, request->client, err);
+}
+
+/* 1: there is no such commitment yet; 0: there is, and the reply is made. */
+static int check_new(
+	struct validator *validator, const char *hash, struct server_reply *reply, struct error *err)
+{
+	sqlite3_stmt *query;
+	int found = database_row(validator->database, &query, err,
+		"SELECT 1 FROM submission WHERE commitment_hash = ?", "s", hash);
+
+	if (found <= 0)
+		return found < 0 ? -1 : 1;
+	sqlite3_reset(query);
+	server_refuse(reply, 409, "Commitment hash already exists. Use a different salt.");
+	return 0;
+}
+
+static int insert_commitment(struct validator *validator, const struct server_request *request,
+	int64_t round, const char *hash, int64_t target, const char *signature, int64_t reveal_block,
+	struct error *err)
+{
+	return database_run(validator->database, err,
+		"INSERT INTO submission (miner_hotkey, round_id, address, created_at, target_sequence_length,"
+		" signature, revealed, commitment_hash, reveal_block) VALUES (?, ?, ?, ?, ?, ?, 0, ?, ?)",
+		"sisrissi", request->identity, round, request->client, validator_now(validator), target,
+		signature, hash, reveal_block);
+}
+
+/* "~20 minutes" for a number of blocks, as the API says it. */
+static long long block_minutes(const struct validator *validator, int64_t blocks)
+{
+	return (long long)((double)blocks * validator->options.block_seconds / 60);
+}
+
+static void answer_commitment(const struct validator *validator, const char *hash, int64_t reveal_block,
+	struct server_reply *reply)
+{
+	char message[128];
+
+	snprintf(message, sizeof(message), "Commitment accepted. Reveal from block %lld on (~%lld minutes)",
+		(long long)reveal_block, block_minutes(validator, validator->options.blocks_until_reveal));
+	reply->body = cJSON_CreateObject();
+	json_add_id(reply->body, "submission_id", database_last_id(validator->database));
+	cJSON_AddStringToObject(reply->body, "commitment_hash", hash);
+	cJSON_AddNumberToObject(reply->body, "reveal_block", (double)reveal_block);
+	json_add_time(reply->body, "estimated_reveal_time", validator_block_begins(validator, reveal_block));
+	cJSON_AddStringToObject(reply->body, "message", message);
+}
+
+int handle_commit_submission(
+	const struct server_request *request, struct server_reply *reply, void *context, struct error *err)
+{
+	struct validator *validator = context;
+	struct fields fields = fields_body(request, &validator->version->fields);
+	const char *hotkey = fields_string(&fields, "miner_hotkey");
+	const char *hash = fields_string(&fields, "commitment_hash");
+	int64_t target = fields_integer(&fields, "target_sequence_length");
+	const char *signature = fields_string(&fields, "signature");
+	int64_t reveal_block = validator_block(validator) + validator->options.blocks_until_reveal, round;
+	int admitted;
+
+	if (fields_refused(&fields, reply))
+		return 0;
+	admitted = validator_admit(validator, request, hotkey, ADMIT_TO_SUBMIT, reply, err);
+	if (admitted > 0)
+		admitted = check_new(validator, hash, reply, err);
+	if (admitted > 0)
+		admitted = validator_submission_round(validator, &round, reply, err);
+	if (admitted <= 0)
+		return admitted;
+	if (insert_commitment(validator, request, round, hash, target, signature, reveal_block, err) < 0)
+		return -1;
+	answer_commitment(validator, hash, reveal_block, reply);
+	return 0;
+}
+
+/* What is known of a commitment before its reveal. */
+struct commitment {
+	int64_t id, target_sequence_length, reveal_block;
+	bool revealed;
+	char hash[65]; /* a longer one is no SHA-256, and matches nothing */
+};
+
+static int find_commitment(struct validator *validator, int64_t id, const char *hotkey,
+	struct commitment *commitment, struct error *err)
+{
+	const char *hash;
+	sqlite3_stmt *query;
+	int found = database_row(validator->database, &query, err,
+		"SELECT target_sequence_length, reveal_block, revealed, commitment_hash"
+		" FROM submission WHERE id = ? AND miner_hotkey = ?",
+		"is", id, hotkey);
+
+	if (found <= 0)
+		return found;
+	hash = database_text(query, 3);
+	*commitment = (struct commitment){
+		.id = id,
+		.target_sequence_length = sqlite3_column_int64(query, 0),
+		.reveal_block = sqlite3_column_int64(query, 1),
+		.revealed = sqlite3_column_int(query, 2),
+	};
+	if (hash && strlen(hash) < sizeof(commitment->hash))
+		strcpy(commitment->hash, hash);
+	sqlite3_reset(query);
+	return 1;
+}
+
+/* 1: it may be revealed with what was sent; 0: not, and the reply is made. */
+static int check_reveal(struct validator *validator, const struct server_request *request,
+	const struct commitment *commitment, const char *salt, const char *data, struct server_reply *reply,
+	struct error *err)
+{
+	int64_t blocks = commitment->reveal_block - validator_block(validator);
+	char hash[65];
+
+	if (commitment->revealed) {
+		server_refuse(reply, 409, "Submission already revealed");
+		return 0;
+	}
+	if (blocks > 0) {
+		server_refuse(reply, 425, "Cannot reveal yet. Wait %lld blocks (~%lld minutes)",
+			(long long)blocks, block_minutes(validator, blocks));
+		return 0;
+	}
+	message_commitment_hash(salt, data, hash);
+	if (!strcmp(hash, commitment->hash))
+		return 1;
+	server_refuse(reply, 400, "Hash mismatch: salt and URL do not give the commitment's hash");
+	return validator_count_failure(validator, request->client, err);
+}
+
+static int store_reveal(struct validator *validator, const struct commitment *commitment,
+	const struct claim *claim, const char *salt, const char *docker_image, struct error *err)
+{
+	char solution[17], *benchmarks;
+	int result;
+
+	score_solution_hash(
+		claim->tokens_per_sec, commitment->target_sequence_length, claim->benchmarks, solution);
+	benchmarks = benchmarks_text(claim);
+	result = database_run(validator->database, err,
+		"UPDATE submission SET revealed = 1, commitment_salt = ?, fork_url = ?, commit_hash = ?,"
+		" docker_image = ?, tokens_per_sec = ?, vram_mb = ?, benchmarks = ?, solution_hash = ?,"
+		" signature = ? WHERE id = ?",
+		"ssssrrsssi", salt, claim->fork_url, claim->commit_hash, docker_image, claim->tokens_per_sec,
+		claim->vram_mb, benchmarks, solution, claim->signature, commitment->id);
+	cJSON_free(benchmarks);
+	return result;
+}
+
+int handle_reveal_submission(
+	const struct server_request *request, struct server_reply *reply, void *context, struct error *err)
+{
+	struct validator *validator = context;
+	struct fields fields = fields_body(request, &validator->version->fields);
+	int64_t id = fields_integer(&fields, "submission_id");
+	const char *hotkey = fields_string(&fields, "miner_hotkey");
+	const char *salt = fields_string(&fields, "commitment_salt");
+	const char *docker_image = fields_optional_string(&fields, "docker_image");
+	struct claim claim = read_claim(&fields);
+	struct commitment commitment;
+	int result;
+
+	if (fields_refused(&fields, reply))
+		return 0;
+	result = validator_admit(validator, request, hotkey, ADMIT_TO_REVEAL, reply, err);
+	if (result <= 0)
+		return result;
+	result = find_commitment(validator, id, hotkey, &commitment, err);
+	if (result == 0)
+		server_refuse(reply, 404, "Submission not found");
+	if (result > 0)
+		result = check_reveal(validator, request, &commitment, salt,
+			docker_image && *docker_image ? docker_image : claim.fork_url, reply, err);
+	if (result <= 0)
+		return result;
+	if (store_reveal(validator, &commitment, &claim, salt, docker_image, err) < 0)
+		return -1;
+	reply->body = cJSON_CreateObject();
+	json_add_id(reply->body, "submission_id", id);
+	cJSON_AddStringToObject(reply->body, "miner_hotkey", hotkey);
+	cJSON_AddStringToObject(reply->body, "fork_url", claim.fork_url);
+	cJSON_AddStringToObject(reply->body, "commit_hash", claim.commit_hash);
+	cJSON_AddBoolToObject(reply->body, "is_revealed", true);
+	cJSON_AddStringToObject(reply->body, "message", "Revealed. A validator will look at it.");
+	return 0;
+}
