@@ -17,7 +17,7 @@ static void list_secrets(const struct settings *settings, const char *secrets[SE
 	size_t count = 0;
 
 	for (const struct setting *setting = settings_table; setting->name && count < SECRETS_MAX; setting++) {
-		const char *value = setting->secret ? settings_get(settings, setting->name, NULL) : NULL;
+		const char *value = setting->kind == SETTING_SECRET ? settings_get(settings, setting->name, NULL) : NULL;
 
 		if (value)
 			secrets[count++] = value;

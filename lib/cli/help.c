@@ -51,7 +51,7 @@ const char *help_default(const struct opt *opt)
 		return opt->fallback;
 	for (const struct setting *setting = settings_table; setting->name; setting++)
 		if (!strcmp(setting->name, opt->setting))
-			return setting->secret ? NULL : setting->fallback;
+			return setting->kind == SETTING_SECRET ? NULL : setting->fallback;
 	return NULL;
 }
 
