@@ -1,6 +1,6 @@
 # fish completion for quasar, made from its command table
 complete -c quasar -l json -d 'Print one JSON document on stdout instead of text.'
-complete -c quasar -l workspace -s C -r -d 'The workspace; else $QUASAR_WORKSPACE, else this directory or one above it.'
+complete -c quasar -l workspace -s C -r -d 'The workspace; else $QUASAR_WORKSPACE, else this directory or one above it, if it is your own.'
 complete -c quasar -l quiet -s q -d 'Leave out notices and progress.'
 complete -c quasar -l verbose -s v -d 'Say more on stderr.'
 complete -c quasar -l help -s h -d 'Explain the command.'
@@ -171,7 +171,7 @@ complete -c quasar -n '__fish_seen_subcommand_from validate' -l once -d 'Judge w
 complete -c quasar -n '__fish_seen_subcommand_from validate' -l interval -r -d 'Time between two looks.'
 complete -c quasar -n '__fish_seen_subcommand_from validate' -l finalize -d 'End the round: at once with --once, otherwise whenever its time is up.'
 complete -c quasar -n '__fish_seen_subcommand_from validate' -l budget -r -d 'Time for each submission\'s benchmark.'
-complete -c quasar -n '__fish_seen_subcommand_from validate' -l local-forks -d 'Clone file:// addresses and paths for a remote API, too.'
+complete -c quasar -n '__fish_seen_subcommand_from validate' -l local-forks -d 'Clone from any address, file:// and paths included, for any API.'
 complete -c quasar -n '__fish_seen_subcommand_from validate' -l device -r -d 'Where to compute: auto, cpu, cuda or cuda:N.'
 complete -c quasar -n '__fish_seen_subcommand_from validate' -l api -r -d 'Base URL of the validator API.'
 complete -c quasar -n '__fish_seen_subcommand_from validate' -l timeout -r -d 'Longest time for the whole exchange, retries included.'

@@ -12,7 +12,7 @@ _quasar_wallet_new()
 		'--encrypt[Encrypt the key file with WALLET_PASSWORD, or with a password that is asked for.]' \
 		'--force[Replace a hotkey that exists.]' \
 		'--json[Print one JSON document on stdout instead of text.]' \
-		'--workspace=[The workspace; else $QUASAR_WORKSPACE, else this directory or one above it.]:DIR:_files -/' \
+		'--workspace=[The workspace; else $QUASAR_WORKSPACE, else this directory or one above it, if it is your own.]:DIR:_files -/' \
 		'--quiet[Leave out notices and progress.]' \
 		'--verbose[Say more on stderr.]' \
 		'--help[Explain the command.]' \
@@ -29,7 +29,7 @@ _quasar_wallet_import()
 		'--encrypt[Encrypt the key file with WALLET_PASSWORD, or with a password that is asked for.]' \
 		'--force[Replace a hotkey that exists.]' \
 		'--json[Print one JSON document on stdout instead of text.]' \
-		'--workspace=[The workspace; else $QUASAR_WORKSPACE, else this directory or one above it.]:DIR:_files -/' \
+		'--workspace=[The workspace; else $QUASAR_WORKSPACE, else this directory or one above it, if it is your own.]:DIR:_files -/' \
 		'--quiet[Leave out notices and progress.]' \
 		'--verbose[Say more on stderr.]' \
 		'--help[Explain the command.]' \
@@ -41,7 +41,7 @@ _quasar_wallet_list()
 	_arguments \
 		'--path=[Where the wallets are.]:DIR:_files -/' \
 		'--json[Print one JSON document on stdout instead of text.]' \
-		'--workspace=[The workspace; else $QUASAR_WORKSPACE, else this directory or one above it.]:DIR:_files -/' \
+		'--workspace=[The workspace; else $QUASAR_WORKSPACE, else this directory or one above it, if it is your own.]:DIR:_files -/' \
 		'--quiet[Leave out notices and progress.]' \
 		'--verbose[Say more on stderr.]' \
 		'--help[Explain the command.]' \
@@ -55,7 +55,7 @@ _quasar_wallet_show()
 		'--hotkey=[Hotkey in that wallet.]:NAME:' \
 		'--path=[Where the wallets are.]:DIR:_files -/' \
 		'--json[Print one JSON document on stdout instead of text.]' \
-		'--workspace=[The workspace; else $QUASAR_WORKSPACE, else this directory or one above it.]:DIR:_files -/' \
+		'--workspace=[The workspace; else $QUASAR_WORKSPACE, else this directory or one above it, if it is your own.]:DIR:_files -/' \
 		'--quiet[Leave out notices and progress.]' \
 		'--verbose[Say more on stderr.]' \
 		'--help[Explain the command.]' \
@@ -70,7 +70,7 @@ _quasar_wallet_sign()
 		'--path=[Where the wallets are.]:DIR:_files -/' \
 		'--message-hex=[The bytes to sign.]:HEX:' \
 		'--json[Print one JSON document on stdout instead of text.]' \
-		'--workspace=[The workspace; else $QUASAR_WORKSPACE, else this directory or one above it.]:DIR:_files -/' \
+		'--workspace=[The workspace; else $QUASAR_WORKSPACE, else this directory or one above it, if it is your own.]:DIR:_files -/' \
 		'--quiet[Leave out notices and progress.]' \
 		'--verbose[Say more on stderr.]' \
 		'--help[Explain the command.]' \
@@ -85,7 +85,7 @@ _quasar_wallet_verify()
 		'--signature=[The signature, 128 hex digits.]:HEX:' \
 		'--crypto=[Kind of key. Bittensor'\''s hotkeys are sr25519.]:KIND:(sr25519 ed25519)' \
 		'--json[Print one JSON document on stdout instead of text.]' \
-		'--workspace=[The workspace; else $QUASAR_WORKSPACE, else this directory or one above it.]:DIR:_files -/' \
+		'--workspace=[The workspace; else $QUASAR_WORKSPACE, else this directory or one above it, if it is your own.]:DIR:_files -/' \
 		'--quiet[Leave out notices and progress.]' \
 		'--verbose[Say more on stderr.]' \
 		'--help[Explain the command.]' \
@@ -97,7 +97,7 @@ _quasar_wallet()
 	local line state
 	_arguments -C \
 		'--json[Print one JSON document on stdout instead of text.]' \
-		'--workspace=[The workspace; else $QUASAR_WORKSPACE, else this directory or one above it.]:DIR:_files -/' \
+		'--workspace=[The workspace; else $QUASAR_WORKSPACE, else this directory or one above it, if it is your own.]:DIR:_files -/' \
 		'--quiet[Leave out notices and progress.]' \
 		'--verbose[Say more on stderr.]' \
 		'--help[Explain the command.]' \
@@ -129,7 +129,7 @@ _quasar_init()
 		'--hotkey=[Hotkey in that wallet; goes into .env.]:NAME:' \
 		'--path=[Where the wallets are; goes into .env.]:DIR:_files -/' \
 		'--json[Print one JSON document on stdout instead of text.]' \
-		'--workspace=[The workspace; else $QUASAR_WORKSPACE, else this directory or one above it.]:DIR:_files -/' \
+		'--workspace=[The workspace; else $QUASAR_WORKSPACE, else this directory or one above it, if it is your own.]:DIR:_files -/' \
 		'--quiet[Leave out notices and progress.]' \
 		'--verbose[Say more on stderr.]' \
 		'--help[Explain the command.]' \
@@ -147,7 +147,7 @@ _quasar_register()
 		'--api=[Base URL of the validator API.]:URL:' \
 		'--timeout=[Longest time for the whole exchange, retries included.]:SECONDS:' \
 		'--json[Print one JSON document on stdout instead of text.]' \
-		'--workspace=[The workspace; else $QUASAR_WORKSPACE, else this directory or one above it.]:DIR:_files -/' \
+		'--workspace=[The workspace; else $QUASAR_WORKSPACE, else this directory or one above it, if it is your own.]:DIR:_files -/' \
 		'--quiet[Leave out notices and progress.]' \
 		'--verbose[Say more on stderr.]' \
 		'--help[Explain the command.]' \
@@ -171,7 +171,7 @@ _quasar_verify()
 		'--device=[Where to compute\: auto, cpu, cuda or cuda\:N.]:NAME:' \
 		'--seed=[Repeat a run\: the seed it showed.]:N:' \
 		'--json[Print one JSON document on stdout instead of text.]' \
-		'--workspace=[The workspace; else $QUASAR_WORKSPACE, else this directory or one above it.]:DIR:_files -/' \
+		'--workspace=[The workspace; else $QUASAR_WORKSPACE, else this directory or one above it, if it is your own.]:DIR:_files -/' \
 		'--quiet[Leave out notices and progress.]' \
 		'--verbose[Say more on stderr.]' \
 		'--help[Explain the command.]' \
@@ -194,7 +194,7 @@ _quasar_bench()
 		'--device=[Where to compute\: auto, cpu, cuda or cuda\:N.]:NAME:' \
 		'--seed=[Of the random weights and input.]:N:' \
 		'--json[Print one JSON document on stdout instead of text.]' \
-		'--workspace=[The workspace; else $QUASAR_WORKSPACE, else this directory or one above it.]:DIR:_files -/' \
+		'--workspace=[The workspace; else $QUASAR_WORKSPACE, else this directory or one above it, if it is your own.]:DIR:_files -/' \
 		'--quiet[Leave out notices and progress.]' \
 		'--verbose[Say more on stderr.]' \
 		'--help[Explain the command.]' \
@@ -208,7 +208,7 @@ _quasar_score()
 		'--tokens-per-sec=[The speed, as measured.]:X:' \
 		'--claimed=[The speed that was claimed.]:X:' \
 		'--json[Print one JSON document on stdout instead of text.]' \
-		'--workspace=[The workspace; else $QUASAR_WORKSPACE, else this directory or one above it.]:DIR:_files -/' \
+		'--workspace=[The workspace; else $QUASAR_WORKSPACE, else this directory or one above it, if it is your own.]:DIR:_files -/' \
 		'--quiet[Leave out notices and progress.]' \
 		'--verbose[Say more on stderr.]' \
 		'--help[Explain the command.]' \
@@ -220,7 +220,7 @@ _quasar_leagues()
 	_arguments \
 		'--seq=[Target sequence length, in tokens, whose league is marked.]:N:' \
 		'--json[Print one JSON document on stdout instead of text.]' \
-		'--workspace=[The workspace; else $QUASAR_WORKSPACE, else this directory or one above it.]:DIR:_files -/' \
+		'--workspace=[The workspace; else $QUASAR_WORKSPACE, else this directory or one above it, if it is your own.]:DIR:_files -/' \
 		'--quiet[Leave out notices and progress.]' \
 		'--verbose[Say more on stderr.]' \
 		'--help[Explain the command.]' \
@@ -233,7 +233,7 @@ _quasar_push()
 		'--message=[What the commit says; else which file it changes, or how many.]:TEXT:' \
 		'--timeout=[Longest time for the push.]:SECONDS:' \
 		'--json[Print one JSON document on stdout instead of text.]' \
-		'--workspace=[The workspace; else $QUASAR_WORKSPACE, else this directory or one above it.]:DIR:_files -/' \
+		'--workspace=[The workspace; else $QUASAR_WORKSPACE, else this directory or one above it, if it is your own.]:DIR:_files -/' \
 		'--quiet[Leave out notices and progress.]' \
 		'--verbose[Say more on stderr.]' \
 		'--help[Explain the command.]' \
@@ -254,7 +254,7 @@ _quasar_commit()
 		'--api=[Base URL of the validator API.]:URL:' \
 		'--timeout=[Longest time for the whole exchange, retries included.]:SECONDS:' \
 		'--json[Print one JSON document on stdout instead of text.]' \
-		'--workspace=[The workspace; else $QUASAR_WORKSPACE, else this directory or one above it.]:DIR:_files -/' \
+		'--workspace=[The workspace; else $QUASAR_WORKSPACE, else this directory or one above it, if it is your own.]:DIR:_files -/' \
 		'--quiet[Leave out notices and progress.]' \
 		'--verbose[Say more on stderr.]' \
 		'--help[Explain the command.]' \
@@ -271,7 +271,7 @@ _quasar_reveal()
 		'--api=[Base URL of the validator API.]:URL:' \
 		'--timeout=[Longest time for the whole exchange, retries included.]:SECONDS:' \
 		'--json[Print one JSON document on stdout instead of text.]' \
-		'--workspace=[The workspace; else $QUASAR_WORKSPACE, else this directory or one above it.]:DIR:_files -/' \
+		'--workspace=[The workspace; else $QUASAR_WORKSPACE, else this directory or one above it, if it is your own.]:DIR:_files -/' \
 		'--quiet[Leave out notices and progress.]' \
 		'--verbose[Say more on stderr.]' \
 		'--help[Explain the command.]' \
@@ -292,7 +292,7 @@ _quasar_submit()
 		'--api=[Base URL of the validator API.]:URL:' \
 		'--timeout=[Longest time for the whole exchange, retries included.]:SECONDS:' \
 		'--json[Print one JSON document on stdout instead of text.]' \
-		'--workspace=[The workspace; else $QUASAR_WORKSPACE, else this directory or one above it.]:DIR:_files -/' \
+		'--workspace=[The workspace; else $QUASAR_WORKSPACE, else this directory or one above it, if it is your own.]:DIR:_files -/' \
 		'--quiet[Leave out notices and progress.]' \
 		'--verbose[Say more on stderr.]' \
 		'--help[Explain the command.]' \
@@ -314,7 +314,7 @@ _quasar_run()
 		'--api=[Base URL of the validator API.]:URL:' \
 		'--timeout=[Longest time for one step at the validator; what did not succeed is tried later.]:SECONDS:' \
 		'--json[Print one JSON document on stdout instead of text.]' \
-		'--workspace=[The workspace; else $QUASAR_WORKSPACE, else this directory or one above it.]:DIR:_files -/' \
+		'--workspace=[The workspace; else $QUASAR_WORKSPACE, else this directory or one above it, if it is your own.]:DIR:_files -/' \
 		'--quiet[Leave out notices and progress.]' \
 		'--verbose[Say more on stderr.]' \
 		'--help[Explain the command.]' \
@@ -332,7 +332,7 @@ _quasar_status()
 		'--api=[Base URL of the validator API.]:URL:' \
 		'--timeout=[Longest time for the whole exchange, retries included.]:SECONDS:' \
 		'--json[Print one JSON document on stdout instead of text.]' \
-		'--workspace=[The workspace; else $QUASAR_WORKSPACE, else this directory or one above it.]:DIR:_files -/' \
+		'--workspace=[The workspace; else $QUASAR_WORKSPACE, else this directory or one above it, if it is your own.]:DIR:_files -/' \
 		'--quiet[Leave out notices and progress.]' \
 		'--verbose[Say more on stderr.]' \
 		'--help[Explain the command.]' \
@@ -345,7 +345,7 @@ _quasar_round()
 		'--api=[Base URL of the validator API.]:URL:' \
 		'--timeout=[Longest time for the whole exchange, retries included.]:SECONDS:' \
 		'--json[Print one JSON document on stdout instead of text.]' \
-		'--workspace=[The workspace; else $QUASAR_WORKSPACE, else this directory or one above it.]:DIR:_files -/' \
+		'--workspace=[The workspace; else $QUASAR_WORKSPACE, else this directory or one above it, if it is your own.]:DIR:_files -/' \
 		'--quiet[Leave out notices and progress.]' \
 		'--verbose[Say more on stderr.]' \
 		'--help[Explain the command.]' \
@@ -362,7 +362,7 @@ _quasar_leaderboard()
 		'--api=[Base URL of the validator API.]:URL:' \
 		'--timeout=[Longest time for the whole exchange, retries included.]:SECONDS:' \
 		'--json[Print one JSON document on stdout instead of text.]' \
-		'--workspace=[The workspace; else $QUASAR_WORKSPACE, else this directory or one above it.]:DIR:_files -/' \
+		'--workspace=[The workspace; else $QUASAR_WORKSPACE, else this directory or one above it, if it is your own.]:DIR:_files -/' \
 		'--quiet[Leave out notices and progress.]' \
 		'--verbose[Say more on stderr.]' \
 		'--help[Explain the command.]' \
@@ -373,7 +373,7 @@ _quasar_gpus()
 {
 	_arguments \
 		'--json[Print one JSON document on stdout instead of text.]' \
-		'--workspace=[The workspace; else $QUASAR_WORKSPACE, else this directory or one above it.]:DIR:_files -/' \
+		'--workspace=[The workspace; else $QUASAR_WORKSPACE, else this directory or one above it, if it is your own.]:DIR:_files -/' \
 		'--quiet[Leave out notices and progress.]' \
 		'--verbose[Say more on stderr.]' \
 		'--help[Explain the command.]' \
@@ -389,7 +389,7 @@ _quasar_doctor()
 		'--api=[Base URL of the validator API.]:URL:' \
 		'--timeout=[Longest wait for one answer of the validator.]:SECONDS:' \
 		'--json[Print one JSON document on stdout instead of text.]' \
-		'--workspace=[The workspace; else $QUASAR_WORKSPACE, else this directory or one above it.]:DIR:_files -/' \
+		'--workspace=[The workspace; else $QUASAR_WORKSPACE, else this directory or one above it, if it is your own.]:DIR:_files -/' \
 		'--quiet[Leave out notices and progress.]' \
 		'--verbose[Say more on stderr.]' \
 		'--help[Explain the command.]' \
@@ -409,7 +409,7 @@ _quasar_localnet()
 		'--connections=[Connections at a time; beyond, the one idle for longest gives way.]:N:' \
 		'--request-timeout=[How long a client may take to send a request, or stay idle.]:SECONDS:' \
 		'--json[Print one JSON document on stdout instead of text.]' \
-		'--workspace=[The workspace; else $QUASAR_WORKSPACE, else this directory or one above it.]:DIR:_files -/' \
+		'--workspace=[The workspace; else $QUASAR_WORKSPACE, else this directory or one above it, if it is your own.]:DIR:_files -/' \
 		'--quiet[Leave out notices and progress.]' \
 		'--verbose[Say more on stderr.]' \
 		'--help[Explain the command.]' \
@@ -423,12 +423,12 @@ _quasar_validate()
 		'--interval=[Time between two looks.]:SECONDS:' \
 		'--finalize[End the round\: at once with --once, otherwise whenever its time is up.]' \
 		'--budget=[Time for each submission'\''s benchmark.]:SECONDS:' \
-		'--local-forks[Clone file\:// addresses and paths for a remote API, too.]' \
+		'--local-forks[Clone from any address, file\:// and paths included, for any API.]' \
 		'--device=[Where to compute\: auto, cpu, cuda or cuda\:N.]:NAME:' \
 		'--api=[Base URL of the validator API.]:URL:' \
 		'--timeout=[Longest time for the whole exchange, retries included.]:SECONDS:' \
 		'--json[Print one JSON document on stdout instead of text.]' \
-		'--workspace=[The workspace; else $QUASAR_WORKSPACE, else this directory or one above it.]:DIR:_files -/' \
+		'--workspace=[The workspace; else $QUASAR_WORKSPACE, else this directory or one above it, if it is your own.]:DIR:_files -/' \
 		'--quiet[Leave out notices and progress.]' \
 		'--verbose[Say more on stderr.]' \
 		'--help[Explain the command.]' \
@@ -440,7 +440,7 @@ _quasar_export-state()
 	_arguments \
 		'--force[Replace FILE if it exists.]' \
 		'--json[Print one JSON document on stdout instead of text.]' \
-		'--workspace=[The workspace; else $QUASAR_WORKSPACE, else this directory or one above it.]:DIR:_files -/' \
+		'--workspace=[The workspace; else $QUASAR_WORKSPACE, else this directory or one above it, if it is your own.]:DIR:_files -/' \
 		'--quiet[Leave out notices and progress.]' \
 		'--verbose[Say more on stderr.]' \
 		'--help[Explain the command.]' \
@@ -451,7 +451,7 @@ _quasar_import-state()
 {
 	_arguments \
 		'--json[Print one JSON document on stdout instead of text.]' \
-		'--workspace=[The workspace; else $QUASAR_WORKSPACE, else this directory or one above it.]:DIR:_files -/' \
+		'--workspace=[The workspace; else $QUASAR_WORKSPACE, else this directory or one above it, if it is your own.]:DIR:_files -/' \
 		'--quiet[Leave out notices and progress.]' \
 		'--verbose[Say more on stderr.]' \
 		'--help[Explain the command.]' \
@@ -467,7 +467,7 @@ _quasar_recover()
 		'--api=[Base URL of the validator API.]:URL:' \
 		'--timeout=[Longest time for the whole exchange, retries included.]:SECONDS:' \
 		'--json[Print one JSON document on stdout instead of text.]' \
-		'--workspace=[The workspace; else $QUASAR_WORKSPACE, else this directory or one above it.]:DIR:_files -/' \
+		'--workspace=[The workspace; else $QUASAR_WORKSPACE, else this directory or one above it, if it is your own.]:DIR:_files -/' \
 		'--quiet[Leave out notices and progress.]' \
 		'--verbose[Say more on stderr.]' \
 		'--help[Explain the command.]' \
@@ -478,7 +478,7 @@ _quasar_generate()
 {
 	_arguments \
 		'--json[Print one JSON document on stdout instead of text.]' \
-		'--workspace=[The workspace; else $QUASAR_WORKSPACE, else this directory or one above it.]:DIR:_files -/' \
+		'--workspace=[The workspace; else $QUASAR_WORKSPACE, else this directory or one above it, if it is your own.]:DIR:_files -/' \
 		'--quiet[Leave out notices and progress.]' \
 		'--verbose[Say more on stderr.]' \
 		'--help[Explain the command.]' \
@@ -489,7 +489,7 @@ _quasar_help()
 {
 	_arguments \
 		'--json[Print one JSON document on stdout instead of text.]' \
-		'--workspace=[The workspace; else $QUASAR_WORKSPACE, else this directory or one above it.]:DIR:_files -/' \
+		'--workspace=[The workspace; else $QUASAR_WORKSPACE, else this directory or one above it, if it is your own.]:DIR:_files -/' \
 		'--quiet[Leave out notices and progress.]' \
 		'--verbose[Say more on stderr.]' \
 		'--help[Explain the command.]' \
@@ -501,7 +501,7 @@ _quasar()
 	local line state
 	_arguments -C \
 		'--json[Print one JSON document on stdout instead of text.]' \
-		'--workspace=[The workspace; else $QUASAR_WORKSPACE, else this directory or one above it.]:DIR:_files -/' \
+		'--workspace=[The workspace; else $QUASAR_WORKSPACE, else this directory or one above it, if it is your own.]:DIR:_files -/' \
 		'--quiet[Leave out notices and progress.]' \
 		'--verbose[Say more on stderr.]' \
 		'--help[Explain the command.]' \
