@@ -7,12 +7,6 @@
 #include "cli/report.h"
 #include "cmd/commands.h"
 
-void doctor_problem(struct check_list *checks, const char *name, enum check_status status,
-	const struct error *err)
-{
-	check_add(checks, name, status, err->hint[0] ? err->hint : NULL, "%s", err->message);
-}
-
 static void print_json(const struct check_list *checks)
 {
 	cJSON *document = cJSON_CreateObject();

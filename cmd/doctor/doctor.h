@@ -12,7 +12,3 @@ void doctor_workspace(const struct invocation *invocation, struct check_list *ch
 
 /* The validator, asked for at most `timeout` seconds, and how the workspace's submissions stand there. */
 void doctor_validator(const struct invocation *invocation, double timeout, struct check_list *checks);
-
-/* A check that an error decides: its message and its hint. */
-void doctor_problem(struct check_list *checks, const char *name, enum check_status status,
-	const struct error *err);

@@ -71,7 +71,7 @@ static void check_gpus(struct check_list *checks, int count, enum check_status m
 		const struct gpu_properties *properties;
 
 		if (!gpu) {
-			doctor_problem(checks, "gpu", missing, &err);
+			check_problem(checks, "gpu", missing, &err);
 			continue;
 		}
 		properties = gpu_properties_of(gpu);
@@ -89,7 +89,7 @@ static void check_library(struct check_list *checks, const char *name, bool foun
 	if (found)
 		check_add(checks, name, CHECK_OK, NULL, "%s", path);
 	else
-		doctor_problem(checks, name, missing, err);
+		check_problem(checks, name, missing, err);
 }
 
 /* What is missing matters only where a GPU could use it. */
@@ -101,7 +101,7 @@ static void check_cuda(const struct invocation *invocation, struct check_list *c
 	enum check_status missing = unwanted ? CHECK_SKIP : CHECK_WARN;
 
 	if (count < 0) {
-		doctor_problem(checks, "gpu", missing, &err);
+		check_problem(checks, "gpu", missing, &err);
 	} else {
 		check_driver(checks);
 		check_gpus(checks, count, missing);
@@ -119,7 +119,7 @@ static void check_device(const struct invocation *invocation, struct check_list 
 	struct error err = {0};
 
 	if (command_device(invocation, NULL, &device, &err) < 0)
-		doctor_problem(checks, "device", CHECK_FAIL, &err);
+		check_problem(checks, "device", CHECK_FAIL, &err);
 	else
 		check_add(checks, "device", CHECK_OK, NULL, "%s", device.description);
 	device_close(&device);
@@ -130,7 +130,7 @@ static void check_blas(struct check_list *checks)
 	struct error err = {0};
 
 	if (blas_open(&err) < 0)
-		doctor_problem(checks, "openblas", CHECK_FAIL, &err);
+		check_problem(checks, "openblas", CHECK_FAIL, &err);
 	else
 		check_add(checks, "openblas", CHECK_OK, NULL, "%s", blas_path());
 }

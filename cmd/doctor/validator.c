@@ -28,7 +28,7 @@ static void check_round(struct api *api, struct check_list *checks)
 	char left[32];
 
 	if (api_current_round(api, &round, &err) < 0) {
-		doctor_problem(checks, "round", CHECK_WARN, &err);
+		check_problem(checks, "round", CHECK_WARN, &err);
 	} else {
 		clock_duration((double)round.time_remaining_seconds, left);
 		check_add(checks, "round", CHECK_OK, NULL, "%lld, %s left", (long long)round.round_number, left);
@@ -103,7 +103,7 @@ static void check_submissions(const struct invocation *invocation, struct api *a
 		    arg_string(invocation, "hotkey"), &hotkey, &err) < 0)
 		return;
 	if (api_pending_reveals(api, &(struct api_pending_filter){.hotkey = hotkey.address}, &pending, &err) < 0) {
-		doctor_problem(checks, "reveals", CHECK_WARN, &err);
+		check_problem(checks, "reveals", CHECK_WARN, &err);
 	} else {
 		if (invocation->workspace)
 			count_waiting(invocation, api, &pending, hotkey.address, &waiting);
@@ -122,7 +122,7 @@ void doctor_validator(const struct invocation *invocation, double timeout, struc
 
 	/* the rest would only wait in vain, too */
 	if (!api || api_health(api, &err) < 0) {
-		doctor_problem(checks, "api", CHECK_FAIL, &err);
+		check_problem(checks, "api", CHECK_FAIL, &err);
 	} else {
 		check_add(checks, "api", CHECK_OK, NULL, "%s answers", url);
 		check_clock(api, checks);

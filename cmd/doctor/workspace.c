@@ -23,7 +23,7 @@ static void check_password(const struct invocation *invocation, struct check_lis
 		check_add(checks, "wallet", CHECK_OK, NULL, "%s, encrypted, opened with its password",
 			keypair_address(keypair));
 	else
-		doctor_problem(checks, "wallet", source.setting ? CHECK_FAIL : CHECK_WARN, &err);
+		check_problem(checks, "wallet", source.setting ? CHECK_FAIL : CHECK_WARN, &err);
 	keypair_free(keypair);
 }
 
@@ -54,7 +54,7 @@ static void check_wallet(const struct invocation *invocation, struct check_list 
 		    arg_string(invocation, "hotkey"), &hotkey, &err) < 0) {
 		if (!err.hint[0])
 			error_hint(&err, "quasar wallet new, or quasar wallet import");
-		doctor_problem(checks, "wallet", CHECK_FAIL, &err);
+		check_problem(checks, "wallet", CHECK_FAIL, &err);
 		return;
 	}
 	check_key_file(invocation, &hotkey, checks);
@@ -116,12 +116,12 @@ void doctor_workspace(const struct invocation *invocation, struct check_list *ch
 	}
 	check_permissions(directory, checks);
 	if (workspace_open(directory, invocation->settings, &workspace, &err) < 0) {
-		doctor_problem(checks, "store", CHECK_FAIL, &err);
+		check_problem(checks, "store", CHECK_FAIL, &err);
 		return;
 	}
 	check_add(checks, "workspace", CHECK_OK, NULL, "%s", directory);
 	if (store_submissions(workspace.store, NULL, &list, &err) < 0)
-		doctor_problem(checks, "store", CHECK_FAIL, &err);
+		check_problem(checks, "store", CHECK_FAIL, &err);
 	else
 		check_add(checks, "store", CHECK_OK, NULL, "whole, %zu submission%s", list.count,
 			list.count == 1 ? "" : "s");

@@ -23,6 +23,11 @@ void check_add(struct check_list *list, const char *name, enum check_status stat
 		list->report(check, list->context);
 }
 
+void check_problem(struct check_list *list, const char *name, enum check_status status, const struct error *err)
+{
+	check_add(list, name, status, err->hint[0] ? err->hint : NULL, "%s", err->message);
+}
+
 size_t check_count(const struct check_list *list, enum check_status status)
 {
 	size_t count = 0;

@@ -4,6 +4,8 @@
 #include <cjson/cJSON.h>
 #include <stddef.h>
 
+#include "base/error.h"
+
 enum check_status { CHECK_OK, CHECK_WARN, CHECK_FAIL, CHECK_SKIP };
 
 struct check {
@@ -26,6 +28,9 @@ struct check_list {
 /* `remedy` may be NULL. Copies its strings. */
 void check_add(struct check_list *list, const char *name, enum check_status status, const char *remedy,
 	const char *detail_format, ...) __attribute__((format(printf, 5, 6)));
+
+/* A check that an error decides: its message, and its hint as the remedy. */
+void check_problem(struct check_list *list, const char *name, enum check_status status, const struct error *err);
 
 size_t check_count(const struct check_list *list, enum check_status status);
 const char *check_status_name(enum check_status status); /* "ok", "warn", "fail", "skip" */

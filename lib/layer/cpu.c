@@ -18,11 +18,6 @@ static const struct layer_kernel *const kernels[CPU_VARIANTS] = {
 #endif
 };
 
-const struct layer_kernel *layer_kernel_in_use(void)
-{
-	return kernels[cpu_variant()];
-}
-
 /* Outputs worked off at a time: enough for all threads, a few tens of MB of memory. */
 #define SEGMENT 4096
 _Static_assert(SEGMENT % UPSTREAM_CHUNK == 0, "a segment is whole chunks");
@@ -198,8 +193,8 @@ static void project(const struct work *work, int64_t batch)
 				work->slices[slice].token - HISTORY + first + i - work->slices[slice].row,
 				panel->x + (size_t)i * hidden);
 		}
-		product_run(&work->layer->qkv, panel->x, count, work->projected + (size_t)first * stride,
-			panel->scratch);
+		product_run(&work->layer->qkv, work->kernel, panel->x, count,
+			work->projected + (size_t)first * stride, panel->scratch);
 	}
 	for (int i = 0; work->call->cache && i < work->slice_count; i++)
 		for (int64_t token = work->slices[i].token - HISTORY; token < 0; token++)
@@ -280,12 +275,13 @@ static void finish(const struct work *work, int64_t batch, int64_t first, int to
 
 		for (int i = 0; i < count; i++)
 			gather(work, batch, first + start + i, panel->x + (size_t)i * hidden);
-		product_run(&layer->narrow_gate, panel->x, count, panel->narrow, panel->scratch);
-		product_run(&layer->wide_gate, panel->narrow, count, panel->gate, panel->scratch);
+		product_run(&layer->narrow_gate, work->kernel, panel->x, count, panel->narrow, panel->scratch);
+		product_run(&layer->wide_gate, work->kernel, panel->narrow, count, panel->gate, panel->scratch);
 		for (size_t i = 0; i < (size_t)count * width; i += dim)
 			work->kernel->gate(work->o + (size_t)start * width + i, layer->o_norm, panel->gate + i,
 				layer->dim);
-		product_run(&layer->output, panel->gate, count, out + (size_t)start * hidden, panel->scratch);
+		product_run(&layer->output, work->kernel, panel->gate, count, out + (size_t)start * hidden,
+			panel->scratch);
 	}
 }
 
@@ -305,7 +301,7 @@ int layer_cpu(const struct layer *layer, const struct layer_call *call, struct e
 {
 	struct work work = {.layer = layer,
 		.call = call,
-		.kernel = layer_kernel_in_use(),
+		.kernel = kernels[cpu_variant()],
 		.width = (size_t)(layer->heads * layer->dim)};
 	int result = work_begin(&work, err);
 

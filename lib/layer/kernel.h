@@ -16,9 +16,6 @@ struct layer_kernel {
 	void (*gate)(const uint16_t *o, const float *weight, uint16_t *gate, int dim);
 };
 
-/* The one for the instruction set in use. */
-const struct layer_kernel *layer_kernel_in_use(void);
-
 extern const struct layer_kernel layer_kernel_baseline;
 #ifdef __x86_64__
 extern const struct layer_kernel layer_kernel_x86_64_v3, layer_kernel_x86_64_v4;

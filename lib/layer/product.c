@@ -67,9 +67,9 @@ int product_ready(const struct product *product, struct error *err)
 	return is_ours(product) ? 0 : blas_open(err);
 }
 
-void product_run(const struct product *product, const uint16_t *x, int rows, uint16_t *y, float *scratch)
+void product_run(const struct product *product, const struct layer_kernel *kernel, const uint16_t *x, int rows,
+	uint16_t *y, float *scratch)
 {
-	const struct layer_kernel *kernel = layer_kernel_in_use();
 	size_t columns = (size_t)product->columns, inner = (size_t)product->inner;
 	float *wide = scratch, *sums = scratch + PRODUCT_ROWS * inner;
 

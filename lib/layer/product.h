@@ -7,6 +7,8 @@
 
 #include "base/error.h"
 
+struct layer_kernel;
+
 struct product {
 	int columns, inner;
 	float *weight;   /* [columns, inner], rounded to bf16 */
@@ -25,9 +27,11 @@ void product_free(struct product *product);
 /* Makes sure that product_run() can run: opens OpenBLAS if this product needs it. STATUS_ENVIRONMENT. */
 int product_ready(const struct product *product, struct error *err);
 
-/* x [rows, inner], y [rows, columns], bf16, at most PRODUCT_ROWS rows, on the calling thread. `x` has room
- * for a multiple of 32 rows, `scratch` for PRODUCT_ROWS · (inner + columns) numbers. */
-void product_run(const struct product *product, const uint16_t *x, int rows, uint16_t *y, float *scratch);
+/* x [rows, inner], y [rows, columns], bf16, at most PRODUCT_ROWS rows, on the calling thread, with the kernel for
+ * the instruction set in use. `x` has room for a multiple of 32 rows, `scratch` for PRODUCT_ROWS ·
+ * (inner + columns) numbers. */
+void product_run(const struct product *product, const struct layer_kernel *kernel, const uint16_t *x, int rows,
+	uint16_t *y, float *scratch);
 
 #ifdef __x86_64__
 /* The same on AMX, the weights as a struct product has them in pairs. */

@@ -95,7 +95,8 @@ static int by_value(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-void measure_summarise(const struct measure_plan *plan, double *times, int count, struct measurement *result)
+/* Median, spread and speed; sorts the times. */
+static void summarise(const struct measure_plan *plan, double *times, int count, struct measurement *result)
 {
 	qsort(times, (size_t)count, sizeof(*times), by_value);
 	result->seconds = (times[(count - 1) / 2] + times[count / 2]) / 2;
@@ -128,9 +129,26 @@ static int time_runs(const struct setup *setup, struct measurement *result, stru
 	}
 	result->shortened = result->warmups + result->runs < planned;
 	if (!failed)
-		measure_summarise(plan, times, result->runs, result);
+		summarise(plan, times, result->runs, result);
 	free(times);
 	return failed;
+}
+
+/* The fork's own. */
+static int measure_python(const struct device *device, const struct measure_plan *plan, struct measurement *result,
+	struct error *err)
+{
+	struct python_layer_times times;
+
+	if (python_layer_time(plan->fork_path, device->index, plan->tokens, plan->warmups, plan->runs, &times, err) < 0)
+		return -1;
+	*result = (struct measurement){
+		.warmups = plan->warmups,
+		.runs = plan->runs * times.rounds,
+		.memory_mb = times.memory_mb,
+	};
+	summarise(plan, times.seconds, times.rounds, result);
+	return 0;
 }
 
 int measure_run(const struct device *device, const struct measure_plan *plan, struct measurement *result,
@@ -140,7 +158,7 @@ int measure_run(const struct device *device, const struct measure_plan *plan, st
 	int status;
 
 	if (plan->workload == WORKLOAD_PYTHON)
-		return python_layer_measure(device, plan, result, err);
+		return measure_python(device, plan, result, err);
 	*result = (struct measurement){0};
 	status = prepare(&setup, err);
 	if (!status) {

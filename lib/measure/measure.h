@@ -50,9 +50,6 @@ struct measurement {
 /* MiB that a measurement will need, about. */
 double measure_memory(enum workload workload, int64_t tokens);
 
-/* Fills in the median of so many times, their spread and the speed. Sorts the times. */
-void measure_summarise(const struct measure_plan *plan, double *times, int count, struct measurement *result);
-
 /* STATUS_ENVIRONMENT when memory is short or the weights cannot be read, STATUS_INTERRUPTED when the user
  * asked to stop. */
 int measure_run(const struct device *device, const struct measure_plan *plan, struct measurement *result,
