@@ -82,8 +82,23 @@ $(BUILD)/flags: FORCE
 
 # files that EMBED takes in
 $(BUILD)/lib/key/mnemonic.o: lib/key/english.txt
-$(BUILD)/lib/fork/template.o: $(shell find templates/fork -type f)
 $(BUILD)/lib/space/launcher.o: $(wildcard templates/workspace/*)
+$(BUILD)/lib/fork/template.o: templates/gate.cu $(BUILD)/fork_files.h
+
+# The fork: fork/ as it is, and beside its Python the kernels that it runs. FORK_FILES lists path and source.
+FORK_SOURCES := $(shell find fork -type f -not -name '*.pyc' | sort)
+FORK_KERNELS := $(wildcard kernels/common/*.h kernels/common/*.cuh kernels/quasar/*.h kernels/quasar/*.cuh kernels/layer/*) \
+	kernels/quasar/chunk.cu
+fork_path     = $(patsubst gitignore,.gitignore,$(patsubst kernels/%,fla/ops/quasar/kernels/%,$(1:fork/%=%)))
+
+$(BUILD)/fork_files.h: $(FORK_SOURCES) $(FORK_KERNELS) Makefile
+	@mkdir -p $(@D)
+	$(call say,LIST,$@){ echo '#define FORK_FILES(_) \'; n=0; for pair in $(foreach file,$(FORK_SOURCES) $(FORK_KERNELS),$(call fork_path,$(file))=$(file)); do \
+		n=$$((n + 1)); echo "	_(fork_file_$$n, \"$${pair%%=*}\", \"$${pair#*=}\") \\"; done; echo; } >$@
+
+# the fork as `quasar init` writes it
+$(BUILD)/fork: $(FORK_SOURCES) $(FORK_KERNELS) Makefile
+	$(call say,FORK,$@)rm -rf $@ && $(foreach file,$(FORK_SOURCES) $(FORK_KERNELS),install -D -m 644 $(file) $@/$(call fork_path,$(file)) &&) touch $@
 $(BUILD)/lib/gpu/compile.o: $(wildcard kernels/*/*)
 $(BUILD)/lib/measure/python_layer.o: lib/measure/python_layer.py
 

@@ -16,6 +16,7 @@
 #include "fork/fork.h"
 #include "measure/fixture.h"
 #include "measure/measure.h"
+#include "score/score.h"
 #include "space/benchmarks.h"
 #include "space/workspace.h"
 

@@ -10,11 +10,13 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "cli/progress.h"
 #include "cmd/commands.h"
 #include "fork/fork.h"
 #include "fork/github.h"
 #include "fork/inspect.h"
 #include "fork/template.h"
+#include "score/score.h"
 #include "space/launcher.h"
 #include "space/store.h"
 #include "space/workspace.h"
@@ -281,7 +283,7 @@ static int write_settings(struct plan *plan, const char *fork, struct error *err
 		choose(plan, wanted, exists, "FORK_URL", origin);
 	if (plan->github.owner)
 		choose(plan, wanted, exists, "GITHUB_USERNAME", plan->github.owner);
-	if (arg_given(invocation, "seq") && arg_integer(invocation, "seq", 1, INT64_MAX, &seq, err) == 0) {
+	if (arg_given(invocation, "seq") && arg_integer(invocation, "seq", 1, MOST_TOKENS, &seq, err) == 0) {
 		snprintf(number, sizeof(number), "%lld", (long long)seq);
 		choose(plan, wanted, exists, "TARGET_SEQUENCE_LENGTH", number);
 	}

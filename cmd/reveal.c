@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/number.h"
+#include "cli/progress.h"
 #include "cli/session.h"
 #include "cmd/commands.h"
 #include "space/due.h"

@@ -14,6 +14,7 @@
 #include "cmd/commands.h"
 #include "measure/accuracy.h"
 #include "measure/fixture.h"
+#include "score/score.h"
 #include "space/workspace.h"
 
 #define MOST_LENGTHS 16

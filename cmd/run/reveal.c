@@ -5,8 +5,10 @@
 #include "cmd/run/run.h"
 #include "space/due.h"
 
-#define MISMATCH_SECONDS 21600.0 /* a mismatch counts as a failure, and five of them in a day ban the address */
-#define LOST_SECONDS 172800.0    /* so long the list is asked for what was given up: it may have it after all */
+/* A mismatch counts as a failure, and five of them in a day ban the address. */
+#define MISMATCH_SECONDS 21600.0
+/* So long the list is asked for what was given up: it may have it after all. */
+#define LOST_SECONDS 172800.0
 
 static void reveal_failed(struct loop *loop, const struct submission *submission, const struct error *err)
 {

@@ -68,8 +68,9 @@ static __device__ __forceinline__ long long row_offset(
 static __device__ __forceinline__ float load_element(
 	const struct device_tensor &tensor, int batch, long long token, int head, int dim)
 {
-	return element_float(((const ELEMENT *)tensor.data)[row_offset(tensor, batch, token, head) +
-		dim * tensor.stride[3]]);
+	const ELEMENT *row = (const ELEMENT *)tensor.data + row_offset(tensor, batch, token, head);
+
+	return element_float(row[dim * tensor.stride[3]]);
 }
 
 /* Eight elements of a row from `source` on, 16 bytes at a time if VECTOR. */

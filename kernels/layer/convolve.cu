@@ -7,12 +7,11 @@
  * row, that is what keeps enough of them on their way. Bound by memory. Compile-time parameters: WIDTH
  * (heads · S), HEAD_DIM, INPUT. */
 #include "common/element.cuh"
-#include "layer/arguments.h"
 #include "layer/layout.h"
+#include "layer/segment.cuh"
 
 #define THREADS LAYER_THREADS
 #define AHEAD 4
-#define HISTORY 3
 #define COLUMNS (3 * WIDTH + HEAD_DIM)
 #define GROUPS (COLUMNS / STRIP_CHANNELS)
 
@@ -50,53 +49,45 @@ static __device__ __forceinline__ void load_ahead(uint2 (&coming)[AHEAD], const 
 		coming[i] = i < left ? *(const uint2 *)(from + i * COLUMNS) : make_uint2(0, 0);
 }
 
-static __device__ void copy_strip(const struct layer_convolve_arguments &a, const ELEMENT *from, long long row,
-	long long end, int column)
+static __device__ void copy_strip(
+	ELEMENT *to, const ELEMENT *from, long long token, long long end)
 {
-	for (; row < end; row++, from += COLUMNS)
-		*(uint2 *)((ELEMENT *)a.narrow + row * HEAD_DIM + column) = *(const uint2 *)from;
+	for (; token < end; token++, to += HEAD_DIM, from += COLUMNS)
+		*(uint2 *)to = *(const uint2 *)from;
 }
 
-static __device__ void convolve_strip(const struct layer_convolve_arguments &a, const ELEMENT *from,
-	long long row, long long end, int column)
+/* Rows from `token` to `end` of one stretch; those behind the sequence's `tokens` become zeros. */
+static __device__ void convolve_strip(const float *weights, ELEMENT *to, const ELEMENT *from, long long token,
+	long long end, long long tokens)
 {
-	const int which = column / WIDTH, channel = column % WIDTH;
-	ELEMENT *to = (ELEMENT *)(which == 0 ? a.q : which == 1 ? a.k : a.v) + row * WIDTH + channel;
-	long long token = (a.first + row) % a.tokens;
-	float weight[4][4], x[HISTORY + AHEAD][4] = {};
+	float weight[4][4], x[LAYER_HISTORY + AHEAD][4];
 	uint2 coming[AHEAD];
 
 #pragma unroll
 	for (int tap = 0; tap < 4; tap++) {
-		const float4 w = *(const float4 *)(a.weight + (which * 4 + tap) * WIDTH + channel);
+		const float4 w = *(const float4 *)(weights + tap * WIDTH);
 
 		weight[tap][0] = w.x, weight[tap][1] = w.y, weight[tap][2] = w.z, weight[tap][3] = w.w;
 	}
 #pragma unroll
-	for (int back = 1; back <= HISTORY; back++)
-		if (token >= back)
-			unpack(x[HISTORY - back], *(const uint2 *)(from - back * COLUMNS));
-	load_ahead(coming, from, end - row);
-	for (; row < end; row += AHEAD) {
+	for (int back = 1; back <= LAYER_HISTORY; back++)
+		unpack(x[LAYER_HISTORY - back], *(const uint2 *)(from - back * COLUMNS));
+	load_ahead(coming, from, end - token);
+	for (; token < end; token += AHEAD) {
 #pragma unroll
 		for (int i = 0; i < AHEAD; i++)
-			unpack(x[HISTORY + i], coming[i]);
+			unpack(x[LAYER_HISTORY + i], coming[i]);
 		from += AHEAD * COLUMNS;
-		load_ahead(coming, from, end - row - AHEAD);
+		load_ahead(coming, from, end - token - AHEAD);
 #pragma unroll
 		for (int i = 0; i < AHEAD; i++) {
-			if (token == a.tokens) { /* another sequence begins */
-				token = 0;
-#pragma unroll
-				for (int n = 0; n < HISTORY; n++)
-					x[i + n][0] = x[i + n][1] = x[i + n][2] = x[i + n][3] = 0.0f;
-			}
-			if (row + i < end)
+			if (token + i < tokens && token + i < end)
 				convolve(to + i * WIDTH, weight, x[i], x[i + 1], x[i + 2], x[i + 3]);
-			token++;
+			else if (token + i < end)
+				*(uint2 *)(to + i * WIDTH) = make_uint2(0, 0);
 		}
 #pragma unroll
-		for (int n = 0; n < HISTORY; n++)
+		for (int n = 0; n < LAYER_HISTORY; n++)
 #pragma unroll
 			for (int i = 0; i < 4; i++)
 				x[n][i] = x[AHEAD + n][i];
@@ -104,19 +95,31 @@ static __device__ void convolve_strip(const struct layer_convolve_arguments &a, 
 	}
 }
 
+static __device__ __forceinline__ void convolve_stretch(const struct layer_convolve_arguments &a)
+{
+	const unsigned id = blockIdx.x * THREADS + threadIdx.x;
+	const int row = id / GROUPS * STRIP_ROWS, end = min(row + STRIP_ROWS, a.segment.length);
+	const int column = id % GROUPS * 4, which = column / WIDTH, channel = column % WIDTH;
+	const long long start = first_token(a.segment), tokens = a.segment.tokens;
+	const ELEMENT *from = (const ELEMENT *)a.projected + column +
+		(blockIdx.y * (long long)(LAYER_HISTORY + a.segment.length) + LAYER_HISTORY + row) * COLUMNS;
+
+	if (row >= a.segment.length)
+		return;
+	if (which < 3)
+		convolve_strip(a.weight + which * 4 * WIDTH + channel,
+			(ELEMENT *)(which == 0 ? a.q : which == 1 ? a.k : a.v) + channel +
+				(blockIdx.y * (long long)a.held + row) * WIDTH,
+			from, start + row, start + end, tokens);
+	else
+		copy_strip((ELEMENT *)a.narrow + channel + (first_row(a.segment) + start + row) * HEAD_DIM, from,
+			start + row, min(start + end, tokens));
+}
+
+#ifndef FLAT_ENTRY
 extern "C" __global__ void __launch_bounds__(THREADS)
 	layer_convolve(const __grid_constant__ struct layer_convolve_arguments a)
 {
-	const long long id = blockIdx.x * (long long)THREADS + threadIdx.x;
-	const long long row = id / GROUPS * STRIP_ROWS,
-			end = row + STRIP_ROWS < a.rows ? row + STRIP_ROWS : a.rows;
-	const int column = (int)(id % GROUPS) * STRIP_CHANNELS;
-	const ELEMENT *from = (const ELEMENT *)a.projected + (a.lead + row) * COLUMNS + column;
-
-	if (row >= a.rows)
-		return;
-	if (column < 3 * WIDTH)
-		convolve_strip(a, from, row, end, column);
-	else
-		copy_strip(a, from, row, end, column - 3 * WIDTH);
+	convolve_stretch(a);
 }
+#endif

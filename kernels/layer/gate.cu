@@ -54,7 +54,7 @@ static __device__ __forceinline__ unsigned pair_of(const uint4 (&segments)[SEGME
 
 /* y of a row into `o`; `g` is this lane's part of the products of both its rows, `half` tells which. */
 static __device__ __forceinline__ void gate_row(uint4 (&o)[SEGMENTS], const float (&g)[N][4], int half,
-	const float (&norm)[N][2], const float (&bias)[N][2])
+	const float (&norm)[N][2], const float (&bias)[N][2], float epsilon)
 {
 	float squares = 0.0f, scale;
 
@@ -66,7 +66,7 @@ static __device__ __forceinline__ void gate_row(uint4 (&o)[SEGMENTS], const floa
 	}
 	squares += __shfl_xor_sync(~0u, squares, 1);
 	squares += __shfl_xor_sync(~0u, squares, 2);
-	scale = rsqrtf(squares / HEAD_DIM + 1e-5f);
+	scale = rsqrtf(squares / HEAD_DIM + epsilon);
 #pragma unroll
 	for (int s = 0; s < SEGMENTS; s++) {
 		unsigned y[4];
@@ -84,8 +84,7 @@ static __device__ __forceinline__ void gate_row(uint4 (&o)[SEGMENTS], const floa
 	}
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS)
-	layer_gate(const __grid_constant__ struct layer_gate_arguments a)
+static __device__ __forceinline__ void gate_rows(const struct layer_gate_arguments &a)
 {
 	__shared__ __align__(128) ELEMENT weight[HEAD_DIM * HEAD_DIM];
 	const unsigned tile = (unsigned)__cvta_generic_to_shared(weight);
@@ -125,7 +124,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 		multiply<1, HEAD_DIM, false, FULL>(g, left, tile, 0);
 #pragma unroll
 		for (int half = 0; half < 2; half++) {
-			gate_row(o[half], g, half, norm, bias);
+			gate_row(o[half], g, half, norm, bias, a.epsilon);
 			if (row + half * 8 < a.rows)
 #pragma unroll
 				for (int s = 0; s < SEGMENTS; s++)
@@ -134,3 +133,11 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 		}
 	}
 }
+
+#ifndef FLAT_ENTRY
+extern "C" __global__ void __launch_bounds__(THREADS)
+	layer_gate(const __grid_constant__ struct layer_gate_arguments a)
+{
+	gate_rows(a);
+}
+#endif

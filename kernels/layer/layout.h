@@ -3,10 +3,10 @@
 
 #define LAYER_THREADS 256 /* of a block */
 
-#define NARROW_NUMBERS 8 /* of a thread of narrow.cu */
+#define GATHER_NUMBERS 8 /* of a thread of gather.cu */
 
 /* What a thread of convolve.cu works off. */
 #define STRIP_ROWS 16
 #define STRIP_CHANNELS 4
 
-#define LAYER_GATE_ROWS (LAYER_THREADS / 32 * 16) /* of a block of gate.cu at a time */
+#define LAYER_GATE_ROWS 128 /* of a block of gate.cu at a time: 16 a warp */

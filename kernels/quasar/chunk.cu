@@ -499,8 +499,7 @@ static __device__ __forceinline__ void store_transition(unsigned char *transitio
 	}
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
-	quasar_chunk_transition(const __grid_constant__ struct quasar_chunk_arguments a)
+static __device__ __forceinline__ void make_transition(const struct quasar_chunk_arguments &a)
 {
 	const int sequence = blockIdx.x % (a.batch * a.heads), index = blockIdx.x / (a.batch * a.heads);
 	const struct rows rows = start_rows(a, sequence / a.heads, sequence % a.heads);
@@ -766,8 +765,7 @@ static __device__ __forceinline__ void store_output(const struct quasar_chunk_ar
 	}
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
-	quasar_chunk_output(const __grid_constant__ struct quasar_chunk_arguments a)
+static __device__ __forceinline__ void make_output(const struct quasar_chunk_arguments &a)
 {
 	const int sequence = blockIdx.x % (a.batch * a.heads), index = blockIdx.x / (a.batch * a.heads);
 	const struct rows rows = start_rows(a, sequence / a.heads, sequence % a.heads);
@@ -850,3 +848,19 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
 		}
 	}
 }
+
+/* --- entries --------------------------------------------------------------------------------------- */
+
+#ifndef FLAT_ENTRY
+extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
+	quasar_chunk_transition(const __grid_constant__ struct quasar_chunk_arguments a)
+{
+	make_transition(a);
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
+	quasar_chunk_output(const __grid_constant__ struct quasar_chunk_arguments a)
+{
+	make_output(a);
+}
+#endif

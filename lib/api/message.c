@@ -31,6 +31,16 @@ void message_commitment_hash(const char *salt, const char *data, char hash[65])
 	hex_encode(digest, sizeof(digest), hash);
 }
 
+bool message_salt_fits(const char *salt, const char *data, const char *commitment_hash)
+{
+	char hash[65];
+
+	if (!salt || !data || !commitment_hash)
+		return false;
+	message_commitment_hash(salt, data, hash);
+	return !strcmp(hash, commitment_hash);
+}
+
 static int by_length(const void *left, const void *right)
 {
 	long long a = atoll((*(const cJSON *const *)left)->string);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cjson/cJSON.h>
+#include <stdbool.h>
 
 #include "base/buffer.h"
 
@@ -10,6 +11,9 @@ void message_salt(char salt[65]);
 
 /* Lowercase hex SHA-256 of salt ‖ data, data being the fork's URL or the docker image. */
 void message_commitment_hash(const char *salt, const char *data, char hash[65]);
+
+/* Is this the salt, and the data, of that commitment? False when one of them is missing (NULL). */
+bool message_salt_fits(const char *salt, const char *data, const char *commitment_hash);
 
 /* Appends what the reference miner signs for /submit_kernel:
  * fork_url + commit_hash + repr(tokens_per_sec) + json.dumps(benchmarks, sort_keys=True) [+ repo_hash],

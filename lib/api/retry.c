@@ -31,16 +31,13 @@ static double random_unit(void)
 
 static int give_up(const struct retry *retry, double retry_after, struct error *err)
 {
-	size_t used = strlen(err->message);
 	char spent[32], asked[32];
 
 	clock_duration(clock_elapsed() - retry->began, spent);
 	clock_duration(retry_after, asked);
-	snprintf(err->message + used, sizeof(err->message) - used,
-		"%s%s (gave up after %u attempt%s in %s)",
-		retry_after > 0 ? "; it asks to wait " : "", retry_after > 0 ? asked : "",
-		retry->failures, retry->failures == 1 ? "" : "s", spent);
-	return -1;
+	return error_append(err, "%s%s (gave up after %u attempt%s in %s)",
+		retry_after > 0 ? "; it asks to wait " : "", retry_after > 0 ? asked : "", retry->failures,
+		retry->failures == 1 ? "" : "s", spent);
 }
 
 int retry_wait(struct retry *retry, double retry_after, struct error *err)

@@ -42,6 +42,17 @@ int error_context(struct error *err, const char *format, ...)
 	return -1;
 }
 
+int error_append(struct error *err, const char *format, ...)
+{
+	size_t used = strlen(err->message);
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(err->message + used, sizeof(err->message) - used, format, args);
+	va_end(args);
+	return -1;
+}
+
 const char *status_name(enum status status)
 {
 	switch (status) {

@@ -34,5 +34,8 @@ int error_hint_system(struct error *err, int reason);
 /* Puts "what: " before the message: used where a caller knows what the whole attempt was. Returns -1. */
 int error_context(struct error *err, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+/* Puts more words behind the message, as they stand. Returns -1. */
+int error_append(struct error *err, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
 /* "failed", "usage", "environment", "network", "refused", "early", "interrupted" */
 const char *status_name(enum status status);

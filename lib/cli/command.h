@@ -73,9 +73,6 @@ const char *require_workspace(const struct invocation *invocation, struct error 
 /* Prints a document to stdout, indented, and frees it. */
 void output_json(cJSON *document);
 
-/* Tokens that a sequence may have at most, wherever one is asked for. */
-#define MOST_TOKENS (INT64_C(1) << 32)
-
 /* Option groups that several commands share. */
 #define OPTS_WALLET                                                                                        \
 	{"wallet", 0, "NAME", "WALLET_MINER_NAME", NULL, NULL, "Wallet that holds the hotkey."},           \

@@ -3,8 +3,8 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "base/log.h"
 #include "base/number.h"
+#include "cli/progress.h"
 #include "score/score.h"
 
 void measurement_json(cJSON *object, int64_t tokens, const struct measurement *measurement)

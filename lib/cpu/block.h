@@ -29,12 +29,15 @@ INLINE void accumulate(vector sum[ACCUMULATORS], const float *a, int a_row, int 
 	for (int n = 0; n < inner; n++) {
 		vector line[WIDEST];
 
-		UNROLL for (int w = 0; w < wide; w++)
+		UNROLL
+		for (int w = 0; w < wide; w++)
 			line[w] = vector_load(b + n * b_row + w * LANES);
-		UNROLL for (int r = 0; r < tall; r++) {
+		UNROLL
+		for (int r = 0; r < tall; r++) {
 			float x = a[r * a_row + n * a_step];
 
-			UNROLL for (int w = 0; w < wide; w++)
+			UNROLL
+			for (int w = 0; w < wide; w++)
 				sum[r * wide + w] += (negative ? -x : x) * line[w];
 		}
 	}
@@ -42,16 +45,22 @@ INLINE void accumulate(vector sum[ACCUMULATORS], const float *a, int a_row, int 
 
 INLINE void tile_load(vector sum[ACCUMULATORS], const float *c, int stride, int tall, int wide)
 {
-	UNROLL for (int r = 0; r < tall; r++)
-		UNROLL for (int w = 0; w < wide; w++)
+	UNROLL
+	for (int r = 0; r < tall; r++) {
+		UNROLL
+		for (int w = 0; w < wide; w++)
 			sum[r * wide + w] = c ? vector_load(c + r * stride + w * LANES) : (vector){0};
+	}
 }
 
 INLINE void tile_store(const vector sum[ACCUMULATORS], float *c, int stride, int tall, int wide)
 {
-	UNROLL for (int r = 0; r < tall; r++)
-		UNROLL for (int w = 0; w < wide; w++)
+	UNROLL
+	for (int r = 0; r < tall; r++) {
+		UNROLL
+		for (int w = 0; w < wide; w++)
 			vector_store(c + r * stride + w * LANES, sum[r * wide + w]);
+	}
 }
 
 /* C [rows, columns] = start + A B, `start` being C or NULL for zero. */

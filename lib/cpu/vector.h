@@ -126,17 +126,22 @@ INLINE void transpose_square(const void *from, int64_t from_stride, void *to, in
 {
 	vector x[LANES], y[LANES];
 
-	UNROLL for (int i = 0; i < LANES; i++)
+	UNROLL
+	for (int i = 0; i < LANES; i++)
 		memcpy(&x[i], (const char *)from + i * from_stride, sizeof(vector));
-	UNROLL for (int round = 1; round < LANES; round *= 2) {
-		UNROLL for (int i = 0; i < LANES / 2; i++) {
+	UNROLL
+	for (int round = 1; round < LANES; round *= 2) {
+		UNROLL
+		for (int i = 0; i < LANES / 2; i++) {
 			y[2 * i] = vector_interleave_low(x[i], x[i + LANES / 2]);
 			y[2 * i + 1] = vector_interleave_high(x[i], x[i + LANES / 2]);
 		}
-		UNROLL for (int i = 0; i < LANES; i++)
+		UNROLL
+		for (int i = 0; i < LANES; i++)
 			x[i] = y[i];
 	}
-	UNROLL for (int i = 0; i < LANES; i++)
+	UNROLL
+	for (int i = 0; i < LANES; i++)
 		memcpy((char *)to + i * to_stride, &x[i], sizeof(vector));
 }
 

@@ -21,6 +21,12 @@ struct session {
 	struct retry retry;
 };
 
+/* A fault of theirs, or too many questions: worth asking again. */
+static bool may_pass(int status)
+{
+	return status == 429 || status >= 500;
+}
+
 /* GitHub's own words on a refusal. */
 static void read_detail(const cJSON *answer, char detail[256])
 {
@@ -37,7 +43,7 @@ static int refused(int status, const cJSON *answer, const char *path, struct err
 	char detail[256];
 
 	read_detail(answer, detail);
-	error_set(err, status >= 500 || status == 429 ? STATUS_NETWORK : STATUS_REFUSED, "GitHub answers %d to %s: %s",
+	error_set(err, may_pass(status) ? STATUS_NETWORK : STATUS_REFUSED, "GitHub answers %d to %s: %s",
 		status, path, detail);
 	if (status == 401)
 		return error_hint(err, "GITHUB_TOKEN is not accepted: has it expired? Make one at "
@@ -68,7 +74,7 @@ static cJSON *ask(struct session *session, const char *path, const char *body, i
 		int result = http_exchange(session->http, &request, &answer, err);
 
 		*status = answer.status;
-		again = result < 0 ? answer.transient : answer.status == 429 || answer.status >= 500;
+		again = result < 0 ? answer.transient : may_pass(answer.status);
 		if (result < 0) {
 			error_hint(err, "Check the connection, and GITHUB_API_URL if it is set.");
 		} else {

@@ -23,7 +23,7 @@
 	_(quasar_reference, "quasar/reference.cu")                                                         \
 	_(layer_convolve, "layer/convolve.cu")                                                             \
 	_(layer_gate, "layer/gate.cu")                                                                     \
-	_(layer_narrow, "layer/narrow.cu")
+	_(layer_gather, "layer/gather.cu")
 #define HEADERS(_)                                                                                         \
 	_(common_arguments, "common/arguments.h")                                                          \
 	_(common_dtype, "common/dtype.h")                                                                  \
@@ -33,7 +33,8 @@
 	_(quasar_gate_formula, "quasar/gate.cuh")                                                          \
 	_(quasar_layout, "quasar/layout.h")                                                                \
 	_(layer_arguments, "layer/arguments.h")                                                            \
-	_(layer_layout, "layer/layout.h")
+	_(layer_layout, "layer/layout.h")                                                                  \
+	_(layer_segment, "layer/segment.cuh")
 
 #define TAKE_IN(symbol, path) EMBED(kernels_##symbol, "kernels/" path);
 SOURCES(TAKE_IN)

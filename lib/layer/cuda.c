@@ -9,10 +9,9 @@
 #include "tensor/dtype.h"
 #include "op/quasar/cuda.h"
 
-/* Rows of the batch that go through the projections, or through gate and output, at a time. Fewer cost time
+/* Rows that go through the projections, or through gate and output, at a time. Fewer cost time
  * at each beginning and end, more cost memory: 5 KiB a row. */
 #define SEGMENT 262144
-#define HISTORY (LAYER_CONVOLUTION - 1)
 
 #define WEIGHTS 7
 
@@ -25,10 +24,11 @@ struct layer_cuda {
 	const float *convolution, *beta, *o_norm;
 	const void *wide_gate, *gate_bias;
 	struct gpu_gemm *project, *output; /* x to q, k, v and the narrow gate; y to out */
-	struct gpu_kernel *narrow, *convolve, *gate;
+	struct gpu_kernel *gather, *convolve, *gate;
 	struct gpu_workspace workspace;
 	void *memory; /* of the tensors below */
-	int64_t rows; /* for which there is room */
+	int64_t rows;   /* for which there is room */
+	size_t segment; /* of them at a time */
 	uint16_t *x, *projected, *y;        /* of a segment */
 	uint16_t *qkv[3], *narrow_gate, *o; /* of all rows */
 };
@@ -89,13 +89,13 @@ static int place_weights(struct layer_cuda *on_gpu, const struct layer *layer, s
 static int find_kernels(struct layer_cuda *layer, struct error *err)
 {
 	struct kernel_parameter parameters[] = {{"HEAD_DIM", layer->dim}, {"WIDTH", layer->width},
-		{"INPUT", DTYPE_BF16}, {"VECTOR", 1}, {0}};
+		{"INPUT", DTYPE_BF16}, {"VECTOR", 1}, {"FROM_F32", 1}, {0}};
 
-	layer->narrow = gpu_kernel(layer->gpu, "layer/narrow.cu", "layer_narrow", parameters, LAYER_THREADS, 0, err);
+	layer->gather = gpu_kernel(layer->gpu, "layer/gather.cu", "layer_gather", parameters, LAYER_THREADS, 0, err);
 	layer->convolve =
 		gpu_kernel(layer->gpu, "layer/convolve.cu", "layer_convolve", parameters, LAYER_THREADS, 0, err);
 	layer->gate = gpu_kernel(layer->gpu, "layer/gate.cu", "layer_gate", parameters, LAYER_THREADS, 0, err);
-	return layer->narrow && layer->convolve && layer->gate ? 0 : -1;
+	return layer->gather && layer->convolve && layer->gate ? 0 : -1;
 }
 
 struct layer_cuda *layer_cuda_make(struct gpu *gpu, const struct layer *layer, struct error *err)
@@ -134,22 +134,35 @@ void layer_cuda_free(struct layer_cuda *layer)
 
 /* --- a call ----------------------------------------------------------------------------------------- */
 
-/* Makes room for the tensors between the parts. */
-static int reserve(struct layer_cuda *layer, int64_t rows, struct error *err)
+/* Tokens of each sequence that are projected at a time. */
+static int64_t tokens_at_a_time(const struct layer_call *call)
 {
-	size_t width = (size_t)layer->width, segment = (size_t)(rows < SEGMENT ? rows : SEGMENT);
+	int64_t tokens = SEGMENT / call->batch - LAYER_HISTORY;
+
+	return tokens < 1 ? 1 : tokens < call->tokens ? tokens : call->tokens;
+}
+
+/* Makes room for the tensors between the parts, which stays for later calls. */
+static int reserve(struct layer_cuda *layer, const struct layer_call *call, struct error *err)
+{
+	int64_t needed = call->batch * call->tokens, rows = needed > layer->rows ? needed : layer->rows;
+	size_t width = (size_t)layer->width;
+	size_t piece = (size_t)(call->batch * (LAYER_HISTORY + tokens_at_a_time(call)));
+	size_t segment = piece > layer->segment ? piece : layer->segment;
 	size_t whole = (size_t)rows, segments = segment * (size_t)(layer->hidden + layer->columns + layer->width);
 	uint16_t *next;
 
-	if (rows <= layer->rows)
+	if (rows == layer->rows && segment == layer->segment)
 		return 0;
 	gpu_release(layer->gpu, layer->memory);
 	layer->rows = 0;
+	layer->segment = 0;
 	layer->memory = next = gpu_allocate(layer->gpu,
 		(segments + whole * (4 * width + (size_t)layer->dim)) * sizeof(*next), err);
 	if (!next)
 		return -1;
 	layer->rows = rows;
+	layer->segment = segment;
 	layer->x = next;
 	layer->projected = layer->x + segment * (size_t)layer->hidden;
 	layer->y = layer->projected + segment * (size_t)layer->columns;
@@ -166,33 +179,34 @@ static unsigned blocks(int64_t threads)
 	return (unsigned)((threads + LAYER_THREADS - 1) / LAYER_THREADS);
 }
 
-/* x of some rows, and of those before them that the convolutions look back at, to q, k, v and the narrow gate. */
-static int project(struct layer_cuda *layer, const struct layer_call *call, int64_t first, int64_t rows,
+/* x of some tokens of every sequence, and of those before them that the convolutions look back at, to q, k, v
+ * and the narrow gate. */
+static int project(struct layer_cuda *layer, const struct layer_call *call, int64_t first, int64_t tokens,
 	struct error *err)
 {
-	int lead = first ? HISTORY : 0;
+	const struct layer_segment segment = {
+		.tokens = call->tokens, .padded = call->tokens, .first = first, .stretches = 1, .length = (int)tokens};
 	size_t at = (size_t)first * (size_t)layer->width;
-	struct layer_narrow_arguments narrow = {
-		call->x + (first - lead) * layer->hidden, layer->x, (lead + rows) * layer->hidden};
+	int64_t rows = LAYER_HISTORY + tokens, strips = (tokens + STRIP_ROWS - 1) / STRIP_ROWS;
+	struct layer_gather_arguments gather = {call->x, layer->x, segment, layer->hidden};
 	struct layer_convolve_arguments convolve = {
 		.projected = layer->projected,
 		.weight = layer->convolution,
 		.q = layer->qkv[0] + at,
 		.k = layer->qkv[1] + at,
 		.v = layer->qkv[2] + at,
-		.narrow = layer->narrow_gate + first * layer->dim,
-		.first = first,
-		.rows = rows,
-		.tokens = call->tokens,
-		.lead = lead,
+		.narrow = layer->narrow_gate,
+		.segment = segment,
+		.held = (int)call->tokens,
 	};
-	int64_t strips = (rows + STRIP_ROWS - 1) / STRIP_ROWS;
+	unsigned sequences = (unsigned)call->batch;
 
-	if (gpu_launch(layer->narrow, blocks(narrow.count / NARROW_NUMBERS), 1, &narrow, err) < 0 ||
-		gpu_gemm_run(layer->project, (struct gpu_rows){layer->x, layer->hidden}, lead + rows,
+	if (gpu_launch(layer->gather, blocks(rows * layer->hidden / GATHER_NUMBERS), sequences, &gather, err) < 0 ||
+		gpu_gemm_run(layer->project, (struct gpu_rows){layer->x, layer->hidden}, call->batch * rows,
 			(struct gpu_rows){layer->projected, layer->columns}, err) < 0)
 		return -1;
-	return gpu_launch(layer->convolve, blocks(strips * (layer->columns / STRIP_CHANNELS)), 1, &convolve, err);
+	return gpu_launch(layer->convolve, blocks(strips * (layer->columns / STRIP_CHANNELS)), sequences,
+		&convolve, err);
 }
 
 static int operate(struct layer_cuda *layer, const struct layer_call *call, struct error *err)
@@ -241,6 +255,7 @@ static int finish(struct layer_cuda *layer, const struct layer_call *call, int64
 		.norm = layer->o_norm,
 		.rows = rows,
 		.heads = layer->heads,
+		.epsilon = LAYER_EPSILON,
 	};
 
 	if (gpu_launch(layer->gate, gate_blocks(layer, rows), (unsigned)layer->heads, &gate, err) < 0)
@@ -251,19 +266,20 @@ static int finish(struct layer_cuda *layer, const struct layer_call *call, int64
 
 int layer_cuda(struct layer_cuda *layer, const struct layer_call *call, struct error *err)
 {
-	const int64_t step = SEGMENT - HISTORY; /* so that a product has SEGMENT rows, history included */
-	int64_t rows = call->batch * call->tokens;
+	int64_t rows = call->batch * call->tokens, step = tokens_at_a_time(call);
 	int result = 0;
 
 	if (call->cache)
 		return error_set(err, STATUS_USAGE, "the layer has no cache on a GPU");
-	if (reserve(layer, rows, err) < 0)
+	if (reserve(layer, call, err) < 0)
 		return -1;
-	for (int64_t first = 0; first < rows && !result; first += step)
-		result = project(layer, call, first, rows - first < step ? rows - first : step, err);
+	for (int64_t first = 0; first < call->tokens && !result; first += step)
+		result = project(
+			layer, call, first, call->tokens - first < step ? call->tokens - first : step, err);
 	if (!result)
 		result = operate(layer, call, err);
-	for (int64_t first = 0; first < rows && !result; first += SEGMENT)
-		result = finish(layer, call, first, rows - first < SEGMENT ? rows - first : SEGMENT, err);
+	step = (int64_t)layer->segment;
+	for (int64_t first = 0; first < rows && !result; first += step)
+		result = finish(layer, call, first, rows - first < step ? rows - first : step, err);
 	return result;
 }

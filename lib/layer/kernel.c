@@ -4,6 +4,7 @@
 #include <math.h>
 
 #include "cpu/vector.h"
+#include "layer/layer.h"
 
 static void narrow(const float *from, uint16_t *to, size_t count)
 {
@@ -41,7 +42,7 @@ static void gate(const uint16_t *o, const float *weight, uint16_t *gate, int dim
 	}
 	for (int i = 0; i < LANES; i++)
 		sum += squares[i];
-	scale = 1 / sqrtf(sum / (float)dim + 1e-5f);
+	scale = 1 / sqrtf(sum / (float)dim + LAYER_EPSILON);
 	for (int i = 0; i < dim; i += LANES)
 		vector_store_bf16(gate + i, scale * vector_of_bf16(o + i) * vector_load(weight + i) *
 						    vector_sigmoid(vector_of_bf16(gate + i)));

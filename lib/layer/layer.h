@@ -10,6 +10,8 @@
 #include "op/quasar/problem.h"
 
 #define LAYER_CONVOLUTION 4
+/* Of the norm. */
+#define LAYER_EPSILON 1e-5f
 
 /* The shape that validators time. */
 #define LAYER_HIDDEN 512

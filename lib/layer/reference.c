@@ -66,7 +66,7 @@ static void norm_and_gate(const struct layer *layer, double *o, const double *ga
 			squares += x[i] * x[i];
 		for (int i = 0; i < layer->dim; i++)
 			x[i] *= (double)layer->o_norm[i] * sigmoid(gate[head * layer->dim + i]) /
-				sqrt(squares / layer->dim + 1e-5);
+				sqrt(squares / layer->dim + (double)LAYER_EPSILON);
 	}
 }
 

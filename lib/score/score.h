@@ -16,6 +16,9 @@ struct league {
 #define LEAGUE_COUNT 10
 extern const struct league league_table[LEAGUE_COUNT];
 
+/* Tokens that a sequence may have at most, wherever one is asked for or measured. */
+#define MOST_TOKENS (INT64_C(1) << 32)
+
 /* The league of a target sequence length. */
 const struct league *league_for(int64_t target_sequence_length);
 /* NULL when there is no league of that name. */

@@ -531,16 +531,10 @@ void *store_save(struct store *store, size_t *length, struct error *err)
 /* A commitment is worth keeping with its very salt only: anything else cannot be revealed. */
 static bool is_intact(const struct submission *submission)
 {
-	char hash[65];
-
 	if (!submission->api_url || !submission->hotkey || !submission->fork_url || !submission->commit_hash)
 		return false;
-	if (submission->kind == SUBMISSION_DIRECT)
-		return true;
-	if (!submission->salt || !submission->commitment_hash)
-		return false;
-	message_commitment_hash(submission->salt, submission->fork_url, hash);
-	return !strcmp(hash, submission->commitment_hash);
+	return submission->kind == SUBMISSION_DIRECT ||
+		message_salt_fits(submission->salt, submission->fork_url, submission->commitment_hash);
 }
 
 /* 1: the store has this submission of another store, as `id`; 0: not; -1: error. One that was taken from the

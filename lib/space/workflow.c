@@ -68,12 +68,7 @@ static int read_claim(const struct submission *submission, struct api_claim *cla
 
 static bool has_salt(const struct submission *submission)
 {
-	char hash[65];
-
-	if (!submission->salt || !submission->commitment_hash)
-		return false;
-	message_commitment_hash(submission->salt, submission->fork_url, hash);
-	return !strcmp(hash, submission->commitment_hash);
+	return message_salt_fits(submission->salt, submission->fork_url, submission->commitment_hash);
 }
 
 /* --- the validator's list ---------------------------------------------------------------------------- */

@@ -18,7 +18,6 @@
 #define CLONE_SECONDS 120
 #define CLONE_BYTES ((uint64_t)512 << 20)
 #define DISK_BYTES ((uint64_t)1 << 30) /* with less room, a failed clone may be this machine's fault */
-#define LONGEST_SEQUENCE ((int64_t)1 << 32)
 #define FALLBACK_LENGTH 2048 /* measured when nothing that was asked for can be */
 
 /* The detail of the first check that failed, or NULL. */
@@ -152,7 +151,7 @@ static bool is_feasible(const struct verdict *verdict, int64_t tokens, double se
 		? &verdict->benchmarks[verdict->benchmark_count - 1].measurement
 		: NULL;
 
-	return tokens <= LONGEST_SEQUENCE &&
+	return tokens <= MOST_TOKENS &&
 		measure_memory(WORKLOAD_LAYER, tokens) < 0.9 * memory_available() &&
 		(!last || 2 * (double)tokens / last->tokens_per_second < seconds);
 }

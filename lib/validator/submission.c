@@ -206,7 +206,6 @@ static int check_reveal(struct validator *validator, const struct server_request
 	struct error *err)
 {
 	int64_t blocks = commitment->reveal_block - validator_block(validator);
-	char hash[65];
 
 	if (commitment->revealed) {
 		server_refuse(reply, 409, "Submission already revealed");
@@ -217,8 +216,7 @@ static int check_reveal(struct validator *validator, const struct server_request
 			(long long)blocks, block_minutes(validator, blocks));
 		return 0;
 	}
-	message_commitment_hash(salt, data, hash);
-	if (!strcmp(hash, commitment->hash))
+	if (message_salt_fits(salt, data, commitment->hash))
 		return 1;
 	server_refuse(reply, 400, "Hash mismatch: salt and URL do not give the commitment's hash");
 	return validator_count_failure(validator, request->client, err);

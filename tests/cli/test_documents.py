@@ -110,3 +110,27 @@ def test_colour_only_on_a_terminal_that_wants_it(terminal, variables, coloured):
     run = terminal("leagues", "--help", env={"TERM": "xterm", **variables})
     assert run.finish() == 0
     assert ("\033[" in run.out) == coloured
+
+
+def rooms_and_arrows():
+    """From docs/architecture.md: each room, and the rooms that it uses."""
+    rows = re.findall(r"^\| `(\w+)` \| ([`\w ]*)\|", (ROOT / "docs" / "architecture.md").read_text(), re.M)
+    return {room: set(re.findall(r"\w+", uses)) for room, uses in rows}
+
+
+def test_rooms_use_each_other_as_the_architecture_says():
+    found = {}
+    for source in [*(ROOT / "cmd").rglob("*.[ch]"), *(ROOT / "lib").rglob("*.[ch]"), *(ROOT / "kernels").rglob("*.h")]:
+        parts = source.relative_to(ROOT).parts
+        room = parts[parts[0] == "lib"]
+        headers = re.findall(r'^#include "(\w+)/', source.read_text(), re.M)
+        found.setdefault(room, set()).update({header for header in headers if room != "kernels"} - {room})
+    assert rooms_and_arrows() == found
+
+
+def test_rooms_close_no_circle():
+    arrows = rooms_and_arrows()
+    while arrows:
+        lowest = {room for room, uses in arrows.items() if not uses & arrows.keys()}
+        assert lowest, f"a circle among {sorted(arrows)}"
+        arrows = {room: uses for room, uses in arrows.items() if room not in lowest}

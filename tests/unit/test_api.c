@@ -49,6 +49,11 @@ static void commitments_hash_the_text_of_the_salt(void **state)
 
 		message_commitment_hash(string(item, "salt"), string(item, "data"), hash);
 		assert_string_equal(hash, string(item, "sha256"));
+		assert_true(message_salt_fits(string(item, "salt"), string(item, "data"), hash));
+		hash[63] = hash[63] == '0' ? '1' : '0';
+		assert_false(message_salt_fits(string(item, "salt"), string(item, "data"), hash));
+		assert_false(message_salt_fits(NULL, string(item, "data"), hash));
+		assert_false(message_salt_fits(string(item, "salt"), string(item, "data"), NULL));
 	}
 	cJSON_Delete(document);
 }

@@ -15,6 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/check.h"
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/json.h"
@@ -148,6 +149,46 @@ static void json_fields_are_checked(void **state)
 	assert_null(json_parse("{", 1, &err));
 	assert_null(json_parse("", 0, &err));
 	assert_null(json_parse("\"\xff\"", 3, &err));
+}
+
+static void errors_are_chained_at_either_end_and_never_overrun(void **state)
+{
+	struct error err;
+	char longest[2 * sizeof(err.message)];
+
+	(void)state;
+	memset(longest, 'x', sizeof(longest) - 1);
+	longest[sizeof(longest) - 1] = '\0';
+	assert_int_equal(error_set(&err, STATUS_NETWORK, "no answer"), -1);
+	error_hint(&err, "Try again.");
+	assert_int_equal(error_context(&err, "GET %s", "/round"), -1);
+	assert_int_equal(error_append(&err, " (gave up after %d attempts)", 3), -1);
+	assert_string_equal(err.message, "GET /round: no answer (gave up after 3 attempts)");
+	assert_string_equal(err.hint, "Try again.");
+	assert_int_equal(err.status, STATUS_NETWORK);
+	error_append(&err, "%s", longest);
+	error_append(&err, "%s", longest);
+	assert_int_equal(strlen(err.message), sizeof(err.message) - 1);
+	error_context(&err, "%s", longest);
+	assert_int_equal(strlen(err.message), sizeof(err.message) - 1);
+}
+
+static void a_problem_is_a_check_with_the_hint_as_its_remedy(void **state)
+{
+	struct check_list checks = {0};
+	struct error err;
+
+	(void)state;
+	error_set(&err, STATUS_ENVIRONMENT, "no %s here", "100 %");
+	check_problem(&checks, "gpu", CHECK_WARN, &err);
+	error_hint(&err, "Use the CPU.");
+	check_problem(&checks, "gpu", CHECK_FAIL, &err);
+	assert_int_equal(checks.count, 2);
+	assert_string_equal(checks.items[0].detail, "no 100 % here");
+	assert_null(checks.items[0].remedy);
+	assert_int_equal(checks.items[1].status, CHECK_FAIL);
+	assert_string_equal(checks.items[1].remedy, "Use the CPU.");
+	check_free(&checks);
 }
 
 static void utf8_is_told_from_other_bytes(void **state)
@@ -467,6 +508,8 @@ int main(void)
 		cmocka_unit_test(times_beyond_any_calendar),
 		cmocka_unit_test(files_are_replaced_whole_or_not_at_all),
 		cmocka_unit_test(json_fields_are_checked),
+		cmocka_unit_test(errors_are_chained_at_either_end_and_never_overrun),
+		cmocka_unit_test(a_problem_is_a_check_with_the_hint_as_its_remedy),
 		cmocka_unit_test(utf8_is_told_from_other_bytes),
 		cmocka_unit_test(text_is_cut_between_characters),
 		cmocka_unit_test(waits_have_turns),

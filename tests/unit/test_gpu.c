@@ -268,13 +268,13 @@ static void the_other_kernels_compile(void **state)
 			{"UPSTREAM", (int)i % 2}, {"VECTOR", (int)i / 3}, {0}};
 		const struct kernel_parameter size[] = {{"SIZE", 16 << i % 3}, {0}};
 		const struct kernel_parameter layer[] = {{"HEAD_DIM", dim}, {"WIDTH", 3 * dim},
-			{"INPUT", 1}, {"VECTOR", 1}, {0}};
+			{"INPUT", 1}, {"VECTOR", 1}, {"FROM_F32", (int)i % 2}, {0}};
 
 		compile("quasar/gate.cu", parameters, capabilities[i], *state);
 		compile("quasar/recurrent.cu", parameters, capabilities[i], *state);
 		compile("quasar/reference.cu", parameters, capabilities[i], *state);
 		compile("quasar/forward_substitution.cu", size, capabilities[i], *state);
-		compile("layer/narrow.cu", layer, capabilities[i], *state);
+		compile("layer/gather.cu", layer, capabilities[i], *state);
 		compile("layer/convolve.cu", layer, capabilities[i], *state);
 		compile("layer/gate.cu", layer, capabilities[i], *state);
 		compile("common/delay.cu", NULL, capabilities[i], *state);

@@ -217,18 +217,27 @@ INLINE void substitute(const float *kk, const float *alpha, float *x, int wide)
 	static const vector_int lane = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
 	vector row[16][2];
 
-	UNROLL for (int r = 0; r < 16; r++) {
+	UNROLL
+	for (int r = 0; r < 16; r++) {
 		if (wide == 2)
 			row[r][0] = vector_load(x + r * BLOCK);
 		row[r][wide - 1] = vector_select(lane == r, vector_load(alpha), (vector){0});
 	}
-	UNROLL for (int s = 0; s < 16; s++)
-		UNROLL for (int r = s + 1; r < 16; r++)
-			UNROLL for (int w = 0; w < wide; w++)
+	UNROLL
+	for (int s = 0; s < 16; s++) {
+		UNROLL
+		for (int r = s + 1; r < 16; r++) {
+			UNROLL
+			for (int w = 0; w < wide; w++)
 				row[r][w] -= kk[r * BLOCK + s] * row[s][w];
-	UNROLL for (int r = 0; r < 16; r++)
-		UNROLL for (int w = 0; w < wide; w++)
+		}
+	}
+	UNROLL
+	for (int r = 0; r < 16; r++) {
+		UNROLL
+		for (int w = 0; w < wide; w++)
 			vector_store(x + r * BLOCK + w * LANES, row[r][w]);
+	}
 }
 
 /* T = L⁻¹ D with L = I + tril(D K Kᵀ, −1) */
@@ -247,10 +256,13 @@ static void invert(float *kk, float beta, struct block *block)
 	for (int r = 16; r < BLOCK; r += 8) {
 		vector sum[8] = {{0}};
 
-		for (int s = 0; s < 16; s++)
-			UNROLL for (int i = 0; i < 8; i++)
+		for (int s = 0; s < 16; s++) {
+			UNROLL
+			for (int i = 0; i < 8; i++)
 				sum[i] -= kk[(r + i) * BLOCK + s] * vector_load(t + s * BLOCK);
-		UNROLL for (int i = 0; i < 8; i++)
+		}
+		UNROLL
+		for (int i = 0; i < 8; i++)
 			vector_store(t + (r + i) * BLOCK, sum[i]);
 	}
 	substitute(kk + 16 * BLOCK + 16, alpha + 16, t + 16 * BLOCK, 2);

@@ -32,15 +32,23 @@ INLINE void solve_wide(const float *a, const float *alpha, const float *v, float
 
 			tile_load(sum, x + at, columns, STAIR, wide);
 			tile_load(value, v ? v + at : NULL, columns, STAIR, wide);
-			UNROLL for (int r = 0; r < STAIR; r++)
-				UNROLL for (int w = 0; w < wide; w++)
+			UNROLL
+			for (int r = 0; r < STAIR; r++) {
+				UNROLL
+				for (int w = 0; w < wide; w++)
 					sum[r * wide + w] =
 						alpha[row + r] * (value[r * wide + w] - sum[r * wide + w]);
+			}
 			accumulate(sum, a + row * BLOCK, BLOCK, 1, x + column, columns, row, STAIR, wide, true);
-			UNROLL for (int s = 0; s < STAIR; s++)
-				UNROLL for (int r = s + 1; r < STAIR; r++)
-					UNROLL for (int w = 0; w < wide; w++)
+			UNROLL
+			for (int s = 0; s < STAIR; s++) {
+				UNROLL
+				for (int r = s + 1; r < STAIR; r++) {
+					UNROLL
+					for (int w = 0; w < wide; w++)
 						sum[r * wide + w] -= corner[r * BLOCK + s] * sum[s * wide + w];
+				}
+			}
 			tile_store(sum, x + at, columns, STAIR, wide);
 		}
 }

@@ -14,13 +14,16 @@ autocast_custom_bwd = functools.partial(torch.amp.custom_bwd, device_type=DEVICE
 # keyword arguments for triton.autotune
 autotune_cache_kwargs = {}
 
+# bytes of shared memory that a block may use on these cards
+SHARED_MEMORY = {"ada": 101376, "ampere": 166912, "hopper": 232448}
 
-def check_shared_mem(needed=100 * 1024, device=0):
-    """Whether a block on the device may use `needed` bytes of shared memory."""
+
+def check_shared_mem(arch="none", tensor_idx=0):
+    """Whether a block on the device may use as much shared memory as on a card of that architecture, or 100 KB."""
     if not torch.cuda.is_available():
         return False
-    properties = torch.cuda.get_device_properties(device)
-    return getattr(properties, "shared_memory_per_block_optin", 0) >= needed
+    properties = torch.cuda.get_device_properties(tensor_idx)
+    return getattr(properties, "shared_memory_per_block_optin", 0) >= SHARED_MEMORY.get(arch.lower(), 102400)
 
 
 def input_guard(function):

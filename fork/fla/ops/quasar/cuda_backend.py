@@ -1,0 +1,197 @@
+"""The CUDA kernels in kernels/, compiled by PyTorch's own NVRTC entry on first use and launched through it.
+
+What the functions take and give stands in backend.py. A compiled kernel is kept in a private folder under a hash of
+all that went into it, so that the next process only loads it.
+"""
+import collections
+import functools
+import hashlib
+import os
+import pathlib
+import re
+import tempfile
+
+import torch
+
+ENTRY = pathlib.Path(__file__).with_name("entry.cu")
+KERNELS = pathlib.Path(__file__).with_name("kernels")
+INPUT = {torch.float32: 0, torch.bfloat16: 1, torch.float16: 2}  # as in kernels/common/dtype.h
+
+
+def unavailable(device):
+    if device.type != "cuda" or torch.version.hip is not None:
+        return "needs an NVIDIA GPU"
+    if torch.cuda.get_device_capability(device) < (8, 0):
+        return "needs compute capability 8.0 or newer"
+    try:
+        from torch.cuda._utils import _cuda_load_module
+        from torch.cuda._utils import _nvrtc_compile
+    except ImportError:
+        return f"PyTorch {torch.__version__} has no NVRTC entry"
+    if not KERNELS.is_dir():
+        return f"{KERNELS} is missing"
+    return None
+
+
+# --- compiling ------------------------------------------------------------------------------------------------
+
+
+@functools.cache
+def sources():
+    """All that can be compiled."""
+    return b"".join(path.read_bytes() for path in (ENTRY, *sorted(KERNELS.glob("*/*"))))
+
+
+@functools.cache
+def constant(name):
+    """A number that host and kernels share."""
+    return int(re.search(rf"#define {name} (\d+)".encode(), sources())[1])
+
+
+def cache_folder():
+    """A folder that nobody else writes to, or None."""
+    home = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    for path in (pathlib.Path(home, "quasar-fork"), pathlib.Path(tempfile.gettempdir(), f"quasar-fork-{os.getuid()}")):
+        try:
+            path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            status = path.lstat()
+        except OSError:
+            continue
+        if status.st_uid == os.getuid() and not status.st_mode & 0o022 and os.access(path, os.W_OK | os.X_OK):
+            return path
+    return None
+
+
+def machine_code(name, options, architecture):
+    """entry.cu compiled for an architecture; `name` is one of its kernels."""
+    from torch.cuda._utils import _nvrtc_compile
+    key = hashlib.sha256(sources() + repr((options, architecture, torch.version.cuda)).encode()).hexdigest()
+    folder = cache_folder()
+    kept = folder / f"{key}.cubin" if folder else None
+    if kept and kept.exists():
+        return kept.read_bytes()
+    binary, _ = _nvrtc_compile(ENTRY.read_text(), name, architecture, [str(KERNELS)], options)
+    if kept:
+        try:
+            with tempfile.NamedTemporaryFile(dir=folder, delete=False) as file:
+                file.write(binary)
+            os.replace(file.name, kept)  # whole or not at all, whoever else writes it now
+        except OSError:  # the disk is full, say: the next process compiles again
+            pathlib.Path(file.name).unlink(missing_ok=True)
+    return binary
+
+
+@functools.cache
+def load(device, part, names, **parameters):
+    """Kernels of a part of entry.cu, built with these parameters, by name; `device` is a GPU's number."""
+    from torch.cuda._utils import _cuda_load_module
+    major, minor = torch.cuda.get_device_capability(device)
+    options = [f"-D{name}={value}" for name, value in {part: 1, **parameters}.items()]
+    with torch.cuda.device(device):
+        return _cuda_load_module(machine_code(names[0], options, f"{major}{minor}"), list(names))
+
+
+def launch(kernel, grid, threads, arguments, shared=0):
+    """Queues a kernel on the current stream. None stands for a null pointer."""
+    device = next(x for x in arguments if isinstance(x, torch.Tensor)).device
+    arguments = [torch.empty(0, device=device) if x is None else x for x in arguments]
+    if shared > kernel._max_shared_mem_bytes:
+        kernel.set_shared_memory_config(shared)
+    kernel((*grid, 1), (threads, 1, 1), arguments, shared)
+
+
+# --- the operation --------------------------------------------------------------------------------------------
+
+
+# How a problem is computed: parameters of the build, how the chunks of a head are cut into groups, and what launches need.
+Choice = collections.namedtuple(
+    "Choice", "chunk num_stages min_blocks chunks chunks_per_group groups threads transition_shared output_shared "
+    "transition_bytes")
+
+
+@functools.lru_cache(4096)
+def choose(device, dim, dtype, upstream, sequences, tokens):
+    """The GPU runs the C code that chooses (kernels/quasar/choice.h). Waits for the answer, once for each problem."""
+    properties = torch.cuda.get_device_properties(device)
+    found = torch.empty(len(Choice._fields), dtype=torch.int32, device=f"cuda:{device}")
+    kernel = load(device, "QUASAR_CHOICE", ("quasar_choice",))["quasar_choice"]
+    launch(kernel, (1, 1), 1,
+           [dim, INPUT[dtype], int(upstream), sequences, tokens, properties.multi_processor_count,
+            properties.shared_memory_per_block_optin, properties.shared_memory_per_multiprocessor, found])
+    choice = Choice(*found.tolist())
+    if choice.output_shared > properties.shared_memory_per_block_optin:
+        raise RuntimeError(
+            f"{dtype} with a head dimension of {dim} takes {choice.output_shared // 1024} KiB of shared memory a block; "
+            f"{properties.name} has {properties.shared_memory_per_block_optin // 1024}. bfloat16 takes half as much; "
+            "QUASAR_BACKEND=triton or torch runs without")
+    return choice
+
+
+def aligned(x):
+    """x where 16 bytes can be loaded at a time."""
+    return x if x.data_ptr() % 16 == 0 else x.clone()
+
+
+def forward(q, k, v, beta, state, semantics, first_rows=None, tokens=None, out=None):
+    q, k, v = aligned(q), aligned(k), aligned(v)
+    batch, held, heads, dim = q.shape
+    tokens = held if tokens is None else tokens
+    upstream, device = int(semantics == "upstream"), q.device
+    o = torch.empty(batch, tokens, heads, dim, dtype=q.dtype, device=device) if out is None else out
+    choice = choose(device.index, dim, q.dtype, upstream, batch * heads, tokens)
+    groups = batch * heads * choice.groups
+    transitions = torch.empty(groups * choice.transition_bytes if choice.groups > 1 else 0,
+                              dtype=torch.uint8, device=device)
+    forgotten = torch.empty(groups, dtype=torch.int32, device=device)
+    final = torch.empty(batch, heads, dim, dim, dtype=torch.float32, device=device)
+    kernels = load(device.index, "QUASAR_CHUNK", ("quasar_chunk_transition", "quasar_chunk_output"), HEAD_DIM=dim,
+                   INPUT=INPUT[q.dtype], UPSTREAM=upstream, COMPACT=upstream, VECTOR=1, CHUNK=choice.chunk,
+                   NUM_STAGES=choice.num_stages, MIN_BLOCKS=choice.min_blocks)
+    arguments = [q, k, v, o, beta, state, final, first_rows, transitions, forgotten, tokens, held,
+                 o.stride(0) // (heads * dim), batch, heads, choice.chunks, choice.chunks_per_group, choice.groups]
+    if choice.groups > 1:  # nobody asks for the transition of a last group
+        launch(kernels["quasar_chunk_transition"], (groups - batch * heads, 1), choice.threads, arguments,
+               choice.transition_shared)
+    launch(kernels["quasar_chunk_output"], (groups, 1), choice.threads, arguments, choice.output_shared)
+    return o, final
+
+
+# --- the layer's parts ----------------------------------------------------------------------------------------
+
+
+def place(segment):
+    """What the kernels are told of a segment."""
+    return segment.tokens, segment.padded, segment.first, segment.stretches, segment.length
+
+
+def gather(x, segment):
+    (batch, _, hidden), rows = x.shape, segment.length + constant("LAYER_HISTORY")
+    stretches = batch * segment.stretches
+    xs = torch.empty(stretches * rows, hidden, dtype=torch.bfloat16, device=x.device)
+    kernel = load(x.device.index, "LAYER_GATHER", ("layer_gather_entry",), INPUT=INPUT[xs.dtype],
+                  FROM_F32=int(x.dtype is torch.float32))["layer_gather_entry"]
+    threads = constant("LAYER_THREADS")
+    blocks = -(-rows * hidden // (constant("GATHER_NUMBERS") * threads))
+    launch(kernel, (blocks, stretches), threads, [x, xs, *place(segment), hidden])
+    return xs
+
+
+def convolve(projected, weight, segment, q, k, v, narrow, held=None):
+    (batch, _, size), width = narrow.shape, weight.shape[-1]
+    kernel = load(q.device.index, "LAYER_CONVOLVE", ("layer_convolve_entry",), INPUT=INPUT[q.dtype], HEAD_DIM=size,
+                  WIDTH=width)["layer_convolve_entry"]
+    threads = constant("LAYER_THREADS")
+    strips = -(-segment.length // constant("STRIP_ROWS"))
+    blocks = -(-strips * (projected.shape[-1] // constant("STRIP_CHANNELS")) // threads)
+    launch(kernel, (blocks, batch * segment.stretches), threads,
+           [projected, weight, q, k, v, narrow, *place(segment), held or segment.length])
+
+
+def gate(o, narrow, weight, bias, norm, eps, y):
+    (rows, width), size = o.shape, narrow.shape[-1]
+    heads = width // size
+    kernel = load(o.device.index, "LAYER_GATE", ("layer_gate_entry",), INPUT=INPUT[o.dtype], HEAD_DIM=size,
+                  VECTOR=1)["layer_gate_entry"]
+    resident = 2 * torch.cuda.get_device_properties(o.device).multi_processor_count // heads
+    blocks = max(1, min(resident, -(-rows // constant("LAYER_GATE_ROWS"))))
+    launch(kernel, (blocks, heads), constant("LAYER_THREADS"), [o, y, narrow, weight, bias, norm, rows, heads, float(eps)])

@@ -1,0 +1,82 @@
+/* entry: the kernels as PyTorch launches them. Its NVRTC entry passes pointers, 32-bit ints and doubles, but no
+ * structs; here they are put together. All tensors are contiguous. One of the five is compiled at a time. */
+#define FLAT_ENTRY
+
+#if defined(QUASAR_CHUNK)
+#include "quasar/chunk.cu"
+
+/* q, k and v [batch, held, heads, S], o [batch, o_held, heads, S] with `tokens` of each sequence written. */
+#define CHUNK_PARAMETERS                                                                                       \
+	void *q, void *k, void *v, void *o, const float *beta, const float *initial_state, float *final_state, \
+		const long long *first_rows, void *transitions, int *forgotten, int tokens, int held,          \
+		int o_held, int batch, int heads, int chunks, int chunks_per_group, int groups
+#define CHUNK_ARGUMENTS                                                                                        \
+	{                                                                                                      \
+		rows_of(q, held, heads), rows_of(k, held, heads), rows_of(v, held, heads),                     \
+			rows_of(o, o_held, heads), beta, initial_state, final_state, first_rows, transitions,  \
+			forgotten, tokens, batch, heads, chunks, chunks_per_group, groups                      \
+	}
+
+static __device__ __forceinline__ struct device_tensor rows_of(void *data, int tokens, int heads)
+{
+	return {data, {(long long)tokens * heads * HEAD_DIM, heads * HEAD_DIM, HEAD_DIM, 1}};
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) quasar_chunk_transition(CHUNK_PARAMETERS)
+{
+	make_transition(CHUNK_ARGUMENTS);
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) quasar_chunk_output(CHUNK_PARAMETERS)
+{
+	make_output(CHUNK_ARGUMENTS);
+}
+
+#elif defined(QUASAR_CHOICE)
+#include "quasar/choice.h"
+
+/* How quasar/chunk.cu is to be built and launched. */
+extern "C" __global__ void quasar_choice(int dim, int input, int upstream, int sequences, int rows, int multiprocessors,
+	int shared_per_block, int shared_per_multiprocessor, int *found)
+{
+	const struct chunk_problem problem = {dim, input, upstream, sequences, rows};
+	const struct chunk_machine machine = {multiprocessors, shared_per_block, shared_per_multiprocessor};
+	const struct chunk_choice choice = chunk_choose(&problem, &machine);
+	const int chunk = choice.chunk, chunks = (rows + chunk - 1) / chunk, planes = CHUNK_PLANES(input);
+	const int values[] = {choice.chunk, choice.num_stages, choice.min_blocks, chunks,
+		(chunks + choice.groups - 1) / choice.groups, choice.groups, CHUNK_THREADS(dim),
+		CHUNK_TRANSITION_SHARED(dim, chunk, planes, choice.num_stages),
+		CHUNK_OUTPUT_SHARED(dim, chunk, planes, choice.num_stages, upstream), CHUNK_TRANSITION_BYTES(dim, planes)};
+
+	for (int i = 0; i < sizeof(values) / sizeof(values[0]); i++)
+		found[i] = values[i];
+}
+
+#elif defined(LAYER_GATHER)
+#include "layer/gather.cu"
+
+extern "C" __global__ void __launch_bounds__(THREADS) layer_gather_entry(const void *from, void *to, int tokens,
+	int padded, int first, int stretches, int length, int hidden)
+{
+	gather({from, to, {tokens, padded, first, stretches, length}, hidden});
+}
+
+#elif defined(LAYER_CONVOLVE)
+#include "layer/convolve.cu"
+
+extern "C" __global__ void __launch_bounds__(THREADS) layer_convolve_entry(const void *projected, const float *weight,
+	void *q, void *k, void *v, void *narrow, int tokens, int padded, int first, int stretches, int length,
+	int held)
+{
+	convolve_stretch({projected, weight, q, k, v, narrow, {tokens, padded, first, stretches, length}, held});
+}
+
+#elif defined(LAYER_GATE)
+#include "layer/gate.cu"
+
+extern "C" __global__ void __launch_bounds__(THREADS) layer_gate_entry(const void *o, void *y, const void *narrow,
+	const void *weight, const void *bias, const float *norm, int rows, int heads, double epsilon)
+{
+	gate_rows({o, y, narrow, weight, bias, norm, rows, heads, (float)epsilon});
+}
+#endif

@@ -1,0 +1,144 @@
+/* choice: how chunk.cu is built and cut up for a problem, as numbers from numbers. Plain C that compiles for a GPU, too:
+ * where only PyTorch is there to launch the kernels, the GPU itself is asked, and nothing is written twice. */
+#pragma once
+
+#include "quasar/layout.h"
+
+#ifdef __CUDACC__
+#define CHOICE_FUNCTION static __device__
+#else
+#define CHOICE_FUNCTION static inline
+#endif
+
+/* Values of CHUNK and NUM_STAGES; each list ends with 0. Upstream semantics have UPSTREAM_CHUNK alone. */
+#define CHUNK_VALUES {UPSTREAM_CHUNK, 32, 0}
+#define NUM_STAGES_VALUES {2, 1, 0}
+
+struct chunk_problem {
+	int dim, input, upstream; /* HEAD_DIM, INPUT, UPSTREAM */
+	long long sequences;      /* batch · heads */
+	long long rows;           /* of a head */
+};
+
+struct chunk_machine {
+	int multiprocessors;
+	int shared_per_block, shared_per_multiprocessor; /* bytes */
+};
+
+struct chunk_choice {
+	int chunk, num_stages, min_blocks, groups;
+};
+
+/* --- how it is built -------------------------------------------------------------------------------- */
+
+#define DRIVER_SHARED 1024 /* what the driver takes of each block's share */
+
+/* Blocks on a multiprocessor, by the shared memory of the second pass, which needs more than the first. */
+CHOICE_FUNCTION int chunk_blocks_that_fit(
+	const struct chunk_problem *problem, const struct chunk_machine *machine, int chunk, int num_stages)
+{
+	int shared = CHUNK_OUTPUT_SHARED(
+		problem->dim, chunk, CHUNK_PLANES(problem->input), num_stages, problem->upstream);
+
+	return shared > machine->shared_per_block ? 0 : machine->shared_per_multiprocessor / (shared + DRIVER_SHARED);
+}
+
+/* Blocks to aim at: more hide more latency, fewer leave more registers. */
+CHOICE_FUNCTION int chunk_wanted_blocks(const struct chunk_problem *problem)
+{
+	if (problem->dim == 32)
+		return 4;
+	if (problem->dim == 64 && problem->input == INPUT_BF16)
+		return problem->upstream ? 2 : 3;
+	return 1;
+}
+
+/* Of two builds that a GPU can run: the larger chunk, then the one with enough blocks; with enough of them two buffers
+ * pay, else the memory does more for a cache. */
+CHOICE_FUNCTION int chunk_is_better(const struct chunk_choice *a, const struct chunk_choice *b, int wanted)
+{
+	int a_enough = a->min_blocks >= wanted, b_enough = b->min_blocks >= wanted;
+
+	if (a->chunk != b->chunk)
+		return a->chunk > b->chunk;
+	if (a_enough != b_enough)
+		return a_enough;
+	return a_enough == (a->num_stages > b->num_stages);
+}
+
+CHOICE_FUNCTION struct chunk_choice chunk_choose_build(
+	const struct chunk_problem *problem, const struct chunk_machine *machine)
+{
+	const int chunks[] = CHUNK_VALUES, stages[] = NUM_STAGES_VALUES;
+	struct chunk_choice best = {UPSTREAM_CHUNK, 1, 1, 1};
+	int wanted = chunk_wanted_blocks(problem), found = 0;
+
+	for (int c = 0; chunks[c]; c++)
+		for (int s = 0; stages[s]; s++) {
+			int fit = chunk_blocks_that_fit(problem, machine, chunks[c], stages[s]);
+			struct chunk_choice candidate = {chunks[c], stages[s], fit < wanted ? fit : wanted, 1};
+
+			if (!fit || (problem->upstream && chunks[c] != UPSTREAM_CHUNK))
+				continue;
+			if (!found || chunk_is_better(&candidate, &best, wanted))
+				best = candidate;
+			found = 1;
+		}
+	return best;
+}
+
+/* --- how it is cut up ------------------------------------------------------------------------------- */
+
+/* Chunks after which usual keys have made the past forgotten: longer groups need no more of the first pass,
+ * and no steps over groups. */
+#define FADING_CHUNKS 36
+
+/* Microseconds on an H200, S = 64, of one group's way when `sharing` groups are on each multiprocessor. Only proportions
+ * count. */
+CHOICE_FUNCTION double chunk_cost(int groups, int longest, long long sharing)
+{
+	const double first[] = {1.8, 3.5, 4.3}, second[] = {3.2, 4.1, 5.7}, step[] = {0.5, 0.7, 1.0};
+	int row = sharing > 3 ? 2 : (int)sharing - 1;
+	double cost = longest * second[row];
+
+	if (groups > 1)
+		cost += (longest < FADING_CHUNKS ? longest : FADING_CHUNKS) * first[row];
+	if (longest < FADING_CHUNKS)
+		cost += groups * step[row];
+	return cost;
+}
+
+/* How many groups the chunks of a head are cut into: more groups have fewer chunks each, but more groups
+ * before them to step over, and share the multiprocessors with more blocks. */
+CHOICE_FUNCTION int chunk_choose_groups(const struct chunk_problem *problem, int chunks, int resident_blocks,
+	int multiprocessors)
+{
+	double least = 0;
+	int best = 0, longest;
+
+	for (int groups = 1; groups == 1 || (groups <= chunks && groups * problem->sequences <= resident_blocks); groups++) {
+		long long sharing = (groups * problem->sequences + multiprocessors - 1) / multiprocessors;
+		double cost;
+
+		longest = (chunks + groups - 1) / groups;
+		cost = chunk_cost(groups, longest, sharing);
+		if (!best || cost < least) {
+			least = cost;
+			best = groups;
+		}
+	}
+	longest = (chunks + best - 1) / best;
+	return (chunks - 1) / longest + 1; /* none of them empty */
+}
+
+CHOICE_FUNCTION struct chunk_choice chunk_choose(
+	const struct chunk_problem *problem, const struct chunk_machine *machine)
+{
+	struct chunk_choice choice = chunk_choose_build(problem, machine);
+	int chunks = (int)((problem->rows + choice.chunk - 1) / choice.chunk);
+
+	/* the compiler leaves registers for min_blocks, and hardly ever for more */
+	choice.groups = chunk_choose_groups(
+		problem, chunks, choice.min_blocks * machine->multiprocessors, machine->multiprocessors);
+	return choice;
+}
