@@ -51,8 +51,8 @@ static int open_workspace(struct run *run, struct error *err)
 		return -1;
 	if (fork_state_read(run->workspace.fork_path, &fork, &no_fork) == 0) {
 		if (fork.changed && run->plan.workload == WORKLOAD_PYTHON)
-			log_warn("the fork has changes that are not committed, %s among them: commit them and measure "
-				 "again before you make a claim from this", fork.changed_name);
+			log_warn("the fork has uncommitted changes, for example in %s: no claim can be "
+				"made from this result. Commit them and measure again", fork.changed_name);
 		else
 			memcpy(run->commit, fork.commit, sizeof(run->commit));
 	}
@@ -135,7 +135,7 @@ static int measure_length(struct run *run, int64_t tokens, struct error *err)
 	cJSON_AddItemToArray(run->results, document);
 	if (needed > available)
 		return error_set(err, STATUS_ENVIRONMENT,
-			"%lld tokens need about %.0f MiB of memory, and %.0f MiB are free", (long long)tokens,
+			"%lld tokens need about %.0f MiB of memory, but only %.0f MiB are free", (long long)tokens,
 			needed, available);
 	run->plan.tokens = tokens;
 	if (measurement_run(&run->device, &run->plan, &measurement, err) < 0)
@@ -144,7 +144,7 @@ static int measure_length(struct run *run, int64_t tokens, struct error *err)
 	if (!run->invocation->json)
 		measurement_print(tokens, &measurement);
 	if (measurement.shortened)
-		log_note("%lld tokens: %d warm-up%s and %d run%s, as more would take longer than --budget",
+		log_note("%lld tokens: only %d warm-up%s and %d run%s, to stay within --budget",
 			(long long)tokens, measurement.warmups, measurement.warmups == 1 ? "" : "s",
 			measurement.runs, measurement.runs == 1 ? "" : "s");
 	benchmark = benchmark_of(run, &measurement);
@@ -161,7 +161,7 @@ static int choose_workload(struct run *run, struct error *err)
 	     python = arg_flag(invocation, "python");
 
 	if (op + layer + python > 1)
-		return error_set(err, STATUS_USAGE, "--op, --layer and --python exclude each other");
+		return error_set(err, STATUS_USAGE, "use only one of --op, --layer and --python");
 	if (python && !require_workspace(invocation, err))
 		return -1;
 	if (!op && !layer && invocation->workspace && run->device.index >= 0 && !run->plan.weights)
@@ -171,7 +171,7 @@ static int choose_workload(struct run *run, struct error *err)
 	if (run->plan.family != families[0])
 		snprintf(run->workload, sizeof(run->workload), "op.%s", run->plan.family->name);
 	if (run->plan.workload != WORKLOAD_LAYER && run->plan.weights)
-		return error_set(err, STATUS_USAGE, "--weights are for quasar's own layer: --layer");
+		return error_set(err, STATUS_USAGE, "--weights needs --layer: it is for quasar's own layer");
 	return 0;
 }
 
@@ -209,7 +209,7 @@ static void print_heading(const struct run *run)
 	char input[160];
 
 	if (run->plan.workload == WORKLOAD_PYTHON)
-		printf("The fork's layer, by its own Python, on %s.\n", run->device.description);
+		printf("The fork's own layer, in Python, on %s.\n", run->device.description);
 	else
 		printf("Quasar's own %s%s%s, %s semantics, on %s.\n",
 			run->plan.workload == WORKLOAD_OP ? "operation" : "layer",
@@ -218,14 +218,14 @@ static void print_heading(const struct run *run)
 			run->device.description);
 	fixture_describe(run->plan.family, input, sizeof(input));
 	if (run->plan.weights)
-		printf("Batch 1, the weights of %s.\n\n", run->plan.weights);
+		printf("Batch 1, weights from %s.\n\n", run->plan.weights);
 	else if (run->plan.workload == WORKLOAD_OP)
 		printf("Batch 1, 8 heads of 64, bf16; %s.\n\n", input);
 	else
 		printf("Batch 1, hidden 512, 8 heads of 64, bf16, as validators time it.\n\n");
 	if (run->plan.copy_rate > 0)
-		printf("A copy in its memory moves %.0f GB/s. \"of floor\": moving q, k, v and o once at that rate,\n"
-		       "as a part of the time that it took.\n\n",
+		printf("Copying within device memory runs at %.0f GB/s. \"of floor\": the time to move "
+			"q, k, v and o\nonce at that rate, as a percentage of the time measured.\n\n",
 			run->plan.copy_rate / 1e9);
 	measurement_print_heading(run->plan.copy_rate > 0);
 }
@@ -244,7 +244,7 @@ static int run_bench(struct invocation *invocation, struct error *err)
 	for (int i = 0; i < run.count && !result; i++)
 		result = measure_length(&run, run.lengths[i], err);
 	if (!result && !run.workspace.store)
-		log_note("Not in a workspace: nothing was stored.");
+		log_note("Not in a workspace, so nothing was stored.");
 	if (!result && invocation->json) {
 		cJSON *document = cJSON_CreateObject();
 
@@ -273,43 +273,45 @@ static int run_bench(struct invocation *invocation, struct error *err)
 
 const struct command cmd_bench = {
 	.name = "bench",
-	.summary = "measure tokens/s of the fork, of quasar's own layer, or of the operation",
+	.summary = "measure the speed of the fork, of quasar's own layer or of an operation",
 	.description =
-		"Times a layer as validators do: random input of their shape, " TEXT(MEASURE_WARMUPS) " warm-up calls, "
-		TEXT(MEASURE_RUNS) " timed ones. Which "
-		"one: in a workspace on a GPU the fork's, by its own Python, for that is what validators run there; "
-		"it needs a python3 with torch in the PATH, and the median of up to three rounds of 10 calls "
-		"counts. Elsewhere, or with --layer, quasar's own implementation; the median of the calls counts. On a slow "
-		"machine --budget cuts their number short, and says so.\n\n"
-		"With --device auto it runs on the first GPU, if there is one, else on the CPU. Memory is the "
-		"process's peak, or on a GPU the peak of what was allocated there. For the operation the last "
-		"column compares with what memory allows: every input read and every output written once, at "
-		"the speed of a copy measured in the same run.\n\n"
-		"In a workspace the results are stored with the fork's commit; `quasar commit` makes its claim "
-		"from them: from the fork's own if there is one, else from quasar's layer on the CPU. From "
-		"quasar's layer on a GPU it makes none: the fork may be slower.",
+		"Times a layer as validators do, on random input of the same shape: " TEXT(MEASURE_WARMUPS)
+		" warm-up calls, then " TEXT(MEASURE_RUNS) " timed calls.\n\n"
+		"In a workspace on a machine with a GPU, this is the fork's own layer, in Python, because that is what "
+		"validators run. It needs a python3 with torch in the PATH; the result is the median of up to three "
+		"rounds of 10 calls. Otherwise, or with --layer, it is quasar's own layer, and the result is the "
+		"median call. On a slow machine, --budget reduces the number of calls.\n\n"
+		"--device auto uses the first GPU if there is one, or else the CPU. Memory is the peak of the "
+		"process or, on a GPU, of what was allocated there. For an operation, the last column compares with "
+		"the least time that memory allows: reading every input and writing every output once, at the "
+		"speed of a copy measured in the same run.\n\n"
+		"In a workspace, results are stored with the fork's commit, and `quasar commit` makes its claim from "
+		"the newest one at the target length: of the fork on a GPU, or else of the fork on the CPU, or else "
+		"of quasar's layer on the CPU. Quasar's layer on a GPU never counts, as the fork may be slower; nor "
+		"does it with --weights or with semantics other than upstream. Commit the fork's changes first: "
+		"what is measured of uncommitted files counts for no commit.",
 	.opts =
 		(const struct opt[]){
 			{"seq", 's', "N[,N...]", NULL, NULL, NULL,
-				"Tokens; several lengths give a table. Else the target."},
+				"Sequence length in tokens; several give a table. Default: the target."},
 			{"target", 0, "N", "TARGET_SEQUENCE_LENGTH", NULL, NULL,
-				"What is measured without --seq."},
-			{"python", 0, NULL, NULL, NULL, NULL, "The fork's layer, by its own Python."},
-			{"layer", 0, NULL, NULL, NULL, NULL, "Quasar's own layer."},
-			OPT_OP("An operation alone, quasar's own."),
+				"Sequence length to measure without --seq."},
+			{"python", 0, NULL, NULL, NULL, NULL, "Measure the fork's own layer, in Python."},
+			{"layer", 0, NULL, NULL, NULL, NULL, "Measure quasar's own layer."},
+			OPT_OP("Measure only an operation, quasar's own."),
 			OPT_SEMANTICS,
-			{"runs", 0, "N", NULL, TEXT(MEASURE_RUNS), NULL, "Timed calls."},
-			{"budget", 0, "SECONDS", NULL, "60", NULL, "Time for each length."},
-			{"compare", 0, NULL, NULL, NULL, NULL, "Show earlier results beside each."},
+			{"runs", 0, "N", NULL, TEXT(MEASURE_RUNS), NULL, "Number of timed calls."},
+			{"budget", 0, "SECONDS", NULL, "60", NULL, "Time limit for each length."},
+			{"compare", 0, NULL, NULL, NULL, NULL, "Compare each result with earlier ones."},
 			OPT_WEIGHTS,
 			OPT_DEVICE,
-			{"seed", 0, "N", NULL, "1", NULL, "Of the random weights and input."},
+			{"seed", 0, "N", NULL, "1", NULL, "Seed for random weights and input."},
 			{0},
 		},
 	.examples =
 		(const struct example[]){
-			{"quasar bench", "what a claim is made from, at the target length"},
-			{"quasar bench --seq 2048,16384,100k --compare", "three lengths, beside earlier results"},
+			{"quasar bench", "measure what a claim is made from, at the target length"},
+			{"quasar bench --seq 2048,16384,100k --compare", "three lengths, compared with earlier results"},
 			{"quasar bench --layer --seq 1M", "quasar's own layer at a million tokens"},
 			{"quasar bench --op --semantics causal --seq 65536", "the operation alone"},
 			{"quasar bench --op linear --seq 16384", "another operation"},

@@ -48,7 +48,7 @@ int proposal_read(const struct invocation *invocation, struct session *session, 
 		goto failed;
 	}
 	if (!session->workspace.fork_url) {
-		error_set(err, STATUS_ENVIRONMENT, "no URL that validators could clone the fork from");
+		error_set(err, STATUS_ENVIRONMENT, "there is no URL from which validators can clone the fork");
 		error_hint(err, "Add a remote \"origin\" to %s, or set FORK_URL in .env.",
 			session->workspace.fork_path);
 		goto failed;
@@ -74,10 +74,10 @@ static int check_published(const struct proposal *proposal, const struct session
 		if (err->status == STATUS_INTERRUPTED)
 			return -1;
 		check_add(checks, "git.published", CHECK_FAIL,
-			err->hint[0] ? err->hint : "Validators clone without your token: is the fork public?",
+			err->hint[0] ? err->hint : "Validators clone without your token. Is the fork public?",
 			"%s", err->message);
 	} else if (!published) {
-		check_add(checks, "git.published", CHECK_FAIL, "Push it: quasar push",
+		check_add(checks, "git.published", CHECK_FAIL, "Push it with: quasar push",
 			"%s does not have commit %.10s on a branch", proposal->plan.fork_url,
 			proposal->plan.commit_hash);
 	} else {
@@ -95,7 +95,7 @@ static int checks_failed(const struct check_list *checks, struct error *err)
 
 	while (first->status != CHECK_FAIL)
 		first++;
-	error_set(err, STATUS_FAILED, "%zu check%s failed, nothing was sent: %s: %s", count, count == 1 ? "" : "s",
+	error_set(err, STATUS_FAILED, "%zu check%s failed, so nothing was sent: %s: %s", count, count == 1 ? "" : "s",
 		first->name, first->detail);
 	return error_hint(err, "%s", first->remedy ? first->remedy : "`quasar verify` shows all checks.");
 }

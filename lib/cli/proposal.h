@@ -16,10 +16,10 @@ struct proposal {
 
 /* Where to compete and what to claim: options of every command that submits. */
 #define OPTS_CLAIM                                                                                         \
-	{"seq", 's', "N", "TARGET_SEQUENCE_LENGTH", NULL, NULL, "Tokens to compete at."},                    \
+	{"seq", 's', "N", "TARGET_SEQUENCE_LENGTH", NULL, NULL, "Sequence length to compete at, in tokens."},                    \
 	{                                                                                                  \
 		"margin", 0, "PERCENT", "CLAIM_MARGIN", NULL, NULL,                                        \
-			"What the claim stays below the measured median."                                  \
+			"How far below the measured median to claim."                                  \
 	}
 
 /* What those options say. STATUS_USAGE when it cannot be meant. */

@@ -151,11 +151,11 @@ static int parse_line(struct settings *settings, char *line, int number, struct 
 	equals = name + length + strspn(name + length, " \t");
 	if (!length || isdigit((unsigned char)*name) || *equals != '=') {
 		error_set(err, STATUS_USAGE, "%s line %d is not NAME=value", settings->path, number);
-		return error_hint(err, "Comment the line out with # or mend it.");
+		return error_hint(err, "Fix the line, or comment it out with #.");
 	}
 	value = parse_value(equals + 1 + strspn(equals + 1, " \t"));
 	if (!value) {
-		error_set(err, STATUS_USAGE, "%s line %d: the quotes of %.*s are not closed",
+		error_set(err, STATUS_USAGE, "%s line %d: missing closing quote of %.*s",
 			settings->path, number, (int)length, name);
 		return error_hint(err, "Write NAME=\"value\", with \\\" for a quote inside.");
 	}
@@ -199,11 +199,11 @@ static struct settings *load(const char *directory, struct error *err)
 	}
 	settings->path = path;
 	if (status.st_mode & (S_IRWXG | S_IRWXO))
-		log_warn("%s can be read by others; mend it with: chmod 600 %s", path, path);
+		log_warn("%s is readable by other users; fix with: chmod 600 %s", path, path);
 	if (file_read(path, FILE_LIMIT, &text, err) < 0)
 		goto failed;
 	if (strlen(text.data) != text.length) {
-		error_set(err, STATUS_USAGE, "%s holds a zero byte: it is not a text file", path);
+		error_set(err, STATUS_USAGE, "%s contains a zero byte: it is not a text file", path);
 		goto failed;
 	}
 	line = text.data + (strncmp(text.data, BYTE_ORDER_MARK, 3) ? 0 : 3);

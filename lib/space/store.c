@@ -54,8 +54,8 @@ static const char *const migrations[] = {
 
 static const struct database_format format = {
 	.what = "a workspace's state store",
-	.rescue = "Nothing was changed. The file holds your submissions and their salts: put a backup in its "
-		  "place, or run `quasar recover`, which sets it aside and keeps what can be read of it.",
+	.rescue = "Nothing was changed. The file holds your submissions and their salts. Restore it from a "
+		"backup, or run `quasar recover`, which renames it and recovers what can still be read.",
 	.application = 0x51535754, /* "QSWT" */
 	.migrations = migrations,
 };
@@ -177,7 +177,7 @@ static void warn_if_open_to_others(const char *path)
 	struct stat status;
 
 	if (stat(path, &status) == 0 && status.st_mode & (S_IRWXG | S_IRWXO))
-		log_warn("%s can be read by others; mend it with: chmod %s %s", path,
+		log_warn("%s is readable by other users; fix with: chmod %s %s", path,
 			S_ISDIR(status.st_mode) ? "700" : "600", path);
 }
 
@@ -207,9 +207,9 @@ struct store *store_open(const char *directory, struct error *err)
 	struct stat status;
 
 	if (stat(path, &status) < 0) {
-		error_set(err, STATUS_ENVIRONMENT, "the state store is not there: %s", path);
-		error_hint(err, "Put it back if you have it. Else `quasar recover` makes a new one of what the validator "
-				"lists, and `quasar import-state` adds what a backup has.");
+		error_set(err, STATUS_ENVIRONMENT, "the state store is missing: %s", path);
+		error_hint(err, "Put it back if you have it. Otherwise `quasar recover` creates a new one from "
+			"the validator's lists, and `quasar import-state` adds submissions from a backup.");
 		goto failed;
 	}
 	warn_if_open_to_others(folder);

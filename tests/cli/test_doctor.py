@@ -47,8 +47,8 @@ def test_a_silent_validator_is_given_up(quasar):
 
 def test_a_person_sees_the_list_of_what_to_mend(quasar):
     done = quasar("doctor", *ONCE, "--api", "http://127.0.0.1:9")
-    assert done.code == 1 and "To mend:" in done.out
-    assert "quasar wallet new" in done.out[done.out.index("To mend:"):]
+    assert done.code == 1 and "To fix:" in done.out
+    assert "quasar wallet new" in done.out[done.out.index("To fix:"):]
 
 
 def test_a_gpu_that_was_asked_for_is_needed(quasar):

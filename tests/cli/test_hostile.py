@@ -210,7 +210,7 @@ def test_a_name_that_nobody_knows(scene):
     done = scene(
         "commit", "--no-verify", "--claim", 7, "--api", "http://nobody.invalid", "--timeout", 3)
     assert done.code == 4 and "nobody.invalid" in done.err and "Nothing is lost" in done.err
-    assert "not known to have arrived" in scene("status", "--api", "http://nobody.invalid", "--timeout", 1).out
+    assert "may not have arrived" in scene("status", "--api", "http://nobody.invalid", "--timeout", 1).out
 
 
 def test_a_store_that_fails_ends_the_attempts_at_once(scene):
@@ -349,7 +349,7 @@ def test_a_rank_that_is_not_shown_is_not_none_yet(scene):
     begin(scene, Reveal)
     assert scene("reveal").code == 0
     scene.proxy.always[STATS] = Change(recent_submissions=[], top_performers=[])
-    assert "rank unknown: only the ten fastest are shown" in scene("status").out
+    assert "rank unknown: the validator shows only the ten fastest" in scene("status").out
 
 
 # --- validators as they are ------------------------------------------------------------------------------
@@ -378,7 +378,7 @@ def reset(scene, tmp_path):
 def test_a_database_that_was_reset_is_no_circle(scene, tmp_path):
     begin(scene, Reveal)
     reset(scene, tmp_path)
-    assert "not in the validator's list" in scene("doctor").out
+    assert "not listed by the validator" in scene("doctor").out
     assert "has lost" in scene("status").out
     assert [row["step"] for row in scene.rows()] == ["refused"]
     assert "0 ready to be revealed, 0 waiting" in scene("doctor").out

@@ -694,7 +694,7 @@ static void a_damaged_or_foreign_store_is_left_alone(void **state)
 	sqlite3 *foreign;
 
 	assert_null(store_open(*state, &err));
-	assert_non_null(strstr(err.message, "the state store is not there"));
+	assert_non_null(strstr(err.message, "the state store is missing"));
 	store = make_store(*state);
 	for (int i = 0; i < 50; i++) {
 		char commitment[16];
@@ -991,10 +991,10 @@ static void clones_that_must_fail(void **state)
 		enum status status;
 		const char *message;
 	} cases[] = {
-		{"gopher://host/x", NULL, {.allow_local = true}, STATUS_USAGE, "not an address"},
-		{"", NULL, {.allow_local = true}, STATUS_USAGE, "not an address"},
-		{"--upload-pack=x", NULL, {.allow_local = true}, STATUS_USAGE, "not an address"},
-		{"https://s3cret@github.com/x", NULL, {.allow_local = true}, STATUS_USAGE, "has a login in it"},
+		{"gopher://host/x", NULL, {.allow_local = true}, STATUS_USAGE, "not a URL that can be cloned"},
+		{"", NULL, {.allow_local = true}, STATUS_USAGE, "not a URL that can be cloned"},
+		{"--upload-pack=x", NULL, {.allow_local = true}, STATUS_USAGE, "not a URL that can be cloned"},
+		{"https://s3cret@github.com/x", NULL, {.allow_local = true}, STATUS_USAGE, "contains a login"},
 		{origin, NULL, {.allow_local = false}, STATUS_USAGE, "is a local path"},
 		{"/nonexistent", NULL, {.allow_local = true}, STATUS_ENVIRONMENT, "No such file"},
 		{*state, NULL, {.allow_local = true}, STATUS_ENVIRONMENT, "cannot clone"},
