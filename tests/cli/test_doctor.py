@@ -23,7 +23,7 @@ def test_a_machine_in_order(quasar, hotkey, localnet, workspace):
     found = checks(done)
     assert done.json["passed"] is True and failed(done) == []
     assert found["wallet"]["detail"] == hotkey and found["workspace"]["detail"] == str(workspace)
-    assert found["store"]["detail"] == "whole, 0 submissions"
+    assert found["store"]["detail"] == "sound, 0 submissions"
     for name in ("version", "libraries", "cpu", "memory", "disk", "openblas", "permissions", "git", "git.program", "python", "api",
                  "clock", "round", "reveals"):
         assert found[name]["status"] in ("ok", "warn"), found[name]

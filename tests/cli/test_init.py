@@ -224,7 +224,7 @@ def test_a_cuda_file_is_added_only_where_none_is(quasar, tmp_path, upstream):
     (["--fork-url", "gopher://host/x"], 2, "not a URL that can be cloned"),
     (["--fork-url", "https://you:s3cret@github.com/x"], 2, "login"),
     (["--fork-url", "https://s3cret@github.com/x"], 2, "GITHUB_TOKEN"),
-    (["--fork-url", "x", "--from", "y"], 2, "exclude"),
+    (["--fork-url", "x", "--from", "y"], 2, "only one of"),
     (["--seq", "many"], 2, "whole number"),
     (["--seq", "0"], 2, "between"),
     (["--api", "localhost:8000"], 2, "http"),

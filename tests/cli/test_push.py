@@ -152,7 +152,7 @@ def test_it_never_forces(push, fork, tmp_path):
 def test_a_detached_head_and_a_merge_are_refused(push, fork):
     git("checkout", "-q", "--detach", cwd=fork)
     done = push()
-    assert done.code == 3 and "no branch" in done.err
+    assert done.code == 3 and "not on a branch" in done.err
     git("switch", "-q", "main", cwd=fork)
     (fork / ".git" / "MERGE_HEAD").write_text(git("rev-parse", "HEAD", cwd=fork) + "\n")
     assert push().code == 3

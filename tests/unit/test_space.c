@@ -362,7 +362,7 @@ static void forks_are_inspected(void **state)
 	put_text(directory, "fla/ops/quasar/chunk.py", "import torch\n\nfrom fla.utils import IS_AMD, input_guard,\\\n");
 	expect(directory, "imports.deployed", CHECK_FAIL, "fla/ops/quasar/chunk.py:3:");
 	expect(directory, "imports.deployed", CHECK_FAIL, "check_shared_mem");
-	expect(directory, "imports.strict", CHECK_WARN, "`from fla.utils import IS_AMD` (another form in line 3)");
+	expect(directory, "imports.strict", CHECK_WARN, "`from fla.utils import IS_AMD` (in another form on line 3)");
 	put_text(directory, "fla/ops/quasar/chunk.py", "");
 	expect(directory, "imports.deployed", CHECK_FAIL, "chunk.py:1: no `from fla.utils import`");
 	free(gate);
@@ -407,14 +407,14 @@ static void git_state_is_judged(void **state)
 		{{CLONE, .published = true}, https, true, "ok: 0123456789ab on main, pushed to https://github.com/you"},
 		{{CLONE, .published = true}, NULL, true, "fail: 0123456789ab on main: validators have no key for git@github.com:you/fork.git -> Set FORK_URL"},
 		{{CLONE, .published = true}, "https://github.com/me/fork", true,
-			"validators will clone https://github.com/me/fork, but origin is git@github.com:you/fork.git -> Let"},
+			"validators will clone https://github.com/me/fork, but origin is git@github.com:you/fork.git -> Make"},
 		{{CLONE, .published = true, .changed = 2, .changed_name = (char *)"a.py"}, https, true,
-			"fail: 0123456789ab on main: 2 files are not committed, a.py among them"},
+			"fail: 0123456789ab on main: 2 files are not committed, including a.py"},
 		{{CLONE, .published = true, .changed = 1, .changed_name = (char *)"a.py"}, https, false,
 			"warn: 0123456789ab on main: 1 file is not committed"},
 		{{CLONE, .ahead = 3}, https, true, "3 commits are not pushed to origin"},
 		{{CLONE, .ahead = 1, .changed = 1, .changed_name = (char *)"a.py"}, https, true,
-			"; 1 commit is not pushed to origin -> Validators see only what they can clone: quasar push"},
+			"; 1 commit is not pushed to origin -> Validators see only what was pushed. Run: quasar push"},
 		{{.commit = ""}, https, false, "fail: the fork has no commit"},
 		{{.commit = "0123456789abcdef"}, NULL, true, "on no branch: there is no remote \"origin\" -> In the fork: git remote add"},
 	};
@@ -1047,7 +1047,7 @@ static void a_silent_remote_is_given_up(void **state)
 
 	assert_int_equal(fork_clone(url, clone, NULL, &remote, &err), -1);
 	assert_int_equal(err.status, STATUS_NETWORK);
-	assert_string_equal(err.message, "no end after 0.3 s");
+	assert_string_equal(err.message, "not finished after 0.3 s");
 	assert_false(path_exists(clone));
 	free(clone);
 	free(url);
