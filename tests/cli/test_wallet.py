@@ -310,7 +310,7 @@ def test_a_new_password_is_asked_for_twice(terminal, quasar, home):
     person = terminal("wallet", "new", "--encrypt")
     person.expect("New password for ")
     person.send("correct horse\n")
-    person.expect("again: ")
+    person.expect("Repeat it: ")
     person.send("correct house\n")
     assert person.finish() == 3 and "differ" in person.out and not (home / ".bittensor").exists()
     person = terminal("wallet", "new", "--encrypt")
@@ -320,7 +320,7 @@ def test_a_new_password_is_asked_for_twice(terminal, quasar, home):
     person = terminal("wallet", "new", "--encrypt")
     person.expect("New password for ")
     person.send("correct horse\n")
-    person.expect("again: ")
+    person.expect("Repeat it: ")
     person.send("correct horse\n")
     person.expect("encrypted")
     assert person.finish() == 0 and "correct horse" not in person.out
