@@ -196,7 +196,7 @@ def test_a_submission_that_the_network_doubled_is_not_hidden(scene, fault):
     scene.proxy.deliver()
     assert len(scene.submissions()) == 2
     assert done.json["submission_id"] in [entry["id"] for entry in scene.submissions()]
-    assert "1 more of this hotkey" in scene("status").out
+    assert "1 more by this hotkey" in scene("status").out
     assert scene("recover", "--json").json["found"] == [entry["id"] for entry in scene.submissions()
                                                         if entry["id"] != done.json["submission_id"]]
     assert scene("status", "--json").json["unknown_here"] == 0
@@ -381,7 +381,7 @@ def test_a_database_that_was_reset_is_no_circle(scene, tmp_path):
     assert "not listed by the validator" in scene("doctor").out
     assert "has lost" in scene("status").out
     assert [row["step"] for row in scene.rows()] == ["refused"]
-    assert "0 ready to be revealed, 0 waiting" in scene("doctor").out
+    assert "0 ready to reveal, 0 waiting" in scene("doctor").out
     done = scene("reveal")
     assert done.code == 3 and "nothing to reveal" in done.err
     assert scene("register").code == 0

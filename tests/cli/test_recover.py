@@ -103,7 +103,7 @@ def test_a_lost_salt_is_named(damaged):
     assert done.json["unrevealable"] == [{name: waiting[name] for name in ("submission_id", "commitment_hash",
                                                                            "reveal_block")}]
     status = damaged("status")
-    assert "1 more of this hotkey" in status.out and "quasar recover" in status.out
+    assert "1 more by this hotkey" in status.out and "quasar recover" in status.out
 
 
 def cut(data, rest):
