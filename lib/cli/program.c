@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/version.h"

@@ -103,7 +103,7 @@ def test_small_segments_are_one(semantics, heads, segment, piece, compute, autoc
             return forward(*arguments)
 
         monkeypatch.setattr(module, "forward", watched)
-        assert_agree(layer(x)[0], right, 4e-3)
+        assert_agree(layer(x)[0], right, 8e-3)
 
 
 def test_module_by_module_is_the_same(semantics, compute, autocast, monkeypatch):
