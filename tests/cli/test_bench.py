@@ -40,7 +40,7 @@ def test_a_table_for_several_lengths(quasar, args):
 def test_any_family_can_be_measured(quasar):
     document = quasar("bench", "--op", "--seq", 100, "--json").json
     assert document["workload"] == "op" and document["op"] == "quasar" and document["semantics"] == "upstream"
-    assert document["input"] == "q, k, v normal, deviation 1; beta even in 0.7 … 2.8"
+    assert document["input"] == "q, k, v normal, deviation 1; beta uniform in 0.7 … 2.8"
     assert document["results"][0]["bytes"] == 4 * 100 * 512 * 2 + 8 * 4
     assert quasar("bench", "--op=quasar", "--seq", 100, "--json").json["workload"] == "op"
     for semantics, full in (([], "bidirectional,elu+1,normalised"),
@@ -153,12 +153,12 @@ def test_the_forks_own_layer_is_timed_by_its_python(quasar, workspace, tmp_path)
         assert result["warmups"] == 3 and result["runs"] in (4, 8, 12) and result["memory_mb"] > 1
         assert result["tokens_per_sec"] == pytest.approx(result["seq"] / result["seconds"])
     shown = quasar("bench", "--python", "--seq", 100, "--compare", cwd=workspace, env=env)
-    assert "The fork's layer, by its own Python" in shown.out and "at commit" in shown.out
+    assert "The fork's own layer, in Python" in shown.out and "at commit" in shown.out
 
 
 @pytest.mark.parametrize("layer, words", [
     ("raise RuntimeError('shared memory is too small')", "RuntimeError: shared memory is too small"),
-    ("import os; os._exit(0)", "without a word"),
+    ("import os; os._exit(0)", "without a message"),
     ("import os; print('{}', flush=True); os._exit(0)", "{}"),
 ])
 def test_a_fork_that_does_not_run_says_why(quasar, workspace, tmp_path, layer, words):
