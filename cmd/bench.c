@@ -17,6 +17,7 @@
 #include "measure/fixture.h"
 #include "measure/measure.h"
 #include "score/score.h"
+#include "space/benchmarks.h"
 #include "space/workspace.h"
 
 #define MOST_LENGTHS 32
@@ -33,7 +34,7 @@ struct run {
 	int64_t lengths[MOST_LENGTHS];
 	int count;
 	struct workspace workspace; /* store NULL: outside of a workspace */
-	char commit[41];            /* of the fork; "": none */
+	char commit[41];            /* of the fork; "": none, or other files than its were measured */
 	cJSON *results;
 };
 
@@ -48,8 +49,13 @@ static int open_workspace(struct run *run, struct error *err)
 		return 0;
 	if (workspace_open(run->invocation->workspace, run->invocation->settings, &run->workspace, err) < 0)
 		return -1;
-	if (fork_state_read(run->workspace.fork_path, &fork, &no_fork) == 0)
-		memcpy(run->commit, fork.commit, sizeof(run->commit));
+	if (fork_state_read(run->workspace.fork_path, &fork, &no_fork) == 0) {
+		if (fork.changed && run->plan.workload == WORKLOAD_PYTHON)
+			log_warn("the fork has uncommitted changes, for example in %s: no claim can be "
+				"made from this result. Commit them and measure again", fork.changed_name);
+		else
+			memcpy(run->commit, fork.commit, sizeof(run->commit));
+	}
 	fork_state_free(&fork);
 	run->plan.fork_path = run->workspace.fork_path;
 	return 0;
@@ -61,14 +67,20 @@ static const char *semantics_of(const struct run *run)
 	return run->plan.workload == WORKLOAD_PYTHON ? "" : run->semantics;
 }
 
-static int store(struct run *run, const struct measurement *measurement, struct error *err)
+static struct benchmark benchmark_of(struct run *run, const struct measurement *measurement)
 {
-	struct bench_result result = {
+	const struct measure_plan *plan = &run->plan;
+
+	return (struct benchmark){
 		.when = clock_now(),
-		.device = run->device.description,
-		.what = run->workload,
+		.code = plan->workload == WORKLOAD_PYTHON ? BENCHMARK_FORK : BENCHMARK_NATIVE,
+		.operation = plan->workload == WORKLOAD_OP ? (char *)plan->family->name : NULL,
 		.semantics = (char *)semantics_of(run),
-		.seq = run->plan.tokens,
+		.weights = (char *)plan->weights,
+		.device = run->device.index < 0 ? BENCHMARK_CPU : BENCHMARK_CUDA,
+		.device_index = run->device.index < 0 ? 0 : run->device.index,
+		.device_name = run->device.description,
+		.seq = plan->tokens,
 		.runs = measurement->runs,
 		.tokens_per_sec = measurement->tokens_per_second,
 		.spread = measurement->spread,
@@ -76,26 +88,20 @@ static int store(struct run *run, const struct measurement *measurement, struct 
 		.fork_commit = run->commit[0] ? run->commit : NULL,
 		.version = QUASAR_VERSION,
 	};
-
-	return run->workspace.store ? store_bench_insert(run->workspace.store, &result, err) : 0;
 }
 
-/* Shows or lists what was measured earlier for the same workload, semantics and length. */
-static int compare(struct run *run, const struct measurement *measurement, cJSON *document, struct error *err)
+/* Shows or lists what was measured earlier of the same thing. */
+static int compare(struct run *run, const struct benchmark *now, cJSON *document, struct error *err)
 {
-	struct bench_filter filter = {
-		.what = run->workload,
-		.semantics = semantics_of(run),
-		.seq = run->plan.tokens,
-	};
-	struct bench_list list = {0};
+	const struct benchmark_filter filter = {.like = now};
+	struct benchmark_list list = {0};
 	cJSON *earlier = cJSON_AddArrayToObject(document, "earlier");
 
-	if (store_bench_list(run->workspace.store, &filter, MOST_EARLIER, &list, err) < 0)
+	if (benchmark_list(run->workspace.store, &filter, MOST_EARLIER, &list, err) < 0)
 		return -1;
 	for (size_t i = 0; i < list.count; i++) {
-		const struct bench_result *old = &list.items[i];
-		double ratio = measurement->tokens_per_second / old->tokens_per_sec;
+		const struct benchmark *old = &list.items[i];
+		double ratio = now->tokens_per_sec / old->tokens_per_sec;
 		char when[32], rate[48];
 		cJSON *item = cJSON_CreateObject();
 
@@ -104,15 +110,15 @@ static int compare(struct run *run, const struct measurement *measurement, cJSON
 		cJSON_AddStringToObject(item, "when", when);
 		cJSON_AddNumberToObject(item, "tokens_per_sec", old->tokens_per_sec);
 		cJSON_AddNumberToObject(item, "ratio", ratio);
-		cJSON_AddStringToObject(item, "device", old->device);
+		cJSON_AddStringToObject(item, "device", old->device_name);
 		cJSON_AddStringToObject(item, "fork_commit", old->fork_commit ? old->fork_commit : "");
 		cJSON_AddItemToArray(earlier, item);
 		if (!run->invocation->json)
 			printf("%12s %.16s: %s tokens/s at commit %.8s on %s; now %+.1f %%\n", "", when, rate,
-				old->fork_commit ? old->fork_commit : "none", old->device,
+				old->fork_commit ? old->fork_commit : "none", old->device_name,
 				(ratio - 1) * 100);
 	}
-	bench_list_free(&list);
+	benchmark_list_free(&list);
 	return 0;
 }
 
@@ -121,6 +127,7 @@ static int compare(struct run *run, const struct measurement *measurement, cJSON
 static int measure_length(struct run *run, int64_t tokens, struct error *err)
 {
 	struct measurement measurement;
+	struct benchmark benchmark;
 	cJSON *document = cJSON_CreateObject();
 	bool ours = run->device.index < 0 && run->plan.workload != WORKLOAD_PYTHON;
 	double needed = ours ? measure_memory(run->plan.workload, tokens) : 0, available = memory_available();
@@ -128,7 +135,7 @@ static int measure_length(struct run *run, int64_t tokens, struct error *err)
 	cJSON_AddItemToArray(run->results, document);
 	if (needed > available)
 		return error_set(err, STATUS_ENVIRONMENT,
-			"%lld tokens need about %.0f MiB of memory, and %.0f MiB are free", (long long)tokens,
+			"%lld tokens need about %.0f MiB of memory, but only %.0f MiB are free", (long long)tokens,
 			needed, available);
 	run->plan.tokens = tokens;
 	if (measurement_run(&run->device, &run->plan, &measurement, err) < 0)
@@ -137,12 +144,13 @@ static int measure_length(struct run *run, int64_t tokens, struct error *err)
 	if (!run->invocation->json)
 		measurement_print(tokens, &measurement);
 	if (measurement.shortened)
-		log_note("%lld tokens: %d warm-up%s and %d run%s, as more would take longer than --budget",
+		log_note("%lld tokens: only %d warm-up%s and %d run%s, to stay within --budget",
 			(long long)tokens, measurement.warmups, measurement.warmups == 1 ? "" : "s",
 			measurement.runs, measurement.runs == 1 ? "" : "s");
-	if (arg_flag(run->invocation, "compare") && compare(run, &measurement, document, err) < 0)
+	benchmark = benchmark_of(run, &measurement);
+	if (arg_flag(run->invocation, "compare") && compare(run, &benchmark, document, err) < 0)
 		return -1;
-	return store(run, &measurement, err);
+	return run->workspace.store ? benchmark_insert(run->workspace.store, &benchmark, err) : 0;
 }
 
 /* On a GPU a workspace's fork is what counts: that is what validators run there. */
@@ -153,7 +161,7 @@ static int choose_workload(struct run *run, struct error *err)
 	     python = arg_flag(invocation, "python");
 
 	if (op + layer + python > 1)
-		return error_set(err, STATUS_USAGE, "--op, --layer and --python exclude each other");
+		return error_set(err, STATUS_USAGE, "use only one of --op, --layer and --python");
 	if (python && !require_workspace(invocation, err))
 		return -1;
 	if (!op && !layer && invocation->workspace && run->device.index >= 0 && !run->plan.weights)
@@ -163,7 +171,7 @@ static int choose_workload(struct run *run, struct error *err)
 	if (run->plan.family != families[0])
 		snprintf(run->workload, sizeof(run->workload), "op.%s", run->plan.family->name);
 	if (run->plan.workload != WORKLOAD_LAYER && run->plan.weights)
-		return error_set(err, STATUS_USAGE, "--weights are for quasar's own layer: --layer");
+		return error_set(err, STATUS_USAGE, "--weights needs --layer: it is for quasar's own layer");
 	return 0;
 }
 
@@ -201,7 +209,7 @@ static void print_heading(const struct run *run)
 	char input[160];
 
 	if (run->plan.workload == WORKLOAD_PYTHON)
-		printf("The fork's layer, by its own Python, on %s.\n", run->device.description);
+		printf("The fork's own layer, in Python, on %s.\n", run->device.description);
 	else
 		printf("Quasar's own %s%s%s, %s semantics, on %s.\n",
 			run->plan.workload == WORKLOAD_OP ? "operation" : "layer",
@@ -210,14 +218,14 @@ static void print_heading(const struct run *run)
 			run->device.description);
 	fixture_describe(run->plan.family, input, sizeof(input));
 	if (run->plan.weights)
-		printf("Batch 1, the weights of %s.\n\n", run->plan.weights);
+		printf("Batch 1, weights from %s.\n\n", run->plan.weights);
 	else if (run->plan.workload == WORKLOAD_OP)
 		printf("Batch 1, 8 heads of 64, bf16; %s.\n\n", input);
 	else
 		printf("Batch 1, hidden 512, 8 heads of 64, bf16, as validators time it.\n\n");
 	if (run->plan.copy_rate > 0)
-		printf("A copy in its memory moves %.0f GB/s. \"of floor\": moving q, k, v and o once at that rate,\n"
-		       "as a part of the time that it took.\n\n",
+		printf("Copying within device memory runs at %.0f GB/s. \"of floor\": the time to move "
+			"q, k, v and o\nonce at that rate, as a percentage of the time measured.\n\n",
 			run->plan.copy_rate / 1e9);
 	measurement_print_heading(run->plan.copy_rate > 0);
 }
@@ -236,7 +244,7 @@ static int run_bench(struct invocation *invocation, struct error *err)
 	for (int i = 0; i < run.count && !result; i++)
 		result = measure_length(&run, run.lengths[i], err);
 	if (!result && !run.workspace.store)
-		log_note("Not in a workspace: nothing was stored.");
+		log_note("Not in a workspace, so nothing was stored.");
 	if (!result && invocation->json) {
 		cJSON *document = cJSON_CreateObject();
 
@@ -265,43 +273,45 @@ static int run_bench(struct invocation *invocation, struct error *err)
 
 const struct command cmd_bench = {
 	.name = "bench",
-	.summary = "measure tokens/s of the fork, of quasar's own layer, or of the operation",
+	.summary = "measure the speed of the fork, of quasar's own layer or of an operation",
 	.description =
-		"Times a layer as validators do: random input of their shape, " TEXT(MEASURE_WARMUPS) " warm-up calls, "
-		TEXT(MEASURE_RUNS) " timed ones. Which "
-		"one: in a workspace on a GPU the fork's, by its own Python, for that is what validators run there; "
-		"it needs a python3 with torch in the PATH, and the median of up to three rounds of 10 calls "
-		"counts. Elsewhere, or with --layer, quasar's own implementation; the median of the calls counts. On a slow "
-		"machine --budget cuts their number short, and says so.\n\n"
-		"With --device auto it runs on the first GPU, if there is one, else on the CPU. Memory is the "
-		"process's peak, or on a GPU the peak of what was allocated there. For the operation the last "
-		"column compares with what memory allows: every input read and every output written once, at "
-		"the speed of a copy measured in the same run.\n\n"
-		"In a workspace the results are stored with the fork's commit; `quasar commit` makes its claim "
-		"from them: from the fork's own if there is one, else from quasar's layer on the CPU. From "
-		"quasar's layer on a GPU it makes none: the fork may be slower.",
+		"Times a layer as validators do, on random input of the same shape: " TEXT(MEASURE_WARMUPS)
+		" warm-up calls, then " TEXT(MEASURE_RUNS) " timed calls.\n\n"
+		"In a workspace on a machine with a GPU, this is the fork's own layer, in Python, because that is what "
+		"validators run. It needs a python3 with torch in the PATH; the result is the median of up to three "
+		"rounds of 10 calls. Otherwise, or with --layer, it is quasar's own layer, and the result is the "
+		"median call. On a slow machine, --budget reduces the number of calls.\n\n"
+		"--device auto uses the first GPU if there is one, or else the CPU. Memory is the peak of the "
+		"process or, on a GPU, of what was allocated there. For an operation, the last column compares with "
+		"the least time that memory allows: reading every input and writing every output once, at the "
+		"speed of a copy measured in the same run.\n\n"
+		"In a workspace, results are stored with the fork's commit, and `quasar commit` makes its claim from "
+		"the newest one at the target length: of the fork on a GPU, or else of the fork on the CPU, or else "
+		"of quasar's layer on the CPU. Quasar's layer on a GPU never counts, as the fork may be slower; nor "
+		"does it with --weights or with semantics other than upstream. Commit the fork's changes first: "
+		"what is measured of uncommitted files counts for no commit.",
 	.opts =
 		(const struct opt[]){
 			{"seq", 's', "N[,N...]", NULL, NULL, NULL,
-				"Tokens; several lengths give a table. Else the target."},
+				"Sequence length in tokens; several give a table. Default: the target."},
 			{"target", 0, "N", "TARGET_SEQUENCE_LENGTH", NULL, NULL,
-				"What is measured without --seq."},
-			{"python", 0, NULL, NULL, NULL, NULL, "The fork's layer, by its own Python."},
-			{"layer", 0, NULL, NULL, NULL, NULL, "Quasar's own layer."},
-			OPT_OP("An operation alone, quasar's own."),
+				"Sequence length to measure without --seq."},
+			{"python", 0, NULL, NULL, NULL, NULL, "Measure the fork's own layer, in Python."},
+			{"layer", 0, NULL, NULL, NULL, NULL, "Measure quasar's own layer."},
+			OPT_OP("Measure only an operation, quasar's own."),
 			OPT_SEMANTICS,
-			{"runs", 0, "N", NULL, TEXT(MEASURE_RUNS), NULL, "Timed calls."},
-			{"budget", 0, "SECONDS", NULL, "60", NULL, "Time for each length."},
-			{"compare", 0, NULL, NULL, NULL, NULL, "Show earlier results beside each."},
+			{"runs", 0, "N", NULL, TEXT(MEASURE_RUNS), NULL, "Number of timed calls."},
+			{"budget", 0, "SECONDS", NULL, "60", NULL, "Time limit for each length."},
+			{"compare", 0, NULL, NULL, NULL, NULL, "Compare each result with earlier ones."},
 			OPT_WEIGHTS,
 			OPT_DEVICE,
-			{"seed", 0, "N", NULL, "1", NULL, "Of the random weights and input."},
+			{"seed", 0, "N", NULL, "1", NULL, "Seed for random weights and input."},
 			{0},
 		},
 	.examples =
 		(const struct example[]){
-			{"quasar bench", "what a claim is made from, at the target length"},
-			{"quasar bench --seq 2048,16384,100k --compare", "three lengths, beside earlier results"},
+			{"quasar bench", "measure what a claim is made from, at the target length"},
+			{"quasar bench --seq 2048,16384,100k --compare", "three lengths, compared with earlier results"},
 			{"quasar bench --layer --seq 1M", "quasar's own layer at a million tokens"},
 			{"quasar bench --op --semantics causal --seq 65536", "the operation alone"},
 			{"quasar bench --op linear --seq 16384", "another operation"},

@@ -21,13 +21,13 @@ static void print_committed(struct session *session, const struct submission *su
 	double left = due_left(&session->workflow, submission, &blocks);
 
 	number_grouped((double)submission->reveal_block, block);
-	printf("%s as submission %s", already ? "This commit stands already" : "Committed",
+	printf("%s as submission %s", already ? "This commit was already sent" : "Committed",
 		submission_label(submission));
 	if (submission->step != STEP_COMMITTED) {
 		printf(", %s.\n", submission_step_name(submission->step));
 		return;
 	}
-	printf("; it can be revealed from block %s on", block);
+	printf("; it can be revealed from block %s", block);
 	if (left > 0) {
 		block_clock_observe(&blocks, api_block(session->api), clock_elapsed());
 		due_describe(&blocks, submission->reveal_block, wait);
@@ -39,8 +39,8 @@ static void print_committed(struct session *session, const struct submission *su
 static void print_submitted(struct session *session, const struct submission *submission, bool already)
 {
 	(void)session;
-	printf("%s as submission %s, for everyone to see.\nNext: quasar status\n",
-		already ? "This commit stands already" : "Submitted", submission_label(submission));
+	printf("%s as submission %s, visible to everyone.\nNext: quasar status\n",
+		already ? "This commit was already sent" : "Submitted", submission_label(submission));
 }
 
 /* The two ways to submit: only the sending and the words differ. */
@@ -91,9 +91,9 @@ static int find_earlier(const struct invocation *invocation, struct session *ses
 			return -1;
 	}
 	if (found && earlier.step == STEP_PREPARED) {
-		error_set(err, STATUS_NETWORK, "submission %s is not known to have arrived", submission_label(&earlier));
+		error_set(err, STATUS_NETWORK, "submission %s may not have arrived", submission_label(&earlier));
 		submission_free(&earlier);
-		return error_hint(err, "Nothing is lost: run `quasar %s` again later.",
+		return error_hint(err, "Nothing is lost. Run `quasar %s` again later.",
 			way->kind == SUBMISSION_COMMIT ? "commit" : "submit");
 	}
 	/* --again asks for another one, but not for one more than the one just taken up again */
@@ -110,13 +110,13 @@ static int verify(const struct invocation *invocation, const struct session *ses
 {
 	bool anyway = arg_flag(invocation, "no-verify"); /* then without the seconds that decide nothing */
 
-	log_note("Checking the fork as validators do …");
+	log_note("Running every check that a validator runs …");
 	if (proposal_verify(invocation, session, proposal, !anyway, report_problem, err) == 0)
 		return 0;
 	if (err->status != STATUS_FAILED || !anyway)
 		return -1;
-	log_warn("checks failed, and you asked to send it all the same (--no-verify). A failed validation "
-		 "scores zero; five ban your address for a day.");
+	log_warn("checks failed; sending anyway, as you asked (--no-verify). A failed validation scores "
+		"zero, and five of them ban your address for a day.");
 	return 0;
 }
 
@@ -176,11 +176,11 @@ static int run_submit(struct invocation *invocation, struct error *err)
 
 static const struct opt opts[] = {
 	OPTS_CLAIM,
-	{"claim", 0, "N", NULL, NULL, NULL, "Tokens/s to claim, instead of the benchmark's median less the margin."},
+	{"claim", 0, "N", NULL, NULL, NULL, "Tokens/s to claim. Default: the benchmark's median less the margin."},
 	{"no-verify", 0, NULL, NULL, NULL, NULL,
-		"Send even what the checks refuse, and leave out those that compute. A failed validation "
-		"scores zero, and five ban the address."},
-	{"again", 0, NULL, NULL, NULL, NULL, "Send although this commit was submitted before."},
+		"Send even if checks fail, and skip those that compute. A failed validation scores zero, "
+		"and five of them ban the address."},
+	{"again", 0, NULL, NULL, NULL, NULL, "Send even if this commit was submitted before."},
 	OPTS_WALLET,
 	OPTS_API,
 	{0},
@@ -191,23 +191,24 @@ static const enum status exits[] = {
 
 const struct command cmd_commit = {
 	.name = "commit",
-	.summary = "commit to the fork's HEAD without showing it yet",
+	.summary = "commit to the fork's HEAD without revealing it yet",
 	.description =
-		"Sends the SHA-256 of a random salt and the fork's URL. Nobody can read the fork from it, but "
-		"the time of the commitment is what breaks ties, and after the reveal block `quasar reveal` "
-		"shows what was committed to.\n\n"
-		"Fork, commit and claim come from the workspace: the clone's HEAD, its remote, and the latest "
-		"`quasar bench` of that commit at the target length, less the margin. The fork must pass what "
-		"`quasar verify` checks, and validators must be able to fetch the commit.\n\n"
-		"The salt is on disk before the commitment leaves the machine. When the answer is lost, or the "
-		"process dies, run `quasar commit` again: it looks the commitment up at the validator and never "
-		"sends a second one.",
+		"Sends the SHA-256 hash of a random salt and the fork's URL. The hash does not give the "
+		"fork away, but its time counts when scores are tied. From the reveal block on, `quasar "
+		"reveal` discloses the fork.\n\n"
+		"Fork, commit and claim come from the workspace: the clone's remote, its HEAD, and the "
+		"latest `quasar bench` of that commit at the target length, less the margin. The fork "
+		"must pass the checks of `quasar verify`, and validators must be able to fetch the "
+		"commit.\n\n"
+		"The salt is written to disk before the commitment is sent. If the response is lost or "
+		"the process dies, run `quasar commit` again: it asks the validator for the commitment "
+		"first, and never sends a second one.",
 	.opts = opts,
 	.examples =
 		(const struct example[]){
-			{"quasar commit", "commit to HEAD at TARGET_SEQUENCE_LENGTH"},
-			{"quasar commit --seq 1M --margin 5%", "in the x3 league, with a more careful claim"},
-			{"quasar commit && quasar reveal --wait", "the whole way"},
+			{"quasar commit", "commit to HEAD, at TARGET_SEQUENCE_LENGTH"},
+			{"quasar commit --seq 1M --margin 5%", "in the x3 league, with a more cautious claim"},
+			{"quasar commit && quasar reveal --wait", "commit, wait and reveal"},
 			{0},
 		},
 	.exits = exits,
@@ -216,16 +217,16 @@ const struct command cmd_commit = {
 
 const struct command cmd_submit = {
 	.name = "submit",
-	.summary = "submit the fork's HEAD in one step, visible to everyone at once",
+	.summary = "submit the fork's HEAD in one step, visible to everyone immediately",
 	.description =
-		"Sends the fork's URL, commit and claim without commit-reveal. Others can read, and copy, the "
-		"fork from now on; `quasar commit` keeps it to yourself until the reveal.\n\n"
-		"What is sent, and what is checked before, is the same as with `quasar commit`. A submission "
-		"whose answer was lost is looked for at the validator before it is sent again.",
+		"Sends the fork's URL, commit and claim without commit-reveal. Others can read and copy "
+		"the fork immediately; `quasar commit` keeps it private until the reveal.\n\n"
+		"What is sent, and what is checked first, is the same as for `quasar commit`. If the "
+		"response was lost, the validator is asked about the submission before it is sent again.",
 	.opts = opts,
 	.examples =
 		(const struct example[]){
-			{"quasar submit", "HEAD at TARGET_SEQUENCE_LENGTH"},
+			{"quasar submit", "submit HEAD, at TARGET_SEQUENCE_LENGTH"},
 			{"quasar submit --seq 1M --json", "for a script"},
 			{0},
 		},

@@ -56,7 +56,7 @@ static void print_files(const struct export_plan *plan)
 		char *lines = writes ? xprintf("  +%-5zu -%zu", file->added, file->removed) : xstrdup("");
 
 		printf("%-7s  %-*s%s%s\n", changes[file->change], writes ? width : 0, file->file->path, lines,
-			file->uncommitted ? "  not committed" : "");
+			file->uncommitted ? "  uncommitted changes" : "");
 		free(lines);
 	}
 }
@@ -65,25 +65,29 @@ static void print_files(const struct export_plan *plan)
 static void warn(const struct export_plan *plan)
 {
 	for (size_t i = 0; plan->unmet[i]; i++)
-		log_warn("`%s` will fail: the fork has its own module, without that name", plan->unmet[i]);
+		log_warn("`%s` will fail: the fork's own module does not have that name", plan->unmet[i]);
 	for (size_t i = 0; i < plan->count; i++)
 		if (plan->files[i].ignored)
-			log_warn("the fork's .gitignore names %s: add it by hand, with git add -f", plan->files[i].file->path);
+			log_warn(
+				"git ignores %s in this fork: add it with git add -f, or validators will not see it",
+				plan->files[i].file->path);
 }
 
 /* Whether git could bring back what is overwritten. */
 static int check_undoable(const struct export_plan *plan, struct error *err)
 {
 	if (!plan->in_git) {
-		error_set(err, STATUS_FAILED, "nothing was written: %s is in no git repository, so there would be no way back",
+		error_set(err, STATUS_FAILED,
+			"nothing was written: %s is not under git, so the export could not be undone",
 			plan->fork);
-		return error_hint(err, "Put it under git first, or write all the same with --force.");
+		return error_hint(err, "Put it under git first, or use --force to write anyway.");
 	}
 	for (size_t i = 0; i < plan->count; i++)
 		if (plan->files[i].uncommitted) {
-			error_set(err, STATUS_FAILED, "nothing was written: %s has changes that are not committed%s",
-				plan->files[i].file->path, plan->uncommitted > 1 ? ", and it is not the only one" : "");
-			return error_hint(err, "Commit or stash them, or overwrite them with --force.");
+			error_set(err, STATUS_FAILED, "nothing was written: %s has uncommitted changes%s",
+				plan->files[i].file->path,
+				plan->uncommitted > 1 ? ", and so have others" : "");
+			return error_hint(err, "Commit or stash them, or use --force to overwrite them.");
 		}
 	return 0;
 }
@@ -91,14 +95,14 @@ static int check_undoable(const struct export_plan *plan, struct error *err)
 static void print_outcome(const struct export_plan *plan, const char *named, bool written)
 {
 	if (!plan->written) {
-		printf("Nothing to write: the fork has all of it.\n");
+		printf("Nothing to write: the fork is up to date.\n");
 	} else if (!written) {
-		printf("Nothing was written; without --dry-run it would be %zu file%s.\n", plan->written,
+		printf("Nothing was written; without --dry-run, %zu file%s would be.\n", plan->written,
 			plan->written == 1 ? "" : "s");
 	} else {
 		printf("%zu file%s written.\n", plan->written, plan->written == 1 ? "" : "s");
 		if (plan->undo)
-			printf("To undo it, before you commit:\n  %s\n", plan->undo);
+			printf("To undo this before committing it:\n  %s\n", plan->undo);
 		if (named)
 			printf("Next: quasar verify --static --fork '%s'\n", named);
 		else
@@ -151,30 +155,35 @@ static int run(struct invocation *invocation, struct error *err)
 
 const struct command cmd_export = {
 	.name = "export",
-	.summary = "put quasar's kernels and its layer into a fork",
+	.summary = "put quasar's kernels and layer into a fork",
 	.positionals = "[DIR]",
 	.max_positionals = 1,
 	.description =
-		"Puts the QuasarAttention that `quasar init` writes into the workspace's fork, or into DIR, the root of "
-		"any clone of flash-linear-attention: the operation with its CUDA, Triton and PyTorch back ends "
-		"(fla/ops/quasar), the layer (fla/layers/quasar.py), and of the few modules that they import from the "
-		"rest of fla those that are missing. Everything else in the fork stays as it is.\n\n"
-		"It lists each file, with the lines that it adds and removes: \"kept\" is what the fork has of its own "
-		"and keeps. It stops before it writes anything when a file that it would change is not committed. What it "
-		"wrote is undone by git; it says how. Commit and push it, for validators see nothing else.",
+		"Writes quasar's QuasarAttention into the workspace's fork, or into DIR, the root of any clone of "
+		"flash-linear-attention: the operation with its CUDA, Triton and PyTorch back ends (fla/ops/quasar), "
+		"the layer (fla/layers/quasar.py), and those of the modules they import (fla/utils.py and a few "
+		"others) that the fork does not have. Nothing else in the fork changes.\n\n"
+		"Each file is listed with the number of lines added and removed; \"kept\" marks a file of the fork's "
+		"own that stays as it is. If a file to be changed has uncommitted changes, nothing is written. "
+		"Afterwards, the git command that undoes the export is shown. Commit and push the result: validators "
+		"see only what is pushed.",
 	.opts =
 		(const struct opt[]){
-			{"op-only", 0, NULL, NULL, NULL, NULL, "Leave the layer as it is: put in the operation alone."},
-			{"dry-run", 'n', NULL, NULL, NULL, NULL, "Show what would change, and write nothing."},
+			{"op-only", 0, NULL, NULL, NULL, NULL,
+				"Write only the operation, and leave the layer as it is."},
+			{"dry-run", 'n', NULL, NULL, NULL, NULL,
+				"Show what would change, but write nothing."},
 			{"force", 0, NULL, NULL, NULL, NULL,
-				"Overwrite changes that are not committed, and write where there is no git."},
+				"Overwrite uncommitted changes, and write to a fork that is not under git."},
 			{0},
 		},
 	.examples =
 		(const struct example[]){
-			{"quasar export", "bring the workspace's fork up to this quasar's kernels"},
-			{"quasar export --dry-run ~/src/flash-linear-attention", "what would change in a clone"},
-			{"quasar export --op-only && quasar verify && quasar push", "keep your own layer, and publish"},
+			{"quasar export", "update the workspace's fork to this version's kernels"},
+			{"quasar export --dry-run ~/src/flash-linear-attention",
+				"show what would change in a clone"},
+			{"quasar export --op-only && quasar verify && quasar push",
+				"keep your own layer, then check and publish"},
 			{0},
 		},
 	.exits = (const enum status[]){STATUS_FAILED, STATUS_ENVIRONMENT, 0},

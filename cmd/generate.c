@@ -44,8 +44,8 @@ const struct command cmd_generate = {
 	.examples =
 		(const struct example[]){
 			{"quasar generate bash > ~/.local/share/bash-completion/completions/quasar",
-				"complete commands and options in bash"},
-			{"quasar generate man ~/.local/share/man/man1", "man pages without `make install`"},
+				"command-line completion for bash"},
+			{"quasar generate man ~/.local/share/man/man1", "install the man pages without `make install`"},
 			{0},
 		},
 	.exits = (const enum status[]){STATUS_ENVIRONMENT, 0},

@@ -133,34 +133,34 @@ static int run_gpus(struct invocation *invocation, struct error *err)
 	}
 	cJSON_Delete(document);
 	if (count <= 0)
-		printf("No GPU here: %s.\n", count < 0 ? no_gpu.message : "the driver shows none");
+		printf("No GPU found: %s.\n", count < 0 ? no_gpu.message : "the driver lists none");
 	if (count < 0 && no_gpu.hint[0])
 		printf("%s\n", no_gpu.hint);
 	if (nvrtc)
-		printf("Kernels are compiled by NVRTC %d.%d, %s.\n", major, minor, nvrtc_path());
+		printf("Kernel compiler: NVRTC %d.%d, %s.\n", major, minor, nvrtc_path());
 	else
-		printf("No compiler for kernels: %s.\n%s\n", no_compiler.message, no_compiler.hint);
+		printf("No kernel compiler: %s.\n%s\n", no_compiler.message, no_compiler.hint);
 	if (products)
-		printf("Plain matrix products: cuBLASLt %zu.%zu, %s.\n", products->cublasLtGetVersion() / 10000,
+		printf("Matrix products: cuBLASLt %zu.%zu, %s.\n", products->cublasLtGetVersion() / 10000,
 			products->cublasLtGetVersion() / 100 % 100, cublaslt_path());
 	else
-		printf("No plain matrix products: %s.\n%s\n", no_products.message, no_products.hint);
-	printf("\nKnown from data sheets:\n\n");
+		printf("No matrix products: %s.\n%s\n", no_products.message, no_products.hint);
+	printf("\nFrom data sheets:\n\n");
 	known_table();
 	return 0;
 }
 
 const struct command cmd_gpus = {
 	.name = "gpus",
-	.summary = "list the GPUs of this machine, and what is known of others",
+	.summary = "list this machine's GPUs, and the data sheets of common ones",
 	.description =
-		"Asks the driver for the GPUs that are here, under the names that --device takes, and shows "
-		"which of NVIDIA's libraries were found where. Then the GPUs that are known from their data sheets. A "
-		"machine without a GPU is no error.",
+		"Lists the GPUs of this machine under the names that --device takes, and where NVIDIA's "
+		"libraries were found. A table of common GPUs with figures from their data sheets "
+		"follows. It is not an error if there is no GPU.",
 	.examples =
 		(const struct example[]){
-			{"quasar gpus", "what is here, and the table"},
-			{"quasar gpus --json | jq -r '.present[].name'", "names for a script"},
+			{"quasar gpus", "this machine's GPUs, and the table"},
+			{"quasar gpus --json | jq -r '.present[].name'", "their names, for a script"},
 			{0},
 		},
 	.run = run_gpus,

@@ -40,7 +40,7 @@ const struct command cmd_help = {
 	.max_positionals = 2,
 	.examples =
 		(const struct example[]){
-			{"quasar help commit", "what `quasar commit` does and takes"},
+			{"quasar help commit", "what `quasar commit` does, and its options"},
 			{0},
 		},
 	.run = run_help,

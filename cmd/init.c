@@ -47,7 +47,7 @@ static int check_options(const struct invocation *invocation, struct error *err)
 	int64_t seq;
 
 	if ((url != NULL) + arg_given(invocation, "from") + arg_flag(invocation, "github") > 1)
-		return error_set(err, STATUS_USAGE, "--fork-url, --from and --github exclude each other");
+		return error_set(err, STATUS_USAGE, "use only one of --fork-url, --from and --github");
 	if (url && fork_url_check(url, true, err) < 0)
 		return -1;
 	if (api && strncmp(api, "http://", 7) && strncmp(api, "https://", 8))
@@ -85,9 +85,9 @@ static int make_directory(struct plan *plan, struct error *err)
 
 	for (const char *at = named; *at; at++)
 		if (iscntrl((unsigned char)*at))
-			return error_set(err, STATUS_USAGE, "the directory's name holds a control character");
+			return error_set(err, STATUS_USAGE, "the directory name contains a control character");
 	if (!*named)
-		return error_set(err, STATUS_USAGE, "the directory's name is empty");
+		return error_set(err, STATUS_USAGE, "the directory name is empty");
 	if (directory_make(named, 0755, err) < 0)
 		return -1;
 	plan->directory = realpath(named, NULL);
@@ -168,8 +168,8 @@ static int fork_on_github(struct plan *plan, const char *path, struct error *err
 
 	if (!request.token) {
 		error_set(err, STATUS_ENVIRONMENT, "--github needs GITHUB_TOKEN");
-		return error_hint(err, "Make a token with the scope public_repo at https://github.com/settings/tokens "
-				       "and set it in the environment or in .env.");
+		return error_hint(err, "Create a token with the scope public_repo at https://github.com/settings/tokens "
+			"and set it in the environment or in .env.");
 	}
 	log_note("Asking %s to fork %s …", request.api_url, UPSTREAM);
 	if (github_fork(&request, &plan->github, err) < 0)
@@ -203,9 +203,9 @@ static int make_fork(struct plan *plan, const char *path, struct error *err)
 		char *origin = fork_origin(path), *wanted = url ? fork_url_clean(url) : NULL;
 
 		if (!origin)
-			log_warn("%s is kept, but it is no clone with a remote \"origin\"", path);
+			log_warn("%s is kept, but it is not a clone with a remote \"origin\"", path);
 		else if (wanted && strcmp(origin, wanted))
-			log_warn("%s is kept: it is a clone of %s, not of %s", path, origin, wanted);
+			log_warn("%s is kept, though it is a clone of %s, not of %s", path, origin, wanted);
 		note(plan, plan->kept, path);
 		free(wanted);
 		free(origin);
@@ -230,7 +230,7 @@ static void choose(const struct plan *plan, struct settings *wanted, bool exists
 
 	settings_put(wanted, name, value);
 	if (exists && (!now || strcmp(now, value)))
-		log_warn("%s/.env is kept as it is; to have %s=\"%s\", edit it", plan->directory, name, value);
+		log_warn("%s/.env is unchanged; edit it to set %s=\"%s\"", plan->directory, name, value);
 }
 
 static int write_settings(struct plan *plan, const char *fork, struct error *err)
@@ -291,7 +291,7 @@ static int write_launchers(struct plan *plan, struct error *err)
 	int result = 0;
 
 	if (!executable)
-		return error_set(err, STATUS_ENVIRONMENT, "cannot find this program: %s", strerror(errno));
+		return error_set(err, STATUS_ENVIRONMENT, "cannot find the path of this program: %s", strerror(errno));
 	name = miner_name(plan->directory);
 	values = (struct launcher_values){
 		.program = executable,
@@ -354,10 +354,10 @@ static void report(struct plan *plan, const char *fork)
 			printf("made  %s\n", name->valuestring);
 		cJSON_ArrayForEach(name, plan->kept)
 			printf("kept  %s\n", name->valuestring);
-		printf("The workspace %s is ready, its fork at %.12s.\nNext: cd %s && quasar verify\n",
+		printf("Workspace %s is ready; its fork is at %.12s.\nNext: cd %s && quasar verify\n",
 			plan->directory, state.commit, plan->directory);
 	} else {
-		printf("%s is a workspace already: nothing changed.\n", plan->directory);
+		printf("%s is already a workspace: nothing changed.\n", plan->directory);
 	}
 	fork_state_free(&state);
 }
@@ -396,31 +396,32 @@ done:
 
 const struct command cmd_init = {
 	.name = "init",
-	.summary = "make a workspace: settings, state and the fork",
+	.summary = "create a workspace: settings, state and the fork",
 	.positionals = "[DIR]",
 	.max_positionals = 1,
 	.description =
-		"Makes DIR a workspace: .env with the settings (see `quasar generate env`), .quasar/ with the "
-		"state of your submissions, the fork in fork/, and files that start a miner under pm2, systemd "
-		"and screen. Without DIR it means the workspace you are in, or else the current directory.\n\n"
-		"The fork is a clone of --fork-url (https, ssh, file:// or a path), or your own clone, used where "
-		"it is, with --from; with --github, GitHub makes the fork first. With none of them, nor the "
-		"setting FORK_URL, it is quasar's own: a QuasarAttention layer with quasar's kernels, on its own from the "
-		"rest of flash-linear-attention, with an origin inside the workspace, so that everything works offline. "
-		"`quasar export` puts the same kernels into a clone.\n\n"
-		"Nothing that exists is ever overwritten. Run again, it makes what is missing, or says that "
-		"nothing is.",
+		"Turns DIR into a workspace: .env for the settings (see `quasar generate env`), .quasar/ "
+		"for the state of your submissions, fork/ for the fork, and files to start a miner under "
+		"pm2, systemd or screen. DIR defaults to the workspace you are in, or else to the current "
+		"directory.\n\n"
+		"With --fork-url, the fork is cloned from that URL (https, ssh, file:// or a path). With "
+		"--from, it is a clone that you already have, used in place. With --github, it is created "
+		"on GitHub first and then cloned. Without any of these, and if FORK_URL is not set, it is "
+		"quasar's own: the QuasarAttention layer with quasar's kernels, ready to run without the "
+		"rest of flash-linear-attention, and with an origin inside the workspace, so that everything "
+		"works offline. `quasar export` puts the same layer and kernels into any clone.\n\n"
+		"Existing files are never overwritten. Run it again to create whatever is missing.",
 	.opts =
 		(const struct opt[]){
-			{"fork-url", 0, "URL", NULL, NULL, NULL, "Clone the fork from there."},
+			{"fork-url", 0, "URL", NULL, NULL, NULL, "Clone the fork from URL."},
 			{"github", 0, NULL, NULL, NULL, NULL,
-				"Make a fork on GitHub with GITHUB_TOKEN, and clone it."},
-			{"from", 0, "DIR", NULL, NULL, NULL, "Use this clone as the fork, where it is."},
-			{"seq", 's', "N", NULL, NULL, NULL, "Tokens that you will compete at; goes into .env."},
-			{"api", 0, "URL", NULL, NULL, NULL, "Base URL of the validator API; goes into .env."},
-			{"wallet", 0, "NAME", NULL, NULL, NULL, "Wallet of the hotkey; goes into .env."},
-			{"hotkey", 0, "NAME", NULL, NULL, NULL, "Hotkey in that wallet; goes into .env."},
-			{"path", 0, "DIR", NULL, NULL, NULL, "Where the wallets are; goes into .env."},
+				"Create a fork on GitHub with GITHUB_TOKEN, and clone it."},
+			{"from", 0, "DIR", NULL, NULL, NULL, "Use an existing clone as the fork, in place."},
+			{"seq", 's', "N", NULL, NULL, NULL, "Sequence length to compete at, in tokens; written to .env."},
+			{"api", 0, "URL", NULL, NULL, NULL, "Base URL of the validator API; written to .env."},
+			{"wallet", 0, "NAME", NULL, NULL, NULL, "Name of the wallet that holds the hotkey; written to .env."},
+			{"hotkey", 0, "NAME", NULL, NULL, NULL, "Name of the hotkey in that wallet; written to .env."},
+			{"path", 0, "DIR", NULL, NULL, NULL, "Folder that holds the wallets; written to .env."},
 			{0},
 		},
 	.examples =
@@ -429,9 +430,9 @@ const struct command cmd_init = {
 			{"quasar init miner --fork-url https://github.com/you/flash-linear-attention --seq 1M",
 				"clone your fork, and compete at a million tokens"},
 			{"GITHUB_TOKEN=… quasar init miner --fork-url https://github.com/you/private",
-				"a private fork; the token is sent to github.com and stored nowhere"},
-			{"GITHUB_TOKEN=… quasar init miner --github", "a new fork in your account, cloned when it is ready"},
-			{"quasar init --from ~/src/flash-linear-attention", "use the clone you have"},
+				"a private fork; the token is sent only to github.com, and never stored"},
+			{"GITHUB_TOKEN=… quasar init miner --github", "create a fork in your account, and clone it when it is ready"},
+			{"quasar init --from ~/src/flash-linear-attention", "use a clone that you already have"},
 			{0},
 		},
 	.exits = (const enum status[]){STATUS_ENVIRONMENT, STATUS_NETWORK, STATUS_REFUSED, 0},

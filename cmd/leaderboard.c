@@ -13,10 +13,11 @@
 #include "score/score.h"
 
 static const char *const not_told[] = {
-	"Speeds are the miners' claims: the validator does not show what it measured, nor the score.",
-	"Failed logit verification excludes a submission; the validator does not show who failed.",
-	"Of validated submissions only the ten with the most tokens/s are shown.",
-	"Submissions of earlier rounds stand among those of the current one.",
+	"Speeds are the miners' claims: the validator shows neither what it measured nor the score.",
+	"A submission that fails logit verification is excluded, but the validator does not show which "
+	"ones failed.",
+	"Only the ten fastest validated submissions are shown.",
+	"Submissions from earlier rounds are listed together with those of the current one.",
 };
 #define NOT_TOLD (sizeof(not_told) / sizeof(not_told[0]))
 
@@ -113,19 +114,19 @@ static void print_text(const struct standings *standings, size_t shown,
 	if (standings->count)
 		print_ranking(standings, shown, own);
 	else
-		puts("Nothing is revealed yet.");
+		puts("Nothing has been revealed yet.");
 	if (shown < standings->count)
 		printf("… and %zu more\n", standings->count - shown);
 	if (standings->unrevealed)
 		printf("\n%zu committed, not yet revealed.\n", standings->unrevealed);
-	puts(!rewards->weights.count    ? "\nNo round with rewards yet."
+	puts(!rewards->weights.count    ? "\nNo round has had rewards yet."
 		: rewards->rounds_since ? "\nRewards of the latest round that had any"
 					: "\nRewards of the latest completed round");
 	for (size_t i = 0; i < rewards->weights.count; i++)
 		printf("  %3.0f %%  %s%s\n", rewards->weights.weights[i].weight * 100,
 			rewards->weights.weights[i].hotkey,
 			strcmp(rewards->weights.weights[i].hotkey, own) ? "" : "  you");
-	puts("\nWhat the validator does not tell");
+	puts("\nWhat the validator does not show");
 	for (size_t i = 0; i < NOT_TOLD; i++)
 		printf("  - %s\n", not_told[i]);
 }
@@ -177,23 +178,24 @@ done:
 
 const struct command cmd_leaderboard = {
 	.name = "leaderboard",
-	.summary = "rank the submissions that the validator shows, and list the rewards",
+	.summary = "rank the submissions at the validator, and list the rewards",
 	.description =
-		"Ranks by weighted score (tokens/s times the league's multiplier), of equals the one that was "
-		"committed first. \"waiting\" is not validated yet. Your own hotkey is marked when its wallet is "
-		"here. What the validator keeps to itself is said below the table.",
+		"Ranks by weighted score (tokens/s times the league's multiplier); if scores are equal, "
+		"the earlier commitment wins. \"waiting\" means not validated yet. Your own hotkey is "
+		"marked if its wallet is on this machine. Notes below the table say what the validator "
+		"does not show.",
 	.opts =
 		(const struct opt[]){
-			{"top", 'n', "N", NULL, "20", NULL, "How many ranks to show."},
+			{"top", 'n', "N", NULL, "20", NULL, "Number of ranks to show."},
 			OPTS_WALLET,
 			OPTS_API,
 			{0},
 		},
 	.examples =
 		(const struct example[]){
-			{"quasar leaderboard", "the first 20"},
+			{"quasar leaderboard", "the top 20"},
 			{"quasar leaderboard --json | jq '.ranking[] | select(.own)'",
-				"the own ranks, for a script"},
+				"your own ranks, for a script"},
 			{0},
 		},
 	.exits = (const enum status[]){STATUS_NETWORK, STATUS_REFUSED, 0},

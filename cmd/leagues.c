@@ -45,7 +45,7 @@ static void print_text(int64_t target)
 			table_mark_row(&table);
 	}
 	table_print(&table, stdout);
-	printf("\nThe first %d of a round share the rewards:", REWARD_RANKS);
+	printf("\nThe top %d of a round share the rewards:", REWARD_RANKS);
 	for (int i = 0; i < REWARD_RANKS; i++)
 		printf("%s %.0f %%", i ? "," : "", reward_shares[i] * 100);
 	puts(".");
@@ -66,17 +66,17 @@ static int run(struct invocation *invocation, struct error *err)
 
 const struct command cmd_leagues = {
 	.name = "leagues",
-	.summary = "list the leagues with their multipliers, and the rewards",
+	.summary = "list the leagues, their multipliers and the rewards",
 	.opts =
 		(const struct opt[]){
 			{"seq", 's', "N", "TARGET_SEQUENCE_LENGTH", NULL, NULL,
-				"Target sequence length, in tokens, whose league is marked."},
+				"Target sequence length, in tokens; its league is marked."},
 			{0},
 		},
 	.examples =
 		(const struct example[]){
 			{"quasar leagues",
-				"the table, with the league of TARGET_SEQUENCE_LENGTH marked"},
+				"list the leagues, and mark the one of TARGET_SEQUENCE_LENGTH"},
 			{0},
 		},
 	.run = run,

@@ -21,7 +21,7 @@ static int read_options(const struct invocation *invocation, struct validator_op
 	validator->version = validator_version(like);
 	if (!validator->version)
 		return error_set(err, STATUS_USAGE,
-			"--like takes 2026-02 or strict: there is no \"%s\" validator to be like", like);
+			"--like: unknown version \"%s\"; use 2026-02 or strict", like);
 	validator->rate_limit = validator->version->rate_limit;
 	if (arg_integer(invocation, "port", 0, 65535, &port, err) < 0 ||
 		arg_real(invocation, "block-time", 0.01, 86400, &validator->block_seconds, err) < 0 ||
@@ -46,8 +46,8 @@ static void announce(const struct invocation *invocation, const struct server *s
 	char *text;
 
 	if (!invocation->json) {
-		printf("Listening on %s, like %s\n"
-		       "State in %s; blocks of %g s, reveal after %lld of them. Stop with Ctrl-C.\n",
+		printf("Listening on %s, like %s\nState in %s; %g s per block, reveal after %lld blocks. "
+			"Press Ctrl-C to stop.\n",
 			server_url(server), options->version->name, options->database, options->block_seconds,
 			(long long)options->blocks_until_reveal);
 		return;
@@ -120,49 +120,53 @@ static int run(struct invocation *invocation, struct error *err)
 
 const struct command cmd_localnet = {
 	.name = "localnet",
-	.summary = "serve the validator's API on this machine, for trying things out",
+	.summary = "run a validator on this machine, to try things out",
 	.description =
-		"A local validator service with the routes, fields and status codes of the real one: signatures "
-		"are checked, commitments wait for their block, rounds are ranked. Use `quasar validate` to judge "
-		"what is submitted to it. It listens on this machine alone unless told otherwise: whoever reaches "
-		"it may finalize rounds and mark submissions, as with the real one; web pages may not.\n\n"
-		"--like 2026-02 answers as the deployed validator does, which has no rate limit and takes what it "
-		"should not: a second registration of a hotkey gets 500, so does a submission after a round has "
-		"ended until somebody asks for the next one, and claims that are no number are stored. --like "
-		"strict refuses such things with 4xx, bounds every field, limits the rate and hands on the score "
-		"to beat. Both keep what they hold in memory below a limit.\n\n"
-		"The block number is (Unix time - 1609459200) div the block time; --block-time 1 makes waiting "
-		"short. Everything is kept in a SQLite file, so a restart continues where it was. -v logs every "
-		"request on stderr.",
+		"A local server with the routes, fields and status codes of the real validator: it checks "
+		"signatures, makes commitments wait for their block, and ranks rounds. Use `quasar "
+		"validate` to judge what is submitted to it. By default, it can be reached only from this "
+		"machine: as with the real one, anyone who can reach it may finalize rounds and mark "
+		"submissions. Web pages may not.\n\n"
+		"--like 2026-02 answers as the deployed validator does, faults included: it has no rate "
+		"limit, answers 500 when a hotkey registers again or when a round has ended and nobody "
+		"has asked for the next one yet, and stores claims that are not numbers. --like strict "
+		"refuses such requests with 4xx, bounds every field, limits the request rate and passes "
+		"on the score to beat. Both use a bounded amount of memory.\n\n"
+		"The block number is (Unix time - 1609459200) div the block time; use --block-time 1 for "
+		"short waits. Everything is kept in a SQLite file, so that it continues after a restart. "
+		"-v logs every request to stderr.",
 	.opts =
 		(const struct opt[]){
 			{"like", 0, "VERSION", NULL, "2026-02", NULL,
-				"2026-02: answer as the validator deployed then, faults included. strict: as it was "
-				"meant."},
-			{"port", 'p', "N", NULL, "8000", NULL, "Port to listen on; 0: any that is free."},
+				"2026-02: as the validator deployed then, faults included. strict: as it "
+				"should be."},
+			{"port", 'p', "N", NULL, "8000", NULL, "Port to listen on; 0: any free port."},
 			{"listen", 0, "ADDRESS", NULL, "127.0.0.1", NULL,
-				"Address to listen on; 0.0.0.0: all."},
+				"Address to listen on; 0.0.0.0: every interface."},
 			{"db", 0, "FILE", NULL, NULL, NULL,
-				"Where the state is kept. Left out: localnet.db in the workspace, else in this directory."},
-			{"block-time", 0, "SECONDS", NULL, "12", NULL, "How long a block takes."},
+				"File to keep the state in. Default: localnet.db in the workspace, or "
+				"else in the current directory."},
+			{"block-time", 0, "SECONDS", NULL, "12", NULL, "Duration of a block."},
 			{"blocks-until-reveal", 0, "N", "BLOCKS_UNTIL_REVEAL", NULL, NULL,
 				"Blocks between a commitment and its reveal."},
 			{"rate-limit", 0, "N", NULL, NULL, NULL,
-				"Signed requests that a hotkey may make in 60 seconds; 0: no limit. Left out: none "
+				"Signed requests per hotkey in 60 seconds; 0: no limit. Default: no limit "
 				"with 2026-02, 10 with strict."},
 			{"connections", 0, "N", NULL, "1000", NULL,
-				"Connections at a time; beyond, the one idle for longest gives way."},
+				"Maximum number of connections; beyond it, the one idle the longest is "
+				"closed."},
 			{"request-timeout", 0, "SECONDS", NULL, "30", NULL,
-				"How long a client may take to send a request, or stay idle."},
+				"Time limit for a client to send a request, or to stay idle."},
 			{0},
 		},
 	.examples =
 		(const struct example[]){
-			{"quasar localnet", "listen where VALIDATOR_API_URL points by default"},
+			{"quasar localnet", "listen at the default VALIDATOR_API_URL"},
 			{"quasar localnet --block-time 1 --blocks-until-reveal 5",
 				"reveal 5 seconds after the commitment"},
 			{"quasar localnet --json --port 0 --db /tmp/try.db",
-				"for a script: prints {\"url\":...,\"port\":...,\"db\":...,\"pid\":...} when it is ready"},
+				"for a script: print {\"url\":...,\"port\":...,\"db\":...,\"pid\":...} "
+				"when ready"},
 			{0},
 		},
 	.exits = (const enum status[]){STATUS_ENVIRONMENT, 0},

@@ -17,7 +17,7 @@ static void list_secrets(const struct settings *settings, const char *secrets[SE
 	size_t count = 0;
 
 	for (const struct setting *setting = settings_table; setting->name && count < SECRETS_MAX; setting++) {
-		const char *value = setting->secret ? settings_get(settings, setting->name, NULL) : NULL;
+		const char *value = setting->kind == SETTING_SECRET ? settings_get(settings, setting->name, NULL) : NULL;
 
 		if (value)
 			secrets[count++] = value;
@@ -31,7 +31,7 @@ static void warn_of_another_address(const struct settings *settings, const struc
 	char *wanted = setting ? fork_url_clean(setting) : NULL;
 
 	if (wanted && state->remote_url && strcmp(wanted, state->remote_url))
-		log_warn("validators clone FORK_URL, which is %s; the fork is pushed to its origin, %s", wanted,
+		log_warn("validators clone FORK_URL (%s), but the fork is pushed to its origin (%s)", wanted,
 			state->remote_url);
 	free(wanted);
 }
@@ -51,7 +51,7 @@ static void report(const struct invocation *invocation, const struct fork_state 
 		printf("%s%.12s is on branch %s of %s.\n", committed ? "Committed. " : "", state->commit,
 			state->branch, state->remote_url);
 	} else {
-		printf("Nothing to push: %s has %.12s on branch %s.\n", state->remote_url, state->commit,
+		printf("Nothing to push: %s already has %.12s on branch %s.\n", state->remote_url, state->commit,
 			state->branch);
 	}
 }
@@ -74,7 +74,7 @@ static int push(const struct invocation *invocation, const char *path, double ti
 		return -1;
 	result = fork_push(path, &remote, &pushed, err);
 	if (result < 0 && committed)
-		log_note("The commit was made; only the push failed.");
+		log_note("The commit was made, but the push failed.");
 	if (!result)
 		result = fork_state_read(path, &state, err);
 	if (!result) {
@@ -95,7 +95,7 @@ static int run(struct invocation *invocation, struct error *err)
 	if (!directory || arg_real(invocation, "timeout", 0.1, LONGEST_TIMEOUT, &timeout, err) < 0)
 		return -1;
 	if (arg_given(invocation, "message") && !arg_string(invocation, "message")[0])
-		return error_set(err, STATUS_USAGE, "--message: a commit has to say something");
+		return error_set(err, STATUS_USAGE, "--message: the commit message is empty");
 	path = workspace_fork_path(directory, invocation->settings);
 	result = push(invocation, path, timeout, err);
 	free(path);
@@ -104,28 +104,28 @@ static int run(struct invocation *invocation, struct error *err)
 
 const struct command cmd_push = {
 	.name = "push",
-	.summary = "commit the fork's changes and push them to where validators clone",
+	.summary = "commit the fork's changes and push them",
 	.description =
-		"Commits every change in the fork, new files included, and pushes the branch to the remote "
-		"\"origin\". Files that .gitignore names are left out; git's hooks are not run. It stops before "
-		"committing anything when a file looks like a key, a token or settings with passwords, or is "
-		"larger than the 100 MiB that GitHub takes.\n\n"
-		"GITHUB_TOKEN is shown to GitHub alone, over https: to the host of GITHUB_API_URL, which is github.com "
-		"unless it is set; it is never written down. Over ssh it "
-		"uses the keys in ssh-agent and ~/.ssh. It never forces: when the remote's branch has commits that "
-		"yours lacks, take those in first. With nothing to push it says so and ends with 0.",
+		"Commits every change in the fork, new files included, and pushes the branch to the "
+		"remote \"origin\", from which validators clone. Files ignored by .gitignore are left "
+		"out, and git hooks are not run. Nothing is committed if a file looks like a key, a token "
+		"or settings with passwords, or is larger than GitHub's limit of 100 MiB.\n\n"
+		"GITHUB_TOKEN is sent only over https, and only to GitHub (the host of GITHUB_API_URL, by "
+		"default github.com); it is never stored. ssh uses the keys in ssh-agent and ~/.ssh. It "
+		"never force-pushes: if the remote branch has commits that yours lacks, pull them first. "
+		"If there is nothing to push, it says so and exits with 0.",
 	.opts =
 		(const struct opt[]){
 			{"message", 'm', "TEXT", NULL, NULL, NULL,
-				"What the commit says; else which file it changes, or how many."},
-			{"timeout", 0, "SECONDS", NULL, "300", NULL, "Longest time for the push."},
+				"Commit message. Default: the file that was changed, or how many were."},
+			{"timeout", 0, "SECONDS", NULL, "300", NULL, "Time limit for the push."},
 			{0},
 		},
 	.examples =
 		(const struct example[]){
-			{"quasar push", "commit what has changed, and push"},
-			{"quasar push -m 'gate: one pass less' && quasar commit", "then commit to it at the validator"},
-			{"GITHUB_TOKEN=… quasar push", "to a fork on GitHub"},
+			{"quasar push", "commit all changes and push them"},
+			{"quasar push -m 'gate: one pass less' && quasar commit", "push, then commit to it at the validator"},
+			{"GITHUB_TOKEN=… quasar push", "push to a fork on GitHub"},
 			{0},
 		},
 	.exits = (const enum status[]){STATUS_FAILED, STATUS_ENVIRONMENT, STATUS_NETWORK, STATUS_REFUSED, 0},

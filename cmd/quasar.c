@@ -33,7 +33,7 @@ static const struct command *const commands[] = {
 
 const struct command program = {
 	.name = "quasar",
-	.summary = "from nothing to a ranked submission in the QUASAR kernel competition",
+	.summary = "from zero to a ranked submission in the QUASAR kernel competition",
 	.subcommands = commands,
 };
 

@@ -107,15 +107,15 @@ static int compare(const struct invocation *invocation, struct outcome *outcome,
 static void print_repair(const struct store_repair *repair)
 {
 	if (repair->aside)
-		printf("The state store was damaged. It is now %s; nothing of it was deleted.\n", repair->aside);
+		printf("The state store was damaged. It was renamed to %s; nothing was deleted.\n", repair->aside);
 	else
-		printf(repair->missing ? "There was no state store; a new one was made.\n"
+		printf(repair->missing ? "There was no state store; a new one was created.\n"
 				       : "The state store is sound.\n");
 	if (repair->aside || repair->taken || repair->lost)
-		printf("Read from what was set aside: %zu submission%s, and %zu that cannot be read.\n",
+		printf("Recovered from damaged stores: %zu submission%s; %zu could not be read.\n",
 			repair->taken, repair->taken == 1 ? "" : "s", repair->lost);
 	if (repair->unreadable)
-		printf("Of %zu store%s set aside, not even the number of submissions can be read.\n",
+		printf("Nothing at all could be read from %zu damaged store%s.\n",
 			repair->unreadable, repair->unreadable == 1 ? "" : "s");
 }
 
@@ -124,11 +124,12 @@ static void print_comparison(const struct outcome *outcome)
 	const cJSON *item;
 
 	cJSON_ArrayForEach(item, outcome->found)
-		printf("Submission %.0f, which only the validator knew, is recorded again.\n",
+		printf("Submission %.0f, which only the validator knew, was recorded again.\n",
 			item->valuedouble);
 	cJSON_ArrayForEach(item, outcome->unrevealable)
-		printf("Submission %.0f (commitment %s) can no longer be revealed from here: its salt is lost, "
-		       "unless another workspace of this hotkey has it, or a backup: `quasar import-state`.\n",
+		printf("Submission %.0f (commitment %s) cannot be revealed from here: its salt is "
+			"missing. If a backup or another workspace of this hotkey has it, run `quasar "
+			"import-state`.\n",
 			cJSON_GetObjectItem(item, "submission_id")->valuedouble,
 			cJSON_GetObjectItem(item, "commitment_hash")->valuestring);
 }
@@ -156,13 +157,13 @@ static int recover(const struct invocation *invocation, const char *directory, s
 	if (!invocation->json)
 		print_repair(&outcome->repair);
 	else if (outcome->repair.aside)
-		log_warn("the state store was damaged; it is now %s", outcome->repair.aside);
+		log_warn("the state store was damaged; it was renamed to %s", outcome->repair.aside);
 	if (compare(invocation, outcome, err) < 0) {
 		if (!invocation->json)
 			print_comparison(outcome);
 		return err->hint[0] ? -1
-				    : error_hint(err, "Run `quasar recover` again: the validator's lists are "
-						      "still to be compared.");
+				    : error_hint(err, "Run `quasar recover` again to compare it with the validator's "
+					"lists.");
 	}
 	if (invocation->json)
 		print_json(outcome);
@@ -196,16 +197,17 @@ static int run(struct invocation *invocation, struct error *err)
 
 const struct command cmd_recover = {
 	.name = "recover",
-	.summary = "save what can be saved when the state store is damaged or gone",
+	.summary = "recover what is left of a damaged or lost state store",
 	.description =
-		"Gives a damaged .quasar/state.db another name beside it (state.db.damaged-TIME; nothing is ever "
-		"deleted), makes a new one, and reads into it every submission that is still whole. A "
-		"commitment is whole when its salt gives its hash. Where there is no state.db, it makes one.\n\n"
-		"Then it asks the validator. Submissions of the hotkey that only the validator knows are "
-		"recorded again. Commitments whose salts are gone are named: nobody can reveal them any more; "
-		"the exit code is then 1.\n\n"
-		"With a sound store only the second part is done. Run again, it goes on where it was interrupted "
-		"and adds nothing twice. Bench results are not saved: measure again.",
+		"Renames a damaged .quasar/state.db to state.db.damaged-TIME (nothing is ever deleted), "
+		"creates a new one, and copies every intact submission into it. A commitment is intact if "
+		"its salt matches its hash. If there is no state.db, one is created.\n\n"
+		"It then asks the validator. Submissions by the hotkey that only the validator knows are "
+		"recorded again. Commitments whose salts are lost are listed, as nobody can reveal them "
+		"any more; the exit code is then 1.\n\n"
+		"If the store is sound, only the second step is done. If it was interrupted, run it "
+		"again: it continues where it stopped and adds nothing twice. Benchmark results are not "
+		"recovered: measure again.",
 	.opts =
 		(const struct opt[]){
 			OPTS_WALLET,
@@ -215,7 +217,7 @@ const struct command cmd_recover = {
 	.examples =
 		(const struct example[]){
 			{"quasar recover", "repair this workspace, and compare it with the validator"},
-			{"quasar recover --json | jq '.unrevealable'", "which commitments are lost"},
+			{"quasar recover --json | jq '.unrevealable'", "the commitments that are lost"},
 			{0},
 		},
 	.exits =

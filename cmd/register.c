@@ -14,7 +14,7 @@ static void print_result(
 
 	if (!invocation->json) {
 		printf("%s %s for league %s (x%g), model %s\n", registration->hotkey,
-			registration->already ? "is registered already" : "is registered",
+			registration->already ? "was already registered" : "is registered",
 			registration->league, league_by_name(registration->league)->multiplier,
 			registration->model_name);
 		return;
@@ -50,8 +50,8 @@ static int run(struct invocation *invocation, struct error *err)
 		print_result(invocation, &registration);
 	else if (api_last(api)->refusal == REFUSAL_INTERNAL)
 		error_hint(err,
-			"Validators answer like this when the hotkey is registered for another league already; then "
-			"trying again is useless, and one registration is enough: `quasar commit`.");
+			"Validators answer like this if the hotkey is already registered for another "
+			"league. Then there is no need to register again: go on with `quasar commit`.");
 done:
 	api_release(&registration.memory);
 	api_close(api);
@@ -61,16 +61,16 @@ done:
 
 const struct command cmd_register = {
 	.name = "register",
-	.summary = "make the hotkey known to the validator",
+	.summary = "register the hotkey with the validator",
 	.description =
-		"A validator takes submissions only from hotkeys that have registered. Registering again is no "
-		"harm: the answer says that it was done before.",
+		"A validator accepts submissions only from registered hotkeys. Registering again does no "
+		"harm.",
 	.opts =
 		(const struct opt[]){
 			{"seq", 's', "N", "TARGET_SEQUENCE_LENGTH", NULL, NULL,
-				"Target sequence length, in tokens; it decides the league."},
+				"Target sequence length, in tokens; it determines the league."},
 			{"model", 'm', "NAME", "REFERENCE_MODEL", NULL, NULL,
-				"The model to register for."},
+				"Reference model to register for."},
 			OPTS_WALLET,
 			OPTS_API,
 			{0},
@@ -78,11 +78,11 @@ const struct command cmd_register = {
 	.examples =
 		(const struct example[]){
 			{"quasar register",
-				"with the wallet, league and validator of the workspace"},
+				"register with the workspace's wallet, league and validator"},
 			{"quasar register --wallet alice --hotkey rig2 --seq 1M",
-				"another hotkey, for league 1M"},
+				"register another hotkey, for league 1M"},
 			{"quasar register --api http://localhost:8000",
-				"at a validator that `quasar localnet` runs"},
+				"register with a local validator (`quasar localnet`)"},
 			{0},
 		},
 	.exits = (const enum status[]){STATUS_ENVIRONMENT, STATUS_NETWORK, STATUS_REFUSED, 0},

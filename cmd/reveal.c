@@ -28,7 +28,7 @@ static int look(struct session *session, struct submission *submission, struct b
 	if (result < 0 && err->status == STATUS_NETWORK) {
 		due_read(&session->workflow, submission, NULL, blocks, due);
 		if (due->ready) {
-			log_warn("%s; going by the block that was told at the commitment", err->message);
+			log_warn("%s; going by the reveal block given when it was committed", err->message);
 			result = 0;
 		}
 	} else if (!result) {
@@ -51,7 +51,7 @@ static int too_early(const struct submission *submission, const struct due *due,
 	char wait[64];
 
 	due_describe(blocks, due->reveal_block, wait);
-	error_set(err, STATUS_EARLY, "submission %s can be revealed from block %lld on: %s",
+	error_set(err, STATUS_EARLY, "submission %s can be revealed from block %lld: %s",
 		submission_label(submission), (long long)due->reveal_block, wait);
 	return error_hint(err, "Run `quasar reveal --wait` to wait for it.");
 }
@@ -83,7 +83,7 @@ static int countdown(struct progress *progress, const struct submission *submiss
 			submission_label(submission), (long long)due->current_block,
 			(long long)due->reveal_block, text);
 		if (clock_sleep(step < 1 ? step : 1, err) < 0)
-			return error_hint(err, "Nothing is lost: `quasar reveal --wait` goes on from here.");
+			return error_hint(err, "Nothing is lost. `quasar reveal --wait` continues from here.");
 	}
 	return 0;
 }
@@ -108,7 +108,7 @@ static int wait_until_ready(struct session *session, struct submission *submissi
 static void tell_trouble(const struct error *err, struct error *told)
 {
 	if (strcmp(told->message, err->message))
-		log_warn("%s; waiting on", err->message);
+		log_warn("%s; still waiting", err->message);
 	*told = *err;
 }
 
@@ -170,10 +170,10 @@ static int choose(const struct invocation *invocation, struct session *session, 
 		if (session_check_elsewhere(session, err) < 0)
 			return -1;
 		error_set(err, STATUS_ENVIRONMENT, "there is nothing to reveal");
-		return error_hint(err, "`quasar commit` makes a commitment, `quasar status` shows them all.");
+		return error_hint(err, "`quasar commit` makes a commitment; `quasar status` lists them all.");
 	}
 	if (number_parse_integer(invocation->positionals[0], &id) < 0 || id < 1)
-		return error_set(err, STATUS_USAGE, "\"%s\" is not the id of a submission",
+		return error_set(err, STATUS_USAGE, "\"%s\" is not a submission id",
 			invocation->positionals[0]);
 	list->items = xcalloc(1, sizeof(*list->items));
 	list->count = 1;
@@ -182,7 +182,7 @@ static int choose(const struct invocation *invocation, struct session *session, 
 		return -1;
 	}
 	if (list->items[0].step != STEP_COMMITTED && list->items[0].step != STEP_REFUSED) {
-		error_set(err, STATUS_USAGE, "submission %s is %s, not waiting for its reveal",
+		error_set(err, STATUS_USAGE, "submission %s is %s, not waiting to be revealed",
 			submission_label(&list->items[0]), submission_step_name(list->items[0].step));
 		submission_list_free(list);
 		return -1;
@@ -278,17 +278,18 @@ static int run(struct invocation *invocation, struct error *err)
 
 const struct command cmd_reveal = {
 	.name = "reveal",
-	.summary = "reveal a commitment whose block is reached",
+	.summary = "reveal a commitment once its block is reached",
 	.positionals = "[ID]",
 	.max_positionals = 1,
 	.description =
-		"Without an id, reveals every commitment that is ready. With --wait it waits for those that are "
-		"not, by the validator's own block clock, through outages of the validator and restarts of this "
-		"machine: start it again and it goes on. A reveal whose answer was lost is recognised.\n\n"
-		"Before its block, a commitment cannot be revealed: exit code 6.",
+		"Without an id, reveals every commitment that is ready. With --wait, it also waits for "
+		"those that are not, going by the validator's block number, even while the validator is "
+		"down. If it is interrupted, start it again. A reveal whose response was lost is not sent "
+		"twice.\n\n"
+		"A commitment cannot be revealed before its block: exit code 6.",
 	.opts =
 		(const struct opt[]){
-			{"wait", 'w', NULL, NULL, NULL, NULL, "Wait for the block, with a countdown."},
+			{"wait", 'w', NULL, NULL, NULL, NULL, "Wait for the block, showing a countdown."},
 			OPTS_WALLET,
 			OPTS_API,
 			{0},
@@ -296,7 +297,7 @@ const struct command cmd_reveal = {
 	.examples =
 		(const struct example[]){
 			{"quasar reveal --wait", "wait for the block, then reveal"},
-			{"quasar reveal", "reveal what is ready; exit code 6 when nothing is yet"},
+			{"quasar reveal", "reveal what is ready; exit code 6 if nothing is"},
 			{"quasar reveal 3 --json", "one submission, for a script"},
 			{0},
 		},

@@ -81,7 +81,7 @@ static int find_target_or_warn(
 		return 0;
 	if (err->status == STATUS_INTERRUPTED)
 		return -1;
-	log_warn("the score to beat is not known: %s", err->message);
+	log_warn("the score to beat is unknown: %s", err->message);
 	return 0;
 }
 
@@ -179,14 +179,14 @@ const struct command cmd_round = {
 	.name = "round",
 	.summary = "show the current round: time left, submissions, the score to beat",
 	.description =
-		"From the second round on a submission ranks only above the baseline, the weighted score of the "
-		"previous winner. The deployed validator does not say which that is: then it is the best of those "
-		"that are shown of whoever got most in the round before. A validator without a running round begins "
-		"one when it is asked.",
+		"From the second round on, a submission is ranked only if it beats the baseline: the "
+		"previous winner's weighted score. The deployed validator does not report the baseline; "
+		"it is then taken from the best submission shown of the hotkey with the largest reward in "
+		"the previous round. If no round is running, asking the validator starts one.",
 	.opts = (const struct opt[]){OPTS_API, {0}},
 	.examples =
 		(const struct example[]){
-			{"quasar round", "the round of the workspace's validator"},
+			{"quasar round", "show the current round of the workspace's validator"},
 			{"quasar round --json | jq .time_remaining_seconds", "for a script"},
 			{0},
 		},

@@ -41,7 +41,7 @@ static void print_text(int64_t seq, double tokens_per_sec, double claimed)
 		score_claim(tokens_per_sec, claimed), text,
 		tokens_per_sec >= 0.9 * claimed
 			? ""
-			: ": more than a tenth short of it, which counts as a failure");
+			: ": more than 10% short, which counts as a failure");
 }
 
 static int run(struct invocation *invocation, struct error *err)
@@ -54,7 +54,7 @@ static int run(struct invocation *invocation, struct error *err)
 		arg_real(invocation, "claimed", 1e-9, 1e15, &claimed, err) < 0)
 		return -1;
 	if (isnan(tokens_per_sec))
-		return error_set(err, STATUS_USAGE, "which speed? Give --tokens-per-sec X");
+		return error_set(err, STATUS_USAGE, "missing option --tokens-per-sec");
 	if (invocation->json)
 		print_json(seq, tokens_per_sec, claimed);
 	else
@@ -64,26 +64,26 @@ static int run(struct invocation *invocation, struct error *err)
 
 const struct command cmd_score = {
 	.name = "score",
-	.summary = "what a speed is worth: league, weighted score, score of a claim",
+	.summary = "show what a speed is worth: league, weighted score, score of a claim",
 	.description =
-		"Submissions are ranked by tokens/s times the multiplier of the league that the target "
-		"sequence length falls into. A validator that measures less than 90 % of the claim gives the "
-		"submission a score of 0 and counts a failure against the submitter's address; otherwise the "
+		"Submissions are ranked by tokens/s times the multiplier of their league, which depends "
+		"on the target sequence length. If a validator measures less than 90% of the claim, the "
+		"score is 0, and a failure is counted against the submitter's address; otherwise the "
 		"score is 1 + (measured - claimed) / claimed.",
 	.opts =
 		(const struct opt[]){
 			{"seq", 's', "N", "TARGET_SEQUENCE_LENGTH", NULL, NULL,
 				"Target sequence length, in tokens."},
-			{"tokens-per-sec", 't', "X", NULL, NULL, NULL, "The speed, as measured."},
-			{"claimed", 'c', "X", NULL, NULL, NULL, "The speed that was claimed."},
+			{"tokens-per-sec", 't', "X", NULL, NULL, NULL, "Measured speed."},
+			{"claimed", 'c', "X", NULL, NULL, NULL, "Claimed speed."},
 			{0},
 		},
 	.examples =
 		(const struct example[]){
 			{"quasar score --seq 1M --tokens-per-sec 67M",
-				"league 1M, weighted score 201,000,000"},
+				"the weighted score of 67M tokens/s in league 1M"},
 			{"quasar score --seq 1M --tokens-per-sec 60M --claimed 66M",
-				"what is left of a claim that was a little too high"},
+				"the score of a claim that was a little too high"},
 			{0},
 		},
 	.run = run,

@@ -30,7 +30,7 @@ static char *find_passphrase(const struct invocation *invocation, const char *pa
 	}
 	passphrase = password_ask(&source, path, use, err);
 	if (!passphrase && err->status == STATUS_ENVIRONMENT)
-		error_hint(err, "Give the passphrase on a terminal, or as QUASAR_PASSPHRASE in the environment.");
+		error_hint(err, "Enter the passphrase on a terminal, or set QUASAR_PASSPHRASE in the environment.");
 	return passphrase;
 }
 
@@ -80,8 +80,8 @@ static void report_export(const struct invocation *invocation, const char *path,
 		cJSON_AddNumberToObject(document, "submissions", (double)count);
 		output_json(document);
 	} else {
-		printf("%lld submission%s written to %s, encrypted.\n"
-		       "Keep the passphrase: without it nobody can read the file.\n",
+		printf("%lld submission%s written to %s, encrypted.\nKeep the passphrase: without it, "
+			"nobody can read the file.\n",
 			(long long)count, count == 1 ? "" : "s", path);
 	}
 }
@@ -96,7 +96,7 @@ static int run_export(struct invocation *invocation, struct error *err)
 
 	if (store && mode == FILE_NEW && path_exists(path)) {
 		error_set(err, STATUS_ENVIRONMENT, "%s exists", path);
-		error_hint(err, "Name another file, or replace it with --force.");
+		error_hint(err, "Choose another file, or replace this one with --force.");
 	} else if (store) {
 		passphrase = find_passphrase(invocation, path, PASSWORD_NEW, err);
 	}
@@ -113,16 +113,17 @@ static int run_export(struct invocation *invocation, struct error *err)
 
 const struct command cmd_export_state = {
 	.name = "export-state",
-	.summary = "write the journal of submissions, salts included, to an encrypted file",
+	.summary = "export all submissions, with their salts, to an encrypted file",
 	.positionals = "FILE",
 	.min_positionals = 1,
 	.max_positionals = 1,
 	.description =
-		"Writes what the workspace knows of its submissions to FILE, as it is at this moment, whatever "
-		"else is running. Without the salts in it a commitment cannot be revealed: this file is the "
-		"backup, and the way to another machine.\n\n"
-		"FILE is encrypted and authenticated under a passphrase (Argon2id, XChaCha20-Poly1305), which is "
-		"asked for, or taken from QUASAR_PASSPHRASE. Settings, wallets and the fork are not in it.",
+		"Writes a consistent snapshot of the workspace's submissions to FILE, even while other "
+		"commands are running. It includes the salts, without which commitments cannot be "
+		"revealed. Use it as a backup, or to move to another machine.\n\n"
+		"FILE is encrypted and authenticated with a passphrase (Argon2id, XChaCha20-Poly1305), "
+		"which is taken from QUASAR_PASSPHRASE or asked for. It does not include settings, "
+		"wallets or the fork.",
 	.opts =
 		(const struct opt[]){
 			{"force", 0, NULL, NULL, NULL, NULL, "Replace FILE if it exists."},
@@ -130,9 +131,9 @@ const struct command cmd_export_state = {
 		},
 	.examples =
 		(const struct example[]){
-			{"quasar export-state state.sealed", "asks for a passphrase, twice"},
+			{"quasar export-state state.sealed", "ask for a passphrase, twice"},
 			{"QUASAR_PASSPHRASE=$(pass quasar) quasar export-state --force ~/backup/state.sealed",
-				"from cron, in the place of yesterday's"},
+				"from cron, replacing yesterday's file"},
 			{0},
 		},
 	.exits = (const enum status[]){STATUS_ENVIRONMENT, 0},
@@ -176,12 +177,12 @@ static void report_import(const struct invocation *invocation, const char *path,
 		output_json(document);
 		return;
 	}
-	printf("%zu submission%s added, %zu known already.\n", merged->added, merged->added == 1 ? "" : "s",
+	printf("%zu submission%s added, %zu already known.\n", merged->added, merged->added == 1 ? "" : "s",
 		merged->known);
 	if (merged->salts)
-		printf("%zu of those lacked the salt, and got it from the file.\n", merged->salts);
+		printf("%zu of those lacked their salt, and got it from the file.\n", merged->salts);
 	if (merged->unrevealed)
-		printf("%zu of those added wait%s for the reveal: quasar reveal --wait\n", merged->unrevealed,
+		printf("%zu of those added wait%s to be revealed: quasar reveal --wait\n", merged->unrevealed,
 			merged->unrevealed == 1 ? "s" : "");
 }
 
@@ -203,18 +204,19 @@ static int run_import(struct invocation *invocation, struct error *err)
 
 const struct command cmd_import_state = {
 	.name = "import-state",
-	.summary = "take in the journal of submissions that export-state wrote",
+	.summary = "import submissions that export-state wrote",
 	.positionals = "FILE",
 	.min_positionals = 1,
 	.max_positionals = 1,
 	.description =
-		"Adds the submissions of FILE to this workspace, with their salts and their journals. Those that "
-		"are known here already stay as they are, but get the salt that they lack; a second import changes "
-		"nothing. A wrong passphrase or a damaged file is noticed before anything is changed.\n\n"
+		"Adds the submissions in FILE to this workspace, with their salts and history. "
+		"Submissions that are already here are unchanged, except that a missing salt is filled "
+		"in; importing again changes nothing. If the passphrase is wrong or the file is damaged, "
+		"nothing is changed.\n\n"
 		"Reveal from one machine only: stop the miner on the old one first.",
 	.examples =
 		(const struct example[]){
-			{"quasar init && quasar import-state state.sealed", "go on on a new machine"},
+			{"quasar init && quasar import-state state.sealed", "continue on a new machine"},
 			{0},
 		},
 	.exits = (const enum status[]){STATUS_ENVIRONMENT, 0},

@@ -215,7 +215,7 @@ static void describe_wait(const struct overview *overview, const struct submissi
 		snprintf(text, 96, "reveal %s", wait);
 	} else if (overview->report.has_pending && !overview->report.pending.skipped &&
 		   !workflow_listed(&overview->report.pending, submission)) {
-		snprintf(text, 96, "not in the validator's list: run `quasar reveal`");
+		snprintf(text, 96, "not listed by the validator: run `quasar reveal`");
 	} else {
 		snprintf(text, 96, "ready: run `quasar reveal`");
 	}
@@ -231,7 +231,7 @@ static const char *describe_unranked(const struct overview *overview, const stru
 	for (size_t i = 0; i < stats->recent_count; i++)
 		if (stats->recent[i].id == submission->server_id)
 			return "no rank yet";
-	return "rank unknown: only the ten fastest are shown";
+	return "rank unknown: the validator shows only the ten fastest";
 }
 
 /* What a person should know or do about a submission. */
@@ -241,7 +241,7 @@ static void describe(const struct overview *overview, const struct submission *s
 
 	switch (submission->step) {
 	case STEP_PREPARED:
-		snprintf(text, 96, "not known to have arrived: run `quasar %s` again",
+		snprintf(text, 96, "may not have arrived: run `quasar %s` again",
 			submission->kind == SUBMISSION_COMMIT ? "commit" : "submit");
 		break;
 	case STEP_COMMITTED:
@@ -281,7 +281,7 @@ static void print_report(const struct overview *overview, FILE *out)
 	if (report->has_pending || report->has_round)
 		fputc('\n', out);
 	if (report->unknown)
-		fprintf(out, "unknown    %zu more of this hotkey at the validator: see `quasar recover`\n",
+		fprintf(out, "unknown    %zu more by this hotkey at the validator: see `quasar recover`\n",
 			report->unknown);
 }
 
@@ -289,8 +289,8 @@ static void print_judged(const struct overview *overview, FILE *out)
 {
 	for (size_t i = 0; i < overview->submissions.count; i++)
 		if (was_judged_hidden(overview, &overview->submissions.items[i]))
-			fprintf(out, "judged     %s before its reveal: it will not be measured and ranks by "
-				     "its claim; `quasar submit` is measured\n",
+			fprintf(out, "judged     %s before its reveal: it will not be measured, and ranks by "
+				"its claim; `quasar submit` is measured\n",
 				submission_label(&overview->submissions.items[i]));
 }
 
@@ -308,7 +308,7 @@ static void print_age(const struct overview *overview, FILE *out)
 	clock_format(report->time, when);
 	fprintf(out, "updated    %.10s %.8s UTC", when, when + 11);
 	if (!overview->online)
-		fprintf(out, "; the validator is not reached since (%s)", age);
+		fprintf(out, "; the validator has not been reached since (%s)", age);
 	fputc('\n', out);
 }
 
@@ -391,7 +391,7 @@ static void print_overview(const struct session *session, const struct overview 
 	if (overview->submissions.count)
 		print_submissions(overview, page, out);
 	else
-		fputs("no submissions yet: `quasar commit` makes the first\n", out);
+		fputs("No submissions yet. `quasar commit` makes the first one.\n", out);
 }
 
 static void print_line(const struct session *session, const struct overview *overview, FILE *out)
@@ -517,21 +517,22 @@ static int run(struct invocation *invocation, struct error *err)
 
 const struct command cmd_status = {
 	.name = "status",
-	.summary = "where each submission stands: step, blocks left, rank",
+	.summary = "show where each submission stands: step, blocks left, rank",
 	.description =
-		"Reads the workspace's own records and the validator's. When the validator does not answer, the "
-		"records are shown alone, with the reason.\n\n"
-		"With --watch, a terminal gets a page that stays in place and counts down every second, what "
-		"matters most first: what has to be done, what can be revealed next, then the newest. What the "
-		"window has no room for is cut, and counted. While the validator does not answer, the page keeps "
-		"what it told last and says since when. Ctrl-C ends it. Where there is no terminal (or TERM=dumb), "
-		"the text is printed again whenever something has changed; with --json, a document of one line.",
+		"Combines the workspace's records with the validator's. If the validator does not "
+		"respond, it shows the records alone and says why.\n\n"
+		"With --watch, a terminal shows a page that is updated every second, the most urgent "
+		"submissions first: those that need you, those to be revealed next, then the newest. "
+		"Those that do not fit the window are only counted. While the validator does not respond, "
+		"the page keeps its last answer and says how old it is. Press Ctrl-C to quit. Without a "
+		"terminal (or with TERM=dumb), the text is printed again on every change; with --json, as "
+		"one line of JSON.",
 	.opts =
 		(const struct opt[]){
-			{"watch", 'w', NULL, NULL, NULL, NULL, "Keep showing it until interrupted."},
+			{"watch", 'w', NULL, NULL, NULL, NULL, "Keep it updated until interrupted."},
 			{"interval", 0, "SECONDS", NULL, "12", NULL,
-				"With --watch: pause between two looks at the validator, and how long one may take (5 at the "
-				"least)."},
+				"With --watch: how often to ask the validator, and the time limit for its "
+				"response (at least 5)."},
 			OPTS_WALLET,
 			OPTS_API,
 			{0},
@@ -539,7 +540,7 @@ const struct command cmd_status = {
 	.examples =
 		(const struct example[]){
 			{"quasar status", "all submissions of this workspace"},
-			{"quasar status --watch", "a page that follows the blocks"},
+			{"quasar status --watch", "a page that counts the blocks down"},
 			{"quasar status --json | jq '.submissions[-1].step'", "for a script"},
 			{0},
 		},

@@ -217,7 +217,7 @@ static int read_options(struct run *run, struct error *err)
 
 	if (invocation->json && !arg_flag(invocation, "once"))
 		return error_set(
-			err, STATUS_USAGE, "--json needs --once: a loop has no one document to print");
+			err, STATUS_USAGE, "--json needs --once");
 	run->judge.local_forks = any || rehearsal;
 	run->judge.reach = any ? FORK_REACH_ANY : rehearsal ? FORK_REACH_LOOPBACK : FORK_REACH_PUBLIC;
 	run->judge.report = invocation->json ? NULL : report_check;
@@ -242,8 +242,8 @@ static int run_validate(struct invocation *invocation, struct error *err)
 	}
 	run.judged = cJSON_CreateArray();
 	if (!invocation->json)
-		printf("Judging for %s. The benchmark is quasar's own, native one on this machine (%s):\n"
-		       "it does not run the fork's Python.\n",
+		printf("Judging for %s. The benchmark runs quasar's native implementation on this "
+			"machine (%s),\nnot the fork's Python.\n",
 			arg_string(invocation, "api"), run.judge.device.description);
 	result = arg_flag(invocation, "once") ? run_once(&run, err) : run_forever(&run, err);
 	cJSON_Delete(run.judged);
@@ -254,45 +254,46 @@ static int run_validate(struct invocation *invocation, struct error *err)
 
 const struct command cmd_validate = {
 	.name = "validate",
-	.summary = "judge submissions: clone, import check, benchmark, score",
+	.summary = "judge submissions as a validator: clone, check, benchmark, score",
 	.description =
-		"The judging side of a validator, against any validator API. Takes what is revealed and not "
-		"validated yet, the oldest first: clones the fork at its commit (120 s and 512 MiB at most, into a "
-		"temporary directory that is always removed), checks files and imports as the deployed validators "
-		"do, measures, and scores: 1 + (measured - claimed) / claimed, or 0 below 90 % of the claim. What it "
-		"reports is half of that, 1 at most, as the reference validator does. A fork that cannot be cloned "
-		"or fails the import check gets 0, and its verification is recorded as failed with the reason, which "
-		"keeps its claim out of the ranking.\n\n"
-		"The benchmark is quasar's own, native implementation on this machine: it does not run the fork's "
-		"Python. It measures the target length and those the submission gives numbers for, else 512, 1024 "
-		"and 2048, as far as --budget and memory allow; when the target is left out, the longest length "
-		"counts.\n\n"
-		"Forks are cloned over http and https, from public addresses only, and without a proxy: a stranger's "
-		"address must not reach this machine, its network or its cloud's services. When the API is on this "
-		"machine, so may forks be. Cloning takes 512 MiB of memory at most. Nothing of a fork is run, and its "
-		"links are not followed.",
+		"Judges submissions as a validator does, for any validator API. It takes revealed "
+		"submissions that are not validated yet, the oldest first, clones the fork at its commit "
+		"(at most 120 s and 512 MiB, into a temporary directory that is always removed), checks "
+		"files and imports as the deployed validators do, measures, and scores: 1 + (measured - "
+		"claimed) / claimed, or 0 below 90% of the claim. Like the reference validator, it "
+		"reports half of that, at most 1. A fork that cannot be cloned or that fails the import "
+		"check scores 0. Its verification is recorded as failed, with the reason, which excludes "
+		"its claim from the ranking.\n\n"
+		"The benchmark runs quasar's native implementation on this machine, not the fork's "
+		"Python. It measures the target length and the lengths that the submission has benchmarks "
+		"for, by default 512, 1024 and 2048, as far as --budget and memory allow. If the target "
+		"does not fit, the longest length measured counts.\n\n"
+		"Forks are cloned over http and https, without a proxy, and only from public addresses: a "
+		"stranger's URL must not reach this machine, its network or its cloud services. If the "
+		"API is on this machine, forks may be too. Cloning uses at most 512 MiB of memory. No "
+		"code of a fork is run, and its symbolic links are not followed.",
 	.opts =
 		(const struct opt[]){
-			{"once", 0, NULL, NULL, NULL, NULL, "Judge what waits, then end."},
-			{"interval", 0, "SECONDS", NULL, "60", NULL, "Time between two looks."},
+			{"once", 0, NULL, NULL, NULL, NULL, "Judge what is waiting, then exit."},
+			{"interval", 0, "SECONDS", NULL, "60", NULL, "Time between two checks for new submissions."},
 			{"finalize", 0, NULL, NULL, NULL, NULL,
-				"End the round: at once with --once, otherwise whenever its time is up."},
-			{"budget", 0, "SECONDS", NULL, "60", NULL, "Time for each submission's benchmark."},
+				"End the round: immediately with --once, otherwise when its time is up."},
+			{"budget", 0, "SECONDS", NULL, "60", NULL, "Time limit for each submission's benchmark."},
 			{"local-forks", 0, NULL, NULL, NULL, NULL,
-				"Clone from any address, file:// and paths included, for any API."},
+				"Clone from any address, including file:// and paths, for any API."},
 			OPT_DEVICE,
 			OPTS_API,
 			{0},
 		},
 	.examples =
 		(const struct example[]){
-			{"quasar validate --once", "judge what waits at VALIDATOR_API_URL"},
+			{"quasar validate --once", "judge what is waiting at VALIDATOR_API_URL"},
 			{"quasar validate --once --finalize",
 				"the same, then end the round and show the ranking"},
 			{"quasar validate --api http://localhost:8000 --interval 5",
-				"a judge for `quasar localnet`"},
+				"judge for `quasar localnet`"},
 			{"quasar validate --once --json | jq '.judged[] | {submission_id, score, reason}'",
-				"the scores for a script"},
+				"the scores, for a script"},
 			{0},
 		},
 	.exits = (const enum status[]){STATUS_ENVIRONMENT, STATUS_NETWORK, STATUS_REFUSED, 0},

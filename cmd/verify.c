@@ -77,12 +77,12 @@ static int full_length(struct run *run, struct length *length, double seconds_pe
 
 	request.tokens = length->tokens;
 	if (seconds > time_left(run)) {
-		check_add(&run->checks, name, CHECK_SKIP, "Give it more time with --budget SECONDS.",
-			"left out: it takes about %.0f s, and %.0f s are left", seconds,
+		check_add(&run->checks, name, CHECK_SKIP, "Allow more time with --budget SECONDS.",
+			"skipped: it takes about %.0f s, but only %.0f s are left", seconds,
 			fmax(time_left(run), 0));
 	} else if (needed > available) {
 		check_add(&run->checks, name, CHECK_SKIP, NULL,
-			"left out: the fp64 reference takes about %.0f MiB, and %.0f MiB are free", needed,
+			"skipped: the fp64 reference takes about %.0f MiB, but only %.0f MiB are free", needed,
 			available);
 	} else {
 		log_note("%lld tokens …", (long long)length->tokens);
@@ -174,7 +174,7 @@ static void print_result(const struct run *run)
 	for (int i = 0; i < run->count; i++)
 		if (run->lengths[i].measured)
 			measurement_print(run->lengths[i].tokens, &run->lengths[i].measurement);
-	printf("\n%s%s%s: %zu ok, %zu warnings, %zu failed, %zu left out\n",
+	printf("\n%s%s%s: %zu ok, %zu warnings, %zu failed, %zu skipped\n",
 		color(stdout, failures ? COLOR_RED : COLOR_GREEN), failures ? "failed" : "passed",
 		color(stdout, COLOR_NONE), check_count(&run->checks, CHECK_OK), warnings, failures,
 		check_count(&run->checks, CHECK_SKIP));
@@ -230,7 +230,7 @@ static int read_request(struct run *run, struct error *err)
 	if (run->request.op && (run->request.static_only || run->request.weights || run->claimed > 0 ||
 				       arg_given(invocation, "fork")))
 		return error_set(err, STATUS_USAGE,
-			"--op checks an operation alone: without --fork, --static, --weights and --claimed");
+			"--op cannot be combined with --fork, --static, --weights or --claimed");
 	family_options_format(family, run->request.options, run->semantics, sizeof(run->semantics));
 	run->request.seed = (uint64_t)seed;
 	run->started = clock_elapsed();
@@ -248,7 +248,7 @@ static int find_fork(const struct invocation *invocation, struct workspace *work
 		return 0;
 	if (!require_workspace(invocation, err))
 		return error_hint(err,
-			"Name a fork with --fork PATH, or make a workspace with `quasar init DIR`.");
+			"Name a fork with --fork PATH, or create a workspace with `quasar init DIR`.");
 	if (workspace_open(invocation->workspace, invocation->settings, workspace, err) < 0)
 		return -1;
 	*path = workspace->fork_path;
@@ -289,43 +289,45 @@ done:
 
 const struct command cmd_verify = {
 	.name = "verify",
-	.summary = "hold everything against the fork that a validator would",
+	.summary = "run every check that a validator runs",
 	.description =
-		"Checks the fork's files, imports and git state as validators do, then computes: the operation "
-		"and the whole layer on random tensors, three times, with poisoned outputs, against an fp64 "
-		"reference; then tokens/s, memory, league and weighted score.\n\n"
-		"What is computed is quasar's own native implementation of the operation, on this machine's "
-		"device. The Python of your fork is not run, but for --claimed on a GPU: the claim is held "
-		"against the speed of the fork's own layer there.\n\n"
-		"The thresholds between runs are the settings VERIFY_COSINE_THRESHOLD and VERIFY_MAX_ABS_DIFF.",
+		"Checks the fork's files, imports and git state as validators do. Then it computes the "
+		"operation and the whole layer three times on random tensors, into poisoned outputs, and "
+		"compares them with an fp64 reference. Finally it measures tokens/s and memory, and shows "
+		"league and weighted score.\n\n"
+		"The computation uses quasar's native implementation, on this machine's device. Your "
+		"fork's Python is not run, with one exception: on a GPU, --claimed compares the claim "
+		"with the speed of the fork's own layer.\n\n"
+		"VERIFY_COSINE_THRESHOLD and VERIFY_MAX_ABS_DIFF set the thresholds between runs.",
 	.opts =
 		(const struct opt[]){
-			{"seq", 's', "N", NULL, "4096", NULL, "Tokens to compute on."},
-			{"fork", 0, "PATH", NULL, NULL, NULL, "The fork; else the workspace's."},
+			{"seq", 's', "N", NULL, "4096", NULL, "Sequence length to compute on, in tokens."},
+			{"fork", 0, "PATH", NULL, NULL, NULL, "Path of the fork. Default: the workspace's."},
 			{"full", 0, NULL, NULL, NULL, NULL,
-				"Also 512 to 262144 tokens and the target, as far as time and memory allow."},
-			{"target", 0, "N", "TARGET_SEQUENCE_LENGTH", NULL, NULL, "The target of --full."},
-			{"budget", 0, "SECONDS", NULL, "300", NULL, "Time for everything computed."},
-			{"static", 0, NULL, NULL, NULL, NULL, "Stop before anything is computed."},
+				"Also compute 512 to 262144 tokens and the target, as far as time and "
+				"memory allow."},
+			{"target", 0, "N", "TARGET_SEQUENCE_LENGTH", NULL, NULL, "Target sequence length, for --full."},
+			{"budget", 0, "SECONDS", NULL, "300", NULL, "Time limit for all computations."},
+			{"static", 0, NULL, NULL, NULL, NULL, "Only check files, imports and git; compute nothing."},
 			{"strict", 0, NULL, NULL, NULL, NULL,
-				"Fail, not warn, when chunk.py lacks one of the twelve import lines."},
+				"Fail instead of warning if chunk.py lacks one of the twelve import lines."},
 			{"claimed", 0, "N", NULL, NULL, NULL,
-				"Tokens/s you mean to claim: fails when less than 0.9 of it is measured."},
-			OPT_OP("An operation alone; then no fork is looked at."),
+				"Tokens/s that you want to claim: fail if less than 90% of it is measured."},
+			OPT_OP("Check only an operation, and no fork."),
 			OPT_SEMANTICS,
 			OPT_WEIGHTS,
 			OPT_DEVICE,
-			{"seed", 0, "N", NULL, NULL, NULL, "Repeat a run: the seed it showed."},
+			{"seed", 0, "N", NULL, NULL, NULL, "Seed of an earlier run, to repeat it."},
 			{0},
 		},
 	.examples =
 		(const struct example[]){
 			{"quasar verify", "check the workspace's fork and compute at 4096 tokens"},
-			{"quasar verify --static --fork ~/flash-linear-attention", "look at the files of any clone"},
+			{"quasar verify --static --fork ~/flash-linear-attention", "check only the files, of any clone"},
 			{"quasar verify --op linear --semantics causal,relu", "one operation, without a fork"},
-			{"quasar verify --full --budget 600 --claimed 50k", "every length, ten minutes, one claim"},
+			{"quasar verify --full --budget 600 --claimed 50k", "every length within ten minutes, and a claim"},
 			{"quasar verify --json | jq -r '.checks[] | select(.status == \"fail\").name'",
-				"names of the failed checks"},
+				"the names of failed checks"},
 			{0},
 		},
 	.exits = (const enum status[]){STATUS_FAILED, STATUS_ENVIRONMENT, 0},

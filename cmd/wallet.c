@@ -27,9 +27,9 @@
 #define OPTS_WRITE                                                                                         \
 	OPT_CRYPTO,                                                                                        \
 		{"encrypt", 0, NULL, NULL, NULL, NULL,                                                     \
-			"Encrypt the key file with WALLET_PASSWORD, or with a password that is asked for."}, \
+			"Encrypt the key file with WALLET_PASSWORD, or ask for a password."}, \
 	{                                                                                                  \
-		"force", 0, NULL, NULL, NULL, NULL, "Replace a hotkey that exists."                        \
+		"force", 0, NULL, NULL, NULL, NULL, "Replace an existing hotkey."                        \
 	}
 
 static enum crypto_type crypto_option(const struct invocation *invocation)
@@ -42,13 +42,13 @@ static const char *required(const struct invocation *invocation, const char *nam
 	const char *value = arg_string(invocation, name);
 
 	if (!value)
-		error_set(err, STATUS_USAGE, "option --%s is needed", name);
+		error_set(err, STATUS_USAGE, "missing option --%s", name);
 	return value;
 }
 
 static const char *address_text(const struct hotkey *hotkey)
 {
-	return hotkey->address[0] ? hotkey->address : "not known without the password";
+	return hotkey->address[0] ? hotkey->address : "unknown without the password";
 }
 
 static void print_hotkey(const struct hotkey *hotkey)
@@ -114,8 +114,9 @@ static int report(const struct invocation *invocation, const char *phrase, struc
 	} else {
 		print_hotkey(&hotkey);
 		if (phrase)
-			printf("\nWrite this phrase down and keep it secret. It restores the key, and is "
-			       "not shown again:\n\n  %s\n\n", phrase);
+			printf("\nWrite this phrase down and keep it secret. It restores the key and "
+				"will not be shown again:\n\n"
+				"  %s\n\n", phrase);
 	}
 	hotkey_free(&hotkey);
 	return 0;
@@ -140,15 +141,15 @@ static int run_new(struct invocation *invocation, struct error *err)
 
 static const struct command cmd_new = {
 	.name = "new",
-	.summary = "make a hotkey and show its phrase once",
+	.summary = "create a hotkey and show its phrase once",
 	.description =
-		"Makes a new key from fresh randomness, writes it where Bittensor's tools look for it, and "
-		"shows the words that restore it. The file may be read by you alone; --encrypt protects "
-		"it with a password as well. An existing key is never overwritten without --force.",
+		"Generates a new key, writes it where Bittensor's tools look for it, and shows the words "
+		"that restore it. Only you can read the file; --encrypt also protects it with a password. "
+		"An existing key is never overwritten without --force.",
 	.opts =
 		(const struct opt[]){
 			OPTS_WALLET,
-			{"words", 0, "N", NULL, "12", "12|15|18|21|24", "Length of the phrase."},
+			{"words", 0, "N", NULL, "12", "12|15|18|21|24", "Number of words in the phrase."},
 			OPTS_WRITE,
 			{0},
 		},
@@ -156,8 +157,8 @@ static const struct command cmd_new = {
 		(const struct example[]){
 			{"quasar wallet new", "the wallet and hotkey that the settings name"},
 			{"quasar wallet new --wallet quasar_miner --hotkey second --words 24",
-				"a second hotkey of the same wallet, from a longer phrase"},
-			{"quasar wallet new --encrypt", "asks for a password that encrypts the key file"},
+				"a second hotkey in the same wallet, with a longer phrase"},
+			{"quasar wallet new --encrypt", "ask for a password and encrypt the key file with it"},
 			{0},
 		},
 	.exits = (const enum status[]){STATUS_ENVIRONMENT, 0},
@@ -172,12 +173,12 @@ static char *read_secret(struct error *err)
 	size_t length;
 
 	if (isatty(STDIN_FILENO))
-		return secret_ask("Phrase, seed, private key or URI (not shown): ", err);
+		return secret_ask("Phrase, seed, private key or URI (not echoed): ", err);
 	text = secret_read(STDIN_FILENO, "stdin", SECRET_LIMIT, &length, err);
 	if (!text || strlen(text) == length)
 		return text;
 	sodium_free(text);
-	error_set(err, STATUS_USAGE, "stdin is not text: it has a zero byte");
+	error_set(err, STATUS_USAGE, "stdin is not text: it contains a zero byte");
 	return NULL;
 }
 
@@ -201,15 +202,14 @@ static int run_import(struct invocation *invocation, struct error *err)
 
 static const struct command cmd_import = {
 	.name = "import",
-	.summary = "make a hotkey from its phrase, seed, private key or URI",
+	.summary = "restore a hotkey from its phrase, seed, private key or URI",
 	.description =
-		"Reads the secret from stdin, or asks for it on the terminal without showing it; it is never "
-		"taken from the command line, where others could see it. It is one of\n\n"
-		"a phrase of 12, 15, 18, 21 or 24 English words;\n"
-		"a seed of 64 hex digits;\n"
-		"an sr25519 private key of 128 hex digits;\n"
-		"a phrase or a key with a derivation path behind it, PHRASE//hard/soft///password.\n\n"
-		"Compare the address that is shown with the one you expect.",
+		"Reads the secret from stdin, or asks for it on the terminal without echoing it. It is "
+		"never taken from the command line, where others could see it. It can be\n\n"
+		"a phrase of 12, 15, 18, 21 or 24 English words;\na seed of 64 hex digits;\nan sr25519 "
+		"private key of 128 hex digits;\na phrase or key followed by a derivation path: "
+		"PHRASE//hard/soft///password.\n\n"
+		"Check that the address shown is the one you expect.",
 	.opts =
 		(const struct opt[]){
 			OPTS_WALLET,
@@ -218,9 +218,9 @@ static const struct command cmd_import = {
 		},
 	.examples =
 		(const struct example[]){
-			{"quasar wallet import --hotkey restored", "asks for the phrase"},
-			{"quasar wallet import --hotkey restored < phrase.txt", "reads it from a file"},
-			{"gpg -d phrase.gpg | quasar wallet import --force", "replaces the key, from a pipe"},
+			{"quasar wallet import --hotkey restored", "ask for the phrase"},
+			{"quasar wallet import --hotkey restored < phrase.txt", "read it from a file"},
+			{"gpg -d phrase.gpg | quasar wallet import --force", "read it from a pipe and replace the key"},
 			{0},
 		},
 	.exits = (const enum status[]){STATUS_ENVIRONMENT, 0},
@@ -241,7 +241,7 @@ static void print_list(const struct hotkey_list *list, const char *path)
 	int wallet_width = 6, name_width = 6;
 
 	if (!list->count) {
-		printf("There are no hotkeys under %s. Make one with `quasar wallet new`.\n", path);
+		printf("No hotkeys in %s. Create one with `quasar wallet new`.\n", path);
 		return;
 	}
 	for (size_t i = 0; i < list->count; i++) {
@@ -285,16 +285,16 @@ static int run_list(struct invocation *invocation, struct error *err)
 
 static const struct command cmd_list = {
 	.name = "list",
-	.summary = "list the hotkeys with their addresses",
+	.summary = "list hotkeys and their addresses",
 	.opts =
 		(const struct opt[]){
-			{"path", 0, "DIR", "BT_WALLET_PATH", NULL, NULL, "Where the wallets are."},
+			{"path", 0, "DIR", "BT_WALLET_PATH", NULL, NULL, "Folder that holds the wallets."},
 			{0},
 		},
 	.examples =
 		(const struct example[]){
 			{"quasar wallet list", "every hotkey of every wallet"},
-			{"quasar wallet list --json | jq -r '.hotkeys[].address'", "the addresses alone"},
+			{"quasar wallet list --json | jq -r '.hotkeys[].address'", "just the addresses"},
 			{0},
 		},
 	.exits = (const enum status[]){STATUS_ENVIRONMENT, 0},
@@ -337,8 +337,9 @@ static const struct command cmd_show = {
 	.name = "show",
 	.summary = "show a hotkey's address, never its secrets",
 	.description =
-		"Shows who the hotkey is, and checks that every secret in a plain key file belongs to its "
-		"address. The address of an encrypted one comes from its public half, HOTKEYpub.txt.",
+		"Shows the hotkey's address, and checks that every secret in an unencrypted key file "
+		"belongs to it. The address of an encrypted hotkey comes from its public half, "
+		"HOTKEYpub.txt.",
 	.opts =
 		(const struct opt[]){
 			OPTS_WALLET,
@@ -347,7 +348,7 @@ static const struct command cmd_show = {
 	.examples =
 		(const struct example[]){
 			{"quasar wallet show", "the hotkey that the settings name"},
-			{"quasar wallet show --json | jq -r .address", "its address alone"},
+			{"quasar wallet show --json | jq -r .address", "just its address"},
 			{0},
 		},
 	.exits = (const enum status[]){STATUS_ENVIRONMENT, 0},
@@ -369,7 +370,7 @@ static uint8_t *message_option(const struct invocation *invocation, size_t *leng
 	if (hex_decode(hex, message, *length) == 0)
 		return message;
 	free(message);
-	error_set(err, STATUS_USAGE, "option --message-hex: these are not pairs of hex digits");
+	error_set(err, STATUS_USAGE, "option --message-hex: not pairs of hex digits");
 	return NULL;
 }
 
@@ -417,7 +418,7 @@ static const struct command cmd_sign = {
 	.examples =
 		(const struct example[]){
 			{"quasar wallet sign --message-hex \"$(printf hello | xxd -p)\"",
-				"signs the five bytes hello"},
+				"sign the five bytes of \"hello\""},
 			{0},
 		},
 	.exits = (const enum status[]){STATUS_ENVIRONMENT, 0},
@@ -452,7 +453,7 @@ static int run_verify(struct invocation *invocation, struct error *err)
 	if (!hex)
 		return -1;
 	if (hex_decode(hex, signature, sizeof(signature)) < 0)
-		return error_set(err, STATUS_USAGE, "option --signature: a signature has 128 hex digits");
+		return error_set(err, STATUS_USAGE, "option --signature: a signature is 128 hex digits");
 	message = message_option(invocation, &length, err);
 	if (!message)
 		return -1;
@@ -463,9 +464,10 @@ static int run_verify(struct invocation *invocation, struct error *err)
 
 static const struct command cmd_verify_signature = {
 	.name = "verify",
-	.summary = "check a signature",
+	.summary = "verify a signature",
 	.description =
-		"Ends with 0 when the signature is the address's over these bytes, with 1 when it is not.",
+		"Exits with 0 if the signature was made by that address over these bytes, and with 1 if "
+		"not.",
 	.opts =
 		(const struct opt[]){
 			{"address", 0, "ADDRESS", NULL, NULL, NULL, "SS58 address of the signer."},
@@ -477,7 +479,7 @@ static const struct command cmd_verify_signature = {
 	.examples =
 		(const struct example[]){
 			{"quasar wallet verify --address 5F3s.. --message-hex 68656c6c6f --signature 4ed2..",
-				"whether that address signed hello"},
+				"did that address sign \"hello\"?"},
 			{0},
 		},
 	.exits = (const enum status[]){STATUS_FAILED, 0},
@@ -486,7 +488,7 @@ static const struct command cmd_verify_signature = {
 
 const struct command cmd_wallet = {
 	.name = "wallet",
-	.summary = "make, restore and use the hotkey that signs for you",
+	.summary = "create, restore and use the hotkey that signs for you",
 	.subcommands =
 		(const struct command *const[]){
 			&cmd_new,

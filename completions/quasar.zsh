@@ -4,76 +4,76 @@
 _quasar_wallet_new()
 {
 	_arguments \
-		'--wallet=[Wallet that holds the hotkey.]:NAME:' \
-		'--hotkey=[Hotkey in that wallet.]:NAME:' \
-		'--path=[Where the wallets are.]:DIR:_files -/' \
-		'--words=[Length of the phrase.]:N:(12 15 18 21 24)' \
+		'--wallet=[Name of the wallet that holds the hotkey.]:NAME:' \
+		'--hotkey=[Name of the hotkey in that wallet.]:NAME:' \
+		'--path=[Folder that holds the wallets.]:DIR:_files -/' \
+		'--words=[Number of words in the phrase.]:N:(12 15 18 21 24)' \
 		'--crypto=[Kind of key. Bittensor'\''s hotkeys are sr25519.]:KIND:(sr25519 ed25519)' \
-		'--encrypt[Encrypt the key file with WALLET_PASSWORD, or with a password that is asked for.]' \
-		'--force[Replace a hotkey that exists.]' \
-		'--json[Print one JSON document on stdout instead of text.]' \
-		'--workspace=[The workspace; else $QUASAR_WORKSPACE, else this directory or one above it, if it is your own.]:DIR:_files -/' \
-		'--quiet[Leave out notices and progress.]' \
-		'--verbose[Say more on stderr.]' \
-		'--help[Explain the command.]' \
+		'--encrypt[Encrypt the key file with WALLET_PASSWORD, or ask for a password.]' \
+		'--force[Replace an existing hotkey.]' \
+		'--json[Print one JSON document instead of text.]' \
+		'--workspace=[Workspace to use. Default\: $QUASAR_WORKSPACE, or else the current directory or its nearest parent that is a workspace of yours.]:DIR:_files -/' \
+		'--quiet[Suppress notices and progress.]' \
+		'--verbose[Log more to stderr.]' \
+		'--help[Show help.]' \
 		'*:file:_files'
 }
 
 _quasar_wallet_import()
 {
 	_arguments \
-		'--wallet=[Wallet that holds the hotkey.]:NAME:' \
-		'--hotkey=[Hotkey in that wallet.]:NAME:' \
-		'--path=[Where the wallets are.]:DIR:_files -/' \
+		'--wallet=[Name of the wallet that holds the hotkey.]:NAME:' \
+		'--hotkey=[Name of the hotkey in that wallet.]:NAME:' \
+		'--path=[Folder that holds the wallets.]:DIR:_files -/' \
 		'--crypto=[Kind of key. Bittensor'\''s hotkeys are sr25519.]:KIND:(sr25519 ed25519)' \
-		'--encrypt[Encrypt the key file with WALLET_PASSWORD, or with a password that is asked for.]' \
-		'--force[Replace a hotkey that exists.]' \
-		'--json[Print one JSON document on stdout instead of text.]' \
-		'--workspace=[The workspace; else $QUASAR_WORKSPACE, else this directory or one above it, if it is your own.]:DIR:_files -/' \
-		'--quiet[Leave out notices and progress.]' \
-		'--verbose[Say more on stderr.]' \
-		'--help[Explain the command.]' \
+		'--encrypt[Encrypt the key file with WALLET_PASSWORD, or ask for a password.]' \
+		'--force[Replace an existing hotkey.]' \
+		'--json[Print one JSON document instead of text.]' \
+		'--workspace=[Workspace to use. Default\: $QUASAR_WORKSPACE, or else the current directory or its nearest parent that is a workspace of yours.]:DIR:_files -/' \
+		'--quiet[Suppress notices and progress.]' \
+		'--verbose[Log more to stderr.]' \
+		'--help[Show help.]' \
 		'*:file:_files'
 }
 
 _quasar_wallet_list()
 {
 	_arguments \
-		'--path=[Where the wallets are.]:DIR:_files -/' \
-		'--json[Print one JSON document on stdout instead of text.]' \
-		'--workspace=[The workspace; else $QUASAR_WORKSPACE, else this directory or one above it, if it is your own.]:DIR:_files -/' \
-		'--quiet[Leave out notices and progress.]' \
-		'--verbose[Say more on stderr.]' \
-		'--help[Explain the command.]' \
+		'--path=[Folder that holds the wallets.]:DIR:_files -/' \
+		'--json[Print one JSON document instead of text.]' \
+		'--workspace=[Workspace to use. Default\: $QUASAR_WORKSPACE, or else the current directory or its nearest parent that is a workspace of yours.]:DIR:_files -/' \
+		'--quiet[Suppress notices and progress.]' \
+		'--verbose[Log more to stderr.]' \
+		'--help[Show help.]' \
 		'*:file:_files'
 }
 
 _quasar_wallet_show()
 {
 	_arguments \
-		'--wallet=[Wallet that holds the hotkey.]:NAME:' \
-		'--hotkey=[Hotkey in that wallet.]:NAME:' \
-		'--path=[Where the wallets are.]:DIR:_files -/' \
-		'--json[Print one JSON document on stdout instead of text.]' \
-		'--workspace=[The workspace; else $QUASAR_WORKSPACE, else this directory or one above it, if it is your own.]:DIR:_files -/' \
-		'--quiet[Leave out notices and progress.]' \
-		'--verbose[Say more on stderr.]' \
-		'--help[Explain the command.]' \
+		'--wallet=[Name of the wallet that holds the hotkey.]:NAME:' \
+		'--hotkey=[Name of the hotkey in that wallet.]:NAME:' \
+		'--path=[Folder that holds the wallets.]:DIR:_files -/' \
+		'--json[Print one JSON document instead of text.]' \
+		'--workspace=[Workspace to use. Default\: $QUASAR_WORKSPACE, or else the current directory or its nearest parent that is a workspace of yours.]:DIR:_files -/' \
+		'--quiet[Suppress notices and progress.]' \
+		'--verbose[Log more to stderr.]' \
+		'--help[Show help.]' \
 		'*:file:_files'
 }
 
 _quasar_wallet_sign()
 {
 	_arguments \
-		'--wallet=[Wallet that holds the hotkey.]:NAME:' \
-		'--hotkey=[Hotkey in that wallet.]:NAME:' \
-		'--path=[Where the wallets are.]:DIR:_files -/' \
+		'--wallet=[Name of the wallet that holds the hotkey.]:NAME:' \
+		'--hotkey=[Name of the hotkey in that wallet.]:NAME:' \
+		'--path=[Folder that holds the wallets.]:DIR:_files -/' \
 		'--message-hex=[The bytes to sign.]:HEX:' \
-		'--json[Print one JSON document on stdout instead of text.]' \
-		'--workspace=[The workspace; else $QUASAR_WORKSPACE, else this directory or one above it, if it is your own.]:DIR:_files -/' \
-		'--quiet[Leave out notices and progress.]' \
-		'--verbose[Say more on stderr.]' \
-		'--help[Explain the command.]' \
+		'--json[Print one JSON document instead of text.]' \
+		'--workspace=[Workspace to use. Default\: $QUASAR_WORKSPACE, or else the current directory or its nearest parent that is a workspace of yours.]:DIR:_files -/' \
+		'--quiet[Suppress notices and progress.]' \
+		'--verbose[Log more to stderr.]' \
+		'--help[Show help.]' \
 		'*:file:_files'
 }
 
@@ -84,11 +84,11 @@ _quasar_wallet_verify()
 		'--message-hex=[The bytes that were signed.]:HEX:' \
 		'--signature=[The signature, 128 hex digits.]:HEX:' \
 		'--crypto=[Kind of key. Bittensor'\''s hotkeys are sr25519.]:KIND:(sr25519 ed25519)' \
-		'--json[Print one JSON document on stdout instead of text.]' \
-		'--workspace=[The workspace; else $QUASAR_WORKSPACE, else this directory or one above it, if it is your own.]:DIR:_files -/' \
-		'--quiet[Leave out notices and progress.]' \
-		'--verbose[Say more on stderr.]' \
-		'--help[Explain the command.]' \
+		'--json[Print one JSON document instead of text.]' \
+		'--workspace=[Workspace to use. Default\: $QUASAR_WORKSPACE, or else the current directory or its nearest parent that is a workspace of yours.]:DIR:_files -/' \
+		'--quiet[Suppress notices and progress.]' \
+		'--verbose[Log more to stderr.]' \
+		'--help[Show help.]' \
 		'*:file:_files'
 }
 
@@ -96,20 +96,20 @@ _quasar_wallet()
 {
 	local line state
 	_arguments -C \
-		'--json[Print one JSON document on stdout instead of text.]' \
-		'--workspace=[The workspace; else $QUASAR_WORKSPACE, else this directory or one above it, if it is your own.]:DIR:_files -/' \
-		'--quiet[Leave out notices and progress.]' \
-		'--verbose[Say more on stderr.]' \
-		'--help[Explain the command.]' \
+		'--json[Print one JSON document instead of text.]' \
+		'--workspace=[Workspace to use. Default\: $QUASAR_WORKSPACE, or else the current directory or its nearest parent that is a workspace of yours.]:DIR:_files -/' \
+		'--quiet[Suppress notices and progress.]' \
+		'--verbose[Log more to stderr.]' \
+		'--help[Show help.]' \
 		'1:command:->command' '*::argument:->arguments'
 	case $state in
 	command) local -a names=(
-		'new:make a hotkey and show its phrase once'
-		'import:make a hotkey from its phrase, seed, private key or URI'
-		'list:list the hotkeys with their addresses'
+		'new:create a hotkey and show its phrase once'
+		'import:restore a hotkey from its phrase, seed, private key or URI'
+		'list:list hotkeys and their addresses'
 		'show:show a hotkey'\''s address, never its secrets'
 		'sign:sign bytes with a hotkey'
-		'verify:check a signature'
+		'verify:verify a signature'
 		)
 		_describe command names ;;
 	arguments) (( $+functions[_quasar_wallet_$line[1]] )) && _quasar_wallet_$line[1] ;;
@@ -119,84 +119,84 @@ _quasar_wallet()
 _quasar_init()
 {
 	_arguments \
-		'--fork-url=[Clone the fork from there.]:URL:' \
-		'--github[Make a fork on GitHub with GITHUB_TOKEN, and clone it.]' \
-		'--from=[Use this clone as the fork, where it is.]:DIR:_files -/' \
-		'--seq=[Tokens that you will compete at; goes into .env.]:N:' \
-		'--api=[Base URL of the validator API; goes into .env.]:URL:' \
-		'--wallet=[Wallet of the hotkey; goes into .env.]:NAME:' \
-		'--hotkey=[Hotkey in that wallet; goes into .env.]:NAME:' \
-		'--path=[Where the wallets are; goes into .env.]:DIR:_files -/' \
-		'--json[Print one JSON document on stdout instead of text.]' \
-		'--workspace=[The workspace; else $QUASAR_WORKSPACE, else this directory or one above it, if it is your own.]:DIR:_files -/' \
-		'--quiet[Leave out notices and progress.]' \
-		'--verbose[Say more on stderr.]' \
-		'--help[Explain the command.]' \
+		'--fork-url=[Clone the fork from URL.]:URL:' \
+		'--github[Create a fork on GitHub with GITHUB_TOKEN, and clone it.]' \
+		'--from=[Use an existing clone as the fork, in place.]:DIR:_files -/' \
+		'--seq=[Sequence length to compete at, in tokens; written to .env.]:N:' \
+		'--api=[Base URL of the validator API; written to .env.]:URL:' \
+		'--wallet=[Name of the wallet that holds the hotkey; written to .env.]:NAME:' \
+		'--hotkey=[Name of the hotkey in that wallet; written to .env.]:NAME:' \
+		'--path=[Folder that holds the wallets; written to .env.]:DIR:_files -/' \
+		'--json[Print one JSON document instead of text.]' \
+		'--workspace=[Workspace to use. Default\: $QUASAR_WORKSPACE, or else the current directory or its nearest parent that is a workspace of yours.]:DIR:_files -/' \
+		'--quiet[Suppress notices and progress.]' \
+		'--verbose[Log more to stderr.]' \
+		'--help[Show help.]' \
 		'*:file:_files'
 }
 
 _quasar_register()
 {
 	_arguments \
-		'--seq=[Target sequence length, in tokens; it decides the league.]:N:' \
-		'--model=[The model to register for.]:NAME:' \
-		'--wallet=[Wallet that holds the hotkey.]:NAME:' \
-		'--hotkey=[Hotkey in that wallet.]:NAME:' \
-		'--path=[Where the wallets are.]:DIR:_files -/' \
+		'--seq=[Target sequence length, in tokens; it determines the league.]:N:' \
+		'--model=[Reference model to register for.]:NAME:' \
+		'--wallet=[Name of the wallet that holds the hotkey.]:NAME:' \
+		'--hotkey=[Name of the hotkey in that wallet.]:NAME:' \
+		'--path=[Folder that holds the wallets.]:DIR:_files -/' \
 		'--api=[Base URL of the validator API.]:URL:' \
-		'--timeout=[Longest time for the whole exchange, retries included.]:SECONDS:' \
-		'--json[Print one JSON document on stdout instead of text.]' \
-		'--workspace=[The workspace; else $QUASAR_WORKSPACE, else this directory or one above it, if it is your own.]:DIR:_files -/' \
-		'--quiet[Leave out notices and progress.]' \
-		'--verbose[Say more on stderr.]' \
-		'--help[Explain the command.]' \
+		'--timeout=[Time limit for the whole exchange, retries included.]:SECONDS:' \
+		'--json[Print one JSON document instead of text.]' \
+		'--workspace=[Workspace to use. Default\: $QUASAR_WORKSPACE, or else the current directory or its nearest parent that is a workspace of yours.]:DIR:_files -/' \
+		'--quiet[Suppress notices and progress.]' \
+		'--verbose[Log more to stderr.]' \
+		'--help[Show help.]' \
 		'*:file:_files'
 }
 
 _quasar_verify()
 {
 	_arguments \
-		'--seq=[Tokens to compute on.]:N:' \
-		'--fork=[The fork; else the workspace'\''s.]:PATH:' \
-		'--full[Also 512 to 262144 tokens and the target, as far as time and memory allow.]' \
-		'--target=[The target of --full.]:N:' \
-		'--budget=[Time for everything computed.]:SECONDS:' \
-		'--static[Stop before anything is computed.]' \
-		'--strict[Fail, not warn, when chunk.py lacks one of the twelve import lines.]' \
-		'--claimed=[Tokens/s you mean to claim\: fails when less than 0.9 of it is measured.]:N:' \
-		'--op=[An operation alone; then no fork is looked at. Alone it means quasar.]:[NAME]:(quasar linear)' \
-		'--semantics=[Which function. QuasarAttention\: upstream, what the reference fork computes (default), or causal, the published recurrence. Linear attention\: by default bidirectional, elu+1 and normalised.]:NAME,...:(upstream causal bidirectional elu+1 relu squared-relu identity normalised unnormalised)' \
-		'--weights=[Weights of the layer, as safetensors with the fork'\''s names; else random.]:FILE:_files' \
+		'--seq=[Sequence length to compute on, in tokens.]:N:' \
+		'--fork=[Path of the fork. Default\: the workspace'\''s.]:PATH:' \
+		'--full[Also compute 512 to 262144 tokens and the target, as far as time and memory allow.]' \
+		'--target=[Target sequence length, for --full.]:N:' \
+		'--budget=[Time limit for all computations.]:SECONDS:' \
+		'--static[Only check files, imports and git; compute nothing.]' \
+		'--strict[Fail instead of warning if chunk.py lacks one of the twelve import lines.]' \
+		'--claimed=[Tokens/s that you want to claim\: fail if less than 90% of it is measured.]:N:' \
+		'--op=[Check only an operation, and no fork. Without NAME\: quasar.]:[NAME]:(quasar linear)' \
+		'--semantics=[Variant of the operation. QuasarAttention\: upstream, what the reference fork computes (default), or causal, the published recurrence. Linear attention\: by default bidirectional, elu+1 and normalised.]:NAME,...:(upstream causal bidirectional elu+1 relu squared-relu identity normalised unnormalised)' \
+		'--weights=[Weights of the layer\: a safetensors file with the fork'\''s parameter names. Default\: random.]:FILE:_files' \
 		'--device=[Where to compute\: auto, cpu, cuda or cuda\:N.]:NAME:' \
-		'--seed=[Repeat a run\: the seed it showed.]:N:' \
-		'--json[Print one JSON document on stdout instead of text.]' \
-		'--workspace=[The workspace; else $QUASAR_WORKSPACE, else this directory or one above it, if it is your own.]:DIR:_files -/' \
-		'--quiet[Leave out notices and progress.]' \
-		'--verbose[Say more on stderr.]' \
-		'--help[Explain the command.]' \
+		'--seed=[Seed of an earlier run, to repeat it.]:N:' \
+		'--json[Print one JSON document instead of text.]' \
+		'--workspace=[Workspace to use. Default\: $QUASAR_WORKSPACE, or else the current directory or its nearest parent that is a workspace of yours.]:DIR:_files -/' \
+		'--quiet[Suppress notices and progress.]' \
+		'--verbose[Log more to stderr.]' \
+		'--help[Show help.]' \
 		'*:file:_files'
 }
 
 _quasar_bench()
 {
 	_arguments \
-		'--seq=[Tokens; several lengths give a table. Else the target.]:N[,N...]:' \
-		'--target=[What is measured without --seq.]:N:' \
-		'--python[The fork'\''s layer, by its own Python.]' \
-		'--layer[Quasar'\''s own layer.]' \
-		'--op=[An operation alone, quasar'\''s own. Alone it means quasar.]:[NAME]:(quasar linear)' \
-		'--semantics=[Which function. QuasarAttention\: upstream, what the reference fork computes (default), or causal, the published recurrence. Linear attention\: by default bidirectional, elu+1 and normalised.]:NAME,...:(upstream causal bidirectional elu+1 relu squared-relu identity normalised unnormalised)' \
-		'--runs=[Timed calls.]:N:' \
-		'--budget=[Time for each length.]:SECONDS:' \
-		'--compare[Show earlier results beside each.]' \
-		'--weights=[Weights of the layer, as safetensors with the fork'\''s names; else random.]:FILE:_files' \
+		'--seq=[Sequence length in tokens; several give a table. Default\: the target.]:N[,N...]:' \
+		'--target=[Sequence length to measure without --seq.]:N:' \
+		'--python[Measure the fork'\''s own layer, in Python.]' \
+		'--layer[Measure quasar'\''s own layer.]' \
+		'--op=[Measure only an operation, quasar'\''s own. Without NAME\: quasar.]:[NAME]:(quasar linear)' \
+		'--semantics=[Variant of the operation. QuasarAttention\: upstream, what the reference fork computes (default), or causal, the published recurrence. Linear attention\: by default bidirectional, elu+1 and normalised.]:NAME,...:(upstream causal bidirectional elu+1 relu squared-relu identity normalised unnormalised)' \
+		'--runs=[Number of timed calls.]:N:' \
+		'--budget=[Time limit for each length.]:SECONDS:' \
+		'--compare[Compare each result with earlier ones.]' \
+		'--weights=[Weights of the layer\: a safetensors file with the fork'\''s parameter names. Default\: random.]:FILE:_files' \
 		'--device=[Where to compute\: auto, cpu, cuda or cuda\:N.]:NAME:' \
-		'--seed=[Of the random weights and input.]:N:' \
-		'--json[Print one JSON document on stdout instead of text.]' \
-		'--workspace=[The workspace; else $QUASAR_WORKSPACE, else this directory or one above it, if it is your own.]:DIR:_files -/' \
-		'--quiet[Leave out notices and progress.]' \
-		'--verbose[Say more on stderr.]' \
-		'--help[Explain the command.]' \
+		'--seed=[Seed for random weights and input.]:N:' \
+		'--json[Print one JSON document instead of text.]' \
+		'--workspace=[Workspace to use. Default\: $QUASAR_WORKSPACE, or else the current directory or its nearest parent that is a workspace of yours.]:DIR:_files -/' \
+		'--quiet[Suppress notices and progress.]' \
+		'--verbose[Log more to stderr.]' \
+		'--help[Show help.]' \
 		'*:file:_files'
 }
 
@@ -204,151 +204,151 @@ _quasar_score()
 {
 	_arguments \
 		'--seq=[Target sequence length, in tokens.]:N:' \
-		'--tokens-per-sec=[The speed, as measured.]:X:' \
-		'--claimed=[The speed that was claimed.]:X:' \
-		'--json[Print one JSON document on stdout instead of text.]' \
-		'--workspace=[The workspace; else $QUASAR_WORKSPACE, else this directory or one above it, if it is your own.]:DIR:_files -/' \
-		'--quiet[Leave out notices and progress.]' \
-		'--verbose[Say more on stderr.]' \
-		'--help[Explain the command.]' \
+		'--tokens-per-sec=[Measured speed.]:X:' \
+		'--claimed=[Claimed speed.]:X:' \
+		'--json[Print one JSON document instead of text.]' \
+		'--workspace=[Workspace to use. Default\: $QUASAR_WORKSPACE, or else the current directory or its nearest parent that is a workspace of yours.]:DIR:_files -/' \
+		'--quiet[Suppress notices and progress.]' \
+		'--verbose[Log more to stderr.]' \
+		'--help[Show help.]' \
 		'*:file:_files'
 }
 
 _quasar_leagues()
 {
 	_arguments \
-		'--seq=[Target sequence length, in tokens, whose league is marked.]:N:' \
-		'--json[Print one JSON document on stdout instead of text.]' \
-		'--workspace=[The workspace; else $QUASAR_WORKSPACE, else this directory or one above it, if it is your own.]:DIR:_files -/' \
-		'--quiet[Leave out notices and progress.]' \
-		'--verbose[Say more on stderr.]' \
-		'--help[Explain the command.]' \
+		'--seq=[Target sequence length, in tokens; its league is marked.]:N:' \
+		'--json[Print one JSON document instead of text.]' \
+		'--workspace=[Workspace to use. Default\: $QUASAR_WORKSPACE, or else the current directory or its nearest parent that is a workspace of yours.]:DIR:_files -/' \
+		'--quiet[Suppress notices and progress.]' \
+		'--verbose[Log more to stderr.]' \
+		'--help[Show help.]' \
 		'*:file:_files'
 }
 
 _quasar_export()
 {
 	_arguments \
-		'--op-only[Leave the layer as it is\: put in the operation alone.]' \
-		'--dry-run[Show what would change, and write nothing.]' \
-		'--force[Overwrite changes that are not committed, and write where there is no git.]' \
-		'--json[Print one JSON document on stdout instead of text.]' \
-		'--workspace=[The workspace; else $QUASAR_WORKSPACE, else this directory or one above it, if it is your own.]:DIR:_files -/' \
-		'--quiet[Leave out notices and progress.]' \
-		'--verbose[Say more on stderr.]' \
-		'--help[Explain the command.]' \
+		'--op-only[Write only the operation, and leave the layer as it is.]' \
+		'--dry-run[Show what would change, but write nothing.]' \
+		'--force[Overwrite uncommitted changes, and write to a fork that is not under git.]' \
+		'--json[Print one JSON document instead of text.]' \
+		'--workspace=[Workspace to use. Default\: $QUASAR_WORKSPACE, or else the current directory or its nearest parent that is a workspace of yours.]:DIR:_files -/' \
+		'--quiet[Suppress notices and progress.]' \
+		'--verbose[Log more to stderr.]' \
+		'--help[Show help.]' \
 		'*:file:_files'
 }
 
 _quasar_push()
 {
 	_arguments \
-		'--message=[What the commit says; else which file it changes, or how many.]:TEXT:' \
-		'--timeout=[Longest time for the push.]:SECONDS:' \
-		'--json[Print one JSON document on stdout instead of text.]' \
-		'--workspace=[The workspace; else $QUASAR_WORKSPACE, else this directory or one above it, if it is your own.]:DIR:_files -/' \
-		'--quiet[Leave out notices and progress.]' \
-		'--verbose[Say more on stderr.]' \
-		'--help[Explain the command.]' \
+		'--message=[Commit message. Default\: the file that was changed, or how many were.]:TEXT:' \
+		'--timeout=[Time limit for the push.]:SECONDS:' \
+		'--json[Print one JSON document instead of text.]' \
+		'--workspace=[Workspace to use. Default\: $QUASAR_WORKSPACE, or else the current directory or its nearest parent that is a workspace of yours.]:DIR:_files -/' \
+		'--quiet[Suppress notices and progress.]' \
+		'--verbose[Log more to stderr.]' \
+		'--help[Show help.]' \
 		'*:file:_files'
 }
 
 _quasar_commit()
 {
 	_arguments \
-		'--seq=[Tokens to compete at.]:N:' \
-		'--margin=[What the claim stays below the measured median.]:PERCENT:' \
-		'--claim=[Tokens/s to claim, instead of the benchmark'\''s median less the margin.]:N:' \
-		'--no-verify[Send even what the checks refuse, and leave out those that compute. A failed validation scores zero, and five ban the address.]' \
-		'--again[Send although this commit was submitted before.]' \
-		'--wallet=[Wallet that holds the hotkey.]:NAME:' \
-		'--hotkey=[Hotkey in that wallet.]:NAME:' \
-		'--path=[Where the wallets are.]:DIR:_files -/' \
+		'--seq=[Sequence length to compete at, in tokens.]:N:' \
+		'--margin=[How far below the measured median to claim.]:PERCENT:' \
+		'--claim=[Tokens/s to claim. Default\: the benchmark'\''s median less the margin.]:N:' \
+		'--no-verify[Send even if checks fail, and skip those that compute. A failed validation scores zero, and five of them ban the address.]' \
+		'--again[Send even if this commit was submitted before.]' \
+		'--wallet=[Name of the wallet that holds the hotkey.]:NAME:' \
+		'--hotkey=[Name of the hotkey in that wallet.]:NAME:' \
+		'--path=[Folder that holds the wallets.]:DIR:_files -/' \
 		'--api=[Base URL of the validator API.]:URL:' \
-		'--timeout=[Longest time for the whole exchange, retries included.]:SECONDS:' \
-		'--json[Print one JSON document on stdout instead of text.]' \
-		'--workspace=[The workspace; else $QUASAR_WORKSPACE, else this directory or one above it, if it is your own.]:DIR:_files -/' \
-		'--quiet[Leave out notices and progress.]' \
-		'--verbose[Say more on stderr.]' \
-		'--help[Explain the command.]' \
+		'--timeout=[Time limit for the whole exchange, retries included.]:SECONDS:' \
+		'--json[Print one JSON document instead of text.]' \
+		'--workspace=[Workspace to use. Default\: $QUASAR_WORKSPACE, or else the current directory or its nearest parent that is a workspace of yours.]:DIR:_files -/' \
+		'--quiet[Suppress notices and progress.]' \
+		'--verbose[Log more to stderr.]' \
+		'--help[Show help.]' \
 		'*:file:_files'
 }
 
 _quasar_reveal()
 {
 	_arguments \
-		'--wait[Wait for the block, with a countdown.]' \
-		'--wallet=[Wallet that holds the hotkey.]:NAME:' \
-		'--hotkey=[Hotkey in that wallet.]:NAME:' \
-		'--path=[Where the wallets are.]:DIR:_files -/' \
+		'--wait[Wait for the block, showing a countdown.]' \
+		'--wallet=[Name of the wallet that holds the hotkey.]:NAME:' \
+		'--hotkey=[Name of the hotkey in that wallet.]:NAME:' \
+		'--path=[Folder that holds the wallets.]:DIR:_files -/' \
 		'--api=[Base URL of the validator API.]:URL:' \
-		'--timeout=[Longest time for the whole exchange, retries included.]:SECONDS:' \
-		'--json[Print one JSON document on stdout instead of text.]' \
-		'--workspace=[The workspace; else $QUASAR_WORKSPACE, else this directory or one above it, if it is your own.]:DIR:_files -/' \
-		'--quiet[Leave out notices and progress.]' \
-		'--verbose[Say more on stderr.]' \
-		'--help[Explain the command.]' \
+		'--timeout=[Time limit for the whole exchange, retries included.]:SECONDS:' \
+		'--json[Print one JSON document instead of text.]' \
+		'--workspace=[Workspace to use. Default\: $QUASAR_WORKSPACE, or else the current directory or its nearest parent that is a workspace of yours.]:DIR:_files -/' \
+		'--quiet[Suppress notices and progress.]' \
+		'--verbose[Log more to stderr.]' \
+		'--help[Show help.]' \
 		'*:file:_files'
 }
 
 _quasar_submit()
 {
 	_arguments \
-		'--seq=[Tokens to compete at.]:N:' \
-		'--margin=[What the claim stays below the measured median.]:PERCENT:' \
-		'--claim=[Tokens/s to claim, instead of the benchmark'\''s median less the margin.]:N:' \
-		'--no-verify[Send even what the checks refuse, and leave out those that compute. A failed validation scores zero, and five ban the address.]' \
-		'--again[Send although this commit was submitted before.]' \
-		'--wallet=[Wallet that holds the hotkey.]:NAME:' \
-		'--hotkey=[Hotkey in that wallet.]:NAME:' \
-		'--path=[Where the wallets are.]:DIR:_files -/' \
+		'--seq=[Sequence length to compete at, in tokens.]:N:' \
+		'--margin=[How far below the measured median to claim.]:PERCENT:' \
+		'--claim=[Tokens/s to claim. Default\: the benchmark'\''s median less the margin.]:N:' \
+		'--no-verify[Send even if checks fail, and skip those that compute. A failed validation scores zero, and five of them ban the address.]' \
+		'--again[Send even if this commit was submitted before.]' \
+		'--wallet=[Name of the wallet that holds the hotkey.]:NAME:' \
+		'--hotkey=[Name of the hotkey in that wallet.]:NAME:' \
+		'--path=[Folder that holds the wallets.]:DIR:_files -/' \
 		'--api=[Base URL of the validator API.]:URL:' \
-		'--timeout=[Longest time for the whole exchange, retries included.]:SECONDS:' \
-		'--json[Print one JSON document on stdout instead of text.]' \
-		'--workspace=[The workspace; else $QUASAR_WORKSPACE, else this directory or one above it, if it is your own.]:DIR:_files -/' \
-		'--quiet[Leave out notices and progress.]' \
-		'--verbose[Say more on stderr.]' \
-		'--help[Explain the command.]' \
+		'--timeout=[Time limit for the whole exchange, retries included.]:SECONDS:' \
+		'--json[Print one JSON document instead of text.]' \
+		'--workspace=[Workspace to use. Default\: $QUASAR_WORKSPACE, or else the current directory or its nearest parent that is a workspace of yours.]:DIR:_files -/' \
+		'--quiet[Suppress notices and progress.]' \
+		'--verbose[Log more to stderr.]' \
+		'--help[Show help.]' \
 		'*:file:_files'
 }
 
 _quasar_run()
 {
 	_arguments \
-		'--improve=[What a weighted score must be above the last one; -100%\: commit every new HEAD.]:PERCENT:' \
-		'--interval=[From the start of one round of work to that of the next.]:SECONDS:' \
+		'--improve=[How far a weighted score must exceed the last one. -100%\: commit every new HEAD.]:PERCENT:' \
+		'--interval=[Time from the start of one round of work to the next.]:SECONDS:' \
 		'--notify=[Run CMD in a shell for each event.]:CMD:' \
-		'--log=[Lines for programs or for people.]:FORMAT:(json text)' \
-		'--seq=[Tokens to compete at.]:N:' \
-		'--margin=[What the claim stays below the measured median.]:PERCENT:' \
-		'--wallet=[Wallet that holds the hotkey.]:NAME:' \
-		'--hotkey=[Hotkey in that wallet.]:NAME:' \
-		'--path=[Where the wallets are.]:DIR:_files -/' \
+		'--log=[Output format\: for programs or for people.]:FORMAT:(json text)' \
+		'--seq=[Sequence length to compete at, in tokens.]:N:' \
+		'--margin=[How far below the measured median to claim.]:PERCENT:' \
+		'--wallet=[Name of the wallet that holds the hotkey.]:NAME:' \
+		'--hotkey=[Name of the hotkey in that wallet.]:NAME:' \
+		'--path=[Folder that holds the wallets.]:DIR:_files -/' \
 		'--api=[Base URL of the validator API.]:URL:' \
-		'--timeout=[Longest time for one step at the validator; what did not succeed is tried later.]:SECONDS:' \
-		'--json[Print one JSON document on stdout instead of text.]' \
-		'--workspace=[The workspace; else $QUASAR_WORKSPACE, else this directory or one above it, if it is your own.]:DIR:_files -/' \
-		'--quiet[Leave out notices and progress.]' \
-		'--verbose[Say more on stderr.]' \
-		'--help[Explain the command.]' \
+		'--timeout=[Time limit for one exchange with the validator; what fails is retried later.]:SECONDS:' \
+		'--json[Print one JSON document instead of text.]' \
+		'--workspace=[Workspace to use. Default\: $QUASAR_WORKSPACE, or else the current directory or its nearest parent that is a workspace of yours.]:DIR:_files -/' \
+		'--quiet[Suppress notices and progress.]' \
+		'--verbose[Log more to stderr.]' \
+		'--help[Show help.]' \
 		'*:file:_files'
 }
 
 _quasar_status()
 {
 	_arguments \
-		'--watch[Keep showing it until interrupted.]' \
-		'--interval=[With --watch\: pause between two looks at the validator, and how long one may take (5 at the least).]:SECONDS:' \
-		'--wallet=[Wallet that holds the hotkey.]:NAME:' \
-		'--hotkey=[Hotkey in that wallet.]:NAME:' \
-		'--path=[Where the wallets are.]:DIR:_files -/' \
+		'--watch[Keep it updated until interrupted.]' \
+		'--interval=[With --watch\: how often to ask the validator, and the time limit for its response (at least 5).]:SECONDS:' \
+		'--wallet=[Name of the wallet that holds the hotkey.]:NAME:' \
+		'--hotkey=[Name of the hotkey in that wallet.]:NAME:' \
+		'--path=[Folder that holds the wallets.]:DIR:_files -/' \
 		'--api=[Base URL of the validator API.]:URL:' \
-		'--timeout=[Longest time for the whole exchange, retries included.]:SECONDS:' \
-		'--json[Print one JSON document on stdout instead of text.]' \
-		'--workspace=[The workspace; else $QUASAR_WORKSPACE, else this directory or one above it, if it is your own.]:DIR:_files -/' \
-		'--quiet[Leave out notices and progress.]' \
-		'--verbose[Say more on stderr.]' \
-		'--help[Explain the command.]' \
+		'--timeout=[Time limit for the whole exchange, retries included.]:SECONDS:' \
+		'--json[Print one JSON document instead of text.]' \
+		'--workspace=[Workspace to use. Default\: $QUASAR_WORKSPACE, or else the current directory or its nearest parent that is a workspace of yours.]:DIR:_files -/' \
+		'--quiet[Suppress notices and progress.]' \
+		'--verbose[Log more to stderr.]' \
+		'--help[Show help.]' \
 		'*:file:_files'
 }
 
@@ -356,95 +356,95 @@ _quasar_round()
 {
 	_arguments \
 		'--api=[Base URL of the validator API.]:URL:' \
-		'--timeout=[Longest time for the whole exchange, retries included.]:SECONDS:' \
-		'--json[Print one JSON document on stdout instead of text.]' \
-		'--workspace=[The workspace; else $QUASAR_WORKSPACE, else this directory or one above it, if it is your own.]:DIR:_files -/' \
-		'--quiet[Leave out notices and progress.]' \
-		'--verbose[Say more on stderr.]' \
-		'--help[Explain the command.]' \
+		'--timeout=[Time limit for the whole exchange, retries included.]:SECONDS:' \
+		'--json[Print one JSON document instead of text.]' \
+		'--workspace=[Workspace to use. Default\: $QUASAR_WORKSPACE, or else the current directory or its nearest parent that is a workspace of yours.]:DIR:_files -/' \
+		'--quiet[Suppress notices and progress.]' \
+		'--verbose[Log more to stderr.]' \
+		'--help[Show help.]' \
 		'*:file:_files'
 }
 
 _quasar_leaderboard()
 {
 	_arguments \
-		'--top=[How many ranks to show.]:N:' \
-		'--wallet=[Wallet that holds the hotkey.]:NAME:' \
-		'--hotkey=[Hotkey in that wallet.]:NAME:' \
-		'--path=[Where the wallets are.]:DIR:_files -/' \
+		'--top=[Number of ranks to show.]:N:' \
+		'--wallet=[Name of the wallet that holds the hotkey.]:NAME:' \
+		'--hotkey=[Name of the hotkey in that wallet.]:NAME:' \
+		'--path=[Folder that holds the wallets.]:DIR:_files -/' \
 		'--api=[Base URL of the validator API.]:URL:' \
-		'--timeout=[Longest time for the whole exchange, retries included.]:SECONDS:' \
-		'--json[Print one JSON document on stdout instead of text.]' \
-		'--workspace=[The workspace; else $QUASAR_WORKSPACE, else this directory or one above it, if it is your own.]:DIR:_files -/' \
-		'--quiet[Leave out notices and progress.]' \
-		'--verbose[Say more on stderr.]' \
-		'--help[Explain the command.]' \
+		'--timeout=[Time limit for the whole exchange, retries included.]:SECONDS:' \
+		'--json[Print one JSON document instead of text.]' \
+		'--workspace=[Workspace to use. Default\: $QUASAR_WORKSPACE, or else the current directory or its nearest parent that is a workspace of yours.]:DIR:_files -/' \
+		'--quiet[Suppress notices and progress.]' \
+		'--verbose[Log more to stderr.]' \
+		'--help[Show help.]' \
 		'*:file:_files'
 }
 
 _quasar_gpus()
 {
 	_arguments \
-		'--json[Print one JSON document on stdout instead of text.]' \
-		'--workspace=[The workspace; else $QUASAR_WORKSPACE, else this directory or one above it, if it is your own.]:DIR:_files -/' \
-		'--quiet[Leave out notices and progress.]' \
-		'--verbose[Say more on stderr.]' \
-		'--help[Explain the command.]' \
+		'--json[Print one JSON document instead of text.]' \
+		'--workspace=[Workspace to use. Default\: $QUASAR_WORKSPACE, or else the current directory or its nearest parent that is a workspace of yours.]:DIR:_files -/' \
+		'--quiet[Suppress notices and progress.]' \
+		'--verbose[Log more to stderr.]' \
+		'--help[Show help.]' \
 		'*:file:_files'
 }
 
 _quasar_doctor()
 {
 	_arguments \
-		'--wallet=[Wallet that holds the hotkey.]:NAME:' \
-		'--hotkey=[Hotkey in that wallet.]:NAME:' \
-		'--path=[Where the wallets are.]:DIR:_files -/' \
+		'--wallet=[Name of the wallet that holds the hotkey.]:NAME:' \
+		'--hotkey=[Name of the hotkey in that wallet.]:NAME:' \
+		'--path=[Folder that holds the wallets.]:DIR:_files -/' \
 		'--api=[Base URL of the validator API.]:URL:' \
-		'--timeout=[Longest wait for one answer of the validator.]:SECONDS:' \
-		'--json[Print one JSON document on stdout instead of text.]' \
-		'--workspace=[The workspace; else $QUASAR_WORKSPACE, else this directory or one above it, if it is your own.]:DIR:_files -/' \
-		'--quiet[Leave out notices and progress.]' \
-		'--verbose[Say more on stderr.]' \
-		'--help[Explain the command.]' \
+		'--timeout=[Time limit for each response from the validator.]:SECONDS:' \
+		'--json[Print one JSON document instead of text.]' \
+		'--workspace=[Workspace to use. Default\: $QUASAR_WORKSPACE, or else the current directory or its nearest parent that is a workspace of yours.]:DIR:_files -/' \
+		'--quiet[Suppress notices and progress.]' \
+		'--verbose[Log more to stderr.]' \
+		'--help[Show help.]' \
 		'*:file:_files'
 }
 
 _quasar_localnet()
 {
 	_arguments \
-		'--like=[2026-02\: answer as the validator deployed then, faults included. strict\: as it was meant.]:VERSION:' \
-		'--port=[Port to listen on; 0\: any that is free.]:N:' \
-		'--listen=[Address to listen on; 0.0.0.0\: all.]:ADDRESS:' \
-		'--db=[Where the state is kept. Left out\: localnet.db in the workspace, else in this directory.]:FILE:_files' \
-		'--block-time=[How long a block takes.]:SECONDS:' \
+		'--like=[2026-02\: as the validator deployed then, faults included. strict\: as it should be.]:VERSION:' \
+		'--port=[Port to listen on; 0\: any free port.]:N:' \
+		'--listen=[Address to listen on; 0.0.0.0\: every interface.]:ADDRESS:' \
+		'--db=[File to keep the state in. Default\: localnet.db in the workspace, or else in the current directory.]:FILE:_files' \
+		'--block-time=[Duration of a block.]:SECONDS:' \
 		'--blocks-until-reveal=[Blocks between a commitment and its reveal.]:N:' \
-		'--rate-limit=[Signed requests that a hotkey may make in 60 seconds; 0\: no limit. Left out\: none with 2026-02, 10 with strict.]:N:' \
-		'--connections=[Connections at a time; beyond, the one idle for longest gives way.]:N:' \
-		'--request-timeout=[How long a client may take to send a request, or stay idle.]:SECONDS:' \
-		'--json[Print one JSON document on stdout instead of text.]' \
-		'--workspace=[The workspace; else $QUASAR_WORKSPACE, else this directory or one above it, if it is your own.]:DIR:_files -/' \
-		'--quiet[Leave out notices and progress.]' \
-		'--verbose[Say more on stderr.]' \
-		'--help[Explain the command.]' \
+		'--rate-limit=[Signed requests per hotkey in 60 seconds; 0\: no limit. Default\: no limit with 2026-02, 10 with strict.]:N:' \
+		'--connections=[Maximum number of connections; beyond it, the one idle the longest is closed.]:N:' \
+		'--request-timeout=[Time limit for a client to send a request, or to stay idle.]:SECONDS:' \
+		'--json[Print one JSON document instead of text.]' \
+		'--workspace=[Workspace to use. Default\: $QUASAR_WORKSPACE, or else the current directory or its nearest parent that is a workspace of yours.]:DIR:_files -/' \
+		'--quiet[Suppress notices and progress.]' \
+		'--verbose[Log more to stderr.]' \
+		'--help[Show help.]' \
 		'*:file:_files'
 }
 
 _quasar_validate()
 {
 	_arguments \
-		'--once[Judge what waits, then end.]' \
-		'--interval=[Time between two looks.]:SECONDS:' \
-		'--finalize[End the round\: at once with --once, otherwise whenever its time is up.]' \
-		'--budget=[Time for each submission'\''s benchmark.]:SECONDS:' \
-		'--local-forks[Clone from any address, file\:// and paths included, for any API.]' \
+		'--once[Judge what is waiting, then exit.]' \
+		'--interval=[Time between two checks for new submissions.]:SECONDS:' \
+		'--finalize[End the round\: immediately with --once, otherwise when its time is up.]' \
+		'--budget=[Time limit for each submission'\''s benchmark.]:SECONDS:' \
+		'--local-forks[Clone from any address, including file\:// and paths, for any API.]' \
 		'--device=[Where to compute\: auto, cpu, cuda or cuda\:N.]:NAME:' \
 		'--api=[Base URL of the validator API.]:URL:' \
-		'--timeout=[Longest time for the whole exchange, retries included.]:SECONDS:' \
-		'--json[Print one JSON document on stdout instead of text.]' \
-		'--workspace=[The workspace; else $QUASAR_WORKSPACE, else this directory or one above it, if it is your own.]:DIR:_files -/' \
-		'--quiet[Leave out notices and progress.]' \
-		'--verbose[Say more on stderr.]' \
-		'--help[Explain the command.]' \
+		'--timeout=[Time limit for the whole exchange, retries included.]:SECONDS:' \
+		'--json[Print one JSON document instead of text.]' \
+		'--workspace=[Workspace to use. Default\: $QUASAR_WORKSPACE, or else the current directory or its nearest parent that is a workspace of yours.]:DIR:_files -/' \
+		'--quiet[Suppress notices and progress.]' \
+		'--verbose[Log more to stderr.]' \
+		'--help[Show help.]' \
 		'*:file:_files'
 }
 
@@ -452,60 +452,60 @@ _quasar_export-state()
 {
 	_arguments \
 		'--force[Replace FILE if it exists.]' \
-		'--json[Print one JSON document on stdout instead of text.]' \
-		'--workspace=[The workspace; else $QUASAR_WORKSPACE, else this directory or one above it, if it is your own.]:DIR:_files -/' \
-		'--quiet[Leave out notices and progress.]' \
-		'--verbose[Say more on stderr.]' \
-		'--help[Explain the command.]' \
+		'--json[Print one JSON document instead of text.]' \
+		'--workspace=[Workspace to use. Default\: $QUASAR_WORKSPACE, or else the current directory or its nearest parent that is a workspace of yours.]:DIR:_files -/' \
+		'--quiet[Suppress notices and progress.]' \
+		'--verbose[Log more to stderr.]' \
+		'--help[Show help.]' \
 		'*:file:_files'
 }
 
 _quasar_import-state()
 {
 	_arguments \
-		'--json[Print one JSON document on stdout instead of text.]' \
-		'--workspace=[The workspace; else $QUASAR_WORKSPACE, else this directory or one above it, if it is your own.]:DIR:_files -/' \
-		'--quiet[Leave out notices and progress.]' \
-		'--verbose[Say more on stderr.]' \
-		'--help[Explain the command.]' \
+		'--json[Print one JSON document instead of text.]' \
+		'--workspace=[Workspace to use. Default\: $QUASAR_WORKSPACE, or else the current directory or its nearest parent that is a workspace of yours.]:DIR:_files -/' \
+		'--quiet[Suppress notices and progress.]' \
+		'--verbose[Log more to stderr.]' \
+		'--help[Show help.]' \
 		'*:file:_files'
 }
 
 _quasar_recover()
 {
 	_arguments \
-		'--wallet=[Wallet that holds the hotkey.]:NAME:' \
-		'--hotkey=[Hotkey in that wallet.]:NAME:' \
-		'--path=[Where the wallets are.]:DIR:_files -/' \
+		'--wallet=[Name of the wallet that holds the hotkey.]:NAME:' \
+		'--hotkey=[Name of the hotkey in that wallet.]:NAME:' \
+		'--path=[Folder that holds the wallets.]:DIR:_files -/' \
 		'--api=[Base URL of the validator API.]:URL:' \
-		'--timeout=[Longest time for the whole exchange, retries included.]:SECONDS:' \
-		'--json[Print one JSON document on stdout instead of text.]' \
-		'--workspace=[The workspace; else $QUASAR_WORKSPACE, else this directory or one above it, if it is your own.]:DIR:_files -/' \
-		'--quiet[Leave out notices and progress.]' \
-		'--verbose[Say more on stderr.]' \
-		'--help[Explain the command.]' \
+		'--timeout=[Time limit for the whole exchange, retries included.]:SECONDS:' \
+		'--json[Print one JSON document instead of text.]' \
+		'--workspace=[Workspace to use. Default\: $QUASAR_WORKSPACE, or else the current directory or its nearest parent that is a workspace of yours.]:DIR:_files -/' \
+		'--quiet[Suppress notices and progress.]' \
+		'--verbose[Log more to stderr.]' \
+		'--help[Show help.]' \
 		'*:file:_files'
 }
 
 _quasar_generate()
 {
 	_arguments \
-		'--json[Print one JSON document on stdout instead of text.]' \
-		'--workspace=[The workspace; else $QUASAR_WORKSPACE, else this directory or one above it, if it is your own.]:DIR:_files -/' \
-		'--quiet[Leave out notices and progress.]' \
-		'--verbose[Say more on stderr.]' \
-		'--help[Explain the command.]' \
+		'--json[Print one JSON document instead of text.]' \
+		'--workspace=[Workspace to use. Default\: $QUASAR_WORKSPACE, or else the current directory or its nearest parent that is a workspace of yours.]:DIR:_files -/' \
+		'--quiet[Suppress notices and progress.]' \
+		'--verbose[Log more to stderr.]' \
+		'--help[Show help.]' \
 		'*:file:_files'
 }
 
 _quasar_help()
 {
 	_arguments \
-		'--json[Print one JSON document on stdout instead of text.]' \
-		'--workspace=[The workspace; else $QUASAR_WORKSPACE, else this directory or one above it, if it is your own.]:DIR:_files -/' \
-		'--quiet[Leave out notices and progress.]' \
-		'--verbose[Say more on stderr.]' \
-		'--help[Explain the command.]' \
+		'--json[Print one JSON document instead of text.]' \
+		'--workspace=[Workspace to use. Default\: $QUASAR_WORKSPACE, or else the current directory or its nearest parent that is a workspace of yours.]:DIR:_files -/' \
+		'--quiet[Suppress notices and progress.]' \
+		'--verbose[Log more to stderr.]' \
+		'--help[Show help.]' \
 		'*:file:_files'
 }
 
@@ -513,37 +513,37 @@ _quasar()
 {
 	local line state
 	_arguments -C \
-		'--json[Print one JSON document on stdout instead of text.]' \
-		'--workspace=[The workspace; else $QUASAR_WORKSPACE, else this directory or one above it, if it is your own.]:DIR:_files -/' \
-		'--quiet[Leave out notices and progress.]' \
-		'--verbose[Say more on stderr.]' \
-		'--help[Explain the command.]' \
+		'--json[Print one JSON document instead of text.]' \
+		'--workspace=[Workspace to use. Default\: $QUASAR_WORKSPACE, or else the current directory or its nearest parent that is a workspace of yours.]:DIR:_files -/' \
+		'--quiet[Suppress notices and progress.]' \
+		'--verbose[Log more to stderr.]' \
+		'--help[Show help.]' \
 		'1:command:->command' '*::argument:->arguments'
 	case $state in
 	command) local -a names=(
-		'wallet:make, restore and use the hotkey that signs for you'
-		'init:make a workspace\: settings, state and the fork'
-		'register:make the hotkey known to the validator'
-		'verify:hold everything against the fork that a validator would'
-		'bench:measure tokens/s of the fork, of quasar'\''s own layer, or of the operation'
-		'score:what a speed is worth\: league, weighted score, score of a claim'
-		'leagues:list the leagues with their multipliers, and the rewards'
-		'export:put quasar'\''s kernels and its layer into a fork'
-		'push:commit the fork'\''s changes and push them to where validators clone'
-		'commit:commit to the fork'\''s HEAD without showing it yet'
-		'reveal:reveal a commitment whose block is reached'
-		'submit:submit the fork'\''s HEAD in one step, visible to everyone at once'
-		'run:mine unattended\: verify, bench, commit what is better, reveal, again'
-		'status:where each submission stands\: step, blocks left, rank'
+		'wallet:create, restore and use the hotkey that signs for you'
+		'init:create a workspace\: settings, state and the fork'
+		'register:register the hotkey with the validator'
+		'verify:run every check that a validator runs'
+		'bench:measure the speed of the fork, of quasar'\''s own layer or of an operation'
+		'score:show what a speed is worth\: league, weighted score, score of a claim'
+		'leagues:list the leagues, their multipliers and the rewards'
+		'export:put quasar'\''s kernels and layer into a fork'
+		'push:commit the fork'\''s changes and push them'
+		'commit:commit to the fork'\''s HEAD without revealing it yet'
+		'reveal:reveal a commitment once its block is reached'
+		'submit:submit the fork'\''s HEAD in one step, visible to everyone immediately'
+		'run:mine unattended\: verify, bench, commit improvements, reveal, repeat'
+		'status:show where each submission stands\: step, blocks left, rank'
 		'round:show the current round\: time left, submissions, the score to beat'
-		'leaderboard:rank the submissions that the validator shows, and list the rewards'
-		'gpus:list the GPUs of this machine, and what is known of others'
-		'doctor:what this machine and workspace have, what is missing, and how to mend it'
-		'localnet:serve the validator'\''s API on this machine, for trying things out'
-		'validate:judge submissions\: clone, import check, benchmark, score'
-		'export-state:write the journal of submissions, salts included, to an encrypted file'
-		'import-state:take in the journal of submissions that export-state wrote'
-		'recover:save what can be saved when the state store is damaged or gone'
+		'leaderboard:rank the submissions at the validator, and list the rewards'
+		'gpus:list this machine'\''s GPUs, and the data sheets of common ones'
+		'doctor:check this machine and workspace, and say how to fix what is missing'
+		'localnet:run a validator on this machine, to try things out'
+		'validate:judge submissions as a validator\: clone, check, benchmark, score'
+		'export-state:export all submissions, with their salts, to an encrypted file'
+		'import-state:import submissions that export-state wrote'
+		'recover:recover what is left of a damaged or lost state store'
 		'generate:write man pages, completions or .env.example'
 		'help:explain a command'
 		)

@@ -21,10 +21,10 @@ static void print_summary(const struct check_list *checks)
 	size_t failed = check_count(checks, CHECK_FAIL), warnings = check_count(checks, CHECK_WARN);
 
 	if (!failed) {
-		printf("\nNothing is missing, %zu warning%s.\n", warnings, warnings == 1 ? "" : "s");
+		printf("\nNothing is missing; %zu warning%s.\n", warnings, warnings == 1 ? "" : "s");
 		return;
 	}
-	printf("\nTo mend:\n");
+	printf("\nTo fix:\n");
 	for (size_t i = 0; i < checks->count; i++)
 		if (checks->items[i].status == CHECK_FAIL)
 			printf("  %-12s %s\n", checks->items[i].name,
@@ -56,24 +56,24 @@ static int run(struct invocation *invocation, struct error *err)
 
 const struct command cmd_doctor = {
 	.name = "doctor",
-	.summary = "what this machine and workspace have, what is missing, and how to mend it",
+	.summary = "check this machine and workspace, and say how to fix what is missing",
 	.description =
-		"Looks at the machine (processor, GPU, libraries, Python, memory, disk), the wallet, the "
-		"workspace with its state and fork, and the validator. Nothing is changed, no password is asked "
-		"for, and it works outside of a workspace too. Ends with 1 when something that is needed is "
-		"missing, and lists the commands that mend it.",
+		"Checks the machine (processor, GPU, libraries, Python, memory, disk), the wallet, the "
+		"workspace with its state and fork, and the validator. It changes nothing, asks for no "
+		"password, and works outside a workspace too. If something required is missing, it lists "
+		"the commands that fix it and exits with 1.",
 	.opts =
 		(const struct opt[]){
 			OPTS_WALLET,
 			{"api", 0, "URL", "VALIDATOR_API_URL", NULL, NULL, "Base URL of the validator API."},
-			{"timeout", 0, "SECONDS", NULL, "5", NULL, "Longest wait for one answer of the validator."},
+			{"timeout", 0, "SECONDS", NULL, "5", NULL, "Time limit for each response from the validator."},
 			{0},
 		},
 	.examples =
 		(const struct example[]){
-			{"quasar doctor", "after setting up a machine, or when something does not work"},
+			{"quasar doctor", "run this after setting up a machine, or when something does not work"},
 			{"quasar doctor --json | jq -r '.checks[] | select(.status == \"fail\").remedy'",
-				"the commands that mend what is missing"},
+				"the commands that fix what is missing"},
 			{0},
 		},
 	.exits = (const enum status[]){STATUS_FAILED, 0},

@@ -64,7 +64,7 @@ static void check_gpus(struct check_list *checks, int count, enum check_status m
 	struct error err = {0};
 
 	if (!count)
-		check_add(checks, "gpu", missing, "Give this machine or container a GPU, or use DEVICE=cpu.",
+		check_add(checks, "gpu", missing, "Give this machine or container a GPU, or set DEVICE=cpu.",
 			"the driver finds no GPU");
 	for (int i = 0; i < count; i++) {
 		struct gpu *gpu = gpu_open(i, &err);
@@ -199,10 +199,10 @@ static void check_memory(struct check_list *checks)
 	double available = memory_available();
 
 	if (isinf(available))
-		check_add(checks, "memory", CHECK_SKIP, NULL, "the system does not say");
+		check_add(checks, "memory", CHECK_SKIP, NULL, "the system does not report it");
 	else
 		check_add(checks, "memory", available < LEAST_MEMORY_MIB ? CHECK_WARN : CHECK_OK,
-			available < LEAST_MEMORY_MIB ? "End other programs, or compete at a shorter length." : NULL,
+			available < LEAST_MEMORY_MIB ? "Close other programs, or compete at a shorter length." : NULL,
 			"%.0f MiB available", available);
 }
 
@@ -218,10 +218,10 @@ static void check_disk(const struct invocation *invocation, struct check_list *c
 	}
 	mib = (double)disk.f_bavail * (double)disk.f_frsize / (1 << 20);
 	check_add(checks, "disk", mib < LEAST_DISK_MIB ? CHECK_FAIL : mib < LOW_DISK_MIB ? CHECK_WARN : CHECK_OK,
-		mib < LOW_DISK_MIB ? "Make room: what cannot be written down is not submitted." : NULL,
+		mib < LOW_DISK_MIB ? "Free some disk space: what cannot be stored is not submitted." : NULL,
 		"%.0f MiB free at %s", mib, place);
 	if (disk.f_flag & ST_RDONLY)
-		check_add(checks, "disk", CHECK_FAIL, "mount -o remount,rw, or work elsewhere", "%s is read-only", place);
+		check_add(checks, "disk", CHECK_FAIL, "mount -o remount,rw, or use another disk", "%s is read-only", place);
 }
 
 void doctor_machine(const struct invocation *invocation, struct check_list *checks)

@@ -74,9 +74,9 @@ static void check_reveals(const struct waiting *waiting, struct check_list *chec
 	char missing[64] = "";
 
 	if (waiting->missing)
-		snprintf(missing, sizeof(missing), ", %zu not in the validator's list", waiting->missing);
+		snprintf(missing, sizeof(missing), ", %zu not listed by the validator", waiting->missing);
 	check_add(checks, "reveals", due ? CHECK_WARN : CHECK_OK, due ? "quasar reveal" : NULL,
-		"%zu ready to be revealed, %zu waiting for their block%s", waiting->ready, waiting->later, missing);
+		"%zu ready to reveal, %zu waiting for their block%s", waiting->ready, waiting->later, missing);
 }
 
 /* No route tells without changing something, but a validator takes submissions of registered hotkeys only. */
@@ -88,8 +88,8 @@ static void check_registered(const struct api_pending_reveals *pending, const st
 	for (size_t i = 0; i < pending->count; i++)
 		seen |= !strcmp(pending->reveals[i].miner_hotkey, hotkey);
 	check_add(checks, "registered", seen ? CHECK_OK : CHECK_SKIP, seen ? NULL : "quasar register",
-		seen ? "the validator has taken submissions of this hotkey"
-		     : "not known: nothing was submitted yet. Registering again is no harm");
+		seen ? "the validator has accepted submissions from this hotkey"
+		     : "unknown, as nothing was submitted yet. Registering again does no harm");
 }
 
 static void check_submissions(const struct invocation *invocation, struct api *api, struct check_list *checks)

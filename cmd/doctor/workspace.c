@@ -20,7 +20,7 @@ static void check_password(const struct invocation *invocation, struct check_lis
 		arg_string(invocation, "hotkey"), &source, &err);
 
 	if (keypair)
-		check_add(checks, "wallet", CHECK_OK, NULL, "%s, encrypted, opened with its password",
+		check_add(checks, "wallet", CHECK_OK, NULL, "%s, encrypted; the password is correct",
 			keypair_address(keypair));
 	else
 		check_problem(checks, "wallet", source.setting ? CHECK_FAIL : CHECK_WARN, &err);
@@ -41,7 +41,7 @@ static void check_key_file(const struct invocation *invocation, const struct hot
 	if (!hotkey->exposed)
 		return;
 	remedy = xprintf("chmod 600 '%s'", hotkey->path);
-	check_add(checks, "permissions", CHECK_WARN, remedy, "%s can be read by others", hotkey->path);
+	check_add(checks, "permissions", CHECK_WARN, remedy, "%s is readable by other users", hotkey->path);
 	free(remedy);
 }
 
@@ -73,7 +73,7 @@ static void check_permissions(const char *directory, struct check_list *checks)
 
 		if (stat(path, &status) == 0 && status.st_mode & (S_IRWXG | S_IRWXO)) {
 			remedy = xprintf("chmod %s '%s'", S_ISDIR(status.st_mode) ? "700" : "600", path);
-			check_add(checks, "permissions", CHECK_WARN, remedy, "%s is open to others (mode %04o)", path,
+			check_add(checks, "permissions", CHECK_WARN, remedy, "%s is accessible to other users (mode %04o)", path,
 				status.st_mode & 07777);
 			free(remedy);
 			exposed++;
@@ -123,7 +123,7 @@ void doctor_workspace(const struct invocation *invocation, struct check_list *ch
 	if (store_submissions(workspace.store, NULL, &list, &err) < 0)
 		check_problem(checks, "store", CHECK_FAIL, &err);
 	else
-		check_add(checks, "store", CHECK_OK, NULL, "whole, %zu submission%s", list.count,
+		check_add(checks, "store", CHECK_OK, NULL, "sound, %zu submission%s", list.count,
 			list.count == 1 ? "" : "s");
 	submission_list_free(&list);
 	check_fork(&workspace, checks);

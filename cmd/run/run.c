@@ -99,9 +99,9 @@ static bool follow_store(struct loop *loop)
 	process_kill(&loop->work);
 	loop->stage = STAGE_WAITING;
 	if (store_reopen(&session->workspace.store, session->workspace.directory, &merged, &err) < 0) {
-		error_context(&err, "the state store was taken away");
-		error_hint(&err, "This loop still has what was in it, and waits: put it or a backup back. If the "
-				 "workspace was moved, stop this loop and start it there.");
+		error_context(&err, "the state store has disappeared");
+		error_hint(&err, "`quasar run` still has its content, and waits: put it or a backup back. If you "
+			"moved the workspace, stop `quasar run` and start it there.");
 		loop_tell_problem(loop, &err);
 		return false;
 	}
@@ -110,7 +110,7 @@ static bool follow_store(struct loop *loop)
 	loop->problem[0] = '\0';
 	loop->next_look = loop->next_round = 0;
 	event_emit(&loop->events, "store", NULL,
-		"another state store is in the place of this loop's: %zu submission%s that it lacked %s added",
+		"the state store was replaced by another one: %zu submission%s that it lacked %s added",
 		merged.added, merged.added == 1 ? "" : "s", merged.added == 1 ? "was" : "were");
 	return true;
 }
@@ -134,7 +134,7 @@ static void reread(struct loop *loop)
 		loop->invocation->settings = fresh;
 		if (reopen(loop, before, &err) == 0) {
 			settings_free(before);
-			event_emit(&loop->events, "settings", NULL, "read .env again");
+			event_emit(&loop->events, "settings", NULL, "reloaded .env");
 			loop->verified[0] = loop->refused[0] = loop->problem[0] = '\0';
 			loop->next_look = loop->next_standing = 0;
 			look_elsewhere(loop);
@@ -146,7 +146,7 @@ static void reread(struct loop *loop)
 		settings_free(fresh);
 		read_options(loop, &ignored); /* they were good before */
 	}
-	event_emit(&loop->events, "problem", event_error(&err), "kept the old settings: %s", err.message);
+	event_emit(&loop->events, "problem", event_error(&err), "keeping the old settings: %s", err.message);
 }
 
 /* --- the loop ------------------------------------------------------------------------------------- */
@@ -265,7 +265,7 @@ static int run(struct invocation *invocation, struct error *err)
 	if (!directory || read_options(&loop, err) < 0)
 		return -1;
 	if (workspace_lock(directory, &lock, err) < 0)
-		return error_hint(err, "One loop a workspace: `quasar status` shows where it stands.");
+		return error_hint(err, "Only one `quasar run` can use a workspace; `quasar status` shows its progress.");
 	loop.settings = settings_environment();
 	loop.events = (struct event_log){
 		.text = !invocation->json && !strcmp(arg_string(invocation, "log"), "text"),
@@ -290,55 +290,60 @@ static int run(struct invocation *invocation, struct error *err)
 
 const struct command cmd_run = {
 	.name = "run",
-	.summary = "mine unattended: verify, bench, commit what is better, reveal, again",
+	.summary = "mine unattended: verify, bench, commit improvements, reveal, repeat",
 	.description =
-		"The loop for a machine that is left alone, under pm2, systemd or screen. It checks and measures "
-		"the fork's HEAD at the start, at once when HEAD moves, and every OPTIMIZATION_INTERVAL seconds; "
-		"commits when the weighted score of the claim beats that of the last submission of this round "
-		"by --improve; reveals each commitment when its block is reached, also while something is "
-		"measured; and follows rank and round. A further submission of the same commit must also beat "
-		"the spread of its measurements, so that noise is not submitted.\n\n"
-		"Each event is a line of JSON on stdout, with time (UTC), event, message and details: started, note, "
-		"fork, verify, bench, kept, committed, settled, revealed, refused, rank, round, outage, recovered, "
-		"problem, settings, store, stopped. With --notify a command gets the same line on its stdin, the "
-		"event's name in QUASAR_EVENT and the sentence in QUASAR_MESSAGE; it has 30 seconds. Of the environment "
-		"it sees PATH, HOME, the locale and the like; what else it needs it has to read from a file.\n\n"
-		"Outages of the validator, answers that make no sense, and full disks are waited through. An outage "
-		"names its part (list, reveal, commit, standings, round) and cause (connection, server, unreadable, "
-		"unclear); recovered follows when that part works again. What stays, or comes and goes, is told more "
-		"and more seldom. A commitment is given up only when the validator itself says so and its list does "
-		"not have it. Whatever ends the process, a new one "
-		"goes on from the state store. A second loop in a workspace refuses and names the first; "
-		"other commands may be used beside it.\n\n"
-		"SIGTERM and SIGINT end it with exit code 0. SIGHUP reads .env again, so a terminal that goes "
-		"away does not end it. It ends by itself only when a person is needed: 3 when wallet or workspace "
-		"cannot be used, 5 when the validator refuses this miner (banned, not registered). The files that "
-		"`quasar init` writes for process managers start it again then, too, after five minutes: much of "
-		"that passes. Under systemd it reports its state and feeds the watchdog.",
+		"Mines without supervision, for instance under pm2, systemd or screen. It verifies and "
+		"benchmarks the fork's HEAD at startup, whenever HEAD moves, and every "
+		"OPTIMIZATION_INTERVAL seconds. It commits when the claim's weighted score beats that of "
+		"this round's last submission by --improve. It reveals each commitment as soon as its "
+		"block is reached, even during a benchmark, and it follows rank and round. To submit the "
+		"same commit again, the improvement must also exceed the spread of its benchmarks, so "
+		"that noise is not submitted.\n\n"
+		"Each event is one line of JSON on stdout with its time (UTC), name, message and details: "
+		"started, note, fork, verify, bench, kept, committed, settled, revealed, refused, rank, "
+		"round, outage, recovered, problem, settings, store, stopped. With --notify, a command is "
+		"run for each event. It gets the same line on stdin, the event's name in QUASAR_EVENT and "
+		"its message in QUASAR_MESSAGE, and it has 30 seconds. Its environment has only PATH, "
+		"HOME, the locale and the like; it must read anything else it needs from a file.\n\n"
+		"It waits out validator outages, unintelligible responses and full disks. An outage event "
+		"names what failed (list, reveal, commit, standings, round) and why (connection, server, "
+		"unreadable, unclear); recovered follows when that works again. A problem that persists "
+		"or recurs is reported less and less often. A commitment is given up only when the "
+		"validator itself rejects it and no longer lists it. Whatever ends the process, the next "
+		"one continues from the state store. Only one `quasar run` can use a workspace; all other "
+		"commands can be used alongside it.\n\n"
+		"SIGTERM and SIGINT end it with exit code 0. SIGHUP reloads .env, so closing the terminal "
+		"does not end it. It exits on its own only when it needs you: with 3 if the wallet or "
+		"workspace cannot be used, with 5 if the validator refuses this miner (banned, not "
+		"registered). Even then, the files that `quasar init` writes for process managers restart "
+		"it after five minutes, as such problems often pass. Under systemd, it reports its state "
+		"and feeds the watchdog.",
 	.opts =
 		(const struct opt[]){
 			{"improve", 0, "PERCENT", NULL, "1%", NULL,
-				"What a weighted score must be above the last one; -100%: commit every new HEAD."},
+				"How far a weighted score must exceed the last one. -100%: commit every "
+				"new HEAD."},
 			{"interval", 0, "SECONDS", "OPTIMIZATION_INTERVAL", NULL, NULL,
-				"From the start of one round of work to that of the next."},
+				"Time from the start of one round of work to the next."},
 			{"notify", 0, "CMD", NULL, NULL, NULL, "Run CMD in a shell for each event."},
-			{"log", 0, "FORMAT", NULL, "json", "json|text", "Lines for programs or for people."},
+			{"log", 0, "FORMAT", NULL, "json", "json|text", "Output format: for programs or for people."},
 			OPTS_CLAIM,
 			OPTS_WALLET,
 			{"api", 0, "URL", "VALIDATOR_API_URL", NULL, NULL, "Base URL of the validator API."},
 			{"timeout", 0, "SECONDS", NULL, "60", NULL,
-				"Longest time for one step at the validator; what did not succeed is tried later."},
+				"Time limit for one exchange with the validator; what fails is retried "
+				"later."},
 			{0},
 		},
 	.examples =
 		(const struct example[]){
 			{"quasar run", "mine in this workspace until told to stop"},
-			{"quasar run --log text --improve 2%", "lines for people; commit what is 2 % better"},
+			{"quasar run --log text --improve 2%", "readable output; commit improvements of 2% or more"},
 			{"quasar run --notify 'jq -r .message | mail -s \"quasar: $QUASAR_EVENT\" me'",
-				"mail for each event"},
+				"send mail for each event"},
 			{"quasar run --notify '[ \"$QUASAR_EVENT\" != revealed ] || touch /tmp/revealed'",
-				"act on one kind of event"},
-			{"kill -HUP $(systemctl --user show -P MainPID quasar-miner)", "read .env again"},
+				"react to one kind of event"},
+			{"kill -HUP $(systemctl --user show -P MainPID quasar-miner)", "reloaded .env"},
 			{0},
 		},
 	.exits = (const enum status[]){STATUS_ENVIRONMENT, STATUS_REFUSED, 0},

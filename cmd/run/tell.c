@@ -117,7 +117,7 @@ static void tell_trouble(struct loop *loop, struct trouble *trouble, enum cause 
 
 	if (trouble->told & cause) {
 		clock_duration(clock_elapsed() - trouble->began, lasted);
-		snprintf(since, sizeof(since), "still, after %s: ", lasted);
+		snprintf(since, sizeof(since), "still failing after %s: ", lasted);
 	}
 	cJSON_AddStringToObject(fields, "cause", cause_name(cause));
 	while ((field = cJSON_DetachItemFromArray(error, 0)))
@@ -144,8 +144,8 @@ double loop_outage(struct loop *loop, enum part part, int64_t id, enum refusal r
 
 void loop_answered(struct loop *loop, enum part part, int64_t id)
 {
-	static const char *const works[] = {"the list of commitments can be read again", "its reveal is answered again",
-		"commitments are taken again", "the list of submissions can be read again",
+	static const char *const works[] = {"the list of commitments can be read again", "it can be revealed again",
+		"commitments are accepted again", "the list of submissions can be read again",
 		"the round can be read again"};
 	struct trouble *trouble = loop_trouble(loop, part, id);
 	char lasted[32];
@@ -159,7 +159,7 @@ void loop_answered(struct loop *loop, enum part part, int64_t id)
 	trouble->ended = clock_elapsed();
 	if (trouble->told)
 		event_emit(&loop->events, "recovered", fields, "%s, after %s",
-			trouble->told & CAUSE_CONNECTION ? "the validator answers again" : works[part], lasted);
+			trouble->told & CAUSE_CONNECTION ? "the validator responds again" : works[part], lasted);
 	else
 		cJSON_Delete(fields);
 }

@@ -57,7 +57,7 @@ static cJSON *work_result(struct loop *loop, const char *what, int status)
 	}
 	error_set(&err, STATUS_ENVIRONMENT, "quasar %s: %s", what, message ? message : "it ended without a result");
 	if (!message)
-		error_hint(&err, "Exit code %d; run `quasar %s` by hand to see why.", status, what);
+		error_hint(&err, "Exit code %d. Run `quasar %s` yourself to see why.", status, what);
 	else if (hint)
 		error_hint(&err, "%s", hint);
 	loop_tell_problem(loop, &err);
@@ -103,7 +103,7 @@ static void verify_ended(struct loop *loop, int status)
 	cJSON_AddNumberToObject(fields, "seconds", clock_elapsed() - loop->work_began);
 	failed = failed_checks(document, fields);
 	if (!passed)
-		cJSON_AddStringToObject(fields, "hint", "`quasar verify` says what to do.");
+		cJSON_AddStringToObject(fields, "hint", "`quasar verify` shows what to do.");
 	event_emit(&loop->events, "verify", fields, "commit %.10s %s%s", loop->head,
 		passed ? "passes every check" : "fails: ", failed);
 	free(failed);
@@ -219,7 +219,7 @@ static int is_better(struct loop *loop, const struct proposal *proposal, bool *b
 	improve = loop->improve;
 	if (!strcmp(last.commit_hash, plan->commit_hash) &&
 		last.target_sequence_length == plan->target_sequence_length)
-		improve = fmax(improve, proposal->spread);
+		improve = fmax(improve, proposal->claim.spread);
 	*better = weighted > before * (1 + improve);
 	submission_free(&last);
 	if (*better)
@@ -229,7 +229,7 @@ static int is_better(struct loop *loop, const struct proposal *proposal, bool *b
 	cJSON_AddNumberToObject(fields, "weighted_score", weighted);
 	cJSON_AddNumberToObject(fields, "last_weighted_score", before);
 	cJSON_AddNumberToObject(fields, "needed", before * (1 + improve));
-	event_emit(&loop->events, "kept", fields, "%.0f weighted does not beat the last submission's %.0f by %.3g %%",
+	event_emit(&loop->events, "kept", fields, "weighted score %.0f does not beat the last submission's %.0f by %.3g %%",
 		weighted, before, improve * 100);
 	return 0;
 }

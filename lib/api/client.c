@@ -45,7 +45,8 @@ struct api *api_open(
 		return NULL;
 	if (plain && keypair)
 		log_warn(
-			"%s is not encrypted: whoever reads along can submit in this hotkey's name",
+			"%s is not encrypted: anyone who can read the traffic can submit in this hotkey's "
+			"name",
 			base);
 	api = xcalloc(1, sizeof(*api));
 	*api = (struct api){
@@ -225,7 +226,7 @@ static void tell_skipped(struct api *api, const struct route *route, const struc
 		strcmp(api->told[i].route, route->name))
 		i++;
 	if (skipped && (skipped != api->told[i].skipped || strcmp(api->told[i].route, route->name)))
-		log_note("%s: %zu row%s that make%s no sense, or %s too large, left out", route->name, skipped,
+		log_note("%s: skipped %zu row%s that make%s no sense, or %s too large", route->name, skipped,
 			skipped == 1 ? "" : "s", skipped == 1 ? "s" : "", skipped == 1 ? "is" : "are");
 	snprintf(api->told[i].route, sizeof(api->told[i].route), "%s", route->name);
 	api->told[i].skipped = skipped;
@@ -254,8 +255,7 @@ static int mistaken_answer(const struct route *route, struct error *err)
 {
 	error_context(err, "%s", route->name);
 	return error_hint(err,
-		"The server does not answer as the validator's API should; is VALIDATOR_API_URL "
-		"right?");
+		"This does not look like a validator API: is VALIDATOR_API_URL right?");
 }
 
 /* Sends the request once and sorts out what came of it: fills in api->last. */

@@ -126,7 +126,7 @@ char *http_check_base(const char *url, bool *plain, struct error *err)
 		error_set(err, STATUS_USAGE,
 			"the validator's URL is not of the form http[s]://HOST[:PORT][/PATH]");
 		error_hint(err,
-			"Set VALIDATOR_API_URL or --api, for example https://validator.example");
+			"Set VALIDATOR_API_URL or --api, for example to https://validator.example");
 	}
 	return base;
 }
@@ -264,18 +264,18 @@ static int hop_failed(CURLcode code, const struct hop *hop, const char *url, str
 	if (interrupted()) {
 		error_set(err, STATUS_INTERRUPTED, "interrupted");
 	} else if (hop->too_large) {
-		error_set(err, STATUS_NETWORK, "the answer of %s is too large", host);
-		error_hint(err, "Is VALIDATOR_API_URL the address of a validator's API?");
+		error_set(err, STATUS_NETWORK, "the response from %s is too large", host);
+		error_hint(err, "Is VALIDATOR_API_URL the address of a validator API?");
 	} else if (is_tls_failure(code)) {
-		error_set(err, STATUS_NETWORK, "no trust in the TLS connection to %s: %s", host,
+		error_set(err, STATUS_NETWORK, "cannot trust the TLS connection to %s: %s", host,
 			reason);
 		error_hint(err,
-			"Check the address, this machine's clock, and the package ca-certificates; "
-			"SSL_CERT_FILE names another file of trusted certificates.");
+			"Check the address, this machine's clock and the package ca-certificates. "
+			"SSL_CERT_FILE can name another file of trusted certificates.");
 	} else {
 		error_set(err, STATUS_NETWORK, "%s %s: %s",
 			!hop->answer->sent                 ? "cannot reach"
-			: code == CURLE_OPERATION_TIMEDOUT ? "no answer in time from"
+			: code == CURLE_OPERATION_TIMEDOUT ? "no response in time from"
 							   : "lost the connection to",
 			host, reason);
 		error_hint(err,

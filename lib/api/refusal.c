@@ -155,7 +155,7 @@ static const char *status_text(int http_status)
 	return "";
 }
 
-#define BAN_CAUSE "Wrong reveals bring a ban about, and failures that a validator reports: five in a day."
+#define BAN_CAUSE "Five wrong reveals or failed validations in a day lead to a ban."
 
 /* The validator tells the hours left ("IP banned for 23.9 more hours"). */
 static int ban_hint(const char *detail, double server_time, struct error *err)
@@ -165,7 +165,7 @@ static int ban_hint(const char *detail, double server_time, struct error *err)
 	double hours = number ? strtod(number, &end) : 0;
 
 	if (hours <= 0 || hours > 1000 || !strstr(end, "hour"))
-		return error_hint(err, "A ban ends by itself after 24 hours. " BAN_CAUSE);
+		return error_hint(err, "The ban ends after 24 hours. " BAN_CAUSE);
 	clock_duration(hours * 3600, left);
 	clock_format(server_time + hours * 3600, until);
 	return error_hint(err, "The ban ends in %s, at about %.16s UTC. " BAN_CAUSE, left, until);
@@ -173,28 +173,27 @@ static int ban_hint(const char *detail, double server_time, struct error *err)
 
 static const char *const hints[] = {
 	[REFUSAL_NONE] = "",
-	[REFUSAL_UNCLEAR] = "Not an answer that is known of a validator: a proxy's, or that of another version. Try "
-			    "again later; if it stays, is VALIDATOR_API_URL right?",
-	[REFUSAL_INTERNAL] = "The fault is the server's; try again later.",
-	[REFUSAL_DOWN] = "The fault is the server's; try again later.",
-	[REFUSAL_LIMIT] = "A hotkey may make 10 requests in 60 s; wait a minute.",
-	[REFUSAL_EARLY] = "`quasar reveal --wait` waits and reveals when the block has come.",
-	[REFUSAL_SCHEMA] = "The validator does not understand the request; it may be of another version than this "
-			   "program.",
+	[REFUSAL_UNCLEAR] = "No known validator answers like this: it may come from a proxy, or from another version. "
+		"Try again later. If it persists, check VALIDATOR_API_URL.",
+	[REFUSAL_INTERNAL] = "This is a problem on the server; try again later.",
+	[REFUSAL_DOWN] = "This is a problem on the server; try again later.",
+	[REFUSAL_LIMIT] = "A hotkey may make 10 requests in 60 s. Wait a minute.",
+	[REFUSAL_EARLY] = "`quasar reveal --wait` waits for the block and then reveals.",
+	[REFUSAL_SCHEMA] = "The validator does not understand the request: its version may not match this program.",
 	[REFUSAL_VALUE] = "",
-	[REFUSAL_SIGNATURE] = "The hotkey's signature was not accepted: is it an sr25519 key? See `quasar wallet "
-			      "show`; WALLET_MINER_NAME and WALLET_HOTKEY choose it.",
-	[REFUSAL_HOTKEY] = "The request was signed by another hotkey than it speaks for. Check WALLET_MINER_NAME and "
-			   "WALLET_HOTKEY, or --wallet and --hotkey.",
+	[REFUSAL_SIGNATURE] = "The hotkey's signature was rejected: is it an sr25519 key? See `quasar wallet show`. "
+		"WALLET_MINER_NAME and WALLET_HOTKEY select the hotkey.",
+	[REFUSAL_HOTKEY] = "The request was signed by a different hotkey than the one it is for. Check "
+		"WALLET_MINER_NAME and WALLET_HOTKEY, or --wallet and --hotkey.",
 	[REFUSAL_BANNED] = "",
 	[REFUSAL_UNREGISTERED] = "Register this hotkey once with `quasar register`.",
-	[REFUSAL_EXISTS] = "The validator has this already; `quasar status` shows where it stands.",
-	[REFUSAL_REVEALED] = "The validator has this already; `quasar status` shows where it stands.",
-	[REFUSAL_MISMATCH] = "Salt or fork URL are not those that were committed. This counts as a failure: five ban "
-			     "the address. Do not repeat it as it is.",
+	[REFUSAL_EXISTS] = "The validator already has this; `quasar status` shows where it stands.",
+	[REFUSAL_REVEALED] = "The validator already has this; `quasar status` shows where it stands.",
+	[REFUSAL_MISMATCH] = "The salt or the fork URL differs from what was committed. This counts as a failure, and "
+		"five failures ban the address. Do not repeat it unchanged.",
 	[REFUSAL_UNKNOWN] = "",
 	[REFUSAL_NOT_FOR_US] = "This validator shows its lists to validators only.",
-	[REFUSAL_NO_ROUTE] = "Is VALIDATOR_API_URL the address of a validator's API?",
+	[REFUSAL_NO_ROUTE] = "Is VALIDATOR_API_URL the address of a validator API?",
 };
 
 static enum status exit_status(enum refusal refusal)
@@ -214,6 +213,6 @@ int refusal_error(const char *route, int http_status, enum refusal refusal, cons
 	if (refusal == REFUSAL_BANNED)
 		return ban_hint(detail, server_time, err);
 	if (refusal == REFUSAL_SIGNATURE && strcasestr(detail, "missing"))
-		return error_hint(err, "The headers that prove who asks were lost: a proxy in between may take them out.");
+		return error_hint(err, "The authentication headers were lost; a proxy in between may be removing them.");
 	return error_hint(err, "%s", hints[refusal]);
 }

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <math.h>
 #include <sodium.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -28,7 +29,7 @@ static int hint_rescue(const struct database *database, struct error *err)
 {
 	const char *rescue = database->format->rescue;
 
-	return error_hint(err, "%s", rescue ? rescue : "Put the file aside, or name another one.");
+	return error_hint(err, "%s", rescue ? rescue : "Move the file away, or name another one.");
 }
 
 static int failed(struct database *database, struct error *err, const char *attempt)
@@ -39,13 +40,13 @@ static int failed(struct database *database, struct error *err, const char *atte
 								     : 0;
 
 	error_set(err, STATUS_ENVIRONMENT, "cannot %s database %s: %s", attempt, database->path,
-		moved	 ? "the file was moved, removed or replaced meanwhile"
+		moved	 ? "the file was moved, removed or replaced in the meantime"
 		: reason ? strerror(reason)
 			 : sqlite3_errmsg(database->handle));
 	if (moved)
-		return error_hint(err, "Nothing was written. Run this again: it goes by the file that is there.");
+		return error_hint(err, "Nothing was written. Run this again to use the file that is there now.");
 	if (code == SQLITE_BUSY)
-		return error_hint(err, "Another process has it open. End that one, or name another file.");
+		return error_hint(err, "Another process has it open. Stop that process, or name another file.");
 	if (code == SQLITE_NOTADB || code == SQLITE_CORRUPT)
 		return hint_rescue(database, err);
 	return error_hint_system(err, code == SQLITE_FULL ? ENOSPC : code == SQLITE_READONLY ? EROFS : reason);
@@ -112,7 +113,7 @@ static int recognize(struct database *database, int64_t *version, struct error *
 	if (*version > newest) {
 		error_set(err, STATUS_ENVIRONMENT, "%s was made by a newer version of this program",
 			database->path);
-		return error_hint(err, "Use that version, or a newer one.");
+		return error_hint(err, "Use that version or a newer one.");
 	}
 	return 0;
 }
@@ -180,7 +181,7 @@ static int make_private(const char *path, struct error *err)
 	} else if (errno != EEXIST) {
 		int reason = errno;
 
-		error_set(err, STATUS_ENVIRONMENT, "cannot make database %s: %s", path, strerror(reason));
+		error_set(err, STATUS_ENVIRONMENT, "cannot create database %s: %s", path, strerror(reason));
 		return error_hint_system(err, reason);
 	}
 	return 0;
@@ -410,4 +411,16 @@ int64_t database_changes(const struct database *database)
 const char *database_text(sqlite3_stmt *query, int column)
 {
 	return (const char *)sqlite3_column_text(query, column);
+}
+
+char *database_copy_text(sqlite3_stmt *query, int column)
+{
+	const char *text = database_text(query, column);
+
+	return text ? xstrdup(text) : NULL;
+}
+
+double database_real(sqlite3_stmt *query, int column)
+{
+	return sqlite3_column_type(query, column) == SQLITE_NULL ? NAN : sqlite3_column_double(query, column);
 }

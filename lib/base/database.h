@@ -77,3 +77,7 @@ int64_t database_changes(const struct database *database);
 
 /* A column as text, NULL when it is NULL, valid until the statement moves on. */
 const char *database_text(sqlite3_stmt *query, int column);
+/* A copy of it, the caller's; NULL when the column is NULL. */
+char *database_copy_text(sqlite3_stmt *query, int column);
+/* A number, NAN when the column is NULL: the inverse of binding a NaN. */
+double database_real(sqlite3_stmt *query, int column);

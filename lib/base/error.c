@@ -81,17 +81,16 @@ int error_hint_system(struct error *err, int reason)
 	switch (reason) {
 	case ENOSPC:
 	case EDQUOT:
-		return error_hint(err, "Make room on the disk, then run this again.");
+		return error_hint(err, "Free some disk space, then run this again.");
 	case EROFS:
 	case EACCES:
 	case EPERM:
-		return error_hint(err, "Make the file, its folder and the file system writable, then run this "
-				       "again.");
+		return error_hint(err, "Make the file, its directory and the file system writable, then run this again.");
 	case EMFILE:
 	case ENFILE:
-		return error_hint(err, "Allow more open files, as with `ulimit -n 1024`, then run this again.");
+		return error_hint(err, "Allow more open files, for example with `ulimit -n 1024`, then run this again.");
 	case EIO:
-		return error_hint(err, "The disk fails: see `dmesg`. Copy the folder to another disk.");
+		return error_hint(err, "The disk may be failing: see `dmesg`. Copy the directory to another disk.");
 	default:
 		return -1;
 	}

@@ -79,7 +79,7 @@ int directory_make(const char *path, mode_t mode, struct error *err)
 		last = !*slash;
 		*slash = '\0';
 		if (mkdir(copy, mode) < 0 ? errno != EEXIST : sync_parent(copy) < 0)
-			result = error_set(err, STATUS_ENVIRONMENT, "cannot make directory %s: %s", copy,
+			result = error_set(err, STATUS_ENVIRONMENT, "cannot create directory %s: %s", copy,
 				strerror(errno));
 		if (last)
 			break;
@@ -207,7 +207,7 @@ int file_write(const char *path, const void *data, size_t length, mode_t permiss
 	close(fd); /* after fsync() it has nothing more to say */
 	free(unfinished);
 	if (sync_parent(path) < 0)
-		return error_set(err, STATUS_ENVIRONMENT, "cannot make %s durable: %s", path,
+		return error_set(err, STATUS_ENVIRONMENT, "cannot flush %s to disk: %s", path,
 			strerror(errno));
 	return 0;
 }
@@ -256,7 +256,7 @@ int file_publish(const char *from, const char *to, struct error *err)
 		renamed = path_exists(to) ? -1 : rename(from, to);
 	}
 	if (renamed < 0 || sync_parent(to) < 0)
-		return error_set(err, STATUS_ENVIRONMENT, "cannot make %s: %s", to, strerror(errno));
+		return error_set(err, STATUS_ENVIRONMENT, "cannot create %s: %s", to, strerror(errno));
 	return 0;
 }
 

@@ -231,7 +231,7 @@ int process_finish(struct process *process, double seconds, int *status, struct 
 		if (left > 0 && clock_poll(&wait, 1, left, err) == 0)
 			continue;
 		process_kill(process);
-		return left > 0 ? -1 : error_set(err, STATUS_ENVIRONMENT, "no answer within %.0f s", seconds);
+		return left > 0 ? -1 : error_set(err, STATUS_ENVIRONMENT, "no response within %.0f s", seconds);
 	}
 	return 0;
 }

@@ -75,14 +75,14 @@ void output_json(cJSON *document);
 
 /* Option groups that several commands share. */
 #define OPTS_WALLET                                                                                        \
-	{"wallet", 0, "NAME", "WALLET_MINER_NAME", NULL, NULL, "Wallet that holds the hotkey."},           \
-		{"hotkey", 0, "NAME", "WALLET_HOTKEY", NULL, NULL, "Hotkey in that wallet."},              \
-		{"path", 0, "DIR", "BT_WALLET_PATH", NULL, NULL, "Where the wallets are."}
+	{"wallet", 0, "NAME", "WALLET_MINER_NAME", NULL, NULL, "Name of the wallet that holds the hotkey."},           \
+		{"hotkey", 0, "NAME", "WALLET_HOTKEY", NULL, NULL, "Name of the hotkey in that wallet."},              \
+		{"path", 0, "DIR", "BT_WALLET_PATH", NULL, NULL, "Folder that holds the wallets."}
 #define OPTS_API                                                                                           \
 	{"api", 0, "URL", "VALIDATOR_API_URL", NULL, NULL, "Base URL of the validator API."},              \
 	{                                                                                                  \
 		"timeout", 0, "SECONDS", NULL, "120", NULL,                                                \
-			"Longest time for the whole exchange, retries included."                           \
+			"Time limit for the whole exchange, retries included."                           \
 	}
 
 /* Runs the command that the words name, below the program, and says on stderr what went wrong. Returns the

@@ -13,7 +13,7 @@ int command_device(
 
 	if (threads && (number_parse_integer(threads, &count) < 0 || count < 1 || count > 4096))
 		return error_set(err, STATUS_USAGE,
-			"QUASAR_THREADS (from %s): \"%s\" is not a number of threads", source, threads);
+			"QUASAR_THREADS (from %s): \"%s\" is not a valid number of threads", source, threads);
 	cpu_threads_set((int)count);
 	name = name ? name : settings_get(invocation->settings, "DEVICE", NULL);
 	return device_open(name, device, err);

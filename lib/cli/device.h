@@ -13,20 +13,21 @@
 		"semantics", 0, "NAME,...", NULL, NULL,                                                    \
 			"upstream|causal|bidirectional|elu+1|relu|squared-relu|identity|normalised|"       \
 			"unnormalised",                                                                    \
-			"Which function. QuasarAttention: upstream, what the reference fork computes "     \
-			"(default), or causal, the published recurrence. Linear attention: by default "    \
-			"bidirectional, elu+1 and normalised."                                             \
+			"Variant of the operation. QuasarAttention: upstream, what the reference fork "    \
+			"computes (default), or causal, the published recurrence. Linear attention: by "   \
+			"default bidirectional, elu+1 and normalised."                                     \
 	}
 
 #define OPT_OP(help)                                                                                       \
 	{                                                                                                  \
-		"op", 0, "[NAME]", NULL, NULL, "quasar|linear", help " Alone it means quasar."             \
+		"op", 0, "[NAME]", NULL, NULL, "quasar|linear", help " Without NAME: quasar."              \
 	}
 
 #define OPT_WEIGHTS                                                                                        \
 	{                                                                                                  \
 		"weights", 0, "FILE", NULL, NULL, NULL,                                                    \
-			"Weights of the layer, as safetensors with the fork's names; else random."         \
+			"Weights of the layer: a safetensors file with the fork's parameter names. "       \
+			"Default: random."                                                                 \
 	}
 
 /* Opens the device named (NULL: the one of the setting DEVICE), with the threads of QUASAR_THREADS. To be

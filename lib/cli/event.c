@@ -28,7 +28,7 @@ static void enqueue(struct event_log *log, const char *name, const char *message
 {
 	if (log->waiting == EVENT_QUEUE) {
 		if (!log->dropped++)
-			log_warn("--notify: its command is too slow; events are left out");
+			log_warn("--notify: the command is too slow; events are skipped");
 		return;
 	}
 	log->queue[log->waiting].name = xprintf("QUASAR_EVENT=%s", name);
@@ -102,14 +102,14 @@ static void finish(struct event_log *log)
 
 	if (process_ended(&log->process, &status)) {
 		if (status)
-			log_warn("--notify: its command failed with exit code %d", status);
+			log_warn("--notify: the command failed with exit code %d", status);
 		if (log->process.text.length) {
 			text_clean(log->process.text.data);
 			log_note("--notify: %.500s", log->process.text.data);
 		}
 		buffer_free(&log->process.text);
 	} else if (clock_elapsed() >= log->deadline) {
-		log_warn("--notify: its command took longer than %.0f s and was ended", COMMAND_SECONDS);
+		log_warn("--notify: the command took longer than %.0f s and was killed", COMMAND_SECONDS);
 		process_kill(&log->process);
 	}
 	if (!log->process.pid)

@@ -16,10 +16,10 @@ const struct exit_code help_exit_codes[] = {
 	{STATUS_OK, "done"},
 	{STATUS_FAILED, "a check failed"},
 	{STATUS_USAGE, "wrong usage"},
-	{STATUS_ENVIRONMENT, "something is missing here: no wallet, not a workspace, no GPU, unwritable directory"},
-	{STATUS_NETWORK, "network or server fault: worth retrying"},
-	{STATUS_REFUSED, "refused by the validator, or the fork's remote: not worth retrying"},
-	{STATUS_EARLY, "too early: the reveal block is not reached"},
+	{STATUS_ENVIRONMENT, "something is missing: no wallet, not a workspace, no GPU, unwritable directory"},
+	{STATUS_NETWORK, "network or server error: worth retrying"},
+	{STATUS_REFUSED, "refused by the validator or the fork's remote: not worth retrying"},
+	{STATUS_EARLY, "too early: the reveal block has not been reached"},
 	{STATUS_INTERRUPTED, "interrupted"},
 	{0},
 };
@@ -51,7 +51,7 @@ const char *help_default(const struct opt *opt)
 		return opt->fallback;
 	for (const struct setting *setting = settings_table; setting->name; setting++)
 		if (!strcmp(setting->name, opt->setting))
-			return setting->secret ? NULL : setting->fallback;
+			return setting->kind == SETTING_SECRET ? NULL : setting->fallback;
 	return NULL;
 }
 
@@ -172,7 +172,7 @@ void help_full(FILE *out, const char *path, const struct command *command)
 		fprintf(out, "\n%soptions%s [setting in the environment or .env; default]\n", bold, plain);
 		print_opts(out, command->opts);
 	}
-	fprintf(out, "\n%soptions of every command%s\n", bold, plain);
+	fprintf(out, "\n%sglobal options%s\n", bold, plain);
 	print_opts(out, global_opts);
 	if (command->examples) {
 		fprintf(out, "\n%sexamples%s\n", bold, plain);

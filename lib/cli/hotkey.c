@@ -14,7 +14,7 @@ struct password_source password_source(const struct invocation *invocation)
 void hotkey_warn_if_exposed(const struct hotkey *hotkey)
 {
 	if (hotkey->exposed)
-		log_warn("%s is open to other users of this machine; mend it with: chmod 600 %s", hotkey->path,
+		log_warn("%s is accessible to other users; fix with: chmod 600 %s", hotkey->path,
 			hotkey->path);
 }
 

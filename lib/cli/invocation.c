@@ -129,10 +129,10 @@ const char *require_workspace(const struct invocation *invocation, struct error 
 		return directory;
 	if (directory) {
 		error_set(err, STATUS_ENVIRONMENT, "%s is not a workspace: it has no .quasar/", directory);
-		error_hint(err, "Make one with: quasar init %s", directory);
+		error_hint(err, "Create one with: quasar init %s", directory);
 	} else {
 		error_set(err, STATUS_ENVIRONMENT, "not in a workspace");
-		error_hint(err, "Make one with `quasar init DIR`, then work in it or name it with -C DIR.");
+		error_hint(err, "Create one with `quasar init DIR`, then work in it or name it with -C DIR.");
 	}
 	return NULL;
 }

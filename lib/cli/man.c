@@ -114,7 +114,9 @@ static void man_page(FILE *out, const char *path, const struct command *command)
 		for (const struct setting *setting = settings_table; setting->name; setting++) {
 			fprintf(out, ".TP\n.B %s\n", setting->name);
 			man_text(out, setting->help);
-			if (setting->fallback) {
+			if (setting->kind == SETTING_UNUSED) {
+				fputs(" " SETTING_UNUSED_NOTE, out);
+			} else if (setting->fallback) {
 				fputs(" Default: ", out);
 				man_text(out, setting->fallback);
 				fputc('.', out);

@@ -13,12 +13,13 @@
 #include "space/workspace.h"
 
 const struct opt global_opts[] = {
-	{"json", 0, NULL, NULL, NULL, NULL, "Print one JSON document on stdout instead of text."},
+	{"json", 0, NULL, NULL, NULL, NULL, "Print one JSON document instead of text."},
 	{"workspace", 'C', "DIR", NULL, NULL, NULL,
-		"The workspace; else $QUASAR_WORKSPACE, else this directory or one above it, if it is your own."},
-	{"quiet", 'q', NULL, NULL, NULL, NULL, "Leave out notices and progress."},
-	{"verbose", 'v', NULL, NULL, NULL, NULL, "Say more on stderr."},
-	{"help", 'h', NULL, NULL, NULL, NULL, "Explain the command."},
+		"Workspace to use. Default: $QUASAR_WORKSPACE, or else the current directory or its "
+		"nearest parent that is a workspace of yours."},
+	{"quiet", 'q', NULL, NULL, NULL, NULL, "Suppress notices and progress."},
+	{"verbose", 'v', NULL, NULL, NULL, NULL, "Log more to stderr."},
+	{"help", 'h', NULL, NULL, NULL, NULL, "Show help."},
 	{0},
 };
 

@@ -8,73 +8,23 @@
 #include "cli/verification.h"
 #include "score/score.h"
 
-/* The newest benchmark of `what` at each length, of the commit that is proposed; what was measured at the target
- * length is what a claim is made from. Quasar's own layer on a GPU is no measure of the fork: its results count
- * in `foreign` only. */
-static int read_benchmarks(struct session *session, const char *what, struct proposal *proposal, size_t *foreign,
-	struct error *err)
+/* The claim: by hand, or what the commit's benchmarks allow. They go with it either way. */
+static int make_claim(const struct session *session, double by_hand, struct proposal *proposal, struct error *err)
 {
-	struct bench_filter filter = {.what = what, .fork_commit = proposal->fork.commit};
-	struct bench_list list;
-
-	if (store_bench_list(session->workspace.store, &filter, 0, &list, err) < 0)
-		return -1;
-	for (size_t i = 0; i < list.count; i++) {
-		const struct bench_result *result = &list.items[i];
-		bool is_target = result->seq == proposal->plan.target_sequence_length;
-		char tokens[24];
-		cJSON *benchmark;
-
-		if (!strcmp(what, "layer") && !strncmp(result->device, "cuda", 4)) {
-			*foreign += is_target;
-			continue;
-		}
-		if (is_target)
-			proposal->spread = fmax(proposal->spread, result->spread);
-		snprintf(tokens, sizeof(tokens), "%lld", (long long)result->seq);
-		if (cJSON_HasObjectItem(proposal->benchmarks, tokens))
-			continue; /* an older one */
-		benchmark = cJSON_AddObjectToObject(proposal->benchmarks, tokens);
-		cJSON_AddNumberToObject(benchmark, "tokens_per_sec", result->tokens_per_sec);
-		if (!isnan(result->memory_mb))
-			cJSON_AddNumberToObject(benchmark, "vram_mb", result->memory_mb);
-		if (!is_target)
-			continue;
-		proposal->measured = result->tokens_per_sec;
-		proposal->plan.vram_mb = result->memory_mb;
-	}
-	bench_list_free(&list);
-	return 0;
-}
-
-/* The fork's own, if it was measured at the target length; else quasar's layer. */
-static int find_benchmarks(struct session *session, struct proposal *proposal, size_t *foreign, struct error *err)
-{
-	static const char *const kinds[] = {"python", "layer"};
-
-	for (size_t i = 0; i < 2 && !(proposal->measured > 0); i++) {
-		cJSON_Delete(proposal->benchmarks);
-		proposal->benchmarks = cJSON_CreateObject();
-		proposal->plan.benchmarks = proposal->benchmarks;
-		if (read_benchmarks(session, kinds[i], proposal, foreign, err) < 0)
-			return -1;
-	}
-	return 0;
-}
-
-/* The claim: by hand, or what was measured at the target length less the margin. */
-static int make_claim(double claim, size_t foreign, struct proposal *proposal, struct error *err)
-{
+	const struct benchmark_filter filter = {.fork_commit = proposal->fork.commit};
 	struct plan *plan = &proposal->plan;
+	struct benchmark_list list;
+	int result;
 
-	plan->tokens_per_sec = claim > 0 ? claim : floor(proposal->measured * (1 - proposal->margin));
-	if (claim > 0 || proposal->measured > 0)
-		return 0;
-	error_set(err, STATUS_ENVIRONMENT, "no benchmark of fork commit %.10s at %lld tokens%s",
-		proposal->fork.commit, (long long)plan->target_sequence_length,
-		foreign ? ", but of quasar's own layer on a GPU, which validators do not run" : "");
-	return error_hint(err, "Measure it with `quasar bench --seq %lld`, or claim with `quasar commit --claim N`.",
-		(long long)plan->target_sequence_length);
+	if (benchmark_list(session->workspace.store, &filter, 0, &list, err) < 0)
+		return -1;
+	result = claim_make(&list, plan->commit_hash, plan->target_sequence_length, proposal->margin,
+		&proposal->claim, err);
+	benchmark_list_free(&list);
+	plan->tokens_per_sec = by_hand > 0 ? by_hand : proposal->claim.tokens_per_sec;
+	plan->vram_mb = proposal->claim.memory_mb;
+	plan->benchmarks = proposal->claim.benchmarks;
+	return by_hand > 0 ? 0 : result;
 }
 
 int proposal_options(const struct invocation *invocation, int64_t *tokens, double *margin, struct error *err)
@@ -87,8 +37,6 @@ int proposal_options(const struct invocation *invocation, int64_t *tokens, doubl
 int proposal_read(const struct invocation *invocation, struct session *session, double claim,
 	struct proposal *proposal, struct error *err)
 {
-	size_t foreign = 0;
-
 	*proposal = (struct proposal){.plan.vram_mb = NAN};
 	if (proposal_options(invocation, &proposal->plan.target_sequence_length, &proposal->margin, err) < 0 ||
 		fork_state_read(session->workspace.fork_path, &proposal->fork, err) < 0)
@@ -100,14 +48,14 @@ int proposal_read(const struct invocation *invocation, struct session *session, 
 		goto failed;
 	}
 	if (!session->workspace.fork_url) {
-		error_set(err, STATUS_ENVIRONMENT, "no URL that validators could clone the fork from");
+		error_set(err, STATUS_ENVIRONMENT, "there is no URL from which validators can clone the fork");
 		error_hint(err, "Add a remote \"origin\" to %s, or set FORK_URL in .env.",
 			session->workspace.fork_path);
 		goto failed;
 	}
 	proposal->plan.fork_url = session->workspace.fork_url;
 	proposal->plan.commit_hash = proposal->fork.commit;
-	if (find_benchmarks(session, proposal, &foreign, err) == 0 && make_claim(claim, foreign, proposal, err) == 0)
+	if (make_claim(session, claim, proposal, err) == 0)
 		return 0;
 failed:
 	proposal_free(proposal);
@@ -126,10 +74,10 @@ static int check_published(const struct proposal *proposal, const struct session
 		if (err->status == STATUS_INTERRUPTED)
 			return -1;
 		check_add(checks, "git.published", CHECK_FAIL,
-			err->hint[0] ? err->hint : "Validators clone without your token: is the fork public?",
+			err->hint[0] ? err->hint : "Validators clone without your token. Is the fork public?",
 			"%s", err->message);
 	} else if (!published) {
-		check_add(checks, "git.published", CHECK_FAIL, "Push it: quasar push",
+		check_add(checks, "git.published", CHECK_FAIL, "Push it with: quasar push",
 			"%s does not have commit %.10s on a branch", proposal->plan.fork_url,
 			proposal->plan.commit_hash);
 	} else {
@@ -147,7 +95,7 @@ static int checks_failed(const struct check_list *checks, struct error *err)
 
 	while (first->status != CHECK_FAIL)
 		first++;
-	error_set(err, STATUS_FAILED, "%zu check%s failed, nothing was sent: %s: %s", count, count == 1 ? "" : "s",
+	error_set(err, STATUS_FAILED, "%zu check%s failed, so nothing was sent: %s: %s", count, count == 1 ? "" : "s",
 		first->name, first->detail);
 	return error_hint(err, "%s", first->remedy ? first->remedy : "`quasar verify` shows all checks.");
 }
@@ -161,8 +109,8 @@ int proposal_verify(const struct invocation *invocation, const struct session *s
 		.submitting = true,
 		.static_only = !compute,
 		.tokens = VERIFY_TOKENS,
-		.measured = proposal->measured,
-		.claimed = proposal->measured > 0 ? proposal->plan.tokens_per_sec : 0, /* else unchecked */
+		.measured = proposal->claim.measured,
+		.claimed = proposal->claim.measured > 0 ? proposal->plan.tokens_per_sec : 0, /* else unchecked */
 	};
 	struct check_list checks = {.report = report};
 	int result = verify_run(invocation, &request, &checks, err);
@@ -179,25 +127,26 @@ void proposal_print(const struct proposal *proposal)
 {
 	const struct plan *plan = &proposal->plan;
 	const struct league *league = league_for(plan->target_sequence_length);
-	char claim[48], tokens[48], weighted[48], measured[48];
+	const struct claim *claim = &proposal->claim;
+	char claimed[48], tokens[48], weighted[48], measured[48];
 
-	number_grouped(plan->tokens_per_sec, claim);
+	number_grouped(plan->tokens_per_sec, claimed);
 	number_grouped((double)plan->target_sequence_length, tokens);
 	number_grouped(score_weighted(plan->tokens_per_sec, plan->target_sequence_length), weighted);
-	number_grouped(proposal->measured, measured);
+	number_grouped(claim->measured, measured);
 	printf("fork      %s at %.10s\n", plan->fork_url, plan->commit_hash);
 	printf("league    %s (%s tokens, x%g)\n", league->name, tokens, league->multiplier);
-	if (proposal->measured > 0 && plan->tokens_per_sec == floor(proposal->measured * (1 - proposal->margin)))
-		printf("claim     %s tokens/s: measured %s less %g%%\n", claim, measured,
+	if (claim->measured > 0 && plan->tokens_per_sec == claim->tokens_per_sec)
+		printf("claim     %s tokens/s: measured %s less %g%%\n", claimed, measured,
 			proposal->margin * 100);
 	else
-		printf("claim     %s tokens/s, as given%s%s\n", claim,
-			proposal->measured > 0 ? "; measured " : "", proposal->measured > 0 ? measured : "");
+		printf("claim     %s tokens/s, as given%s%s\n", claimed, claim->measured > 0 ? "; measured " : "",
+			claim->measured > 0 ? measured : "");
 	printf("weighted  %s\n", weighted);
 }
 
 void proposal_free(struct proposal *proposal)
 {
 	fork_state_free(&proposal->fork);
-	cJSON_Delete(proposal->benchmarks);
+	claim_free(&proposal->claim);
 }

@@ -1,25 +1,25 @@
-/* proposal: what `quasar commit` and `quasar submit` are about to send, read from the fork and the latest
- * benchmark, and held against everything that a validator would object to. */
+/* proposal: what `quasar commit` and `quasar submit` are about to send, read from the fork and its benchmarks, and
+ * put through every check that a validator runs. */
 #pragma once
 
 #include "base/check.h"
 #include "cli/session.h"
 #include "fork/fork.h"
+#include "space/claim.h"
 
 struct proposal {
 	struct plan plan; /* points into the rest */
 	struct fork_state fork;
-	cJSON *benchmarks;
-	double measured, margin; /* the claim is measured · (1 − margin); `measured` 0: claimed by hand */
-	double spread; /* largest of this commit's benchmarks at the target length, as a part of the median */
+	double margin;      /* of the claim below what was measured */
+	struct claim claim; /* what its benchmarks allow; the plan's is another one when it was made by hand */
 };
 
 /* Where to compete and what to claim: options of every command that submits. */
 #define OPTS_CLAIM                                                                                         \
-	{"seq", 's', "N", "TARGET_SEQUENCE_LENGTH", NULL, NULL, "Tokens to compete at."},                    \
+	{"seq", 's', "N", "TARGET_SEQUENCE_LENGTH", NULL, NULL, "Sequence length to compete at, in tokens."},                    \
 	{                                                                                                  \
 		"margin", 0, "PERCENT", "CLAIM_MARGIN", NULL, NULL,                                        \
-			"What the claim stays below the measured median."                                  \
+			"How far below the measured median to claim."                                  \
 	}
 
 /* What those options say. STATUS_USAGE when it cannot be meant. */

@@ -76,7 +76,7 @@ int session_settle(struct session *session, enum submission_kind kind, size_t *s
 
 		if (list.items[i].kind != kind)
 			continue;
-		log_note("Submission %s was begun earlier; finding out what became of it.",
+		log_note("Submission %s was not finished; checking where it stands.",
 			submission_label(&list.items[i]));
 		result = workflow_settle(&session->workflow, &list.items[i], err);
 		*settled += !result;
@@ -96,8 +96,8 @@ static int elsewhere(const struct submission *submission, size_t others, bool sa
 	char more[48] = "";
 
 	if (others)
-		snprintf(more, sizeof(more), ", and %zu more wait elsewhere", others);
-	error_set(err, STATUS_ENVIRONMENT, "submission %s waits for its reveal at %s, under the hotkey %s%s",
+		snprintf(more, sizeof(more), ", and %zu more are waiting elsewhere", others);
+	error_set(err, STATUS_ENVIRONMENT, "submission %s is waiting to be revealed at %s, by hotkey %s%s",
 		submission_label(submission), submission->api_url, submission->hotkey, more);
 	return error_hint(err, "Run `quasar reveal --wait --api %s`%s.", submission->api_url,
 		same_hotkey ? "" : " with that hotkey: --wallet NAME --hotkey NAME");

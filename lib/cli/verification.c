@@ -17,7 +17,7 @@ static void check_git(const struct verify_request *request, struct check_list *c
 
 	if (fork_state_read(request->fork_path, &state, &err) < 0)
 		check_add(checks, "git", request->submitting ? CHECK_FAIL : CHECK_WARN,
-			"Validators clone your fork: it has to be a git repository.", "%s", err.message);
+			"Validators clone your fork, so it has to be a git repository.", "%s", err.message);
 	else
 		inspect_git(&state, request->fork_url, request->submitting, checks);
 	fork_state_free(&state);
@@ -69,8 +69,8 @@ void verify_claim(double measured, double claimed, struct check_list *checks)
 	number_grouped(round(measured), measured_text);
 	number_grouped(round(claimed), claimed_text);
 	check_add(checks, "claim", score > 0 ? CHECK_OK : CHECK_FAIL,
-		score > 0 ? NULL : "Claim less: below 0.9 of a claim the score is zero and counts against you.",
-		"%s tokens/s measured here, %s claimed: %.3f of it, score %.3f", measured_text, claimed_text,
+		score > 0 ? NULL : "Claim less: below 90% of a claim the score is zero, and it counts as a failure.",
+		"%s tokens/s measured, %s claimed: ratio %.3f, score %.3f", measured_text, claimed_text,
 		measured / claimed, score);
 }
 

@@ -42,8 +42,8 @@ int blas_open(struct error *err)
 	pthread_once(&blas.once, open_library);
 	if (blas.sgemm)
 		return 0;
-	error_set(err, STATUS_ENVIRONMENT, "the layer needs OpenBLAS, which cannot be opened here");
-	return error_hint(err, "Install it: apt-get install libopenblas0-pthread");
+	error_set(err, STATUS_ENVIRONMENT, "the layer needs OpenBLAS, which cannot be loaded");
+	return error_hint(err, "Install it with: apt-get install libopenblas0-pthread");
 }
 
 const char *blas_path(void)

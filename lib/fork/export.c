@@ -38,7 +38,7 @@ static int is_there(const char *fork, const char *path, size_t length, mode_t *m
 	if (!result && errno != ENOENT)
 		result = error_set(err, STATUS_ENVIRONMENT, "%s: %s", place, strerror(errno));
 	else if (result && !(path[length] ? S_ISDIR(*mode) : S_ISREG(*mode)))
-		result = error_set(err, STATUS_ENVIRONMENT, "%s is %s, not a %s of the fork's own", place,
+		result = error_set(err, STATUS_ENVIRONMENT, "%s is %s, not a %s", place,
 			S_ISLNK(*mode) ? "a link" : "something else", kind);
 	free(place);
 	return result;
@@ -49,7 +49,8 @@ static int find_file(const char *fork, const char *path, size_t *missing, mode_t
 {
 	int there = 1;
 
-	for (*missing = strcspn(path, "/"); (there = is_there(fork, path, *missing, mode, err)) > 0 && path[*missing];)
+	for (*missing = strcspn(path, "/");
+		(there = is_there(fork, path, *missing, mode, err)) > 0 && path[*missing];)
 		*missing += 1 + strcspn(path + *missing + 1, "/");
 	return there;
 }
@@ -73,8 +74,8 @@ static char *package_of(const char *fork, const char *path)
 static int count_lines(struct export_file *file, const struct buffer *old, struct error *err)
 {
 	git_patch *patch = NULL;
-	int code = git_patch_from_buffers(&patch, old->data, old->length, NULL, file->file->text,
-		strlen(file->file->text), NULL, NULL);
+	int code = git_patch_from_buffers(
+		&patch, old->data, old->length, NULL, file->file->text, strlen(file->file->text), NULL, NULL);
 
 	if (!code)
 		code = git_patch_line_stats(NULL, &file->added, &file->removed, patch);
@@ -132,7 +133,8 @@ static int compare(const char *fork, struct export_file *file, size_t *missing, 
 /* A space and the text, quoted for a shell where it has to be. */
 static void add_quoted(struct buffer *out, const char *text, size_t length)
 {
-	static const char harmless[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./@%+=:,";
+	static const char harmless[] =
+		"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./@%+=:,";
 	const char *quote = strspn(text, harmless) < length ? "'" : "";
 
 	buffer_printf(out, " %s", quote);
@@ -210,7 +212,8 @@ static bool has_name(const char *text, const char *name)
 	size_t length = strlen(name);
 
 	for (const char *at = text; (at = strstr(at, name)); at += length) {
-		unsigned char before = at > text ? (unsigned char)at[-1] : ' ', after = (unsigned char)at[length];
+		unsigned char before = at > text ? (unsigned char)at[-1] : ' ',
+			      after = (unsigned char)at[length];
 
 		if (!isalnum(before) && before != '_' && !isalnum(after) && after != '_')
 			return true;
@@ -234,7 +237,8 @@ static bool is_met(const struct export_plan *plan, const char *line)
 			continue;
 		package = package_of(plan->fork, path);
 		whole = path_join(plan->fork, package ? package : path);
-		met = file_read(whole, FILE_LIMIT, &text, &ignored) == 0 && text.length && has_name(text.data, name);
+		met = file_read(whole, FILE_LIMIT, &text, &ignored) == 0 && text.length &&
+			has_name(text.data, name);
 		free(whole);
 		free(package);
 	}
@@ -248,7 +252,8 @@ static void check_imports(struct export_plan *plan)
 	size_t count = 0;
 
 	for (size_t i = 0; i < INSPECT_STRICT_COUNT; i++)
-		if (starts_with(inspect_strict_lines[i], "from fla.") && !is_met(plan, inspect_strict_lines[i]))
+		if (starts_with(inspect_strict_lines[i], "from fla.") &&
+			!is_met(plan, inspect_strict_lines[i]))
 			plan->unmet[count++] = inspect_strict_lines[i];
 }
 
@@ -268,10 +273,11 @@ static int find_fork(const char *path, struct export_plan *plan, struct error *e
 		free(package);
 		if (found)
 			return 0;
-		error_set(err, STATUS_ENVIRONMENT, "%s is no fork: it has no folder fla", path);
+		error_set(err, STATUS_ENVIRONMENT, "%s is not a fork: it has no fla folder", path);
 	}
-	return error_hint(err, "Name the root of a clone of flash-linear-attention, or make a workspace with a fork: "
-			       "quasar init DIR");
+	return error_hint(err,
+		"Name the root of a clone of flash-linear-attention, or create a workspace with a "
+		"fork: quasar init DIR");
 }
 
 int export_plan_make(const char *path, bool op_only, struct export_plan *plan, struct error *err)
@@ -333,9 +339,10 @@ int export_write(const struct export_plan *plan, struct error *err)
 		if (file->change == EXPORT_SAME || file->change == EXPORT_KEPT)
 			continue;
 		if (write_one(plan, file, err) < 0)
-			return last ? error_append(err, "; %zu of %zu files were written before, up to %s", written,
-					      plan->written, last->file->path)
-				    : error_append(err, "; nothing was written");
+			return last
+				? error_append(err, "; %zu of %zu files had been written, the last one %s",
+					  written, plan->written, last->file->path)
+				: error_append(err, "; nothing was written");
 		last = file;
 		written++;
 	}

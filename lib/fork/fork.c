@@ -48,12 +48,12 @@ int git_failed(int code, const char *attempt, const char *on, struct error *err)
 				"safe.directory '%s'", on);
 	} else if (code == GIT_ECERTIFICATE) {
 		err->status = STATUS_NETWORK;
-		error_hint(err, "The other side could not prove who it is. For https check the clock and the "
-				"certificates (SSL_CERT_FILE), for ssh connect once with: ssh HOST");
+		error_hint(err, "The server could not prove its identity. For https, check the clock and the "
+			"certificates (SSL_CERT_FILE); for ssh, connect once with: ssh HOST");
 	} else if (is_refusal(code, message)) {
 		err->status = STATUS_REFUSED;
-		error_hint(err, "Check the address. For a private repository set GITHUB_TOKEN (https), or load a "
-				"key that may read it into ssh-agent.");
+		error_hint(err, "Check the address. For a private repository, set GITHUB_TOKEN (https), or load a "
+			"key with read access into ssh-agent.");
 	} else if (is_network_fault(code, last ? last->klass : GIT_ERROR_NONE, message)) {
 		err->status = STATUS_NETWORK;
 		error_hint(err, "Check the address and the connection, then try again.");

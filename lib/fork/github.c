@@ -43,14 +43,15 @@ static int refused(int status, const cJSON *answer, const char *path, struct err
 	char detail[256];
 
 	read_detail(answer, detail);
-	error_set(err, may_pass(status) ? STATUS_NETWORK : STATUS_REFUSED, "GitHub answers %d to %s: %s",
+	error_set(err, may_pass(status) ? STATUS_NETWORK : STATUS_REFUSED, "GitHub answered %d to %s: %s",
 		status, path, detail);
 	if (status == 401)
-		return error_hint(err, "GITHUB_TOKEN is not accepted: has it expired? Make one at "
-				       "https://github.com/settings/tokens");
+		return error_hint(err, "GITHUB_TOKEN was rejected: has it expired? Create one at "
+			"https://github.com/settings/tokens");
 	if (status == 403 || status == 404)
-		return error_hint(err, "The token needs the right to make a public fork: the scope public_repo, or for "
-				       "a fine-grained token the permissions Administration and Contents.");
+		return error_hint(err, "The token must be allowed to create a public fork: it needs the scope "
+			"public_repo or, if it is fine-grained, the permissions Administration and "
+			"Contents.");
 	return -1;
 }
 
@@ -160,7 +161,7 @@ static int await(struct session *session, const char *path, struct error *err)
 		if (!answer || (status != 404 && status != 409))
 			return -1;
 		error_set(err, STATUS_NETWORK, "the fork is not ready yet");
-		error_hint(err, "Run the same command again in a few minutes: it goes on from here.");
+		error_hint(err, "Run the same command again in a few minutes to continue.");
 		if (retry_wait(&session->retry, 0, err) < 0)
 			return -1;
 	}

@@ -278,8 +278,8 @@ static void check_files(const struct target targets[TARGET_COUNT], struct check_
 				inspect_target_files[i], targets[i].fault);
 	if (faults.length)
 		check_add(checks, "files", CHECK_FAIL,
-			"Validators give a fork without these five files nothing. Restore them, for instance "
-			"with: git checkout HEAD -- " FOLDER,
+			"A fork without these five files scores zero. Restore them, for instance with: "
+			"git checkout HEAD -- " FOLDER,
 			"%s", faults.data);
 	else
 		check_add(checks, "files", CHECK_OK, NULL, "all five are in " FOLDER);
@@ -295,15 +295,15 @@ static void check_deployed(const struct import_findings *findings, struct check_
 			buffer_printf(&missing, "%s%s", missing.length ? ", " : "", inspect_deployed_names[i]);
 	if (missing.length)
 		check_add(checks, "imports.deployed", CHECK_FAIL,
-			"Validators give a fork without them nothing. Add to chunk.py, for each of them: "
-			"from fla.utils import NAME",
+			"A fork without them scores zero. Add to chunk.py, for each of them: from "
+			"fla.utils import NAME",
 			FOLDER "chunk.py:%zu: %s %s", findings->utils ? findings->utils : 1,
 			findings->utils ? "`from fla.utils import` does not bring in"
 					: "no `from fla.utils import`, so not",
 			missing.data);
 	else
 		check_add(checks, "imports.deployed", CHECK_OK, NULL,
-			"chunk.py imports the five names that today's validators look for");
+			"chunk.py imports the five names that current validators look for");
 	buffer_free(&missing);
 }
 
@@ -317,12 +317,12 @@ static void check_strict(const struct import_findings *findings, bool strict, st
 			continue;
 		buffer_printf(&missing, "%s`%s`", count++ ? ", " : "", inspect_strict_lines[i]);
 		if (findings->mentioned[i])
-			buffer_printf(&missing, " (another form in line %zu)", findings->mentioned[i]);
+			buffer_printf(&missing, " (in another form on line %zu)", findings->mentioned[i]);
 	}
 	if (count)
 		check_add(checks, "imports.strict", strict ? CHECK_FAIL : CHECK_WARN,
-			"Write each of these imports in chunk.py exactly so, on a line of its own: then it passes "
-			"under every version of the rule.",
+			"Put each of these imports into chunk.py exactly as shown, on its own line, to "
+			"pass every version of the rule.",
 			FOLDER "chunk.py lacks %d of the %d lines of the miner guide: %s", count,
 			INSPECT_STRICT_COUNT, missing.data);
 	else
@@ -347,7 +347,7 @@ static void check_forbidden(const struct target targets[TARGET_COUNT],
 	}
 	if (found.length)
 		check_add(checks, "imports.forbidden", CHECK_FAIL,
-			"Remove the text itself: validators search for it everywhere, also in comments.", "%s",
+			"Remove the text: validators search for it everywhere, even in comments.", "%s",
 			found.data);
 	else if (unread == TARGET_COUNT)
 		check_add(checks, "imports.forbidden", CHECK_SKIP, NULL, "there is no file to search");
@@ -400,8 +400,8 @@ int inspect_fork(const char *path, bool strict, struct check_list *checks, struc
 	if (!root || stat(root, &status) < 0 || !S_ISDIR(status.st_mode)) {
 		free(root);
 		error_set(err, STATUS_ENVIRONMENT, "there is no fork at %s", path);
-		return error_hint(err, "Name your clone with --fork PATH or the setting FORK_PATH, or get one "
-				       "with `quasar init --fork-url URL`.");
+		return error_hint(err, "Name your clone with --fork PATH or FORK_PATH, or clone one with `quasar init "
+			"--fork-url URL`.");
 	}
 	for (int i = 0; i < TARGET_COUNT; i++) {
 		read_target(root, inspect_target_files[i], &targets[i]);
@@ -472,10 +472,10 @@ static const char *git_remedy(const struct fork_state *state, const char *url)
 	if (!state->remote_url)
 		return "In the fork: git remote add origin URL, then: quasar push";
 	if (state->changed || !state->published)
-		return "Validators see only what they can clone: quasar push";
+		return "Validators see only what was pushed. Run: quasar push";
 	if (needs_ssh(url))
 		return "Set FORK_URL in .env to its https address.";
-	return "Let FORK_URL in .env and the fork's remote \"origin\" name one repository.";
+	return "Make FORK_URL in .env and the fork's remote \"origin\" point to the same repository.";
 }
 
 void inspect_git(const struct fork_state *state, const char *fork_url, bool submitting,
@@ -486,12 +486,12 @@ void inspect_git(const struct fork_state *state, const char *fork_url, bool subm
 	enum check_status bad = submitting ? CHECK_FAIL : CHECK_WARN;
 
 	if (!state->commit[0]) {
-		check_add(checks, "git", CHECK_FAIL, "Commit your work: quasar push",
+		check_add(checks, "git", CHECK_FAIL, "Commit and push your work with: quasar push",
 			"the fork has no commit");
 		return;
 	}
 	if (state->changed)
-		buffer_printf(&problems, "; %zu file%s not committed, %s among them", state->changed,
+		buffer_printf(&problems, "; %zu file%s not committed, including %s", state->changed,
 			state->changed == 1 ? " is" : "s are", state->changed_name);
 	if (!state->remote_url)
 		buffer_text(&problems, "; there is no remote \"origin\"");

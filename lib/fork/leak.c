@@ -73,7 +73,7 @@ const char *leak_in_content(const char *content, size_t length, const char *cons
 	if (length >= 5 && !memcmp(content, "$NACL", 5))
 		return "an encrypted key file";
 	if (has(content, length, "\"secretPhrase\"") || has(content, length, "\"secretSeed\""))
-		return "a wallet's key";
+		return "a wallet key";
 	if (has(content, length, "-----BEGIN ") && has(content, length, " PRIVATE KEY-----"))
 		return "a private key";
 	if (has_token(content, length, "ghp_", 36) || has_token(content, length, "github_pat_", 40))

@@ -36,7 +36,7 @@ static char *find_objection(const char *root, const char *name, const char *cons
 	free(path);
 	if (leak)
 		return xprintf("looks like %s", leak);
-	return status.st_size > SIZE_LIMIT ? xprintf("is larger than 100 MiB, which is more than GitHub takes") : NULL;
+	return status.st_size > SIZE_LIMIT ? xprintf("is larger than 100 MiB, which is GitHub's limit") : NULL;
 }
 
 static const char *entry_name(const git_status_entry *entry)
@@ -58,7 +58,7 @@ static int check_changes(git_repository *repository, const char *const *secrets,
 		GIT_STATUS_OPT_EXCLUDE_SUBMODULES;
 	code = git_status_list_new(&list, repository, &options);
 	if (code)
-		return git_failed(code, "look at the changes in", root, err);
+		return git_failed(code, "read the changes in", root, err);
 	*count = git_status_list_entrycount(list);
 	for (size_t i = 0; !result && i < *count; i++) {
 		const git_status_entry *entry = git_status_byindex(list, i);
@@ -71,8 +71,8 @@ static int check_changes(git_repository *repository, const char *const *secrets,
 
 			text_clean(shown);
 			error_set(err, STATUS_FAILED, "nothing was committed: %s %s", shown, objection);
-			result = error_hint(err, "Keep it out with a line in .gitignore or .git/info/exclude. If it may "
-					"be seen by everyone, commit it with git, then push again.");
+			result = error_hint(err, "Add it to .gitignore or .git/info/exclude. If everyone may see it, "
+				"commit it with git, then push again.");
 			free(shown);
 		}
 		free(objection);
@@ -90,12 +90,12 @@ static int check_state(git_repository *repository, const char *path, struct erro
 	if (git_repository_is_bare(repository))
 		return error_set(err, STATUS_ENVIRONMENT, "%s is a bare repository", path);
 	if (git_repository_head_detached(repository)) {
-		error_set(err, STATUS_ENVIRONMENT, "%s is on no branch", path);
-		return error_hint(err, "Make one there with: git switch -c NAME");
+		error_set(err, STATUS_ENVIRONMENT, "%s is not on a branch", path);
+		return error_hint(err, "Create one with: git switch -c NAME");
 	}
 	if (git_repository_state(repository) != GIT_REPOSITORY_STATE_NONE) {
-		error_set(err, STATUS_ENVIRONMENT, "%s is in the middle of a merge, rebase or the like", path);
-		return error_hint(err, "Finish it with git first.");
+		error_set(err, STATUS_ENVIRONMENT, "%s is in the middle of a merge, rebase or similar", path);
+		return error_hint(err, "Finish that with git first.");
 	}
 	return 0;
 }
@@ -166,7 +166,7 @@ static int on_answer(const char *reference, const char *status, void *payload)
 	(void)payload;
 	if (!status)
 		return 0;
-	git_error_set(GIT_ERROR_NET, "the remote does not take it: %s", status);
+	git_error_set(GIT_ERROR_NET, "the remote rejected it: %s", status);
 	return GIT_EUSER;
 }
 
@@ -220,13 +220,13 @@ static int push_failed(struct job *job, int code, struct error *err)
 	git_failed(code, "push to", job->url, err);
 	if (code == GIT_ENONFASTFORWARD) {
 		error_set(err, STATUS_REFUSED, "cannot push to %s: its branch has commits that yours lacks", job->url);
-		error_hint(err, "Take them in first: git -C '%s' pull --rebase", job->directory);
+		error_hint(err, "Pull them first: git -C '%s' pull --rebase", job->directory);
 	} else if (code == GIT_EUSER) {
 		err->status = STATUS_REFUSED;
 		error_hint(err, "%s", "");
 	} else if (err->status == STATUS_REFUSED) {
-		error_hint(err, "Set GITHUB_TOKEN to a token that may write to the repository (https), or load such a "
-				"key into ssh-agent.");
+		error_hint(err, "Set GITHUB_TOKEN to a token with write access (https), or load a key with write "
+			"access into ssh-agent.");
 	}
 	return -1;
 }
@@ -262,8 +262,8 @@ int fork_push(const char *path, const struct fork_remote *remote, bool *pushed, 
 	int result = -1;
 
 	if (!configured) {
-		error_set(err, STATUS_ENVIRONMENT, "%s is no git repository with a remote \"origin\"", path);
-		error_hint(err, "Name one with: git -C '%s' remote add origin URL", path);
+		error_set(err, STATUS_ENVIRONMENT, "%s is not a git repository with a remote \"origin\"", path);
+		error_hint(err, "Add one with: git -C '%s' remote add origin URL", path);
 	} else if (fork_url_check(configured, remote->allow_local, err) == 0) {
 		job.url = configured;
 		result = remote_run(&job, push_work, err);

@@ -115,7 +115,7 @@ static int follow_child(struct job *job, int pipe, struct error *err)
 		if (got > 0 && job->remote->progress)
 			job->remote->progress(&report.progress, job->remote->context);
 		if (job->remote->timeout > 0 && clock_elapsed() > deadline) {
-			error_set(err, STATUS_NETWORK, "no end after %g s", job->remote->timeout);
+			error_set(err, STATUS_NETWORK, "not finished after %g s", job->remote->timeout);
 			return error_hint(err, "Check the address and the connection, then try again.");
 		}
 	}
@@ -127,7 +127,7 @@ int remote_run(struct job *job, remote_work *work, struct error *err)
 	pid_t parent = getpid(), child;
 
 	if (pipe2(ends, O_CLOEXEC) < 0)
-		return error_set(err, STATUS_ENVIRONMENT, "cannot make a pipe: %s", strerror(errno));
+		return error_set(err, STATUS_ENVIRONMENT, "cannot create a pipe: %s", strerror(errno));
 	child = fork();
 	if (child == 0) {
 		job->pipe = ends[1];
@@ -152,15 +152,15 @@ static int login_https(struct job *job, git_credential **out)
 	if (job->logins == 1 && taken)
 		return git_credential_userpass_plaintext_new(out, "x-access-token", remote->token);
 	if (taken)
-		git_error_set_str(GIT_ERROR_HTTP, "the server does not accept the token");
+		git_error_set_str(GIT_ERROR_HTTP, "the server rejected the token");
 	else if (remote->token && url_scheme(job->url) != SCHEME_HTTPS)
-		git_error_set_str(GIT_ERROR_HTTP, "the server asks for a login, and the token is shown over https alone");
+		git_error_set_str(GIT_ERROR_HTTP, "the server asks for a login, but the token is sent only over https");
 	else if (remote->token)
-		git_error_set(GIT_ERROR_HTTP, "the server asks for a login, and the token is for the GitHub of %s alone",
+		git_error_set(GIT_ERROR_HTTP, "the server asks for a login, but the token is sent only to GitHub at %s",
 			remote->token_api);
 	else
 		git_error_set_str(GIT_ERROR_HTTP,
-			"the server asks for a login: there is no such repository, or it is private");
+			"the server asks for a login: the repository is private, or does not exist");
 	return GIT_EAUTH;
 }
 
@@ -184,7 +184,7 @@ static int login_ssh(struct job *job, git_credential **out, const char *user)
 			return result;
 		}
 	}
-	git_error_set_str(GIT_ERROR_SSH, "no key in ssh-agent or ~/.ssh is accepted");
+	git_error_set_str(GIT_ERROR_SSH, "the server accepts no key from ssh-agent or ~/.ssh");
 	return GIT_EAUTH;
 }
 
@@ -200,7 +200,7 @@ static int login(git_credential **out, const char *url, const char *user, unsign
 		return login_https(job, out);
 	if (allowed & GIT_CREDENTIAL_SSH_KEY)
 		return login_ssh(job, out, user ? user : "git");
-	git_error_set_str(GIT_ERROR_NET, "the server asks for a kind of login that is not supported");
+	git_error_set_str(GIT_ERROR_NET, "the server asks for an unsupported kind of login");
 	return GIT_EAUTH;
 }
 
@@ -317,7 +317,7 @@ static int check_out(struct job *job, git_repository *repository, struct error *
 	options.checkout_strategy = GIT_CHECKOUT_FORCE;
 	if (code == GIT_ENOTFOUND || code == GIT_EAMBIGUOUS) {
 		error_set(err, STATUS_REFUSED, "%s has no commit%s%s%s", job->url, job->commit ? " " : "",
-			job->commit ? job->commit : "", code == GIT_EAMBIGUOUS ? " alone: give more digits" : "");
+			job->commit ? job->commit : "", code == GIT_EAMBIGUOUS ? " only: give more digits" : "");
 		error_hint(err, "Push the commit, and check the address and the hash.");
 		return -1;
 	}
@@ -396,7 +396,7 @@ int fork_clone(const char *url, const char *directory, const char *commit, const
 	if (commit && !is_commit_hash(commit))
 		return error_set(err, STATUS_USAGE, "\"%s\" is not a commit hash", commit);
 	if (path_exists(directory))
-		return error_set(err, STATUS_ENVIRONMENT, "cannot clone to %s: it exists", directory);
+		return error_set(err, STATUS_ENVIRONMENT, "cannot clone to %s: it already exists", directory);
 	source = absolute_source(url, err);
 	if (!source)
 		return -1;
@@ -459,7 +459,7 @@ int fork_published(const char *path, const char *url, const char *commit, const 
 	if (fork_url_check(url, remote->allow_local, err) < 0)
 		return -1;
 	if (!is_commit_hash(commit) || strlen(commit) != GIT_OID_HEXSZ)
-		return error_set(err, STATUS_USAGE, "\"%s\" is not a whole commit hash", commit);
+		return error_set(err, STATUS_USAGE, "\"%s\" is not a full commit hash", commit);
 	if (remote_run(&job, published_work, err) < 0)
 		return -1;
 	*published = job.answer;

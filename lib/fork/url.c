@@ -107,17 +107,17 @@ int fork_url_check(const char *url, bool allow_local, struct error *err)
 	int result = 0;
 
 	if (!url[0] || url[0] == '-' || scheme == SCHEME_UNKNOWN)
-		result = error_set(err, STATUS_USAGE, "\"%s\" is not an address to clone from", clean);
+		result = error_set(err, STATUS_USAGE, "\"%s\" is not a URL that can be cloned", clean);
 	else if (strpbrk(url, "\r\n\t"))
-		result = error_set(err, STATUS_USAGE, "the address to clone from holds a control character");
+		result = error_set(err, STATUS_USAGE, "the clone URL contains a control character");
 	else if (url_is_local(url) && !allow_local)
-		result = error_set(err, STATUS_USAGE, "\"%s\" is a local path: not cloned from here", clean);
+		result = error_set(err, STATUS_USAGE, "\"%s\" is a local path, which is not allowed here", clean);
 	else if ((scheme == SCHEME_HTTPS || scheme == SCHEME_HTTP) && url_login(url, &start))
-		result = error_set(err, STATUS_USAGE, "the address of %s has a login in it", clean);
+		result = error_set(err, STATUS_USAGE, "the URL of %s contains a login", clean);
 	if (result && scheme == SCHEME_UNKNOWN)
 		error_hint(err, "Use https://…, ssh://…, git@HOST:PATH, file://… or a path.");
 	else if (result && url_login(url, &start))
-		error_hint(err, "Give the address without it, and the token as GITHUB_TOKEN.");
+		error_hint(err, "Leave it out of the URL, and set GITHUB_TOKEN instead.");
 	free(clean);
 	return result;
 }

@@ -64,7 +64,7 @@ struct options {
 static int option_add(struct options *options, char *option, struct error *err)
 {
 	if (options->count == MOST_OPTIONS) {
-		error_set(err, STATUS_USAGE, "%s is one more than the %d options that a kernel may have", option,
+		error_set(err, STATUS_USAGE, "%s exceeds the %d options that a kernel may have", option,
 			MOST_OPTIONS);
 		free(option);
 		return -1;
@@ -135,7 +135,7 @@ static int run_compiler(const struct nvrtc *nvrtc, const char *source, const cha
 		       : ptx ? nvrtc->nvrtcGetPTX(program, bytes)
 			     : nvrtc->nvrtcGetCUBIN(program, bytes);
 		if (code)
-			error_set(err, STATUS_ENVIRONMENT, "compiling kernels/%s gave no code: %s", source,
+			error_set(err, STATUS_ENVIRONMENT, "compiling kernels/%s produced no code: %s", source,
 				nvrtc->nvrtcGetErrorString(code));
 		else
 			buffer_append(image, bytes, size);
@@ -223,7 +223,7 @@ int kernel_compile(const char *source, const struct kernel_parameter *parameters
 	if (!target) {
 		error_set(err, STATUS_ENVIRONMENT, "%s does not compile for compute capability %d.%d",
 			nvrtc_path(), capability / 10, capability % 10);
-		return error_hint(err, "GPUs from compute capability 8.0 (Ampere) on are supported.");
+		return error_hint(err, "GPUs need compute capability 8.0 (Ampere) or later.");
 	}
 	result = make_options(&options, parameters, target == capability ? "sm" : "compute", target, err);
 	if (!result)

@@ -161,9 +161,9 @@ static int open_driver(struct error *err)
 	int version = 0;
 
 	if (!library) {
-		error_set(err, STATUS_ENVIRONMENT, "no NVIDIA driver: libcuda.so.1 cannot be opened");
-		return error_hint(err, "Install NVIDIA's driver (in a container: give it the GPU, as with "
-				       "`docker run --gpus all`), or use DEVICE=cpu.");
+		error_set(err, STATUS_ENVIRONMENT, "no NVIDIA driver: libcuda.so.1 cannot be loaded");
+		return error_hint(err, "Install NVIDIA's driver (in a container, pass the GPU through, for example with "
+			"`docker run --gpus all`), or set DEVICE=cpu.");
 	}
 	missing = bind_symbols(library, driver_symbols, &driver);
 	note_path(library, driver_path);
@@ -171,9 +171,9 @@ static int open_driver(struct error *err)
 		driver.cuDriverGetVersion(&version);
 	if (missing || version < OLDEST_DRIVER) {
 		error_set(err, STATUS_ENVIRONMENT,
-			"the NVIDIA driver in %s is too old: it is for CUDA %d.%d", driver_path,
+			"the NVIDIA driver in %s is too old: it supports CUDA %d.%d", driver_path,
 			version / 1000, version % 1000 / 10);
-		return error_hint(err, "CUDA 12.0 (driver 525) or later is needed.");
+		return error_hint(err, "CUDA 12.0 (driver 525) or later is required.");
 	}
 	return cuda_check(driver.cuInit(0), err, "starting the NVIDIA driver");
 }
@@ -303,16 +303,16 @@ const struct nvrtc *nvrtc_library(struct error *err)
 		error_set(err, STATUS_ENVIRONMENT,
 			"NVIDIA's run-time compiler (libnvrtc.so.13 or .12) was not found");
 		error_hint(err,
-			"Install it with `pip install nvidia-cuda-nvrtc-cu12` (PyTorch brings it), or a CUDA "
-			"toolkit, and set CUDA_HOME if it is in an unusual place.");
+			"Install it with `pip install nvidia-cuda-nvrtc-cu12` (PyTorch includes it), or "
+			"install a CUDA toolkit, and set CUDA_HOME if it is in an unusual place.");
 		return NULL;
 	}
 	missing = bind_symbols(library, nvrtc_symbols, &nvrtc);
 	note_path(library, compiler_path);
 	if (missing) {
-		error_set(err, STATUS_ENVIRONMENT, "%s is no usable NVRTC: it lacks %s", compiler_path,
+		error_set(err, STATUS_ENVIRONMENT, "%s is not a usable NVRTC: it lacks %s", compiler_path,
 			missing);
-		error_hint(err, "CUDA 12 or 13 is needed.");
+		error_hint(err, "CUDA 12 or 13 is required.");
 		return NULL;
 	}
 	ready = true;
@@ -330,13 +330,14 @@ const struct cublaslt *cublaslt_library(struct error *err)
 	library = open_library("libcublasLt");
 	if (!library) {
 		error_set(err, STATUS_ENVIRONMENT, "cuBLASLt (libcublasLt.so.13 or .12) was not found");
-		error_hint(err, "`pip install nvidia-cublas-cu12` (PyTorch brings it), or a CUDA toolkit.");
+		error_hint(err, "Install it with `pip install nvidia-cublas-cu12` (PyTorch includes it), or "
+			"install a CUDA toolkit.");
 		return NULL;
 	}
 	missing = bind_symbols(library, cublaslt_symbols, &cublaslt);
 	note_path(library, products_path);
 	if (missing) {
-		error_set(err, STATUS_ENVIRONMENT, "%s is no usable cuBLASLt: it lacks %s", products_path,
+		error_set(err, STATUS_ENVIRONMENT, "%s is not a usable cuBLASLt: it lacks %s", products_path,
 			missing);
 		return NULL;
 	}

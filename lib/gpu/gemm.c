@@ -36,7 +36,7 @@ static int check(int code, struct error *err, const char *attempt)
 {
 	if (!code)
 		return 0;
-	return error_set(err, STATUS_ENVIRONMENT, "%s: cuBLASLt (%s) answers with error %d", attempt,
+	return error_set(err, STATUS_ENVIRONMENT, "%s: cuBLASLt (%s) failed with error %d", attempt,
 		cublaslt_path(), code);
 }
 

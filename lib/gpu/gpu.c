@@ -65,7 +65,7 @@ int gpu_query(int index, struct gpu_properties *properties, struct error *err)
 	if (count < 0)
 		return -1;
 	if (index < 0 || index >= count) {
-		error_set(err, STATUS_ENVIRONMENT, "there is no GPU %d: the driver shows %d", index, count);
+		error_set(err, STATUS_ENVIRONMENT, "there is no GPU %d: the driver lists %d", index, count);
 		return error_hint(err, count ? "They are numbered from 0; `quasar gpus` lists them."
 					     : "Check `nvidia-smi` and CUDA_VISIBLE_DEVICES.");
 	}
@@ -114,7 +114,7 @@ static int prepare(struct gpu *gpu, struct error *err)
 	struct CUctx_st *before = gpu_enter(gpu);
 	size_t available = 0, total = 0;
 	int result = cuda_check(gpu->driver->cuStreamCreate(&gpu->own, CUDA_STREAM_NON_BLOCKING), err,
-		"making a stream on %s", gpu->properties.name);
+		"creating a stream on %s", gpu->properties.name);
 
 	gpu->driver->cuMemGetInfo_v2(&available, &total);
 	gpu->properties.memory_free = (int64_t)available;
@@ -133,7 +133,7 @@ struct gpu *gpu_open(int index, struct error *err)
 		error_set(err, STATUS_ENVIRONMENT, "GPU %d (%s) has compute capability %d.%d", index,
 			gpu->properties.name, gpu->properties.capability / 10,
 			gpu->properties.capability % 10);
-		error_hint(err, "8.0 (Ampere) or later is needed; use --device cpu.");
+		error_hint(err, "8.0 (Ampere) or later is required; use --device cpu.");
 		goto failed;
 	}
 	gpu->driver = cuda_driver(err);
@@ -209,7 +209,7 @@ void *gpu_allocate(struct gpu *gpu, size_t bytes, struct error *err)
 		cuda_check(code, err, "allocating %.0f MiB on %s, where %.0f of %.0f MiB are free",
 			(double)bytes / 0x1p20, gpu->properties.name, (double)available / 0x1p20,
 			(double)total / 0x1p20);
-		error_hint(err, "Use a shorter sequence, or free the GPU: `nvidia-smi` shows who uses it.");
+		error_hint(err, "Use a shorter sequence, or free the GPU: `nvidia-smi` shows what uses it.");
 		return NULL;
 	}
 	gpu->allocations =
@@ -449,9 +449,9 @@ int gpu_time(struct gpu *gpu, int (*work)(int call, void *context, struct error 
 	int result = delay ? 0 : -1;
 
 	if (!result)
-		result = cuda_check(driver->cuEventCreate(&start, 0), err, "making an event");
+		result = cuda_check(driver->cuEventCreate(&start, 0), err, "creating an event");
 	if (!result)
-		result = cuda_check(driver->cuEventCreate(&end, 0), err, "making an event");
+		result = cuda_check(driver->cuEventCreate(&end, 0), err, "creating an event");
 	for (int call = 0; call < warmups + runs && !result; call++) {
 		float milliseconds = 0;
 

@@ -167,7 +167,7 @@ static struct keypair *read_secrets(const struct fields *fields, struct error *e
 	}
 	if (!first)
 		error_set(err, STATUS_ENVIRONMENT,
-			"it holds no secret: none of privateKey, secretSeed and secretPhrase");
+			"it contains no secret: no privateKey, secretSeed or secretPhrase");
 	return first;
 failed:
 	keypair_free(first);

@@ -228,7 +228,7 @@ static int set_digits(struct keypair *keypair, const char *digits, size_t length
 		result = set_private_key(keypair, bytes, NULL, err);
 	} else {
 		return error_set(err, STATUS_USAGE,
-			"%zu hex digits are no secret: a seed has 64%s", length,
+			"%zu hex digits are not a secret: a seed has 64%s", length,
 			keypair->type == CRYPTO_SR25519 ? ", a private key 128" : "");
 	}
 	sodium_memzero(bytes, sizeof(bytes));
@@ -244,7 +244,7 @@ static int set_base(struct keypair *keypair, const char *base, size_t length, co
 	if (!length) {
 		error_set(err, STATUS_USAGE, "there is no phrase, seed or private key");
 		return error_hint(
-			err, "A path alone does not do: the phrase that it starts from comes first.");
+			err, "A path is not enough: put the phrase that it starts from in front of it.");
 	}
 	if (length > 2 && !strncmp(base, "0x", 2) && is_hex(base + 2, length - 2)) {
 		base += 2;

@@ -51,7 +51,7 @@ static bool is_word_count(size_t words)
 
 static int refuse_word_count(int words, struct error *err)
 {
-	return error_set(err, STATUS_USAGE, "a mnemonic has 12, 15, 18, 21 or 24 words, not %d", words);
+	return error_set(err, STATUS_USAGE, "a phrase has 12, 15, 18, 21 or 24 words, not %d", words);
 }
 
 void mnemonic_encode(const uint8_t *entropy, size_t length, char phrase[MNEMONIC_SIZE])
@@ -131,7 +131,7 @@ static int check_bits(const uint8_t *bits, size_t words, struct error *err)
 	crypto_hash_sha256(hash, bits, length);
 	if ((bits[length] ^ hash[0]) >> (8 - checksum_bits))
 		return error_set(err, STATUS_USAGE,
-			"the phrase's checksum is wrong: a word is mistaken or out of place");
+			"the phrase's checksum is wrong: a word is wrong or in the wrong place");
 	return 0;
 }
 

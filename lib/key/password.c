@@ -34,7 +34,7 @@ static char *reveal_password(const char *variable, const char *value, struct err
 	if (sodium_base642bin((uint8_t *)password, size, value, strlen(value), " \r\n", &length, NULL,
 		    sodium_base64_VARIANT_ORIGINAL) < 0) {
 		sodium_free(password);
-		error_set(err, STATUS_ENVIRONMENT, "%s is not a password as bittensor-wallet stores it",
+		error_set(err, STATUS_ENVIRONMENT, "%s is not a password in the form that bittensor-wallet stores",
 			variable);
 		return NULL;
 	}
@@ -55,7 +55,7 @@ char *password_ask(const struct password_source *source, const char *what, enum 
 		goto failed;
 	}
 	if (password && use == PASSWORD_NEW) {
-		again = source->ask("The same again: ", err);
+		again = source->ask("Repeat it: ", err);
 		if (!again)
 			goto failed;
 		if (strcmp(password, again)) {
@@ -88,12 +88,12 @@ char *password_find(const struct password_source *source, const char *path, enum
 		*origin = xstrdup("the terminal");
 		password = password_ask(source, path, use, err);
 	} else {
-		error_set(err, STATUS_ENVIRONMENT, "there is no password");
+		error_set(err, STATUS_ENVIRONMENT, "no password was given");
 	}
 	if (!password && err->status == STATUS_ENVIRONMENT) {
 		error_context(err, "%s needs a password", path);
-		error_hint(err, "Give it on a terminal, as WALLET_PASSWORD in the environment or .env, or as "
-				"bittensor-wallet does in %s.", variable);
+		error_hint(err, "Enter it on a terminal, set WALLET_PASSWORD in the environment or .env, or set "
+			"%s as bittensor-wallet does.", variable);
 	}
 	free(variable);
 	return password;

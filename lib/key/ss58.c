@@ -74,11 +74,11 @@ int ss58_decode(const char *address, uint8_t public_key[32], struct error *err)
 	size_t digits = strlen(address);
 
 	if (address[strspn(address, alphabet)])
-		fault = "it has a character that base58 lacks";
+		fault = "it contains a character that is not base58";
 	else if (digits < 46 || digits >= SS58_SIZE || base58_decode(address, decoded, sizeof(decoded)) < 0)
 		fault = "wrong length";
 	else if (decoded[0] != PREFIX)
-		fault = "it belongs to another network: the prefix is not 42";
+		fault = "it is for another network: the prefix is not 42";
 	if (fault)
 		return error_set(err, STATUS_USAGE, "\"%.64s\" is not an SS58 address: %s", address, fault);
 	memcpy(expected, decoded, sizeof(decoded));

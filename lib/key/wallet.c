@@ -38,9 +38,9 @@ static int check_name(const char *what, const char *name, struct error *err)
 	if (name[0] && name[0] != '.' && !strchr(name, '/') && strlen(name) <= NAME_MAX_LENGTH &&
 		!has_suffix(name, PUBLIC_SUFFIX))
 		return 0;
-	error_set(err, STATUS_USAGE, "\"%.64s\" cannot be the name of a %s", name, what);
+	error_set(err, STATUS_USAGE, "\"%.64s\" is not a valid name for a %s", name, what);
 	return error_hint(
-		err, "A name has no slash, does not begin with a dot nor end with %s.", PUBLIC_SUFFIX);
+		err, "A name contains no slash, does not start with a dot and does not end with %s.", PUBLIC_SUFFIX);
 }
 
 static char *hotkeys_directory(const char *wallets, const char *wallet)
@@ -89,8 +89,8 @@ static int refuse_missing(
 {
 	error_set(err, STATUS_ENVIRONMENT, "wallet \"%s\" has no hotkey \"%s\": %s does not exist", wallet,
 		hotkey, paths->key);
-	return error_hint(err, "Make it with `quasar wallet new --wallet %s --hotkey %s`, or name another "
-			       "one: `quasar wallet list` shows what there is.", wallet, hotkey);
+	return error_hint(err, "Create it with `quasar wallet new --wallet %s --hotkey %s`, or choose another one from "
+		"`quasar wallet list`.", wallet, hotkey);
 }
 
 static char *decrypt(const char *path, const char *content, size_t *length,
@@ -113,11 +113,11 @@ static char *decrypt(const char *path, const char *content, size_t *length,
 
 static int refuse_encryption(const char *path, const char *name, struct error *err)
 {
-	error_set(err, STATUS_ENVIRONMENT, "%s is encrypted in an old way that is not read here: %s", path,
+	error_set(err, STATUS_ENVIRONMENT, "%s is encrypted in an old format that is not supported: %s", path,
 		name);
-	return error_hint(err, "Convert it with Bittensor's tools, in Python: bittensor_wallet.Keyfile(path)"
-			       ".check_and_update_encryption(). Or make it anew from its phrase: `quasar "
-			       "wallet import --encrypt --force`.");
+	return error_hint(err, "Convert it with Bittensor's tools, in Python: "
+		"bittensor_wallet.Keyfile(path).check_and_update_encryption(). Or restore it from its "
+		"phrase: `quasar wallet import --encrypt --force`.");
 }
 
 /* The JSON text of a key file, which may be its content as it stands. Takes the content over. */
@@ -145,9 +145,8 @@ static char *unlock(const char *path, char *content, size_t *length, const struc
 
 static void explain_damage(const char *path, struct error *err)
 {
-	error_context(err, "%s is not a sound key file", path);
-	error_hint(err, "Restore it from a backup, or make it anew from its phrase: `quasar wallet import "
-			"--force`.");
+	error_context(err, "%s is not a valid key file", path);
+	error_hint(err, "Restore it from a backup, or from its phrase: `quasar wallet import --force`.");
 }
 
 struct keypair *wallet_open_hotkey(const char *wallets, const char *wallet, const char *hotkey,
@@ -180,9 +179,9 @@ struct keypair *wallet_open_hotkey(const char *wallets, const char *wallet, cons
 
 static int refuse_overwrite(const char *path, struct error *err)
 {
-	error_set(err, STATUS_ENVIRONMENT, "there is a hotkey at %s already", path);
-	return error_hint(err, "Take another name, or --force to replace it: without its phrase or a copy, "
-			       "the old key is then lost for good.");
+	error_set(err, STATUS_ENVIRONMENT, "there is already a hotkey at %s", path);
+	return error_hint(err, "Choose another name, or use --force to replace it. Without its phrase or a copy, the old "
+		"key is then lost for good.");
 }
 
 int wallet_check_absent(const char *wallets, const char *wallet, const char *hotkey, struct error *err)
@@ -224,9 +223,9 @@ static int write_files(const struct paths *paths, const struct keypair *keypair,
 
 	directory_sweep(paths->directory); /* a key that an interrupted call left half made */
 	if (interrupted())
-		error_set(err, STATUS_INTERRUPTED, "interrupted: nothing is written");
+		error_set(err, STATUS_INTERRUPTED, "interrupted: nothing was written");
 	else if (directory_make(paths->directory, 0700, err) < 0)
-		error_hint(err, "Name a folder for the wallets that you may write to with --path.");
+		error_hint(err, "Use --path to name a wallet folder that you can write to.");
 	else if (mode == WALLET_NEW && path_exists(paths->key))
 		refuse_overwrite(paths->key, err);
 	else if (unlink(paths->public_half) < 0 && errno != ENOENT)

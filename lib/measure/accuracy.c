@@ -76,7 +76,7 @@ static void judge_values(const struct outputs *outputs, const struct report *rep
 	snprintf(detail, sizeof(detail), "%zu of %zu outputs are NaN or infinite", infinite, total);
 	add(report, "finite", !infinite, "Look for a division by zero or an overflow.", detail);
 	snprintf(detail, sizeof(detail), "%zu of %zu outputs were never written", unwritten, total);
-	add(report, "written", !unwritten, "Every element of the output has to be computed.", detail);
+	add(report, "written", !unwritten, "Every element of the output must be written.", detail);
 }
 
 static void judge_repeat(const struct outputs *outputs, const struct report *report)
@@ -95,11 +95,11 @@ static void judge_repeat(const struct outputs *outputs, const struct report *rep
 			cosine = fmin(cosine, pair.cosine);
 			difference = fmax(difference, pair.max_difference);
 		}
-	snprintf(detail, sizeof(detail), "%d runs: cosine %.6f (least %g), difference %.3g (most %g)", RUNS,
+	snprintf(detail, sizeof(detail), "%d runs: cosine %.6f (min %g), difference %.3g (max %g)", RUNS,
 		cosine, plan->repeat_cosine, difference, plan->repeat_difference);
 	add(report, "repeat",
 		finite && cosine >= plan->repeat_cosine && difference <= plan->repeat_difference,
-		"The same input has to give the same output: look for a race or unwritten memory.", detail);
+		"The same input must give the same output: look for a race or uninitialised memory.", detail);
 }
 
 static void judge_reference(const struct outputs *outputs, const struct report *report, double least_cosine)
@@ -110,14 +110,14 @@ static void judge_reference(const struct outputs *outputs, const struct report *
 	char detail[200];
 
 	snprintf(detail, sizeof(detail),
-		"against fp64, %s, %lld tokens: cosine %.7f (least %g), relative error %.2g (most %g), "
+		"against fp64, %s, %lld tokens: cosine %.7f (min %g), relative error %.2g (max %g), "
 		"difference %.3g",
 		report->function, (long long)plan->tokens, found.cosine, least_cosine,
 		found.relative_error, REFERENCE_RELATIVE_ERROR, found.max_difference);
 	add(report, "reference",
 		found.finite && found.cosine >= least_cosine &&
 			found.relative_error <= REFERENCE_RELATIVE_ERROR,
-		"It computes another function than these semantics say, or loses precision.", detail);
+		"It computes a different function from these semantics, or loses precision.", detail);
 }
 
 static void judge(const struct outputs *outputs, const struct report *report, double least_cosine)

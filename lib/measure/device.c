@@ -81,7 +81,7 @@ static void *cpu_allocate(const struct device *device, size_t bytes, struct erro
 
 	(void)device;
 	if (!memory)
-		error_set(err, STATUS_ENVIRONMENT, "not enough memory: %.0f MiB wanted",
+		error_set(err, STATUS_ENVIRONMENT, "not enough memory: %.0f MiB needed",
 			(double)bytes / 0x1p20);
 	return memory;
 }

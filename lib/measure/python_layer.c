@@ -17,9 +17,9 @@ EMBED(source_python_layer, "lib/measure/python_layer.py");
 static int failed(int64_t tokens, const char *why, struct error *err)
 {
 	error_set(err, STATUS_ENVIRONMENT, "the fork's layer does not run in Python at %lld tokens: %.500s",
-		(long long)tokens, *why ? why : "it ended without a word");
-	return error_hint(err, "Validators run it the same way: mend it, or install what python3 lacks (`quasar "
-			       "doctor` shows which one is used). Quasar's own layer: --layer.");
+		(long long)tokens, *why ? why : "it exited without a message");
+	return error_hint(err, "Validators run it the same way, so fix it, or install what python3 lacks (`quasar "
+		"doctor` shows which python3 is used). To measure quasar's own layer, use --layer.");
 }
 
 /* The last line that says anything; cuts the text behind it. */
@@ -61,7 +61,7 @@ static int run_python(const char *fork_path, int gpu, int64_t tokens, int warmup
 	if (!result && process_finish(process, LIMIT_SECONDS, status, err) < 0)
 		result = err->status == STATUS_INTERRUPTED
 				 ? -1
-				 : failed(tokens, "it takes longer than the 300 s that validators give it", err);
+				 : failed(tokens, "it takes longer than the 300 s that validators allow", err);
 	for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
 		free(numbers[i]);
 	free(where);

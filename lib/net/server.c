@@ -855,9 +855,9 @@ static int open_socket(
 		options->port, strerror(errno));
 	if (errno == EADDRINUSE)
 		error_hint(err,
-			"Something listens there already. Take another port; 0 means any that is free.");
+			"Something already listens there. Use another port; 0 picks a free one.");
 	else if (errno == EACCES)
-		error_hint(err, "Ports below 1024 are for root. Take a higher one.");
+		error_hint(err, "Ports below 1024 are reserved for root. Use a higher one.");
 	if (fd >= 0)
 		close(fd);
 	freeaddrinfo(found);

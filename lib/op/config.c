@@ -35,7 +35,7 @@ int config_parse(const struct parameter *parameters, const char *text, struct co
 		long value = text[name] == '=' ? strtol(text + name + 1, &end, 10) : 0;
 
 		if (which < 0 || seen >> which & 1 || end != text + length || value < 1 || value > 1 << 24)
-			return error_set(err, STATUS_USAGE, "\"%.*s\" is no parameter with a positive value, given once",
+			return error_set(err, STATUS_USAGE, "\"%.*s\" is not a parameter with a positive value, given once",
 				(int)length, text);
 		config->value[which] = (int)value;
 		seen |= 1u << which;

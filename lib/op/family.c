@@ -55,7 +55,7 @@ int family_options_parse(
 
 		if (!set_option(family, text, length, options)) {
 			list_values(family, values, sizeof(values));
-			return error_set(err, STATUS_USAGE, "\"%.*s\" is no semantics of %s: there are %s", (int)length,
+			return error_set(err, STATUS_USAGE, "%.*s: unknown semantics of %s; use %s", (int)length,
 				text, family->name, values);
 		}
 		text += length + (text[length] == ',');

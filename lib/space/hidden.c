@@ -4,8 +4,9 @@
 #define LIST_MOST 1000
 
 const char hidden_advice[] =
-	"A validator that polls before the reveal may mark the commitment as judged, and will not measure it then: "
-	"it ranks by its claim. `quasar submit` is measured, and seen by all at once.";
+	"A validator that polls before the reveal may mark the commitment as judged. It is then never "
+	"measured, and ranks by its claim. `quasar submit` is measured, but visible to everyone "
+	"immediately.";
 
 bool hidden_was_judged(const struct api_pending_reveals *pending, const struct api_submission_stats *stats,
 	int64_t server_id)

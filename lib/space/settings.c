@@ -17,41 +17,47 @@
 #define BYTE_ORDER_MARK "\xef\xbb\xbf" /* as editors on Windows begin a file */
 
 const struct setting settings_table[] = {
-	{"The validator", "VALIDATOR_API_URL", "http://localhost:8000", false,
-		"Base URL of the validator API. Production: https://quasar-subnet.onrender.com"},
-	{NULL, "NETUID", "24", false, "The subnet's number: 24 on test, 439 on finney."},
-	{NULL, "SUBTENSOR_NETWORK", "test", false, "The network of that subnet: test or finney."},
-	{NULL, "BLOCKS_UNTIL_REVEAL", "100", false,
-		"Blocks of 12 s between a commitment and its reveal, as the local validator hands them out."},
-	{"The wallet", "WALLET_MINER_NAME", "quasar_miner", false, "Wallet: a folder of BT_WALLET_PATH."},
-	{NULL, "WALLET_HOTKEY", "default", false, "Hotkey: a file of the wallet's folder hotkeys/."},
-	{NULL, "BT_WALLET_PATH", "~/.bittensor/wallets", false, "Where the wallets are."},
-	{NULL, "WALLET_PASSWORD", NULL, true,
-		"Password of an encrypted hotkey, for runs without a terminal. Leave it out to be asked."},
-	{"The fork", "FORK_PATH", "fork", false, "Your clone, relative to the workspace."},
-	{NULL, "FORK_URL", NULL, false,
-		"Address that validators clone. Left out: the clone's remote \"origin\"."},
-	{NULL, "GITHUB_TOKEN", NULL, true, "Token that may read and push the fork over https. Only the host of GITHUB_API_URL is shown it."},
-	{NULL, "GITHUB_USERNAME", NULL, false, "Owner of the fork."},
-	{NULL, "GITHUB_FORK_NAME", "flash-linear-attention", false, "Name of the fork's repository."},
-	{NULL, "GITHUB_API_URL", "https://api.github.com", false, "Base URL of GitHub's API; github.com's serves github.com."},
-	{"The submission", "TARGET_SEQUENCE_LENGTH", "100000", false,
-		"Tokens that you compete at; it decides the league (1000000: x3.0)."},
-	{NULL, "CLAIM_MARGIN", "3%", false, "What a claim stays below the measured median."},
-	{NULL, "AGENT_ITERATIONS", "100", false, "How many rounds of tuning a search may take."},
-	{NULL, "OPTIMIZATION_INTERVAL", "300", false, "Seconds between two rounds of a running miner."},
-	{NULL, "QUASAR_PASSPHRASE", NULL, true,
-		"Passphrase of exported state, for runs without a terminal. Leave it out to be asked."},
-	{"The machine", "DEVICE", "auto", false, "Where attention runs: auto, cpu, cuda or cuda:N."},
-	{NULL, "QUASAR_THREADS", NULL, false, "CPU threads. Left out: every core the process may use."},
-	{"Verification", "VERIFY_COSINE_THRESHOLD", "0.99", false,
-		"Least cosine similarity of two runs with the same input."},
-	{NULL, "VERIFY_MAX_ABS_DIFF", "0.1", false, "Largest absolute difference of two such runs."},
-	{"Logit verification", "REFERENCE_MODEL", "Qwen/Qwen2.5-0.5B-Instruct", false,
-		"Model that validators compare with."},
-	{NULL, "MINER_INFERENCE_PORT", "8001", false, "Port of the inference server."},
-	{NULL, "LOGIT_COSINE_THRESHOLD", "0.99", false, "Least cosine similarity that passes."},
-	{NULL, "LOGIT_MAX_ABS_DIFF", "0.1", false, "Largest absolute difference that passes."},
+	{"The validator", "VALIDATOR_API_URL", "http://localhost:8000", SETTING_PLAIN,
+		"Base URL of the validator API. In production: https://quasar-subnet.onrender.com"},
+	{NULL, "NETUID", "24", SETTING_UNUSED, "The subnet's number: 24 on test, 439 on finney."},
+	{NULL, "SUBTENSOR_NETWORK", "test", SETTING_UNUSED, "The subnet's network: test or finney."},
+	{NULL, "BLOCKS_UNTIL_REVEAL", "100", SETTING_PLAIN,
+		"For `quasar localnet`: blocks between a commitment and its reveal."},
+	{"The wallet", "WALLET_MINER_NAME", "quasar_miner", SETTING_PLAIN,
+		"Wallet name: a folder in BT_WALLET_PATH."},
+	{NULL, "WALLET_HOTKEY", "default", SETTING_PLAIN, "Hotkey name: a file in the wallet's hotkeys/ folder."},
+	{NULL, "BT_WALLET_PATH", "~/.bittensor/wallets", SETTING_PLAIN, "Folder that holds the wallets."},
+	{NULL, "WALLET_PASSWORD", NULL, SETTING_SECRET,
+		"Password of an encrypted hotkey, for unattended runs. If unset, you are asked for it."},
+	{"The fork", "FORK_PATH", "fork", SETTING_PLAIN, "Your clone of the fork, relative to the workspace."},
+	{NULL, "FORK_URL", NULL, SETTING_PLAIN,
+		"URL that validators clone. If unset: the URL of the clone's remote \"origin\"."},
+	{NULL, "GITHUB_TOKEN", NULL, SETTING_SECRET,
+		"GitHub token that can read and push the fork over https. It is sent only to the host of "
+		"GITHUB_API_URL."},
+	{NULL, "GITHUB_USERNAME", NULL, SETTING_PLAIN, "Owner of the fork on GitHub."},
+	{NULL, "GITHUB_FORK_NAME", "flash-linear-attention", SETTING_PLAIN, "Name of the fork's repository."},
+	{NULL, "GITHUB_API_URL", "https://api.github.com", SETTING_PLAIN,
+		"Base URL of the GitHub API. Change it only for GitHub Enterprise."},
+	{"The submission", "TARGET_SEQUENCE_LENGTH", "100000", SETTING_PLAIN,
+		"Sequence length to compete at, in tokens. It determines the league (1000000: x3.0)."},
+	{NULL, "CLAIM_MARGIN", "3%", SETTING_PLAIN, "How far below the measured median to claim."},
+	{NULL, "AGENT_ITERATIONS", "100", SETTING_UNUSED, "Maximum number of tuning iterations."},
+	{NULL, "OPTIMIZATION_INTERVAL", "300", SETTING_PLAIN,
+		"For `quasar run`: seconds between two rounds of work."},
+	{NULL, "QUASAR_PASSPHRASE", NULL, SETTING_SECRET,
+		"Passphrase for export-state and import-state, for unattended runs. If unset, you are asked for it."},
+	{"The machine", "DEVICE", "auto", SETTING_PLAIN, "Where to compute: auto, cpu, cuda or cuda:N."},
+	{NULL, "QUASAR_THREADS", NULL, SETTING_PLAIN, "Number of CPU threads. If unset: all available cores."},
+	{"Verification", "VERIFY_COSINE_THRESHOLD", "0.99", SETTING_PLAIN,
+		"Minimum cosine similarity between two runs on the same input."},
+	{NULL, "VERIFY_MAX_ABS_DIFF", "0.1", SETTING_PLAIN,
+		"Maximum absolute difference between two runs on the same input."},
+	{"Logit verification", "REFERENCE_MODEL", "Qwen/Qwen2.5-0.5B-Instruct", SETTING_PLAIN,
+		"Reference model to register for."},
+	{NULL, "MINER_INFERENCE_PORT", "8001", SETTING_UNUSED, "Port of the inference server."},
+	{NULL, "LOGIT_COSINE_THRESHOLD", "0.99", SETTING_UNUSED, "Minimum cosine similarity of logits."},
+	{NULL, "LOGIT_MAX_ABS_DIFF", "0.1", SETTING_UNUSED, "Maximum absolute difference of logits."},
 	{0},
 };
 
@@ -145,11 +151,11 @@ static int parse_line(struct settings *settings, char *line, int number, struct 
 	equals = name + length + strspn(name + length, " \t");
 	if (!length || isdigit((unsigned char)*name) || *equals != '=') {
 		error_set(err, STATUS_USAGE, "%s line %d is not NAME=value", settings->path, number);
-		return error_hint(err, "Comment the line out with # or mend it.");
+		return error_hint(err, "Fix the line, or comment it out with #.");
 	}
 	value = parse_value(equals + 1 + strspn(equals + 1, " \t"));
 	if (!value) {
-		error_set(err, STATUS_USAGE, "%s line %d: the quotes of %.*s are not closed",
+		error_set(err, STATUS_USAGE, "%s line %d: missing closing quote of %.*s",
 			settings->path, number, (int)length, name);
 		return error_hint(err, "Write NAME=\"value\", with \\\" for a quote inside.");
 	}
@@ -171,7 +177,7 @@ void settings_put(struct settings *settings, const char *name, const char *value
 static void guard_secrets(const struct settings *settings)
 {
 	for (const struct setting *setting = settings_table; setting->name; setting++)
-		if (setting->secret && settings_get(settings, setting->name, NULL))
+		if (setting->kind == SETTING_SECRET && settings_get(settings, setting->name, NULL))
 			secret_guard_process();
 }
 
@@ -193,11 +199,11 @@ static struct settings *load(const char *directory, struct error *err)
 	}
 	settings->path = path;
 	if (status.st_mode & (S_IRWXG | S_IRWXO))
-		log_warn("%s can be read by others; mend it with: chmod 600 %s", path, path);
+		log_warn("%s is readable by other users; fix with: chmod 600 %s", path, path);
 	if (file_read(path, FILE_LIMIT, &text, err) < 0)
 		goto failed;
 	if (strlen(text.data) != text.length) {
-		error_set(err, STATUS_USAGE, "%s holds a zero byte: it is not a text file", path);
+		error_set(err, STATUS_USAGE, "%s contains a zero byte: it is not a text file", path);
 		goto failed;
 	}
 	line = text.data + (strncmp(text.data, BYTE_ORDER_MARK, 3) ? 0 : 3);
@@ -270,14 +276,15 @@ const char *settings_get(const struct settings *settings, const char *name, cons
 
 void settings_write(const struct settings *values, struct buffer *out)
 {
-	buffer_text(out, "# Settings of a quasar workspace. Options of a command win over the environment,\n"
-			 "# the environment wins over this file. Keep it private: chmod 600 .env\n");
+	buffer_text(out, "# Settings of a quasar workspace. Command-line options override environment variables,\n"
+			 "# which override this file. Keep it private: chmod 600 .env\n");
 	for (const struct setting *setting = settings_table; setting->name; setting++) {
 		const char *value = file_value(values, setting->name);
 
 		if (setting->group)
 			buffer_printf(out, "\n# --- %s ---\n", setting->group);
-		buffer_printf(out, "# %s\n", setting->help);
+		buffer_printf(out, "# %s%s\n", setting->help,
+			setting->kind == SETTING_UNUSED ? " " SETTING_UNUSED_NOTE : "");
 		if (!value)
 			buffer_text(out, "#");
 		if (value || setting->fallback)
@@ -294,7 +301,7 @@ static bool is_open_setting(const char *assignment)
 
 	for (const struct setting *setting = settings_table; setting->name; setting++)
 		if (strlen(setting->name) == length && !strncmp(setting->name, assignment, length))
-			return !setting->secret;
+			return setting->kind != SETTING_SECRET;
 	return false;
 }
 

@@ -10,13 +10,22 @@
 #include "base/buffer.h"
 #include "base/error.h"
 
+enum setting_kind {
+	SETTING_PLAIN,
+	SETTING_SECRET, /* never shown, logged or put into JSON */
+	SETTING_UNUSED, /* nothing reads it; accepted because the .env files of other miners have it */
+};
+
 struct setting {
 	const char *group;    /* heading in .env.example; NULL: the same as the one before */
 	const char *name;     /* as in the environment */
 	const char *fallback; /* used when it is set nowhere; NULL: none */
-	bool secret;          /* never shown, logged or put into JSON */
+	enum setting_kind kind;
 	const char *help;
 };
+
+/* What is said of a setting that is unused. */
+#define SETTING_UNUSED_NOTE "Accepted, but has no effect."
 
 /* Ends with an entry whose name is NULL. */
 extern const struct setting settings_table[];

@@ -1,4 +1,4 @@
-#include "space/store.h"
+#include "space/store_private.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -47,23 +47,21 @@ static const char *const migrations[] = {
 	" tokens_per_sec REAL NOT NULL, spread REAL NOT NULL, memory_mb REAL,"
 	" fork_commit TEXT, version TEXT NOT NULL);"
 	"CREATE INDEX bench_by_seq ON bench (seq);",
+
+	benchmarks_table,
 	NULL,
 };
 
 static const struct database_format format = {
 	.what = "a workspace's state store",
-	.rescue = "Nothing was changed. The file holds your submissions and their salts: put a backup in its "
-		  "place, or run `quasar recover`, which sets it aside and keeps what can be read of it.",
+	.rescue = "Nothing was changed. The file holds your submissions and their salts. Restore it from a "
+		"backup, or run `quasar recover`, which renames it and recovers what can still be read.",
 	.application = 0x51535754, /* "QSWT" */
 	.migrations = migrations,
 };
 
 /* Ids that are looked for in a damaged store at most: the highest one may be damaged itself. */
 #define MOST_SUBMISSIONS 1000000
-
-struct store {
-	struct database *database;
-};
 
 static const char *const kind_names[] = {"commit", "direct"};
 static const char *const step_names[] = {
@@ -179,7 +177,7 @@ static void warn_if_open_to_others(const char *path)
 	struct stat status;
 
 	if (stat(path, &status) == 0 && status.st_mode & (S_IRWXG | S_IRWXO))
-		log_warn("%s can be read by others; mend it with: chmod %s %s", path,
+		log_warn("%s is readable by other users; fix with: chmod %s %s", path,
 			S_ISDIR(status.st_mode) ? "700" : "600", path);
 }
 
@@ -209,9 +207,9 @@ struct store *store_open(const char *directory, struct error *err)
 	struct stat status;
 
 	if (stat(path, &status) < 0) {
-		error_set(err, STATUS_ENVIRONMENT, "the state store is not there: %s", path);
-		error_hint(err, "Put it back if you have it. Else `quasar recover` makes a new one of what the validator "
-				"lists, and `quasar import-state` adds what a backup has.");
+		error_set(err, STATUS_ENVIRONMENT, "the state store is missing: %s", path);
+		error_hint(err, "Put it back if you have it. Otherwise `quasar recover` creates a new one from "
+			"the validator's lists, and `quasar import-state` adds submissions from a backup.");
 		goto failed;
 	}
 	warn_if_open_to_others(folder);
@@ -282,24 +280,12 @@ failed:
 	" tokens_per_sec, vram_mb, benchmarks, salt, commitment_hash, server_id, reveal_block, reason,"   \
 	" created_at, updated_at"
 
-static char *copy_text(sqlite3_stmt *query, int column)
-{
-	const char *text = database_text(query, column);
-
-	return text ? xstrdup(text) : NULL;
-}
-
 static char *copy_secret(sqlite3_stmt *query, int column)
 {
 	const char *text = database_text(query, column);
 	size_t size = text ? strlen(text) + 1 : 0;
 
 	return text ? memcpy(secret_alloc(size), text, size) : NULL;
-}
-
-static double real_or_nan(sqlite3_stmt *query, int column)
-{
-	return sqlite3_column_type(query, column) == SQLITE_NULL ? NAN : sqlite3_column_double(query, column);
 }
 
 /* Reads a row of SUBMISSION_COLUMNS. */
@@ -309,20 +295,20 @@ static struct submission read_submission(sqlite3_stmt *query)
 		.id = sqlite3_column_int64(query, 0),
 		.kind = name_index(kind_names, 2, database_text(query, 1)),
 		.step = name_index(step_names, 6, database_text(query, 2)),
-		.api_url = copy_text(query, 3),
-		.hotkey = copy_text(query, 4),
-		.fork_url = copy_text(query, 5),
-		.commit_hash = copy_text(query, 6),
-		.repo_hash = copy_text(query, 7),
+		.api_url = database_copy_text(query, 3),
+		.hotkey = database_copy_text(query, 4),
+		.fork_url = database_copy_text(query, 5),
+		.commit_hash = database_copy_text(query, 6),
+		.repo_hash = database_copy_text(query, 7),
 		.target_sequence_length = sqlite3_column_int64(query, 8),
 		.tokens_per_sec = sqlite3_column_double(query, 9),
-		.vram_mb = real_or_nan(query, 10),
-		.benchmarks = copy_text(query, 11),
+		.vram_mb = database_real(query, 10),
+		.benchmarks = database_copy_text(query, 11),
 		.salt = copy_secret(query, 12),
-		.commitment_hash = copy_text(query, 13),
+		.commitment_hash = database_copy_text(query, 13),
 		.server_id = sqlite3_column_int64(query, 14),
 		.reveal_block = sqlite3_column_int64(query, 15),
-		.reason = copy_text(query, 16),
+		.reason = database_copy_text(query, 16),
 		.created_at = sqlite3_column_double(query, 17),
 		.updated_at = sqlite3_column_double(query, 18),
 	};
@@ -520,7 +506,7 @@ int store_journal(struct store *store, int64_t id, struct journal *journal, stru
 		journal->entries =
 			xrealloc(journal->entries, (journal->count + 1) * sizeof(*journal->entries));
 		journal->entries[journal->count++] =
-			(struct journal_entry){sqlite3_column_double(query, 0), copy_text(query, 1)};
+			(struct journal_entry){sqlite3_column_double(query, 0), database_copy_text(query, 1)};
 	}
 	if (found < 0)
 		journal_free(journal);
@@ -845,67 +831,4 @@ int store_repair(const char *directory, struct store_repair *repair, struct erro
 	free(path);
 	free(folder);
 	return result;
-}
-
-/* --- bench results ------------------------------------------------------------------------------- */
-
-int store_bench_insert(struct store *store, const struct bench_result *result, struct error *err)
-{
-	return database_run(store->database, err,
-		"INSERT INTO bench (at, device, what, semantics, seq, runs, tokens_per_sec, spread, memory_mb,"
-		" fork_commit, version) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-		"rsssiirrrss", result->when, result->device, result->what, result->semantics, result->seq,
-		(int64_t)result->runs, result->tokens_per_sec, result->spread, result->memory_mb,
-		result->fork_commit, result->version);
-}
-
-int store_bench_list(struct store *store, const struct bench_filter *filter, size_t limit,
-	struct bench_list *list, struct error *err)
-{
-	static const struct bench_filter everything;
-	const struct bench_filter *wanted = filter ? filter : &everything;
-	sqlite3_stmt *query = database_query(store->database, err,
-		"SELECT id, at, device, what, semantics, seq, runs, tokens_per_sec, spread, memory_mb,"
-		" fork_commit, version FROM bench WHERE what = ifnull(?, what)"
-		" AND semantics = ifnull(?, semantics) AND device = ifnull(?, device)"
-		" AND (?4 IS NULL OR fork_commit = ?4) AND (?5 = 0 OR seq = ?5)"
-		" ORDER BY id DESC LIMIT ?6",
-		"ssssii", wanted->what, wanted->semantics, wanted->device, wanted->fork_commit, wanted->seq,
-		limit ? (int64_t)limit : INT64_C(-1));
-	int found = query ? 1 : -1;
-
-	*list = (struct bench_list){0};
-	while (found > 0 && (found = database_step(store->database, query, err)) > 0) {
-		list->items = xrealloc(list->items, (list->count + 1) * sizeof(*list->items));
-		list->items[list->count++] = (struct bench_result){
-			.id = sqlite3_column_int64(query, 0),
-			.when = sqlite3_column_double(query, 1),
-			.device = copy_text(query, 2),
-			.what = copy_text(query, 3),
-			.semantics = copy_text(query, 4),
-			.seq = sqlite3_column_int64(query, 5),
-			.runs = sqlite3_column_int(query, 6),
-			.tokens_per_sec = sqlite3_column_double(query, 7),
-			.spread = sqlite3_column_double(query, 8),
-			.memory_mb = real_or_nan(query, 9),
-			.fork_commit = copy_text(query, 10),
-			.version = copy_text(query, 11),
-		};
-	}
-	if (found < 0)
-		bench_list_free(list);
-	return found;
-}
-
-void bench_list_free(struct bench_list *list)
-{
-	for (size_t i = 0; i < list->count; i++) {
-		free(list->items[i].device);
-		free(list->items[i].what);
-		free(list->items[i].semantics);
-		free(list->items[i].fork_commit);
-		free(list->items[i].version);
-	}
-	free(list->items);
-	*list = (struct bench_list){0};
 }

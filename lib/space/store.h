@@ -1,9 +1,9 @@
 /* store: what a workspace must not forget, in SQLite (DIRECTORY/.quasar/state.db).
  *
  * Submissions are rows, each with an append-only journal of its steps; a change and its journal line are
- * one transaction, and in that file, on disk, when the function returns. Bench results stand beside
- * them. Errors are STATUS_ENVIRONMENT; a file that is damaged, newer than this program or not
- * ours is named and left alone. Several processes may use one store: a writer waits for another. */
+ * one transaction, and in that file, on disk, when the function returns. Benchmarks have a table of their own
+ * beside them (space/benchmarks.h). Errors are STATUS_ENVIRONMENT; a file that is damaged, newer than this
+ * program or not ours is named and left alone. Several processes may use one store: a writer waits for another. */
 #pragma once
 
 #include <stdbool.h>
@@ -158,39 +158,3 @@ void journal_free(struct journal *journal);
 
 const char *submission_kind_name(enum submission_kind kind); /* "commit", "direct" */
 const char *submission_step_name(enum submission_step step); /* "prepared", "committed", … */
-
-/* --- bench results ------------------------------------------------------------------------------- */
-
-struct bench_result {
-	int64_t id;
-	double when;           /* Unix time */
-	char *device;          /* "cpu (AMD EPYC 7763, 2 threads)", "NVIDIA H200" */
-	char *what;            /* "python" (the fork's layer), "layer" or "op" (quasar's own) */
-	char *semantics;       /* "upstream", "causal"; "": the fork's own */
-	int64_t seq;           /* tokens */
-	int runs;
-	double tokens_per_sec; /* median over the runs */
-	double spread;         /* (slowest - fastest) / median */
-	double memory_mb;      /* peak; NAN: not measured */
-	char *fork_commit;     /* NULL: none */
-	char *version;         /* of quasar */
-};
-
-/* `id` is not read. The strings stay the caller's. */
-int store_bench_insert(struct store *store, const struct bench_result *result, struct error *err);
-
-struct bench_filter {
-	const char *what, *semantics, *device, *fork_commit; /* NULL: any */
-	int64_t seq;                                         /* 0: any */
-};
-
-struct bench_list {
-	struct bench_result *items;
-	size_t count;
-};
-
-/* Those that pass the filter (NULL: all), newest first, at most `limit` (0: no limit). The latest result
- * is a list of one. Free with bench_list_free. */
-int store_bench_list(struct store *store, const struct bench_filter *filter, size_t limit,
-	struct bench_list *list, struct error *err);
-void bench_list_free(struct bench_list *list);

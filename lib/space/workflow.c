@@ -92,7 +92,7 @@ static int follow(struct workflow *workflow, const struct submission *submission
 		reveal->submission_id == submission->server_id)
 		return 0;
 	if (submission->step == STEP_REFUSED)
-		log_warn("the validator lists submission #%lld after all: it can be revealed",
+		log_warn("the validator lists submission #%lld again: it can be revealed",
 			(long long)submission->id);
 	if (reveal->submission_id != submission->server_id)
 		log_warn("the validator lists submission #%lld under the id %lld", (long long)submission->id,
@@ -270,8 +270,8 @@ static int undelivered(const struct submission *submission, struct error *err)
 {
 	if (err->status == STATUS_NETWORK || err->status == STATUS_INTERRUPTED)
 		error_hint(err,
-			"Nothing is lost: run `quasar %s` again. It looks for this submission at the "
-			"validator before it sends anything.",
+			"Nothing is lost. Run `quasar %s` again: it asks the validator about this "
+			"submission before it sends anything.",
 			senders[submission->kind].command);
 	return -1;
 }
@@ -395,8 +395,8 @@ static int check_salt(const struct submission *submission, struct error *err)
 	error_set(err, STATUS_ENVIRONMENT,
 		"submission %lld: the stored salt does not belong to its commitment",
 		(long long)submission->id);
-	return error_hint(err, "Nothing was sent. The state store was damaged or edited: `quasar import-state` "
-			       "takes the salt from a backup.");
+	return error_hint(err, "Nothing was sent. The state store was damaged or edited. `quasar import-state` restores "
+		"the salt from a backup.");
 }
 
 static int send_reveal(struct workflow *workflow, const struct submission *submission,
@@ -422,7 +422,7 @@ static int forgotten(struct workflow *workflow, const struct submission *submiss
 		(long long)submission->id, (long long)submission->server_id);
 	if (store_submission_refused(workflow->store, submission->id, err->message, &failure) < 0)
 		log_warn("%s", failure.message);
-	return error_hint(err, "Its database was reset. `quasar register`, if it asks for that, then `quasar commit`.");
+	return error_hint(err, "Its database was reset. Run `quasar register` if it asks for that, then `quasar commit`.");
 }
 
 /* Whether this row, of the submission's id, is about another submission. */
@@ -551,7 +551,8 @@ static enum presence find_presence(struct workflow *workflow, const struct submi
 static int kept(enum status status, struct error *err)
 {
 	err->status = status;
-	return error_hint(err, "The commitment is kept, for the validator's list %s. `quasar reveal` tries again.",
+	return error_hint(err, "The commitment is kept, because the validator's list %s. Run `quasar reveal` to try "
+		"again.",
 		status == STATUS_NETWORK ? "does not confirm this" : "still has it");
 }
 
@@ -565,8 +566,9 @@ static int revealed_before(struct workflow *workflow, const struct submission *s
 		return store_submission_revealed(workflow->store, submission->id, err);
 	case PRESENCE_LISTED:
 		error_set(err, STATUS_NETWORK,
-			"the validator says that it has this reveal, but lists its commitment as waiting for it");
-		return error_hint(err, "Run `quasar reveal` again: it goes by the list.");
+			"the validator says this was already revealed, but still lists the commitment as "
+			"not revealed");
+		return error_hint(err, "Run `quasar reveal` again.");
 	case PRESENCE_UNKNOWN:
 		break;
 	}

@@ -36,8 +36,8 @@ bool workspace_exists(const char *directory)
 
 static int refuse(struct error *err, const char *directory)
 {
-	return error_hint(err, "It would decide which validator your hotkey signs for. If you mean it, name the "
-			       "workspace: quasar -C '%s' …", directory);
+	return error_hint(err, "It decides which validator your hotkey signs for. If you trust it, name the workspace: "
+		"quasar -C '%s' …", directory);
 }
 
 /* "alice (uid 1001)". The caller frees. */
@@ -60,14 +60,14 @@ static int check_owner(const char *directory, const char *path, struct error *er
 	owner = link.st_uid && link.st_uid != own ? link.st_uid : target.st_uid;
 	if (owner && owner != own) {
 		name = user_name(owner);
-		error_set(err, STATUS_ENVIRONMENT, "%s belongs to %s: neither to you nor to root", path, name);
+		error_set(err, STATUS_ENVIRONMENT, "%s belongs to %s, not to you or root", path, name);
 		free(name);
 		return refuse(err, directory);
 	}
 	if (target.st_mode & (S_IWGRP | S_IWOTH)) {
-		error_set(err, STATUS_ENVIRONMENT, "%s can be written by other users", path);
-		return error_hint(err, "See what is in it, then: chmod go-w '%s'. Where that cannot be, name the "
-				       "workspace: quasar -C '%s' …", path, directory);
+		error_set(err, STATUS_ENVIRONMENT, "%s is writable by other users", path);
+		return error_hint(err, "Check its content, then run: chmod go-w '%s'. If that is not possible, name the "
+			"workspace: quasar -C '%s' …", path, directory);
 	}
 	return 0;
 }
@@ -82,8 +82,7 @@ int workspace_check(const char *directory, struct error *err)
 
 		result = check_owner(directory, path, err);
 		if (!result && path_exists(path) && fork_tracks(directory, names[i])) {
-			error_set(err, STATUS_ENVIRONMENT, "%s is part of a git repository: somebody else may have "
-							   "written it", path);
+			error_set(err, STATUS_ENVIRONMENT, "%s is tracked by a git repository, so somebody else may have written it", path);
 			result = refuse(err, directory);
 		}
 		free(path);
@@ -134,7 +133,7 @@ static int check_clone(const struct workspace_place *place, const char *clone, s
 	int result = 0;
 
 	if (!fork || strcmp(fork, clone)) {
-		error_set(err, STATUS_ENVIRONMENT, "%s is a git clone of its own, not the fork of the workspace %s above it",
+		error_set(err, STATUS_ENVIRONMENT, "%s is a separate git clone, not the fork of the workspace %s above it",
 			clone, place->directory);
 		result = refuse(err, place->directory);
 	}

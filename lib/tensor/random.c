@@ -80,5 +80,5 @@ void distribution_describe(const struct distribution *distribution, char *text, 
 	if (distribution->kind == DISTRIBUTION_NORMAL)
 		snprintf(text, size, "normal, deviation %g", (double)distribution->deviation);
 	else
-		snprintf(text, size, "even in %g … %g", (double)distribution->low, (double)distribution->high);
+		snprintf(text, size, "uniform in %g … %g", (double)distribution->low, (double)distribution->high);
 }

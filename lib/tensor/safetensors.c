@@ -62,7 +62,7 @@ static int read_header(struct safetensors *file, struct error *err)
 		length = length << 8 | prefix[i];
 	if (length > LARGEST_HEADER || length > (uint64_t)status.st_size - sizeof(prefix))
 		return error_set(err, STATUS_ENVIRONMENT,
-			"%s is no safetensors file: a header of %llu bytes in a file of %lld", file->path,
+			"%s is not a safetensors file: a header of %llu bytes in a file of %lld", file->path,
 			(unsigned long long)length, (long long)status.st_size);
 	file->data = sizeof(prefix) + length;
 	file->length = (uint64_t)status.st_size - file->data;
@@ -73,7 +73,7 @@ static int read_header(struct safetensors *file, struct error *err)
 		file->header = json_parse(text, length, err);
 		if (!file->header || !cJSON_IsObject(file->header)) {
 			error_set(err, STATUS_ENVIRONMENT,
-				"%s is no safetensors file: its header is not a JSON object", file->path);
+				"%s is not a safetensors file: its header is not a JSON object", file->path);
 			result = -1;
 		}
 	}

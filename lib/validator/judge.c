@@ -39,9 +39,9 @@ static char *make_place(struct error *err)
 
 	if (mkdtemp(place))
 		return place;
-	error_set(err, STATUS_ENVIRONMENT, "cannot make a directory for clones, %s: %s", place,
+	error_set(err, STATUS_ENVIRONMENT, "cannot create a directory for clones, %s: %s", place,
 		strerror(errno));
-	error_hint(err, "Name another place with TMPDIR.");
+	error_hint(err, "Set TMPDIR to another directory.");
 	free(place);
 	return NULL;
 }
@@ -70,7 +70,7 @@ static int clone_fork(const struct judge *judge, const struct api_submission *su
 	int attempts = 0, result;
 
 	if (!is_cloneable(judge, submission->fork_url)) {
-		check_add(checks, "clone", CHECK_FAIL, NULL, "%s is no address that validators clone from",
+		check_add(checks, "clone", CHECK_FAIL, NULL, "%s is not a URL that validators clone",
 			submission->fork_url);
 		return 0;
 	}
@@ -211,9 +211,9 @@ static int benchmark(const struct judge *judge, const struct api_submission *sub
 	describe(verdict, &text);
 	if (left_out)
 		buffer_printf(
-			&text, "; %d longer left out: they would not fit the memory or the time", left_out);
+			&text, "; %d longer skipped: they do not fit into memory or time", left_out);
 	check_add(&verdict->checks, "benchmark", left_out ? CHECK_WARN : CHECK_OK,
-		left_out ? "More time: --budget SECONDS." : NULL, "%s", text.data);
+		left_out ? "Allow more time with --budget SECONDS." : NULL, "%s", text.data);
 	buffer_free(&text);
 	return 0;
 }

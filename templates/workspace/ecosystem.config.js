@@ -1,5 +1,5 @@
 // pm2 start ecosystem.config.js      then: pm2 logs @NAME@, pm2 stop @NAME@
-// pm2 save && pm2 startup            so that it starts with the machine; then run what it prints
+// pm2 save && pm2 startup            start at boot; then run the command that it prints
 module.exports = {
   apps: [
     {
@@ -7,12 +7,12 @@ module.exports = {
       script: "@QUASAR@",
       interpreter: "none",
       args: ["run", "-C", "@WORKSPACE@"],
-      cwd: "/", // pm2 would not try again where the workspace is missing; the miner does
-      // These belong in .env: pm2 saves its environment where everyone may read it.
+      cwd: "/", // pm2 would give up if the workspace is missing; the miner keeps trying
+      // Put these into .env: pm2 saves its environment where everyone can read it.
       filter_env: ["WALLET_PASSWORD", "BT_PW_", "GITHUB_TOKEN", "QUASAR_PASSPHRASE"],
-      // Nothing is final but a stop: a ban passes, a disk is mounted late, a hotkey is registered at last.
+      // Restart after every failure: bans end, disks get mounted, hotkeys get registered.
       restart_delay: 300000,
-      // A stop is for the miner itself, not for a command of --notify that still runs.
+      // Stop only the miner, not a --notify command that is still running.
       treekill: false,
       kill_timeout: 15000,
     },

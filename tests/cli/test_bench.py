@@ -38,7 +38,7 @@ def test_a_table_for_several_lengths(quasar, args):
 def test_any_family_can_be_measured(quasar):
     document = quasar("bench", "--op", "--seq", 100, "--json").json
     assert document["workload"] == "op" and document["op"] == "quasar" and document["semantics"] == "upstream"
-    assert document["input"] == "q, k, v normal, deviation 1; beta even in 0.7 … 2.8"
+    assert document["input"] == "q, k, v normal, deviation 1; beta uniform in 0.7 … 2.8"
     assert document["results"][0]["bytes"] == 4 * 100 * 512 * 2 + 8 * 4
     assert quasar("bench", "--op=quasar", "--seq", 100, "--json").json["workload"] == "op"
     for semantics, full in (([], "bidirectional,elu+1,normalised"),

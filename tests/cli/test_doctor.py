@@ -23,7 +23,7 @@ def test_a_machine_in_order(quasar, hotkey, localnet, workspace):
     found = checks(done)
     assert done.json["passed"] is True and failed(done) == []
     assert found["wallet"]["detail"] == hotkey and found["workspace"]["detail"] == str(workspace)
-    assert found["store"]["detail"] == "whole, 0 submissions"
+    assert found["store"]["detail"] == "sound, 0 submissions"
     for name in ("version", "libraries", "cpu", "memory", "disk", "openblas", "permissions", "git", "git.program", "python", "api",
                  "clock", "round", "reveals"):
         assert found[name]["status"] in ("ok", "warn"), found[name]
@@ -47,8 +47,8 @@ def test_a_silent_validator_is_given_up(quasar):
 
 def test_a_person_sees_the_list_of_what_to_mend(quasar):
     done = quasar("doctor", *ONCE, "--api", "http://127.0.0.1:9")
-    assert done.code == 1 and "To mend:" in done.out
-    assert "quasar wallet new" in done.out[done.out.index("To mend:"):]
+    assert done.code == 1 and "To fix:" in done.out
+    assert "quasar wallet new" in done.out[done.out.index("To fix:"):]
 
 
 def test_a_gpu_that_was_asked_for_is_needed(quasar):

@@ -33,6 +33,17 @@ def test_tracked_documents_are_those_of_the_tables(quasar, tmp_path):
     assert (ROOT / ".env.example").read_text() == quasar("generate", "env").out
 
 
+def test_a_setting_is_read_or_said_to_have_no_effect(quasar):
+    table = ROOT / "lib/space/settings.c"
+    sources = "".join(path.read_text() for folder in ("cmd", "lib") for path in (ROOT / folder).rglob("*.[ch]")
+                      if path != table)
+    lines = quasar("generate", "env").out.splitlines()
+    settings = {match[1]: lines[i - 1] for i, line in enumerate(lines) if (match := re.match(r"#([A-Z_]+)=", line))}
+    assert len(settings) == len(re.findall(r'^\t\{(?:NULL|".*?"), "[A-Z_]+"', table.read_text(), re.M))
+    for name, explained in settings.items():
+        assert ("has no effect" in explained) != (f'"{name}"' in sources), name
+
+
 def test_bash_completes_commands_options_and_choices(quasar, tmp_path):
     script = generate(quasar, tmp_path, "bash")
     assert complete(script, "quasar", "lea") == ["leagues", "leaderboard"]

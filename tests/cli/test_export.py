@@ -86,7 +86,7 @@ def test_again_it_writes_nothing(quasar, workspace):
     before = [path.lstat().st_mtime_ns for path in files]
     done = quasar("export", "--json", cwd=workspace)
     assert done.code == 0 and done.json["written"] is False and set(changes(done).values()) == {"same"}
-    assert "Nothing to write" in quasar("export", cwd=workspace).out
+    assert "up to date" in quasar("export", cwd=workspace).out
     assert files == sorted((workspace / "fork").rglob("*"))
     assert before == [path.lstat().st_mtime_ns for path in files]
 
@@ -122,7 +122,7 @@ def test_git_undoes_it(quasar, clone):
     (clone / "notes.txt").write_text("not committed\n")
     (clone / OPERATION / "notes.py").write_text("not committed\n")
     done = quasar("export", clone)
-    command = done.out.partition("To undo it")[2].splitlines()[1]
+    command = done.out.partition("To undo this")[2].splitlines()[1]
     subprocess.run(["sh", "-ec", command], check=True, cwd="/")
     assert contents(clone) == {**before, "notes.txt": b"not committed\n", f"{OPERATION}/notes.py": b"not committed\n"}
     assert not (clone / OPERATION / "kernels").exists()
@@ -141,7 +141,7 @@ def test_a_dry_run_only_shows(quasar, clone):
     assert done.code == 0 and "Nothing was written" in done.out
     lines = {line.split()[1]: line.split() for line in done.out.splitlines() if len(line.split()) > 3}
     assert lines[f"{OPERATION}/chunk.py"][0] == "changed" and lines[f"{OPERATION}/chunk.py"][3] == "-2"
-    assert lines[LAYER][-2:] == ["not", "committed"]
+    assert lines[LAYER][-2:] == ["uncommitted", "changes"]
     assert quasar("export", "--dry-run", clone, "--json").json["written"] is False
     assert contents(clone) == {**before, LAYER: b"not committed\n"}
 
@@ -196,7 +196,7 @@ def test_where_there_is_no_git_there_is_no_way_back(quasar, tmp_path):
     assert done.code == 1 and "git" in done.err and "--force" in done.err
     assert contents(tmp_path / "copy") == {path: text.encode() for path, text in THEIRS.items()}
     done = quasar("export", "--force", tmp_path / "copy")
-    assert done.code == 0 and "undo" not in done.out
+    assert done.code == 0 and "To undo" not in done.out
 
 
 @pytest.mark.parametrize("place", [".", "nowhere", "file"])
@@ -232,7 +232,7 @@ def test_a_failure_half_way_says_how_far_it_came(quasar, clone):
     done = quasar("export", clone, bound=True)
     (clone / OPERATION).chmod(0o700)
     assert done.code == 3 and "Permission denied" in done.err
-    assert f" files were written before, up to {LAYER}" in done.err
+    assert f" files had been written, the last one {LAYER}" in done.err
     command = done.err.partition("To undo what was written: ")[2].splitlines()[0]
     subprocess.run(["sh", "-ec", command], check=True)
     assert contents(clone) == {path: text.encode() for path, text in THEIRS.items()}

@@ -14,7 +14,7 @@ def test_json_tells_what_is_here_and_what_is_known(quasar):
 def test_text_names_the_reason_when_there_is_no_gpu(quasar):
     problem = quasar("gpus", "--json").json["problem"]
     done = quasar("gpus")
-    assert done.code == 0 and "Known from data sheets" in done.out
+    assert done.code == 0 and "From data sheets" in done.out
     assert problem in done.out
 
 

@@ -196,7 +196,7 @@ def test_a_submission_that_the_network_doubled_is_not_hidden(scene, fault):
     scene.proxy.deliver()
     assert len(scene.submissions()) == 2
     assert done.json["submission_id"] in [entry["id"] for entry in scene.submissions()]
-    assert "1 more of this hotkey" in scene("status").out
+    assert "1 more by this hotkey" in scene("status").out
     assert scene("recover", "--json").json["found"] == [entry["id"] for entry in scene.submissions()
                                                         if entry["id"] != done.json["submission_id"]]
     assert scene("status", "--json").json["unknown_here"] == 0
@@ -210,7 +210,7 @@ def test_a_name_that_nobody_knows(scene):
     done = scene(
         "commit", "--no-verify", "--claim", 7, "--api", "http://nobody.invalid", "--timeout", 3)
     assert done.code == 4 and "nobody.invalid" in done.err and "Nothing is lost" in done.err
-    assert "not known to have arrived" in scene("status", "--api", "http://nobody.invalid", "--timeout", 1).out
+    assert "may not have arrived" in scene("status", "--api", "http://nobody.invalid", "--timeout", 1).out
 
 
 def test_a_store_that_fails_ends_the_attempts_at_once(scene):
@@ -349,7 +349,7 @@ def test_a_rank_that_is_not_shown_is_not_none_yet(scene):
     begin(scene, Reveal)
     assert scene("reveal").code == 0
     scene.proxy.always[STATS] = Change(recent_submissions=[], top_performers=[])
-    assert "rank unknown: only the ten fastest are shown" in scene("status").out
+    assert "rank unknown: the validator shows only the ten fastest" in scene("status").out
 
 
 # --- validators as they are ------------------------------------------------------------------------------
@@ -378,10 +378,10 @@ def reset(scene, tmp_path):
 def test_a_database_that_was_reset_is_no_circle(scene, tmp_path):
     begin(scene, Reveal)
     reset(scene, tmp_path)
-    assert "not in the validator's list" in scene("doctor").out
+    assert "not listed by the validator" in scene("doctor").out
     assert "has lost" in scene("status").out
     assert [row["step"] for row in scene.rows()] == ["refused"]
-    assert "0 ready to be revealed, 0 waiting" in scene("doctor").out
+    assert "0 ready to reveal, 0 waiting" in scene("doctor").out
     done = scene("reveal")
     assert done.code == 3 and "nothing to reveal" in done.err
     assert scene("register").code == 0

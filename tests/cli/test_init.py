@@ -210,10 +210,10 @@ def test_an_existing_clone_is_used_where_it_is(quasar, tmp_path, upstream):
 # --- what stops it -------------------------------------------------------------------------------------
 
 @pytest.mark.parametrize("args, code, says", [
-    (["--fork-url", "gopher://host/x"], 2, "not an address"),
+    (["--fork-url", "gopher://host/x"], 2, "not a URL that can be cloned"),
     (["--fork-url", "https://you:s3cret@github.com/x"], 2, "login"),
     (["--fork-url", "https://s3cret@github.com/x"], 2, "GITHUB_TOKEN"),
-    (["--fork-url", "x", "--from", "y"], 2, "exclude"),
+    (["--fork-url", "x", "--from", "y"], 2, "only one of"),
     (["--seq", "many"], 2, "whole number"),
     (["--seq", "0"], 2, "between"),
     (["--api", "localhost:8000"], 2, "http"),
@@ -421,7 +421,7 @@ def test_the_token_is_shown_to_github_alone(quasar, tmp_path, upstream, certific
         if api:
             env["GITHUB_API_URL"] = api.format(port=server.server_port)
         done = quasar("init", "miner", "--fork-url", f"{server.url}/fork.git", env=env)
-        assert done.code == 5 and "the token is for the GitHub of" in done.err and "s3cret" not in done.err
+        assert done.code == 5 and "the token is sent only to GitHub at" in done.err and "s3cret" not in done.err
         assert set(server.shown) == {None}
 
 

@@ -646,7 +646,7 @@ def test_what_it_says_and_where_it_keeps_things(quasar, environment, tmp_path):
                                stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert process.stdout.readline().startswith("Listening on http://127.0.0.1:")
     database = tmp_path / "work" / "localnet.db"
-    assert f"{database};" in (line := process.stdout.readline()) and "after 7 of them" in line
+    assert f"{database};" in (line := process.stdout.readline()) and "after 7 blocks" in line
     process.terminate()
     process.communicate(timeout=30)
     assert process.returncode == 0 and database.stat().st_mode & 0o777 == 0o600

@@ -143,7 +143,7 @@ def test_it_never_forces(push, fork, tmp_path):
     theirs = remote_head(fork)
     (fork / "x.py").write_text("")
     done = push()
-    assert done.code == 5 and "pull --rebase" in done.err and "only the push failed" in done.err
+    assert done.code == 5 and "pull --rebase" in done.err and "the push failed" in done.err
     assert remote_head(fork) == theirs
     git("pull", "-q", "--rebase", cwd=fork)
     assert push().code == 0
@@ -152,7 +152,7 @@ def test_it_never_forces(push, fork, tmp_path):
 def test_a_detached_head_and_a_merge_are_refused(push, fork):
     git("checkout", "-q", "--detach", cwd=fork)
     done = push()
-    assert done.code == 3 and "no branch" in done.err
+    assert done.code == 3 and "not on a branch" in done.err
     git("switch", "-q", "main", cwd=fork)
     (fork / ".git" / "MERGE_HEAD").write_text(git("rev-parse", "HEAD", cwd=fork) + "\n")
     assert push().code == 3
@@ -258,7 +258,7 @@ def test_without_access_it_says_what_is_needed(push, fork, workspace):
     with git_server(workspace / ".quasar", closed=True) as server:
         git("remote", "set-url", "origin", f"{server.url}/origin.git", cwd=fork)
         done = push(env={"GITHUB_TOKEN": TOKEN})
-        assert done.code == 5 and "over https alone" in done.err and TOKEN not in done.err
+        assert done.code == 5 and "only over https" in done.err and TOKEN not in done.err
         assert "GITHUB_TOKEN" in push().err
         assert set(server.shown) == {None}
 

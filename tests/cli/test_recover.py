@@ -97,13 +97,13 @@ def test_a_lost_salt_is_named(damaged):
     waiting = damaged.pending()[0]
     done = damaged("recover")
     assert done.code == 1 and done.err == ""
-    assert f"Submission {waiting['submission_id']} " in done.out and "can no longer be revealed" in done.out
+    assert f"Submission {waiting['submission_id']} " in done.out and "cannot be revealed from here" in done.out
     done = damaged("recover", "--json")
     assert done.code == 1
     assert done.json["unrevealable"] == [{name: waiting[name] for name in ("submission_id", "commitment_hash",
                                                                            "reveal_block")}]
     status = damaged("status")
-    assert "1 more of this hotkey" in status.out and "quasar recover" in status.out
+    assert "1 more by this hotkey" in status.out and "quasar recover" in status.out
 
 
 def cut(data, rest):
@@ -232,7 +232,7 @@ def test_a_store_that_is_gone_is_told_from_no_workspace(quasar, localnet, tmp_pa
     (workspace / ".quasar" / "state.db").unlink()
     for command in ("status", "reveal", "run", "commit"):
         done = quasar(command, cwd=workspace)
-        assert done.code == 3 and "state store is not there" in done.err and "quasar recover" in done.err
+        assert done.code == 3 and "state store is missing" in done.err and "quasar recover" in done.err
     assert "quasar recover" in quasar("doctor", cwd=workspace).out
     done = quasar("recover", "--json", cwd=workspace)
     assert done.code == 0 and done.json["missing"] is True and done.json["aside"] is None

@@ -176,7 +176,7 @@ def test_hangup_reads_the_settings_again(miner):
     miner.set(CLAIM_MARGIN="nonsense")
     loop.process.send_signal(signal.SIGHUP)
     problem = loop.until("problem")["message"]
-    assert "kept the old settings" in problem and "CLAIM_MARGIN" in problem
+    assert "keeping the old settings" in problem and "CLAIM_MARGIN" in problem
     miner.set(CLAIM_MARGIN="10%")
     loop.process.send_signal(signal.SIGHUP)
     loop.until("settings")
@@ -184,7 +184,7 @@ def test_hangup_reads_the_settings_again(miner):
     assert loop.until("committed")["submission"]["tokens_per_sec"] == float(int(bench["tokens_per_sec"] * 0.9))
     miner.set(OPTIMIZATION_INTERVAL="'unclosed")
     loop.process.send_signal(signal.SIGHUP)
-    assert "kept the old settings" in loop.until("problem")["message"]
+    assert "keeping the old settings" in loop.until("problem")["message"]
     loop.until("revealed")
     assert loop.end() == 0
 
@@ -198,7 +198,7 @@ def test_moving_to_another_validator_names_what_waits_at_the_old_one(miner, star
     miner.set(VALIDATOR_API_URL=proxy.url)
     loop.process.send_signal(signal.SIGHUP)
     loop.until("settings")
-    assert f"waits for its reveal at {slow.url}" in loop.until("problem")["message"]
+    assert f"is waiting to be revealed at {slow.url}" in loop.until("problem")["message"]
     loop.until("revealed")
     assert loop.end() == 0
 
@@ -502,7 +502,7 @@ def test_a_store_that_is_away_for_a_while_is_waited_for(miner, proxy):
     loop = miner.run("--improve", "1000%")
     loop.until("verify")
     (miner.directory / ".quasar").rename(miner.directory / "elsewhere")
-    problem = loop.until("problem", where=lambda event: "taken away" in event["message"])
+    problem = loop.until("problem", where=lambda event: "has disappeared" in event["message"])
     assert "put it or a backup back" in problem["hint"]
     (miner.directory / "elsewhere").rename(miner.directory / ".quasar")
     loop.until("revealed")

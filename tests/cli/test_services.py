@@ -151,6 +151,6 @@ def test_in_a_screen_it_goes_on_until_it_is_stopped(workspace, environment, tmp_
     assert screen(workspace / "start-in-screen.sh").returncode == 0
     until(lambda: shows("has no hotkey") and shows("Again in five minutes."))
     second = screen(workspace / "start-in-screen.sh")
-    assert second.returncode == 1 and "it runs already" in second.stderr
+    assert second.returncode == 1 and "already running" in second.stderr
     screen("screen", "-S", "quasar-miner", "-X", "stuff", "\x03")
     until(lambda: not listed())

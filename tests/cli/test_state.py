@@ -209,5 +209,5 @@ def test_a_spoilt_salt_is_replaced_by_one_that_gives_the_hash(backed_up, tmp_pat
     assert "does not belong to its commitment" in done.err and "import-state" in done.err
     backed_up("export-state", tmp_path / "spoilt.sealed")
     assert backed_up("import-state", tmp_path / "spoilt.sealed", "--json").json["salts"] == 0
-    assert "1 of those lacked the salt" in backed_up("import-state", tmp_path / "state.sealed").out
+    assert "1 of those lacked their salt" in backed_up("import-state", tmp_path / "state.sealed").out
     backed_up("reveal", "--wait")

@@ -99,7 +99,7 @@ def test_the_claim_is_the_median_less_the_margin(miner):
 
 def test_quasars_own_layer_on_a_gpu_is_no_claim(miner):
     with sqlite3.connect(miner.directory / ".quasar" / "state.db") as database:
-        database.execute("UPDATE bench SET device = 'cuda:0 (NVIDIA H200)'")
+        database.execute("UPDATE benchmark SET device_kind = 'cuda', device_index = 0")
     done = miner("commit")
     assert done.code == 3 and "validators do not run" in done.err and "quasar bench" in done.err
     assert miner("commit", "--claim", 5).code == 0

@@ -31,7 +31,7 @@ def refused(done, *words):
 def test_a_workspace_of_another_user_is_refused(quasar, hotkey, workspace, asked, name, below):
     (workspace / below).mkdir(parents=True, exist_ok=True)
     os.chown(workspace / name, 4242, 4242)
-    assert refused(quasar("register", cwd=workspace / below), workspace / name, "uid 4242", "neither to you nor to root")
+    assert refused(quasar("register", cwd=workspace / below), workspace / name, "uid 4242", "not to you or root")
     assert refused(quasar("init", "--github", cwd=workspace / below, env={"GITHUB_TOKEN": "s3cret"}), "uid 4242")
     assert refused(quasar("init", workspace, cwd="/"), "uid 4242")
     assert asked.requests == []
@@ -49,7 +49,7 @@ def test_a_link_that_another_user_made_is_refused(quasar, hotkey, workspace, ask
 @pytest.mark.parametrize("name, mode", [(".env", 0o620), (".env", 0o602), (".quasar", 0o770), (".quasar", 0o1777)])
 def test_what_others_can_write_is_refused(quasar, hotkey, workspace, asked, name, mode):
     (workspace / name).chmod(mode)
-    assert refused(quasar("register", cwd=workspace), "can be written by other users", "chmod go-w", workspace / name)
+    assert refused(quasar("register", cwd=workspace), "is writable by other users", "chmod go-w", workspace / name)
     assert asked.requests == []
     (workspace / name).chmod(mode & 0o755)
     assert "500" in quasar("register", "--timeout", "0.1", cwd=workspace).err
@@ -78,7 +78,7 @@ def test_a_clone_that_brings_a_workspace_along_is_refused(quasar, hotkey, worksp
     if name == ".env":
         (clone / ".quasar").mkdir(mode=0o700)
     for place in (clone, clone / "src"):
-        assert refused(quasar("register", cwd=place), "part of a git repository")
+        assert refused(quasar("register", cwd=place), "tracked by a git repository")
     assert asked.requests == []
 
 
@@ -175,4 +175,4 @@ def test_a_python_that_closes_its_stdout_is_waited_for(quasar, workspace, tmp_pa
     (site / "torch.py").write_text("import os, time\nos.close(1); os.close(2)\ntime.sleep(0.3)\nos._exit(7)\n")
     done = quasar("bench", "--python", "--seq", "64", "--device", "cpu", cwd=workspace, timeout=60,
                   env={"PYTHONPATH": str(site)})
-    assert done.code == 3 and "without a word" in done.err
+    assert done.code == 3 and "without a message" in done.err

@@ -110,7 +110,7 @@ def test_what_cannot_be_measured_here_is_said(submit, validate):
     for judged, lengths in zip(validate("--json").json["judged"], ([512], [2048])):
         assert [entry["seq"] for entry in judged["benchmarks"]] == lengths
         checks = {check["name"]: check for check in judged["checks"]}
-        assert checks["benchmark"]["status"] == "warn" and "left out" in checks["benchmark"]["detail"]
+        assert checks["benchmark"]["status"] == "warn" and "skipped" in checks["benchmark"]["detail"]
         assert judged["score"] > 0 and f" at {lengths[0]:,}" in checks["claim"]["detail"]
 
 
@@ -212,7 +212,7 @@ def test_local_forks_are_for_local_validators(quasar, submit, localnet, clones):
     url = localnet.url.replace("127.0.0.1", "0.0.0.0")
     refused = quasar("validate", "--api", url, "--once", "--json", env={"TMPDIR": str(clones)})
     judged, = refused.json["judged"]
-    assert not judged["valid"] and "no address" in judged["reason"]
+    assert not judged["valid"] and "not a URL that validators clone" in judged["reason"]
     submit()
     allowed = quasar("validate", "--api", url, "--once", "--json", "--local-forks", "--budget", "2",
                      env={"TMPDIR": str(clones)})
@@ -224,7 +224,7 @@ def test_for_people(localnet, alice, submit, validate):
     submit(fork_url="file:///nonexistent/\x1b[31mfork")
     done = validate("--finalize")
     assert done.code == 0
-    assert "does not run the fork's Python" in done.out and alice.address in done.out
+    assert "not the fork's Python" in done.out and alice.address in done.out
     assert "score" in done.out and "1 judged" not in done.out and "2 judged" in done.out
     assert "\x1b" not in done.out + done.err
     assert "weighted score" in done.out

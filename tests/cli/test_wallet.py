@@ -230,7 +230,7 @@ def test_import_never_takes_the_secret_from_the_command_line(quasar):
 
 def test_import_asks_on_a_terminal_without_echo(terminal, quasar):
     person = terminal("wallet", "import")
-    person.expect("(not shown): ")
+    person.expect("(not echoed): ")
     assert not person.echoes()
     person.send(PHRASE + "\n")
     person.expect(ADDRESS)
@@ -241,7 +241,7 @@ def test_import_asks_on_a_terminal_without_echo(terminal, quasar):
 @pytest.mark.parametrize("keys", ["\x03", "abandon ab\x03"])
 def test_an_interrupted_import_leaves_nothing(terminal, home, keys):
     person = terminal("wallet", "import")
-    person.expect("(not shown): ")
+    person.expect("(not echoed): ")
     person.send(keys)
     assert person.finish() == 130 and person.echoes() and not (home / ".bittensor").exists()
 
@@ -310,7 +310,7 @@ def test_a_new_password_is_asked_for_twice(terminal, quasar, home):
     person = terminal("wallet", "new", "--encrypt")
     person.expect("New password for ")
     person.send("correct horse\n")
-    person.expect("again: ")
+    person.expect("Repeat it: ")
     person.send("correct house\n")
     assert person.finish() == 3 and "differ" in person.out and not (home / ".bittensor").exists()
     person = terminal("wallet", "new", "--encrypt")
@@ -320,7 +320,7 @@ def test_a_new_password_is_asked_for_twice(terminal, quasar, home):
     person = terminal("wallet", "new", "--encrypt")
     person.expect("New password for ")
     person.send("correct horse\n")
-    person.expect("again: ")
+    person.expect("Repeat it: ")
     person.send("correct horse\n")
     person.expect("encrypted")
     assert person.finish() == 0 and "correct horse" not in person.out
@@ -345,7 +345,7 @@ def test_a_cut_encrypted_file(quasar, place):
 def test_an_encrypted_key_without_its_public_half(quasar, place):
     path = place((KEYFILES / "encrypted.nacl").read_bytes())
     assert quasar("wallet", "show", "--json").json["address"] is None
-    assert "not known without the password" in quasar("wallet", "list").out
+    assert "unknown without the password" in quasar("wallet", "list").out
     path.with_name("defaultpub.txt").write_text("not JSON")
     assert quasar("wallet", "show").code == 3
     assert "damaged" in quasar("wallet", "list").out
@@ -435,7 +435,7 @@ def test_a_private_key_stored_times_eight(quasar, place):
 # --- list -----------------------------------------------------------------------------------------
 
 def test_list_is_sorted_and_complete(quasar):
-    assert "no hotkeys" in quasar("wallet", "list").out
+    assert "No hotkeys" in quasar("wallet", "list").out
     assert quasar("wallet", "list", "--json").json == {"hotkeys": []}
     for wallet, hotkey in (("b", "two"), ("a", "x"), ("b", "one")):
         quasar("wallet", "new", "--wallet", wallet, "--hotkey", hotkey)

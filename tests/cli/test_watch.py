@@ -189,10 +189,10 @@ def test_what_was_told_last_stays_through_an_outage(watch, localnet, proxy):
     page.until(time_left)
     port = localnet.port
     localnet.stop()
-    page.until(shows_all("the validator is not reached since (", "outage     GET /pending_reveals", "round 1 ("))
+    page.until(shows_all("the validator has not been reached since (", "outage     GET /pending_reveals", "round 1 ("))
     page.until(less_than(time_left(page.screen)))
     localnet.start("--port", str(port))
-    page.until(lambda screen: "not reached" not in screen.text and "outage" not in screen.text)
+    page.until(lambda screen: "not been reached" not in screen.text and "outage" not in screen.text)
     assert time_left(page.screen)
 
 

@@ -21,7 +21,7 @@ def gpu():
     listing = json.loads(subprocess.run([QUASAR, "gpus", "--json"], capture_output=True, text=True,
                                         check=True).stdout)
     if not listing["present"]:
-        pytest.skip("no GPU: " + (listing["problem"] or "the driver shows none"))
+        pytest.skip("no GPU: " + (listing["problem"] or "the driver lists none"))
     return listing["present"][0]
 
 

@@ -90,4 +90,4 @@ def test_the_board_is_readable(api, validator, peer_miner, hotkey):
     register(validator, alice)
     submit(validator, alice, 1000000, 66990104.0)
     text = api("leaderboard").out
-    assert "200,970,312" in text and alice.address[:12] in text and "does not tell" in text
+    assert "200,970,312" in text and alice.address[:12] in text and "does not show" in text

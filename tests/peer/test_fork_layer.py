@@ -30,7 +30,7 @@ def test_it_is_timed(quasar, workspace):
         assert result["warmups"] == 3 and result["runs"] in (4, 8, 12) and result["memory_mb"] > 1
         assert result["tokens_per_sec"] == pytest.approx(result["seq"] / result["seconds"])
     shown = quasar("bench", "--python", "--seq", 100, "--runs", 1, "--compare", cwd=workspace)
-    assert "The fork's layer, by its own Python" in shown.out and "at commit" in shown.out
+    assert "The fork's own layer, in Python" in shown.out and "at commit" in shown.out
 
 
 def test_it_may_print_what_it_likes(quasar, workspace):
@@ -41,7 +41,7 @@ def test_it_may_print_what_it_likes(quasar, workspace):
 
 @pytest.mark.parametrize("layer, words", [
     ("raise RuntimeError('shared memory is too small')", "RuntimeError: shared memory is too small"),
-    ("import os; os._exit(0)", "without a word"),
+    ("import os; os._exit(0)", "without a message"),
     ("import os; print('{}', flush=True); os._exit(0)", "{}"),
 ])
 def test_a_layer_that_does_not_run_says_why(quasar, workspace, layer, words):

@@ -334,7 +334,7 @@ static void functions_have_names(void **state)
 	assert_non_null(strstr(err.message, "squared-relu"));
 	assert_int_equal(family_options_parse(linear, "caus", options, &err), -1);
 	fixture_describe(families[0], text, sizeof(text));
-	assert_string_equal(text, "q, k, v normal, deviation 1; beta even in 0.7 … 2.8");
+	assert_string_equal(text, "q, k, v normal, deviation 1; beta uniform in 0.7 … 2.8");
 }
 
 /* What must be so for everything else to work. */

@@ -353,7 +353,7 @@ static void broken_files_are_refused(void **state)
 		"shape");
 	assert_int_equal(file_write(path, big, sizeof(big), 0600, FILE_REPLACE, &err), 0);
 	assert_null(safetensors_open(path, &err));
-	assert_non_null(strstr(err.message, "no safetensors file"));
+	assert_non_null(strstr(err.message, "not a safetensors file"));
 	assert_int_equal(file_write(path, "abc", 3, 0600, FILE_REPLACE, &err), 0);
 	assert_null(safetensors_open(path, &err));
 	assert_null(safetensors_open("/nonexistent/file", &err));

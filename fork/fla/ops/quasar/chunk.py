@@ -29,6 +29,7 @@ from fla.utils import input_guard
 from fla.ops.quasar import backend
 from fla.ops.quasar import torch_backend
 from fla.ops.quasar.torch_backend import advance, parts, rows_of_heads, tokens_of_heads, wide
+from fla.ops.quasar.uncompiled import uncompiled
 
 SEMANTICS = ("upstream", "causal")
 
@@ -126,7 +127,7 @@ def attend(compute, q, k, v, beta, initial_state, output_final_state, cu_seqlens
     return o, state if output_final_state else None
 
 
-@torch.compiler.disable
+@uncompiled
 def chunk_quasar(q, k, v, beta, initial_state=None, output_final_state=False, cu_seqlens=None,
                  semantics="upstream", **kwargs):
     """q, k, v [B, T, H, S] of one dtype; beta [H], positive; states [B, H, S, S], key by value dimension. Returns

@@ -22,6 +22,7 @@ from fla.ops.quasar import torch_backend
 from fla.ops.quasar.torch_backend import CHUNK
 from fla.ops.quasar.torch_backend import HISTORY
 from fla.ops.quasar.torch_backend import ROWS
+from fla.ops.quasar.uncompiled import uncompiled
 from fla.utils import input_guard
 
 # Of all sequences that go side by side, a multiple of CHUNK. For a width of 512, q, k and v take 3 KB a token.
@@ -254,7 +255,7 @@ class FusedLayer(torch.autograd.Function):
         return x_gradient.to(x.dtype), None, None, *unpack(weight_gradients, Parameters(*parameters))
 
 
-@torch.compiler.disable
+@uncompiled
 def fused_layer(x, parameters, eps, semantics):
     """x [B, T, hidden] fp32 or bf16, T > 0, to the layer's output in bf16."""
     return FusedLayer.apply(x, eps, semantics, *parameters)

@@ -5,6 +5,7 @@ from fla.ops.quasar.chunk import attend
 from fla.ops.quasar.gate import naive_quasar_gate
 from fla.ops.quasar.torch_backend import state_or_zeros
 from fla.ops.quasar.torch_backend import wide
+from fla.ops.quasar.uncompiled import uncompiled
 
 
 def recurrent_forward(q, k, v, beta, state, semantics):
@@ -20,7 +21,7 @@ def recurrent_forward(q, k, v, beta, state, semantics):
     return torch.stack(outputs, 1).to(q.dtype), state
 
 
-@torch.compiler.disable
+@uncompiled
 def fused_recurrent_quasar(q, k, v, beta, initial_state=None, output_final_state=False, cu_seqlens=None, **kwargs):
     """As chunk_quasar(..., semantics="causal"), in as many steps as there are tokens."""
     return attend(recurrent_forward, q, k, v, beta, initial_state, output_final_state, cu_seqlens, "causal")
