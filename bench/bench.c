@@ -23,8 +23,8 @@ enum { Q, K, V, O }; /* of the family */
 
 static const struct family *family; /* the first one */
 static struct device cpu;
-static struct fixture fixtures[3];   /* of each type */
-static double *reference[2][3];      /* of each semantics and type; NULL: nobody asks */
+static struct fixture fixtures[3]; /* of each type */
+static double *reference[2][3];    /* of each semantics and type; NULL: nobody asks */
 
 static void *allocate(size_t size)
 {
@@ -207,14 +207,14 @@ static void show(const struct recurrence *recurrence)
 
 	cpu_variant_select(recurrence->name);
 	compete(list, count);
-	printf("\n%s: %.1f G multiply-adds/s of fp32 in a thread's registers\n", recurrence->name, peak * 1e-9);
+	printf("\n%s: %.1f G multiply-adds/s of fp32 in a thread's registers\n", recurrence->name,
+		peak * 1e-9);
 	printf("%-32s %10s %10s %11s %11s %10s %11s\n", "", "median", "fastest", "M tokens/s", "x 1 thread",
 		"x threads", "1 - cosine");
 	for (size_t i = 0; i < count; i++)
 		printf("%-32s %7.1f ms %7.1f ms %11.3f %11.2f %10.2f %11.1e\n", list[i].name,
 			list[i].median * 1e3, list[i].times[0] * 1e3, T / list[i].median * 1e-6,
-			list[0].median / list[i].median, list[1].median / list[i].median,
-			1 - list[i].cosine);
+			list[0].median / list[i].median, list[1].median / list[i].median, 1 - list[i].cosine);
 }
 
 static void show_operation(void)
@@ -235,8 +235,8 @@ static void show_operation(void)
 	       "recurrence (fp32 tensors, same compiler flags) on one thread, and with its heads over all; by medians.\n"
 	       "Floors: q, k, v and o moved once in bf16, %.0f MB, take %.1f ms at the %.1f GB/s of a copy;\n"
 	       "causal has %.1f G multiply-adds, upstream %.1f G.\n",
-		T, H, S, input, bytes * 1e-6, bytes / copy * 1e3, copy * 1e-9, multiply_adds(SEMANTICS_CAUSAL) * 1e-9,
-		multiply_adds(SEMANTICS_UPSTREAM) * 1e-9);
+		T, H, S, input, bytes * 1e-6, bytes / copy * 1e3, copy * 1e-9,
+		multiply_adds(SEMANTICS_CAUSAL) * 1e-9, multiply_adds(SEMANTICS_UPSTREAM) * 1e-9);
 	for (const char *const *name = cpu_variants(); *name; name++)
 		for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++)
 			if (!strcmp(all[i]->name, *name))
@@ -260,8 +260,8 @@ static void show_layer(void)
 				.budget = 20,
 				.seed = 1};
 			struct measurement found;
-			char *name = xprintf("%s, T = %lld", semantics_name(plan.semantics),
-				(long long)lengths[i]);
+			char *name = xprintf(
+				"%s, T = %lld", semantics_name(plan.semantics), (long long)lengths[i]);
 
 			must(measure_run(&cpu, &plan, &found, &err), &err);
 			printf("%-34s %7.1f ms %6.0f %% %12.3f %8.0f MiB\n", name, found.seconds * 1e3,

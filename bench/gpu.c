@@ -99,8 +99,8 @@ static int queue_op(int call, void *context, struct error *err)
 	const struct op_work *work = context;
 	size_t bytes = (size_t)work->tokens * HEADS * DIM * sizeof(uint16_t);
 	size_t sets = bytes < ROTATED ? ROTATED / bytes : 1;
-	struct quasar_problem problem =
-		problem_of(work->semantics, work->tokens, (size_t)call % sets * bytes);
+	struct quasar_problem problem = problem_of(
+		work->semantics, work->tokens, (size_t)call % sets * bytes);
 
 	return quasar_cuda(gpu, &workspace, &problem, NULL, err);
 }
@@ -343,7 +343,8 @@ static double operations_of(int64_t tokens)
 static void bench_layer(struct layer_work *work, double rate)
 {
 	double seconds = median_time(queue_layer, work), tokens = (double)work->tokens;
-	double operations = 2.0 * LAYER_HIDDEN * (4 * LAYER_HIDDEN + LAYER_DIM) + 2.0 * LAYER_DIM * LAYER_HIDDEN;
+	double operations = 2.0 * LAYER_HIDDEN * (4 * LAYER_HIDDEN + LAYER_DIM) +
+		2.0 * LAYER_DIM * LAYER_HIDDEN;
 	double floor = fmax(6 * LAYER_HIDDEN * tokens / copy_rate,
 		(operations * tokens + operations_of(work->tokens)) / rate);
 	char what[128], note[128];
@@ -372,7 +373,8 @@ static void bench_layers(void)
 			bench_layer(&work, rate);
 		}
 	printf("| memory of the layer beyond x and out, T = %d | %.1f GB | | | |\n", LONGEST,
-		(double)(gpu_allocated(gpu) - before - made.count * (sizeof(*made.x) + sizeof(*made.out))) / 1e9);
+		(double)(gpu_allocated(gpu) - before - made.count * (sizeof(*made.x) + sizeof(*made.out))) /
+			1e9);
 	layer_fixture_free(&made);
 }
 

@@ -75,8 +75,8 @@ static void start_service(void)
 		dup2(ends[1], STDOUT_FILENO);
 		close(ends[0]);
 		close(ends[1]);
-		execl(load.binary, load.binary, "localnet", "--json", "--port", "0", "--rate-limit", "0", "--db",
-			load.database, (char *)NULL);
+		execl(load.binary, load.binary, "localnet", "--json", "--port", "0", "--rate-limit", "0",
+			"--db", load.database, (char *)NULL);
 		_exit(127);
 	}
 	close(ends[1]);
@@ -188,8 +188,8 @@ static void register_client(struct client *client)
 	client->fd = open_connection();
 	client->latencies = xcalloc(MOST_SAMPLES, sizeof(*client->latencies));
 	body = xprintf("{\"hotkey\":\"%s\",\"model_name\":\"m\",\"league\":\"1M\"}", address);
-	if (request(client->fd, "POST", "/register_miner", address, client->signature, body, text, sizeof(text)) !=
-		200)
+	if (request(client->fd, "POST", "/register_miner", address, client->signature, body, text,
+		    sizeof(text)) != 200)
 		die("a hotkey cannot register");
 	free(body);
 }
@@ -201,8 +201,9 @@ static char *commit_body(const char *address)
 
 	randombytes_buf(random, sizeof(random));
 	hex_encode(random, sizeof(random), hash);
-	return xprintf("{\"miner_hotkey\":\"%s\",\"commitment_hash\":\"%s\",\"target_sequence_length\":1000000,"
-		       "\"signature\":\"00\"}",
+	return xprintf(
+		"{\"miner_hotkey\":\"%s\",\"commitment_hash\":\"%s\",\"target_sequence_length\":1000000,"
+		"\"signature\":\"00\"}",
 		address, hash);
 }
 

@@ -7,8 +7,8 @@
 
 #define S 64
 
-static void token(const float *restrict q, const float *restrict k, const float *restrict v, float *restrict o,
-	float beta, float *restrict state)
+static void token(const float *restrict q, const float *restrict k, const float *restrict v,
+	float *restrict o, float beta, float *restrict state)
 {
 	float lambda = 0, alpha, change[S];
 
@@ -46,8 +46,9 @@ static double peak(void)
 	for (int i = 0; i < CHAINS; i++)
 		x[i] = vector_of((float)i);
 	for (int n = 0; n < ROUNDS; n++)
-		UNROLL for (int i = 0; i < CHAINS; i++)
-			x[i] = x[i] * factor + addend;
+		UNROLL
+	for (int i = 0; i < CHAINS; i++)
+		x[i] = x[i] * factor + addend;
 	for (int i = 1; i < CHAINS; i++)
 		x[0] += x[i];
 	return x[0][0] > 1e30f ? 0 : (double)ROUNDS * CHAINS * LANES;

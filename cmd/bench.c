@@ -52,7 +52,8 @@ static int open_workspace(struct run *run, struct error *err)
 	if (fork_state_read(run->workspace.fork_path, &fork, &no_fork) == 0) {
 		if (fork.changed && run->plan.workload == WORKLOAD_PYTHON)
 			log_warn("the fork has uncommitted changes, for example in %s: no claim can be "
-				"made from this result. Commit them and measure again", fork.changed_name);
+				 "made from this result. Commit them and measure again",
+				fork.changed_name);
 		else
 			memcpy(run->commit, fork.commit, sizeof(run->commit));
 	}
@@ -135,8 +136,8 @@ static int measure_length(struct run *run, int64_t tokens, struct error *err)
 	cJSON_AddItemToArray(run->results, document);
 	if (needed > available)
 		return error_set(err, STATUS_ENVIRONMENT,
-			"%lld tokens need about %.0f MiB of memory, but only %.0f MiB are free", (long long)tokens,
-			needed, available);
+			"%lld tokens need about %.0f MiB of memory, but only %.0f MiB are free",
+			(long long)tokens, needed, available);
 	run->plan.tokens = tokens;
 	if (measurement_run(&run->device, &run->plan, &measurement, err) < 0)
 		return -1;
@@ -185,8 +186,8 @@ static int read_options(struct run *run, struct error *err)
 		.warmups = MEASURE_WARMUPS,
 		.weights = arg_string(invocation, "weights"),
 	};
-	run->count = arg_integers(invocation, arg_given(invocation, "seq") ? "seq" : "target", 1,
-		MOST_TOKENS, run->lengths, MOST_LENGTHS, err);
+	run->count = arg_integers(invocation, arg_given(invocation, "seq") ? "seq" : "target", 1, MOST_TOKENS,
+		run->lengths, MOST_LENGTHS, err);
 	if (run->count < 0 || arg_integer(invocation, "runs", 1, 10000, &runs, err) < 0 ||
 		arg_integer(invocation, "seed", 0, (int64_t)1 << 53, &seed, err) < 0 ||
 		arg_real(invocation, "budget", 0, 1e9, &run->plan.budget, err) < 0)
@@ -194,7 +195,8 @@ static int read_options(struct run *run, struct error *err)
 	if (command_semantics(invocation, run->plan.family, run->plan.options, err) < 0)
 		return -1;
 	family_options_format(run->plan.family, run->plan.options, run->semantics, sizeof(run->semantics));
-	run->plan.semantics = (enum semantics)run->plan.options[0]; /* of the layer, which has the first family's */
+	run->plan.semantics = (enum semantics)
+				      run->plan.options[0]; /* of the layer, which has the first family's */
 	run->plan.runs = (int)runs;
 	run->plan.seed = (uint64_t)seed;
 	if (arg_flag(invocation, "compare") && !require_workspace(invocation, err))
@@ -225,7 +227,7 @@ static void print_heading(const struct run *run)
 		printf("Batch 1, hidden 512, 8 heads of 64, bf16, as validators time it.\n\n");
 	if (run->plan.copy_rate > 0)
 		printf("Copying within device memory runs at %.0f GB/s. \"of floor\": the time to move "
-			"q, k, v and o\nonce at that rate, as a percentage of the time measured.\n\n",
+		       "q, k, v and o\nonce at that rate, as a percentage of the time measured.\n\n",
 			run->plan.copy_rate / 1e9);
 	measurement_print_heading(run->plan.copy_rate > 0);
 }
@@ -274,22 +276,21 @@ static int run_bench(struct invocation *invocation, struct error *err)
 const struct command cmd_bench = {
 	.name = "bench",
 	.summary = "measure the speed of the fork, of quasar's own layer or of an operation",
-	.description =
-		"Times a layer as validators do, on random input of the same shape: " TEXT(MEASURE_WARMUPS)
-		" warm-up calls, then " TEXT(MEASURE_RUNS) " timed calls.\n\n"
-		"In a workspace on a machine with a GPU, this is the fork's own layer, in Python, because that is what "
-		"validators run. It needs a python3 with torch in the PATH; the result is the median of up to three "
-		"rounds of 10 calls. Otherwise, or with --layer, it is quasar's own layer, and the result is the "
-		"median call. On a slow machine, --budget reduces the number of calls.\n\n"
-		"--device auto uses the first GPU if there is one, or else the CPU. Memory is the peak of the "
-		"process or, on a GPU, of what was allocated there. For an operation, the last column compares with "
-		"the least time that memory allows: reading every input and writing every output once, at the "
-		"speed of a copy measured in the same run.\n\n"
-		"In a workspace, results are stored with the fork's commit, and `quasar commit` makes its claim from "
-		"the newest one at the target length: of the fork on a GPU, or else of the fork on the CPU, or else "
-		"of quasar's layer on the CPU. Quasar's layer on a GPU never counts, as the fork may be slower; nor "
-		"does it with --weights or with semantics other than upstream. Commit the fork's changes first: "
-		"what is measured of uncommitted files counts for no commit.",
+	.description = "Times a layer as validators do, on random input of the same shape: " TEXT(MEASURE_WARMUPS) " warm-up calls, then " TEXT(
+		MEASURE_RUNS) " timed calls.\n\n"
+			      "In a workspace on a machine with a GPU, this is the fork's own layer, in Python, because that is what "
+			      "validators run. It needs a python3 with torch in the PATH; the result is the median of up to three "
+			      "rounds of 10 calls. Otherwise, or with --layer, it is quasar's own layer, and the result is the "
+			      "median call. On a slow machine, --budget reduces the number of calls.\n\n"
+			      "--device auto uses the first GPU if there is one, or else the CPU. Memory is the peak of the "
+			      "process or, on a GPU, of what was allocated there. For an operation, the last column compares with "
+			      "the least time that memory allows: reading every input and writing every output once, at the "
+			      "speed of a copy measured in the same run.\n\n"
+			      "In a workspace, results are stored with the fork's commit, and `quasar commit` makes its claim from "
+			      "the newest one at the target length: of the fork on a GPU, or else of the fork on the CPU, or else "
+			      "of quasar's layer on the CPU. Quasar's layer on a GPU never counts, as the fork may be slower; nor "
+			      "does it with --weights or with semantics other than upstream. Commit the fork's changes first: "
+			      "what is measured of uncommitted files counts for no commit.",
 	.opts =
 		(const struct opt[]){
 			{"seq", 's', "N[,N...]", NULL, NULL, NULL,
@@ -311,11 +312,13 @@ const struct command cmd_bench = {
 	.examples =
 		(const struct example[]){
 			{"quasar bench", "measure what a claim is made from, at the target length"},
-			{"quasar bench --seq 2048,16384,100k --compare", "three lengths, compared with earlier results"},
+			{"quasar bench --seq 2048,16384,100k --compare",
+				"three lengths, compared with earlier results"},
 			{"quasar bench --layer --seq 1M", "quasar's own layer at a million tokens"},
 			{"quasar bench --op --semantics causal --seq 65536", "the operation alone"},
 			{"quasar bench --op linear --seq 16384", "another operation"},
-			{"quasar bench --op --device cuda:1 --seq 100k,1M", "the operation on the second GPU"},
+			{"quasar bench --op --device cuda:1 --seq 100k,1M",
+				"the operation on the second GPU"},
 			{"quasar bench --json | jq '.results[0].tokens_per_sec'", "one number for a script"},
 			{0},
 		},

@@ -91,7 +91,8 @@ static int find_earlier(const struct invocation *invocation, struct session *ses
 			return -1;
 	}
 	if (found && earlier.step == STEP_PREPARED) {
-		error_set(err, STATUS_NETWORK, "submission %s may not have arrived", submission_label(&earlier));
+		error_set(err, STATUS_NETWORK, "submission %s may not have arrived",
+			submission_label(&earlier));
 		submission_free(&earlier);
 		return error_hint(err, "Nothing is lost. Run `quasar %s` again later.",
 			way->kind == SUBMISSION_COMMIT ? "commit" : "submit");
@@ -116,7 +117,7 @@ static int verify(const struct invocation *invocation, const struct session *ses
 	if (err->status != STATUS_FAILED || !anyway)
 		return -1;
 	log_warn("checks failed; sending anyway, as you asked (--no-verify). A failed validation scores "
-		"zero, and five of them ban your address for a day.");
+		 "zero, and five of them ban your address for a day.");
 	return 0;
 }
 
@@ -176,7 +177,8 @@ static int run_submit(struct invocation *invocation, struct error *err)
 
 static const struct opt opts[] = {
 	OPTS_CLAIM,
-	{"claim", 0, "N", NULL, NULL, NULL, "Tokens/s to claim. Default: the benchmark's median less the margin."},
+	{"claim", 0, "N", NULL, NULL, NULL,
+		"Tokens/s to claim. Default: the benchmark's median less the margin."},
 	{"no-verify", 0, NULL, NULL, NULL, NULL,
 		"Send even if checks fail, and skip those that compute. A failed validation scores zero, "
 		"and five of them ban the address."},
@@ -186,8 +188,7 @@ static const struct opt opts[] = {
 	{0},
 };
 
-static const enum status exits[] = {
-	STATUS_FAILED, STATUS_ENVIRONMENT, STATUS_NETWORK, STATUS_REFUSED, 0};
+static const enum status exits[] = {STATUS_FAILED, STATUS_ENVIRONMENT, STATUS_NETWORK, STATUS_REFUSED, 0};
 
 const struct command cmd_commit = {
 	.name = "commit",
@@ -207,7 +208,8 @@ const struct command cmd_commit = {
 	.examples =
 		(const struct example[]){
 			{"quasar commit", "commit to HEAD, at TARGET_SEQUENCE_LENGTH"},
-			{"quasar commit --seq 1M --margin 5%", "in the x3 league, with a more cautious claim"},
+			{"quasar commit --seq 1M --margin 5%",
+				"in the x3 league, with a more cautious claim"},
 			{"quasar commit && quasar reveal --wait", "commit, wait and reveal"},
 			{0},
 		},

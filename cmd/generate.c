@@ -45,7 +45,8 @@ const struct command cmd_generate = {
 		(const struct example[]){
 			{"quasar generate bash > ~/.local/share/bash-completion/completions/quasar",
 				"command-line completion for bash"},
-			{"quasar generate man ~/.local/share/man/man1", "install the man pages without `make install`"},
+			{"quasar generate man ~/.local/share/man/man1",
+				"install the man pages without `make install`"},
 			{0},
 		},
 	.exits = (const enum status[]){STATUS_ENVIRONMENT, 0},

@@ -78,14 +78,15 @@ static int make_directory(struct plan *plan, struct error *err)
 {
 	const struct invocation *invocation = plan->invocation;
 	const char *named = invocation->positional_count ? invocation->positionals[0]
-			    : invocation->workspace       ? invocation->workspace
-							  : ".";
+		: invocation->workspace                  ? invocation->workspace
+							 : ".";
 	char *hidden;
 	int result;
 
 	for (const char *at = named; *at; at++)
 		if (iscntrl((unsigned char)*at))
-			return error_set(err, STATUS_USAGE, "the directory name contains a control character");
+			return error_set(
+				err, STATUS_USAGE, "the directory name contains a control character");
 	if (!*named)
 		return error_set(err, STATUS_USAGE, "the directory name is empty");
 	if (directory_make(named, 0755, err) < 0)
@@ -115,8 +116,8 @@ static void note(const struct plan *plan, cJSON *list, const char *name)
 }
 
 /* Writes a file of the workspace, unless something of its name is there. */
-static int write_once(struct plan *plan, const char *name, const char *text, mode_t permissions,
-	struct error *err)
+static int write_once(
+	struct plan *plan, const char *name, const char *text, mode_t permissions, struct error *err)
 {
 	char *path = path_join(plan->directory, name);
 	bool exists = path_exists(path);
@@ -168,7 +169,8 @@ static int fork_on_github(struct plan *plan, const char *path, struct error *err
 
 	if (!request.token) {
 		error_set(err, STATUS_ENVIRONMENT, "--github needs GITHUB_TOKEN");
-		return error_hint(err, "Create a token with the scope public_repo at https://github.com/settings/tokens "
+		return error_hint(err,
+			"Create a token with the scope public_repo at https://github.com/settings/tokens "
 			"and set it in the environment or in .env.");
 	}
 	log_note("Asking %s to fork %s …", request.api_url, UPSTREAM);
@@ -223,8 +225,8 @@ static int make_fork(struct plan *plan, const char *path, struct error *err)
 }
 
 /* Puts a value into the new .env, or, where one exists and says otherwise, says that it stays. */
-static void choose(const struct plan *plan, struct settings *wanted, bool exists, const char *name,
-	const char *value)
+static void choose(
+	const struct plan *plan, struct settings *wanted, bool exists, const char *name, const char *value)
 {
 	const char *now = settings_get(plan->settings, name, NULL);
 
@@ -291,7 +293,8 @@ static int write_launchers(struct plan *plan, struct error *err)
 	int result = 0;
 
 	if (!executable)
-		return error_set(err, STATUS_ENVIRONMENT, "cannot find the path of this program: %s", strerror(errno));
+		return error_set(
+			err, STATUS_ENVIRONMENT, "cannot find the path of this program: %s", strerror(errno));
 	name = miner_name(plan->directory);
 	values = (struct launcher_values){
 		.program = executable,
@@ -350,9 +353,9 @@ static void report(struct plan *plan, const char *fork)
 			cJSON_AddStringToObject(about, "url", state.remote_url);
 		output_json(document);
 	} else if (changed) {
-		cJSON_ArrayForEach(name, plan->made)
+		cJSON_ArrayForEach (name, plan->made)
 			printf("made  %s\n", name->valuestring);
-		cJSON_ArrayForEach(name, plan->kept)
+		cJSON_ArrayForEach (name, plan->kept)
 			printf("kept  %s\n", name->valuestring);
 		printf("Workspace %s is ready; its fork is at %.12s.\nNext: cd %s && quasar verify\n",
 			plan->directory, state.commit, plan->directory);
@@ -417,11 +420,16 @@ const struct command cmd_init = {
 			{"github", 0, NULL, NULL, NULL, NULL,
 				"Create a fork on GitHub with GITHUB_TOKEN, and clone it."},
 			{"from", 0, "DIR", NULL, NULL, NULL, "Use an existing clone as the fork, in place."},
-			{"seq", 's', "N", NULL, NULL, NULL, "Sequence length to compete at, in tokens; written to .env."},
-			{"api", 0, "URL", NULL, NULL, NULL, "Base URL of the validator API; written to .env."},
-			{"wallet", 0, "NAME", NULL, NULL, NULL, "Name of the wallet that holds the hotkey; written to .env."},
-			{"hotkey", 0, "NAME", NULL, NULL, NULL, "Name of the hotkey in that wallet; written to .env."},
-			{"path", 0, "DIR", NULL, NULL, NULL, "Folder that holds the wallets; written to .env."},
+			{"seq", 's', "N", NULL, NULL, NULL,
+				"Sequence length to compete at, in tokens; written to .env."},
+			{"api", 0, "URL", NULL, NULL, NULL,
+				"Base URL of the validator API; written to .env."},
+			{"wallet", 0, "NAME", NULL, NULL, NULL,
+				"Name of the wallet that holds the hotkey; written to .env."},
+			{"hotkey", 0, "NAME", NULL, NULL, NULL,
+				"Name of the hotkey in that wallet; written to .env."},
+			{"path", 0, "DIR", NULL, NULL, NULL,
+				"Folder that holds the wallets; written to .env."},
 			{0},
 		},
 	.examples =
@@ -431,8 +439,10 @@ const struct command cmd_init = {
 				"clone your fork, and compete at a million tokens"},
 			{"GITHUB_TOKEN=… quasar init miner --fork-url https://github.com/you/private",
 				"a private fork; the token is sent only to github.com, and never stored"},
-			{"GITHUB_TOKEN=… quasar init miner --github", "create a fork in your account, and clone it when it is ready"},
-			{"quasar init --from ~/src/flash-linear-attention", "use a clone that you already have"},
+			{"GITHUB_TOKEN=… quasar init miner --github",
+				"create a fork in your account, and clone it when it is ready"},
+			{"quasar init --from ~/src/flash-linear-attention",
+				"use a clone that you already have"},
 			{0},
 		},
 	.exits = (const enum status[]){STATUS_ENVIRONMENT, STATUS_NETWORK, STATUS_REFUSED, 0},

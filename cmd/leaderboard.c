@@ -37,15 +37,14 @@ static cJSON *standing_json(const struct standing *standing, size_t rank, const 
 	cJSON_AddNumberToObject(item, "multiplier", league_for(length)->multiplier);
 	cJSON_AddNumberToObject(item, "target_sequence_length", (double)length);
 	cJSON_AddNumberToObject(item, "tokens_per_sec", submission->tokens_per_sec);
-	cJSON_AddNumberToObject(
-		item, "weighted_score", score_weighted(submission->tokens_per_sec, length));
+	cJSON_AddNumberToObject(item, "weighted_score", score_weighted(submission->tokens_per_sec, length));
 	cJSON_AddStringToObject(item, "state", standing_state_name(standing->state));
 	cJSON_AddStringToObject(item, "created_at", text);
 	return item;
 }
 
-static void print_json(const struct standings *standings, size_t shown,
-	const struct rewards *rewards, const char *own)
+static void print_json(
+	const struct standings *standings, size_t shown, const struct rewards *rewards, const char *own)
 {
 	cJSON *document = cJSON_CreateObject();
 	cJSON *ranking = cJSON_AddArrayToObject(document, "ranking");
@@ -66,7 +65,8 @@ static void print_json(const struct standings *standings, size_t shown,
 		cJSON_AddItemToArray(notes, cJSON_CreateString(not_told[i]));
 	cJSON_AddNumberToObject(document, "rounds_since_rewards", (double)rewards->rounds_since);
 	cJSON_AddNumberToObject(document, "ranked", (double)standings->count);
-	cJSON_AddNumberToObject(document, "skipped_rows", (double)(standings->stats.skipped + rewards->weights.skipped));
+	cJSON_AddNumberToObject(
+		document, "skipped_rows", (double)(standings->stats.skipped + rewards->weights.skipped));
 	cJSON_AddNumberToObject(document, "unrevealed", (double)standings->unrevealed);
 	if (standings->stats.total_submissions >= 0)
 		cJSON_AddNumberToObject(
@@ -76,8 +76,8 @@ static void print_json(const struct standings *standings, size_t shown,
 
 static void print_ranking(const struct standings *standings, size_t shown, const char *own)
 {
-	static const char *const headings[] = {"rank", "submission", "hotkey", "league", "tokens",
-		"tokens/s", "weighted score", "submitted (UTC)", "state", ""};
+	static const char *const headings[] = {"rank", "submission", "hotkey", "league", "tokens", "tokens/s",
+		"weighted score", "submitted (UTC)", "state", ""};
 	struct table table;
 
 	table_begin(&table, headings, "rrllrrrlll");
@@ -108,8 +108,8 @@ static void print_ranking(const struct standings *standings, size_t shown, const
 	table_print(&table, stdout);
 }
 
-static void print_text(const struct standings *standings, size_t shown,
-	const struct rewards *rewards, const char *own)
+static void print_text(
+	const struct standings *standings, size_t shown, const struct rewards *rewards, const char *own)
 {
 	if (standings->count)
 		print_ranking(standings, shown, own);
@@ -119,9 +119,9 @@ static void print_text(const struct standings *standings, size_t shown,
 		printf("… and %zu more\n", standings->count - shown);
 	if (standings->unrevealed)
 		printf("\n%zu committed, not yet revealed.\n", standings->unrevealed);
-	puts(!rewards->weights.count    ? "\nNo round has had rewards yet."
-		: rewards->rounds_since ? "\nRewards of the latest round that had any"
-					: "\nRewards of the latest completed round");
+	puts(!rewards->weights.count            ? "\nNo round has had rewards yet."
+			: rewards->rounds_since ? "\nRewards of the latest round that had any"
+						: "\nRewards of the latest completed round");
 	for (size_t i = 0; i < rewards->weights.count; i++)
 		printf("  %3.0f %%  %s%s\n", rewards->weights.weights[i].weight * 100,
 			rewards->weights.weights[i].hotkey,

@@ -27,8 +27,7 @@ static void print_json(void)
 
 static void print_text(int64_t target)
 {
-	static const char *const headings[] = {
-		"league", "target sequence length", "multiplier", ""};
+	static const char *const headings[] = {"league", "target sequence length", "multiplier", ""};
 	struct table table;
 
 	table_begin(&table, headings, "lrrl");
@@ -75,8 +74,7 @@ const struct command cmd_leagues = {
 		},
 	.examples =
 		(const struct example[]){
-			{"quasar leagues",
-				"list the leagues, and mark the one of TARGET_SEQUENCE_LENGTH"},
+			{"quasar leagues", "list the leagues, and mark the one of TARGET_SEQUENCE_LENGTH"},
 			{0},
 		},
 	.run = run,

@@ -20,8 +20,8 @@ static int read_options(const struct invocation *invocation, struct validator_op
 
 	validator->version = validator_version(like);
 	if (!validator->version)
-		return error_set(err, STATUS_USAGE,
-			"--like: unknown version \"%s\"; use 2026-02 or strict", like);
+		return error_set(
+			err, STATUS_USAGE, "--like: unknown version \"%s\"; use 2026-02 or strict", like);
 	validator->rate_limit = validator->version->rate_limit;
 	if (arg_integer(invocation, "port", 0, 65535, &port, err) < 0 ||
 		arg_real(invocation, "block-time", 0.01, 86400, &validator->block_seconds, err) < 0 ||
@@ -47,7 +47,7 @@ static void announce(const struct invocation *invocation, const struct server *s
 
 	if (!invocation->json) {
 		printf("Listening on %s, like %s\nState in %s; %g s per block, reveal after %lld blocks. "
-			"Press Ctrl-C to stop.\n",
+		       "Press Ctrl-C to stop.\n",
 			server_url(server), options->version->name, options->database, options->block_seconds,
 			(long long)options->blocks_until_reveal);
 		return;

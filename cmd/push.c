@@ -16,8 +16,11 @@ static void list_secrets(const struct settings *settings, const char *secrets[SE
 {
 	size_t count = 0;
 
-	for (const struct setting *setting = settings_table; setting->name && count < SECRETS_MAX; setting++) {
-		const char *value = setting->kind == SETTING_SECRET ? settings_get(settings, setting->name, NULL) : NULL;
+	for (const struct setting *setting = settings_table; setting->name && count < SECRETS_MAX;
+		setting++) {
+		const char *value = setting->kind == SETTING_SECRET
+			? settings_get(settings, setting->name, NULL)
+			: NULL;
 
 		if (value)
 			secrets[count++] = value;
@@ -36,7 +39,8 @@ static void warn_of_another_address(const struct settings *settings, const struc
 	free(wanted);
 }
 
-static void report(const struct invocation *invocation, const struct fork_state *state, bool committed, bool pushed)
+static void report(
+	const struct invocation *invocation, const struct fork_state *state, bool committed, bool pushed)
 {
 	if (invocation->json) {
 		cJSON *document = cJSON_CreateObject();
@@ -51,8 +55,8 @@ static void report(const struct invocation *invocation, const struct fork_state 
 		printf("%s%.12s is on branch %s of %s.\n", committed ? "Committed. " : "", state->commit,
 			state->branch, state->remote_url);
 	} else {
-		printf("Nothing to push: %s already has %.12s on branch %s.\n", state->remote_url, state->commit,
-			state->branch);
+		printf("Nothing to push: %s already has %.12s on branch %s.\n", state->remote_url,
+			state->commit, state->branch);
 	}
 }
 
@@ -124,7 +128,8 @@ const struct command cmd_push = {
 	.examples =
 		(const struct example[]){
 			{"quasar push", "commit all changes and push them"},
-			{"quasar push -m 'gate: one pass less' && quasar commit", "push, then commit to it at the validator"},
+			{"quasar push -m 'gate: one pass less' && quasar commit",
+				"push, then commit to it at the validator"},
 			{"GITHUB_TOKEN=… quasar push", "push to a fork on GitHub"},
 			{0},
 		},

@@ -107,7 +107,8 @@ static int compare(const struct invocation *invocation, struct outcome *outcome,
 static void print_repair(const struct store_repair *repair)
 {
 	if (repair->aside)
-		printf("The state store was damaged. It was renamed to %s; nothing was deleted.\n", repair->aside);
+		printf("The state store was damaged. It was renamed to %s; nothing was deleted.\n",
+			repair->aside);
 	else
 		printf(repair->missing ? "There was no state store; a new one was created.\n"
 				       : "The state store is sound.\n");
@@ -115,21 +116,21 @@ static void print_repair(const struct store_repair *repair)
 		printf("Recovered from damaged stores: %zu submission%s; %zu could not be read.\n",
 			repair->taken, repair->taken == 1 ? "" : "s", repair->lost);
 	if (repair->unreadable)
-		printf("Nothing at all could be read from %zu damaged store%s.\n",
-			repair->unreadable, repair->unreadable == 1 ? "" : "s");
+		printf("Nothing at all could be read from %zu damaged store%s.\n", repair->unreadable,
+			repair->unreadable == 1 ? "" : "s");
 }
 
 static void print_comparison(const struct outcome *outcome)
 {
 	const cJSON *item;
 
-	cJSON_ArrayForEach(item, outcome->found)
+	cJSON_ArrayForEach (item, outcome->found)
 		printf("Submission %.0f, which only the validator knew, was recorded again.\n",
 			item->valuedouble);
-	cJSON_ArrayForEach(item, outcome->unrevealable)
+	cJSON_ArrayForEach (item, outcome->unrevealable)
 		printf("Submission %.0f (commitment %s) cannot be revealed from here: its salt is "
-			"missing. If a backup or another workspace of this hotkey has it, run `quasar "
-			"import-state`.\n",
+		       "missing. If a backup or another workspace of this hotkey has it, run `quasar "
+		       "import-state`.\n",
 			cJSON_GetObjectItem(item, "submission_id")->valuedouble,
 			cJSON_GetObjectItem(item, "commitment_hash")->valuestring);
 }
@@ -162,8 +163,9 @@ static int recover(const struct invocation *invocation, const char *directory, s
 		if (!invocation->json)
 			print_comparison(outcome);
 		return err->hint[0] ? -1
-				    : error_hint(err, "Run `quasar recover` again to compare it with the validator's "
-					"lists.");
+				    : error_hint(err,
+					      "Run `quasar recover` again to compare it with the validator's "
+					      "lists.");
 	}
 	if (invocation->json)
 		print_json(outcome);
@@ -177,8 +179,7 @@ static int recover(const struct invocation *invocation, const char *directory, s
 static int run(struct invocation *invocation, struct error *err)
 {
 	const char *directory = require_workspace(invocation, err);
-	struct outcome outcome = {
-		.unrevealable = cJSON_CreateArray(), .found = cJSON_CreateArray()};
+	struct outcome outcome = {.unrevealable = cJSON_CreateArray(), .found = cJSON_CreateArray()};
 	int lock = -1, turn = -1, result = -1;
 
 	/* what another process is just sending is not the validator's alone */
@@ -220,8 +221,6 @@ const struct command cmd_recover = {
 			{"quasar recover --json | jq '.unrevealable'", "the commitments that are lost"},
 			{0},
 		},
-	.exits =
-		(const enum status[]){
-			STATUS_FAILED, STATUS_ENVIRONMENT, STATUS_NETWORK, STATUS_REFUSED, 0},
+	.exits = (const enum status[]){STATUS_FAILED, STATUS_ENVIRONMENT, STATUS_NETWORK, STATUS_REFUSED, 0},
 	.run = run,
 };

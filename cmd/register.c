@@ -7,8 +7,7 @@
 #include "cmd/commands.h"
 #include "score/score.h"
 
-static void print_result(
-	const struct invocation *invocation, const struct api_registration *registration)
+static void print_result(const struct invocation *invocation, const struct api_registration *registration)
 {
 	cJSON *document;
 
@@ -77,8 +76,7 @@ const struct command cmd_register = {
 		},
 	.examples =
 		(const struct example[]){
-			{"quasar register",
-				"register with the workspace's wallet, league and validator"},
+			{"quasar register", "register with the workspace's wallet, league and validator"},
 			{"quasar register --wallet alice --hotkey rig2 --seq 1M",
 				"register another hotkey, for league 1M"},
 			{"quasar register --api http://localhost:8000",

@@ -63,7 +63,8 @@ static int attempt(struct session *session, const struct submission *submission,
 	int result = workflow_reveal(&session->workflow, submission, err);
 
 	if (session->workflow.blocks_left)
-		block_clock_observe(blocks, submission->reveal_block - session->workflow.blocks_left, clock_elapsed());
+		block_clock_observe(
+			blocks, submission->reveal_block - session->workflow.blocks_left, clock_elapsed());
 	return result;
 }
 
@@ -83,14 +84,15 @@ static int countdown(struct progress *progress, const struct submission *submiss
 			submission_label(submission), (long long)due->current_block,
 			(long long)due->reveal_block, text);
 		if (clock_sleep(step < 1 ? step : 1, err) < 0)
-			return error_hint(err, "Nothing is lost. `quasar reveal --wait` continues from here.");
+			return error_hint(
+				err, "Nothing is lost. `quasar reveal --wait` continues from here.");
 	}
 	return 0;
 }
 
 /* Waits until the submission is ready. */
-static int wait_until_ready(struct session *session, struct submission *submission, struct block_clock *blocks,
-	struct progress *progress, struct error *err)
+static int wait_until_ready(struct session *session, struct submission *submission,
+	struct block_clock *blocks, struct progress *progress, struct error *err)
 {
 	for (double poll = DUE_POLL_SHORTEST;; poll = fmin(poll * 2, DUE_POLL_LONGEST)) {
 		struct due due;
@@ -173,8 +175,8 @@ static int choose(const struct invocation *invocation, struct session *session, 
 		return error_hint(err, "`quasar commit` makes a commitment; `quasar status` lists them all.");
 	}
 	if (number_parse_integer(invocation->positionals[0], &id) < 0 || id < 1)
-		return error_set(err, STATUS_USAGE, "\"%s\" is not a submission id",
-			invocation->positionals[0]);
+		return error_set(
+			err, STATUS_USAGE, "\"%s\" is not a submission id", invocation->positionals[0]);
 	list->items = xcalloc(1, sizeof(*list->items));
 	list->count = 1;
 	if (store_submission_get(session->workspace.store, id, &list->items[0], err) < 0) {
@@ -207,8 +209,8 @@ static void report(const struct invocation *invocation, struct session *session,
 
 /* Prints what was revealed. What kept others from being revealed is the error, unless it is only too early
  * for them and something was revealed. */
-static int conclude(const struct invocation *invocation, cJSON *revealed, const struct error *worst,
-	struct error *err)
+static int conclude(
+	const struct invocation *invocation, cJSON *revealed, const struct error *worst, struct error *err)
 {
 	bool any = cJSON_GetArraySize(revealed) > 0;
 	bool failed = worst->status && !(any && worst->status == STATUS_EARLY);
@@ -250,9 +252,8 @@ static int reveal(const struct invocation *invocation, struct session *session, 
 	}
 	revealed = cJSON_CreateArray();
 	for (size_t i = 0; i < list.count && worst.status != STATUS_INTERRUPTED; i++) {
-		int result = arg_flag(invocation, "wait")
-				     ? reveal_when_ready(session, &list.items[i], err)
-				     : reveal_if_ready(session, &list.items[i], err);
+		int result = arg_flag(invocation, "wait") ? reveal_when_ready(session, &list.items[i], err)
+							  : reveal_if_ready(session, &list.items[i], err);
 
 		/* one that cannot be revealed must not keep the others waiting */
 		if (!result)
@@ -301,8 +302,6 @@ const struct command cmd_reveal = {
 			{"quasar reveal 3 --json", "one submission, for a script"},
 			{0},
 		},
-	.exits =
-		(const enum status[]){
-			STATUS_ENVIRONMENT, STATUS_NETWORK, STATUS_REFUSED, STATUS_EARLY, 0},
+	.exits = (const enum status[]){STATUS_ENVIRONMENT, STATUS_NETWORK, STATUS_REFUSED, STATUS_EARLY, 0},
 	.run = run,
 };

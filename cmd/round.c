@@ -25,8 +25,8 @@ struct target {
 };
 
 /* Is it the one that a target is about? A winner's is the best of those made before the round. */
-static bool is_target(const struct target *target, const struct api_round *round,
-	const struct api_submission *submission)
+static bool is_target(
+	const struct target *target, const struct api_round *round, const struct api_submission *submission)
 {
 	double weighted = score_weighted(submission->tokens_per_sec, submission->target_sequence_length);
 
@@ -50,8 +50,8 @@ static int find_score(
 		if (!is_target(target, round, submission))
 			continue;
 		target->submission_id = submission->id;
-		target->weighted =
-			score_weighted(submission->tokens_per_sec, submission->target_sequence_length);
+		target->weighted = score_weighted(
+			submission->tokens_per_sec, submission->target_sequence_length);
 	}
 	api_release(&stats.memory);
 	return result;
@@ -108,8 +108,7 @@ static void print_json(const struct api_round *round, const struct target *targe
 	cJSON_AddStringToObject(document, "status", round->status);
 	json_add_time(document, "start_time", round->start_time);
 	json_add_time(document, "end_time", round->end_time);
-	cJSON_AddNumberToObject(
-		document, "time_remaining_seconds", (double)round->time_remaining_seconds);
+	cJSON_AddNumberToObject(document, "time_remaining_seconds", (double)round->time_remaining_seconds);
 	cJSON_AddNumberToObject(document, "total_submissions", (double)round->total_submissions);
 	json_add_id(document, "baseline_submission_id", round->baseline_submission_id);
 	cJSON_AddItemToObject(document, "to_beat", target_json(target));

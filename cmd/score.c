@@ -37,11 +37,9 @@ static void print_text(int64_t seq, double tokens_per_sec, double claimed)
 	if (isnan(claimed))
 		return;
 	number_grouped(claimed, text);
-	printf("score           %.4f for a claim of %s tokens/s%s\n",
-		score_claim(tokens_per_sec, claimed), text,
-		tokens_per_sec >= 0.9 * claimed
-			? ""
-			: ": more than 10% short, which counts as a failure");
+	printf("score           %.4f for a claim of %s tokens/s%s\n", score_claim(tokens_per_sec, claimed),
+		text,
+		tokens_per_sec >= 0.9 * claimed ? "" : ": more than 10% short, which counts as a failure");
 }
 
 static int run(struct invocation *invocation, struct error *err)

@@ -16,8 +16,8 @@
 #define FILE_LIMIT ((size_t)1 << 30)
 
 /* The passphrase of the setting, else of the terminal; free with sodium_free. */
-static char *find_passphrase(const struct invocation *invocation, const char *path, enum password_use use,
-	struct error *err)
+static char *find_passphrase(
+	const struct invocation *invocation, const char *path, enum password_use use, struct error *err)
 {
 	const char *setting = settings_get(invocation->settings, "QUASAR_PASSPHRASE", NULL);
 	struct password_source source = {.ask = secret_ask};
@@ -30,7 +30,8 @@ static char *find_passphrase(const struct invocation *invocation, const char *pa
 	}
 	passphrase = password_ask(&source, path, use, err);
 	if (!passphrase && err->status == STATUS_ENVIRONMENT)
-		error_hint(err, "Enter the passphrase on a terminal, or set QUASAR_PASSPHRASE in the environment.");
+		error_hint(err,
+			"Enter the passphrase on a terminal, or set QUASAR_PASSPHRASE in the environment.");
 	return passphrase;
 }
 
@@ -81,7 +82,7 @@ static void report_export(const struct invocation *invocation, const char *path,
 		output_json(document);
 	} else {
 		printf("%lld submission%s written to %s, encrypted.\nKeep the passphrase: without it, "
-			"nobody can read the file.\n",
+		       "nobody can read the file.\n",
 			(long long)count, count == 1 ? "" : "s", path);
 	}
 }
@@ -143,8 +144,8 @@ const struct command cmd_export_state = {
 /* --- import ----------------------------------------------------------------------------------- */
 
 /* What the file holds; free with sodium_free. */
-static void *read_sealed(const struct invocation *invocation, const char *path, size_t *length,
-	struct error *err)
+static void *read_sealed(
+	const struct invocation *invocation, const char *path, size_t *length, struct error *err)
 {
 	struct buffer sealed = {0};
 	char *passphrase = NULL;
@@ -164,7 +165,8 @@ static void *read_sealed(const struct invocation *invocation, const char *path, 
 	return bytes;
 }
 
-static void report_import(const struct invocation *invocation, const char *path, const struct store_merge *merged)
+static void report_import(
+	const struct invocation *invocation, const char *path, const struct store_merge *merged)
 {
 	if (invocation->json) {
 		cJSON *document = cJSON_CreateObject();

@@ -20,9 +20,9 @@
 #include "space/hidden.h"
 
 #define REST_SECONDS 10.0 /* for what is good to know besides the commitments */
-#define LOOK_SECONDS 5.0 /* that a look at the validator may take at the least */
-#define ROOMY 10         /* rows of a page, from which on there is room for what never changes */
-#define NEXT_WIDTH 38    /* characters of a page for what comes next */
+#define LOOK_SECONDS 5.0  /* that a look at the validator may take at the least */
+#define ROOMY 10          /* rows of a page, from which on there is room for what never changes */
+#define NEXT_WIDTH 38     /* characters of a page for what comes next */
 
 /* What the validator told at one moment. The parts fail independently of each other. */
 struct report {
@@ -31,7 +31,7 @@ struct report {
 	struct api_pending_reveals pending;
 	struct standings standings;
 	struct api_round round;
-	size_t unknown;       /* of the hotkey at the validator, but not in the store */
+	size_t unknown; /* of the hotkey at the validator, but not in the store */
 };
 
 /* What the store and the validator know. Zero-initialised. */
@@ -82,12 +82,16 @@ static void report_read(struct session *session, struct report *report, struct e
 	*report = (struct report){.time = clock_now()};
 	*problem = (struct error){0};
 	api_set_timeout(session->api, timeout);
-	report->has_pending = came(workflow_pending(&session->workflow, &report->pending, &err), &err, problem);
+	report->has_pending = came(
+		workflow_pending(&session->workflow, &report->pending, &err), &err, problem);
 	/* without a connection the next would only be waited for in vain, too */
-	if (report->has_pending || (api_last(session->api)->http_status && problem->status != STATUS_INTERRUPTED)) {
+	if (report->has_pending ||
+		(api_last(session->api)->http_status && problem->status != STATUS_INTERRUPTED)) {
 		api_set_timeout(session->api, fmin(timeout, REST_SECONDS));
-		report->has_standings = came(standings_read(session->api, &report->standings, &err), &err, problem);
-		report->has_round = came(api_current_round(session->api, &report->round, &err), &err, problem);
+		report->has_standings = came(
+			standings_read(session->api, &report->standings, &err), &err, problem);
+		report->has_round = came(
+			api_current_round(session->api, &report->round, &err), &err, problem);
 	}
 	report->elapsed = clock_elapsed();
 	if (report->has_pending)
@@ -214,7 +218,7 @@ static void describe_wait(const struct overview *overview, const struct submissi
 		due_describe(&overview->blocks, submission->reveal_block, wait);
 		snprintf(text, 96, "reveal %s", wait);
 	} else if (overview->report.has_pending && !overview->report.pending.skipped &&
-		   !workflow_listed(&overview->report.pending, submission)) {
+		!workflow_listed(&overview->report.pending, submission)) {
 		snprintf(text, 96, "not listed by the validator: run `quasar reveal`");
 	} else {
 		snprintf(text, 96, "ready: run `quasar reveal`");
@@ -289,7 +293,8 @@ static void print_judged(const struct overview *overview, FILE *out)
 {
 	for (size_t i = 0; i < overview->submissions.count; i++)
 		if (was_judged_hidden(overview, &overview->submissions.items[i]))
-			fprintf(out, "judged     %s before its reveal: it will not be measured, and ranks by "
+			fprintf(out,
+				"judged     %s before its reveal: it will not be measured, and ranks by "
 				"its claim; `quasar submit` is measured\n",
 				submission_label(&overview->submissions.items[i]));
 }
@@ -405,8 +410,8 @@ static void print_line(const struct session *session, const struct overview *ove
 }
 
 /* The document, with --json, or the text. The caller frees. */
-static char *overview_text(const struct invocation *invocation, const struct session *session,
-	const struct overview *overview)
+static char *overview_text(
+	const struct invocation *invocation, const struct session *session, const struct overview *overview)
 {
 	char *text;
 	size_t length;
@@ -421,8 +426,8 @@ static char *overview_text(const struct invocation *invocation, const struct ses
 }
 
 /* Prints it again whenever it has changed. */
-static int watch_lines(const struct invocation *invocation, struct session *session, double interval,
-	struct error *err)
+static int watch_lines(
+	const struct invocation *invocation, struct session *session, double interval, struct error *err)
 {
 	struct overview overview = {0};
 	char *before = xstrdup(""), *now;
@@ -478,8 +483,8 @@ static int watch_page(struct session *session, double interval, struct error *er
 	return -1;
 }
 
-static int watch(const struct invocation *invocation, struct session *session, double interval,
-	struct error *err)
+static int watch(
+	const struct invocation *invocation, struct session *session, double interval, struct error *err)
 {
 	/* a look is over when the next one is due */
 	session->workflow.timeout = fmin(session->workflow.timeout, fmax(interval, LOOK_SECONDS));

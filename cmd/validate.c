@@ -216,8 +216,7 @@ static int read_options(struct run *run, struct error *err)
 	bool any = arg_flag(invocation, "local-forks"), rehearsal = is_local(arg_string(invocation, "api"));
 
 	if (invocation->json && !arg_flag(invocation, "once"))
-		return error_set(
-			err, STATUS_USAGE, "--json needs --once");
+		return error_set(err, STATUS_USAGE, "--json needs --once");
 	run->judge.local_forks = any || rehearsal;
 	run->judge.reach = any ? FORK_REACH_ANY : rehearsal ? FORK_REACH_LOOPBACK : FORK_REACH_PUBLIC;
 	run->judge.report = invocation->json ? NULL : report_check;
@@ -243,7 +242,7 @@ static int run_validate(struct invocation *invocation, struct error *err)
 	run.judged = cJSON_CreateArray();
 	if (!invocation->json)
 		printf("Judging for %s. The benchmark runs quasar's native implementation on this "
-			"machine (%s),\nnot the fork's Python.\n",
+		       "machine (%s),\nnot the fork's Python.\n",
 			arg_string(invocation, "api"), run.judge.device.description);
 	result = arg_flag(invocation, "once") ? run_once(&run, err) : run_forever(&run, err);
 	cJSON_Delete(run.judged);
@@ -275,10 +274,12 @@ const struct command cmd_validate = {
 	.opts =
 		(const struct opt[]){
 			{"once", 0, NULL, NULL, NULL, NULL, "Judge what is waiting, then exit."},
-			{"interval", 0, "SECONDS", NULL, "60", NULL, "Time between two checks for new submissions."},
+			{"interval", 0, "SECONDS", NULL, "60", NULL,
+				"Time between two checks for new submissions."},
 			{"finalize", 0, NULL, NULL, NULL, NULL,
 				"End the round: immediately with --once, otherwise when its time is up."},
-			{"budget", 0, "SECONDS", NULL, "60", NULL, "Time limit for each submission's benchmark."},
+			{"budget", 0, "SECONDS", NULL, "60", NULL,
+				"Time limit for each submission's benchmark."},
 			{"local-forks", 0, NULL, NULL, NULL, NULL,
 				"Clone from any address, including file:// and paths, for any API."},
 			OPT_DEVICE,

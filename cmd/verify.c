@@ -46,8 +46,9 @@ static int measure(struct run *run, struct length *length, struct error *err)
 {
 	struct measure_plan plan = {
 		/* on a GPU a validator runs the fork's own */
-		.workload = run->request.op ? WORKLOAD_OP
-			    : run->claimed > 0 && run->device.index >= 0 ? WORKLOAD_PYTHON : WORKLOAD_LAYER,
+		.workload = run->request.op                          ? WORKLOAD_OP
+			: run->claimed > 0 && run->device.index >= 0 ? WORKLOAD_PYTHON
+								     : WORKLOAD_LAYER,
 		.family = run->request.op,
 		.fork_path = run->request.fork_path,
 		.semantics = (enum semantics)run->request.options[0],
@@ -82,8 +83,8 @@ static int full_length(struct run *run, struct length *length, double seconds_pe
 			fmax(time_left(run), 0));
 	} else if (needed > available) {
 		check_add(&run->checks, name, CHECK_SKIP, NULL,
-			"skipped: the fp64 reference takes about %.0f MiB, but only %.0f MiB are free", needed,
-			available);
+			"skipped: the fp64 reference takes about %.0f MiB, but only %.0f MiB are free",
+			needed, available);
 	} else {
 		log_note("%lld tokens …", (long long)length->tokens);
 		result = verify_computed(run->invocation, &request, &run->device, suffix, &run->checks, err);
@@ -227,8 +228,9 @@ static int read_request(struct run *run, struct error *err)
 		arg_real(invocation, "claimed", 0, 1e15, &run->claimed, err) < 0 ||
 		command_semantics(invocation, family, run->request.options, err) < 0)
 		return -1;
-	if (run->request.op && (run->request.static_only || run->request.weights || run->claimed > 0 ||
-				       arg_given(invocation, "fork")))
+	if (run->request.op &&
+		(run->request.static_only || run->request.weights || run->claimed > 0 ||
+			arg_given(invocation, "fork")))
 		return error_set(err, STATUS_USAGE,
 			"--op cannot be combined with --fork, --static, --weights or --claimed");
 	family_options_format(family, run->request.options, run->semantics, sizeof(run->semantics));
@@ -247,8 +249,8 @@ static int find_fork(const struct invocation *invocation, struct workspace *work
 	if (*path)
 		return 0;
 	if (!require_workspace(invocation, err))
-		return error_hint(err,
-			"Name a fork with --fork PATH, or create a workspace with `quasar init DIR`.");
+		return error_hint(
+			err, "Name a fork with --fork PATH, or create a workspace with `quasar init DIR`.");
 	if (workspace_open(invocation->workspace, invocation->settings, workspace, err) < 0)
 		return -1;
 	*path = workspace->fork_path;
@@ -306,9 +308,11 @@ const struct command cmd_verify = {
 			{"full", 0, NULL, NULL, NULL, NULL,
 				"Also compute 512 to 262144 tokens and the target, as far as time and "
 				"memory allow."},
-			{"target", 0, "N", "TARGET_SEQUENCE_LENGTH", NULL, NULL, "Target sequence length, for --full."},
+			{"target", 0, "N", "TARGET_SEQUENCE_LENGTH", NULL, NULL,
+				"Target sequence length, for --full."},
 			{"budget", 0, "SECONDS", NULL, "300", NULL, "Time limit for all computations."},
-			{"static", 0, NULL, NULL, NULL, NULL, "Only check files, imports and git; compute nothing."},
+			{"static", 0, NULL, NULL, NULL, NULL,
+				"Only check files, imports and git; compute nothing."},
 			{"strict", 0, NULL, NULL, NULL, NULL,
 				"Fail instead of warning if chunk.py lacks one of the twelve import lines."},
 			{"claimed", 0, "N", NULL, NULL, NULL,
@@ -323,9 +327,12 @@ const struct command cmd_verify = {
 	.examples =
 		(const struct example[]){
 			{"quasar verify", "check the workspace's fork and compute at 4096 tokens"},
-			{"quasar verify --static --fork ~/flash-linear-attention", "check only the files, of any clone"},
-			{"quasar verify --op linear --semantics causal,relu", "one operation, without a fork"},
-			{"quasar verify --full --budget 600 --claimed 50k", "every length within ten minutes, and a claim"},
+			{"quasar verify --static --fork ~/flash-linear-attention",
+				"check only the files, of any clone"},
+			{"quasar verify --op linear --semantics causal,relu",
+				"one operation, without a fork"},
+			{"quasar verify --full --budget 600 --claimed 50k",
+				"every length within ten minutes, and a claim"},
 			{"quasar verify --json | jq -r '.checks[] | select(.status == \"fail\").name'",
 				"the names of failed checks"},
 			{0},

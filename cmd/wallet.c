@@ -19,17 +19,17 @@
 /* More than any phrase with path and password. */
 #define SECRET_LIMIT 4096
 
-#define OPT_CRYPTO                                                                                         \
-	{                                                                                                  \
-		"crypto", 0, "KIND", NULL, "sr25519", "sr25519|ed25519",                                   \
-			"Kind of key. Bittensor's hotkeys are sr25519."                                    \
+#define OPT_CRYPTO                                                                                           \
+	{                                                                                                    \
+		"crypto", 0, "KIND", NULL, "sr25519", "sr25519|ed25519",                                     \
+			"Kind of key. Bittensor's hotkeys are sr25519."                                      \
 	}
-#define OPTS_WRITE                                                                                         \
-	OPT_CRYPTO,                                                                                        \
-		{"encrypt", 0, NULL, NULL, NULL, NULL,                                                     \
-			"Encrypt the key file with WALLET_PASSWORD, or ask for a password."}, \
-	{                                                                                                  \
-		"force", 0, NULL, NULL, NULL, NULL, "Replace an existing hotkey."                        \
+#define OPTS_WRITE                                                                                           \
+	OPT_CRYPTO,                                                                                          \
+		{"encrypt", 0, NULL, NULL, NULL, NULL,                                                       \
+			"Encrypt the key file with WALLET_PASSWORD, or ask for a password."},                \
+	{                                                                                                    \
+		"force", 0, NULL, NULL, NULL, NULL, "Replace an existing hotkey."                            \
 	}
 
 static enum crypto_type crypto_option(const struct invocation *invocation)
@@ -115,8 +115,9 @@ static int report(const struct invocation *invocation, const char *phrase, struc
 		print_hotkey(&hotkey);
 		if (phrase)
 			printf("\nWrite this phrase down and keep it secret. It restores the key and "
-				"will not be shown again:\n\n"
-				"  %s\n\n", phrase);
+			       "will not be shown again:\n\n"
+			       "  %s\n\n",
+				phrase);
 	}
 	hotkey_free(&hotkey);
 	return 0;
@@ -158,7 +159,8 @@ static const struct command cmd_new = {
 			{"quasar wallet new", "the wallet and hotkey that the settings name"},
 			{"quasar wallet new --wallet quasar_miner --hotkey second --words 24",
 				"a second hotkey in the same wallet, with a longer phrase"},
-			{"quasar wallet new --encrypt", "ask for a password and encrypt the key file with it"},
+			{"quasar wallet new --encrypt",
+				"ask for a password and encrypt the key file with it"},
 			{0},
 		},
 	.exits = (const enum status[]){STATUS_ENVIRONMENT, 0},
@@ -220,7 +222,8 @@ static const struct command cmd_import = {
 		(const struct example[]){
 			{"quasar wallet import --hotkey restored", "ask for the phrase"},
 			{"quasar wallet import --hotkey restored < phrase.txt", "read it from a file"},
-			{"gpg -d phrase.gpg | quasar wallet import --force", "read it from a pipe and replace the key"},
+			{"gpg -d phrase.gpg | quasar wallet import --force",
+				"read it from a pipe and replace the key"},
 			{0},
 		},
 	.exits = (const enum status[]){STATUS_ENVIRONMENT, 0},
@@ -336,10 +339,9 @@ static int run_show(struct invocation *invocation, struct error *err)
 static const struct command cmd_show = {
 	.name = "show",
 	.summary = "show a hotkey's address, never its secrets",
-	.description =
-		"Shows the hotkey's address, and checks that every secret in an unencrypted key file "
-		"belongs to it. The address of an encrypted hotkey comes from its public half, "
-		"HOTKEYpub.txt.",
+	.description = "Shows the hotkey's address, and checks that every secret in an unencrypted key file "
+		       "belongs to it. The address of an encrypted hotkey comes from its public half, "
+		       "HOTKEYpub.txt.",
 	.opts =
 		(const struct opt[]){
 			OPTS_WALLET,

@@ -66,12 +66,14 @@ const struct command cmd_doctor = {
 		(const struct opt[]){
 			OPTS_WALLET,
 			{"api", 0, "URL", "VALIDATOR_API_URL", NULL, NULL, "Base URL of the validator API."},
-			{"timeout", 0, "SECONDS", NULL, "5", NULL, "Time limit for each response from the validator."},
+			{"timeout", 0, "SECONDS", NULL, "5", NULL,
+				"Time limit for each response from the validator."},
 			{0},
 		},
 	.examples =
 		(const struct example[]){
-			{"quasar doctor", "run this after setting up a machine, or when something does not work"},
+			{"quasar doctor",
+				"run this after setting up a machine, or when something does not work"},
 			{"quasar doctor --json | jq -r '.checks[] | select(.status == \"fail\").remedy'",
 				"the commands that fix what is missing"},
 			{0},

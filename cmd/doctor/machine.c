@@ -163,12 +163,14 @@ static char *ask_program(const char *const words[], struct error *err)
 	clean_line(text);
 	if (!status)
 		return text;
-	error_set(err, STATUS_ENVIRONMENT, status == NOT_FOUND ? "no %s in the PATH" : "%s: %.300s", words[0], text);
+	error_set(err, STATUS_ENVIRONMENT, status == NOT_FOUND ? "no %s in the PATH" : "%s: %.300s", words[0],
+		text);
 	free(text);
 	return NULL;
 }
 
-static void check_program(struct check_list *checks, const char *name, const char *remedy, const char *const argv[])
+static void check_program(
+	struct check_list *checks, const char *name, const char *remedy, const char *const argv[])
 {
 	struct error err = {0};
 	char *answer = ask_program(argv, &err);
@@ -189,8 +191,10 @@ static void check_programs(struct check_list *checks)
 				    "try: print(m.version('torch'), u.find_spec('torch').origin)\n"
 				    "except Exception: sys.exit('no torch in ' + sys.executable)";
 
-	check_program(checks, "git.program", "apt-get install git", (const char *[]){"git", "--version", NULL});
-	check_program(checks, "python", "apt-get install python3", (const char *[]){"python3", "-c", python, NULL});
+	check_program(
+		checks, "git.program", "apt-get install git", (const char *[]){"git", "--version", NULL});
+	check_program(
+		checks, "python", "apt-get install python3", (const char *[]){"python3", "-c", python, NULL});
 	check_program(checks, "torch", "pip install torch", (const char *[]){"python3", "-c", torch, NULL});
 }
 
@@ -202,7 +206,8 @@ static void check_memory(struct check_list *checks)
 		check_add(checks, "memory", CHECK_SKIP, NULL, "the system does not report it");
 	else
 		check_add(checks, "memory", available < LEAST_MEMORY_MIB ? CHECK_WARN : CHECK_OK,
-			available < LEAST_MEMORY_MIB ? "Close other programs, or compete at a shorter length." : NULL,
+			available < LEAST_MEMORY_MIB ? "Close other programs, or compete at a shorter length."
+						     : NULL,
 			"%.0f MiB available", available);
 }
 
@@ -217,11 +222,15 @@ static void check_disk(const struct invocation *invocation, struct check_list *c
 		return;
 	}
 	mib = (double)disk.f_bavail * (double)disk.f_frsize / (1 << 20);
-	check_add(checks, "disk", mib < LEAST_DISK_MIB ? CHECK_FAIL : mib < LOW_DISK_MIB ? CHECK_WARN : CHECK_OK,
+	check_add(checks, "disk",
+		mib < LEAST_DISK_MIB         ? CHECK_FAIL
+			: mib < LOW_DISK_MIB ? CHECK_WARN
+					     : CHECK_OK,
 		mib < LOW_DISK_MIB ? "Free some disk space: what cannot be stored is not submitted." : NULL,
 		"%.0f MiB free at %s", mib, place);
 	if (disk.f_flag & ST_RDONLY)
-		check_add(checks, "disk", CHECK_FAIL, "mount -o remount,rw, or use another disk", "%s is read-only", place);
+		check_add(checks, "disk", CHECK_FAIL, "mount -o remount,rw, or use another disk",
+			"%s is read-only", place);
 }
 
 void doctor_machine(const struct invocation *invocation, struct check_list *checks)

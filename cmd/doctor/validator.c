@@ -31,7 +31,8 @@ static void check_round(struct api *api, struct check_list *checks)
 		check_problem(checks, "round", CHECK_WARN, &err);
 	} else {
 		clock_duration((double)round.time_remaining_seconds, left);
-		check_add(checks, "round", CHECK_OK, NULL, "%lld, %s left", (long long)round.round_number, left);
+		check_add(checks, "round", CHECK_OK, NULL, "%lld, %s left", (long long)round.round_number,
+			left);
 	}
 	api_release(&round.memory);
 }
@@ -46,7 +47,9 @@ static void count_waiting(const struct invocation *invocation, const struct api 
 {
 	struct submission_filter filter = {.api_url = api_url(api), .hotkey = hotkey};
 	struct error ignored = {0};
-	struct store *store = store_exists(invocation->workspace) ? store_open(invocation->workspace, &ignored) : NULL;
+	struct store *store = store_exists(invocation->workspace)
+		? store_open(invocation->workspace, &ignored)
+		: NULL;
 	struct submission_list list = {0};
 
 	if (store)
@@ -76,7 +79,8 @@ static void check_reveals(const struct waiting *waiting, struct check_list *chec
 	if (waiting->missing)
 		snprintf(missing, sizeof(missing), ", %zu not listed by the validator", waiting->missing);
 	check_add(checks, "reveals", due ? CHECK_WARN : CHECK_OK, due ? "quasar reveal" : NULL,
-		"%zu ready to reveal, %zu waiting for their block%s", waiting->ready, waiting->later, missing);
+		"%zu ready to reveal, %zu waiting for their block%s", waiting->ready, waiting->later,
+		missing);
 }
 
 /* No route tells without changing something, but a validator takes submissions of registered hotkeys only. */
@@ -102,7 +106,8 @@ static void check_submissions(const struct invocation *invocation, struct api *a
 	if (wallet_inspect_hotkey(arg_string(invocation, "path"), arg_string(invocation, "wallet"),
 		    arg_string(invocation, "hotkey"), &hotkey, &err) < 0)
 		return;
-	if (api_pending_reveals(api, &(struct api_pending_filter){.hotkey = hotkey.address}, &pending, &err) < 0) {
+	if (api_pending_reveals(api, &(struct api_pending_filter){.hotkey = hotkey.address}, &pending, &err) <
+		0) {
 		check_problem(checks, "reveals", CHECK_WARN, &err);
 	} else {
 		if (invocation->workspace)

@@ -14,10 +14,11 @@
 /* Whether an encrypted hotkey opens with nobody there to type its password. */
 static void check_password(const struct invocation *invocation, struct check_list *checks)
 {
-	struct password_source source = {.setting = settings_get(invocation->settings, "WALLET_PASSWORD", NULL)};
+	struct password_source source = {
+		.setting = settings_get(invocation->settings, "WALLET_PASSWORD", NULL)};
 	struct error err = {0};
-	struct keypair *keypair = wallet_open_hotkey(arg_string(invocation, "path"), arg_string(invocation, "wallet"),
-		arg_string(invocation, "hotkey"), &source, &err);
+	struct keypair *keypair = wallet_open_hotkey(arg_string(invocation, "path"),
+		arg_string(invocation, "wallet"), arg_string(invocation, "hotkey"), &source, &err);
 
 	if (keypair)
 		check_add(checks, "wallet", CHECK_OK, NULL, "%s, encrypted; the password is correct",
@@ -27,13 +28,14 @@ static void check_password(const struct invocation *invocation, struct check_lis
 	keypair_free(keypair);
 }
 
-static void check_key_file(const struct invocation *invocation, const struct hotkey *hotkey, struct check_list *checks)
+static void check_key_file(
+	const struct invocation *invocation, const struct hotkey *hotkey, struct check_list *checks)
 {
 	char *remedy;
 
 	if (hotkey->fault)
-		check_add(checks, "wallet", CHECK_FAIL, "quasar wallet import --force", "%s: %s", hotkey->path,
-			hotkey->fault);
+		check_add(checks, "wallet", CHECK_FAIL, "quasar wallet import --force", "%s: %s",
+			hotkey->path, hotkey->fault);
 	else if (hotkey->encrypted)
 		check_password(invocation, checks);
 	else
@@ -73,8 +75,8 @@ static void check_permissions(const char *directory, struct check_list *checks)
 
 		if (stat(path, &status) == 0 && status.st_mode & (S_IRWXG | S_IRWXO)) {
 			remedy = xprintf("chmod %s '%s'", S_ISDIR(status.st_mode) ? "700" : "600", path);
-			check_add(checks, "permissions", CHECK_WARN, remedy, "%s is accessible to other users (mode %04o)", path,
-				status.st_mode & 07777);
+			check_add(checks, "permissions", CHECK_WARN, remedy,
+				"%s is accessible to other users (mode %04o)", path, status.st_mode & 07777);
 			free(remedy);
 			exposed++;
 		}
@@ -95,7 +97,8 @@ static void check_fork(const struct workspace *workspace, struct check_list *che
 		inspect_git(&state, workspace->fork_url, false, checks);
 	} else {
 		/* `quasar init` leaves alone what is there */
-		remedy = path_exists(path) ? xprintf("mv '%s' '%s.old' && quasar init", path, path) : xstrdup("quasar init");
+		remedy = path_exists(path) ? xprintf("mv '%s' '%s.old' && quasar init", path, path)
+					   : xstrdup("quasar init");
 		check_add(checks, "fork", CHECK_FAIL, remedy, "%s", err.message);
 		free(remedy);
 	}

@@ -146,8 +146,8 @@ static void compare_commitments(struct loop *loop, const struct api_pending_reve
 	if (!unknown)
 		return;
 	error_set(&err, STATUS_ENVIRONMENT,
-		"the validator has %zu commitment%s by this hotkey for which this workspace has no salt", unknown,
-		unknown == 1 ? "" : "s");
+		"the validator has %zu commitment%s by this hotkey for which this workspace has no salt",
+		unknown, unknown == 1 ? "" : "s");
 	error_hint(&err, "`quasar recover` lists them; `quasar import-state` restores salts from a backup.");
 	loop_tell_problem(loop, &err);
 }

@@ -100,7 +100,8 @@ static bool follow_store(struct loop *loop)
 	loop->stage = STAGE_WAITING;
 	if (store_reopen(&session->workspace.store, session->workspace.directory, &merged, &err) < 0) {
 		error_context(&err, "the state store has disappeared");
-		error_hint(&err, "`quasar run` still has its content, and waits: put it or a backup back. If you "
+		error_hint(&err,
+			"`quasar run` still has its content, and waits: put it or a backup back. If you "
 			"moved the workspace, stop `quasar run` and start it there.");
 		loop_tell_problem(loop, &err);
 		return false;
@@ -265,7 +266,8 @@ static int run(struct invocation *invocation, struct error *err)
 	if (!directory || read_options(&loop, err) < 0)
 		return -1;
 	if (workspace_lock(directory, &lock, err) < 0)
-		return error_hint(err, "Only one `quasar run` can use a workspace; `quasar status` shows its progress.");
+		return error_hint(err,
+			"Only one `quasar run` can use a workspace; `quasar status` shows its progress.");
 	loop.settings = settings_environment();
 	loop.events = (struct event_log){
 		.text = !invocation->json && !strcmp(arg_string(invocation, "log"), "text"),
@@ -326,7 +328,8 @@ const struct command cmd_run = {
 			{"interval", 0, "SECONDS", "OPTIMIZATION_INTERVAL", NULL, NULL,
 				"Time from the start of one round of work to the next."},
 			{"notify", 0, "CMD", NULL, NULL, NULL, "Run CMD in a shell for each event."},
-			{"log", 0, "FORMAT", NULL, "json", "json|text", "Output format: for programs or for people."},
+			{"log", 0, "FORMAT", NULL, "json", "json|text",
+				"Output format: for programs or for people."},
 			OPTS_CLAIM,
 			OPTS_WALLET,
 			{"api", 0, "URL", "VALIDATOR_API_URL", NULL, NULL, "Base URL of the validator API."},
@@ -338,7 +341,8 @@ const struct command cmd_run = {
 	.examples =
 		(const struct example[]){
 			{"quasar run", "mine in this workspace until told to stop"},
-			{"quasar run --log text --improve 2%", "readable output; commit improvements of 2% or more"},
+			{"quasar run --log text --improve 2%",
+				"readable output; commit improvements of 2% or more"},
 			{"quasar run --notify 'jq -r .message | mail -s \"quasar: $QUASAR_EVENT\" me'",
 				"send mail for each event"},
 			{"quasar run --notify '[ \"$QUASAR_EVENT\" != revealed ] || touch /tmp/revealed'",

@@ -41,17 +41,17 @@ struct loop {
 	char verified[41]; /* the commit that passed `quasar verify` last */
 	char refused[41];  /* the commit whose submission the validator refused last */
 	double refused_until;
-	int watch;         /* readable when the fork's HEAD may have moved; -1: none */
+	int watch; /* readable when the fork's HEAD may have moved; -1: none */
 
 	/* clock_elapsed() at which each is next to be done */
 	double next_round, next_look, next_commit, next_standing;
 	bool compared; /* the store, with the commitments that the validator has of this hotkey */
 
 	struct block_clock blocks;
-	double poll;         /* longest pause between two looks at the validator's clock */
+	double poll;              /* longest pause between two looks at the validator's clock */
 	struct trouble *troubles; /* past ones, too */
 	size_t trouble_count;
-	char problem[1024];  /* the last one told, so that it is not told again and again */
+	char problem[1024]; /* the last one told, so that it is not told again and again */
 	int64_t round_number, rank_id;
 	size_t rank;
 };
@@ -66,7 +66,8 @@ void loop_tell_submission(struct loop *loop, const char *name, int64_t id, const
 
 /* The validator did not do this as it should, which passes. Tells it, unless it is known. `refusal`: what it
  * answered. Returns when to try again. */
-double loop_outage(struct loop *loop, enum part part, int64_t id, enum refusal refusal, const struct error *err);
+double loop_outage(
+	struct loop *loop, enum part part, int64_t id, enum refusal refusal, const struct error *err);
 /* To be called whenever it did. */
 void loop_answered(struct loop *loop, enum part part, int64_t id);
 /* The trouble that there is with it, or NULL. */

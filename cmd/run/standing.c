@@ -40,7 +40,8 @@ static void tell_round(struct loop *loop, const struct api_round *round)
 	fields = cJSON_CreateObject();
 	cJSON_AddNumberToObject(fields, "round", (double)round->round_number);
 	cJSON_AddNumberToObject(fields, "seconds_left", (double)round->time_remaining_seconds);
-	event_emit(&loop->events, "round", fields, "round %lld, %s left", (long long)round->round_number, left);
+	event_emit(
+		&loop->events, "round", fields, "round %lld, %s left", (long long)round->round_number, left);
 }
 
 /* -1: it was told to stop. */

@@ -110,7 +110,8 @@ static bool is_worth_telling(const struct trouble *trouble, enum cause cause, do
 	return now >= trouble->quiet_until || (trouble->told && !(trouble->told & cause));
 }
 
-static void tell_trouble(struct loop *loop, struct trouble *trouble, enum cause cause, const struct error *err)
+static void tell_trouble(
+	struct loop *loop, struct trouble *trouble, enum cause cause, const struct error *err)
 {
 	cJSON *fields = trouble_fields(trouble), *field, *error = event_error(err);
 	char since[48] = "", lasted[32];
@@ -129,7 +130,8 @@ static void tell_trouble(struct loop *loop, struct trouble *trouble, enum cause 
 	event_emit(&loop->events, "outage", fields, "%s%s", since, err->message);
 }
 
-double loop_outage(struct loop *loop, enum part part, int64_t id, enum refusal refusal, const struct error *err)
+double loop_outage(
+	struct loop *loop, enum part part, int64_t id, enum refusal refusal, const struct error *err)
 {
 	double now = clock_elapsed();
 	enum cause cause = find_cause(loop, refusal);
@@ -144,9 +146,9 @@ double loop_outage(struct loop *loop, enum part part, int64_t id, enum refusal r
 
 void loop_answered(struct loop *loop, enum part part, int64_t id)
 {
-	static const char *const works[] = {"the list of commitments can be read again", "it can be revealed again",
-		"commitments are accepted again", "the list of submissions can be read again",
-		"the round can be read again"};
+	static const char *const works[] = {"the list of commitments can be read again",
+		"it can be revealed again", "commitments are accepted again",
+		"the list of submissions can be read again", "the round can be read again"};
 	struct trouble *trouble = loop_trouble(loop, part, id);
 	char lasted[32];
 	cJSON *fields;
@@ -159,7 +161,8 @@ void loop_answered(struct loop *loop, enum part part, int64_t id)
 	trouble->ended = clock_elapsed();
 	if (trouble->told)
 		event_emit(&loop->events, "recovered", fields, "%s, after %s",
-			trouble->told & CAUSE_CONNECTION ? "the validator responds again" : works[part], lasted);
+			trouble->told & CAUSE_CONNECTION ? "the validator responds again" : works[part],
+			lasted);
 	else
 		cJSON_Delete(fields);
 }
@@ -167,8 +170,8 @@ void loop_answered(struct loop *loop, enum part part, int64_t id)
 bool loop_needs_a_person(enum refusal refusal, const struct error *err)
 {
 	return err->status == STATUS_REFUSED &&
-	       (refusal == REFUSAL_SIGNATURE || refusal == REFUSAL_HOTKEY || refusal == REFUSAL_BANNED ||
-		       refusal == REFUSAL_UNREGISTERED);
+		(refusal == REFUSAL_SIGNATURE || refusal == REFUSAL_HOTKEY || refusal == REFUSAL_BANNED ||
+			refusal == REFUSAL_UNREGISTERED);
 }
 
 /* --- submissions --------------------------------------------------------------------------------------- */
@@ -188,7 +191,8 @@ void loop_tell_submission(struct loop *loop, const char *name, int64_t id, const
 		event_emit(&loop->events, name, fields, "submission %s was refused: %s",
 			submission_label(&submission), refusal->message);
 	} else {
-		event_emit(&loop->events, name, fields, "submission %s: %.0f tokens/s at %lld tokens, commit %.10s",
+		event_emit(&loop->events, name, fields,
+			"submission %s: %.0f tokens/s at %lld tokens, commit %.10s",
 			submission_label(&submission), submission.tokens_per_sec,
 			(long long)submission.target_sequence_length, submission.commit_hash);
 	}

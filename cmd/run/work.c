@@ -25,8 +25,10 @@ static void start_work(struct loop *loop, enum stage stage)
 	const char *seq = arg_string(loop->invocation, "seq");
 	const char *directory = loop->invocation->workspace;
 	/* what verify measures besides is not needed here: little time for that */
-	const char *verify[] = {"/proc/self/exe", "verify", "--json", "-q", "-C", directory, "--budget", "1", NULL};
-	const char *bench[] = {"/proc/self/exe", "bench", "--json", "-q", "-C", directory, "--seq", seq, NULL};
+	const char *verify[] = {
+		"/proc/self/exe", "verify", "--json", "-q", "-C", directory, "--budget", "1", NULL};
+	const char *bench[] = {
+		"/proc/self/exe", "bench", "--json", "-q", "-C", directory, "--seq", seq, NULL};
 	const char *const *argv = stage == STAGE_VERIFYING ? verify : bench;
 	struct error err;
 
@@ -43,8 +45,8 @@ static cJSON *work_result(struct loop *loop, const char *what, int status)
 {
 	struct error err = {0};
 	cJSON *document = loop->work.text.length
-				  ? json_parse(loop->work.text.data, loop->work.text.length, &err)
-				  : NULL;
+		? json_parse(loop->work.text.data, loop->work.text.length, &err)
+		: NULL;
 	const cJSON *error = cJSON_GetObjectItemCaseSensitive(document, "error");
 	const char *message = NULL, *hint = NULL;
 
@@ -55,7 +57,8 @@ static cJSON *work_result(struct loop *loop, const char *what, int status)
 		json_string(error, "message", JSON_OPTIONAL, &message, &err);
 		json_string(error, "hint", JSON_OPTIONAL, &hint, &err);
 	}
-	error_set(&err, STATUS_ENVIRONMENT, "quasar %s: %s", what, message ? message : "it ended without a result");
+	error_set(&err, STATUS_ENVIRONMENT, "quasar %s: %s", what,
+		message ? message : "it ended without a result");
 	if (!message)
 		error_hint(&err, "Exit code %d. Run `quasar %s` yourself to see why.", status, what);
 	else if (hint)
@@ -73,8 +76,7 @@ static char *failed_checks(const cJSON *document, cJSON *fields)
 	struct buffer names = {0};
 
 	buffer_text(&names, "");
-	cJSON_ArrayForEach(check, checks)
-	{
+	cJSON_ArrayForEach (check, checks) {
 		const char *result = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(check, "status"));
 		const char *name = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(check, "name"));
 
@@ -229,8 +231,9 @@ static int is_better(struct loop *loop, const struct proposal *proposal, bool *b
 	cJSON_AddNumberToObject(fields, "weighted_score", weighted);
 	cJSON_AddNumberToObject(fields, "last_weighted_score", before);
 	cJSON_AddNumberToObject(fields, "needed", before * (1 + improve));
-	event_emit(&loop->events, "kept", fields, "weighted score %.0f does not beat the last submission's %.0f by %.3g %%",
-		weighted, before, improve * 100);
+	event_emit(&loop->events, "kept", fields,
+		"weighted score %.0f does not beat the last submission's %.0f by %.3g %%", weighted, before,
+		improve * 100);
 	return 0;
 }
 
@@ -251,7 +254,8 @@ static int commit_proposal(struct loop *loop, const struct proposal *proposal, s
 		loop->next_look = loop->next_standing = 0;
 		return 0;
 	}
-	if (!id || !workflow_gave_up(&loop->session.workflow, id) || loop_needs_a_person(api_last(loop->session.api)->refusal, err))
+	if (!id || !workflow_gave_up(&loop->session.workflow, id) ||
+		loop_needs_a_person(api_last(loop->session.api)->refusal, err))
 		return -1;
 	memcpy(loop->refused, proposal->plan.commit_hash, sizeof(loop->refused));
 	loop->refused_until = clock_elapsed() + REFUSED_SECONDS;
@@ -267,8 +271,8 @@ static int settle_and_commit(struct loop *loop, bool commit, struct error *err)
 	int result = session_settle(&loop->session, SUBMISSION_COMMIT, &settled, err);
 
 	if (settled) {
-		event_emit(&loop->events, "settled", NULL, "%zu earlier submission%s found or sent again", settled,
-			settled == 1 ? "" : "s");
+		event_emit(&loop->events, "settled", NULL, "%zu earlier submission%s found or sent again",
+			settled, settled == 1 ? "" : "s");
 		loop->poll = DUE_POLL_SHORTEST;
 		loop->next_look = 0;
 	}

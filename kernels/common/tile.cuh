@@ -90,8 +90,8 @@ static __device__ __forceinline__ void multiply_add(
 {
 	asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, "
 	    "{%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-	    : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-	    : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+		: "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+		: "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
 static __device__ __forceinline__ void store_shared(unsigned address, unsigned value)
@@ -102,8 +102,8 @@ static __device__ __forceinline__ void store_shared(unsigned address, unsigned v
 static __device__ __forceinline__ void store_shared(unsigned address, uint4 value)
 {
 	asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(value.x), "r"(value.y),
-		"r"(value.z), "r"(value.w)
-		: "memory");
+		     "r"(value.z), "r"(value.w)
+		     : "memory");
 }
 
 static __device__ __forceinline__ void store_shared(unsigned address, float x, float y)
@@ -137,8 +137,8 @@ static __device__ __forceinline__ float4 load_shared_float4(unsigned address)
 static __device__ __forceinline__ void copy_async(unsigned address, const void *source, bool valid)
 {
 	asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(address), "l"(source),
-		"r"(valid ? 16 : 0)
-		: "memory");
+		     "r"(valid ? 16 : 0)
+		     : "memory");
 }
 
 static __device__ __forceinline__ void copy_async_wait(void)
@@ -191,7 +191,8 @@ static __device__ __forceinline__ void multiply(
 				continue;
 			UNROLL
 			for (int right = 0; right < PLANES; right++) {
-				unsigned b[4], rows = right * plane + (TRANSPOSED ? k : n / 2) * 16 * COLUMNS * 2;
+				unsigned b[4],
+					rows = right * plane + (TRANSPOSED ? k : n / 2) * 16 * COLUMNS * 2;
 
 				if (TRANSPOSED)
 					load_matrices_transposed(b, tile + rows + (lane ^ n * 16));
@@ -213,7 +214,8 @@ template <int COLUMNS, bool TRANSPOSED>
 static __device__ __forceinline__ void multiply_block(
 	float (&c)[2][4], const unsigned (&a)[1][4], unsigned tile, int row, int column)
 {
-	const unsigned address = tile + row * 16 * COLUMNS * 2 + (lane_offset<COLUMNS>(TRANSPOSED) ^ column * 32);
+	const unsigned address = tile + row * 16 * COLUMNS * 2 +
+		(lane_offset<COLUMNS>(TRANSPOSED) ^ column * 32);
 	unsigned b[4];
 
 	if (TRANSPOSED)

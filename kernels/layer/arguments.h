@@ -17,7 +17,7 @@ struct layer_segment {
 
 struct layer_gather_arguments {
 	const void *from; /* [batch, tokens, hidden] */
-	void *to;         /* [batch · stretches, LAYER_HISTORY + length, hidden]; zeros where there is no token */
+	void *to; /* [batch · stretches, LAYER_HISTORY + length, hidden]; zeros where there is no token */
 	struct layer_segment segment;
 	int hidden; /* a multiple of 8 */
 };

@@ -29,15 +29,15 @@ static __device__ __forceinline__ void unpack(float (&x)[4], uint2 pairs)
 }
 
 /* One row: `x` is the row and the three before it, oldest first. */
-static __device__ __forceinline__ void convolve(
-	ELEMENT *to, const float (&weight)[4][4], const float (&a)[4], const float (&b)[4], const float (&c)[4],
-	const float (&d)[4])
+static __device__ __forceinline__ void convolve(ELEMENT *to, const float (&weight)[4][4], const float (&a)[4],
+	const float (&b)[4], const float (&c)[4], const float (&d)[4])
 {
 	float y[4];
 
 #pragma unroll
 	for (int i = 0; i < 4; i++)
-		y[i] = silu(weight[0][i] * a[i] + weight[1][i] * b[i] + weight[2][i] * c[i] + weight[3][i] * d[i]);
+		y[i] = silu(weight[0][i] * a[i] + weight[1][i] * b[i] + weight[2][i] * c[i] +
+			weight[3][i] * d[i]);
 	*(uint2 *)to = make_uint2(element_pair(y[0], y[1]), element_pair(y[2], y[3]));
 }
 
@@ -49,8 +49,7 @@ static __device__ __forceinline__ void load_ahead(uint2 (&coming)[AHEAD], const 
 		coming[i] = i < left ? *(const uint2 *)(from + i * COLUMNS) : make_uint2(0, 0);
 }
 
-static __device__ void copy_strip(
-	ELEMENT *to, const ELEMENT *from, long long token, long long end)
+static __device__ void copy_strip(ELEMENT *to, const ELEMENT *from, long long token, long long end)
 {
 	for (; token < end; token++, to += HEAD_DIM, from += COLUMNS)
 		*(uint2 *)to = *(const uint2 *)from;
@@ -108,12 +107,14 @@ static __device__ __forceinline__ void convolve_stretch(const struct layer_convo
 		return;
 	if (which < 3)
 		convolve_strip(a.weight + which * 4 * WIDTH + channel,
-			(ELEMENT *)(which == 0 ? a.q : which == 1 ? a.k : a.v) + channel +
-				(blockIdx.y * (long long)a.held + row) * WIDTH,
+			(ELEMENT *)(which == 0       ? a.q
+					: which == 1 ? a.k
+						     : a.v) +
+				channel + (blockIdx.y * (long long)a.held + row) * WIDTH,
 			from, start + row, start + end, tokens);
 	else
-		copy_strip((ELEMENT *)a.narrow + channel + (first_row(a.segment) + start + row) * HEAD_DIM, from,
-			start + row, min(start + end, tokens));
+		copy_strip((ELEMENT *)a.narrow + channel + (first_row(a.segment) + start + row) * HEAD_DIM,
+			from, start + row, min(start + end, tokens));
 }
 
 #ifndef FLAT_ENTRY

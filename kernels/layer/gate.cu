@@ -128,8 +128,8 @@ static __device__ __forceinline__ void gate_rows(const struct layer_gate_argumen
 			if (row + half * 8 < a.rows)
 #pragma unroll
 				for (int s = 0; s < SEGMENTS; s++)
-					*(uint4 *)((ELEMENT *)a.y + rows[half] * width + column + s * 32) =
-						o[half][s];
+					*(uint4 *)((ELEMENT *)a.y + rows[half] * width + column +
+						s * 32) = o[half][s];
 		}
 	}
 }

@@ -11,8 +11,14 @@
 #endif
 
 /* Values of CHUNK and NUM_STAGES; each list ends with 0. Upstream semantics have UPSTREAM_CHUNK alone. */
-#define CHUNK_VALUES {UPSTREAM_CHUNK, 32, 0}
-#define NUM_STAGES_VALUES {2, 1, 0}
+#define CHUNK_VALUES                                                                                         \
+	{                                                                                                    \
+		UPSTREAM_CHUNK, 32, 0                                                                        \
+	}
+#define NUM_STAGES_VALUES                                                                                    \
+	{                                                                                                    \
+		2, 1, 0                                                                                      \
+	}
 
 struct chunk_problem {
 	int dim, input, upstream; /* HEAD_DIM, INPUT, UPSTREAM */
@@ -40,7 +46,9 @@ CHOICE_FUNCTION int chunk_blocks_that_fit(
 	int shared = CHUNK_OUTPUT_SHARED(
 		problem->dim, chunk, CHUNK_PLANES(problem->input), num_stages, problem->upstream);
 
-	return shared > machine->shared_per_block ? 0 : machine->shared_per_multiprocessor / (shared + DRIVER_SHARED);
+	return shared > machine->shared_per_block
+		? 0
+		: machine->shared_per_multiprocessor / (shared + DRIVER_SHARED);
 }
 
 /* Blocks to aim at: more hide more latency, fewer leave more registers. */
@@ -76,7 +84,8 @@ CHOICE_FUNCTION struct chunk_choice chunk_choose_build(
 	for (int c = 0; chunks[c]; c++)
 		for (int s = 0; stages[s]; s++) {
 			int fit = chunk_blocks_that_fit(problem, machine, chunks[c], stages[s]);
-			struct chunk_choice candidate = {chunks[c], stages[s], fit < wanted ? fit : wanted, 1};
+			struct chunk_choice candidate = {
+				chunks[c], stages[s], fit < wanted ? fit : wanted, 1};
 
 			if (!fit || (problem->upstream && chunks[c] != UPSTREAM_CHUNK))
 				continue;
@@ -110,13 +119,15 @@ CHOICE_FUNCTION double chunk_cost(int groups, int longest, long long sharing)
 
 /* How many groups the chunks of a head are cut into: more groups have fewer chunks each, but more groups
  * before them to step over, and share the multiprocessors with more blocks. */
-CHOICE_FUNCTION int chunk_choose_groups(const struct chunk_problem *problem, int chunks, int resident_blocks,
-	int multiprocessors)
+CHOICE_FUNCTION int chunk_choose_groups(
+	const struct chunk_problem *problem, int chunks, int resident_blocks, int multiprocessors)
 {
 	double least = 0;
 	int best = 0, longest;
 
-	for (int groups = 1; groups == 1 || (groups <= chunks && groups * problem->sequences <= resident_blocks); groups++) {
+	for (int groups = 1;
+		groups == 1 || (groups <= chunks && groups * problem->sequences <= resident_blocks);
+		groups++) {
 		long long sharing = (groups * problem->sequences + multiprocessors - 1) / multiprocessors;
 		double cost;
 

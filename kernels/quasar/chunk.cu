@@ -220,7 +220,8 @@ static __device__ __forceinline__ void store_square_row(
 		for (int i = 0; i < 4; i++) {
 			unsigned pair[PLANES];
 
-			split_bf16<PLANES>(pair, scale * x[half * 8 + 2 * i], scale * x[half * 8 + 2 * i + 1]);
+			split_bf16<PLANES>(
+				pair, scale * x[half * 8 + 2 * i], scale * x[half * 8 + 2 * i + 1]);
 			high[i] = pair[0];
 			low[i] = pair[PLANES - 1];
 		}
@@ -278,7 +279,8 @@ static __device__ __forceinline__ void make_lower_row(
 				continue;
 			split_bf16<2>(split, block.alpha[slot][half] * g[n][half * 2],
 				block.alpha[slot][half] * g[n][half * 2 + 1]);
-			store_shared(block.lower + tile_offset<CHUNK>(row * 16 + group + half * 8, n) + pair * 2,
+			store_shared(
+				block.lower + tile_offset<CHUNK>(row * 16 + group + half * 8, n) + pair * 2,
 				split[0]);
 			store_shared(block.lower +
 					tile_offset<CHUNK>(n / 2 * 16 + group + half * 8, row * 2 + n % 2) +
@@ -309,8 +311,8 @@ static __device__ __forceinline__ void make_lower_row(
 	odd = __shfl_sync(~0u, block.alpha[slot][1], (lane & 7) * 4);
 	if (lane < 16) {
 		store_square_row(block.lower, row * 16 + lane, row * 16, x, 1.0f);
-		store_square_row(block.transposed_inverse, row * 16 + lane, row * 16, x,
-			lane & 8 ? odd : even);
+		store_square_row(
+			block.transposed_inverse, row * 16 + lane, row * 16, x, lane & 8 ? odd : even);
 	}
 }
 
@@ -364,7 +366,9 @@ static __device__ __forceinline__ void make_rows(struct chunk_block &block, unsi
 				for (int p = 0; p < PLANES; p++) {
 					unsigned b[4];
 
-					load_matrices(b, keys + p * ROWS_PLANE + j * 16 * HEAD_DIM * 2 + (lane ^ k * 32));
+					load_matrices(b,
+						keys + p * ROWS_PLANE + j * 16 * HEAD_DIM * 2 +
+							(lane ^ k * 32));
 					UNROLL
 					for (int other = 0; other + p < PLANES; other++) {
 						multiply_add(g[2 * j], left[other][0], b[0], b[1]);
@@ -407,7 +411,8 @@ static __device__ __forceinline__ void make_inverse_column(
 			multiply_block<CHUNK, false>(sum, x[k][0], block.lower, row, column + k);
 			multiply_block<CHUNK, false>(sum, x[k][0], block.lower, column + k, row);
 			if (PLANES > 1)
-				multiply_block<CHUNK, false>(sum, x[k][PLANES - 1], block.lower, row, column + k);
+				multiply_block<CHUNK, false>(
+					sum, x[k][PLANES - 1], block.lower, row, column + k);
 		}
 		pack_rows<PLANES>(z, sum, -1.0f);
 		clear(result);
@@ -424,7 +429,8 @@ static __device__ __forceinline__ void make_inverse_column(
 			UNROLL
 			for (int half = 0; half < 2; half++)
 				store_square(block.transposed_inverse, column * 16 + group + half * 8,
-					row * 16 + n * 8 + pair, block.alpha[slot][half] * result[n][half * 2],
+					row * 16 + n * 8 + pair,
+					block.alpha[slot][half] * result[n][half * 2],
 					block.alpha[slot][half] * result[n][half * 2 + 1]);
 		}
 	}
@@ -534,7 +540,8 @@ static __device__ __forceinline__ void make_transition(const struct quasar_chunk
 		if (forgotten)
 			break;
 		if (NUM_STAGES > 1 && chunk > first)
-			load_chunk<false>(a, rows, chunk - 1, stages + (last - chunk + 1) % 2 * 2 * ROWS_BYTES);
+			load_chunk<false>(
+				a, rows, chunk - 1, stages + (last - chunk + 1) % 2 * 2 * ROWS_BYTES);
 		make_rows<false>(block, keys, 0);
 		__syncthreads();
 		make_inverse(block);
@@ -581,8 +588,8 @@ static __device__ __forceinline__ void load_registers(
 }
 
 /* Element [key, value] of a state for each register of its transpose. */
-#define STATE_INDEX(warp, lane, n, i)                                                                      \
-	(((n) * 8 + ((lane) & 3) * 2 + ((i) & 1)) * HEAD_DIM + (warp) * 16 + ((lane) >> 2) + ((i) >> 1) * 8)
+#define STATE_INDEX(warp, lane, n, i)                                                                        \
+	(((n)*8 + ((lane)&3) * 2 + ((i)&1)) * HEAD_DIM + (warp)*16 + ((lane) >> 2) + ((i) >> 1) * 8)
 
 static __device__ __forceinline__ void copy_tile(unsigned address, const unsigned char *transition)
 {
@@ -645,7 +652,8 @@ static __device__ __forceinline__ void start_state(float (&state)[STATE_N][4],
 		if (next + 1 < index) {
 			load_registers(upcoming, transition_of(a, sequence, next + 1), warp, lane);
 			if (WALK_TILES > 1)
-				copy_tile(tiles + (step ^ 1) * STATE_BYTES, transition_of(a, sequence, next + 1));
+				copy_tile(tiles + (step ^ 1) * STATE_BYTES,
+					transition_of(a, sequence, next + 1));
 		}
 		multiply<PLANES, HEAD_DIM, false, FULL>(state, left, tile, STATE_PLANE);
 	}
@@ -706,12 +714,13 @@ static __device__ __forceinline__ void store_output(const struct quasar_chunk_ar
 		for (int n = 0; n < 2; n++) {
 			UNROLL
 			for (int i = 0; i < 4; i++) {
-				int staged_token = n * 8 + (lane & 3) * 2 + (i & 1), value = (lane >> 2) + (i >> 1) * 8;
+				int staged_token = n * 8 + (lane & 3) * 2 + (i & 1),
+				    value = (lane >> 2) + (i >> 1) * 8;
 
-				asm volatile("st.shared.f32 [%0], %1;" ::"r"(
-						     staging + staged_token * 64 + ((value ^ staged_token) * 4)),
-					"f"(o[block * 2 + n][i])
-					: "memory");
+				asm volatile("st.shared.f32 [%0], %1;" ::"r"(staging + staged_token * 64 +
+						     ((value ^ staged_token) * 4)),
+					     "f"(o[block * 2 + n][i])
+					     : "memory");
 			}
 		}
 		__syncwarp();
@@ -720,10 +729,11 @@ static __device__ __forceinline__ void store_output(const struct quasar_chunk_ar
 
 			UNROLL
 			for (int i = 0; i < 8; i++)
-				asm volatile("ld.shared.f32 %0, [%1];"
-					     : "=f"(line[i])
-					     : "r"(staging + lane / 2 * 64 + ((lane % 2 * 8 + i) ^ lane / 2) * 4)
-					     : "memory");
+				asm volatile(
+					"ld.shared.f32 %0, [%1];"
+					: "=f"(line[i])
+					: "r"(staging + lane / 2 * 64 + ((lane % 2 * 8 + i) ^ lane / 2) * 4)
+					: "memory");
 #if VECTOR
 			((float4 *)target)[0] = make_float4(line[0], line[1], line[2], line[3]);
 			((float4 *)target)[1] = make_float4(line[4], line[5], line[6], line[7]);
@@ -749,7 +759,8 @@ static __device__ __forceinline__ void store_output(const struct quasar_chunk_ar
 		}
 		__syncwarp();
 		if (token < a.tokens) {
-			uint4 line = load_shared(staging + lane / 2 * 32 + ((lane % 2 ^ (lane >> 3 & 1)) * 16));
+			uint4 line = load_shared(
+				staging + lane / 2 * 32 + ((lane % 2 ^ (lane >> 3 & 1)) * 16));
 #if VECTOR
 			*(uint4 *)target = line;
 #else
@@ -792,7 +803,8 @@ static __device__ __forceinline__ void make_output(const struct quasar_chunk_arg
 		copy_async_wait();
 		__syncthreads();
 		if (NUM_STAGES > 1 && chunk + 1 < end)
-			load_chunk<true>(a, rows, chunk + 1, stages + (chunk - first + 1) % 2 * 3 * ROWS_BYTES);
+			load_chunk<true>(
+				a, rows, chunk + 1, stages + (chunk - first + 1) % 2 * 3 * ROWS_BYTES);
 		make_rows<!UPSTREAM>(block, keys, queries);
 		__syncthreads();
 		make_inverse(block);

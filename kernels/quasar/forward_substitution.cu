@@ -49,7 +49,8 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 
 	UNROLL
 	for (int i = 0; i < SIZE * SIZE / 4 / THREADS; i++)
-		copy_async(tile + (i * THREADS + threadIdx.x) * 16, source + (i * THREADS + threadIdx.x) * 4, true);
+		copy_async(tile + (i * THREADS + threadIdx.x) * 16, source + (i * THREADS + threadIdx.x) * 4,
+			true);
 	copy_async_wait();
 	__syncthreads();
 	if (SIZE < 32 && threadIdx.x >= SIZE)

@@ -28,7 +28,8 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 		for (int i = 0; i < PER_LANE; i += 8) {
 			float x[8];
 
-			load_eight(x, source + (i * LANES + part * 8) * (VECTOR ? 1 : a.k.stride[3]), a.k.stride[3]);
+			load_eight(x, source + (i * LANES + part * 8) * (VECTOR ? 1 : a.k.stride[3]),
+				a.k.stride[3]);
 #pragma unroll
 			for (int n = 0; n < 8; n++)
 				lambda += x[n] * x[n];

@@ -20,21 +20,22 @@
 
 /* Shared memory: K, V and, in the second pass, Q a stage, then T, L and, causal, tril(Q Kᵀ); all in planes.
  * L's place later stages the output, 1 KB a warp. */
-#define CHUNK_ROWS_BYTES(dim, chunk, planes) ((chunk) * (dim) * 2 * (planes))
-#define CHUNK_SQUARE_BYTES(chunk, planes) ((chunk) * (chunk) * 2 * (planes))
-#define CHUNK_STAGING_BYTES(dim, chunk, planes)                                                            \
+#define CHUNK_ROWS_BYTES(dim, chunk, planes) ((chunk) * (dim)*2 * (planes))
+#define CHUNK_SQUARE_BYTES(chunk, planes) ((chunk) * (chunk)*2 * (planes))
+#define CHUNK_STAGING_BYTES(dim, chunk, planes)                                                              \
 	(CHUNK_WARPS(dim) * 1024 > CHUNK_SQUARE_BYTES(chunk, planes) ? CHUNK_WARPS(dim) * 1024               \
 								     : CHUNK_SQUARE_BYTES(chunk, planes))
-#define CHUNK_TRANSITION_SHARED(dim, chunk, planes, stages)                                                \
-	((stages) * 2 * CHUNK_ROWS_BYTES(dim, chunk, planes) + CHUNK_SQUARE_BYTES(chunk, planes) +           \
+#define CHUNK_TRANSITION_SHARED(dim, chunk, planes, stages)                                                  \
+	((stages)*2 * CHUNK_ROWS_BYTES(dim, chunk, planes) + CHUNK_SQUARE_BYTES(chunk, planes) +             \
 		CHUNK_STAGING_BYTES(dim, chunk, planes))
-#define CHUNK_OUTPUT_SHARED(dim, chunk, planes, stages, upstream)                                          \
-	((stages) * 3 * CHUNK_ROWS_BYTES(dim, chunk, planes) + CHUNK_SQUARE_BYTES(chunk, planes) +           \
-		CHUNK_STAGING_BYTES(dim, chunk, planes) + ((upstream) ? 0 : CHUNK_SQUARE_BYTES(chunk, planes)))
+#define CHUNK_OUTPUT_SHARED(dim, chunk, planes, stages, upstream)                                            \
+	((stages)*3 * CHUNK_ROWS_BYTES(dim, chunk, planes) + CHUNK_SQUARE_BYTES(chunk, planes) +             \
+		CHUNK_STAGING_BYTES(dim, chunk, planes) +                                                    \
+		((upstream) ? 0 : CHUNK_SQUARE_BYTES(chunk, planes)))
 
 /* A group's transition between the passes: P − I as a tile, then Rᵀ in fp32. */
-#define CHUNK_STATE_BYTES(dim, planes) ((dim) * (dim) * 2 * (planes))
-#define CHUNK_TRANSITION_BYTES(dim, planes) (CHUNK_STATE_BYTES(dim, planes) + (dim) * (dim) * 4)
+#define CHUNK_STATE_BYTES(dim, planes) ((dim) * (dim)*2 * (planes))
+#define CHUNK_TRANSITION_BYTES(dim, planes) (CHUNK_STATE_BYTES(dim, planes) + (dim) * (dim)*4)
 
 /* --- reference.cu ----------------------------------------------------------------------------------- */
 
@@ -49,7 +50,7 @@
 #define RECURRENT_THREADS(dim) (dim)
 
 #define GATE_THREADS 256
-#define GATE_LANES 4 /* threads a row */
+#define GATE_LANES 4                          /* threads a row */
 #define GATE_ROWS (GATE_THREADS / GATE_LANES) /* of a block */
 
 #define SUBSTITUTION_THREADS(size) ((size) < 32 ? 32 : (size))

@@ -90,5 +90,6 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
 	if (a.final_state)
 #pragma unroll
 		for (int i = 0; i < ROWS; i++)
-			__stcs((float4 *)(a.final_state + base + (first_row + i * STEP) * HEAD_DIM), state[i]);
+			__stcs((float4 *)(a.final_state + base + (first_row + i * STEP) * HEAD_DIM),
+				state[i]);
 }

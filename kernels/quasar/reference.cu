@@ -41,7 +41,8 @@ static __device__ double project(const float *row, const double (&state)[PART], 
 	return sum_lanes(even + odd);
 }
 
-static __device__ void advance(double (&state)[PART], const struct chunk_rows &rows, int row, int column, int part)
+static __device__ void advance(
+	double (&state)[PART], const struct chunk_rows &rows, int row, int column, int part)
 {
 	double step = rows.alpha[row] * (rows.v[row][column] - project(rows.k[row], state, part));
 
@@ -63,8 +64,10 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 
 #pragma unroll
 	for (int i = 0; i < PART; i++)
-		state[i] = a.initial_state ? a.initial_state[((long long)blockIdx.x * HEAD_DIM +
-							      i * LANES + part) * HEAD_DIM + value] : 0.0;
+		state[i] = a.initial_state
+			? a.initial_state[((long long)blockIdx.x * HEAD_DIM + i * LANES + part) * HEAD_DIM +
+				  value]
+			: 0.0;
 	for (int chunk = 0; chunk < a.chunks; chunk++) {
 		const long long first = (long long)chunk * ROWS;
 		int count = ROWS;
@@ -85,8 +88,9 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 			rows.q[row][dim] = valid ? load_element(a.q, batch, token, from, dim) : 0.0f;
 			rows.k[row][dim] = valid ? load_element(a.k, batch, token, from, dim) : 0.0f;
 			if (dim / COLUMNS == blockIdx.y)
-				rows.v[row][dim % COLUMNS] =
-					valid ? load_element(a.v, batch, token, from, dim) : 0.0f;
+				rows.v[row][dim % COLUMNS] = valid
+					? load_element(a.v, batch, token, from, dim)
+					: 0.0f;
 		}
 		__syncthreads();
 		for (int row = threadIdx.x; row < ROWS; row += THREADS) {

@@ -34,8 +34,7 @@ struct api {
 	} told[4]; /* rows that were left out, by the routes that have lists */
 };
 
-struct api *api_open(
-	const char *url, const struct keypair *keypair, double timeout, struct error *err)
+struct api *api_open(const char *url, const struct keypair *keypair, double timeout, struct error *err)
 {
 	struct api *api;
 	bool plain = false;
@@ -44,13 +43,11 @@ struct api *api_open(
 	if (!base)
 		return NULL;
 	if (plain && keypair)
-		log_warn(
-			"%s is not encrypted: anyone who can read the traffic can submit in this hotkey's "
-			"name",
+		log_warn("%s is not encrypted: anyone who can read the traffic can submit in this hotkey's "
+			 "name",
 			base);
 	api = xcalloc(1, sizeof(*api));
-	*api = (struct api){
-		.base = base, .keypair = keypair, .timeout = timeout, .http = http_open()};
+	*api = (struct api){.base = base, .keypair = keypair, .timeout = timeout, .http = http_open()};
 	return api;
 }
 
@@ -127,8 +124,7 @@ static int credentials_make(struct api *api, struct credentials *credentials, st
 	if (api_sign(api, api_hotkey(api), signature, err) < 0)
 		return -1;
 	snprintf(credentials->hotkey, sizeof(credentials->hotkey), "Hotkey: %s", api_hotkey(api));
-	snprintf(
-		credentials->signature, sizeof(credentials->signature), "Signature: %s", signature);
+	snprintf(credentials->signature, sizeof(credentials->signature), "Signature: %s", signature);
 	credentials->headers[0] = credentials->hotkey;
 	credentials->headers[1] = credentials->signature;
 	return 0;
@@ -245,8 +241,7 @@ static cJSON *parse_answer(const struct buffer *body, const struct http_answer *
 	if (document)
 		error_set(err, STATUS_NETWORK, "the answer should be a JSON object");
 	else if (!strcasestr(answer->content_type, "json"))
-		error_set(err, STATUS_NETWORK, "the answer is not JSON but \"%s\"",
-			answer->content_type);
+		error_set(err, STATUS_NETWORK, "the answer is not JSON but \"%s\"", answer->content_type);
 	cJSON_Delete(document);
 	return NULL;
 }
@@ -254,8 +249,7 @@ static cJSON *parse_answer(const struct buffer *body, const struct http_answer *
 static int mistaken_answer(const struct route *route, struct error *err)
 {
 	error_context(err, "%s", route->name);
-	return error_hint(err,
-		"This does not look like a validator API: is VALIDATOR_API_URL right?");
+	return error_hint(err, "This does not look like a validator API: is VALIDATOR_API_URL right?");
 }
 
 /* Sends the request once and sorts out what came of it: fills in api->last. */
@@ -277,16 +271,17 @@ static int attempt(struct api *api, const struct route *route, const struct http
 	if (!isnan(answer.clock_skew))
 		api->skew = answer.clock_skew;
 	if (answer.status >= 200 && answer.status < 300) {
-		memory->document = parse_answer(reading->count ? &reading->rows.frame : &answer.body, &answer, err);
+		memory->document = parse_answer(
+			reading->count ? &reading->rows.frame : &answer.body, &answer, err);
 		result = memory->document ? 0 : mistaken_answer(route, err);
 		if (!result)
 			last->delivery = API_DONE;
 		goto done;
 	}
-	last->refusal = refusal_read(route->name, answer.status, answer.content_type, &answer.body, last->detail,
-		sizeof(last->detail));
+	last->refusal = refusal_read(route->name, answer.status, answer.content_type, &answer.body,
+		last->detail, sizeof(last->detail));
 	last->transient = last->refusal == REFUSAL_LIMIT || last->refusal == REFUSAL_DOWN ||
-			  (last->refusal == REFUSAL_INTERNAL && !route->final_fault);
+		(last->refusal == REFUSAL_INTERNAL && !route->final_fault);
 	if (refusal_is_clear(last->refusal))
 		last->delivery = API_REFUSED;
 	if (last->refusal == REFUSAL_EARLY)
@@ -315,7 +310,9 @@ static int call(struct api *api, const struct route *route, const char *query, c
 	if (!route->is_signed || credentials_make(api, &credentials, err) == 0) {
 		do {
 			double left = retry_left(&retry);
-			double longest = route->seconds > 0 ? route->seconds : route->once ? left : ATTEMPT_SECONDS;
+			double longest = route->seconds > 0 ? route->seconds
+				: route->once               ? left
+							    : ATTEMPT_SECONDS;
 			struct http_request request = {
 				.url = url,
 				.body = text,
@@ -330,7 +327,7 @@ static int call(struct api *api, const struct route *route, const char *query, c
 			reading_begin(reading);
 			result = attempt(api, route, &request, reading, memory, err);
 		} while (result < 0 && api->last.transient && !route->once &&
-			 retry_wait(&retry, api->last.retry_after, err) == 0);
+			retry_wait(&retry, api->last.retry_after, err) == 0);
 	}
 	cJSON_Delete(body);
 	free(text);

@@ -48,19 +48,19 @@ void api_set_timeout(struct api *api, double timeout);
 
 enum api_delivery {
 	API_NOT_SENT, /* it did not reach the validator: no connection, no name, no TLS, refused redirect */
-	API_UNKNOWN,  /* it was sent, but the answer was lost, unusable or unclear: it may have been acted upon */
-	API_REFUSED,  /* the validator said no: nothing was changed */
-	API_DONE,     /* the validator did it, and the answer is complete */
+	API_UNKNOWN, /* it was sent, but the answer was lost, unusable or unclear: it may have been acted upon */
+	API_REFUSED, /* the validator said no: nothing was changed */
+	API_DONE,    /* the validator did it, and the answer is complete */
 };
 
 struct api_exchange {
 	enum api_delivery delivery;
-	int http_status;    /* 0: no answer */
+	int http_status; /* 0: no answer */
 	enum refusal refusal;
 	int64_t blocks_left; /* with REFUSAL_EARLY: until the reveal; 0: not told */
-	double retry_after; /* seconds that the server asked to wait; 0: none */
-	bool transient;     /* failed for a reason that may pass: connection, 429, 5xx */
-	char detail[512];   /* the validator's own words on a refusal; may be empty */
+	double retry_after;  /* seconds that the server asked to wait; 0: none */
+	bool transient;      /* failed for a reason that may pass: connection, 429, 5xx */
+	char detail[512];    /* the validator's own words on a refusal; may be empty */
 };
 
 const struct api_exchange *api_last(const struct api *api);
@@ -138,8 +138,8 @@ struct api_submission {
 	int64_t id, target_sequence_length;
 	const char *miner_hotkey;
 	const char *fork_url, *commit_hash, *repo_hash; /* NULL while unrevealed, and in top_performers */
-	double tokens_per_sec; /* 0 while unrevealed */
-	double vram_mb;        /* NAN: not told */
+	double tokens_per_sec;                          /* 0 while unrevealed */
+	double vram_mb;                                 /* NAN: not told */
 	const cJSON *benchmarks;                        /* an object, or NULL */
 	bool validated;
 	double created_at;
@@ -209,7 +209,7 @@ int api_register_miner(struct api *api, const char *model_name, const char *leag
 struct api_claim {
 	const char *fork_url, *commit_hash;
 	double tokens_per_sec;
-	double vram_mb; /* NAN: left out */
+	double vram_mb;          /* NAN: left out */
 	const cJSON *benchmarks; /* {"4096": {"tokens_per_sec": …, "vram_mb": …}, …}; NULL: left out */
 };
 
@@ -227,8 +227,8 @@ int api_reveal_submission(struct api *api, int64_t submission_id, const char *sa
 	struct error *err);
 
 /* GET /pending_reveals: the rows that pass the filter. */
-int api_pending_reveals(struct api *api, const struct api_pending_filter *filter, struct api_pending_reveals *out,
-	struct error *err);
+int api_pending_reveals(struct api *api, const struct api_pending_filter *filter,
+	struct api_pending_reveals *out, struct error *err);
 
 /* GET /get_submission_stats?limit= */
 int api_submission_stats(struct api *api, int limit, struct api_submission_stats *out, struct error *err);

@@ -93,7 +93,7 @@ static bool has_part(CURLU *url, CURLUPart part)
 static bool is_this_machine(const char *host)
 {
 	return !strcasecmp(host, "localhost") || !strcmp(host, "[::1]") ||
-	       (!strncmp(host, "127.", 4) && !host[strspn(host, "0123456789.")]);
+		(!strncmp(host, "127.", 4) && !host[strspn(host, "0123456789.")]);
 }
 
 char *http_check_base(const char *url, bool *plain, struct error *err)
@@ -104,10 +104,8 @@ char *http_check_base(const char *url, bool *plain, struct error *err)
 	char *text = NULL, *base = NULL;
 	bool bad;
 
-	bad = !parts ||
-	      curl_url_set(parts, CURLUPART_URL, url, CURLU_NON_SUPPORT_SCHEME) != CURLUE_OK ||
-	      (!part_is(parts, CURLUPART_SCHEME, "http") &&
-		      !part_is(parts, CURLUPART_SCHEME, "https"));
+	bad = !parts || curl_url_set(parts, CURLUPART_URL, url, CURLU_NON_SUPPORT_SCHEME) != CURLUE_OK ||
+		(!part_is(parts, CURLUPART_SCHEME, "http") && !part_is(parts, CURLUPART_SCHEME, "https"));
 	for (size_t i = 0; !bad && i < sizeof(unwanted) / sizeof(unwanted[0]); i++)
 		bad = has_part(parts, unwanted[i]);
 	if (!bad && curl_url_get(parts, CURLUPART_URL, &text, CURLU_NO_DEFAULT_PORT) == CURLUE_OK) {
@@ -125,8 +123,7 @@ char *http_check_base(const char *url, bool *plain, struct error *err)
 		/* the URL itself may hold a password: not shown */
 		error_set(err, STATUS_USAGE,
 			"the validator's URL is not of the form http[s]://HOST[:PORT][/PATH]");
-		error_hint(err,
-			"Set VALIDATOR_API_URL or --api, for example to https://validator.example");
+		error_hint(err, "Set VALIDATOR_API_URL or --api, for example to https://validator.example");
 	}
 	return base;
 }
@@ -267,16 +264,15 @@ static int hop_failed(CURLcode code, const struct hop *hop, const char *url, str
 		error_set(err, STATUS_NETWORK, "the response from %s is too large", host);
 		error_hint(err, "Is VALIDATOR_API_URL the address of a validator API?");
 	} else if (is_tls_failure(code)) {
-		error_set(err, STATUS_NETWORK, "cannot trust the TLS connection to %s: %s", host,
-			reason);
+		error_set(err, STATUS_NETWORK, "cannot trust the TLS connection to %s: %s", host, reason);
 		error_hint(err,
 			"Check the address, this machine's clock and the package ca-certificates. "
 			"SSL_CERT_FILE can name another file of trusted certificates.");
 	} else {
 		error_set(err, STATUS_NETWORK, "%s %s: %s",
-			!hop->answer->sent                 ? "cannot reach"
-			: code == CURLE_OPERATION_TIMEDOUT ? "no response in time from"
-							   : "lost the connection to",
+			!hop->answer->sent                         ? "cannot reach"
+				: code == CURLE_OPERATION_TIMEDOUT ? "no response in time from"
+								   : "lost the connection to",
 			host, reason);
 		error_hint(err,
 			"Check VALIDATOR_API_URL (or --api) and the network; `quasar localnet` starts "
@@ -355,8 +351,7 @@ static int exchange_hop(struct http *http, const struct http_request *request, c
 	curl_easy_getinfo(http->curl, CURLINFO_REDIRECT_URL, &redirect);
 	answer->status = (int)status;
 	answer->clock_skew = skew(header(http->curl, "Date"), began, clock_now());
-	answer->retry_after =
-		retry_after(header(http->curl, "Retry-After"), header(http->curl, "Date"));
+	answer->retry_after = retry_after(header(http->curl, "Retry-After"), header(http->curl, "Date"));
 	type = header(http->curl, "Content-Type");
 	snprintf(answer->content_type, sizeof(answer->content_type), "%s", type ? type : "");
 	text_clean(answer->content_type);
@@ -378,25 +373,24 @@ static int check_redirect(
 {
 	CURLU *old = curl_url(), *new = curl_url();
 	bool known = curl_url_set(old, CURLUPART_URL, from, 0) == CURLUE_OK &&
-		     curl_url_set(new, CURLUPART_URL, to, 0) == CURLUE_OK;
+		curl_url_set(new, CURLUPART_URL, to, 0) == CURLUE_OK;
 	bool was_secure = part_is(old, CURLUPART_SCHEME, "https");
 	bool is_secure = part_is(new, CURLUPART_SCHEME, "https");
 	bool upgrade = !was_secure && is_secure && part_is(old, CURLUPART_PORT, "80") &&
-		       part_is(new, CURLUPART_PORT, "443");
+		part_is(new, CURLUPART_PORT, "443");
 	bool same = part_equal(old, new, CURLUPART_HOST) &&
-		    ((was_secure == is_secure && part_equal(old, new, CURLUPART_PORT)) || upgrade);
+		((was_secure == is_secure && part_equal(old, new, CURLUPART_PORT)) || upgrade);
 	bool private = request->body || (request->headers && *request->headers);
 	bool allowed = known && (is_secure || part_is(new, CURLUPART_SCHEME, "http")) &&
-		       (is_secure || !was_secure) && (same || !private);
+		(is_secure || !was_secure) && (same || !private);
 	char *host = url_host(to);
 
 	text_clean(host);
 	if (!allowed) {
-		error_set(err, STATUS_REFUSED,
-			"the server redirects to %s%s, which is not followed", host,
+		error_set(err, STATUS_REFUSED, "the server redirects to %s%s, which is not followed", host,
 			was_secure && !is_secure ? " without TLS" : "");
-		error_hint(err,
-			"If the validator has moved there, set VALIDATOR_API_URL to its new address.");
+		error_hint(
+			err, "If the validator has moved there, set VALIDATOR_API_URL to its new address.");
 	}
 	free(host);
 	curl_url_cleanup(old);
@@ -404,8 +398,8 @@ static int check_redirect(
 	return allowed ? 0 : -1;
 }
 
-int http_exchange(struct http *http, const struct http_request *request, struct http_answer *answer,
-	struct error *err)
+int http_exchange(
+	struct http *http, const struct http_request *request, struct http_answer *answer, struct error *err)
 {
 	double deadline = clock_elapsed() + request->timeout;
 	char *url = xstrdup(request->url), *next = NULL;

@@ -20,32 +20,33 @@ void http_close(struct http *http);
 
 struct http_request {
 	const char *url;
-	const char *body;           /* JSON, makes it a POST; NULL: a GET */
-	const char *const *headers; /* "Name: value" …, meant for this host alone; ends with NULL; may be NULL */
-	double timeout;             /* seconds, redirects included */
+	const char *body; /* JSON, makes it a POST; NULL: a GET */
+	const char *const
+		*headers; /* "Name: value" …, meant for this host alone; ends with NULL; may be NULL */
+	double timeout;   /* seconds, redirects included */
 	/* gets the body of an answer that is a success, part by part, in place of `answer->body`, and without its
 	 * limit; -1 ends it. NULL: none */
 	int (*take)(void *context, const char *data, size_t length);
 	void *context;
-	bool once;                  /* never sent a second time, not even when a kept connection turns out dead */
+	bool once; /* never sent a second time, not even when a kept connection turns out dead */
 };
 
 struct http_answer {
 	int status;
 	struct buffer body; /* within those limits; what `take` got is not in it */
 	char content_type[64];
-	double retry_after;  /* seconds the server asked to wait; 0: none */
-	double clock_skew;   /* seconds the server's clock is ahead, 0 when that is within the uncertainty of its
+	double retry_after; /* seconds the server asked to wait; 0: none */
+	double clock_skew; /* seconds the server's clock is ahead, 0 when that is within the uncertainty of its
 	                      * Date header; NAN: no such header */
-	bool sent;           /* some of the request may have reached the server */
-	bool transient;      /* without an answer: what kept it away may pass */
+	bool sent;         /* some of the request may have reached the server */
+	bool transient;    /* without an answer: what kept it away may pass */
 };
 
 /* 0 when an answer of any status arrived whole. -1 with STATUS_NETWORK (`answer->sent` tells whether the
  * server may have acted), STATUS_REFUSED for a redirect that must not be followed, or STATUS_INTERRUPTED.
  * The caller frees `answer->body` in either case. */
-int http_exchange(struct http *http, const struct http_request *request, struct http_answer *answer,
-	struct error *err);
+int http_exchange(
+	struct http *http, const struct http_request *request, struct http_answer *answer, struct error *err);
 
 /* Checks that `url` is an http or https URL without user, password, query or fragment; returns it without
  * a slash at the end and the scheme's own port, or NULL with STATUS_USAGE. `plain`: it is http and the host is not this machine. The

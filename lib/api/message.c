@@ -54,7 +54,7 @@ static void benchmarks_text(const cJSON *benchmarks, struct buffer *out)
 	size_t count = (size_t)cJSON_GetArraySize(benchmarks), i = 0;
 	const cJSON **items = xcalloc(count, sizeof(*items)), *item;
 
-	cJSON_ArrayForEach(item, benchmarks)
+	cJSON_ArrayForEach (item, benchmarks)
 		items[i++] = item;
 	qsort(items, count, sizeof(*items), by_length);
 	buffer_text(out, "{");

@@ -13,16 +13,14 @@
 static void violation_text(const cJSON *violation, struct buffer *out)
 {
 	const cJSON *place = cJSON_GetObjectItemCaseSensitive(violation, "loc"), *part;
-	const char *message =
-		cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(violation, "msg"));
+	const char *message = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(violation, "msg"));
 	const char *dot = "";
 
 	if (!message)
 		return;
 	if (out->length)
 		buffer_text(out, "; ");
-	cJSON_ArrayForEach(part, place)
-	{
+	cJSON_ArrayForEach (part, place) {
 		/* the first says where in the request, which is not the user's concern */
 		if (part == place->child && part->next)
 			continue;
@@ -44,12 +42,15 @@ static enum words read_words(const char *content_type, const struct buffer *body
 	struct error ignored;
 	cJSON *document = json_parse(body->data, body->length, &ignored);
 	const cJSON *detail = cJSON_GetObjectItemCaseSensitive(document, "detail"), *violation;
-	enum words kind = cJSON_IsString(detail) ? WORDS_TEXT : cJSON_IsArray(detail) ? WORDS_LIST : WORDS_FOREIGN;
+	enum words kind = cJSON_IsString(detail) ? WORDS_TEXT
+		: cJSON_IsArray(detail)          ? WORDS_LIST
+						 : WORDS_FOREIGN;
 
 	if (cJSON_IsString(detail))
 		buffer_text(words, detail->valuestring);
 	else if (cJSON_IsArray(detail))
-		cJSON_ArrayForEach(violation, detail) violation_text(violation, words);
+		cJSON_ArrayForEach (violation, detail)
+			violation_text(violation, words);
 	else if (!document && !strncasecmp(content_type, "text/plain", 10))
 		buffer_append(words, body->data, strcspn(body->data, "\r\n"));
 	cJSON_Delete(document);
@@ -90,11 +91,12 @@ static bool fits(const struct known *entry, const char *route, int http_status, 
 {
 	if (entry->http_status != http_status || strncmp(route, entry->route, strlen(entry->route)))
 		return false;
-	return entry->words[0] == '=' ? !strcasecmp(detail, entry->words + 1) : strcasestr(detail, entry->words) != NULL;
+	return entry->words[0] == '=' ? !strcasecmp(detail, entry->words + 1)
+				      : strcasestr(detail, entry->words) != NULL;
 }
 
-enum refusal refusal_read(const char *route, int http_status, const char *content_type, const struct buffer *body,
-	char *detail, size_t size)
+enum refusal refusal_read(const char *route, int http_status, const char *content_type,
+	const struct buffer *body, char *detail, size_t size)
 {
 	struct buffer words = {0};
 	enum words kind = read_words(content_type, body, &words);
@@ -173,23 +175,27 @@ static int ban_hint(const char *detail, double server_time, struct error *err)
 
 static const char *const hints[] = {
 	[REFUSAL_NONE] = "",
-	[REFUSAL_UNCLEAR] = "No known validator answers like this: it may come from a proxy, or from another version. "
+	[REFUSAL_UNCLEAR] =
+		"No known validator answers like this: it may come from a proxy, or from another version. "
 		"Try again later. If it persists, check VALIDATOR_API_URL.",
 	[REFUSAL_INTERNAL] = "This is a problem on the server; try again later.",
 	[REFUSAL_DOWN] = "This is a problem on the server; try again later.",
 	[REFUSAL_LIMIT] = "A hotkey may make 10 requests in 60 s. Wait a minute.",
 	[REFUSAL_EARLY] = "`quasar reveal --wait` waits for the block and then reveals.",
-	[REFUSAL_SCHEMA] = "The validator does not understand the request: its version may not match this program.",
+	[REFUSAL_SCHEMA] =
+		"The validator does not understand the request: its version may not match this program.",
 	[REFUSAL_VALUE] = "",
-	[REFUSAL_SIGNATURE] = "The hotkey's signature was rejected: is it an sr25519 key? See `quasar wallet show`. "
+	[REFUSAL_SIGNATURE] =
+		"The hotkey's signature was rejected: is it an sr25519 key? See `quasar wallet show`. "
 		"WALLET_MINER_NAME and WALLET_HOTKEY select the hotkey.",
 	[REFUSAL_HOTKEY] = "The request was signed by a different hotkey than the one it is for. Check "
-		"WALLET_MINER_NAME and WALLET_HOTKEY, or --wallet and --hotkey.",
+			   "WALLET_MINER_NAME and WALLET_HOTKEY, or --wallet and --hotkey.",
 	[REFUSAL_BANNED] = "",
 	[REFUSAL_UNREGISTERED] = "Register this hotkey once with `quasar register`.",
 	[REFUSAL_EXISTS] = "The validator already has this; `quasar status` shows where it stands.",
 	[REFUSAL_REVEALED] = "The validator already has this; `quasar status` shows where it stands.",
-	[REFUSAL_MISMATCH] = "The salt or the fork URL differs from what was committed. This counts as a failure, and "
+	[REFUSAL_MISMATCH] =
+		"The salt or the fork URL differs from what was committed. This counts as a failure, and "
 		"five failures ban the address. Do not repeat it unchanged.",
 	[REFUSAL_UNKNOWN] = "",
 	[REFUSAL_NOT_FOR_US] = "This validator shows its lists to validators only.",
@@ -208,11 +214,12 @@ int refusal_error(const char *route, int http_status, enum refusal refusal, cons
 {
 	const char *words = detail[0] ? detail : status_text(http_status);
 
-	error_set(err, exit_status(refusal), "%s: %s%sHTTP %d%s", route, words, words[0] ? " (" : "", http_status,
-		words[0] ? ")" : "");
+	error_set(err, exit_status(refusal), "%s: %s%sHTTP %d%s", route, words, words[0] ? " (" : "",
+		http_status, words[0] ? ")" : "");
 	if (refusal == REFUSAL_BANNED)
 		return ban_hint(detail, server_time, err);
 	if (refusal == REFUSAL_SIGNATURE && strcasestr(detail, "missing"))
-		return error_hint(err, "The authentication headers were lost; a proxy in between may be removing them.");
+		return error_hint(err,
+			"The authentication headers were lost; a proxy in between may be removing them.");
 	return error_hint(err, "%s", hints[refusal]);
 }

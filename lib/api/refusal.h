@@ -13,31 +13,31 @@
 #include "base/error.h"
 
 enum refusal {
-	REFUSAL_NONE,         /* it was no refusal: done, or no answer at all */
-	REFUSAL_UNCLEAR,      /* not known to be the validator's word */
-	REFUSAL_INTERNAL,     /* 500 */
-	REFUSAL_DOWN,         /* any other 5xx */
-	REFUSAL_LIMIT,        /* 429 */
-	REFUSAL_EARLY,        /* before the reveal block */
-	REFUSAL_SCHEMA,       /* the request is not of the form that this validator takes */
-	REFUSAL_VALUE,        /* something in it is not allowed */
+	REFUSAL_NONE,     /* it was no refusal: done, or no answer at all */
+	REFUSAL_UNCLEAR,  /* not known to be the validator's word */
+	REFUSAL_INTERNAL, /* 500 */
+	REFUSAL_DOWN,     /* any other 5xx */
+	REFUSAL_LIMIT,    /* 429 */
+	REFUSAL_EARLY,    /* before the reveal block */
+	REFUSAL_SCHEMA,   /* the request is not of the form that this validator takes */
+	REFUSAL_VALUE,    /* something in it is not allowed */
 	REFUSAL_SIGNATURE,
-	REFUSAL_HOTKEY,       /* signed by another one than the request is about */
+	REFUSAL_HOTKEY, /* signed by another one than the request is about */
 	REFUSAL_BANNED,
 	REFUSAL_UNREGISTERED,
-	REFUSAL_EXISTS,       /* the commitment is there already */
-	REFUSAL_REVEALED,     /* so is its reveal */
-	REFUSAL_MISMATCH,     /* salt and URL do not give the commitment's hash */
-	REFUSAL_UNKNOWN,      /* no such submission, or round */
-	REFUSAL_NOT_FOR_US,   /* the list is for validators only */
-	REFUSAL_NO_ROUTE,     /* not a route there: the wrong address, or another version */
+	REFUSAL_EXISTS,     /* the commitment is there already */
+	REFUSAL_REVEALED,   /* so is its reveal */
+	REFUSAL_MISMATCH,   /* salt and URL do not give the commitment's hash */
+	REFUSAL_UNKNOWN,    /* no such submission, or round */
+	REFUSAL_NOT_FOR_US, /* the list is for validators only */
+	REFUSAL_NO_ROUTE,   /* not a route there: the wrong address, or another version */
 };
 
 /* Reads the answer with `http_status` to `route` ("POST /register_miner"). `detail` receives the words: those of
  * the validator, the list of a 422 made readable, or the first line of a plain text; free of control characters,
  * cut to `size`, perhaps empty. */
-enum refusal refusal_read(const char *route, int http_status, const char *content_type, const struct buffer *body,
-	char *detail, size_t size);
+enum refusal refusal_read(const char *route, int http_status, const char *content_type,
+	const struct buffer *body, char *detail, size_t size);
 
 /* Fills in status, message and hint. Always -1. `server_time`: Unix time by the validator's clock. */
 int refusal_error(const char *route, int http_status, enum refusal refusal, const char *detail,

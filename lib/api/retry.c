@@ -42,8 +42,7 @@ static int give_up(const struct retry *retry, double retry_after, struct error *
 
 int retry_wait(struct retry *retry, double retry_after, struct error *err)
 {
-	double wait =
-		fmin(LONGEST_WAIT, FIRST_WAIT * exp2(fmin(retry->failures, 10))) * random_unit();
+	double wait = fmin(LONGEST_WAIT, FIRST_WAIT * exp2(fmin(retry->failures, 10))) * random_unit();
 
 	if (retry_after > 0)
 		wait = retry_after + random_unit();

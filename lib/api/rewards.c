@@ -15,7 +15,8 @@ int rewards_read(struct api *api, struct rewards *rewards, struct error *err)
 		return 0;
 	result = api_current_round(api, &round, err);
 	/* the one before the current round is the latest completed one */
-	for (int64_t back = 2; !result && back <= ROUNDS_MOST && back < round.id && !rewards->weights.count; back++) {
+	for (int64_t back = 2; !result && back <= ROUNDS_MOST && back < round.id && !rewards->weights.count;
+		back++) {
 		api_release(&rewards->weights.memory);
 		result = api_weights(api, round.id - back, &rewards->weights, err);
 		rewards->rounds_since = back - 1;

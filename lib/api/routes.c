@@ -21,8 +21,8 @@ static int read_id(
 		return -1;
 	if (*out > 0 || (need == JSON_OPTIONAL && *out == 0))
 		return 0;
-	return error_set(err, STATUS_NETWORK, "field \"%s\" should be an id, but is %lld", name,
-		(long long)*out);
+	return error_set(
+		err, STATUS_NETWORK, "field \"%s\" should be an id, but is %lld", name, (long long)*out);
 }
 
 static int read_count(const cJSON *object, const char *name, int64_t *out, struct error *err)
@@ -31,8 +31,7 @@ static int read_count(const cJSON *object, const char *name, int64_t *out, struc
 		return -1;
 	if (*out >= 0)
 		return 0;
-	return error_set(
-		err, STATUS_NETWORK, "field \"%s\" is negative: %lld", name, (long long)*out);
+	return error_set(err, STATUS_NETWORK, "field \"%s\" is negative: %lld", name, (long long)*out);
 }
 
 static int read_time(const cJSON *object, const char *name, double *out, struct error *err)
@@ -47,8 +46,7 @@ static int read_time(const cJSON *object, const char *name, double *out, struct 
 }
 
 /* A field that has to repeat what the request said. */
-static int expect_text(
-	const cJSON *object, const char *name, const char *expected, struct error *err)
+static int expect_text(const cJSON *object, const char *name, const char *expected, struct error *err)
 {
 	const char *text = NULL;
 
@@ -57,8 +55,7 @@ static int expect_text(
 	if (!strcmp(text, expected))
 		return 0;
 	return error_set(err, STATUS_NETWORK,
-		"the answer is about another %s: \"%.80s\" instead of \"%.80s\"", name, text,
-		expected);
+		"the answer is about another %s: \"%.80s\" instead of \"%.80s\"", name, text, expected);
 }
 
 static int expect_id(const cJSON *object, const char *name, int64_t expected, struct error *err)
@@ -69,9 +66,8 @@ static int expect_id(const cJSON *object, const char *name, int64_t expected, st
 		return -1;
 	if (value == expected)
 		return 0;
-	return error_set(err, STATUS_NETWORK,
-		"the answer is about another %s: %lld instead of %lld", name, (long long)value,
-		(long long)expected);
+	return error_set(err, STATUS_NETWORK, "the answer is about another %s: %lld instead of %lld", name,
+		(long long)value, (long long)expected);
 }
 
 /* --- lists ------------------------------------------------------------------------------------ */
@@ -98,14 +94,13 @@ int api_health(struct api *api, struct error *err)
 	int result = api_call(api, &route, NULL, NULL, &memory, err);
 
 	if (!result)
-		result = api_finish(
-			api, &route, expect_text(memory.document, "status", "ok", err), err);
+		result = api_finish(api, &route, expect_text(memory.document, "status", "ok", err), err);
 	api_release(&memory);
 	return result;
 }
 
-static int decode_registration(struct api_registration *out, const char *hotkey,
-	const char *model_name, const char *league, struct error *err)
+static int decode_registration(struct api_registration *out, const char *hotkey, const char *model_name,
+	const char *league, struct error *err)
 {
 	const cJSON *document = out->memory.document;
 	const char *status = NULL;
@@ -139,22 +134,22 @@ int api_register_miner(struct api *api, const char *model_name, const char *leag
 	cJSON_AddStringToObject(body, "league", league);
 	if (api_call(api, &route, NULL, body, &out->memory, err) < 0)
 		return -1;
-	return api_finish(api, &route,
-		decode_registration(out, api_hotkey(api), model_name, league, err), err);
+	return api_finish(
+		api, &route, decode_registration(out, api_hotkey(api), model_name, league, err), err);
 }
 
 /* --- submissions ------------------------------------------------------------------------------ */
 
 /* Adds the claim's fields and the signature over them. */
-static int add_claim(struct api *api, const struct api_claim *claim, const char *repo_hash,
-	cJSON *body, struct error *err)
+static int add_claim(
+	struct api *api, const struct api_claim *claim, const char *repo_hash, cJSON *body, struct error *err)
 {
 	struct buffer text = {0};
 	char signature[129];
 	int result;
 
-	message_submission_text(claim->fork_url, claim->commit_hash, claim->tokens_per_sec,
-		claim->benchmarks, repo_hash, &text);
+	message_submission_text(claim->fork_url, claim->commit_hash, claim->tokens_per_sec, claim->benchmarks,
+		repo_hash, &text);
 	result = api_sign(api, text.data, signature, err);
 	buffer_free(&text);
 	if (result < 0)
@@ -195,17 +190,14 @@ static int decode_kernel(const cJSON *document, const char *hotkey, const struct
 		return -1;
 	if (tokens_per_sec == claim->tokens_per_sec)
 		return 0;
-	return error_set(err, STATUS_NETWORK,
-		"the answer is about another tokens_per_sec: %g instead of %g", tokens_per_sec,
-		claim->tokens_per_sec);
+	return error_set(err, STATUS_NETWORK, "the answer is about another tokens_per_sec: %g instead of %g",
+		tokens_per_sec, claim->tokens_per_sec);
 }
 
-int api_submit_kernel(struct api *api, const struct api_claim *claim,
-	int64_t target_sequence_length, const char *repo_hash, int64_t *submission_id,
-	struct error *err)
+int api_submit_kernel(struct api *api, const struct api_claim *claim, int64_t target_sequence_length,
+	const char *repo_hash, int64_t *submission_id, struct error *err)
 {
-	static const struct route route = {
-		.name = "POST /submit_kernel", .is_signed = true, .once = true};
+	static const struct route route = {.name = "POST /submit_kernel", .is_signed = true, .once = true};
 	struct api_memory memory;
 	cJSON *body = cJSON_CreateObject();
 	int result;
@@ -220,15 +212,14 @@ int api_submit_kernel(struct api *api, const struct api_claim *claim,
 	result = api_call(api, &route, NULL, body, &memory, err);
 	if (!result)
 		result = api_finish(api, &route,
-			decode_kernel(memory.document, api_hotkey(api), claim,
-				target_sequence_length, submission_id, err),
+			decode_kernel(memory.document, api_hotkey(api), claim, target_sequence_length,
+				submission_id, err),
 			err);
 	api_release(&memory);
 	return result;
 }
 
-static int decode_commitment(
-	struct api_commitment *out, const char *commitment_hash, struct error *err)
+static int decode_commitment(struct api_commitment *out, const char *commitment_hash, struct error *err)
 {
 	const cJSON *document = out->memory.document;
 
@@ -236,15 +227,14 @@ static int decode_commitment(
 	if (read_id(document, "submission_id", JSON_REQUIRED, &out->submission_id, err) < 0 ||
 		expect_text(document, "commitment_hash", commitment_hash, err) < 0 ||
 		read_count(document, "reveal_block", &out->reveal_block, err) < 0 ||
-		read_time(document, "estimated_reveal_time", &out->estimated_reveal_time, err) <
-			0 ||
+		read_time(document, "estimated_reveal_time", &out->estimated_reveal_time, err) < 0 ||
 		json_string(document, "message", JSON_REQUIRED, &out->message, err) < 0)
 		return -1;
 	return 0;
 }
 
-int api_commit_submission(struct api *api, const char *commitment_hash,
-	int64_t target_sequence_length, struct api_commitment *out, struct error *err)
+int api_commit_submission(struct api *api, const char *commitment_hash, int64_t target_sequence_length,
+	struct api_commitment *out, struct error *err)
 {
 	static const struct route route = {
 		.name = "POST /commit_submission", .is_signed = true, .once = true};
@@ -278,8 +268,7 @@ static int decode_revelation(struct api_revelation *out, const char *hotkey, int
 		return -1;
 	if (is_revealed)
 		return 0;
-	return error_set(
-		err, STATUS_NETWORK, "the answer says that the submission is not revealed");
+	return error_set(err, STATUS_NETWORK, "the answer says that the submission is not revealed");
 }
 
 int api_reveal_submission(struct api *api, int64_t submission_id, const char *salt,
@@ -301,8 +290,8 @@ int api_reveal_submission(struct api *api, int64_t submission_id, const char *sa
 	}
 	if (api_call(api, &route, NULL, body, &out->memory, err) < 0)
 		return -1;
-	return api_finish(api, &route,
-		decode_revelation(out, api_hotkey(api), submission_id, claim, err), err);
+	return api_finish(
+		api, &route, decode_revelation(out, api_hotkey(api), submission_id, claim, err), err);
 }
 
 /* --- pending reveals -------------------------------------------------------------------------- */
@@ -332,12 +321,15 @@ static bool pending_wanted(const void *item, const void *context)
 	return !strcmp(reveal->miner_hotkey, filter->hotkey);
 }
 
-int api_pending_reveals(struct api *api, const struct api_pending_filter *filter, struct api_pending_reveals *out,
-	struct error *err)
+int api_pending_reveals(struct api *api, const struct api_pending_filter *filter,
+	struct api_pending_reveals *out, struct error *err)
 {
 	static const struct route route = {.name = "GET /pending_reveals"};
-	struct list list = {.name = "pending_reveals", .decode = decode_pending_reveal, .wanted = pending_wanted,
-		.context = filter, .size = sizeof(*out->reveals)};
+	struct list list = {.name = "pending_reveals",
+		.decode = decode_pending_reveal,
+		.wanted = pending_wanted,
+		.context = filter,
+		.size = sizeof(*out->reveals)};
 	int result;
 
 	*out = (struct api_pending_reveals){0};
@@ -355,8 +347,8 @@ bool api_pending_matches(
 	const struct api_pending_reveal *reveal, const char *hotkey, const char *commitment_hash)
 {
 	return !strcmp(reveal->miner_hotkey, hotkey) && strlen(commitment_hash) == 64 &&
-	       !strncmp(reveal->commitment_hash, commitment_hash, 16) &&
-	       !strcmp(reveal->commitment_hash + 16, "...");
+		!strncmp(reveal->commitment_hash, commitment_hash, 16) &&
+		!strcmp(reveal->commitment_hash + 16, "...");
 }
 
 /* --- statistics ------------------------------------------------------------------------------- */
@@ -369,8 +361,8 @@ static int decode_top_performer(const cJSON *row, void *item, struct error *err)
 	submission->vram_mb = NAN;
 	if (read_id(row, "id", JSON_REQUIRED, &submission->id, err) < 0 ||
 		json_string(row, "miner_hotkey", JSON_REQUIRED, &submission->miner_hotkey, err) < 0 ||
-		json_integer(row, "target_sequence_length", JSON_REQUIRED, &submission->target_sequence_length,
-			err) < 0 ||
+		json_integer(row, "target_sequence_length", JSON_REQUIRED,
+			&submission->target_sequence_length, err) < 0 ||
 		json_real(row, "tokens_per_sec", JSON_OPTIONAL, &submission->tokens_per_sec, err) < 0 ||
 		read_time(row, "created_at", &submission->created_at, err) < 0)
 		return -1;
@@ -390,8 +382,9 @@ static int decode_submission(const cJSON *row, void *item, struct error *err)
 		json_bool(row, "validated", JSON_OPTIONAL, &submission->validated, err) < 0)
 		return -1;
 	/* whoever has shown the fork has claimed a speed */
-	return submission->fork_url ? json_real(row, "tokens_per_sec", JSON_REQUIRED, &submission->tokens_per_sec, err)
-				    : 0;
+	return submission->fork_url
+		? json_real(row, "tokens_per_sec", JSON_REQUIRED, &submission->tokens_per_sec, err)
+		: 0;
 }
 
 /* One array of both: the recent ones, then the fastest. */
@@ -414,8 +407,7 @@ static void join_submissions(struct api_submission_stats *out, struct list *rece
 	out->skipped = recent->skipped + top->skipped;
 }
 
-int api_submission_stats(
-	struct api *api, int limit, struct api_submission_stats *out, struct error *err)
+int api_submission_stats(struct api *api, int limit, struct api_submission_stats *out, struct error *err)
 {
 	static const struct route route = {.name = "GET /get_submission_stats"};
 	struct list lists[] = {
@@ -455,8 +447,8 @@ int api_submission_rate(
 		result = json_real(memory.document, "submissions_per_minute", JSON_REQUIRED,
 			&out->submissions_per_minute, err);
 		if (!result)
-			result = read_count(memory.document, "recent_submissions",
-				&out->recent_submissions, err);
+			result = read_count(
+				memory.document, "recent_submissions", &out->recent_submissions, err);
 		if (!result)
 			result = expect_id(memory.document, "window_minutes", window_minutes, err);
 		result = api_finish(api, &route, result, err);
@@ -476,12 +468,11 @@ static int decode_round(struct api_round *out, struct error *err)
 		read_time(document, "start_time", &out->start_time, err) < 0 ||
 		read_time(document, "end_time", &out->end_time, err) < 0 ||
 		json_string(document, "status", JSON_REQUIRED, &out->status, err) < 0 ||
-		json_integer(document, "time_remaining_seconds", JSON_REQUIRED,
-			&out->time_remaining_seconds, err) < 0 ||
-		read_id(document, "baseline_submission_id", JSON_OPTIONAL,
-			&out->baseline_submission_id, err) < 0 ||
-		json_string(document, "winner_hotkey", JSON_OPTIONAL, &out->winner_hotkey, err) <
-			0 ||
+		json_integer(document, "time_remaining_seconds", JSON_REQUIRED, &out->time_remaining_seconds,
+			err) < 0 ||
+		read_id(document, "baseline_submission_id", JSON_OPTIONAL, &out->baseline_submission_id,
+			err) < 0 ||
+		json_string(document, "winner_hotkey", JSON_OPTIONAL, &out->winner_hotkey, err) < 0 ||
 		read_count(document, "total_submissions", &out->total_submissions, err) < 0)
 		return -1;
 	return 0;
@@ -516,8 +507,7 @@ int api_create_round(struct api *api, int64_t duration_hours, int64_t baseline_s
 	*out = (struct api_round){0};
 	cJSON_AddNumberToObject(body, "duration_hours", (double)duration_hours);
 	if (baseline_submission_id)
-		cJSON_AddNumberToObject(
-			body, "baseline_submission_id", (double)baseline_submission_id);
+		cJSON_AddNumberToObject(body, "baseline_submission_id", (double)baseline_submission_id);
 	if (api_call(api, &route, NULL, body, &out->memory, err) < 0)
 		return -1;
 	return api_finish(api, &route, decode_round(out, err), err);
@@ -546,13 +536,11 @@ static int decode_round_result(struct api_round_result *out, int64_t round_id, s
 		return -1;
 	if (id == round_id)
 		return 0;
-	return error_set(err, STATUS_NETWORK,
-		"the answer is about another round: %lld instead of %lld", (long long)id,
-		(long long)round_id);
+	return error_set(err, STATUS_NETWORK, "the answer is about another round: %lld instead of %lld",
+		(long long)id, (long long)round_id);
 }
 
-int api_finalize_round(
-	struct api *api, int64_t round_id, struct api_round_result *out, struct error *err)
+int api_finalize_round(struct api *api, int64_t round_id, struct api_round_result *out, struct error *err)
 {
 	char name[64];
 	const struct route route = {.name = name, .once = true};
@@ -621,9 +609,8 @@ static int expect_bool(const cJSON *object, const char *name, bool expected, str
 	return error_set(err, STATUS_NETWORK, "the answer's \"%s\" is not what was sent", name);
 }
 
-int api_record_verification(struct api *api, int64_t submission_id, bool verified,
-	double cosine_similarity, double max_abs_diff, double throughput, const char *reason,
-	struct error *err)
+int api_record_verification(struct api *api, int64_t submission_id, bool verified, double cosine_similarity,
+	double max_abs_diff, double throughput, const char *reason, struct error *err)
 {
 	static const struct route route = {.name = "POST /record_verification"};
 	struct api_memory memory;
@@ -650,8 +637,7 @@ int api_record_verification(struct api *api, int64_t submission_id, bool verifie
 	return result;
 }
 
-int api_verification_stats(
-	struct api *api, int64_t round_id, struct api_memory *out, struct error *err)
+int api_verification_stats(struct api *api, int64_t round_id, struct api_memory *out, struct error *err)
 {
 	static const struct route route = {.name = "GET /verification_stats"};
 	char query[48] = "";
@@ -672,8 +658,8 @@ int api_mark_validated(struct api *api, int64_t submission_id, double score, str
 	cJSON_AddNumberToObject(body, "score", score);
 	result = api_call(api, &route, NULL, body, &memory, err);
 	if (!result)
-		result = api_finish(api, &route,
-			expect_id(memory.document, "submission_id", submission_id, err), err);
+		result = api_finish(
+			api, &route, expect_id(memory.document, "submission_id", submission_id, err), err);
 	api_release(&memory);
 	return result;
 }

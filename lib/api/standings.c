@@ -16,8 +16,8 @@ struct candidates {
 	size_t count;
 };
 
-static void add(struct candidates *candidates, const struct api_submission *submission,
-	bool revealed, enum standing_state state)
+static void add(struct candidates *candidates, const struct api_submission *submission, bool revealed,
+	enum standing_state state)
 {
 	for (size_t i = 0; i < candidates->count; i++)
 		if (candidates->entries[i].id == submission->id)
@@ -37,8 +37,8 @@ static void rank(struct standings *standings)
 {
 	const struct api_submission_stats *stats = &standings->stats;
 	size_t most = stats->recent_count + stats->top_count;
-	struct candidates candidates = {xcalloc(most, sizeof(*candidates.standings)),
-		xcalloc(most, sizeof(*candidates.entries)), 0};
+	struct candidates candidates = {
+		xcalloc(most, sizeof(*candidates.standings)), xcalloc(most, sizeof(*candidates.entries)), 0};
 	size_t *order = xcalloc(most, sizeof(*order));
 	struct standing *ranked = xcalloc(most, sizeof(*ranked));
 	bool all_waiting = stats->recent_count < WAITING_LIMIT;

@@ -7,9 +7,9 @@
 #include "api/client.h"
 
 enum standing_state {
-	STANDING_WAITING,   /* not validated yet */
+	STANDING_WAITING, /* not validated yet */
 	STANDING_VALIDATED,
-	STANDING_UNKNOWN,   /* there are more waiting ones than were asked for: it may be either */
+	STANDING_UNKNOWN, /* there are more waiting ones than were asked for: it may be either */
 };
 
 struct standing {
@@ -20,7 +20,7 @@ struct standing {
 struct standings {
 	const struct standing *ranked; /* best first */
 	size_t count;
-	size_t unrevealed;             /* commitments, which have no rank yet */
+	size_t unrevealed; /* commitments, which have no rank yet */
 	struct api_submission_stats stats;
 };
 

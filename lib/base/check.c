@@ -23,7 +23,8 @@ void check_add(struct check_list *list, const char *name, enum check_status stat
 		list->report(check, list->context);
 }
 
-void check_problem(struct check_list *list, const char *name, enum check_status status, const struct error *err)
+void check_problem(
+	struct check_list *list, const char *name, enum check_status status, const struct error *err)
 {
 	check_add(list, name, status, err->hint[0] ? err->hint : NULL, "%s", err->message);
 }

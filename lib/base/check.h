@@ -9,7 +9,7 @@
 enum check_status { CHECK_OK, CHECK_WARN, CHECK_FAIL, CHECK_SKIP };
 
 struct check {
-	char *name;   /* "imports.deployed" */
+	char *name; /* "imports.deployed" */
 	enum check_status status;
 	char *detail; /* what was found, one line */
 	char *remedy; /* what to do about it; NULL when nothing */
@@ -30,7 +30,8 @@ void check_add(struct check_list *list, const char *name, enum check_status stat
 	const char *detail_format, ...) __attribute__((format(printf, 5, 6)));
 
 /* A check that an error decides: its message, and its hint as the remedy. */
-void check_problem(struct check_list *list, const char *name, enum check_status status, const struct error *err);
+void check_problem(
+	struct check_list *list, const char *name, enum check_status status, const struct error *err);
 
 size_t check_count(const struct check_list *list, enum check_status status);
 const char *check_status_name(enum check_status status); /* "ok", "warn", "fail", "skip" */

@@ -40,16 +40,21 @@ static int failed(struct database *database, struct error *err, const char *atte
 								     : 0;
 
 	error_set(err, STATUS_ENVIRONMENT, "cannot %s database %s: %s", attempt, database->path,
-		moved	 ? "the file was moved, removed or replaced in the meantime"
-		: reason ? strerror(reason)
-			 : sqlite3_errmsg(database->handle));
+		moved            ? "the file was moved, removed or replaced in the meantime"
+			: reason ? strerror(reason)
+				 : sqlite3_errmsg(database->handle));
 	if (moved)
-		return error_hint(err, "Nothing was written. Run this again to use the file that is there now.");
+		return error_hint(
+			err, "Nothing was written. Run this again to use the file that is there now.");
 	if (code == SQLITE_BUSY)
-		return error_hint(err, "Another process has it open. Stop that process, or name another file.");
+		return error_hint(
+			err, "Another process has it open. Stop that process, or name another file.");
 	if (code == SQLITE_NOTADB || code == SQLITE_CORRUPT)
 		return hint_rescue(database, err);
-	return error_hint_system(err, code == SQLITE_FULL ? ENOSPC : code == SQLITE_READONLY ? EROFS : reason);
+	return error_hint_system(err,
+		code == SQLITE_FULL               ? ENOSPC
+			: code == SQLITE_READONLY ? EROFS
+						  : reason);
 }
 
 static int execute(struct database *database, struct error *err, const char *attempt, const char *sql)
@@ -283,7 +288,8 @@ struct database *database_load(const void *bytes, size_t length, const char *nam
 	/* takes the copy over, also when it fails */
 	if (result == SQLITE_OK && copy)
 		result = sqlite3_deserialize(database->handle, "main", copy, (sqlite3_int64)length,
-			(sqlite3_int64)length, SQLITE_DESERIALIZE_FREEONCLOSE | SQLITE_DESERIALIZE_RESIZEABLE);
+			(sqlite3_int64)length,
+			SQLITE_DESERIALIZE_FREEONCLOSE | SQLITE_DESERIALIZE_RESIZEABLE);
 	if (result == SQLITE_OK && copy ? adopt(database, DATABASE_SHARED, err) < 0
 					: failed(database, err, "open") < 0) {
 		database_close(database);

@@ -18,9 +18,9 @@ enum database_sharing {
 
 /* What a file holds and how older files become today's. */
 struct database_format {
-	const char *what;    /* "a local validator's database": for messages */
-	const char *rescue;  /* hint for a file that is damaged or not ours; NULL: a general one */
-	int32_t application; /* SQLite's application_id: tells our files from other ones */
+	const char *what;              /* "a local validator's database": for messages */
+	const char *rescue;            /* hint for a file that is damaged or not ours; NULL: a general one */
+	int32_t application;           /* SQLite's application_id: tells our files from other ones */
 	const char *const *migrations; /* SQL that leads from version i to i + 1; ends with NULL */
 };
 

@@ -85,12 +85,15 @@ int error_hint_system(struct error *err, int reason)
 	case EROFS:
 	case EACCES:
 	case EPERM:
-		return error_hint(err, "Make the file, its directory and the file system writable, then run this again.");
+		return error_hint(err,
+			"Make the file, its directory and the file system writable, then run this again.");
 	case EMFILE:
 	case ENFILE:
-		return error_hint(err, "Allow more open files, for example with `ulimit -n 1024`, then run this again.");
+		return error_hint(err,
+			"Allow more open files, for example with `ulimit -n 1024`, then run this again.");
 	case EIO:
-		return error_hint(err, "The disk may be failing: see `dmesg`. Copy the directory to another disk.");
+		return error_hint(
+			err, "The disk may be failing: see `dmesg`. Copy the directory to another disk.");
 	default:
 		return -1;
 	}

@@ -207,15 +207,16 @@ int file_write(const char *path, const void *data, size_t length, mode_t permiss
 	close(fd); /* after fsync() it has nothing more to say */
 	free(unfinished);
 	if (sync_parent(path) < 0)
-		return error_set(err, STATUS_ENVIRONMENT, "cannot flush %s to disk: %s", path,
-			strerror(errno));
+		return error_set(
+			err, STATUS_ENVIRONMENT, "cannot flush %s to disk: %s", path, strerror(errno));
 	return 0;
 }
 
 /* A name as make_unfinished() gives them. */
 static bool is_unfinished(const char *name)
 {
-	return !fnmatch(HIDDEN "?*.[A-Za-z0-9][A-Za-z0-9][A-Za-z0-9][A-Za-z0-9][A-Za-z0-9][A-Za-z0-9]" UNFINISHED,
+	return !fnmatch(HIDDEN
+		"?*.[A-Za-z0-9][A-Za-z0-9][A-Za-z0-9][A-Za-z0-9][A-Za-z0-9][A-Za-z0-9]" UNFINISHED,
 		name, 0);
 }
 
@@ -235,8 +236,9 @@ void directory_sweep(const char *path)
 
 	while (directory && (entry = readdir(directory))) {
 		int fd = is_unfinished(entry->d_name)
-				 ? openat(dirfd(directory), entry->d_name, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW)
-				 : -1;
+			? openat(dirfd(directory), entry->d_name,
+				  O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW)
+			: -1;
 
 		if (fd >= 0 && is_abandoned(fd))
 			unlinkat(dirfd(directory), entry->d_name, 0);

@@ -65,13 +65,13 @@ static const cJSON *field(const cJSON *object, const char *name, enum json_need 
 		return NULL;
 	if (item && matches(item))
 		return item;
-	*result = error_set(err, STATUS_NETWORK, "field \"%s\" should be %s, but is %s", name, expected,
-		type_name(item));
+	*result = error_set(
+		err, STATUS_NETWORK, "field \"%s\" should be %s, but is %s", name, expected, type_name(item));
 	return NULL;
 }
 
-int json_string(const cJSON *object, const char *name, enum json_need need, const char **out,
-	struct error *err)
+int json_string(
+	const cJSON *object, const char *name, enum json_need need, const char **out, struct error *err)
 {
 	int result;
 	const cJSON *item = field(object, name, need, "a string", cJSON_IsString, &result, err);
@@ -81,8 +81,7 @@ int json_string(const cJSON *object, const char *name, enum json_need need, cons
 	return result;
 }
 
-int json_integer(const cJSON *object, const char *name, enum json_need need, int64_t *out,
-	struct error *err)
+int json_integer(const cJSON *object, const char *name, enum json_need need, int64_t *out, struct error *err)
 {
 	int result;
 	const cJSON *item = field(object, name, need, "a whole number", cJSON_IsNumber, &result, err);
@@ -90,15 +89,13 @@ int json_integer(const cJSON *object, const char *name, enum json_need need, int
 	if (!item)
 		return result;
 	if (item->valuedouble != floor(item->valuedouble) || fabs(item->valuedouble) > 0x1p53)
-		return error_set(
-			err, STATUS_NETWORK, "field \"%s\" should be a whole number, but is %g", name,
-			item->valuedouble);
+		return error_set(err, STATUS_NETWORK, "field \"%s\" should be a whole number, but is %g",
+			name, item->valuedouble);
 	*out = (int64_t)item->valuedouble;
 	return 0;
 }
 
-int json_real(const cJSON *object, const char *name, enum json_need need, double *out,
-	struct error *err)
+int json_real(const cJSON *object, const char *name, enum json_need need, double *out, struct error *err)
 {
 	int result;
 	const cJSON *item = field(object, name, need, "a number", cJSON_IsNumber, &result, err);
@@ -121,8 +118,8 @@ int json_bool(const cJSON *object, const char *name, enum json_need need, bool *
 	return result;
 }
 
-int json_array(const cJSON *object, const char *name, enum json_need need, const cJSON **out,
-	struct error *err)
+int json_array(
+	const cJSON *object, const char *name, enum json_need need, const cJSON **out, struct error *err)
 {
 	int result;
 	const cJSON *item = field(object, name, need, "a list", cJSON_IsArray, &result, err);
@@ -132,8 +129,8 @@ int json_array(const cJSON *object, const char *name, enum json_need need, const
 	return result;
 }
 
-int json_object(const cJSON *object, const char *name, enum json_need need, const cJSON **out,
-	struct error *err)
+int json_object(
+	const cJSON *object, const char *name, enum json_need need, const cJSON **out, struct error *err)
 {
 	int result;
 	const cJSON *item = field(object, name, need, "an object", cJSON_IsObject, &result, err);
@@ -223,7 +220,7 @@ static void python_container(const cJSON *value, struct buffer *out)
 	size_t count = (size_t)cJSON_GetArraySize(value), i = 0;
 	const cJSON **items = xcalloc(count, sizeof(*items)), *item;
 
-	cJSON_ArrayForEach(item, value)
+	cJSON_ArrayForEach (item, value)
 		items[i++] = item;
 	if (is_object)
 		qsort(items, count, sizeof(*items), by_key);

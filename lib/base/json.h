@@ -19,19 +19,17 @@ cJSON *json_parse(const char *text, size_t length, struct error *err);
 /* JSON_OPTIONAL: a field that is missing or null leaves the output as it was, and is no error. */
 enum json_need { JSON_REQUIRED, JSON_OPTIONAL };
 
-int json_string(const cJSON *object, const char *name, enum json_need need, const char **out,
-	struct error *err);
+int json_string(
+	const cJSON *object, const char *name, enum json_need need, const char **out, struct error *err);
 /* A whole number within ±2^53. */
-int json_integer(const cJSON *object, const char *name, enum json_need need, int64_t *out,
-	struct error *err);
+int json_integer(const cJSON *object, const char *name, enum json_need need, int64_t *out, struct error *err);
 /* Any finite number. */
-int json_real(const cJSON *object, const char *name, enum json_need need, double *out,
-	struct error *err);
+int json_real(const cJSON *object, const char *name, enum json_need need, double *out, struct error *err);
 int json_bool(const cJSON *object, const char *name, enum json_need need, bool *out, struct error *err);
-int json_array(const cJSON *object, const char *name, enum json_need need, const cJSON **out,
-	struct error *err);
-int json_object(const cJSON *object, const char *name, enum json_need need, const cJSON **out,
-	struct error *err);
+int json_array(
+	const cJSON *object, const char *name, enum json_need need, const cJSON **out, struct error *err);
+int json_object(
+	const cJSON *object, const char *name, enum json_need need, const cJSON **out, struct error *err);
 
 /* Adds a field to an object; NAN, NULL and an id of 0 become null, a time is written by clock_format(). */
 void json_add_real(cJSON *object, const char *name, double value);

@@ -21,11 +21,11 @@ struct json_rows {
 
 	/* the rest is the module's own; zero-initialised */
 	struct buffer frame, row;
-	size_t values;       /* of the row */
-	unsigned long depth; /* of open brackets */
+	size_t values;                          /* of the row */
+	unsigned long depth;                    /* of open brackets */
 	bool in_string, escaped, in_list, more; /* `more`: a comma was read, so another row follows */
-	size_t name, name_end; /* the latest string of the frame's own level: from, up to */
-	char list[64];         /* the name of the list that is being read */
+	size_t name, name_end;                  /* the latest string of the frame's own level: from, up to */
+	char list[64];                          /* the name of the list that is being read */
 };
 
 /* Reads the next part of the document. -1 when the frame is larger than JSON_FRAME_BYTES. */

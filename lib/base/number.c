@@ -74,8 +74,8 @@ void number_repr(double value, char text[32])
 			mantissa[length++] = *digit;
 	mantissa[length] = '\0';
 	if (exponent < -4 || exponent >= 16)
-		snprintf(text, 32, "%s%c%s%se%+03d", sign, mantissa[0], length > 1 ? "." : "",
-			mantissa + 1, exponent);
+		snprintf(text, 32, "%s%c%s%se%+03d", sign, mantissa[0], length > 1 ? "." : "", mantissa + 1,
+			exponent);
 	else if (exponent < 0)
 		snprintf(text, 32, "%s0.%.*s%s", sign, -exponent - 1, "0000", mantissa);
 	else if (exponent >= length - 1)

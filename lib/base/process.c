@@ -24,14 +24,16 @@
 /* --- what it sees of the environment ------------------------------------------------------------- */
 
 /* What a program needs to run, find its libraries and its GPU, and speak the user's language. */
-static const char *const passed[] = {"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "LC_*", "TZ",
-	"TERM", "COLUMNS", "NO_COLOR", "TMPDIR", "DISPLAY", "DBUS_SESSION_BUS_ADDRESS", "XDG_*", "LD_LIBRARY_PATH",
-	"LD_PRELOAD", "SSL_CERT_FILE", "SSL_CERT_DIR", "VIRTUAL_ENV", "CONDA_*", "PYTHON*", "CC", "CXX", "CPATH",
-	"LIBRARY_PATH", "CUDA_*", "CUDNN_*", "CUBLAS_*", "NVIDIA_*", "NCCL_*", "PYTORCH_*", "TORCH_*",
-	"TORCHINDUCTOR_*", "TRITON_*", "FLA_*", "OMP_*", "GOMP_*", "KMP_*", "MKL_*", "OPENBLAS_*", "ASAN_OPTIONS", "LSAN_OPTIONS", "UBSAN_OPTIONS"};
+static const char *const passed[] = {"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "LC_*",
+	"TZ", "TERM", "COLUMNS", "NO_COLOR", "TMPDIR", "DISPLAY", "DBUS_SESSION_BUS_ADDRESS", "XDG_*",
+	"LD_LIBRARY_PATH", "LD_PRELOAD", "SSL_CERT_FILE", "SSL_CERT_DIR", "VIRTUAL_ENV", "CONDA_*", "PYTHON*",
+	"CC", "CXX", "CPATH", "LIBRARY_PATH", "CUDA_*", "CUDNN_*", "CUBLAS_*", "NVIDIA_*", "NCCL_*",
+	"PYTORCH_*", "TORCH_*", "TORCHINDUCTOR_*", "TRITON_*", "FLA_*", "OMP_*", "GOMP_*", "KMP_*", "MKL_*",
+	"OPENBLAS_*", "ASAN_OPTIONS", "LSAN_OPTIONS", "UBSAN_OPTIONS"};
 
 /* No such name is passed on, whatever it begins with: NVIDIA_API_KEY, CONDA_TOKEN. */
-static const char *const secret[] = {"*KEY", "*KEY_*", "*TOKEN*", "*SECRET*", "*PASS*", "*CREDENTIAL*", "*AUTH*"};
+static const char *const secret[] = {
+	"*KEY", "*KEY_*", "*TOKEN*", "*SECRET*", "*PASS*", "*CREDENTIAL*", "*AUTH*"};
 
 static bool matches(const char *const *patterns, size_t count, const char *name)
 {
@@ -111,7 +113,8 @@ int process_start(struct process *process, const char *const *argv, char *const 
 	pid_t parent = getpid();
 
 	*process = (struct process){.output = -1};
-	signal(SIGCHLD, SIG_DFL); /* ignored, as some supervisors leave it, it would take the exit status away */
+	signal(SIGCHLD,
+		SIG_DFL); /* ignored, as some supervisors leave it, it would take the exit status away */
 	if (in < 0 || pipe2(ends, O_CLOEXEC) < 0 || (process->pid = fork()) < 0) {
 		error_set(err, STATUS_ENVIRONMENT, "cannot start %s: %s", argv[0], strerror(errno));
 		process->pid = 0;
@@ -231,7 +234,8 @@ int process_finish(struct process *process, double seconds, int *status, struct 
 		if (left > 0 && clock_poll(&wait, 1, left, err) == 0)
 			continue;
 		process_kill(process);
-		return left > 0 ? -1 : error_set(err, STATUS_ENVIRONMENT, "no response within %.0f s", seconds);
+		return left > 0 ? -1
+				: error_set(err, STATUS_ENVIRONMENT, "no response within %.0f s", seconds);
 	}
 	return 0;
 }

@@ -8,8 +8,8 @@
 #include "base/error.h"
 
 struct process {
-	pid_t pid;  /* 0: none runs */
-	int output; /* for clock_poll(): readable when it has written; -1: it has closed its stdout */
+	pid_t pid;          /* 0: none runs */
+	int output;         /* for clock_poll(): readable when it has written; -1: it has closed its stdout */
 	struct buffer text; /* what it wrote to stdout so far, at most 1 MiB */
 };
 

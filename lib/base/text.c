@@ -35,12 +35,12 @@ static bool is_continuation(char byte)
 static size_t utf8_sequence(const unsigned char *text, size_t left, unsigned *code)
 {
 	static const unsigned least[] = {0, 0, 0x80, 0x800, 0x10000};
-	size_t size = *text < 0x80   ? 1
-		      : *text < 0xc2 ? 0
-		      : *text < 0xe0 ? 2
-		      : *text < 0xf0 ? 3
-		      : *text < 0xf5 ? 4
-				     : 0;
+	size_t size = *text < 0x80 ? 1
+		: *text < 0xc2     ? 0
+		: *text < 0xe0     ? 2
+		: *text < 0xf0     ? 3
+		: *text < 0xf5     ? 4
+				   : 0;
 
 	*code = size > 1 ? *text & (0x7f >> size) : *text;
 	if (size > left)
@@ -50,10 +50,8 @@ static size_t utf8_sequence(const unsigned char *text, size_t left, unsigned *co
 			return 0;
 		*code = *code << 6 | (text[i] & 0x3f);
 	}
-	return size && *code >= least[size] && *code <= 0x10ffff &&
-			       (*code < 0xd800 || *code > 0xdfff)
-		       ? size
-		       : 0;
+	return size && *code >= least[size] && *code <= 0x10ffff && (*code < 0xd800 || *code > 0xdfff) ? size
+												       : 0;
 }
 
 bool utf8_valid(const char *text, size_t length)
@@ -93,11 +91,31 @@ size_t text_prefix(const char *text, size_t width)
 static const struct {
 	unsigned first, last;
 } unseen[] = {
-	{0xad, 0xad}, {0x34f, 0x34f}, {0x600, 0x605}, {0x61c, 0x61c}, {0x6dd, 0x6dd}, {0x70f, 0x70f},
-	{0x890, 0x891}, {0x8e2, 0x8e2}, {0x115f, 0x1160}, {0x17b4, 0x17b5}, {0x180b, 0x180f}, {0x200b, 0x200f},
-	{0x2028, 0x202e}, {0x2060, 0x206f}, {0x3164, 0x3164}, {0xfe00, 0xfe0f}, {0xfeff, 0xfeff}, {0xffa0, 0xffa0},
-	{0xfff0, 0xfffb}, {0x110bd, 0x110bd}, {0x110cd, 0x110cd}, {0x13430, 0x1343f}, {0x1bca0, 0x1bca3},
-	{0x1d173, 0x1d17a}, {0xe0000, 0xe0fff},
+	{0xad, 0xad},
+	{0x34f, 0x34f},
+	{0x600, 0x605},
+	{0x61c, 0x61c},
+	{0x6dd, 0x6dd},
+	{0x70f, 0x70f},
+	{0x890, 0x891},
+	{0x8e2, 0x8e2},
+	{0x115f, 0x1160},
+	{0x17b4, 0x17b5},
+	{0x180b, 0x180f},
+	{0x200b, 0x200f},
+	{0x2028, 0x202e},
+	{0x2060, 0x206f},
+	{0x3164, 0x3164},
+	{0xfe00, 0xfe0f},
+	{0xfeff, 0xfeff},
+	{0xffa0, 0xffa0},
+	{0xfff0, 0xfffb},
+	{0x110bd, 0x110bd},
+	{0x110cd, 0x110cd},
+	{0x13430, 0x1343f},
+	{0x1bca0, 0x1bca3},
+	{0x1d173, 0x1d17a},
+	{0xe0000, 0xe0fff},
 };
 
 /* Shown as it is. */
@@ -107,7 +125,8 @@ static bool is_printable(unsigned code)
 
 	while (i < sizeof(unseen) / sizeof(*unseen) - 1 && code > unseen[i].last)
 		i++;
-	return code >= 0x20 && (code < 0x7f || code >= 0xa0) && (code < unseen[i].first || code > unseen[i].last);
+	return code >= 0x20 && (code < 0x7f || code >= 0xa0) &&
+		(code < unseen[i].first || code > unseen[i].last);
 }
 
 void text_clean(char *text)

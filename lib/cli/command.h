@@ -11,9 +11,10 @@
 #include "space/settings.h"
 
 struct opt {
-	const char *name;     /* "seq" is --seq */
-	char letter;          /* 's' is -s; 0: none */
-	const char *arg;      /* what follows, in capitals ("N"); "[N]": or nothing; "N,...": several; NULL: a flag */
+	const char *name; /* "seq" is --seq */
+	char letter;      /* 's' is -s; 0: none */
+	const char
+		*arg; /* what follows, in capitals ("N"); "[N]": or nothing; "N,...": several; NULL: a flag */
 	const char *setting;  /* the setting that stands in when the option is not given; NULL: none */
 	const char *fallback; /* the value when nothing else gives one; NULL: the setting's, or none */
 	const char *choices;  /* "cpu|cuda": offered by completion and checked; NULL: anything */
@@ -30,10 +31,10 @@ struct command {
 	const char *name, *summary;
 	const char *positionals; /* "[DIR]" as the synopsis shows it; NULL: none */
 	int min_positionals, max_positionals;
-	const char *description;       /* paragraphs, separated by "\n\n"; NULL: the summary says it all */
-	const struct opt *opts;        /* ends with an entry whose name is NULL; NULL: none */
+	const char *description;        /* paragraphs, separated by "\n\n"; NULL: the summary says it all */
+	const struct opt *opts;         /* ends with an entry whose name is NULL; NULL: none */
 	const struct example *examples; /* ends with an entry whose line is NULL */
-	const enum status *exits;      /* the codes besides 0, 2 and 130 that it may end with; ends with 0 */
+	const enum status *exits;       /* the codes besides 0, 2 and 130 that it may end with; ends with 0 */
 	/* 0, or -1 with the error, whose status becomes the exit code. An empty message prints nothing. */
 	int (*run)(struct invocation *invocation, struct error *err);
 	const struct command *const *subcommands; /* ends with NULL; then `run` is NULL */
@@ -74,15 +75,17 @@ const char *require_workspace(const struct invocation *invocation, struct error 
 void output_json(cJSON *document);
 
 /* Option groups that several commands share. */
-#define OPTS_WALLET                                                                                        \
-	{"wallet", 0, "NAME", "WALLET_MINER_NAME", NULL, NULL, "Name of the wallet that holds the hotkey."},           \
-		{"hotkey", 0, "NAME", "WALLET_HOTKEY", NULL, NULL, "Name of the hotkey in that wallet."},              \
-		{"path", 0, "DIR", "BT_WALLET_PATH", NULL, NULL, "Folder that holds the wallets."}
-#define OPTS_API                                                                                           \
-	{"api", 0, "URL", "VALIDATOR_API_URL", NULL, NULL, "Base URL of the validator API."},              \
-	{                                                                                                  \
-		"timeout", 0, "SECONDS", NULL, "120", NULL,                                                \
-			"Time limit for the whole exchange, retries included."                           \
+#define OPTS_WALLET                                                                                          \
+	{"wallet", 0, "NAME", "WALLET_MINER_NAME", NULL, NULL, "Name of the wallet that holds the hotkey."}, \
+		{"hotkey", 0, "NAME", "WALLET_HOTKEY", NULL, NULL, "Name of the hotkey in that wallet."},    \
+	{                                                                                                    \
+		"path", 0, "DIR", "BT_WALLET_PATH", NULL, NULL, "Folder that holds the wallets."             \
+	}
+#define OPTS_API                                                                                             \
+	{"api", 0, "URL", "VALIDATOR_API_URL", NULL, NULL, "Base URL of the validator API."},                \
+	{                                                                                                    \
+		"timeout", 0, "SECONDS", NULL, "120", NULL,                                                  \
+			"Time limit for the whole exchange, retries included."                               \
 	}
 
 /* Runs the command that the words name, below the program, and says on stderr what went wrong. Returns the

@@ -24,8 +24,7 @@ static void bash_case(const struct command *command, const char *path)
 		printf("\t\t--%s) words=\"", opt->name);
 		for (const char *at = opt->choices; at && *at; at++)
 			putchar(*at == '|' ? ' ' : *at);
-		printf("\"%s ;;\n",
-			!strcmp(opt->arg, "DIR") || !strcmp(opt->arg, "FILE") ? "; files=1" : "");
+		printf("\"%s ;;\n", !strcmp(opt->arg, "DIR") || !strcmp(opt->arg, "FILE") ? "; files=1" : "");
 	}
 	puts("\t\tesac ;;");
 	for (size_t i = 0; command->subcommands && command->subcommands[i]; i++) {
@@ -47,9 +46,8 @@ void generate_bash(const struct command *program)
 	     "\t\tcase \"$path $word\" in");
 	for (size_t i = 0; program->subcommands[i]; i++) {
 		printf("\t\t\"quasar %s\"", program->subcommands[i]->name);
-		for (size_t j = 0; program->subcommands[i]->subcommands &&
-			program->subcommands[i]->subcommands[j];
-			j++)
+		for (size_t j = 0;
+			program->subcommands[i]->subcommands && program->subcommands[i]->subcommands[j]; j++)
 			printf("|\"quasar %s %s\"", program->subcommands[i]->name,
 				program->subcommands[i]->subcommands[j]->name);
 		puts(") path=\"$path $word\" ;;");
@@ -120,7 +118,8 @@ static void zsh_function(const struct command *command, const char *name)
 			puts("'");
 		}
 		printf("\t\t)\n\t\t_describe command names ;;\n"
-		       "\targuments) (( $+functions[%s_$line[1]] )) && %s_$line[1] ;;\n\tesac\n", name, name);
+		       "\targuments) (( $+functions[%s_$line[1]] )) && %s_$line[1] ;;\n\tesac\n",
+			name, name);
 	} else {
 		puts("\t_arguments \\");
 		zsh_opts(command->opts);

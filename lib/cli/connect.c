@@ -18,8 +18,7 @@ static void tell_address(const struct invocation *invocation)
 		log_note("Signing for the validator %s, which %s names.", url, source);
 }
 
-struct api *require_api(
-	const struct invocation *invocation, const struct keypair *keypair, struct error *err)
+struct api *require_api(const struct invocation *invocation, const struct keypair *keypair, struct error *err)
 {
 	double timeout = 0;
 

@@ -6,7 +6,8 @@
 
 /* Makes the client that --api and --timeout describe. `keypair` signs, and may be NULL when nothing has to
  * be signed; it must outlive the client. */
-struct api *require_api(const struct invocation *invocation, const struct keypair *keypair, struct error *err);
+struct api *require_api(
+	const struct invocation *invocation, const struct keypair *keypair, struct error *err);
 
 /* The seconds that --timeout says. */
 int arg_timeout(const struct invocation *invocation, double *timeout, struct error *err);

@@ -19,8 +19,8 @@ int command_device(
 	return device_open(name, device, err);
 }
 
-int command_semantics(const struct invocation *invocation, const struct family *family, int options[FAMILY_OPTIONS],
-	struct error *err)
+int command_semantics(const struct invocation *invocation, const struct family *family,
+	int options[FAMILY_OPTIONS], struct error *err)
 {
 	return family_options_parse(family, arg_string(invocation, "semantics"), options, err);
 }

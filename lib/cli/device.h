@@ -4,30 +4,30 @@
 #include "cli/command.h"
 #include "measure/measure.h"
 
-#define OPT_DEVICE                                                                                         \
-	{                                                                                                  \
-		"device", 0, "NAME", "DEVICE", NULL, NULL, "Where to compute: auto, cpu, cuda or cuda:N."  \
+#define OPT_DEVICE                                                                                           \
+	{                                                                                                    \
+		"device", 0, "NAME", "DEVICE", NULL, NULL, "Where to compute: auto, cpu, cuda or cuda:N."    \
 	}
-#define OPT_SEMANTICS                                                                                      \
-	{                                                                                                  \
-		"semantics", 0, "NAME,...", NULL, NULL,                                                    \
-			"upstream|causal|bidirectional|elu+1|relu|squared-relu|identity|normalised|"       \
-			"unnormalised",                                                                    \
-			"Variant of the operation. QuasarAttention: upstream, what the reference fork "    \
-			"computes (default), or causal, the published recurrence. Linear attention: by "   \
-			"default bidirectional, elu+1 and normalised."                                     \
-	}
-
-#define OPT_OP(help)                                                                                       \
-	{                                                                                                  \
-		"op", 0, "[NAME]", NULL, NULL, "quasar|linear", help " Without NAME: quasar."              \
+#define OPT_SEMANTICS                                                                                        \
+	{                                                                                                    \
+		"semantics", 0, "NAME,...", NULL, NULL,                                                      \
+			"upstream|causal|bidirectional|elu+1|relu|squared-relu|identity|normalised|"         \
+			"unnormalised",                                                                      \
+			"Variant of the operation. QuasarAttention: upstream, what the reference fork "      \
+			"computes (default), or causal, the published recurrence. Linear attention: by "     \
+			"default bidirectional, elu+1 and normalised."                                       \
 	}
 
-#define OPT_WEIGHTS                                                                                        \
-	{                                                                                                  \
-		"weights", 0, "FILE", NULL, NULL, NULL,                                                    \
-			"Weights of the layer: a safetensors file with the fork's parameter names. "       \
-			"Default: random."                                                                 \
+#define OPT_OP(help)                                                                                         \
+	{                                                                                                    \
+		"op", 0, "[NAME]", NULL, NULL, "quasar|linear", help " Without NAME: quasar."                \
+	}
+
+#define OPT_WEIGHTS                                                                                          \
+	{                                                                                                    \
+		"weights", 0, "FILE", NULL, NULL, NULL,                                                      \
+			"Weights of the layer: a safetensors file with the fork's parameter names. "         \
+			"Default: random."                                                                   \
 	}
 
 /* Opens the device named (NULL: the one of the setting DEVICE), with the threads of QUASAR_THREADS. To be
@@ -36,8 +36,8 @@ int command_device(
 	const struct invocation *invocation, const char *name, struct device *device, struct error *err);
 
 /* The function of a family that the option --semantics asks for. STATUS_USAGE. */
-int command_semantics(const struct invocation *invocation, const struct family *family, int options[FAMILY_OPTIONS],
-	struct error *err);
+int command_semantics(const struct invocation *invocation, const struct family *family,
+	int options[FAMILY_OPTIONS], struct error *err);
 
 /* The family that the option --op names; the first one of all when it has no value, or is not given. */
 const struct family *command_family(const struct invocation *invocation);

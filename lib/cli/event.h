@@ -11,8 +11,8 @@
 #define EVENT_QUEUE 64
 
 struct event_log {
-	bool text;           /* lines for people instead of JSON */
-	const char *command; /* run with /bin/sh -c for each event; NULL: none */
+	bool text;              /* lines for people instead of JSON */
+	const char *command;    /* run with /bin/sh -c for each event; NULL: none */
 	struct process process; /* the command, for the oldest event of the queue */
 	double deadline;
 	struct {

@@ -16,7 +16,8 @@ const struct exit_code help_exit_codes[] = {
 	{STATUS_OK, "done"},
 	{STATUS_FAILED, "a check failed"},
 	{STATUS_USAGE, "wrong usage"},
-	{STATUS_ENVIRONMENT, "something is missing: no wallet, not a workspace, no GPU, unwritable directory"},
+	{STATUS_ENVIRONMENT,
+		"something is missing: no wallet, not a workspace, no GPU, unwritable directory"},
 	{STATUS_NETWORK, "network or server error: worth retrying"},
 	{STATUS_REFUSED, "refused by the validator or the fork's remote: not worth retrying"},
 	{STATUS_EARLY, "too early: the reveal block has not been reached"},
@@ -41,8 +42,7 @@ static void opt_words(const struct opt *opt, char *text, size_t size)
 
 	if (opt->letter)
 		snprintf(letter, sizeof(letter), "-%c, ", opt->letter);
-	snprintf(text, size, "%s--%s%s%s", letter, opt->name, opt->arg ? " " : "",
-		opt->arg ? opt->arg : "");
+	snprintf(text, size, "%s--%s%s%s", letter, opt->name, opt->arg ? " " : "", opt->arg ? opt->arg : "");
 }
 
 const char *help_default(const struct opt *opt)

@@ -55,8 +55,8 @@ const char *arg_string(const struct invocation *invocation, const char *name)
 	return lookup(invocation, name, source);
 }
 
-static int read_integer(const char *text, const char *source, int64_t least, int64_t most, int64_t *out,
-	struct error *err)
+static int read_integer(
+	const char *text, const char *source, int64_t least, int64_t most, int64_t *out, struct error *err)
 {
 	int64_t value;
 
@@ -109,8 +109,7 @@ int arg_integers(const struct invocation *invocation, const char *name, int64_t 
 	copy = rest = xstrdup(text);
 	while ((part = strsep(&rest, ","))) {
 		if (count == capacity)
-			count = error_set(
-				err, STATUS_USAGE, "%s: more than %d numbers", source, capacity);
+			count = error_set(err, STATUS_USAGE, "%s: more than %d numbers", source, capacity);
 		else if (read_integer(part, source, least, most, &out[count], err) < 0)
 			count = -1;
 		if (count < 0)

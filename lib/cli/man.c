@@ -14,8 +14,8 @@ static void man_text(FILE *out, const char *text)
 	static const struct {
 		char character;
 		const char *escape;
-	} escapes[] = {{'\\', "\\e"}, {'-', "\\-"}, {'"', "\\(dq"}, {'\'', "\\(aq"}, {'`', "\\(ga"}, {'~', "\\(ti"},
-		{'^', "\\(ha"}, {'|', "|\\:"} /* a line may end there */, {0}};
+	} escapes[] = {{'\\', "\\e"}, {'-', "\\-"}, {'"', "\\(dq"}, {'\'', "\\(aq"}, {'`', "\\(ga"},
+		{'~', "\\(ti"}, {'^', "\\(ha"}, {'|', "|\\:"} /* a line may end there */, {0}};
 	bool line_start = true;
 
 	for (; *text; line_start = *text++ == '\n') {
@@ -127,8 +127,7 @@ static void man_page(FILE *out, const char *path, const struct command *command)
 	free(dashed);
 }
 
-int generate_man(const struct command *command, const char *path, const char *directory,
-	struct error *err)
+int generate_man(const struct command *command, const char *path, const char *directory, struct error *err)
 {
 	char *dashed = xprintf("%s/%s.1", directory, path);
 	FILE *out;

@@ -65,8 +65,8 @@ static void show_progress(int done, int planned, void *context)
 	progress_update(progress, done);
 }
 
-int measurement_run(const struct device *device, const struct measure_plan *plan, struct measurement *measurement,
-	struct error *err)
+int measurement_run(const struct device *device, const struct measure_plan *plan,
+	struct measurement *measurement, struct error *err)
 {
 	struct measure_plan shown = *plan;
 	struct progress progress;

@@ -126,8 +126,8 @@ static int read_option(struct invocation *invocation, struct globals *globals, c
 		value = words[++*at];
 	}
 	if (opt->choices && value && !fits_choices(opt, value))
-		return error_set(err, STATUS_USAGE, "option --%s: \"%s\" is not one of %s", opt->name,
-			value, opt->choices);
+		return error_set(err, STATUS_USAGE, "option --%s: \"%s\" is not one of %s", opt->name, value,
+			opt->choices);
 	if (is_global)
 		apply_global(globals, opt, value);
 	else
@@ -135,8 +135,8 @@ static int read_option(struct invocation *invocation, struct globals *globals, c
 	return 0;
 }
 
-static int read_words(struct invocation *invocation, struct globals *globals, char **words, int count,
-	struct error *err)
+static int read_words(
+	struct invocation *invocation, struct globals *globals, char **words, int count, struct error *err)
 {
 	bool only_positionals = false;
 
@@ -202,7 +202,8 @@ static int run(struct invocation *invocation, const struct globals *globals, str
 	if (workspace_find(named && *named ? named : NULL, &place, err) < 0)
 		return -1;
 	if (globals->workspace && !place.directory) {
-		result = error_set(err, STATUS_ENVIRONMENT, "workspace %s: no such directory", globals->workspace);
+		result = error_set(
+			err, STATUS_ENVIRONMENT, "workspace %s: no such directory", globals->workspace);
 	} else {
 		invocation->workspace = place.directory;
 		invocation->workspace_above = place.above;

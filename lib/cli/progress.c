@@ -54,8 +54,7 @@ void progress_status(struct progress *progress, const char *format, ...)
 	char text[512];
 	va_list args;
 
-	if (log_is_quiet() || (!progress->on_terminal && progress->spoken &&
-						  now - progress->shown < 60))
+	if (log_is_quiet() || (!progress->on_terminal && progress->spoken && now - progress->shown < 60))
 		return;
 	progress->shown = now;
 	progress->spoken = true;

@@ -9,7 +9,8 @@
 #include "score/score.h"
 
 /* The claim: by hand, or what the commit's benchmarks allow. They go with it either way. */
-static int make_claim(const struct session *session, double by_hand, struct proposal *proposal, struct error *err)
+static int make_claim(
+	const struct session *session, double by_hand, struct proposal *proposal, struct error *err)
 {
 	const struct benchmark_filter filter = {.fork_commit = proposal->fork.commit};
 	struct plan *plan = &proposal->plan;
@@ -38,7 +39,8 @@ int proposal_read(const struct invocation *invocation, struct session *session, 
 	struct proposal *proposal, struct error *err)
 {
 	*proposal = (struct proposal){.plan.vram_mb = NAN};
-	if (proposal_options(invocation, &proposal->plan.target_sequence_length, &proposal->margin, err) < 0 ||
+	if (proposal_options(invocation, &proposal->plan.target_sequence_length, &proposal->margin, err) <
+			0 ||
 		fork_state_read(session->workspace.fork_path, &proposal->fork, err) < 0)
 		return -1;
 	if (!proposal->fork.commit[0]) {
@@ -48,7 +50,8 @@ int proposal_read(const struct invocation *invocation, struct session *session, 
 		goto failed;
 	}
 	if (!session->workspace.fork_url) {
-		error_set(err, STATUS_ENVIRONMENT, "there is no URL from which validators can clone the fork");
+		error_set(
+			err, STATUS_ENVIRONMENT, "there is no URL from which validators can clone the fork");
 		error_hint(err, "Add a remote \"origin\" to %s, or set FORK_URL in .env.",
 			session->workspace.fork_path);
 		goto failed;
@@ -95,8 +98,8 @@ static int checks_failed(const struct check_list *checks, struct error *err)
 
 	while (first->status != CHECK_FAIL)
 		first++;
-	error_set(err, STATUS_FAILED, "%zu check%s failed, so nothing was sent: %s: %s", count, count == 1 ? "" : "s",
-		first->name, first->detail);
+	error_set(err, STATUS_FAILED, "%zu check%s failed, so nothing was sent: %s: %s", count,
+		count == 1 ? "" : "s", first->name, first->detail);
 	return error_hint(err, "%s", first->remedy ? first->remedy : "`quasar verify` shows all checks.");
 }
 
@@ -110,7 +113,8 @@ int proposal_verify(const struct invocation *invocation, const struct session *s
 		.static_only = !compute,
 		.tokens = VERIFY_TOKENS,
 		.measured = proposal->claim.measured,
-		.claimed = proposal->claim.measured > 0 ? proposal->plan.tokens_per_sec : 0, /* else unchecked */
+		.claimed = proposal->claim.measured > 0 ? proposal->plan.tokens_per_sec
+							: 0, /* else unchecked */
 	};
 	struct check_list checks = {.report = report};
 	int result = verify_run(invocation, &request, &checks, err);
@@ -140,8 +144,8 @@ void proposal_print(const struct proposal *proposal)
 		printf("claim     %s tokens/s: measured %s less %g%%\n", claimed, measured,
 			proposal->margin * 100);
 	else
-		printf("claim     %s tokens/s, as given%s%s\n", claimed, claim->measured > 0 ? "; measured " : "",
-			claim->measured > 0 ? measured : "");
+		printf("claim     %s tokens/s, as given%s%s\n", claimed,
+			claim->measured > 0 ? "; measured " : "", claim->measured > 0 ? measured : "");
 	printf("weighted  %s\n", weighted);
 }
 

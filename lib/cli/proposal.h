@@ -10,16 +10,18 @@
 struct proposal {
 	struct plan plan; /* points into the rest */
 	struct fork_state fork;
-	double margin;      /* of the claim below what was measured */
-	struct claim claim; /* what its benchmarks allow; the plan's is another one when it was made by hand */
+	double margin; /* of the claim below what was measured */
+	struct claim
+		claim; /* what its benchmarks allow; the plan's is another one when it was made by hand */
 };
 
 /* Where to compete and what to claim: options of every command that submits. */
-#define OPTS_CLAIM                                                                                         \
-	{"seq", 's', "N", "TARGET_SEQUENCE_LENGTH", NULL, NULL, "Sequence length to compete at, in tokens."},                    \
-	{                                                                                                  \
-		"margin", 0, "PERCENT", "CLAIM_MARGIN", NULL, NULL,                                        \
-			"How far below the measured median to claim."                                  \
+#define OPTS_CLAIM                                                                                           \
+	{"seq", 's', "N", "TARGET_SEQUENCE_LENGTH", NULL, NULL,                                              \
+		"Sequence length to compete at, in tokens."},                                                \
+	{                                                                                                    \
+		"margin", 0, "PERCENT", "CLAIM_MARGIN", NULL, NULL,                                          \
+			"How far below the measured median to claim."                                        \
 	}
 
 /* What those options say. STATUS_USAGE when it cannot be meant. */

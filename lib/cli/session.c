@@ -151,8 +151,7 @@ cJSON *submission_json(const struct submission *submission)
 	cJSON_AddStringToObject(object, "fork_url", submission->fork_url);
 	cJSON_AddStringToObject(object, "commit_hash", submission->commit_hash);
 	json_add_text(object, "commitment_hash", submission->commitment_hash);
-	cJSON_AddNumberToObject(
-		object, "target_sequence_length", (double)submission->target_sequence_length);
+	cJSON_AddNumberToObject(object, "target_sequence_length", (double)submission->target_sequence_length);
 	cJSON_AddNumberToObject(object, "tokens_per_sec", submission->tokens_per_sec);
 	cJSON_AddStringToObject(object, "league", league_for(submission->target_sequence_length)->name);
 	cJSON_AddNumberToObject(object, "weighted_score",

@@ -26,8 +26,7 @@ void table_cell(struct table *table, const char *format, ...)
 	va_end(args);
 	if (table->cell_count == table->rows * table->columns) {
 		table->rows++;
-		table->cells = xrealloc(
-			table->cells, table->rows * table->columns * sizeof(*table->cells));
+		table->cells = xrealloc(table->cells, table->rows * table->columns * sizeof(*table->cells));
 		table->marked = xrealloc(table->marked, table->rows * sizeof(*table->marked));
 		table->marked[table->rows - 1] = false;
 	}

@@ -36,7 +36,8 @@ static int threshold(const struct invocation *invocation, const char *name, doub
 	const char *source, *text = settings_get(invocation->settings, name, &source);
 
 	if (number_parse_real(text, value) < 0)
-		return error_set(err, STATUS_USAGE, "%s (from %s): \"%s\" is not a number", name, source, text);
+		return error_set(
+			err, STATUS_USAGE, "%s (from %s): \"%s\" is not a number", name, source, text);
 	return 0;
 }
 
@@ -69,7 +70,8 @@ void verify_claim(double measured, double claimed, struct check_list *checks)
 	number_grouped(round(measured), measured_text);
 	number_grouped(round(claimed), claimed_text);
 	check_add(checks, "claim", score > 0 ? CHECK_OK : CHECK_FAIL,
-		score > 0 ? NULL : "Claim less: below 90% of a claim the score is zero, and it counts as a failure.",
+		score > 0 ? NULL
+			  : "Claim less: below 90% of a claim the score is zero, and it counts as a failure.",
 		"%s tokens/s measured, %s claimed: ratio %.3f, score %.3f", measured_text, claimed_text,
 		measured / claimed, score);
 }

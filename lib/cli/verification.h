@@ -10,17 +10,17 @@
 
 struct verify_request {
 	const char *fork_path;
-	const char *fork_url;     /* what validators will clone; NULL: not known */
-	bool strict;              /* the seeds' import rule fails instead of warning */
-	bool submitting;          /* what validators would not see fails instead of warning */
-	bool static_only;         /* stop before anything is computed */
-	const struct family *op;  /* this operation alone; NULL: the first one, and the layer around it */
+	const char *fork_url;        /* what validators will clone; NULL: not known */
+	bool strict;                 /* the seeds' import rule fails instead of warning */
+	bool submitting;             /* what validators would not see fails instead of warning */
+	bool static_only;            /* stop before anything is computed */
+	const struct family *op;     /* this operation alone; NULL: the first one, and the layer around it */
 	int options[FAMILY_OPTIONS]; /* which of its functions */
-	int64_t tokens;           /* length for the computed checks */
-	const char *device;       /* NULL: as the setting says */
-	uint64_t seed;            /* of the tensors; 0: a new one */
-	const char *weights;      /* of the layer, a safetensors file; NULL: random ones */
-	double measured, claimed; /* tokens/s, for the check "claim"; claimed 0: no such check */
+	int64_t tokens;              /* length for the computed checks */
+	const char *device;          /* NULL: as the setting says */
+	uint64_t seed;               /* of the tensors; 0: a new one */
+	const char *weights;         /* of the layer, a safetensors file; NULL: random ones */
+	double measured, claimed;    /* tokens/s, for the check "claim"; claimed 0: no such check */
 };
 
 /* Adds the checks in the order of `quasar verify`: files, imports, CUDA source, git, the operation, the

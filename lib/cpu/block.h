@@ -100,26 +100,26 @@ INLINE void multiply(const float *a, int a_row, int a_step, const float *b, cons
 }
 
 /* Calls a function whose last argument is a constant: the registers side by side in a tile. */
-#define WITH_WIDTH(columns, function, ...)                                                                 \
-	do {                                                                                               \
-		if ((columns) % (WIDEST * LANES) == 0)                                                     \
-			function(__VA_ARGS__, WIDEST);                                                     \
-		else if ((columns) == 2 * LANES)                                                           \
-			function(__VA_ARGS__, 2);                                                          \
-		else                                                                                       \
-			function(__VA_ARGS__, 1);                                                          \
+#define WITH_WIDTH(columns, function, ...)                                                                   \
+	do {                                                                                                 \
+		if ((columns) % (WIDEST * LANES) == 0)                                                       \
+			function(__VA_ARGS__, WIDEST);                                                       \
+		else if ((columns) == 2 * LANES)                                                             \
+			function(__VA_ARGS__, 2);                                                            \
+		else                                                                                         \
+			function(__VA_ARGS__, 1);                                                            \
 	} while (0)
 
 /* C [rows, columns] = A B, with A [rows, inner] in rows of PITCH; all sizes are multiples of 16. */
-static inline void multiply_rows(const float *a, const float *b, float *c, int rows, int inner, int columns,
-	struct prefetch *prefetch)
+static inline void multiply_rows(
+	const float *a, const float *b, float *c, int rows, int inner, int columns, struct prefetch *prefetch)
 {
 	WITH_WIDTH(columns, multiply, a, PITCH, 1, b, NULL, c, rows, inner, columns, prefetch);
 }
 
 /* C [rows, columns] += Aᵀ B, with A [BLOCK, rows] in rows of PITCH, B [BLOCK, columns]. */
-static inline void add_transposed(const float *a, const float *b, float *c, int rows, int columns,
-	struct prefetch *prefetch)
+static inline void add_transposed(
+	const float *a, const float *b, float *c, int rows, int columns, struct prefetch *prefetch)
 {
 	WITH_WIDTH(columns, multiply, a, 1, PITCH, b, c, c, rows, BLOCK, columns, prefetch);
 }
@@ -174,7 +174,8 @@ static inline void load_row(const void *row, enum dtype dtype, int64_t step, int
 			out[i] = f16_to_float(halves[i]);
 }
 
-static inline void store_row(void *data, enum dtype dtype, int64_t start, int64_t step, int dim, const float *row)
+static inline void store_row(
+	void *data, enum dtype dtype, int64_t start, int64_t step, int dim, const float *row)
 {
 	uint16_t *halves = (uint16_t *)data + start;
 

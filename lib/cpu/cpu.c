@@ -23,7 +23,7 @@ static bool has_amx(void)
 	unsigned a, b, c, d;
 
 	return __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d & AMX_BF16) && (d & AMX_TILE) &&
-	       __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a & 1 << 5 /* AVX512_BF16 */);
+		__get_cpuid_count(7, 1, &a, &b, &c, &d) && (a & 1 << 5 /* AVX512_BF16 */);
 }
 
 /* Asks the system for the use of AMX's registers, which it grants process by process. */

@@ -21,7 +21,8 @@ static inline void prefetch_begin(struct prefetch *prefetch, int bytes)
 }
 
 /* Adds `count` rows of a tensor, `step` bytes apart; tensors take turns, so they all have as many. */
-static inline void prefetch_add(struct prefetch *prefetch, int tensor, const char *at, int64_t step, int count)
+static inline void prefetch_add(
+	struct prefetch *prefetch, int tensor, const char *at, int64_t step, int count)
 {
 	prefetch->at[tensor] = at;
 	prefetch->step[tensor] = step;
@@ -48,7 +49,7 @@ static inline bool output_is_streamed(const struct tensor *o, int64_t elements)
 {
 	int64_t size = (int64_t)dtype_size(o->dtype), line = 64 / size;
 
-	return elements * size >= STREAMED_BYTES &&
-	       (uintptr_t)o->data % 64 == 0 && o->stride[0] % line == 0 && o->stride[1] % line == 0 &&
-	       o->stride[2] % line == 0 && o->stride[3] == 1;
+	return elements * size >= STREAMED_BYTES && (uintptr_t)o->data % 64 == 0 &&
+		o->stride[0] % line == 0 && o->stride[1] % line == 0 && o->stride[2] % line == 0 &&
+		o->stride[3] == 1;
 }

@@ -86,9 +86,9 @@ INLINE vector vector_select(vector_int mask, vector a, vector b)
 
 /* The lower, or upper, halves of a and b, lane by lane in turn. */
 #if LANES == 16
-#define vector_interleave_low(a, b)                                                                        \
+#define vector_interleave_low(a, b)                                                                          \
 	__builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23)
-#define vector_interleave_high(a, b)                                                                       \
+#define vector_interleave_high(a, b)                                                                         \
 	__builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31)
 #elif LANES == 8
 #define vector_interleave_low(a, b) __builtin_shufflevector(a, b, 0, 8, 1, 9, 2, 10, 3, 11)

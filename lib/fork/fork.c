@@ -44,15 +44,19 @@ int git_failed(int code, const char *attempt, const char *on, struct error *err)
 	text_clean(message); /* a remote may have written it */
 	error_set(err, STATUS_ENVIRONMENT, "cannot %s %s: %s", attempt, clean, message);
 	if (code == GIT_EOWNER) {
-		error_hint(err, "It belongs to another user. If you trust it: git config --global --add "
-				"safe.directory '%s'", on);
+		error_hint(err,
+			"It belongs to another user. If you trust it: git config --global --add "
+			"safe.directory '%s'",
+			on);
 	} else if (code == GIT_ECERTIFICATE) {
 		err->status = STATUS_NETWORK;
-		error_hint(err, "The server could not prove its identity. For https, check the clock and the "
+		error_hint(err,
+			"The server could not prove its identity. For https, check the clock and the "
 			"certificates (SSL_CERT_FILE); for ssh, connect once with: ssh HOST");
 	} else if (is_refusal(code, message)) {
 		err->status = STATUS_REFUSED;
-		error_hint(err, "Check the address. For a private repository, set GITHUB_TOKEN (https), or load a "
+		error_hint(err,
+			"Check the address. For a private repository, set GITHUB_TOKEN (https), or load a "
 			"key with read access into ssh-agent.");
 	} else if (is_network_fault(code, last ? last->klass : GIT_ERROR_NONE, message)) {
 		err->status = STATUS_NETWORK;
@@ -98,8 +102,8 @@ static int read_changes(git_repository *repository, struct fork_state *state)
 	state->changed = git_status_list_entrycount(list);
 	if (state->changed) {
 		const git_status_entry *entry = git_status_byindex(list, 0);
-		const git_diff_delta *delta =
-			entry->index_to_workdir ? entry->index_to_workdir : entry->head_to_index;
+		const git_diff_delta *delta = entry->index_to_workdir ? entry->index_to_workdir
+								      : entry->head_to_index;
 
 		state->changed_name = xstrdup(delta->new_file.path);
 	}
@@ -262,7 +266,8 @@ bool fork_tracks(const char *directory, const char *name)
 		path = fork_path_in_repository(repository, directory, name);
 	if (path) {
 		folder = xprintf("%s/", path);
-		tracked = git_index_get_bypath(index, path, 0) || git_index_find_prefix(NULL, index, folder) == 0;
+		tracked = git_index_get_bypath(index, path, 0) ||
+			git_index_find_prefix(NULL, index, folder) == 0;
 		free(folder);
 	}
 	free(path);
@@ -333,7 +338,8 @@ static int commit_files(git_repository *repository, const struct fork_file *file
 	if (!code)
 		code = fork_author(&author, repository);
 	if (!code)
-		code = git_commit_create(&id, repository, "HEAD", author, author, NULL, "Start", tree, 0, NULL);
+		code = git_commit_create(
+			&id, repository, "HEAD", author, author, NULL, "Start", tree, 0, NULL);
 	git_signature_free(author);
 	git_tree_free(tree);
 	git_index_free(index);

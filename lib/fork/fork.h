@@ -19,17 +19,18 @@ struct fork_progress {
 enum fork_reach {
 	FORK_REACH_ANY,
 	FORK_REACH_LOOPBACK, /* public ones, and this machine's own */
-	FORK_REACH_PUBLIC,   /* what everybody reaches: not this machine, its networks, its cloud's services */
+	FORK_REACH_PUBLIC, /* what everybody reaches: not this machine, its networks, its cloud's services */
 };
 
 /* How far to trust a remote, and how long to wait for it. */
 struct fork_remote {
-	const char *token;     /* GitHub's, for https; NULL: none. Never stored or shown */
-	const char *token_api; /* GITHUB_API_URL, whose host alone gets it, with or without its leading "api." */
-	bool allow_local;      /* file:// and plain paths */
+	const char *token; /* GitHub's, for https; NULL: none. Never stored or shown */
+	const char
+		*token_api; /* GITHUB_API_URL, whose host alone gets it, with or without its leading "api." */
+	bool allow_local;   /* file:// and plain paths */
 	enum fork_reach reach; /* other than ANY: no proxy is used, for it would connect to anything */
 	double timeout;        /* seconds for the whole of it; 0: no bound */
-	uint64_t max_bytes;    /* of what is transferred, of the files checked out, and, but for a local one, of
+	uint64_t max_bytes; /* of what is transferred, of the files checked out, and, but for a local one, of
 	                        * the memory that reading it takes; 0: no bound */
 	void (*progress)(const struct fork_progress *progress, void *context); /* NULL: none */
 	void *context;
@@ -46,8 +47,8 @@ int fork_url_check(const char *url, bool allow_local, struct error *err);
  * STATUS_NETWORK: unreachable, too slow. STATUS_REFUSED: no access, no such repository or commit, too
  * large. STATUS_USAGE: as fork_url_check. STATUS_ENVIRONMENT: cannot write here, no repository at that
  * path. STATUS_INTERRUPTED. */
-int fork_clone(const char *url, const char *directory, const char *commit,
-	const struct fork_remote *remote, struct error *err);
+int fork_clone(const char *url, const char *directory, const char *commit, const struct fork_remote *remote,
+	struct error *err);
 
 struct fork_state {
 	char commit[41];    /* HEAD; "" before the first commit */
@@ -88,8 +89,8 @@ int fork_published(const char *path, const char *url, const char *commit, const 
  *
  * STATUS_FAILED, with nothing changed: a file looks like a key, a password or a state store, or holds one
  * of the secrets; it is named. STATUS_ENVIRONMENT: HEAD is on no branch, a merge is under way, or git fails. */
-int fork_commit(const char *path, const char *message, const char *const *secrets, bool *made,
-	struct error *err);
+int fork_commit(
+	const char *path, const char *message, const char *const *secrets, bool *made, struct error *err);
 
 /* Pushes the branch of HEAD to the branch of its name at "origin", never by force. `pushed`: the remote did
  * not have it yet. Errors as with fork_clone; STATUS_REFUSED when the remote's branch has commits that this

@@ -46,10 +46,12 @@ static int refused(int status, const cJSON *answer, const char *path, struct err
 	error_set(err, may_pass(status) ? STATUS_NETWORK : STATUS_REFUSED, "GitHub answered %d to %s: %s",
 		status, path, detail);
 	if (status == 401)
-		return error_hint(err, "GITHUB_TOKEN was rejected: has it expired? Create one at "
+		return error_hint(err,
+			"GITHUB_TOKEN was rejected: has it expired? Create one at "
 			"https://github.com/settings/tokens");
 	if (status == 403 || status == 404)
-		return error_hint(err, "The token must be allowed to create a public fork: it needs the scope "
+		return error_hint(err,
+			"The token must be allowed to create a public fork: it needs the scope "
 			"public_repo or, if it is fine-grained, the permissions Administration and "
 			"Contents.");
 	return -1;
@@ -101,7 +103,8 @@ static cJSON *ask(struct session *session, const char *path, const char *body, i
 static bool is_full_name(const char *text)
 {
 	static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-";
-	size_t owner = strspn(text, letters), name = text[owner] == '/' ? strspn(text + owner + 1, letters) : 0;
+	size_t owner = strspn(text, letters),
+	       name = text[owner] == '/' ? strspn(text + owner + 1, letters) : 0;
 
 	return owner && name && !text[owner + 1 + name];
 }
@@ -137,7 +140,8 @@ static int make(struct session *session, const struct github_request *request, s
 	text = cJSON_PrintUnformatted(body);
 	answer = ask(session, forks, text, &status, err);
 	if (answer)
-		result = status / 100 == 2 ? read_fork(answer, fork, path, err) : refused(status, answer, forks, err);
+		result = status / 100 == 2 ? read_fork(answer, fork, path, err)
+					   : refused(status, answer, forks, err);
 	cJSON_Delete(answer);
 	cJSON_Delete(body);
 	cJSON_free(text);
@@ -176,8 +180,9 @@ static char *check_base(const char *url, struct error *err)
 	if (base && !plain)
 		return base;
 	free(base);
-	error_set(err, STATUS_USAGE, "GITHUB_API_URL %s", plain ? "is not encrypted: the token is not sent there"
-								: "is not of the form https://HOST[/PATH]");
+	error_set(err, STATUS_USAGE, "GITHUB_API_URL %s",
+		plain ? "is not encrypted: the token is not sent there"
+		      : "is not of the form https://HOST[/PATH]");
 	return NULL;
 }
 

@@ -150,8 +150,8 @@ static size_t line_number(const struct lines *lines, const char *at)
 }
 
 /* Notes every name that stands in text[0 … length) and is not found yet. */
-static void find_names(const struct lines *lines, const char *text, size_t length,
-	struct import_findings *findings)
+static void find_names(
+	const struct lines *lines, const char *text, size_t length, struct import_findings *findings)
 {
 	for (int i = 0; i < INSPECT_DEPLOYED_COUNT; i++) {
 		const char *at = findings->deployed[i] ? NULL : find(text, length, inspect_deployed_names[i]);
@@ -292,7 +292,8 @@ static void check_deployed(const struct import_findings *findings, struct check_
 
 	for (int i = 0; i < INSPECT_DEPLOYED_COUNT; i++)
 		if (!findings->deployed[i])
-			buffer_printf(&missing, "%s%s", missing.length ? ", " : "", inspect_deployed_names[i]);
+			buffer_printf(
+				&missing, "%s%s", missing.length ? ", " : "", inspect_deployed_names[i]);
 	if (missing.length)
 		check_add(checks, "imports.deployed", CHECK_FAIL,
 			"A fork without them scores zero. Add to chunk.py, for each of them: from "
@@ -400,7 +401,8 @@ int inspect_fork(const char *path, bool strict, struct check_list *checks, struc
 	if (!root || stat(root, &status) < 0 || !S_ISDIR(status.st_mode)) {
 		free(root);
 		error_set(err, STATUS_ENVIRONMENT, "there is no fork at %s", path);
-		return error_hint(err, "Name your clone with --fork PATH or FORK_PATH, or clone one with `quasar init "
+		return error_hint(err,
+			"Name your clone with --fork PATH or FORK_PATH, or clone one with `quasar init "
 			"--fork-url URL`.");
 	}
 	for (int i = 0; i < TARGET_COUNT; i++) {
@@ -478,8 +480,8 @@ static const char *git_remedy(const struct fork_state *state, const char *url)
 	return "Make FORK_URL in .env and the fork's remote \"origin\" point to the same repository.";
 }
 
-void inspect_git(const struct fork_state *state, const char *fork_url, bool submitting,
-	struct check_list *checks)
+void inspect_git(
+	const struct fork_state *state, const char *fork_url, bool submitting, struct check_list *checks)
 {
 	struct buffer problems = {0};
 	const char *url = fork_url ? fork_url : state->remote_url;
@@ -499,7 +501,8 @@ void inspect_git(const struct fork_state *state, const char *fork_url, bool subm
 		buffer_printf(&problems, "; %zu commit%s not pushed to origin", state->ahead,
 			state->ahead == 1 ? " is" : "s are");
 	if (url && state->remote_url && !same_repository(url, state->remote_url))
-		buffer_printf(&problems, "; validators will clone %s, but origin is %s", url, state->remote_url);
+		buffer_printf(
+			&problems, "; validators will clone %s, but origin is %s", url, state->remote_url);
 	else if (url && needs_ssh(url))
 		buffer_printf(&problems, "; validators have no key for %s", url);
 	if (problems.length)

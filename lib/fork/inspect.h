@@ -26,8 +26,8 @@ int inspect_fork(const char *path, bool strict, struct check_list *checks, struc
 /* Adds the check `git`: validators see what is committed and pushed, nothing else. `fork_url` is what
  * they will clone (NULL: none known). What they would not see is a warning, or a failure when the
  * fork is about to be submitted. */
-void inspect_git(const struct fork_state *state, const char *fork_url, bool submitting,
-	struct check_list *checks);
+void inspect_git(
+	const struct fork_state *state, const char *fork_url, bool submitting, struct check_list *checks);
 
 /* --- the rules on the text of one file ----------------------------------------------------------- */
 
@@ -42,9 +42,9 @@ extern const char *const inspect_forbidden_texts[INSPECT_FORBIDDEN_COUNT];
 
 /* Line numbers count from 1; 0 means nowhere. Lines end with LF, CRLF or CR. */
 struct import_findings {
-	size_t deployed[INSPECT_DEPLOYED_COUNT];   /* where the rule finds the name */
-	size_t strict[INSPECT_STRICT_COUNT];       /* where the line stands, alone but for spaces or a comment */
-	size_t mentioned[INSPECT_STRICT_COUNT];    /* where the name that the line imports first occurs */
+	size_t deployed[INSPECT_DEPLOYED_COUNT]; /* where the rule finds the name */
+	size_t strict[INSPECT_STRICT_COUNT];    /* where the line stands, alone but for spaces or a comment */
+	size_t mentioned[INSPECT_STRICT_COUNT]; /* where the name that the line imports first occurs */
 	size_t forbidden[INSPECT_FORBIDDEN_COUNT]; /* where the text first occurs */
 	size_t utils;                              /* the first "from fla.utils import" */
 };

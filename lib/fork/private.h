@@ -37,11 +37,11 @@ int fork_author(git_signature **author, git_repository *repository);
 struct job {
 	const char *url, *directory, *commit;
 	const struct fork_remote *remote;
-	int pipe;         /* to the parent process */
-	unsigned logins;  /* how often the server asked */
+	int pipe;        /* to the parent process */
+	unsigned logins; /* how often the server asked */
 	bool too_large;
-	double reported;  /* clock_elapsed() of the last report */
-	bool answer;      /* to the question, if the operation is one */
+	double reported; /* clock_elapsed() of the last report */
+	bool answer;     /* to the question, if the operation is one */
 };
 
 typedef int remote_work(struct job *job, struct error *err);

@@ -30,13 +30,15 @@ static char *find_objection(const char *root, const char *name, const char *cons
 	bool regular = lstat(path, &status) == 0 && S_ISREG(status.st_mode);
 
 	/* links are committed as such, and a file that is gone holds nothing */
-	if (!leak && regular && status.st_size <= LEAK_LIMIT && file_read(path, LEAK_LIMIT, &content, &ignored) == 0)
+	if (!leak && regular && status.st_size <= LEAK_LIMIT &&
+		file_read(path, LEAK_LIMIT, &content, &ignored) == 0)
 		leak = leak_in_content(content.data, content.length, secrets);
 	buffer_free(&content);
 	free(path);
 	if (leak)
 		return xprintf("looks like %s", leak);
-	return status.st_size > SIZE_LIMIT ? xprintf("is larger than 100 MiB, which is GitHub's limit") : NULL;
+	return status.st_size > SIZE_LIMIT ? xprintf("is larger than 100 MiB, which is GitHub's limit")
+					   : NULL;
 }
 
 static const char *entry_name(const git_status_entry *entry)
@@ -46,8 +48,8 @@ static const char *entry_name(const git_status_entry *entry)
 }
 
 /* Looks at what is about to be committed. `message` receives what the commit says, unless it is set. */
-static int check_changes(git_repository *repository, const char *const *secrets, char **message, size_t *count,
-	struct error *err)
+static int check_changes(git_repository *repository, const char *const *secrets, char **message,
+	size_t *count, struct error *err)
 {
 	const char *root = git_repository_workdir(repository);
 	git_status_options options = GIT_STATUS_OPTIONS_INIT;
@@ -71,7 +73,8 @@ static int check_changes(git_repository *repository, const char *const *secrets,
 
 			text_clean(shown);
 			error_set(err, STATUS_FAILED, "nothing was committed: %s %s", shown, objection);
-			result = error_hint(err, "Add it to .gitignore or .git/info/exclude. If everyone may see it, "
+			result = error_hint(err,
+				"Add it to .gitignore or .git/info/exclude. If everyone may see it, "
 				"commit it with git, then push again.");
 			free(shown);
 		}
@@ -132,8 +135,8 @@ static int write_commit(git_repository *repository, const char *message)
 	return code;
 }
 
-int fork_commit(const char *path, const char *message, const char *const *secrets, bool *made,
-	struct error *err)
+int fork_commit(
+	const char *path, const char *message, const char *const *secrets, bool *made, struct error *err)
 {
 	git_repository *repository = NULL;
 	char *text = message ? xstrdup(message) : NULL;
@@ -143,7 +146,8 @@ int fork_commit(const char *path, const char *message, const char *const *secret
 	git_libgit2_init();
 	git_libgit2_opts(GIT_OPT_ENABLE_FSYNC_GITDIR, 1);
 	code = git_repository_open_ext(&repository, path, GIT_REPOSITORY_OPEN_NO_SEARCH, NULL);
-	result = code ? git_failed(code, "open the repository", path, err) : check_state(repository, path, err);
+	result = code ? git_failed(code, "open the repository", path, err)
+		      : check_state(repository, path, err);
 	if (!result)
 		result = check_changes(repository, secrets, &text, &count, err);
 	if (!result && count) {
@@ -219,13 +223,15 @@ static int push_failed(struct job *job, int code, struct error *err)
 {
 	git_failed(code, "push to", job->url, err);
 	if (code == GIT_ENONFASTFORWARD) {
-		error_set(err, STATUS_REFUSED, "cannot push to %s: its branch has commits that yours lacks", job->url);
+		error_set(err, STATUS_REFUSED, "cannot push to %s: its branch has commits that yours lacks",
+			job->url);
 		error_hint(err, "Pull them first: git -C '%s' pull --rebase", job->directory);
 	} else if (code == GIT_EUSER) {
 		err->status = STATUS_REFUSED;
 		error_hint(err, "%s", "");
 	} else if (err->status == STATUS_REFUSED) {
-		error_hint(err, "Set GITHUB_TOKEN to a token with write access (https), or load a key with write "
+		error_hint(err,
+			"Set GITHUB_TOKEN to a token with write access (https), or load a key with write "
 			"access into ssh-agent.");
 	}
 	return -1;
@@ -248,7 +254,8 @@ static int push_work(struct job *job, struct error *err)
 		if (code == GIT_EUNBORNBRANCH)
 			result = error_set(err, STATUS_ENVIRONMENT, "%s has no commit yet", job->directory);
 		else if (!code)
-			code = push_branch(job, repository, git_reference_name(head), git_reference_target(head));
+			code = push_branch(
+				job, repository, git_reference_name(head), git_reference_target(head));
 		if (!result && code)
 			result = push_failed(job, code, err);
 	}
@@ -262,7 +269,8 @@ int fork_push(const char *path, const struct fork_remote *remote, bool *pushed, 
 	int result = -1;
 
 	if (!configured) {
-		error_set(err, STATUS_ENVIRONMENT, "%s is not a git repository with a remote \"origin\"", path);
+		error_set(
+			err, STATUS_ENVIRONMENT, "%s is not a git repository with a remote \"origin\"", path);
 		error_hint(err, "Add one with: git -C '%s' remote add origin URL", path);
 	} else if (fork_url_check(configured, remote->allow_local, err) == 0) {
 		job.url = configured;

@@ -154,9 +154,11 @@ static int login_https(struct job *job, git_credential **out)
 	if (taken)
 		git_error_set_str(GIT_ERROR_HTTP, "the server rejected the token");
 	else if (remote->token && url_scheme(job->url) != SCHEME_HTTPS)
-		git_error_set_str(GIT_ERROR_HTTP, "the server asks for a login, but the token is sent only over https");
+		git_error_set_str(
+			GIT_ERROR_HTTP, "the server asks for a login, but the token is sent only over https");
 	else if (remote->token)
-		git_error_set(GIT_ERROR_HTTP, "the server asks for a login, but the token is sent only to GitHub at %s",
+		git_error_set(GIT_ERROR_HTTP,
+			"the server asks for a login, but the token is sent only to GitHub at %s",
 			remote->token_api);
 	else
 		git_error_set_str(GIT_ERROR_HTTP,
@@ -317,7 +319,8 @@ static int check_out(struct job *job, git_repository *repository, struct error *
 	options.checkout_strategy = GIT_CHECKOUT_FORCE;
 	if (code == GIT_ENOTFOUND || code == GIT_EAMBIGUOUS) {
 		error_set(err, STATUS_REFUSED, "%s has no commit%s%s%s", job->url, job->commit ? " " : "",
-			job->commit ? job->commit : "", code == GIT_EAMBIGUOUS ? " only: give more digits" : "");
+			job->commit ? job->commit : "",
+			code == GIT_EAMBIGUOUS ? " only: give more digits" : "");
 		error_hint(err, "Push the commit, and check the address and the hash.");
 		return -1;
 	}

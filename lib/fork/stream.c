@@ -29,20 +29,20 @@ static bool is_public_ipv4(const uint8_t *address)
 		uint8_t network[4];
 		unsigned bits;
 	} special[] = {
-		{{0}, 8},              /* this network */
-		{{10}, 8},             /* private */
-		{{100, 64}, 10},       /* carriers' own */
-		{{127}, 8},            /* this machine */
-		{{169, 254}, 16},      /* this link; where clouds keep their secrets */
-		{{172, 16}, 12},       /* private */
-		{{192, 0, 0}, 24},     /* protocols */
-		{{192, 0, 2}, 24},     /* documentation */
-		{{192, 88, 99}, 24},   /* relays of 6to4 */
-		{{192, 168}, 16},      /* private */
-		{{198, 18}, 15},       /* benchmarks */
-		{{198, 51, 100}, 24},  /* documentation */
-		{{203, 0, 113}, 24},   /* documentation */
-		{{224}, 3},            /* multicast and reserved */
+		{{0}, 8},             /* this network */
+		{{10}, 8},            /* private */
+		{{100, 64}, 10},      /* carriers' own */
+		{{127}, 8},           /* this machine */
+		{{169, 254}, 16},     /* this link; where clouds keep their secrets */
+		{{172, 16}, 12},      /* private */
+		{{192, 0, 0}, 24},    /* protocols */
+		{{192, 0, 2}, 24},    /* documentation */
+		{{192, 88, 99}, 24},  /* relays of 6to4 */
+		{{192, 168}, 16},     /* private */
+		{{198, 18}, 15},      /* benchmarks */
+		{{198, 51, 100}, 24}, /* documentation */
+		{{203, 0, 113}, 24},  /* documentation */
+		{{224}, 3},           /* multicast and reserved */
 	};
 
 	for (size_t i = 0; i < sizeof(special) / sizeof(*special); i++)
@@ -66,10 +66,10 @@ static bool is_public_ipv6(const uint8_t *address)
 		uint8_t network[16];
 		unsigned bits;
 	} special[] = {
-		{{0x20, 0x01, 0x00}, 23},             /* protocols, Teredo among them */
-		{{0x20, 0x01, 0x0d, 0xb8}, 32},       /* documentation */
-		{{0x20, 0x02}, 16},                   /* 6to4: leads to any IPv4 address */
-		{{0x3f, 0xff}, 20},                   /* documentation */
+		{{0x20, 0x01, 0x00}, 23},       /* protocols, Teredo among them */
+		{{0x20, 0x01, 0x0d, 0xb8}, 32}, /* documentation */
+		{{0x20, 0x02}, 16},             /* 6to4: leads to any IPv4 address */
+		{{0x3f, 0xff}, 20},             /* documentation */
 	};
 	static const uint8_t unicast[16] = {0x20};
 
@@ -83,7 +83,8 @@ static bool is_public_ipv6(const uint8_t *address)
 
 bool reach_allows(enum fork_reach reach, const struct sockaddr *address)
 {
-	const uint8_t *ipv6 = (const uint8_t *)&((const struct sockaddr_in6 *)(const void *)address)->sin6_addr;
+	const uint8_t *ipv6 = (const uint8_t *)&((const struct sockaddr_in6 *)(const void *)address)
+				      ->sin6_addr;
 	const uint8_t *ipv4 = (const uint8_t *)&((const struct sockaddr_in *)(const void *)address)->sin_addr;
 	bool loopback;
 
@@ -96,7 +97,8 @@ bool reach_allows(enum fork_reach reach, const struct sockaddr *address)
 	else if (address->sa_family != AF_INET)
 		return false;
 	loopback = ipv4 ? ipv4[0] == 127 : IN6_IS_ADDR_LOOPBACK((const struct in6_addr *)(const void *)ipv6);
-	return (loopback && reach == FORK_REACH_LOOPBACK) || (ipv4 ? is_public_ipv4(ipv4) : is_public_ipv6(ipv6));
+	return (loopback && reach == FORK_REACH_LOOPBACK) ||
+		(ipv4 ? is_public_ipv4(ipv4) : is_public_ipv6(ipv6));
 }
 
 /* --- the stream ---------------------------------------------------------------------------------- */

@@ -111,7 +111,8 @@ int fork_url_check(const char *url, bool allow_local, struct error *err)
 	else if (strpbrk(url, "\r\n\t"))
 		result = error_set(err, STATUS_USAGE, "the clone URL contains a control character");
 	else if (url_is_local(url) && !allow_local)
-		result = error_set(err, STATUS_USAGE, "\"%s\" is a local path, which is not allowed here", clean);
+		result = error_set(
+			err, STATUS_USAGE, "\"%s\" is a local path, which is not allowed here", clean);
 	else if ((scheme == SCHEME_HTTPS || scheme == SCHEME_HTTP) && url_login(url, &start))
 		result = error_set(err, STATUS_USAGE, "the URL of %s contains a login", clean);
 	if (result && scheme == SCHEME_UNKNOWN)

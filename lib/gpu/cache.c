@@ -62,8 +62,8 @@ bool cache_get(const char *directory, const char *key, struct buffer *out)
 		crypto_generichash(hash, sizeof(hash), (const uint8_t *)file.data + sizeof(header),
 			file.length - sizeof(header), NULL, 0);
 		good = !memcmp(header.magic, magic, sizeof(magic)) &&
-		       header.length == file.length - sizeof(header) &&
-		       !memcmp(header.hash, hash, sizeof(hash));
+			header.length == file.length - sizeof(header) &&
+			!memcmp(header.hash, hash, sizeof(hash));
 	}
 	if (good) {
 		utimensat(AT_FDCWD, path, NULL, 0); /* used now */

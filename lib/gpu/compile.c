@@ -14,26 +14,26 @@
 #define CACHE_LIMIT ((size_t)256 << 20)
 
 /* The files of kernels/: those with kernels, and the headers that they include. */
-#define SOURCES(_)                                                                                         \
-	_(delay, "common/delay.cu")                                                                        \
-	_(quasar_chunk, "quasar/chunk.cu")                                                                 \
-	_(quasar_forward_substitution, "quasar/forward_substitution.cu")                                   \
-	_(quasar_gate, "quasar/gate.cu")                                                                   \
-	_(quasar_recurrent, "quasar/recurrent.cu")                                                         \
-	_(quasar_reference, "quasar/reference.cu")                                                         \
-	_(layer_convolve, "layer/convolve.cu")                                                             \
-	_(layer_gate, "layer/gate.cu")                                                                     \
+#define SOURCES(_)                                                                                           \
+	_(delay, "common/delay.cu")                                                                          \
+	_(quasar_chunk, "quasar/chunk.cu")                                                                   \
+	_(quasar_forward_substitution, "quasar/forward_substitution.cu")                                     \
+	_(quasar_gate, "quasar/gate.cu")                                                                     \
+	_(quasar_recurrent, "quasar/recurrent.cu")                                                           \
+	_(quasar_reference, "quasar/reference.cu")                                                           \
+	_(layer_convolve, "layer/convolve.cu")                                                               \
+	_(layer_gate, "layer/gate.cu")                                                                       \
 	_(layer_gather, "layer/gather.cu")
-#define HEADERS(_)                                                                                         \
-	_(common_arguments, "common/arguments.h")                                                          \
-	_(common_dtype, "common/dtype.h")                                                                  \
-	_(common_element, "common/element.cuh")                                                            \
-	_(common_tile, "common/tile.cuh")                                                                  \
-	_(quasar_arguments, "quasar/arguments.h")                                                          \
-	_(quasar_gate_formula, "quasar/gate.cuh")                                                          \
-	_(quasar_layout, "quasar/layout.h")                                                                \
-	_(layer_arguments, "layer/arguments.h")                                                            \
-	_(layer_layout, "layer/layout.h")                                                                  \
+#define HEADERS(_)                                                                                           \
+	_(common_arguments, "common/arguments.h")                                                            \
+	_(common_dtype, "common/dtype.h")                                                                    \
+	_(common_element, "common/element.cuh")                                                              \
+	_(common_tile, "common/tile.cuh")                                                                    \
+	_(quasar_arguments, "quasar/arguments.h")                                                            \
+	_(quasar_gate_formula, "quasar/gate.cuh")                                                            \
+	_(quasar_layout, "quasar/layout.h")                                                                  \
+	_(layer_arguments, "layer/arguments.h")                                                              \
+	_(layer_layout, "layer/layout.h")                                                                    \
 	_(layer_segment, "layer/segment.cuh")
 
 #define TAKE_IN(symbol, path) EMBED(kernels_##symbol, "kernels/" path);
@@ -117,7 +117,8 @@ static int run_compiler(const struct nvrtc *nvrtc, const char *source, const cha
 	const struct options *options, bool ptx, struct buffer *image, struct error *err)
 {
 	struct nvrtc_program *program = NULL;
-	int code = nvrtc->nvrtcCreateProgram(&program, text, source, HEADER_COUNT, header_texts, header_names);
+	int code = nvrtc->nvrtcCreateProgram(
+		&program, text, source, HEADER_COUNT, header_texts, header_names);
 	size_t size = 0;
 	char *bytes;
 
@@ -131,12 +132,12 @@ static int run_compiler(const struct nvrtc *nvrtc, const char *source, const cha
 		code = ptx ? nvrtc->nvrtcGetPTXSize(program, &size)
 			   : nvrtc->nvrtcGetCUBINSize(program, &size);
 		bytes = xcalloc(size + 1, 1);
-		code = code  ? code
-		       : ptx ? nvrtc->nvrtcGetPTX(program, bytes)
-			     : nvrtc->nvrtcGetCUBIN(program, bytes);
+		code = code   ? code
+			: ptx ? nvrtc->nvrtcGetPTX(program, bytes)
+			      : nvrtc->nvrtcGetCUBIN(program, bytes);
 		if (code)
-			error_set(err, STATUS_ENVIRONMENT, "compiling kernels/%s produced no code: %s", source,
-				nvrtc->nvrtcGetErrorString(code));
+			error_set(err, STATUS_ENVIRONMENT, "compiling kernels/%s produced no code: %s",
+				source, nvrtc->nvrtcGetErrorString(code));
 		else
 			buffer_append(image, bytes, size);
 		free(bytes);

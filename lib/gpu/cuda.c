@@ -18,9 +18,18 @@ struct symbol {
 	size_t offset;
 };
 
-#define DRIVER(name) {#name, offsetof(struct cuda_driver, name)}
-#define NVRTC(name) {#name, offsetof(struct nvrtc, name)}
-#define CUBLASLT(name) {#name, offsetof(struct cublaslt, name)}
+#define DRIVER(name)                                                                                         \
+	{                                                                                                    \
+#name, offsetof(struct cuda_driver, name)                                                    \
+	}
+#define NVRTC(name)                                                                                          \
+	{                                                                                                    \
+#name, offsetof(struct nvrtc, name)                                                          \
+	}
+#define CUBLASLT(name)                                                                                       \
+	{                                                                                                    \
+#name, offsetof(struct cublaslt, name)                                                       \
+	}
 
 static const struct symbol driver_symbols[] = {
 	DRIVER(cuInit),
@@ -162,7 +171,8 @@ static int open_driver(struct error *err)
 
 	if (!library) {
 		error_set(err, STATUS_ENVIRONMENT, "no NVIDIA driver: libcuda.so.1 cannot be loaded");
-		return error_hint(err, "Install NVIDIA's driver (in a container, pass the GPU through, for example with "
+		return error_hint(err,
+			"Install NVIDIA's driver (in a container, pass the GPU through, for example with "
 			"`docker run --gpus all`), or set DEVICE=cpu.");
 	}
 	missing = bind_symbols(library, driver_symbols, &driver);
@@ -330,7 +340,8 @@ const struct cublaslt *cublaslt_library(struct error *err)
 	library = open_library("libcublasLt");
 	if (!library) {
 		error_set(err, STATUS_ENVIRONMENT, "cuBLASLt (libcublasLt.so.13 or .12) was not found");
-		error_hint(err, "Install it with `pip install nvidia-cublas-cu12` (PyTorch includes it), or "
+		error_hint(err,
+			"Install it with `pip install nvidia-cublas-cu12` (PyTorch includes it), or "
 			"install a CUDA toolkit.");
 		return NULL;
 	}

@@ -153,5 +153,4 @@ const char *nvrtc_path(void);
 const char *cublaslt_path(void);
 
 /* 0, or -1 with "ATTEMPT: what the driver says". */
-int cuda_check(int code, struct error *err, const char *attempt, ...)
-	__attribute__((format(printf, 3, 4)));
+int cuda_check(int code, struct error *err, const char *attempt, ...) __attribute__((format(printf, 3, 4)));

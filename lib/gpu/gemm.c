@@ -86,8 +86,7 @@ struct gpu_gemm *gpu_gemm_make(
 	int code;
 
 	*gemm = (struct gpu_gemm){.blas = blas, .weight = weight, .columns = columns, .inner = inner};
-	code = library->cublasLtMatmulDescCreate(
-		&gemm->operation, CUBLASLT_COMPUTE_F32, CUBLASLT_TYPE_F32);
+	code = library->cublasLtMatmulDescCreate(&gemm->operation, CUBLASLT_COMPUTE_F32, CUBLASLT_TYPE_F32);
 	if (!code)
 		code = library->cublasLtMatmulDescSetAttribute(
 			gemm->operation, CUBLASLT_TRANSPOSE_A, &transposed, sizeof(transposed));
@@ -125,8 +124,10 @@ void gpu_gemm_free(struct gpu_gemm *gemm)
 static int lay_out(const struct gpu_gemm *gemm, struct plan *plan)
 {
 	const struct cublaslt *library = gemm->blas->library;
-	uint64_t columns = (uint64_t)gemm->columns, inner = (uint64_t)gemm->inner, rows = (uint64_t)plan->rows;
-	int code = library->cublasLtMatrixLayoutCreate(&plan->w, CUBLASLT_TYPE_BF16, inner, columns, gemm->inner);
+	uint64_t columns = (uint64_t)gemm->columns, inner = (uint64_t)gemm->inner,
+		 rows = (uint64_t)plan->rows;
+	int code = library->cublasLtMatrixLayoutCreate(
+		&plan->w, CUBLASLT_TYPE_BF16, inner, columns, gemm->inner);
 
 	if (!code)
 		code = library->cublasLtMatrixLayoutCreate(
@@ -158,8 +159,8 @@ static int choose(const struct gpu_gemm *gemm, struct plan *plan)
 	return code ? code : choice.status;
 }
 
-static const struct plan *plan_for(struct gpu_gemm *gemm, int64_t rows, int64_t x_stride, int64_t y_stride,
-	struct error *err)
+static const struct plan *plan_for(
+	struct gpu_gemm *gemm, int64_t rows, int64_t x_stride, int64_t y_stride, struct error *err)
 {
 	struct plan *plan;
 
@@ -177,8 +178,7 @@ static const struct plan *plan_for(struct gpu_gemm *gemm, int64_t rows, int64_t 
 	return plan;
 }
 
-int gpu_gemm_run(struct gpu_gemm *gemm, struct gpu_rows x, int64_t rows, struct gpu_rows y,
-	struct error *err)
+int gpu_gemm_run(struct gpu_gemm *gemm, struct gpu_rows x, int64_t rows, struct gpu_rows y, struct error *err)
 {
 	const float one = 1, zero = 0;
 	struct gpu_blas *blas = gemm->blas;
@@ -187,9 +187,9 @@ int gpu_gemm_run(struct gpu_gemm *gemm, struct gpu_rows x, int64_t rows, struct 
 	int code = 0;
 
 	if (plan)
-		code = blas->library->cublasLtMatmul(blas->context, gemm->operation, &one, gemm->weight, plan->w, x.data,
-			plan->x, &zero, y.data, plan->y, y.data, plan->y, &plan->algorithm, blas->workspace,
-			WORKSPACE_BYTES, gpu_stream(blas->gpu));
+		code = blas->library->cublasLtMatmul(blas->context, gemm->operation, &one, gemm->weight,
+			plan->w, x.data, plan->x, &zero, y.data, plan->y, y.data, plan->y, &plan->algorithm,
+			blas->workspace, WORKSPACE_BYTES, gpu_stream(blas->gpu));
 	gpu_leave(blas->gpu, before);
 	return plan ? check(code, err, "multiplying matrices") : -1;
 }

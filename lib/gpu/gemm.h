@@ -31,5 +31,5 @@ void gpu_gemm_free(struct gpu_gemm *gemm); /* NULL is fine */
 
 /* Queues y = x Wᵀ for so many rows. Strides are multiples of 8, addresses of 16 bytes. How it is done
  * is chosen by cuBLASLt on the first call for a number of rows, and remembered. */
-int gpu_gemm_run(struct gpu_gemm *gemm, struct gpu_rows x, int64_t rows, struct gpu_rows y,
-	struct error *err);
+int gpu_gemm_run(
+	struct gpu_gemm *gemm, struct gpu_rows x, int64_t rows, struct gpu_rows y, struct error *err);

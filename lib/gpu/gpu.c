@@ -66,14 +66,15 @@ int gpu_query(int index, struct gpu_properties *properties, struct error *err)
 		return -1;
 	if (index < 0 || index >= count) {
 		error_set(err, STATUS_ENVIRONMENT, "there is no GPU %d: the driver lists %d", index, count);
-		return error_hint(err, count ? "They are numbered from 0; `quasar gpus` lists them."
-					     : "Check `nvidia-smi` and CUDA_VISIBLE_DEVICES.");
+		return error_hint(err,
+			count ? "They are numbered from 0; `quasar gpus` lists them."
+			      : "Check `nvidia-smi` and CUDA_VISIBLE_DEVICES.");
 	}
 	if (cuda_check(driver->cuDeviceGet(&device, index), err, "GPU %d", index) < 0)
 		return -1;
 	*properties = (struct gpu_properties){
 		.capability = attribute(driver, device, CUDA_CAPABILITY_MAJOR) * 10 +
-			      attribute(driver, device, CUDA_CAPABILITY_MINOR),
+			attribute(driver, device, CUDA_CAPABILITY_MINOR),
 		.multiprocessors = attribute(driver, device, CUDA_MULTIPROCESSORS),
 		.shared_per_multiprocessor = attribute(driver, device, CUDA_SHARED_PER_MULTIPROCESSOR),
 		.shared_per_block = attribute(driver, device, CUDA_SHARED_PER_BLOCK),
@@ -82,7 +83,7 @@ int gpu_query(int index, struct gpu_properties *properties, struct error *err)
 		.l2_bytes = attribute(driver, device, CUDA_L2_BYTES),
 		/* two transfers a clock */
 		.bandwidth_gbs = 2e3 * attribute(driver, device, CUDA_MEMORY_CLOCK_KHZ) / 1e9 *
-				 attribute(driver, device, CUDA_MEMORY_BUS_BITS) / 8,
+			attribute(driver, device, CUDA_MEMORY_BUS_BITS) / 8,
 	};
 	driver->cuDeviceGetName(properties->name, sizeof(properties->name), device);
 	driver->cuDeviceTotalMem_v2(&memory, device);
@@ -212,8 +213,8 @@ void *gpu_allocate(struct gpu *gpu, size_t bytes, struct error *err)
 		error_hint(err, "Use a shorter sequence, or free the GPU: `nvidia-smi` shows what uses it.");
 		return NULL;
 	}
-	gpu->allocations =
-		xrealloc(gpu->allocations, (gpu->allocation_count + 1) * sizeof(*gpu->allocations));
+	gpu->allocations = xrealloc(
+		gpu->allocations, (gpu->allocation_count + 1) * sizeof(*gpu->allocations));
 	gpu->allocations[gpu->allocation_count++] = (struct allocation){(void *)address, bytes};
 	gpu->allocated += bytes;
 	gpu->peak = gpu->allocated > gpu->peak ? gpu->allocated : gpu->peak;
@@ -322,8 +323,9 @@ static int load_kernel(struct gpu_kernel *kernel, const char *source, const char
 	struct buffer image = {0};
 	int result = kernel_compile(source, parameters, gpu->properties.capability, &image, err);
 
-	if (!result && cuda_check(gpu->driver->cuModuleLoadData(&kernel->module, image.data), err,
-			       "loading kernels/%s", source) < 0)
+	if (!result &&
+		cuda_check(gpu->driver->cuModuleLoadData(&kernel->module, image.data), err,
+			"loading kernels/%s", source) < 0)
 		result = error_hint(err,
 			"The driver (%s) may be older than the compiler (%s): update it, or install the "
 			"compiler "
@@ -410,8 +412,8 @@ int gpu_launch(const struct gpu_kernel *kernel, unsigned grid_x, unsigned grid_y
 	const struct gpu *gpu = kernel->gpu;
 	struct CUctx_st *before = gpu_enter(gpu);
 	void *list[] = {(void *)arguments};
-	int code = gpu->driver->cuLaunchKernel(kernel->function, grid_x, grid_y, 1, (unsigned)kernel->threads, 1, 1,
-		(unsigned)kernel->shared_bytes, gpu->stream, list, NULL);
+	int code = gpu->driver->cuLaunchKernel(kernel->function, grid_x, grid_y, 1, (unsigned)kernel->threads,
+		1, 1, (unsigned)kernel->shared_bytes, gpu->stream, list, NULL);
 
 	gpu_leave(gpu, before);
 	return cuda_check(code, err, "launching %s on %u x %u blocks", kernel->identity, grid_x, grid_y);

@@ -9,12 +9,12 @@ struct gpu_model {
 	const char *driver_name; /* a part of what the driver calls it: "H200" */
 	int capability;          /* 90 is compute capability 9.0 */
 	int multiprocessors;
-	int shared_kib;          /* per multiprocessor, for kernels */
-	int registers;           /* per multiprocessor, of 32 bits */
+	int shared_kib; /* per multiprocessor, for kernels */
+	int registers;  /* per multiprocessor, of 32 bits */
 	double l2_mib;
 	double memory_gib;
-	double bandwidth_gbs;    /* of the memory, 10^9 bytes per second */
-	double bf16_tflops;      /* dense, with fp32 sums */
+	double bandwidth_gbs; /* of the memory, 10^9 bytes per second */
+	double bf16_tflops;   /* dense, with fp32 sums */
 };
 
 extern const struct gpu_model gpu_models[];

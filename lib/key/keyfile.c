@@ -204,8 +204,8 @@ struct keypair *keyfile_parse(const char *json, size_t length, struct error *err
 	return keypair;
 }
 
-int keyfile_parse_public(const char *json, size_t length, enum crypto_type *type, char address[SS58_SIZE],
-	struct error *err)
+int keyfile_parse_public(
+	const char *json, size_t length, enum crypto_type *type, char address[SS58_SIZE], struct error *err)
 {
 	cJSON *document = json_parse(json, length, err);
 	struct fields fields;
@@ -292,9 +292,8 @@ char *keyfile_format(const struct keypair *keypair)
 static int derive_key(const char *password, uint8_t key[crypto_secretbox_KEYBYTES], struct error *err)
 {
 	/* the same for every file of every user: the format leaves no choice */
-	static const uint8_t salt[crypto_pwhash_argon2i_SALTBYTES] = {
-		0x13, 0x71, 0x83, 0xdf, 0xf1, 0x5a, 0x09, 0xbc,
-		0x9c, 0x90, 0xb5, 0x51, 0x87, 0x39, 0xe9, 0xb1};
+	static const uint8_t salt[crypto_pwhash_argon2i_SALTBYTES] = {0x13, 0x71, 0x83, 0xdf, 0xf1, 0x5a,
+		0x09, 0xbc, 0x9c, 0x90, 0xb5, 0x51, 0x87, 0x39, 0xe9, 0xb1};
 
 	if (crypto_pwhash_argon2i(key, crypto_secretbox_KEYBYTES, password, strlen(password), salt,
 		    crypto_pwhash_argon2i_OPSLIMIT_SENSITIVE, crypto_pwhash_argon2i_MEMLIMIT_SENSITIVE,
@@ -323,8 +322,8 @@ int keyfile_encrypt(const char *json, const char *password, struct buffer *out, 
 	return 0;
 }
 
-char *keyfile_decrypt(const char *content, size_t length, const char *password, size_t *json_length,
-	struct error *err)
+char *keyfile_decrypt(
+	const char *content, size_t length, const char *password, size_t *json_length, struct error *err)
 {
 	const uint8_t *nonce = (const uint8_t *)content + NACL_PREFIX_LENGTH;
 	const uint8_t *box = (const uint8_t *)content + NACL_HEADER_LENGTH;

@@ -24,8 +24,8 @@ enum keyfile_encryption keyfile_encryption(const char *content, size_t length);
 struct keypair *keyfile_parse(const char *json, size_t length, struct error *err);
 
 /* Only who the key is, from a plain key file or a public one. */
-int keyfile_parse_public(const char *json, size_t length, enum crypto_type *type, char address[SS58_SIZE],
-	struct error *err);
+int keyfile_parse_public(
+	const char *json, size_t length, enum crypto_type *type, char address[SS58_SIZE], struct error *err);
 
 /* The content of a plain key file, and of the public one beside it; free with sodium_free. */
 char *keyfile_format(const struct keypair *keypair);
@@ -35,5 +35,5 @@ char *keyfile_format_public(const struct keypair *keypair);
  * Encryption appends to `out`. Decryption gives text to free with sodium_free. A wrong password or damaged
  * content, and too little memory, are STATUS_ENVIRONMENT. */
 int keyfile_encrypt(const char *json, const char *password, struct buffer *out, struct error *err);
-char *keyfile_decrypt(const char *content, size_t length, const char *password, size_t *json_length,
-	struct error *err);
+char *keyfile_decrypt(
+	const char *content, size_t length, const char *password, size_t *json_length, struct error *err);

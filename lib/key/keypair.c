@@ -69,8 +69,7 @@ void keypair_free(struct keypair *keypair)
 
 /* --- from a secret ---------------------------------------------------------------------------- */
 
-static int set_mini_secret(
-	struct keypair *keypair, const uint8_t mini_secret[SEED_LENGTH], struct error *err)
+static int set_mini_secret(struct keypair *keypair, const uint8_t mini_secret[SEED_LENGTH], struct error *err)
 {
 	if (keypair->type == CRYPTO_SR25519)
 		sr25519_expand(mini_secret, &keypair->secret.sr25519);
@@ -86,8 +85,8 @@ static int set_seed(struct keypair *keypair, const uint8_t seed[SEED_LENGTH], st
 	return set_mini_secret(keypair, seed, err);
 }
 
-static int set_phrase(struct keypair *keypair, const char *phrase, size_t length, const char *password,
-	struct error *err)
+static int set_phrase(
+	struct keypair *keypair, const char *phrase, size_t length, const char *password, struct error *err)
 {
 	uint8_t entropy[MNEMONIC_ENTROPY_MAX], mini_secret[SEED_LENGTH];
 	size_t entropy_length;
@@ -104,8 +103,8 @@ static int set_phrase(struct keypair *keypair, const char *phrase, size_t length
 }
 
 /* The scalar as it stands if it is a fitting key, else divided by eight. */
-static int set_private_key(struct keypair *keypair, const uint8_t *key, const uint8_t *expected,
-	struct error *err)
+static int set_private_key(
+	struct keypair *keypair, const uint8_t *key, const uint8_t *expected, struct error *err)
 {
 	struct sr25519_secret *secret = &keypair->secret.sr25519, given;
 	int result = 0;
@@ -148,8 +147,9 @@ struct keypair *keypair_from_private_key(enum crypto_type type, const uint8_t *k
 		return NULL;
 	}
 	keypair = allocate(type);
-	return finish(keypair, type == CRYPTO_SR25519 ? set_private_key(keypair, key, public_key, err)
-						      : set_mini_secret(keypair, key, err));
+	return finish(keypair,
+		type == CRYPTO_SR25519 ? set_private_key(keypair, key, public_key, err)
+				       : set_mini_secret(keypair, key, err));
 }
 
 struct keypair *keypair_generate(enum crypto_type type, int words, struct error *err)
@@ -169,7 +169,8 @@ struct keypair *keypair_generate(enum crypto_type type, int words, struct error 
 static void ed25519_derive_hard(
 	const uint8_t seed[SEED_LENGTH], const uint8_t chain_code[32], uint8_t child[SEED_LENGTH])
 {
-	static const char label[] = "\x2c" "Ed25519HDKD"; /* its length times four first */
+	static const char label[] = "\x2c"
+				    "Ed25519HDKD"; /* its length times four first */
 	crypto_generichash_state state;
 
 	crypto_generichash_init(&state, NULL, 0, SEED_LENGTH);
@@ -227,17 +228,16 @@ static int set_digits(struct keypair *keypair, const char *digits, size_t length
 		sodium_hex2bin(bytes, sizeof(bytes), digits, length, NULL, NULL, NULL);
 		result = set_private_key(keypair, bytes, NULL, err);
 	} else {
-		return error_set(err, STATUS_USAGE,
-			"%zu hex digits are not a secret: a seed has 64%s", length,
-			keypair->type == CRYPTO_SR25519 ? ", a private key 128" : "");
+		return error_set(err, STATUS_USAGE, "%zu hex digits are not a secret: a seed has 64%s",
+			length, keypair->type == CRYPTO_SR25519 ? ", a private key 128" : "");
 	}
 	sodium_memzero(bytes, sizeof(bytes));
 	return result;
 }
 
 /* What stands before the path. */
-static int set_base(struct keypair *keypair, const char *base, size_t length, const char *password,
-	struct error *err)
+static int set_base(
+	struct keypair *keypair, const char *base, size_t length, const char *password, struct error *err)
 {
 	while (length && isspace((unsigned char)base[length - 1]))
 		length--;

@@ -103,8 +103,7 @@ void transcript_begin(struct transcript *transcript, const char *label)
 	transcript_append(transcript, "dom-sep", label, strlen(label));
 }
 
-void transcript_append(
-	struct transcript *transcript, const char *label, const void *message, size_t length)
+void transcript_append(struct transcript *transcript, const char *label, const void *message, size_t length)
 {
 	frame(transcript, label, length);
 	begin_operation(transcript, AD);

@@ -17,8 +17,7 @@ struct transcript {
 
 /* Labels are strings without their zero byte; a message is shorter than 4 GiB. */
 void transcript_begin(struct transcript *transcript, const char *label);
-void transcript_append(
-	struct transcript *transcript, const char *label, const void *message, size_t length);
+void transcript_append(struct transcript *transcript, const char *label, const void *message, size_t length);
 void transcript_challenge(struct transcript *transcript, const char *label, void *out, size_t length);
 
 /* Secret bytes that depend on the transcript, on a secret and on fresh randomness, and stay unpredictable

@@ -34,8 +34,8 @@ static char *reveal_password(const char *variable, const char *value, struct err
 	if (sodium_base642bin((uint8_t *)password, size, value, strlen(value), " \r\n", &length, NULL,
 		    sodium_base64_VARIANT_ORIGINAL) < 0) {
 		sodium_free(password);
-		error_set(err, STATUS_ENVIRONMENT, "%s is not a password in the form that bittensor-wallet stores",
-			variable);
+		error_set(err, STATUS_ENVIRONMENT,
+			"%s is not a password in the form that bittensor-wallet stores", variable);
 		return NULL;
 	}
 	for (size_t i = 0; i < length; i++)
@@ -43,8 +43,8 @@ static char *reveal_password(const char *variable, const char *value, struct err
 	return password;
 }
 
-char *password_ask(const struct password_source *source, const char *what, enum password_use use,
-	struct error *err)
+char *password_ask(
+	const struct password_source *source, const char *what, enum password_use use, struct error *err)
 {
 	char *prompt = xprintf("%s for %s: ", use == PASSWORD_NEW ? "New password" : "Password", what);
 	char *password = source->ask(prompt, err), *again = NULL;
@@ -92,8 +92,10 @@ char *password_find(const struct password_source *source, const char *path, enum
 	}
 	if (!password && err->status == STATUS_ENVIRONMENT) {
 		error_context(err, "%s needs a password", path);
-		error_hint(err, "Enter it on a terminal, set WALLET_PASSWORD in the environment or .env, or set "
-			"%s as bittensor-wallet does.", variable);
+		error_hint(err,
+			"Enter it on a terminal, set WALLET_PASSWORD in the environment or .env, or set "
+			"%s as bittensor-wallet does.",
+			variable);
 	}
 	free(variable);
 	return password;

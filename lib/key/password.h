@@ -18,8 +18,8 @@ enum password_use {
 
 /* Asks for the password of `what`. Free with sodium_free. STATUS_ENVIRONMENT when there is none, or when
  * the two answers differ. */
-char *password_ask(const struct password_source *source, const char *what, enum password_use use,
-	struct error *err);
+char *password_ask(
+	const struct password_source *source, const char *what, enum password_use use, struct error *err);
 
 /* The password for the key file at `path`; free with sodium_free. `origin` receives words for where it came
  * from, which the caller frees also when there is none. STATUS_ENVIRONMENT with a hint, or

@@ -31,13 +31,14 @@ static uint8_t *derive_key(const char *passphrase, const struct header *header, 
 		    crypto_pwhash_ALG_ARGON2ID13) == 0)
 		return key;
 	sodium_free(key);
-	error_set(err, STATUS_ENVIRONMENT, "cannot derive the key from the passphrase: it takes %u MiB of memory",
+	error_set(err, STATUS_ENVIRONMENT,
+		"cannot derive the key from the passphrase: it takes %u MiB of memory",
 		crypto_pwhash_MEMLIMIT_MODERATE >> 20);
 	return NULL;
 }
 
-int sealed_make(const void *bytes, size_t length, const char *passphrase, struct buffer *out,
-	struct error *err)
+int sealed_make(
+	const void *bytes, size_t length, const char *passphrase, struct buffer *out, struct error *err)
 {
 	struct header header = {.magic = MAGIC, .version = VERSION};
 	crypto_secretstream_xchacha20poly1305_state state;
@@ -66,8 +67,8 @@ int sealed_make(const void *bytes, size_t length, const char *passphrase, struct
 }
 
 /* Opens the messages into `out`, which has room for them. Returns how many bytes that made, or -1. */
-static int64_t open_messages(const uint8_t *data, size_t size, const uint8_t *key, const struct header *header,
-	uint8_t *out, struct error *err)
+static int64_t open_messages(const uint8_t *data, size_t size, const uint8_t *key,
+	const struct header *header, uint8_t *out, struct error *err)
 {
 	crypto_secretstream_xchacha20poly1305_state state;
 	size_t at = 0;
@@ -78,8 +79,8 @@ static int64_t open_messages(const uint8_t *data, size_t size, const uint8_t *ke
 	while (at < size && tag != crypto_secretstream_xchacha20poly1305_TAG_FINAL) {
 		size_t part = size - at < CHUNK + OVERHEAD ? size - at : CHUNK + OVERHEAD;
 
-		if (crypto_secretstream_xchacha20poly1305_pull(&state, out + made, NULL, &tag, data + at, part,
-			    (const uint8_t *)header, sizeof(*header)) < 0) {
+		if (crypto_secretstream_xchacha20poly1305_pull(&state, out + made, NULL, &tag, data + at,
+			    part, (const uint8_t *)header, sizeof(*header)) < 0) {
 			made = error_set(err, STATUS_ENVIRONMENT, "%sthe file is damaged or cut short",
 				at ? "" : "the passphrase is wrong, or ");
 			break;
@@ -100,20 +101,22 @@ void *sealed_open(const void *data, size_t size, const char *passphrase, size_t 
 	int64_t made;
 
 	if (size < sizeof(header) || memcmp(data, MAGIC, sizeof(header.magic))) {
-		error_set(err, STATUS_ENVIRONMENT, "the file was not made by `quasar export-state`, or is cut short");
+		error_set(err, STATUS_ENVIRONMENT,
+			"the file was not made by `quasar export-state`, or is cut short");
 		return NULL;
 	}
 	memcpy(&header, data, sizeof(header));
 	if (header.version != VERSION) {
-		error_set(err, STATUS_ENVIRONMENT, "the file is of version %d, which this program does not know",
-			header.version);
+		error_set(err, STATUS_ENVIRONMENT,
+			"the file is of version %d, which this program does not know", header.version);
 		return NULL;
 	}
 	key = derive_key(passphrase, &header, err);
 	if (!key)
 		return NULL;
 	out = secret_alloc(size);
-	made = open_messages((const uint8_t *)data + sizeof(header), size - sizeof(header), key, &header, out, err);
+	made = open_messages(
+		(const uint8_t *)data + sizeof(header), size - sizeof(header), key, &header, out, err);
 	sodium_free(key);
 	if (made < 0) {
 		sodium_free(out);

@@ -14,8 +14,8 @@
 #include "base/error.h"
 
 /* Appends to `out`. STATUS_ENVIRONMENT when there is not memory enough for the key's derivation. */
-int sealed_make(const void *bytes, size_t length, const char *passphrase, struct buffer *out,
-	struct error *err);
+int sealed_make(
+	const void *bytes, size_t length, const char *passphrase, struct buffer *out, struct error *err);
 
 /* What was sealed; free with sodium_free. NULL with STATUS_ENVIRONMENT: the passphrase is wrong, or the
  * data is none of ours, damaged, cut short or of a later version. */

@@ -103,8 +103,8 @@ void sr25519_sign(const struct sr25519_secret *secret, const uint8_t public_key[
 }
 
 /* Holds when s·B - k·A = R. */
-bool sr25519_verify(const uint8_t public_key[32], const void *message, size_t length,
-	const uint8_t signature[64])
+bool sr25519_verify(
+	const uint8_t public_key[32], const void *message, size_t length, const uint8_t signature[64])
 {
 	struct transcript transcript;
 	uint8_t s[32], k[32], sB[32], kA[32], R[32];
@@ -134,8 +134,8 @@ static void begin_derivation(struct transcript *transcript, const uint8_t chain_
 	transcript_append(transcript, "chain-code", chain_code, 32);
 }
 
-void sr25519_derive_hard(const struct sr25519_secret *secret, const uint8_t chain_code[32],
-	uint8_t mini_secret[32])
+void sr25519_derive_hard(
+	const struct sr25519_secret *secret, const uint8_t chain_code[32], uint8_t mini_secret[32])
 {
 	struct transcript transcript;
 

@@ -27,12 +27,12 @@ void sr25519_sign(const struct sr25519_secret *secret, const uint8_t public_key[
 	size_t length, uint8_t signature[64]);
 
 /* Refuses non-canonical points and scalars, and the identity as a public key. */
-bool sr25519_verify(const uint8_t public_key[32], const void *message, size_t length,
-	const uint8_t signature[64]);
+bool sr25519_verify(
+	const uint8_t public_key[32], const void *message, size_t length, const uint8_t signature[64]);
 
 /* "//junction": the mini secret of the child. */
-void sr25519_derive_hard(const struct sr25519_secret *secret, const uint8_t chain_code[32],
-	uint8_t mini_secret[32]);
+void sr25519_derive_hard(
+	const struct sr25519_secret *secret, const uint8_t chain_code[32], uint8_t mini_secret[32]);
 
 /* "/junction": the child's scalar is the parent's plus one that the public key gives. */
 void sr25519_derive_soft(const struct sr25519_secret *secret, const uint8_t public_key[32],

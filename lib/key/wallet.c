@@ -39,8 +39,9 @@ static int check_name(const char *what, const char *name, struct error *err)
 		!has_suffix(name, PUBLIC_SUFFIX))
 		return 0;
 	error_set(err, STATUS_USAGE, "\"%.64s\" is not a valid name for a %s", name, what);
-	return error_hint(
-		err, "A name contains no slash, does not start with a dot and does not end with %s.", PUBLIC_SUFFIX);
+	return error_hint(err,
+		"A name contains no slash, does not start with a dot and does not end with %s.",
+		PUBLIC_SUFFIX);
 }
 
 static char *hotkeys_directory(const char *wallets, const char *wallet)
@@ -54,8 +55,8 @@ static char *hotkeys_directory(const char *wallets, const char *wallet)
 	return directory;
 }
 
-static int paths_make(struct paths *paths, const char *wallets, const char *wallet, const char *hotkey,
-	struct error *err)
+static int paths_make(
+	struct paths *paths, const char *wallets, const char *wallet, const char *hotkey, struct error *err)
 {
 	if (check_name("wallet", wallet, err) < 0 || check_name("hotkey", hotkey, err) < 0)
 		return -1;
@@ -89,8 +90,10 @@ static int refuse_missing(
 {
 	error_set(err, STATUS_ENVIRONMENT, "wallet \"%s\" has no hotkey \"%s\": %s does not exist", wallet,
 		hotkey, paths->key);
-	return error_hint(err, "Create it with `quasar wallet new --wallet %s --hotkey %s`, or choose another one from "
-		"`quasar wallet list`.", wallet, hotkey);
+	return error_hint(err,
+		"Create it with `quasar wallet new --wallet %s --hotkey %s`, or choose another one from "
+		"`quasar wallet list`.",
+		wallet, hotkey);
 }
 
 static char *decrypt(const char *path, const char *content, size_t *length,
@@ -115,7 +118,8 @@ static int refuse_encryption(const char *path, const char *name, struct error *e
 {
 	error_set(err, STATUS_ENVIRONMENT, "%s is encrypted in an old format that is not supported: %s", path,
 		name);
-	return error_hint(err, "Convert it with Bittensor's tools, in Python: "
+	return error_hint(err,
+		"Convert it with Bittensor's tools, in Python: "
 		"bittensor_wallet.Keyfile(path).check_and_update_encryption(). Or restore it from its "
 		"phrase: `quasar wallet import --encrypt --force`.");
 }
@@ -180,7 +184,8 @@ struct keypair *wallet_open_hotkey(const char *wallets, const char *wallet, cons
 static int refuse_overwrite(const char *path, struct error *err)
 {
 	error_set(err, STATUS_ENVIRONMENT, "there is already a hotkey at %s", path);
-	return error_hint(err, "Choose another name, or use --force to replace it. Without its phrase or a copy, the old "
+	return error_hint(err,
+		"Choose another name, or use --force to replace it. Without its phrase or a copy, the old "
 		"key is then lost for good.");
 }
 
@@ -231,10 +236,10 @@ static int write_files(const struct paths *paths, const struct keypair *keypair,
 	else if (unlink(paths->public_half) < 0 && errno != ENOENT)
 		error_set(err, STATUS_ENVIRONMENT, "cannot replace %s: %s", paths->public_half,
 			strerror(errno));
-	else if (file_write(paths->key, content, length, 0600,
-			 mode == WALLET_NEW ? FILE_NEW : FILE_REPLACE, err) == 0)
-		result = file_write(paths->public_half, public_half, strlen(public_half), 0600, FILE_REPLACE,
-			err);
+	else if (file_write(paths->key, content, length, 0600, mode == WALLET_NEW ? FILE_NEW : FILE_REPLACE,
+			 err) == 0)
+		result = file_write(
+			paths->public_half, public_half, strlen(public_half), 0600, FILE_REPLACE, err);
 	sodium_free(public_half);
 	return result;
 }
@@ -285,8 +290,8 @@ static int inspect(const struct paths *paths, struct hotkey *out, struct error *
 	return result;
 }
 
-int wallet_inspect_hotkey(const char *wallets, const char *wallet, const char *hotkey, struct hotkey *out,
-	struct error *err)
+int wallet_inspect_hotkey(
+	const char *wallets, const char *wallet, const char *hotkey, struct hotkey *out, struct error *err)
 {
 	struct error fault = {0};
 	struct stat status;
@@ -296,8 +301,10 @@ int wallet_inspect_hotkey(const char *wallets, const char *wallet, const char *h
 	if (paths_make(&paths, wallets, wallet, hotkey, err) < 0)
 		return -1;
 	if (path_exists(paths.key)) {
-		*out = (struct hotkey){.wallet = xstrdup(wallet), .name = xstrdup(hotkey),
-			.path = xstrdup(paths.key), .type = CRYPTO_SR25519};
+		*out = (struct hotkey){.wallet = xstrdup(wallet),
+			.name = xstrdup(hotkey),
+			.path = xstrdup(paths.key),
+			.type = CRYPTO_SR25519};
 		out->exposed = stat(paths.key, &status) == 0 && (status.st_mode & 077);
 		if (inspect(&paths, out, &fault) < 0)
 			out->fault = xstrdup(fault.message);

@@ -37,14 +37,14 @@ int wallet_save_hotkey(const char *wallets, const char *wallet, const char *hotk
 struct hotkey {
 	char *wallet, *name, *path;
 	bool encrypted;
-	bool exposed; /* others than the owner may read or write it */
+	bool exposed;            /* others than the owner may read or write it */
 	char address[SS58_SIZE]; /* empty when nothing tells it: an encrypted key without its pub.txt */
 	enum crypto_type type;
 	char *fault; /* what is wrong with the file; NULL: nothing that shows */
 };
 
-int wallet_inspect_hotkey(const char *wallets, const char *wallet, const char *hotkey, struct hotkey *out,
-	struct error *err);
+int wallet_inspect_hotkey(
+	const char *wallets, const char *wallet, const char *hotkey, struct hotkey *out, struct error *err);
 void hotkey_free(struct hotkey *hotkey);
 
 struct hotkey_list {

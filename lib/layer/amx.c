@@ -27,8 +27,9 @@ void product_amx(const uint16_t *x, int rows, int inner, const uint32_t *pairs, 
 			}
 			sum_store(sums, 32);
 			for (int r = 0; r < BLOCK && row + r < rows; r++, to += columns)
-				_mm512_storeu_si512(to, amx_narrow(_mm512_load_ps(sums + r * 32) + left,
-								_mm512_load_ps(sums + r * 32 + 16) + right));
+				_mm512_storeu_si512(to,
+					amx_narrow(_mm512_load_ps(sums + r * 32) + left,
+						_mm512_load_ps(sums + r * 32 + 16) + right));
 		}
 	}
 	_tile_release();

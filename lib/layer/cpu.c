@@ -60,7 +60,8 @@ static int most_rows(const struct work *work)
 	int heads = work->layer->heads;
 
 	/* upstream: a slice begins and ends within a token's heads: two tokens more than its rows need */
-	return work->call->semantics == SEMANTICS_CAUSAL ? SEGMENT + HISTORY : SEGMENT + heads * (2 + HISTORY);
+	return work->call->semantics == SEMANTICS_CAUSAL ? SEGMENT + HISTORY
+							 : SEGMENT + heads * (2 + HISTORY);
 }
 
 static size_t state_bytes(const struct work *work)
@@ -91,7 +92,8 @@ static int work_begin(struct work *work, struct error *err)
 	work->projected = malloc(rows * 3 * work->width * sizeof(uint16_t));
 	work->o = malloc(SEGMENT * work->width * sizeof(uint16_t));
 	work->panels = calloc((size_t)cpu_threads(), sizeof(*work->panels));
-	complete = work->slices && work->first_row && work->state && work->projected && work->o && work->panels;
+	complete = work->slices && work->first_row && work->state && work->projected && work->o &&
+		work->panels;
 	for (int i = 0; i < 3; i++) {
 		work->qkv[i] = malloc(rows * work->width * sizeof(uint16_t));
 		complete &= work->qkv[i] != NULL;
@@ -103,7 +105,8 @@ static int work_begin(struct work *work, struct error *err)
 	if (work->call->cache)
 		memcpy(work->state, work->call->cache->state, state_bytes(work));
 	if (product_ready(&work->layer->qkv, err) < 0 || product_ready(&work->layer->narrow_gate, err) < 0 ||
-		product_ready(&work->layer->wide_gate, err) < 0 || product_ready(&work->layer->output, err) < 0)
+		product_ready(&work->layer->wide_gate, err) < 0 ||
+		product_ready(&work->layer->output, err) < 0)
 		return -1;
 	return 0;
 }
@@ -199,8 +202,10 @@ static void project(const struct work *work, int64_t batch)
 	for (int i = 0; work->call->cache && i < work->slice_count; i++)
 		for (int64_t token = work->slices[i].token - HISTORY; token < 0; token++)
 			work->kernel->narrow(cached_inputs(work, batch) + (size_t)(HISTORY + token) * stride,
-				work->projected + (size_t)(work->slices[i].row + HISTORY + token -
-							   work->slices[i].token) * stride,
+				work->projected +
+					(size_t)(work->slices[i].row + HISTORY + token -
+						work->slices[i].token) *
+						stride,
 				stride);
 }
 
@@ -224,10 +229,8 @@ static void convolve(const struct work *work)
 				memset(out, 0, width * sizeof(*out));
 			else
 				work->kernel->convolve(work->projected +
-							       (size_t)(slice->row + t - slice->start) * stride +
-							       i * width,
-					stride,
-					work->layer->convolution + i * LAYER_CONVOLUTION * width,
+						(size_t)(slice->row + t - slice->start) * stride + i * width,
+					stride, work->layer->convolution + i * LAYER_CONVOLUTION * width,
 					(int)width, out);
 		}
 	}
@@ -275,11 +278,13 @@ static void finish(const struct work *work, int64_t batch, int64_t first, int to
 
 		for (int i = 0; i < count; i++)
 			gather(work, batch, first + start + i, panel->x + (size_t)i * hidden);
-		product_run(&layer->narrow_gate, work->kernel, panel->x, count, panel->narrow, panel->scratch);
-		product_run(&layer->wide_gate, work->kernel, panel->narrow, count, panel->gate, panel->scratch);
+		product_run(
+			&layer->narrow_gate, work->kernel, panel->x, count, panel->narrow, panel->scratch);
+		product_run(
+			&layer->wide_gate, work->kernel, panel->narrow, count, panel->gate, panel->scratch);
 		for (size_t i = 0; i < (size_t)count * width; i += dim)
-			work->kernel->gate(work->o + (size_t)start * width + i, layer->o_norm, panel->gate + i,
-				layer->dim);
+			work->kernel->gate(work->o + (size_t)start * width + i, layer->o_norm,
+				panel->gate + i, layer->dim);
 		product_run(&layer->output, work->kernel, panel->gate, count, out + (size_t)start * hidden,
 			panel->scratch);
 	}

@@ -26,9 +26,9 @@ struct layer_cuda {
 	struct gpu_gemm *project, *output; /* x to q, k, v and the narrow gate; y to out */
 	struct gpu_kernel *gather, *convolve, *gate;
 	struct gpu_workspace workspace;
-	void *memory; /* of the tensors below */
-	int64_t rows;   /* for which there is room */
-	size_t segment; /* of them at a time */
+	void *memory;                       /* of the tensors below */
+	int64_t rows;                       /* for which there is room */
+	size_t segment;                     /* of them at a time */
 	uint16_t *x, *projected, *y;        /* of a segment */
 	uint16_t *qkv[3], *narrow_gate, *o; /* of all rows */
 };
@@ -91,10 +91,12 @@ static int find_kernels(struct layer_cuda *layer, struct error *err)
 	struct kernel_parameter parameters[] = {{"HEAD_DIM", layer->dim}, {"WIDTH", layer->width},
 		{"INPUT", DTYPE_BF16}, {"VECTOR", 1}, {"FROM_F32", 1}, {0}};
 
-	layer->gather = gpu_kernel(layer->gpu, "layer/gather.cu", "layer_gather", parameters, LAYER_THREADS, 0, err);
-	layer->convolve =
-		gpu_kernel(layer->gpu, "layer/convolve.cu", "layer_convolve", parameters, LAYER_THREADS, 0, err);
-	layer->gate = gpu_kernel(layer->gpu, "layer/gate.cu", "layer_gate", parameters, LAYER_THREADS, 0, err);
+	layer->gather = gpu_kernel(
+		layer->gpu, "layer/gather.cu", "layer_gather", parameters, LAYER_THREADS, 0, err);
+	layer->convolve = gpu_kernel(
+		layer->gpu, "layer/convolve.cu", "layer_convolve", parameters, LAYER_THREADS, 0, err);
+	layer->gate = gpu_kernel(
+		layer->gpu, "layer/gate.cu", "layer_gate", parameters, LAYER_THREADS, 0, err);
 	return layer->gather && layer->convolve && layer->gate ? 0 : -1;
 }
 
@@ -149,7 +151,8 @@ static int reserve(struct layer_cuda *layer, const struct layer_call *call, stru
 	size_t width = (size_t)layer->width;
 	size_t piece = (size_t)(call->batch * (LAYER_HISTORY + tokens_at_a_time(call)));
 	size_t segment = piece > layer->segment ? piece : layer->segment;
-	size_t whole = (size_t)rows, segments = segment * (size_t)(layer->hidden + layer->columns + layer->width);
+	size_t whole = (size_t)rows,
+	       segments = segment * (size_t)(layer->hidden + layer->columns + layer->width);
 	uint16_t *next;
 
 	if (rows == layer->rows && segment == layer->segment)
@@ -157,8 +160,8 @@ static int reserve(struct layer_cuda *layer, const struct layer_call *call, stru
 	gpu_release(layer->gpu, layer->memory);
 	layer->rows = 0;
 	layer->segment = 0;
-	layer->memory = next = gpu_allocate(layer->gpu,
-		(segments + whole * (4 * width + (size_t)layer->dim)) * sizeof(*next), err);
+	layer->memory = next = gpu_allocate(
+		layer->gpu, (segments + whole * (4 * width + (size_t)layer->dim)) * sizeof(*next), err);
 	if (!next)
 		return -1;
 	layer->rows = rows;
@@ -184,8 +187,11 @@ static unsigned blocks(int64_t threads)
 static int project(struct layer_cuda *layer, const struct layer_call *call, int64_t first, int64_t tokens,
 	struct error *err)
 {
-	const struct layer_segment segment = {
-		.tokens = call->tokens, .padded = call->tokens, .first = first, .stretches = 1, .length = (int)tokens};
+	const struct layer_segment segment = {.tokens = call->tokens,
+		.padded = call->tokens,
+		.first = first,
+		.stretches = 1,
+		.length = (int)tokens};
 	size_t at = (size_t)first * (size_t)layer->width;
 	int64_t rows = LAYER_HISTORY + tokens, strips = (tokens + STRIP_ROWS - 1) / STRIP_ROWS;
 	struct layer_gather_arguments gather = {call->x, layer->x, segment, layer->hidden};
@@ -201,7 +207,8 @@ static int project(struct layer_cuda *layer, const struct layer_call *call, int6
 	};
 	unsigned sequences = (unsigned)call->batch;
 
-	if (gpu_launch(layer->gather, blocks(rows * layer->hidden / GATHER_NUMBERS), sequences, &gather, err) < 0 ||
+	if (gpu_launch(layer->gather, blocks(rows * layer->hidden / GATHER_NUMBERS), sequences, &gather,
+		    err) < 0 ||
 		gpu_gemm_run(layer->project, (struct gpu_rows){layer->x, layer->hidden}, call->batch * rows,
 			(struct gpu_rows){layer->projected, layer->columns}, err) < 0)
 		return -1;
@@ -236,7 +243,7 @@ static int operate(struct layer_cuda *layer, const struct layer_call *call, stru
 static unsigned gate_blocks(const struct layer_cuda *layer, int64_t rows)
 {
 	int64_t resident = (int64_t)gpu_kernel_occupancy(layer->gate) *
-			   gpu_properties_of(layer->gpu)->multiprocessors / layer->heads;
+		gpu_properties_of(layer->gpu)->multiprocessors / layer->heads;
 	int64_t useful = (rows + LAYER_GATE_ROWS - 1) / LAYER_GATE_ROWS;
 
 	return (unsigned)(resident < 1 ? 1 : resident < useful ? resident : useful);

@@ -25,7 +25,7 @@ static void convolve(const uint16_t *rows, size_t stride, const float *weight, i
 
 		for (int tap = 0; tap < 4; tap++)
 			sum += vector_load(weight + tap * channels + c) *
-			       vector_of_bf16(rows + (size_t)tap * stride + c);
+				vector_of_bf16(rows + (size_t)tap * stride + c);
 		vector_store_bf16(out + c, sum * vector_sigmoid(sum));
 	}
 }
@@ -44,8 +44,9 @@ static void gate(const uint16_t *o, const float *weight, uint16_t *gate, int dim
 		sum += squares[i];
 	scale = 1 / sqrtf(sum / (float)dim + LAYER_EPSILON);
 	for (int i = 0; i < dim; i += LANES)
-		vector_store_bf16(gate + i, scale * vector_of_bf16(o + i) * vector_load(weight + i) *
-						    vector_sigmoid(vector_of_bf16(gate + i)));
+		vector_store_bf16(gate + i,
+			scale * vector_of_bf16(o + i) * vector_load(weight + i) *
+				vector_sigmoid(vector_of_bf16(gate + i)));
 }
 
 const struct layer_kernel VARIANT(layer_kernel) = {narrow, widen, convolve, gate};

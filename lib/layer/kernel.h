@@ -11,7 +11,8 @@ struct layer_kernel {
 	void (*widen)(const uint16_t *from, float *to, size_t count);
 	/* One token of the depthwise convolution and SiLU: rows[0 … 3], `stride` numbers apart, are the
 	 * inputs of three tokens before it and its own; weight [4, channels]. */
-	void (*convolve)(const uint16_t *rows, size_t stride, const float *weight, int channels, uint16_t *out);
+	void (*convolve)(
+		const uint16_t *rows, size_t stride, const float *weight, int channels, uint16_t *out);
 	/* One head of one token: gate [dim] becomes RMSNorm(o) · weight · sigmoid(gate). */
 	void (*gate)(const uint16_t *o, const float *weight, uint16_t *gate, int dim);
 };

@@ -67,5 +67,4 @@ int layer_cpu(const struct layer *layer, const struct layer_call *call, struct e
 
 /* In double precision, nothing rounded but q, k and v, to fp32. `out`: [B, T, hidden]; `call->out` is not
  * used, `call->cache` has to be NULL. */
-int layer_reference(const struct layer *layer, const struct layer_call *call, double *out,
-	struct error *err);
+int layer_reference(const struct layer *layer, const struct layer_call *call, double *out, struct error *err);

@@ -16,10 +16,10 @@ static void pack(struct product *product)
 		for (int p = 0; p < product->inner / 2; p++) {
 			const float *two = product->weight + (size_t)column * (size_t)product->inner + 2 * p;
 			size_t at = (size_t)(column / 32 * (product->inner / 2) + p) * 32 +
-				    (size_t)(column % 32);
+				(size_t)(column % 32);
 
 			product->pairs[at] = bits_of_float(two[0]) >> 16 |
-					     (bits_of_float(two[1]) & 0xffff0000);
+				(bits_of_float(two[1]) & 0xffff0000);
 		}
 }
 
@@ -67,8 +67,8 @@ int product_ready(const struct product *product, struct error *err)
 	return is_ours(product) ? 0 : blas_open(err);
 }
 
-void product_run(const struct product *product, const struct layer_kernel *kernel, const uint16_t *x, int rows,
-	uint16_t *y, float *scratch)
+void product_run(const struct product *product, const struct layer_kernel *kernel, const uint16_t *x,
+	int rows, uint16_t *y, float *scratch)
 {
 	size_t columns = (size_t)product->columns, inner = (size_t)product->inner;
 	float *wide = scratch, *sums = scratch + PRODUCT_ROWS * inner;

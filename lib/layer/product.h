@@ -30,11 +30,11 @@ int product_ready(const struct product *product, struct error *err);
 /* x [rows, inner], y [rows, columns], bf16, at most PRODUCT_ROWS rows, on the calling thread, with the kernel for
  * the instruction set in use. `x` has room for a multiple of 32 rows, `scratch` for PRODUCT_ROWS ·
  * (inner + columns) numbers. */
-void product_run(const struct product *product, const struct layer_kernel *kernel, const uint16_t *x, int rows,
-	uint16_t *y, float *scratch);
+void product_run(const struct product *product, const struct layer_kernel *kernel, const uint16_t *x,
+	int rows, uint16_t *y, float *scratch);
 
 #ifdef __x86_64__
 /* The same on AMX, the weights as a struct product has them in pairs. */
-void product_amx(const uint16_t *x, int rows, int inner, const uint32_t *pairs, int columns, const float *bias,
-	uint16_t *y);
+void product_amx(const uint16_t *x, int rows, int inner, const uint32_t *pairs, int columns,
+	const float *bias, uint16_t *y);
 #endif

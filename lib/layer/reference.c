@@ -8,8 +8,8 @@
 
 /* y [rows, outputs] = x [rows, inputs] Wᵀ + bias, W [outputs, inputs]; `bias` may be NULL. Outputs are a
  * multiple of 4. */
-static void linear(const double *x, const float *weight, const float *bias, double *y, int64_t rows, int inputs,
-	int outputs)
+static void linear(const double *x, const float *weight, const float *bias, double *y, int64_t rows,
+	int inputs, int outputs)
 {
 #pragma omp parallel for
 	for (int64_t row = 0; row < rows; row++)
@@ -37,8 +37,8 @@ static double sigmoid(double x)
 }
 
 /* Depthwise causal convolution, then SiLU: x, y [B, T, channels], weight [channels, 1, 4]. */
-static void convolve(const struct layer_call *call, const double *x, const float *weight, float *y,
-	int channels)
+static void convolve(
+	const struct layer_call *call, const double *x, const float *weight, float *y, int channels)
 {
 #pragma omp parallel for
 	for (int64_t row = 0; row < call->batch * call->tokens; row++)
@@ -50,7 +50,7 @@ static void convolve(const struct layer_call *call, const double *x, const float
 
 				if (row % call->tokens >= back)
 					sum += (double)weight[c * LAYER_CONVOLUTION + tap] *
-					       x[(row - back) * channels + c];
+						x[(row - back) * channels + c];
 			}
 			y[row * channels + c] = (float)(sum * sigmoid(sum));
 		}
@@ -71,8 +71,8 @@ static void norm_and_gate(const struct layer *layer, double *o, const double *ga
 }
 
 /* o = the operation on the projections of x; `projected`, `q`, `k`, `v`: [B, T, width]. */
-static int operate(const struct layer *layer, const struct layer_call *call, const double *x, double *projected,
-	float *qkv[3], double *o, struct error *err)
+static int operate(const struct layer *layer, const struct layer_call *call, const double *x,
+	double *projected, float *qkv[3], double *o, struct error *err)
 {
 	const float *weights[] = {layer->q_proj, layer->k_proj, layer->v_proj};
 	const float *convolutions[] = {layer->q_conv1d, layer->k_conv1d, layer->v_conv1d};
@@ -99,21 +99,21 @@ static int operate(const struct layer *layer, const struct layer_call *call, con
 	return quasar_reference(&problem, o, NULL, err);
 }
 
-int layer_reference(const struct layer *layer, const struct layer_call *call, double *out,
-	struct error *err)
+int layer_reference(const struct layer *layer, const struct layer_call *call, double *out, struct error *err)
 {
 	int64_t rows = call->batch * call->tokens;
 	int width = layer->heads * layer->dim, result;
 	size_t wide = (size_t)(rows * width), hidden = (size_t)(rows * layer->hidden);
 	double *x = malloc(hidden * sizeof(*x)), *projected = malloc(wide * sizeof(*projected));
-	double *o = malloc(wide * sizeof(*o)), *narrow = malloc((size_t)(rows * layer->dim) * sizeof(*narrow));
+	double *o = malloc(wide * sizeof(*o)),
+	       *narrow = malloc((size_t)(rows * layer->dim) * sizeof(*narrow));
 	float *qkv = malloc(3 * wide * sizeof(*qkv));
 
 	if (x && projected && o && narrow && qkv) {
 		for (size_t i = 0; i < hidden; i++)
 			x[i] = (double)call->x[i];
-		result = operate(layer, call, x, projected, (float *[]){qkv, qkv + wide, qkv + 2 * wide}, o,
-			err);
+		result = operate(
+			layer, call, x, projected, (float *[]){qkv, qkv + wide, qkv + 2 * wide}, o, err);
 		if (!result) {
 			linear(x, layer->g_proj_0, NULL, narrow, rows, layer->hidden, layer->dim);
 			linear(narrow, layer->g_proj_1, layer->g_proj_1_bias, projected, rows, layer->dim,

@@ -108,9 +108,10 @@ int layer_prepare(struct layer *layer, struct error *err)
 	for (int i = 0; i < layer->heads; i++)
 		layer->beta[i] = log1pf(expf(layer->beta_log[i]));
 	if (product_make(&layer->qkv, layer->q_proj, NULL, 3 * width, layer->hidden, err) < 0 ||
-		product_make(&layer->narrow_gate, layer->g_proj_0, NULL, layer->dim, layer->hidden, err) < 0 ||
-		product_make(&layer->wide_gate, layer->g_proj_1, layer->g_proj_1_bias, width, layer->dim, err) <
+		product_make(&layer->narrow_gate, layer->g_proj_0, NULL, layer->dim, layer->hidden, err) <
 			0 ||
+		product_make(&layer->wide_gate, layer->g_proj_1, layer->g_proj_1_bias, width, layer->dim,
+			err) < 0 ||
 		product_make(&layer->output, layer->o_proj, NULL, layer->hidden, width, err) < 0)
 		return -1;
 	return 0;
@@ -167,7 +168,8 @@ static int read_sizes(const struct safetensors *file, struct layer *sizes, struc
 	return 0;
 }
 
-static int read_parameter(const struct safetensors *file, const struct parameter *parameter, struct error *err)
+static int read_parameter(
+	const struct safetensors *file, const struct parameter *parameter, struct error *err)
 {
 	int64_t shape[3] = {0};
 

@@ -52,8 +52,8 @@ struct report {
 	const char *what, *function; /* "op", "upstream" */
 };
 
-static void add(const struct report *report, const char *name, bool passed, const char *remedy,
-	const char *detail)
+static void add(
+	const struct report *report, const char *name, bool passed, const char *remedy, const char *detail)
 {
 	char *full = xprintf("%s.%s%s", report->what, name, report->plan->suffix);
 
@@ -88,8 +88,8 @@ static void judge_repeat(const struct outputs *outputs, const struct report *rep
 
 	for (int i = 0; i < RUNS; i++)
 		for (int j = 0; j < i; j++) {
-			struct comparison pair =
-				compare_bf16(outputs->runs[i], outputs->runs[j], outputs->count);
+			struct comparison pair = compare_bf16(
+				outputs->runs[i], outputs->runs[j], outputs->count);
 
 			finite &= pair.finite;
 			cosine = fmin(cosine, pair.cosine);
@@ -105,15 +105,14 @@ static void judge_repeat(const struct outputs *outputs, const struct report *rep
 static void judge_reference(const struct outputs *outputs, const struct report *report, double least_cosine)
 {
 	const struct accuracy_plan *plan = report->plan;
-	struct comparison found =
-		compare_bf16_double(outputs->runs[0], outputs->reference, outputs->count);
+	struct comparison found = compare_bf16_double(outputs->runs[0], outputs->reference, outputs->count);
 	char detail[200];
 
 	snprintf(detail, sizeof(detail),
 		"against fp64, %s, %lld tokens: cosine %.7f (min %g), relative error %.2g (max %g), "
 		"difference %.3g",
-		report->function, (long long)plan->tokens, found.cosine, least_cosine,
-		found.relative_error, REFERENCE_RELATIVE_ERROR, found.max_difference);
+		report->function, (long long)plan->tokens, found.cosine, least_cosine, found.relative_error,
+		REFERENCE_RELATIVE_ERROR, found.max_difference);
 	add(report, "reference",
 		found.finite && found.cosine >= least_cosine &&
 			found.relative_error <= REFERENCE_RELATIVE_ERROR,
@@ -170,7 +169,8 @@ int accuracy_op(const struct device *device, const struct accuracy_plan *plan, s
 	if (!result)
 		result = device->reference(device, family, &fixture.problem, results, err);
 	if (!result)
-		judge(&outputs, &(struct report){checks, plan, family == families[0] ? "op" : family->name, function},
+		judge(&outputs,
+			&(struct report){checks, plan, family == families[0] ? "op" : family->name, function},
 			family->least_cosine);
 	outputs_free(&outputs);
 	fixture_free(&fixture);

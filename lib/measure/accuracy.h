@@ -13,9 +13,9 @@ struct accuracy_plan {
 	int options[FAMILY_OPTIONS];
 	int64_t tokens;
 	uint64_t seed;
-	const char *weights; /* of the layer, a safetensors file; NULL: random ones */
+	const char *weights;                     /* of the layer, a safetensors file; NULL: random ones */
 	double repeat_cosine, repeat_difference; /* between runs: at least, at most */
-	const char *suffix; /* of the checks' names: "" or ".65536" */
+	const char *suffix;                      /* of the checks' names: "" or ".65536" */
 };
 
 /* MiB that the checks take at a length, mostly for the fp64 reference of the layer. */

@@ -41,16 +41,16 @@ static double cpu_memory_peak(const struct device *device)
 	return kib / 1024;
 }
 
-static int cpu_operate(const struct device *device, const struct family *family, const struct op_problem *problem,
-	const struct config *config, struct error *err)
+static int cpu_operate(const struct device *device, const struct family *family,
+	const struct op_problem *problem, const struct config *config, struct error *err)
 {
 	(void)device;
 	(void)config;
 	return family->cpu(problem, err);
 }
 
-static int cpu_reference(const struct device *device, const struct family *family, const struct op_problem *problem,
-	double *const results[FAMILY_TENSORS], struct error *err)
+static int cpu_reference(const struct device *device, const struct family *family,
+	const struct op_problem *problem, double *const results[FAMILY_TENSORS], struct error *err)
 {
 	(void)device;
 	return family->reference(problem, results, err);
@@ -69,7 +69,8 @@ static void cpu_layer_remove(const struct device *device, void *placed)
 	(void)placed;
 }
 
-static int cpu_layer(const struct device *device, void *placed, const struct layer_call *call, struct error *err)
+static int cpu_layer(
+	const struct device *device, void *placed, const struct layer_call *call, struct error *err)
 {
 	(void)device;
 	return layer_cpu(placed, call, err);

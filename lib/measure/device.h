@@ -11,25 +11,29 @@ struct layer_call;
  * the CPU is the host's. A call returns when its work is done. Several devices may be open at once, each
  * used by one thread at a time. */
 struct device {
-	int index;             /* of the GPU; -1: the CPU */
-	char description[192]; /* "cpu (AMD EPYC 7763, 2 threads, x86_64_v3)", "cuda:0 (NVIDIA H200, …)" */
+	int index;              /* of the GPU; -1: the CPU */
+	char description[192];  /* "cpu (AMD EPYC 7763, 2 threads, x86_64_v3)", "cuda:0 (NVIDIA H200, …)" */
 	struct device_gpu *gpu; /* what a GPU has of its own; NULL: the CPU */
 
 	/* An operation. STATUS_ENVIRONMENT where the family has no version for this device. */
-	int (*operate)(const struct device *device, const struct family *family, const struct op_problem *problem,
-		const struct config *config, struct error *err);
+	int (*operate)(const struct device *device, const struct family *family,
+		const struct op_problem *problem, const struct config *config, struct error *err);
 	/* In fp64; results as family->reference() has them, in the host's memory. */
-	int (*reference)(const struct device *device, const struct family *family, const struct op_problem *problem,
-		double *const results[FAMILY_TENSORS], struct error *err);
+	int (*reference)(const struct device *device, const struct family *family,
+		const struct op_problem *problem, double *const results[FAMILY_TENSORS], struct error *err);
 	/* The layer as the device keeps it: made from one that stays the caller's and must outlive it. */
 	void *(*layer_place)(const struct device *device, const struct layer *layer, struct error *err);
 	void (*layer_remove)(const struct device *device, void *placed); /* NULL is fine */
-	int (*layer)(const struct device *device, void *placed, const struct layer_call *call, struct error *err);
+	int (*layer)(
+		const struct device *device, void *placed, const struct layer_call *call, struct error *err);
 
-	void *(*allocate)(const struct device *device, size_t bytes, struct error *err); /* NULL: STATUS_ENVIRONMENT */
-	void (*release)(const struct device *device, void *memory);                      /* NULL is fine */
-	int (*upload)(const struct device *device, void *to, const void *from, size_t bytes, struct error *err);
-	int (*download)(const struct device *device, void *to, const void *from, size_t bytes, struct error *err);
+	void *(*allocate)(
+		const struct device *device, size_t bytes, struct error *err); /* NULL: STATUS_ENVIRONMENT */
+	void (*release)(const struct device *device, void *memory);            /* NULL is fine */
+	int (*upload)(
+		const struct device *device, void *to, const void *from, size_t bytes, struct error *err);
+	int (*download)(
+		const struct device *device, void *to, const void *from, size_t bytes, struct error *err);
 	/* Bytes per second, read and written together, of a large copy in the device's memory. */
 	int (*copy_rate)(const struct device *device, double *rate, struct error *err);
 

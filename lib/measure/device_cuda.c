@@ -13,8 +13,8 @@ struct device_gpu {
 	struct gpu_workspace workspace;
 };
 
-static int cuda_operate(const struct device *device, const struct family *family, const struct op_problem *problem,
-	const struct config *config, struct error *err)
+static int cuda_operate(const struct device *device, const struct family *family,
+	const struct op_problem *problem, const struct config *config, struct error *err)
 {
 	struct device_gpu *own = device->gpu;
 
@@ -27,11 +27,12 @@ static int cuda_operate(const struct device *device, const struct family *family
 	return gpu_synchronize(own->gpu, err);
 }
 
-static int cuda_reference(const struct device *device, const struct family *family, const struct op_problem *problem,
-	double *const results[FAMILY_TENSORS], struct error *err)
+static int cuda_reference(const struct device *device, const struct family *family,
+	const struct op_problem *problem, double *const results[FAMILY_TENSORS], struct error *err)
 {
 	if (!family->cuda_reference)
-		return error_set(err, STATUS_ENVIRONMENT, "%s has no fp64 reference on a GPU yet", family->title);
+		return error_set(
+			err, STATUS_ENVIRONMENT, "%s has no fp64 reference on a GPU yet", family->title);
 	return family->cuda_reference(device->gpu->gpu, problem, results, err);
 }
 
@@ -46,7 +47,8 @@ static void cuda_layer_remove(const struct device *device, void *placed)
 	layer_cuda_free(placed);
 }
 
-static int cuda_layer(const struct device *device, void *placed, const struct layer_call *call, struct error *err)
+static int cuda_layer(
+	const struct device *device, void *placed, const struct layer_call *call, struct error *err)
 {
 	if (layer_cuda(placed, call, err) < 0)
 		return -1;
@@ -63,12 +65,14 @@ static void cuda_release(const struct device *device, void *memory)
 	gpu_release(device->gpu->gpu, memory);
 }
 
-static int cuda_upload(const struct device *device, void *to, const void *from, size_t bytes, struct error *err)
+static int cuda_upload(
+	const struct device *device, void *to, const void *from, size_t bytes, struct error *err)
 {
 	return gpu_upload(device->gpu->gpu, to, from, bytes, err);
 }
 
-static int cuda_download(const struct device *device, void *to, const void *from, size_t bytes, struct error *err)
+static int cuda_download(
+	const struct device *device, void *to, const void *from, size_t bytes, struct error *err)
 {
 	return gpu_download(device->gpu->gpu, to, from, bytes, err);
 }

@@ -15,14 +15,16 @@ struct op_shape fixture_shape(int64_t tokens)
 
 /* The strides of a tensor of that size; returns the elements of memory that it takes, and where in it the
  * first element stands. `slices`: tensors that share the memory of a packed layout. */
-static size_t lay_out(enum layout layout, const int64_t size[4], int64_t slices, int64_t stride[4], int64_t *start)
+static size_t lay_out(
+	enum layout layout, const int64_t size[4], int64_t slices, int64_t stride[4], int64_t *start)
 {
 	int64_t b = size[0], t = size[1], h = size[2], s = size[3], count = b * t * h * s;
 
 	*start = 0;
 	switch (layout) {
 	case LAYOUT_PACKED:
-		memcpy(stride, (int64_t[]){t * h * slices * s, h * slices * s, slices * s, 1}, 4 * sizeof(*stride));
+		memcpy(stride, (int64_t[]){t * h * slices * s, h * slices * s, slices * s, 1},
+			4 * sizeof(*stride));
 		return (size_t)(slices * count);
 	case LAYOUT_HEADS:
 		memcpy(stride, (int64_t[]){h * t * s, s, t * s, 1}, 4 * sizeof(*stride));
@@ -44,7 +46,7 @@ static size_t lay_out(enum layout layout, const int64_t size[4], int64_t slices,
 static bool is_slice(const struct fixture *fixture, int tensor)
 {
 	return tensor && fixture->plan.layout == LAYOUT_PACKED &&
-	       tensor_is_sequence(&fixture->plan.family->tensors[tensor]);
+		tensor_is_sequence(&fixture->plan.family->tensors[tensor]);
 }
 
 static int slice_count(const struct fixture *fixture)
@@ -61,7 +63,8 @@ static int place_tensor(struct fixture *fixture, int number, struct error *err)
 	const struct family_tensor *tensor = &fixture->plan.family->tensors[number];
 	struct tensor *placed = &fixture->problem.tensors[number];
 	const struct op_shape *shape = &fixture->plan.shape;
-	int64_t size[4], start, widest = shape->key_dim > shape->value_dim ? shape->key_dim : shape->value_dim;
+	int64_t size[4], start,
+		widest = shape->key_dim > shape->value_dim ? shape->key_dim : shape->value_dim;
 	bool sequence = tensor_is_sequence(tensor);
 	size_t elements;
 
@@ -76,7 +79,8 @@ static int place_tensor(struct fixture *fixture, int number, struct error *err)
 		start = number * size[3];
 	} else {
 		fixture->bytes[number] = elements * dtype_size(placed->dtype);
-		fixture->memory[number] = fixture->device->allocate(fixture->device, fixture->bytes[number], err);
+		fixture->memory[number] = fixture->device->allocate(
+			fixture->device, fixture->bytes[number], err);
 	}
 	if (!fixture->memory[number])
 		return -1;
@@ -90,7 +94,7 @@ static int place_tensor(struct fixture *fixture, int number, struct error *err)
 static int64_t row_start(const struct tensor *tensor, const int64_t size[4], int64_t row)
 {
 	return row % size[2] * tensor->stride[2] + row / size[2] % size[1] * tensor->stride[1] +
-	       row / size[2] / size[1] * tensor->stride[0];
+		row / size[2] / size[1] * tensor->stride[0];
 }
 
 /* Nearly parallel keys: the same random row added to all tokens of a head. */
@@ -203,7 +207,8 @@ int fixture_download(const struct fixture *fixture, int number, void *elements, 
 {
 	const struct family_tensor *described = &fixture->plan.family->tensors[number];
 	const struct tensor *tensor = &fixture->problem.tensors[number];
-	size_t bytes = fixture->bytes[is_slice(fixture, number) ? 0 : number], element = dtype_size(tensor->dtype);
+	size_t bytes = fixture->bytes[is_slice(fixture, number) ? 0 : number],
+	       element = dtype_size(tensor->dtype);
 	char *host = malloc(bytes), *first = host + ((char *)tensor->data - (char *)fixture->memory[number]);
 	int64_t size[4], count = family_tensor_size(described, &fixture->plan.shape, size);
 
@@ -235,13 +240,14 @@ void fixture_describe(const struct family *family, char *text, size_t size)
 	for (int i = 0; tensors[i].name && used < size; i++) {
 		const struct distribution *distribution = &tensors[i].distribution;
 		bool again = tensors[i + 1].name && tensors[i + 1].role == TENSOR_INPUT &&
-			     !memcmp(distribution, &tensors[i + 1].distribution, sizeof(*distribution));
+			!memcmp(distribution, &tensors[i + 1].distribution, sizeof(*distribution));
 		char how[64];
 
 		if (tensors[i].role != TENSOR_INPUT)
 			continue;
 		distribution_describe(distribution, how, sizeof(how));
-		used += (size_t)snprintf(text + used, size - used, "%s%s", tensors[i].name, again ? ", " : " ");
+		used += (size_t)snprintf(
+			text + used, size - used, "%s%s", tensors[i].name, again ? ", " : " ");
 		if (!again && used < size)
 			used += (size_t)snprintf(text + used, size - used, "%s; ", how);
 	}
@@ -254,7 +260,8 @@ void fixture_describe(const struct family *family, char *text, size_t size)
 #define SLICE ((size_t)1 << 20)
 
 /* Normal random numbers to the device, a slice at a time. */
-static int upload_normal(const struct device *device, uint64_t seed, float *to, size_t count, struct error *err)
+static int upload_normal(
+	const struct device *device, uint64_t seed, float *to, size_t count, struct error *err)
 {
 	const struct distribution normal = {DISTRIBUTION_NORMAL, .deviation = 1};
 	float *slice = malloc(SLICE * sizeof(*slice));
@@ -273,8 +280,8 @@ static int upload_normal(const struct device *device, uint64_t seed, float *to, 
 	return result;
 }
 
-int layer_fixture_make(struct layer_fixture *fixture, const struct device *device, const char *weights, uint64_t seed,
-	int64_t tokens, struct error *err)
+int layer_fixture_make(struct layer_fixture *fixture, const struct device *device, const char *weights,
+	uint64_t seed, int64_t tokens, struct error *err)
 {
 	*fixture = (struct layer_fixture){.device = device};
 	fixture->layer = weights ? layer_load(weights, err)
@@ -284,7 +291,8 @@ int layer_fixture_make(struct layer_fixture *fixture, const struct device *devic
 		return -1;
 	fixture->count = (size_t)tokens * (size_t)fixture->layer->hidden;
 	fixture->x = device->allocate(device, fixture->count * sizeof(*fixture->x), err);
-	fixture->out = fixture->x ? device->allocate(device, fixture->count * sizeof(*fixture->out), err) : NULL;
+	fixture->out = fixture->x ? device->allocate(device, fixture->count * sizeof(*fixture->out), err)
+				  : NULL;
 	return fixture->out ? upload_normal(device, seed, fixture->x, fixture->count, err) : -1;
 }
 

@@ -77,6 +77,6 @@ struct layer_fixture {
 
 /* `weights`: a safetensors file; NULL: random ones of the shape that validators time. Otherwise as
  * fixture_make(). */
-int layer_fixture_make(struct layer_fixture *fixture, const struct device *device, const char *weights, uint64_t seed,
-	int64_t tokens, struct error *err);
+int layer_fixture_make(struct layer_fixture *fixture, const struct device *device, const char *weights,
+	uint64_t seed, int64_t tokens, struct error *err);
 void layer_fixture_free(struct layer_fixture *fixture);

@@ -135,12 +135,13 @@ static int time_runs(const struct setup *setup, struct measurement *result, stru
 }
 
 /* The fork's own. */
-static int measure_python(const struct device *device, const struct measure_plan *plan, struct measurement *result,
-	struct error *err)
+static int measure_python(const struct device *device, const struct measure_plan *plan,
+	struct measurement *result, struct error *err)
 {
 	struct python_layer_times times;
 
-	if (python_layer_time(plan->fork_path, device->index, plan->tokens, plan->warmups, plan->runs, &times, err) < 0)
+	if (python_layer_time(
+		    plan->fork_path, device->index, plan->tokens, plan->warmups, plan->runs, &times, err) < 0)
 		return -1;
 	*result = (struct measurement){
 		.warmups = plan->warmups,

@@ -27,7 +27,8 @@ struct measure_plan {
 	int64_t tokens;
 	int warmups, runs;
 	const char *fork_path; /* of WORKLOAD_PYTHON */
-	const char *weights; /* of the layer, a safetensors file; NULL: random ones of the validator's shape */
+	const char
+		*weights; /* of the layer, a safetensors file; NULL: random ones of the validator's shape */
 	double budget; /* seconds, not for WORKLOAD_PYTHON: fewer runs when it would be exceeded, at least one; 0: no limit */
 	uint64_t seed;
 	double copy_rate; /* of the device's memory, bytes per second, for the floor; 0: not wanted */
@@ -37,14 +38,14 @@ struct measure_plan {
 };
 
 struct measurement {
-	int warmups, runs;      /* done */
-	bool shortened;         /* fewer than planned, because of the budget */
-	double seconds;         /* median of a run */
-	double spread;          /* (slowest − fastest) / median */
+	int warmups, runs; /* done */
+	bool shortened;    /* fewer than planned, because of the budget */
+	double seconds;    /* median of a run */
+	double spread;     /* (slowest − fastest) / median */
 	double tokens_per_second;
 	double bytes, operations; /* of an operation, at least; 0: not known */
-	double floor_seconds;   /* its traffic at the copy rate; 0: not known */
-	double memory_mb;       /* peak, in MiB, weights and input included; NAN: not known */
+	double floor_seconds;     /* its traffic at the copy rate; 0: not known */
+	double memory_mb;         /* peak, in MiB, weights and input included; NAN: not known */
 };
 
 /* MiB that a measurement will need, about. */

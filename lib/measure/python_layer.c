@@ -18,7 +18,8 @@ static int failed(int64_t tokens, const char *why, struct error *err)
 {
 	error_set(err, STATUS_ENVIRONMENT, "the fork's layer does not run in Python at %lld tokens: %.500s",
 		(long long)tokens, *why ? why : "it exited without a message");
-	return error_hint(err, "Validators run it the same way, so fix it, or install what python3 lacks (`quasar "
+	return error_hint(err,
+		"Validators run it the same way, so fix it, or install what python3 lacks (`quasar "
 		"doctor` shows which python3 is used). To measure quasar's own layer, use --layer.");
 }
 
@@ -40,7 +41,7 @@ static int read_times(const char *line, int64_t tokens, struct python_layer_time
 	const cJSON *item, *list = cJSON_GetObjectItemCaseSensitive(document, "seconds");
 
 	*times = (struct python_layer_times){.memory_mb = NAN};
-	cJSON_ArrayForEach(item, list)
+	cJSON_ArrayForEach (item, list)
 		if (times->rounds < PYTHON_LAYER_ROUNDS && cJSON_IsNumber(item) && item->valuedouble > 0)
 			times->seconds[times->rounds++] = item->valuedouble;
 	json_real(document, "memory_mb", JSON_OPTIONAL, &times->memory_mb, err);
@@ -54,14 +55,14 @@ static int run_python(const char *fork_path, int gpu, int64_t tokens, int warmup
 	char *where = gpu < 0 ? xprintf("cpu") : xprintf("cuda:%d", gpu);
 	char *numbers[] = {xprintf("%lld", (long long)tokens), xprintf("%d", warmups), xprintf("%d", calls)};
 	/* the shell finds it in the PATH, and its complaints are part of what it says */
-	const char *argv[] = {"/bin/sh", "-c", "exec python3 - \"$@\" 2>&1", "sh", fork_path, where, numbers[0],
-		numbers[1], numbers[2], NULL};
+	const char *argv[] = {"/bin/sh", "-c", "exec python3 - \"$@\" 2>&1", "sh", fork_path, where,
+		numbers[0], numbers[1], numbers[2], NULL};
 	int result = process_start(process, argv, NULL, source_python_layer, err);
 
 	if (!result && process_finish(process, LIMIT_SECONDS, status, err) < 0)
 		result = err->status == STATUS_INTERRUPTED
-				 ? -1
-				 : failed(tokens, "it takes longer than the 300 s that validators allow", err);
+			? -1
+			: failed(tokens, "it takes longer than the 300 s that validators allow", err);
 	for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
 		free(numbers[i]);
 	free(where);

@@ -83,8 +83,8 @@ static const cJSON *find(struct fields *fields, const char *name, bool required)
 	const cJSON *item = fields_raw(fields, name);
 
 	if (!item && required && cJSON_IsObject(fields->object))
-		problem(fields, &(struct location){{name}}, strcmp(fields->source, "body") ? NULL : fields->object,
-			"missing", "Field required");
+		problem(fields, &(struct location){{name}},
+			strcmp(fields->source, "body") ? NULL : fields->object, "missing", "Field required");
 	return item;
 }
 
@@ -143,10 +143,12 @@ static void check_number(struct fields *fields, const char *name, const cJSON *i
 	char message[96];
 
 	if (bound && value < bound->least) {
-		snprintf(message, sizeof(message), "Input should be greater than or equal to %.15g", bound->least);
+		snprintf(message, sizeof(message), "Input should be greater than or equal to %.15g",
+			bound->least);
 		out_of_bounds(fields, name, item, "greater_than_equal", message, "ge", bound->least);
 	} else if (bound && value > bound->most) {
-		snprintf(message, sizeof(message), "Input should be less than or equal to %.15g", bound->most);
+		snprintf(
+			message, sizeof(message), "Input should be less than or equal to %.15g", bound->most);
 		out_of_bounds(fields, name, item, "less_than_equal", message, "le", bound->most);
 	}
 }
@@ -307,17 +309,17 @@ const cJSON *fields_optional_tables(struct fields *fields, const char *name)
 		problem(fields, &(struct location){{name}}, tables, "dict_type", not_a_table);
 		return NULL;
 	}
-	cJSON_ArrayForEach(table, tables) {
+	cJSON_ArrayForEach (table, tables) {
 		if (!cJSON_IsObject(table))
 			problem(fields, &(struct location){{name, table->string}}, table, "dict_type",
 				not_a_table);
 		else
-			cJSON_ArrayForEach(number, table)
+			cJSON_ArrayForEach (number, table)
 				if (!cJSON_IsNumber(number) ||
 					(!isfinite(number->valuedouble) && !fields->rules->any_number))
 					problem(fields,
-						&(struct location){{name, table->string, number->string}}, number,
-						"float_type", "Input should be a valid number");
+						&(struct location){{name, table->string, number->string}},
+						number, "float_type", "Input should be a valid number");
 	}
 	return tables->child ? tables : NULL;
 }

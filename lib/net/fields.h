@@ -33,8 +33,8 @@ struct fields {
 	const cJSON *object;
 	const char *source; /* "body", "query", "path" */
 	const struct field_rules *rules;
-	cJSON *problems;    /* NULL while there is none */
-	bool fault;         /* a whole number is too large to be stored */
+	cJSON *problems; /* NULL while there is none */
+	bool fault;      /* a whole number is too large to be stored */
 };
 
 struct fields fields_body(const struct server_request *request, const struct field_rules *rules);

@@ -108,7 +108,7 @@ static bool is_finite(const cJSON *item)
 
 	if (cJSON_IsNumber(item))
 		return isfinite(item->valuedouble);
-	cJSON_ArrayForEach(child, item)
+	cJSON_ArrayForEach (child, item)
 		if (!is_finite(child))
 			return false;
 	return true;

@@ -54,12 +54,12 @@ struct exchange {
 	char client[64];
 	struct buffer received;
 	size_t received_total;
-	size_t held;     /* bytes of it and of the answer */
+	size_t held;      /* bytes of it and of the answer */
 	size_t text_held; /* of the answer alone */
 	unsigned query_count;
-	bool crowded;    /* there was no memory for the request */
-	bool answered;   /* the reply is made */
-	char *text;      /* the reply's, once it is made */
+	bool crowded;  /* there was no memory for the request */
+	bool answered; /* the reply is made */
+	char *text;    /* the reply's, once it is made */
 	double started;
 	struct exchange *next; /* in the queue, or in a batch */
 };
@@ -514,14 +514,13 @@ static struct exchange *begin_exchange(
 	exchange->server = server;
 	exchange->http = http;
 	exchange->started = clock_elapsed();
-	exchange->connection =
-		MHD_get_connection_info(http, MHD_CONNECTION_INFO_SOCKET_CONTEXT)->socket_context;
+	exchange->connection = MHD_get_connection_info(http, MHD_CONNECTION_INFO_SOCKET_CONTEXT)
+				       ->socket_context;
 	exchange->reply.status = 200;
 	exchange->request.method = method;
 	exchange->request.path = path;
 	exchange->request.headers = collect_values(exchange, MHD_HEADER_KIND);
-	exchange->query_count =
-		(unsigned)MHD_get_connection_values(http, MHD_GET_ARGUMENT_KIND, NULL, NULL);
+	exchange->query_count = (unsigned)MHD_get_connection_values(http, MHD_GET_ARGUMENT_KIND, NULL, NULL);
 	exchange->request.query = exchange->query_count <= QUERY_LIMIT
 		? collect_values(exchange, MHD_GET_ARGUMENT_KIND)
 		: cJSON_CreateObject();
@@ -589,8 +588,9 @@ static void refuse_json(struct server_reply *reply, const struct error *err)
 
 	reply->status = 422;
 	reply->body = cJSON_CreateObject();
-	entry = cJSON_Parse("{\"type\": \"json_invalid\", \"loc\": [\"body\", 0], \"msg\": \"JSON decode error\","
-			    " \"input\": {}, \"ctx\": {}}");
+	entry = cJSON_Parse(
+		"{\"type\": \"json_invalid\", \"loc\": [\"body\", 0], \"msg\": \"JSON decode error\","
+		" \"input\": {}, \"ctx\": {}}");
 	cJSON_AddStringToObject(cJSON_GetObjectItem(entry, "ctx"), "error", err->message);
 	cJSON_AddItemToArray(cJSON_AddArrayToObject(reply->body, "detail"), entry);
 }
@@ -633,7 +633,8 @@ static bool parse_body(struct exchange *exchange)
 	if (declared_as_json(exchange))
 		return parse_json(exchange);
 	exchange->request.body = cJSON_CreateString(
-		utf8_valid(exchange->received.data, exchange->received.length) ? exchange->received.data : "");
+		utf8_valid(exchange->received.data, exchange->received.length) ? exchange->received.data
+									       : "");
 	return true;
 }
 
@@ -715,7 +716,8 @@ static void allow_origin(const struct exchange *exchange, struct MHD_Response *r
 	if (!is_preflight(exchange))
 		return;
 	add_header(response, "Access-Control-Allow-Methods", "DELETE, GET, HEAD, OPTIONS, PATCH, POST, PUT");
-	add_header(response, "Access-Control-Allow-Headers", header(exchange, "Access-Control-Request-Headers"));
+	add_header(
+		response, "Access-Control-Allow-Headers", header(exchange, "Access-Control-Request-Headers"));
 	add_header(response, "Access-Control-Max-Age", "600");
 }
 
@@ -728,7 +730,7 @@ static void add_location(const struct exchange *exchange, struct MHD_Response *r
 	if (*host)
 		buffer_printf(&location, "http://%s", host);
 	buffer_text(&location, exchange->elsewhere);
-	cJSON_ArrayForEach(argument, exchange->request.query) {
+	cJSON_ArrayForEach (argument, exchange->request.query) {
 		char *name = http_escape(argument->string), *value = http_escape(argument->valuestring);
 
 		buffer_printf(&location, "%c%s=%s", argument->prev->next ? '&' : '?', name, value);
@@ -746,15 +748,17 @@ static struct MHD_Response *make_response(struct exchange *exchange)
 
 	if (!exchange->text && !reply->text)
 		render(exchange);
-	response = reply->text
-		? MHD_create_response_from_buffer(strlen(reply->text), (void *)reply->text, MHD_RESPMEM_PERSISTENT)
-		: MHD_create_response_from_buffer(strlen(exchange->text), exchange->text, MHD_RESPMEM_MUST_FREE);
+	response = reply->text ? MHD_create_response_from_buffer(
+					 strlen(reply->text), (void *)reply->text, MHD_RESPMEM_PERSISTENT)
+			       : MHD_create_response_from_buffer(
+					 strlen(exchange->text), exchange->text, MHD_RESPMEM_MUST_FREE);
 	if (!reply->text)
 		exchange->text = NULL; /* the response's now */
 	if (reply->status == 307)
 		add_location(exchange, response);
 	else
-		add_header(response, "Content-Type", reply->text ? "text/plain; charset=utf-8" : "application/json");
+		add_header(response, "Content-Type",
+			reply->text ? "text/plain; charset=utf-8" : "application/json");
 	if (reply->status == 405)
 		add_header(response, "Allow", exchange->other_method);
 	if (reply->retry_after > 0) {
@@ -851,11 +855,10 @@ static int open_socket(
 		freeaddrinfo(found);
 		return fd;
 	}
-	error_set(err, STATUS_ENVIRONMENT, "cannot listen on %s port %u: %s", options->listen,
-		options->port, strerror(errno));
+	error_set(err, STATUS_ENVIRONMENT, "cannot listen on %s port %u: %s", options->listen, options->port,
+		strerror(errno));
 	if (errno == EADDRINUSE)
-		error_hint(err,
-			"Something already listens there. Use another port; 0 picks a free one.");
+		error_hint(err, "Something already listens there. Use another port; 0 picks a free one.");
 	else if (errno == EACCES)
 		error_hint(err, "Ports below 1024 are reserved for root. Use a higher one.");
 	if (fd >= 0)

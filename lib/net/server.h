@@ -79,7 +79,7 @@ struct server_options {
 	const struct server_route *routes;            /* ends with an entry whose method is NULL */
 	const struct server_transaction *transaction; /* NULL: none */
 	void *context;                                /* passed to all callbacks */
-	size_t batch_limit;      /* requests that share a transaction at most; 0: 256 */
+	size_t batch_limit;                           /* requests that share a transaction at most; 0: 256 */
 	struct server_dialect dialect;
 	size_t body_limit;       /* bytes; 0: 64 KiB */
 	size_t memory_limit;     /* bytes of requests and answers that are held at a time; 0: 256 MiB */

@@ -10,8 +10,8 @@ void config_format(const struct parameter *parameters, const struct config *conf
 
 	text[0] = '\0';
 	for (int i = 0; parameters[i].name && used < size; i++)
-		used += (size_t)snprintf(
-			text + used, size - used, "%s%s=%d", i ? " " : "", parameters[i].name, config->value[i]);
+		used += (size_t)snprintf(text + used, size - used, "%s%s=%d", i ? " " : "",
+			parameters[i].name, config->value[i]);
 }
 
 /* The parameter that "NAME=…" names; -1: none. */
@@ -23,7 +23,8 @@ static int find(const struct parameter *parameters, const char *text, size_t len
 	return -1;
 }
 
-int config_parse(const struct parameter *parameters, const char *text, struct config *config, struct error *err)
+int config_parse(
+	const struct parameter *parameters, const char *text, struct config *config, struct error *err)
 {
 	unsigned seen = 0;
 
@@ -35,8 +36,9 @@ int config_parse(const struct parameter *parameters, const char *text, struct co
 		long value = text[name] == '=' ? strtol(text + name + 1, &end, 10) : 0;
 
 		if (which < 0 || seen >> which & 1 || end != text + length || value < 1 || value > 1 << 24)
-			return error_set(err, STATUS_USAGE, "\"%.*s\" is not a parameter with a positive value, given once",
-				(int)length, text);
+			return error_set(err, STATUS_USAGE,
+				"\"%.*s\" is not a parameter with a positive value, given once", (int)length,
+				text);
 		config->value[which] = (int)value;
 		seen |= 1u << which;
 		text = end;

@@ -23,4 +23,5 @@ struct config {
 /* "CHUNK=64 NUM_STAGES=2 …" */
 void config_format(const struct parameter *parameters, const struct config *config, char *text, size_t size);
 /* The inverse: all of them, each once, in any order. STATUS_USAGE. */
-int config_parse(const struct parameter *parameters, const char *text, struct config *config, struct error *err);
+int config_parse(
+	const struct parameter *parameters, const char *text, struct config *config, struct error *err);

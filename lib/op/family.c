@@ -18,7 +18,8 @@ const struct family *family_find(const char *name)
 /* --- options -------------------------------------------------------------------------------------- */
 
 /* Sets the option that has a value of this name, of `length` characters. */
-static bool set_option(const struct family *family, const char *value, size_t length, int options[FAMILY_OPTIONS])
+static bool set_option(
+	const struct family *family, const char *value, size_t length, int options[FAMILY_OPTIONS])
 {
 	for (int i = 0; family->options[i].values[0]; i++)
 		for (int n = 0; family->options[i].values[n]; n++) {
@@ -40,7 +41,10 @@ static void list_values(const struct family *family, char *text, size_t size)
 	text[0] = '\0';
 	for (int i = 0; family->options[i].values[0]; i++)
 		for (int n = 0; family->options[i].values[n] && used < size; n++)
-			used += (size_t)snprintf(text + used, size - used, "%s%s", n ? "|" : i ? "," : "",
+			used += (size_t)snprintf(text + used, size - used, "%s%s",
+				n           ? "|"
+					: i ? ","
+					    : "",
 				family->options[i].values[n]);
 }
 
@@ -55,8 +59,8 @@ int family_options_parse(
 
 		if (!set_option(family, text, length, options)) {
 			list_values(family, values, sizeof(values));
-			return error_set(err, STATUS_USAGE, "%.*s: unknown semantics of %s; use %s", (int)length,
-				text, family->name, values);
+			return error_set(err, STATUS_USAGE, "%.*s: unknown semantics of %s; use %s",
+				(int)length, text, family->name, values);
 		}
 		text += length + (text[length] == ',');
 	}
@@ -70,8 +74,8 @@ void family_options_format(
 
 	text[0] = '\0';
 	for (int i = 0; family->options[i].values[0] && used < size; i++)
-		used += (size_t)snprintf(
-			text + used, size - used, "%s%s", i ? "," : "", family->options[i].values[options[i]]);
+		used += (size_t)snprintf(text + used, size - used, "%s%s", i ? "," : "",
+			family->options[i].values[options[i]]);
 }
 
 /* --- tensors -------------------------------------------------------------------------------------- */

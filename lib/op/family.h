@@ -32,7 +32,8 @@ struct family_tensor {
 
 /* Something that a family leaves open: which of several functions is meant. */
 struct family_option {
-	const char *values[6]; /* names that no other option of the family has; the first is meant where none is given */
+	const char *values
+		[6]; /* names that no other option of the family has; the first is meant where none is given */
 };
 
 /* What is asked of an operation. Memory is the caller's, and where the implementation looks for it: the
@@ -48,8 +49,8 @@ struct gpu;
 struct gpu_workspace;
 
 struct family {
-	const char *name;    /* "quasar" */
-	const char *title;   /* "QuasarAttention" */
+	const char *name;                    /* "quasar" */
+	const char *title;                   /* "QuasarAttention" */
 	const struct family_tensor *tensors; /* ends with an entry whose name is NULL */
 	const struct family_option *options; /* ends with an entry without values */
 	const struct parameter *parameters;  /* of the GPU version's configurations; NULL: there is none */
@@ -58,7 +59,8 @@ struct family {
 	int (*check)(const struct op_problem *problem, struct error *err);
 	/* In fp64, written as the formulas stand. `results`: for each output its numbers, contiguous, or
 	 * NULL where it is not wanted; in the host's memory. STATUS_ENVIRONMENT without memory. */
-	int (*reference)(const struct op_problem *problem, double *const results[FAMILY_TENSORS], struct error *err);
+	int (*reference)(
+		const struct op_problem *problem, double *const results[FAMILY_TENSORS], struct error *err);
 	int (*cpu)(const struct op_problem *problem, struct error *err);
 	/* Queues the operation in a configuration (NULL: the default one). NULL: there is no GPU version. */
 	int (*cuda)(struct gpu *gpu, struct gpu_workspace *workspace, const struct op_problem *problem,

@@ -55,8 +55,7 @@ double score_claim(double actual, double claimed)
 static int by_rank(const void *left, const void *right, void *context)
 {
 	const struct score_entry *entries = context;
-	const struct score_entry *a = &entries[*(const size_t *)left],
-				 *b = &entries[*(const size_t *)right];
+	const struct score_entry *a = &entries[*(const size_t *)left], *b = &entries[*(const size_t *)right];
 	double score_a = score_weighted(a->tokens_per_sec, a->target_sequence_length);
 	double score_b = score_weighted(b->tokens_per_sec, b->target_sequence_length);
 
@@ -75,16 +74,15 @@ size_t score_rank(const struct score_entry *entries, size_t count, double baseli
 		const struct score_entry *entry = &entries[i];
 
 		if (entry->revealed && entry->logits != LOGITS_FAILED &&
-			score_weighted(entry->tokens_per_sec, entry->target_sequence_length) >
-				baseline)
+			score_weighted(entry->tokens_per_sec, entry->target_sequence_length) > baseline)
 			order[ranked++] = i;
 	}
 	qsort_r(order, ranked, sizeof(*order), by_rank, (void *)entries);
 	return ranked;
 }
 
-void score_solution_hash(double tokens_per_sec, int64_t target_sequence_length,
-	const cJSON *benchmarks, char hash[17])
+void score_solution_hash(
+	double tokens_per_sec, int64_t target_sequence_length, const cJSON *benchmarks, char hash[17])
 {
 	uint8_t digest[crypto_hash_sha256_BYTES];
 	char rounded[400], repr[32];

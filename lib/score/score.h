@@ -53,5 +53,5 @@ extern const double reward_shares[REWARD_RANKS];
 /* First 16 hex digits of the SHA-256 of {"benchmarks", "target_sequence_length", "tokens_per_sec"} as
  * Python's json.dumps(…, sort_keys=True) writes it, tokens/s rounded to 2 digits. `benchmarks` is an
  * object as submitted ({"4096": {"tokens_per_sec": …}}) or NULL. Equal hashes mark equal results. */
-void score_solution_hash(double tokens_per_sec, int64_t target_sequence_length, const cJSON *benchmarks,
-	char hash[17]);
+void score_solution_hash(
+	double tokens_per_sec, int64_t target_sequence_length, const cJSON *benchmarks, char hash[17]);

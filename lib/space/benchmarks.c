@@ -33,8 +33,8 @@ const char benchmarks_table[] =
 
 static const char *const codes[] = {[BENCHMARK_FORK] = "fork", [BENCHMARK_NATIVE] = "native"};
 
-#define COLUMNS                                                                                            \
-	"at, code, operation, semantics, weights, device_kind, device_index, device_name, seq, runs,"     \
+#define COLUMNS                                                                                              \
+	"at, code, operation, semantics, weights, device_kind, device_index, device_name, seq, runs,"        \
 	" tokens_per_sec, spread, memory_mb, fork_commit, version"
 
 int benchmark_insert(struct store *store, const struct benchmark *benchmark, struct error *err)
@@ -42,7 +42,8 @@ int benchmark_insert(struct store *store, const struct benchmark *benchmark, str
 	bool on_gpu = benchmark->device == BENCHMARK_CUDA;
 
 	return database_run(store->database, err,
-		"INSERT INTO benchmark (" COLUMNS ") VALUES (?1, ?2, ?3, ?4, ?5, iif(?6, 'cuda', 'cpu'), iif(?6, ?7, NULL),"
+		"INSERT INTO benchmark (" COLUMNS
+		") VALUES (?1, ?2, ?3, ?4, ?5, iif(?6, 'cuda', 'cpu'), iif(?6, ?7, NULL),"
 		" ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)",
 		"rssssiisiirrrss", benchmark->when, codes[benchmark->code], benchmark->operation,
 		benchmark->semantics, benchmark->weights, (int64_t)on_gpu, (int64_t)benchmark->device_index,
@@ -55,7 +56,8 @@ static struct benchmark read_row(sqlite3_stmt *query)
 	return (struct benchmark){
 		.id = sqlite3_column_int64(query, 0),
 		.when = sqlite3_column_double(query, 1),
-		.code = strcmp(database_text(query, 2), codes[BENCHMARK_FORK]) ? BENCHMARK_NATIVE : BENCHMARK_FORK,
+		.code = strcmp(database_text(query, 2), codes[BENCHMARK_FORK]) ? BENCHMARK_NATIVE
+									       : BENCHMARK_FORK,
 		.operation = database_copy_text(query, 3),
 		.semantics = database_copy_text(query, 4),
 		.weights = database_copy_text(query, 5),
@@ -81,8 +83,9 @@ int benchmark_list(struct store *store, const struct benchmark_filter *filter, s
 		"SELECT id, " COLUMNS " FROM benchmark WHERE (?1 IS NULL OR fork_commit = ?1) AND (NOT ?2 OR"
 		" (code = ?3 AND operation IS ?4 AND semantics = ?5 AND weights IS ?6 AND seq = ?7))"
 		" ORDER BY id DESC LIMIT ?8",
-		"sissssii", filter->fork_commit, (int64_t)(filter->like != NULL), codes[like->code], like->operation,
-		like->semantics, like->weights, like->seq, limit ? (int64_t)limit : INT64_C(-1));
+		"sissssii", filter->fork_commit, (int64_t)(filter->like != NULL), codes[like->code],
+		like->operation, like->semantics, like->weights, like->seq,
+		limit ? (int64_t)limit : INT64_C(-1));
 	int found = query ? 1 : -1;
 
 	*list = (struct benchmark_list){0};

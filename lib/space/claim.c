@@ -49,7 +49,8 @@ static int best_basis(const struct benchmark_list *benchmarks, const char *commi
 	for (size_t i = 0; i < benchmarks->count; i++) {
 		const struct benchmark *benchmark = &benchmarks->items[i];
 
-		if (is_of(benchmark, commit) && (!tokens || benchmark->seq == tokens) && basis_of(benchmark) < best)
+		if (is_of(benchmark, commit) && (!tokens || benchmark->seq == tokens) &&
+			basis_of(benchmark) < best)
 			best = basis_of(benchmark);
 	}
 	return best;
@@ -113,9 +114,11 @@ int claim_make(const struct benchmark_list *benchmarks, const char *commit, int6
 	claim->tokens_per_sec = floor(claim->measured * (1 - margin));
 	if (claim->tokens_per_sec > 0)
 		return 0;
-	error_set(err, STATUS_ENVIRONMENT, "fork commit %.10s has no benchmark at %lld tokens to make a claim from%s",
-		commit, (long long)tokens, why_not(benchmarks, commit, tokens));
-	return error_hint(err, "Measure it with `quasar bench --seq %lld`, or give the claim yourself: --claim N.",
+	error_set(err, STATUS_ENVIRONMENT,
+		"fork commit %.10s has no benchmark at %lld tokens to make a claim from%s", commit,
+		(long long)tokens, why_not(benchmarks, commit, tokens));
+	return error_hint(err,
+		"Measure it with `quasar bench --seq %lld`, or give the claim yourself: --claim N.",
 		(long long)tokens);
 }
 

@@ -19,7 +19,7 @@ struct claim {
 	double measured;       /* the newest median at the target length; 0: none */
 	double spread;         /* the largest there, as a part of the median */
 	double memory_mb;      /* the peak of the newest; NAN: not known */
-	cJSON *benchmarks;     /* {"4096": {"tokens_per_sec": …, "vram_mb": …}, …}: the newest at each length */
+	cJSON *benchmarks; /* {"4096": {"tokens_per_sec": …, "vram_mb": …}, …}: the newest at each length */
 };
 
 /* Fills `claim` from the benchmarks, newest first, of `commit`; others are passed over. `margin`: the part of

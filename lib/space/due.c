@@ -8,7 +8,8 @@
 #define LIST_SECONDS 10.0        /* to wait for the list when something is due without it */
 #define BLOCKS_AHEAD (30 * 7200) /* farther away no reveal is: the validator counts blocks in another way */
 
-double due_left(const struct workflow *workflow, const struct submission *submission, const struct block_clock *blocks)
+double due_left(const struct workflow *workflow, const struct submission *submission,
+	const struct block_clock *blocks)
 {
 	int64_t left = submission->reveal_block - api_block(workflow->api);
 
@@ -25,9 +26,9 @@ void due_read(const struct workflow *workflow, const struct submission *submissi
 
 	*due = (struct due){
 		.reveal_block = submission->reveal_block,
-		.current_block = pending	? pending->current_block
-				 : blocks->last ? blocks->last
-						: api_block(workflow->api),
+		.current_block = pending ? pending->current_block
+			: blocks->last   ? blocks->last
+					 : api_block(workflow->api),
 	};
 	if (!pending) {
 		due->ready = due_left(workflow, submission, blocks) <= 0;

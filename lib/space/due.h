@@ -21,7 +21,8 @@ int due_pending(struct workflow *workflow, const struct submission_list *list, s
 	struct api_pending_reveals *pending, struct error *err);
 
 /* Seconds until the reveal, without the validator's list; 0: due, or nothing tells. */
-double due_left(const struct workflow *workflow, const struct submission *submission, const struct block_clock *blocks);
+double due_left(const struct workflow *workflow, const struct submission *submission,
+	const struct block_clock *blocks);
 
 /* "in 3 blocks, about 36 s" */
 void due_describe(const struct block_clock *blocks, int64_t reveal_block, char text[64]);

@@ -25,11 +25,13 @@ const struct setting settings_table[] = {
 		"For `quasar localnet`: blocks between a commitment and its reveal."},
 	{"The wallet", "WALLET_MINER_NAME", "quasar_miner", SETTING_PLAIN,
 		"Wallet name: a folder in BT_WALLET_PATH."},
-	{NULL, "WALLET_HOTKEY", "default", SETTING_PLAIN, "Hotkey name: a file in the wallet's hotkeys/ folder."},
+	{NULL, "WALLET_HOTKEY", "default", SETTING_PLAIN,
+		"Hotkey name: a file in the wallet's hotkeys/ folder."},
 	{NULL, "BT_WALLET_PATH", "~/.bittensor/wallets", SETTING_PLAIN, "Folder that holds the wallets."},
 	{NULL, "WALLET_PASSWORD", NULL, SETTING_SECRET,
 		"Password of an encrypted hotkey, for unattended runs. If unset, you are asked for it."},
-	{"The fork", "FORK_PATH", "fork", SETTING_PLAIN, "Your clone of the fork, relative to the workspace."},
+	{"The fork", "FORK_PATH", "fork", SETTING_PLAIN,
+		"Your clone of the fork, relative to the workspace."},
 	{NULL, "FORK_URL", NULL, SETTING_PLAIN,
 		"URL that validators clone. If unset: the URL of the clone's remote \"origin\"."},
 	{NULL, "GITHUB_TOKEN", NULL, SETTING_SECRET,
@@ -48,7 +50,8 @@ const struct setting settings_table[] = {
 	{NULL, "QUASAR_PASSPHRASE", NULL, SETTING_SECRET,
 		"Passphrase for export-state and import-state, for unattended runs. If unset, you are asked for it."},
 	{"The machine", "DEVICE", "auto", SETTING_PLAIN, "Where to compute: auto, cpu, cuda or cuda:N."},
-	{NULL, "QUASAR_THREADS", NULL, SETTING_PLAIN, "Number of CPU threads. If unset: all available cores."},
+	{NULL, "QUASAR_THREADS", NULL, SETTING_PLAIN,
+		"Number of CPU threads. If unset: all available cores."},
 	{"Verification", "VERIFY_COSINE_THRESHOLD", "0.99", SETTING_PLAIN,
 		"Minimum cosine similarity between two runs on the same input."},
 	{NULL, "VERIFY_MAX_ABS_DIFF", "0.1", SETTING_PLAIN,
@@ -81,8 +84,7 @@ static void set(struct settings *settings, char *name, char *value)
 		settings->entries[i].value = value;
 		return;
 	}
-	settings->entries =
-		xrealloc(settings->entries, (settings->count + 1) * sizeof(*settings->entries));
+	settings->entries = xrealloc(settings->entries, (settings->count + 1) * sizeof(*settings->entries));
 	settings->entries[settings->count++] = (struct entry){name, value};
 }
 
@@ -155,8 +157,8 @@ static int parse_line(struct settings *settings, char *line, int number, struct 
 	}
 	value = parse_value(equals + 1 + strspn(equals + 1, " \t"));
 	if (!value) {
-		error_set(err, STATUS_USAGE, "%s line %d: missing closing quote of %.*s",
-			settings->path, number, (int)length, name);
+		error_set(err, STATUS_USAGE, "%s line %d: missing closing quote of %.*s", settings->path,
+			number, (int)length, name);
 		return error_hint(err, "Write NAME=\"value\", with \\\" for a quote inside.");
 	}
 	name[length] = '\0';
@@ -276,8 +278,9 @@ const char *settings_get(const struct settings *settings, const char *name, cons
 
 void settings_write(const struct settings *values, struct buffer *out)
 {
-	buffer_text(out, "# Settings of a quasar workspace. Command-line options override environment variables,\n"
-			 "# which override this file. Keep it private: chmod 600 .env\n");
+	buffer_text(out,
+		"# Settings of a quasar workspace. Command-line options override environment variables,\n"
+		"# which override this file. Keep it private: chmod 600 .env\n");
 	for (const struct setting *setting = settings_table; setting->name; setting++) {
 		const char *value = file_value(values, setting->name);
 

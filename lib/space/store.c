@@ -55,7 +55,7 @@ static const char *const migrations[] = {
 static const struct database_format format = {
 	.what = "a workspace's state store",
 	.rescue = "Nothing was changed. The file holds your submissions and their salts. Restore it from a "
-		"backup, or run `quasar recover`, which renames it and recovers what can still be read.",
+		  "backup, or run `quasar recover`, which renames it and recovers what can still be read.",
 	.application = 0x51535754, /* "QSWT" */
 	.migrations = migrations,
 };
@@ -208,7 +208,8 @@ struct store *store_open(const char *directory, struct error *err)
 
 	if (stat(path, &status) < 0) {
 		error_set(err, STATUS_ENVIRONMENT, "the state store is missing: %s", path);
-		error_hint(err, "Put it back if you have it. Otherwise `quasar recover` creates a new one from "
+		error_hint(err,
+			"Put it back if you have it. Otherwise `quasar recover` creates a new one from "
 			"the validator's lists, and `quasar import-state` adds submissions from a backup.");
 		goto failed;
 	}
@@ -248,12 +249,12 @@ bool store_moved(const struct store *store)
 
 static int add_journal(struct store *store, int64_t id, const char *text, struct error *err)
 {
-	return database_run(store->database, err, "INSERT INTO journal (submission, at, text) VALUES (?, ?, ?)",
-		"irs", id, clock_now(), text);
+	return database_run(store->database, err,
+		"INSERT INTO journal (submission, at, text) VALUES (?, ?, ?)", "irs", id, clock_now(), text);
 }
 
-int store_submission_prepare(struct store *store, const struct submission *submission, int64_t *id,
-	struct error *err)
+int store_submission_prepare(
+	struct store *store, const struct submission *submission, int64_t *id, struct error *err)
 {
 	if (database_begin(store->database, err) < 0)
 		return -1;
@@ -275,9 +276,9 @@ failed:
 	return -1;
 }
 
-#define SUBMISSION_COLUMNS                                                                                 \
-	"id, kind, step, api_url, hotkey, fork_url, commit_hash, repo_hash, target_sequence_length,"      \
-	" tokens_per_sec, vram_mb, benchmarks, salt, commitment_hash, server_id, reveal_block, reason,"   \
+#define SUBMISSION_COLUMNS                                                                                   \
+	"id, kind, step, api_url, hotkey, fork_url, commit_hash, repo_hash, target_sequence_length,"         \
+	" tokens_per_sec, vram_mb, benchmarks, salt, commitment_hash, server_id, reveal_block, reason,"      \
 	" created_at, updated_at"
 
 static char *copy_secret(sqlite3_stmt *query, int column)
@@ -382,16 +383,19 @@ int store_submissions(struct store *store, const struct submission_filter *filte
 static bool may_follow(const struct submission *now, enum submission_step to)
 {
 	static const unsigned before[] = {
-		[STEP_COMMITTED] = STEP_BIT(STEP_PREPARED) | STEP_BIT(STEP_COMMITTED) | STEP_BIT(STEP_REFUSED),
+		[STEP_COMMITTED] = STEP_BIT(STEP_PREPARED) | STEP_BIT(STEP_COMMITTED) |
+			STEP_BIT(STEP_REFUSED),
 		[STEP_REVEALED] = STEP_BIT(STEP_COMMITTED) | STEP_BIT(STEP_REVEALED) | STEP_BIT(STEP_REFUSED),
-		[STEP_SUBMITTED] = STEP_BIT(STEP_PREPARED) | STEP_BIT(STEP_SUBMITTED) | STEP_BIT(STEP_REFUSED),
+		[STEP_SUBMITTED] = STEP_BIT(STEP_PREPARED) | STEP_BIT(STEP_SUBMITTED) |
+			STEP_BIT(STEP_REFUSED),
 		[STEP_REFUSED] = STEP_BIT(STEP_PREPARED) | STEP_BIT(STEP_COMMITTED) | STEP_BIT(STEP_REFUSED),
 		[STEP_ABANDONED] = STEP_BIT(STEP_PREPARED) | STEP_BIT(STEP_COMMITTED) |
 			STEP_BIT(STEP_REFUSED) | STEP_BIT(STEP_ABANDONED),
 	};
 
-	if (to == STEP_SUBMITTED ? now->kind != SUBMISSION_DIRECT
-				 : (to == STEP_COMMITTED || to == STEP_REVEALED) && now->kind != SUBMISSION_COMMIT)
+	if (to == STEP_SUBMITTED
+			? now->kind != SUBMISSION_DIRECT
+			: (to == STEP_COMMITTED || to == STEP_REVEALED) && now->kind != SUBMISSION_COMMIT)
 		return false;
 	if (to == STEP_REVEALED && !now->server_id)
 		return false;
@@ -412,8 +416,8 @@ static bool is_known(const struct submission *now, const struct news *news)
 		(!news->reason || (now->reason && !strcmp(news->reason, now->reason)));
 }
 
-static int write_step(struct store *store, const struct submission *now, const struct news *news,
-	struct error *err)
+static int write_step(
+	struct store *store, const struct submission *now, const struct news *news, struct error *err)
 {
 	int64_t server_id = news->server_id ? news->server_id : now->server_id;
 	int64_t reveal_block = news->reveal_block ? news->reveal_block : now->reveal_block;
@@ -430,7 +434,8 @@ static int write_step(struct store *store, const struct submission *now, const s
 	result = database_run(store->database, err,
 		"UPDATE submission SET step = ?, server_id = nullif(?, 0), reveal_block = nullif(?, 0),"
 		" reason = ?, updated_at = ? WHERE id = ?",
-		"siisri", step_names[news->step], server_id, reveal_block, news->reason, clock_now(), now->id);
+		"siisri", step_names[news->step], server_id, reveal_block, news->reason, clock_now(),
+		now->id);
 	if (!result)
 		result = add_journal(store, now->id, line.data, err);
 	buffer_free(&line);
@@ -445,9 +450,8 @@ static int advance(struct store *store, int64_t id, struct news news, struct err
 	if (!result)
 		result = store_submission_get(store, id, &now, err);
 	if (!result && !may_follow(&now, news.step))
-		result = error_set(err, STATUS_ENVIRONMENT,
-			"submission %lld (%s) is %s and cannot become %s", (long long)id,
-			kind_names[now.kind], step_names[now.step], step_names[news.step]);
+		result = error_set(err, STATUS_ENVIRONMENT, "submission %lld (%s) is %s and cannot become %s",
+			(long long)id, kind_names[now.kind], step_names[now.step], step_names[news.step]);
 	if (!result && news.step != STEP_COMMITTED && news.server_id && now.server_id &&
 		news.server_id != now.server_id)
 		result = error_set(err, STATUS_ENVIRONMENT,
@@ -462,8 +466,8 @@ static int advance(struct store *store, int64_t id, struct news news, struct err
 	return result;
 }
 
-int store_submission_committed(struct store *store, int64_t id, int64_t server_id, int64_t reveal_block,
-	struct error *err)
+int store_submission_committed(
+	struct store *store, int64_t id, int64_t server_id, int64_t reveal_block, struct error *err)
 {
 	struct news news = {.step = STEP_COMMITTED, .server_id = server_id, .reveal_block = reveal_block};
 
@@ -503,10 +507,10 @@ int store_journal(struct store *store, int64_t id, struct journal *journal, stru
 
 	*journal = (struct journal){0};
 	while (found > 0 && (found = database_step(store->database, query, err)) > 0) {
-		journal->entries =
-			xrealloc(journal->entries, (journal->count + 1) * sizeof(*journal->entries));
-		journal->entries[journal->count++] =
-			(struct journal_entry){sqlite3_column_double(query, 0), database_copy_text(query, 1)};
+		journal->entries = xrealloc(
+			journal->entries, (journal->count + 1) * sizeof(*journal->entries));
+		journal->entries[journal->count++] = (struct journal_entry){
+			sqlite3_column_double(query, 0), database_copy_text(query, 1)};
 	}
 	if (found < 0)
 		journal_free(journal);
@@ -539,7 +543,8 @@ static bool is_intact(const struct submission *submission)
 
 /* 1: the store has this submission of another store, as `id`; 0: not; -1: error. One that was taken from the
  * validator's list is known by the id there. */
-static int find_known(struct store *store, const struct submission *submission, int64_t *id, struct error *err)
+static int find_known(
+	struct store *store, const struct submission *submission, int64_t *id, struct error *err)
 {
 	sqlite3_stmt *query;
 	int found = database_row(store->database, &query, err,
@@ -583,15 +588,16 @@ static int copy_submission(struct store *store, const struct submission *submiss
 }
 
 /* Gives submission `id` the salt of `from`, which is the same one. */
-static int copy_salt(struct store *store, int64_t id, const struct submission *from, const char *how,
-	struct error *err)
+static int copy_salt(
+	struct store *store, int64_t id, const struct submission *from, const char *how, struct error *err)
 {
 	char *line = xprintf("salt %s", how);
 	int result = database_run(store->database, err,
 		"UPDATE submission SET kind = 'commit', step = iif(step = 'submitted', 'revealed', step),"
 		" fork_url = ?, salt = ?, commitment_hash = ?, reveal_block = ifnull(reveal_block, nullif(?, 0)),"
 		" updated_at = ? WHERE id = ?",
-		"sssiri", from->fork_url, from->salt, from->commitment_hash, from->reveal_block, clock_now(), id);
+		"sssiri", from->fork_url, from->salt, from->commitment_hash, from->reveal_block, clock_now(),
+		id);
 
 	if (!result)
 		result = add_journal(store, id, line, err);
@@ -650,7 +656,8 @@ static int merge(struct store *store, struct store *from, struct store_merge *me
 }
 
 /* All of it, or nothing. */
-static int merge_at_once(struct store *store, struct store *from, struct store_merge *merged, struct error *err)
+static int merge_at_once(
+	struct store *store, struct store *from, struct store_merge *merged, struct error *err)
 {
 	int result = database_begin(store->database, err);
 
@@ -663,8 +670,8 @@ static int merge_at_once(struct store *store, struct store *from, struct store_m
 	return result;
 }
 
-int store_merge(struct store *store, const void *bytes, size_t length, struct store_merge *merged,
-	struct error *err)
+int store_merge(
+	struct store *store, const void *bytes, size_t length, struct store_merge *merged, struct error *err)
 {
 	static const char name[] = "the exported state";
 	struct store from = {.database = database_load(bytes, length, name, &format, err)};
@@ -792,8 +799,8 @@ static int is_set_aside(const struct dirent *entry)
 }
 
 /* Every store that was ever set aside, the newest first: what one lacks another may have. */
-static int read_all_aside(struct store *store, const char *folder, struct store_repair *repair,
-	struct error *err)
+static int read_all_aside(
+	struct store *store, const char *folder, struct store_repair *repair, struct error *err)
 {
 	struct dirent **found = NULL;
 	int count = scandir(folder, &found, is_set_aside, alphasort), result = 0;

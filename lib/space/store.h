@@ -66,30 +66,30 @@ struct submission {
 	enum submission_step step;
 	char *api_url, *hotkey;
 	char *fork_url, *commit_hash;
-	char *repo_hash;                /* NULL: none */
+	char *repo_hash; /* NULL: none */
 	int64_t target_sequence_length;
-	double tokens_per_sec;          /* the claim */
-	double vram_mb;                 /* NAN: not claimed */
-	char *benchmarks;               /* JSON text; NULL: none */
-	char *salt, *commitment_hash;   /* SUBMISSION_COMMIT; `salt` is secret until the reveal */
-	int64_t server_id;              /* 0: not known */
-	int64_t reveal_block;           /* 0: not known */
-	char *reason;                   /* NULL: none */
-	double created_at;              /* Unix time by the validator's clock */
-	double updated_at;              /* Unix time by ours */
+	double tokens_per_sec;        /* the claim */
+	double vram_mb;               /* NAN: not claimed */
+	char *benchmarks;             /* JSON text; NULL: none */
+	char *salt, *commitment_hash; /* SUBMISSION_COMMIT; `salt` is secret until the reveal */
+	int64_t server_id;            /* 0: not known */
+	int64_t reveal_block;         /* 0: not known */
+	char *reason;                 /* NULL: none */
+	double created_at;            /* Unix time by the validator's clock */
+	double updated_at;            /* Unix time by ours */
 };
 
 /* Writes a new submission, its step being prepared, and gives it an id. On disk when this returns: only
  * then may its commitment leave the machine. `id`, `step`, `server_id`, `reveal_block`, `reason` and
  * `updated_at` are not read. The strings stay the caller's. */
-int store_submission_prepare(struct store *store, const struct submission *submission, int64_t *id,
-	struct error *err);
+int store_submission_prepare(
+	struct store *store, const struct submission *submission, int64_t *id, struct error *err);
 
 /* The next step. Telling the store again what it knows changes nothing; a step that cannot follow (a
  * direct submission revealed, an abandoned one committed) is an error. A committed submission may be
  * told a new reveal block, and another server id when the validator lists it under that one. */
-int store_submission_committed(struct store *store, int64_t id, int64_t server_id, int64_t reveal_block,
-	struct error *err);
+int store_submission_committed(
+	struct store *store, int64_t id, int64_t server_id, int64_t reveal_block, struct error *err);
 int store_submission_revealed(struct store *store, int64_t id, struct error *err);
 int store_submission_submitted(struct store *store, int64_t id, int64_t server_id, struct error *err);
 int store_submission_refused(struct store *store, int64_t id, const char *reason, struct error *err);
@@ -99,11 +99,11 @@ int store_submission_abandoned(struct store *store, int64_t id, const char *reas
 int store_submission_note(struct store *store, int64_t id, const char *text, struct error *err);
 
 struct submission_filter {
-	unsigned steps;             /* STEP_BIT(…) | …; 0: every step */
-	const char *api_url;        /* NULL: any */
-	const char *hotkey;         /* NULL: any */
+	unsigned steps;              /* STEP_BIT(…) | …; 0: every step */
+	const char *api_url;         /* NULL: any */
+	const char *hotkey;          /* NULL: any */
 	const char *commitment_hash; /* NULL: any; compared over the given digits ("0123456789abcdef") */
-	int64_t server_id;          /* 0: any */
+	int64_t server_id;           /* 0: any */
 };
 #define STEP_BIT(step) (1u << (step))
 
@@ -117,8 +117,7 @@ int store_submissions(struct store *store, const struct submission_filter *filte
 	struct submission_list *list, struct error *err);
 
 /* One by its id; an unknown id is an error. Free with submission_free. */
-int store_submission_get(struct store *store, int64_t id, struct submission *submission,
-	struct error *err);
+int store_submission_get(struct store *store, int64_t id, struct submission *submission, struct error *err);
 
 struct journal_entry {
 	double when; /* Unix time */
@@ -145,8 +144,8 @@ struct store_merge {
  * them or, on an error, none. A commitment is recognised by its hash, a direct submission by its making or
  * the server's id. What is there stays as it is, except that a commitment without its salt gets it: its own
  * was spoilt, or it is known from the validator's list only. */
-int store_merge(struct store *store, const void *bytes, size_t length, struct store_merge *merged,
-	struct error *err);
+int store_merge(
+	struct store *store, const void *bytes, size_t length, struct store_merge *merged, struct error *err);
 
 /* Goes on with the store that is now in the place of one that was moved, having added to it what only that one
  * knows. On an error the old one stays open. */

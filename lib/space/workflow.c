@@ -13,8 +13,8 @@
 #include "base/memory.h"
 
 #define SUBMISSIONS_READ 1000 /* more than any validator holds unvalidated */
-#define UNCLEAR_ATTEMPTS 4     /* a proxy's stray page passes; another version's words do not */
-#define EVIDENCE_SECONDS 10.0  /* for an answer that would help, but is not needed */
+#define UNCLEAR_ATTEMPTS 4    /* a proxy's stray page passes; another version's words do not */
+#define EVIDENCE_SECONDS 10.0 /* for an answer that would help, but is not needed */
 
 int workflow_find(struct workflow *workflow, enum submission_kind kind, const struct plan *plan, bool *found,
 	struct submission *submission, struct error *err)
@@ -53,8 +53,8 @@ static int read_claim(const struct submission *submission, struct api_claim *cla
 	if (submission->benchmarks) {
 		benchmarks = json_parse(submission->benchmarks, strlen(submission->benchmarks), err);
 		if (!benchmarks)
-			return error_context(err, "the benchmarks stored with submission %lld",
-				(long long)submission->id);
+			return error_context(
+				err, "the benchmarks stored with submission %lld", (long long)submission->id);
 	}
 	*claim = (struct api_claim){
 		.fork_url = submission->fork_url,
@@ -77,7 +77,8 @@ const struct api_pending_reveal *workflow_listed(
 	const struct api_pending_reveals *pending, const struct submission *submission)
 {
 	for (size_t i = 0; submission->commitment_hash && i < pending->count; i++)
-		if (api_pending_matches(&pending->reveals[i], submission->hotkey, submission->commitment_hash))
+		if (api_pending_matches(
+			    &pending->reveals[i], submission->hotkey, submission->commitment_hash))
 			return &pending->reveals[i];
 	return NULL;
 }
@@ -100,12 +101,12 @@ static int follow(struct workflow *workflow, const struct submission *submission
 	if (submission->reveal_block && block != submission->reveal_block)
 		log_warn("the validator moved the reveal of submission #%lld from block %lld to %lld",
 			(long long)submission->id, (long long)submission->reveal_block, (long long)block);
-	return store_submission_committed(
-		workflow->store, submission->id, reveal->submission_id, block, err);
+	return store_submission_committed(workflow->store, submission->id, reveal->submission_id, block, err);
 }
 
 /* The commitments that may still be at the validator. */
-static int open_commitments(struct workflow *workflow, unsigned steps, struct submission_list *list, struct error *err)
+static int open_commitments(
+	struct workflow *workflow, unsigned steps, struct submission_list *list, struct error *err)
 {
 	struct submission_filter filter = {
 		.steps = steps, .api_url = workflow->api_url, .hotkey = workflow->hotkey};
@@ -145,8 +146,8 @@ int workflow_pending(struct workflow *workflow, struct api_pending_reveals *pend
 
 /* Looks for the commitment in the validator's list, and stores where it stands if it is there. `found` says
  * whether. */
-static int find_commitment(struct workflow *workflow, const struct submission *submission, bool *found,
-	struct error *err)
+static int find_commitment(
+	struct workflow *workflow, const struct submission *submission, bool *found, struct error *err)
 {
 	struct api_pending_reveals pending;
 	const struct api_pending_reveal *reveal = NULL;
@@ -156,8 +157,8 @@ static int find_commitment(struct workflow *workflow, const struct submission *s
 		reveal = workflow_listed(&pending, submission);
 	*found = reveal != NULL;
 	if (reveal && submission->step == STEP_PREPARED)
-		result = store_submission_committed(workflow->store, submission->id, reveal->submission_id,
-			reveal->reveal_block, err);
+		result = store_submission_committed(
+			workflow->store, submission->id, reveal->submission_id, reveal->reveal_block, err);
 	api_release(&pending.memory);
 	return result;
 }
@@ -169,11 +170,11 @@ static int send_commitment(struct workflow *workflow, const struct submission *s
 
 	if (store_submission_note(workflow->store, submission->id, "sending the commitment", err) < 0)
 		return -1;
-	result = api_commit_submission(workflow->api, submission->commitment_hash,
-		submission->target_sequence_length, &answer, err);
+	result = api_commit_submission(
+		workflow->api, submission->commitment_hash, submission->target_sequence_length, &answer, err);
 	if (!result)
-		result = store_submission_committed(workflow->store, submission->id, answer.submission_id,
-			answer.reveal_block, err);
+		result = store_submission_committed(
+			workflow->store, submission->id, answer.submission_id, answer.reveal_block, err);
 	api_release(&answer.memory);
 	return result;
 }
@@ -199,24 +200,25 @@ bool workflow_knows_submission(struct workflow *workflow, int64_t server_id)
 static bool same_submission(const struct api_submission *listed, const struct submission *ours)
 {
 	return listed->target_sequence_length == ours->target_sequence_length &&
-	       listed->tokens_per_sec == ours->tokens_per_sec &&
-	       !strcmp(listed->miner_hotkey, ours->hotkey) &&
-	       (!listed->fork_url || !strcmp(listed->fork_url, ours->fork_url)) &&
-	       (!listed->commit_hash || !strcmp(listed->commit_hash, ours->commit_hash));
+		listed->tokens_per_sec == ours->tokens_per_sec &&
+		!strcmp(listed->miner_hotkey, ours->hotkey) &&
+		(!listed->fork_url || !strcmp(listed->fork_url, ours->fork_url)) &&
+		(!listed->commit_hash || !strcmp(listed->commit_hash, ours->commit_hash));
 }
 
 /* Looks for a direct submission whose answer was lost among those the validator lists, leaving out the ones
  * that are known as others of ours. */
-static int find_submission(struct workflow *workflow, const struct submission *submission, bool *found,
-	struct error *err)
+static int find_submission(
+	struct workflow *workflow, const struct submission *submission, bool *found, struct error *err)
 {
 	struct api_submission_stats stats;
 	int result = api_submission_stats(workflow->api, SUBMISSIONS_READ, &stats, err);
 
 	*found = false;
 	for (size_t i = 0; !result && !*found && i < stats.recent_count + stats.top_count; i++) {
-		const struct api_submission *listed =
-			i < stats.recent_count ? &stats.recent[i] : &stats.top[i - stats.recent_count];
+		const struct api_submission *listed = i < stats.recent_count
+			? &stats.recent[i]
+			: &stats.top[i - stats.recent_count];
 
 		if (!same_submission(listed, submission) || workflow_knows_submission(workflow, listed->id))
 			continue;
@@ -263,7 +265,7 @@ static const struct sender senders[] = {
 static bool is_final(enum refusal refusal)
 {
 	return refusal_is_clear(refusal) && refusal != REFUSAL_NO_ROUTE && refusal != REFUSAL_EXISTS &&
-	       refusal != REFUSAL_NOT_FOR_US && refusal != REFUSAL_EARLY;
+		refusal != REFUSAL_NOT_FOR_US && refusal != REFUSAL_EARLY;
 }
 
 static int undelivered(const struct submission *submission, struct error *err)
@@ -277,20 +279,22 @@ static int undelivered(const struct submission *submission, struct error *err)
 }
 
 /* A commitment may be sent again even if it cannot be looked for: the validator takes each hash once only. */
-static int look_before_sending(struct workflow *workflow, const struct submission *submission, bool *found,
-	struct error *err)
+static int look_before_sending(
+	struct workflow *workflow, const struct submission *submission, bool *found, struct error *err)
 {
 	*found = false;
 	if (senders[submission->kind].find(workflow, submission, found, err) == 0)
 		return 0;
 	return submission->kind == SUBMISSION_COMMIT && err->status == STATUS_NETWORK &&
-			       api_last(workflow->api)->http_status ? 0 : -1;
+			api_last(workflow->api)->http_status
+		? 0
+		: -1;
 }
 
 /* Sends until the validator has it, has refused it, or the time is up; looks for it first whenever an
  * earlier attempt may have arrived. */
-static int deliver(struct workflow *workflow, const struct submission *submission, bool may_be_there,
-	struct error *err)
+static int deliver(
+	struct workflow *workflow, const struct submission *submission, bool may_be_there, struct error *err)
 {
 	struct api_exchange last = {.refusal = REFUSAL_INTERNAL};
 	unsigned unclear = 0;
@@ -317,8 +321,8 @@ static int deliver(struct workflow *workflow, const struct submission *submissio
 
 			if (senders[submission->kind].find(workflow, submission, &found, err) == 0 && !found)
 				*err = conflict;
-			return found ? store_submission_note(workflow->store, submission->id,
-					       "found at the validator", err)
+			return found ? store_submission_note(
+					       workflow->store, submission->id, "found at the validator", err)
 				     : undelivered(submission, err);
 		}
 		if (is_final(last.refusal)) {
@@ -395,7 +399,8 @@ static int check_salt(const struct submission *submission, struct error *err)
 	error_set(err, STATUS_ENVIRONMENT,
 		"submission %lld: the stored salt does not belong to its commitment",
 		(long long)submission->id);
-	return error_hint(err, "Nothing was sent. The state store was damaged or edited. `quasar import-state` restores "
+	return error_hint(err,
+		"Nothing was sent. The state store was damaged or edited. `quasar import-state` restores "
 		"the salt from a backup.");
 }
 
@@ -418,11 +423,13 @@ static int forgotten(struct workflow *workflow, const struct submission *submiss
 {
 	struct error failure;
 
-	error_set(err, STATUS_REFUSED, "the validator has lost submission #%lld (server id %lld): commit again",
+	error_set(err, STATUS_REFUSED,
+		"the validator has lost submission #%lld (server id %lld): commit again",
 		(long long)submission->id, (long long)submission->server_id);
 	if (store_submission_refused(workflow->store, submission->id, err->message, &failure) < 0)
 		log_warn("%s", failure.message);
-	return error_hint(err, "Its database was reset. Run `quasar register` if it asks for that, then `quasar commit`.");
+	return error_hint(err,
+		"Its database was reset. Run `quasar register` if it asks for that, then `quasar commit`.");
 }
 
 /* Whether this row, of the submission's id, is about another submission. */
@@ -444,11 +451,13 @@ static bool stats_show_another(const struct api_submission_stats *stats, const s
 
 /* Whether the list has another commitment under this one's id: a validator that began anew counts from the start
  * again. */
-static bool pending_shows_another(const struct api_pending_reveals *pending, const struct submission *submission)
+static bool pending_shows_another(
+	const struct api_pending_reveals *pending, const struct submission *submission)
 {
 	for (size_t i = 0; i < pending->count; i++)
 		if (pending->reveals[i].submission_id == submission->server_id &&
-			!api_pending_matches(&pending->reveals[i], submission->hotkey, submission->commitment_hash))
+			!api_pending_matches(
+				&pending->reveals[i], submission->hotkey, submission->commitment_hash))
 			return true;
 	return false;
 }
@@ -475,7 +484,8 @@ static bool is_forgotten(const struct workflow *workflow, const struct submissio
 int workflow_check_listed(struct workflow *workflow, const struct submission *submission,
 	const struct api_pending_reveals *pending, struct error *err)
 {
-	return is_forgotten(workflow, submission, pending, NULL, NULL) ? forgotten(workflow, submission, err) : 0;
+	return is_forgotten(workflow, submission, pending, NULL, NULL) ? forgotten(workflow, submission, err)
+								       : 0;
 }
 
 size_t workflow_mark_forgotten(struct workflow *workflow, const struct api_pending_reveals *pending,
@@ -508,7 +518,8 @@ int workflow_refresh(struct workflow *workflow, struct error *err)
 		api_set_timeout(workflow->api, fmin(workflow->timeout, EVIDENCE_SECONDS));
 		has_stats = api_submission_stats(workflow->api, SUBMISSIONS_READ, &stats, err) == 0;
 		has_round = api_current_round(workflow->api, &round, err) == 0;
-		workflow_mark_forgotten(workflow, &pending, has_stats ? &stats : NULL, has_round ? &round : NULL);
+		workflow_mark_forgotten(
+			workflow, &pending, has_stats ? &stats : NULL, has_round ? &round : NULL);
 		api_set_timeout(workflow->api, workflow->timeout);
 		api_release(&stats.memory);
 		api_release(&round.memory);
@@ -535,8 +546,8 @@ static enum presence find_presence(struct workflow *workflow, const struct submi
 	} else if (workflow_listed(&pending, submission)) {
 		presence = PRESENCE_LISTED;
 	} else if (pending_shows_another(&pending, submission) ||
-		   (api_submission_stats(workflow->api, SUBMISSIONS_READ, &stats, &err) == 0 &&
-			   stats_show_another(&stats, submission))) {
+		(api_submission_stats(workflow->api, SUBMISSIONS_READ, &stats, &err) == 0 &&
+			stats_show_another(&stats, submission))) {
 		presence = PRESENCE_ANOTHER;
 	} else if (!pending.skipped) {
 		presence = PRESENCE_ABSENT;
@@ -551,7 +562,8 @@ static enum presence find_presence(struct workflow *workflow, const struct submi
 static int kept(enum status status, struct error *err)
 {
 	err->status = status;
-	return error_hint(err, "The commitment is kept, because the validator's list %s. Run `quasar reveal` to try "
+	return error_hint(err,
+		"The commitment is kept, because the validator's list %s. Run `quasar reveal` to try "
 		"again.",
 		status == STATUS_NETWORK ? "does not confirm this" : "still has it");
 }

@@ -30,8 +30,8 @@ struct plan {
 	const char *fork_url, *commit_hash;
 	const char *repo_hash; /* NULL: none */
 	int64_t target_sequence_length;
-	double tokens_per_sec; /* the claim */
-	double vram_mb;        /* NAN: not claimed */
+	double tokens_per_sec;   /* the claim */
+	double vram_mb;          /* NAN: not claimed */
 	const cJSON *benchmarks; /* {"4096": {"tokens_per_sec": …, "vram_mb": …}, …}; NULL: none */
 };
 

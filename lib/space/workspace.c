@@ -36,8 +36,10 @@ bool workspace_exists(const char *directory)
 
 static int refuse(struct error *err, const char *directory)
 {
-	return error_hint(err, "It decides which validator your hotkey signs for. If you trust it, name the workspace: "
-		"quasar -C '%s' …", directory);
+	return error_hint(err,
+		"It decides which validator your hotkey signs for. If you trust it, name the workspace: "
+		"quasar -C '%s' …",
+		directory);
 }
 
 /* "alice (uid 1001)". The caller frees. */
@@ -66,8 +68,10 @@ static int check_owner(const char *directory, const char *path, struct error *er
 	}
 	if (target.st_mode & (S_IWGRP | S_IWOTH)) {
 		error_set(err, STATUS_ENVIRONMENT, "%s is writable by other users", path);
-		return error_hint(err, "Check its content, then run: chmod go-w '%s'. If that is not possible, name the "
-			"workspace: quasar -C '%s' …", path, directory);
+		return error_hint(err,
+			"Check its content, then run: chmod go-w '%s'. If that is not possible, name the "
+			"workspace: quasar -C '%s' …",
+			path, directory);
 	}
 	return 0;
 }
@@ -82,7 +86,9 @@ int workspace_check(const char *directory, struct error *err)
 
 		result = check_owner(directory, path, err);
 		if (!result && path_exists(path) && fork_tracks(directory, names[i])) {
-			error_set(err, STATUS_ENVIRONMENT, "%s is tracked by a git repository, so somebody else may have written it", path);
+			error_set(err, STATUS_ENVIRONMENT,
+				"%s is tracked by a git repository, so somebody else may have written it",
+				path);
 			result = refuse(err, directory);
 		}
 		free(path);
@@ -133,8 +139,9 @@ static int check_clone(const struct workspace_place *place, const char *clone, s
 	int result = 0;
 
 	if (!fork || strcmp(fork, clone)) {
-		error_set(err, STATUS_ENVIRONMENT, "%s is a separate git clone, not the fork of the workspace %s above it",
-			clone, place->directory);
+		error_set(err, STATUS_ENVIRONMENT,
+			"%s is a separate git clone, not the fork of the workspace %s above it", clone,
+			place->directory);
 		result = refuse(err, place->directory);
 	}
 	free(fork);
@@ -207,7 +214,8 @@ static int lock_file(const char *directory, const char *name, int *lock, pid_t *
 	} else {
 		int reason = errno;
 
-		error_set(err, STATUS_ENVIRONMENT, "cannot lock the workspace with %s: %s", path, strerror(reason));
+		error_set(err, STATUS_ENVIRONMENT, "cannot lock the workspace with %s: %s", path,
+			strerror(reason));
 		result = error_hint_system(err, reason);
 		if (fd >= 0 && fcntl(fd, F_GETLK, &whole) == 0 && whole.l_type != F_UNLCK) {
 			*holder = whole.l_pid;

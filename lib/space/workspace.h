@@ -11,7 +11,7 @@ struct workspace {
 	char *directory;
 	struct store *store;
 	char *fork_path; /* setting FORK_PATH, relative to the workspace; may not exist */
-	char *fork_url;  /* setting FORK_URL, else the fork's remote "origin", without credentials; NULL: none */
+	char *fork_url; /* setting FORK_URL, else the fork's remote "origin", without credentials; NULL: none */
 };
 
 /* Where a command works. */

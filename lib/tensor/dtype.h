@@ -89,6 +89,5 @@ static inline void dtype_store(void *data, enum dtype dtype, int64_t index, floa
 	if (dtype == DTYPE_F32)
 		((float *)data)[index] = value;
 	else
-		((uint16_t *)data)[index] =
-			dtype == DTYPE_BF16 ? bf16_of_float(value) : f16_of_float(value);
+		((uint16_t *)data)[index] = dtype == DTYPE_BF16 ? bf16_of_float(value) : f16_of_float(value);
 }

@@ -56,7 +56,8 @@ void random_normal(uint64_t seed, uint64_t stream, float deviation, float *out, 
 
 #pragma omp parallel for
 	for (size_t first = 0; first < count; first += SLICE)
-		fill_normal(start, first, deviation, out + first, count - first < SLICE ? count - first : SLICE);
+		fill_normal(
+			start, first, deviation, out + first, count - first < SLICE ? count - first : SLICE);
 }
 
 void random_uniform(uint64_t seed, uint64_t stream, float low, float high, float *out, size_t count)
@@ -64,8 +65,8 @@ void random_uniform(uint64_t seed, uint64_t stream, float low, float high, float
 	fill_uniform(stream_seed(seed, stream), 0, low, high, out, count);
 }
 
-void random_fill(const struct distribution *distribution, uint64_t seed, uint64_t stream, uint64_t first, float *out,
-	size_t count)
+void random_fill(const struct distribution *distribution, uint64_t seed, uint64_t stream, uint64_t first,
+	float *out, size_t count)
 {
 	uint64_t start = stream_seed(seed, stream);
 
@@ -80,5 +81,6 @@ void distribution_describe(const struct distribution *distribution, char *text, 
 	if (distribution->kind == DISTRIBUTION_NORMAL)
 		snprintf(text, size, "normal, deviation %g", (double)distribution->deviation);
 	else
-		snprintf(text, size, "uniform in %g … %g", (double)distribution->low, (double)distribution->high);
+		snprintf(text, size, "uniform in %g … %g", (double)distribution->low,
+			(double)distribution->high);
 }

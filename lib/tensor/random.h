@@ -19,8 +19,8 @@ struct distribution {
 
 /* `count` numbers of the sequence from number `first` on, which is even; on the calling thread alone. The
  * same numbers as above. */
-void random_fill(const struct distribution *distribution, uint64_t seed, uint64_t stream, uint64_t first, float *out,
-	size_t count);
+void random_fill(const struct distribution *distribution, uint64_t seed, uint64_t stream, uint64_t first,
+	float *out, size_t count);
 
 /* "normal, deviation 1" */
 void distribution_describe(const struct distribution *distribution, char *text, size_t size);

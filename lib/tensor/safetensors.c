@@ -29,12 +29,11 @@ struct entry {
 	uint64_t start; /* in the file */
 };
 
-static int read_fully(const struct safetensors *file, void *to, size_t length, uint64_t from,
-	struct error *err)
+static int read_fully(
+	const struct safetensors *file, void *to, size_t length, uint64_t from, struct error *err)
 {
 	for (size_t done = 0; done < length;) {
-		ssize_t got = pread(
-			file->descriptor, (char *)to + done, length - done, (off_t)(from + done));
+		ssize_t got = pread(file->descriptor, (char *)to + done, length - done, (off_t)(from + done));
 
 		if (got < 0 && errno == EINTR)
 			continue;
@@ -143,27 +142,28 @@ static int find(const struct safetensors *file, const char *name, struct entry *
 		return -1;
 	}
 	if (parse_dtype(dtype, &entry->dtype) < 0)
-		return error_set(err, STATUS_ENVIRONMENT, "tensor \"%s\" of %s is %s: F32, BF16 and F16 are read",
-			name, file->path, dtype);
-	cJSON_ArrayForEach(item, entry->shape)
-	{
+		return error_set(err, STATUS_ENVIRONMENT,
+			"tensor \"%s\" of %s is %s: F32, BF16 and F16 are read", name, file->path, dtype);
+	cJSON_ArrayForEach (item, entry->shape) {
 		if (parse_size(item, &size) < 0 || (size && count > file->length / size))
 			return error_set(err, STATUS_ENVIRONMENT,
-				"tensor \"%s\" of %s has a shape that the file cannot hold", name, file->path);
+				"tensor \"%s\" of %s has a shape that the file cannot hold", name,
+				file->path);
 		count *= size;
 	}
 	if (cJSON_GetArraySize(offsets) != 2 || parse_size(cJSON_GetArrayItem(offsets, 0), &begin) < 0 ||
 		parse_size(cJSON_GetArrayItem(offsets, 1), &end) < 0 || begin > end || end > file->length ||
 		end - begin != count * dtype_size(entry->dtype))
 		return error_set(err, STATUS_ENVIRONMENT,
-			"tensor \"%s\" of %s: its offsets fit neither its shape nor the file", name, file->path);
+			"tensor \"%s\" of %s: its offsets fit neither its shape nor the file", name,
+			file->path);
 	entry->count = count;
 	entry->start = file->data + begin;
 	return 0;
 }
 
-int safetensors_shape(const struct safetensors *file, const char *name, int64_t *shape, int capacity,
-	struct error *err)
+int safetensors_shape(
+	const struct safetensors *file, const char *name, int64_t *shape, int capacity, struct error *err)
 {
 	struct entry entry;
 	const cJSON *item;
@@ -171,18 +171,17 @@ int safetensors_shape(const struct safetensors *file, const char *name, int64_t 
 
 	if (find(file, name, &entry, err) < 0)
 		return -1;
-	cJSON_ArrayForEach(item, entry.shape)
-	{
+	cJSON_ArrayForEach (item, entry.shape) {
 		if (count == capacity)
-			return error_set(err, STATUS_ENVIRONMENT, "tensor \"%s\" of %s has too many dimensions",
-				name, file->path);
+			return error_set(err, STATUS_ENVIRONMENT,
+				"tensor \"%s\" of %s has too many dimensions", name, file->path);
 		shape[count++] = (int64_t)item->valuedouble;
 	}
 	return count;
 }
 
-int safetensors_read(const struct safetensors *file, const char *name, float *out, size_t count,
-	struct error *err)
+int safetensors_read(
+	const struct safetensors *file, const char *name, float *out, size_t count, struct error *err)
 {
 	struct entry entry;
 	size_t size;
@@ -192,8 +191,9 @@ int safetensors_read(const struct safetensors *file, const char *name, float *ou
 	if (find(file, name, &entry, err) < 0)
 		return -1;
 	if (entry.count != count)
-		return error_set(err, STATUS_ENVIRONMENT, "tensor \"%s\" of %s has %zu numbers instead of %zu",
-			name, file->path, entry.count, count);
+		return error_set(err, STATUS_ENVIRONMENT,
+			"tensor \"%s\" of %s has %zu numbers instead of %zu", name, file->path, entry.count,
+			count);
 	size = count * dtype_size(entry.dtype);
 	raw = malloc(size ? size : 1);
 	if (!raw)

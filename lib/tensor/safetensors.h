@@ -16,9 +16,9 @@ void safetensors_close(struct safetensors *file);
 
 /* The tensor's shape: at most `capacity` numbers into `shape`. Returns how many, or -1 when there is no such
  * tensor, or it is not sound. */
-int safetensors_shape(const struct safetensors *file, const char *name, int64_t *shape, int capacity,
-	struct error *err);
+int safetensors_shape(
+	const struct safetensors *file, const char *name, int64_t *shape, int capacity, struct error *err);
 
 /* All of a tensor of `count` numbers (F32, BF16 or F16), as fp32. */
-int safetensors_read(const struct safetensors *file, const char *name, float *out, size_t count,
-	struct error *err);
+int safetensors_read(
+	const struct safetensors *file, const char *name, float *out, size_t count, struct error *err);

@@ -195,8 +195,8 @@ int handle_record_failure(
 	cJSON_AddStringToObject(reply->body, "status", "ok");
 	if (address && *address)
 		cJSON_AddStringToObject(reply->body, "ip_address", address);
-	cJSON_AddStringToObject(reply->body, "message",
-		address && *address ? "Failure recorded" : "No IP address provided");
+	cJSON_AddStringToObject(
+		reply->body, "message", address && *address ? "Failure recorded" : "No IP address provided");
 	return 0;
 }
 

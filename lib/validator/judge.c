@@ -18,7 +18,7 @@
 #define CLONE_SECONDS 120
 #define CLONE_BYTES ((uint64_t)512 << 20)
 #define DISK_BYTES ((uint64_t)1 << 30) /* with less room, a failed clone may be this machine's fault */
-#define FALLBACK_LENGTH 2048 /* measured when nothing that was asked for can be */
+#define FALLBACK_LENGTH 2048           /* measured when nothing that was asked for can be */
 
 /* The detail of the first check that failed, or NULL. */
 static const char *first_failure(const struct check_list *checks)
@@ -64,8 +64,9 @@ static bool is_cloneable(const struct judge *judge, const char *url)
 static int clone_fork(const struct judge *judge, const struct api_submission *submission, const char *place,
 	const char *path, struct check_list *checks, struct error *err)
 {
-	const struct fork_remote remote = {
-		.allow_local = judge->local_forks, .reach = judge->reach, .timeout = CLONE_SECONDS,
+	const struct fork_remote remote = {.allow_local = judge->local_forks,
+		.reach = judge->reach,
+		.timeout = CLONE_SECONDS,
 		.max_bytes = CLONE_BYTES};
 	int attempts = 0, result;
 
@@ -80,8 +81,7 @@ static int clone_fork(const struct judge *judge, const struct api_submission *su
 	if (!result)
 		check_add(checks, "clone", CHECK_OK, NULL, "%s at %.12s", submission->fork_url,
 			submission->commit_hash);
-	else if (err->status == STATUS_INTERRUPTED ||
-		(err->status == STATUS_ENVIRONMENT && !has_room(place)))
+	else if (err->status == STATUS_INTERRUPTED || (err->status == STATUS_ENVIRONMENT && !has_room(place)))
 		return -1;
 	else
 		check_add(checks, "clone", CHECK_FAIL, NULL, "%s", err->message);
@@ -125,7 +125,7 @@ static int choose_lengths(const struct api_submission *submission, int64_t lengt
 	const cJSON *benchmark;
 	int count = 0, distinct = 0;
 
-	cJSON_ArrayForEach(benchmark, submission->benchmarks) {
+	cJSON_ArrayForEach (benchmark, submission->benchmarks) {
 		int64_t length;
 
 		if (count < JUDGE_LENGTHS - 1 && number_parse_integer(benchmark->string, &length) == 0 &&
@@ -151,13 +151,12 @@ static bool is_feasible(const struct verdict *verdict, int64_t tokens, double se
 		? &verdict->benchmarks[verdict->benchmark_count - 1].measurement
 		: NULL;
 
-	return tokens <= MOST_TOKENS &&
-		measure_memory(WORKLOAD_LAYER, tokens) < 0.9 * memory_available() &&
+	return tokens <= MOST_TOKENS && measure_memory(WORKLOAD_LAYER, tokens) < 0.9 * memory_available() &&
 		(!last || 2 * (double)tokens / last->tokens_per_second < seconds);
 }
 
-static int measure(const struct judge *judge, int64_t tokens, double budget, struct verdict *verdict,
-	struct error *err)
+static int measure(
+	const struct judge *judge, int64_t tokens, double budget, struct verdict *verdict, struct error *err)
 {
 	const struct measure_plan plan = {
 		.workload = WORKLOAD_LAYER,
@@ -210,8 +209,7 @@ static int benchmark(const struct judge *judge, const struct api_submission *sub
 		return -1;
 	describe(verdict, &text);
 	if (left_out)
-		buffer_printf(
-			&text, "; %d longer skipped: they do not fit into memory or time", left_out);
+		buffer_printf(&text, "; %d longer skipped: they do not fit into memory or time", left_out);
 	check_add(&verdict->checks, "benchmark", left_out ? CHECK_WARN : CHECK_OK,
 		left_out ? "Allow more time with --budget SECONDS." : NULL, "%s", text.data);
 	buffer_free(&text);
@@ -235,8 +233,8 @@ static void score(const struct api_submission *submission, struct verdict *verdi
 	check_add(&verdict->checks, "claim", verdict->score > 0 ? CHECK_OK : CHECK_FAIL, NULL,
 		"%s tokens/s measured%s%s, %s claimed: score %.4f%s", measured,
 		verdict->benchmarks[last].tokens < submission->target_sequence_length ? " at " : "",
-		verdict->benchmarks[last].tokens < submission->target_sequence_length ? length : "",
-		claimed, verdict->score, verdict->score > 0 ? "" : ", below 90 % of the claim");
+		verdict->benchmarks[last].tokens < submission->target_sequence_length ? length : "", claimed,
+		verdict->score, verdict->score > 0 ? "" : ", below 90 % of the claim");
 }
 
 /* Adds a failing check "claim" when there is nothing to measure against. */

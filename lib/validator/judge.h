@@ -14,7 +14,7 @@ struct judge {
 	struct device device;
 	bool local_forks; /* clone file:// and plain paths, too */
 	enum fork_reach reach;
-	double budget;    /* seconds for a submission's benchmark */
+	double budget;        /* seconds for a submission's benchmark */
 	check_report *report; /* called with every check as it is made; NULL: nothing is */
 	/* measure_run, or what also shows its progress */
 	int (*measure)(const struct device *device, const struct measure_plan *plan,

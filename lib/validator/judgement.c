@@ -33,8 +33,8 @@ static int judge_address(struct validator *validator, const char *address, doubl
 		: validator_forgive(validator, address, err);
 }
 
-static int mark_validated(struct validator *validator, int64_t id, double score, struct server_reply *reply,
-	struct error *err)
+static int mark_validated(
+	struct validator *validator, int64_t id, double score, struct server_reply *reply, struct error *err)
 {
 	double earlier = NAN;
 	char *address = NULL;

@@ -63,8 +63,9 @@ int validator_submission_round(
 	if (validator->version->waits_for_round) {
 		found = find_round(validator, active_round, id, err);
 		if (!found && find_round(validator, "SELECT id FROM round LIMIT 1", id, err) > 0) {
-			server_refuse(reply, 500, "(sqlite3.IntegrityError) UNIQUE constraint failed:"
-						  " competition_rounds.round_number");
+			server_refuse(reply, 500,
+				"(sqlite3.IntegrityError) UNIQUE constraint failed:"
+				" competition_rounds.round_number");
 			return 0;
 		}
 	}
@@ -170,7 +171,7 @@ struct ranking {
 	struct score_entry *entries;
 	size_t entry_count; /* validated */
 	size_t *order;
-	size_t count;       /* of them that rank */
+	size_t count; /* of them that rank */
 };
 
 static int load_entries(
@@ -207,8 +208,8 @@ static int load_entries(
 enum baseline { BASELINE_OWN, BASELINE_BEFORE };
 
 /* As a weighted score. */
-static int baseline_score(struct validator *validator, int64_t round, enum baseline which, double *score,
-	struct error *err)
+static int baseline_score(
+	struct validator *validator, int64_t round, enum baseline which, double *score, struct error *err)
 {
 	int64_t baseline = 0;
 	sqlite3_stmt *query;
@@ -260,8 +261,8 @@ static void add_ranked(cJSON *list, const struct score_entry *entry, size_t plac
 	add_integer(item, "target_sequence_length", entry->target_sequence_length);
 	cJSON_AddStringToObject(item, "league", league->name);
 	cJSON_AddNumberToObject(item, "multiplier", league->multiplier);
-	cJSON_AddNumberToObject(item, "weighted_score",
-		score_weighted(entry->tokens_per_sec, entry->target_sequence_length));
+	cJSON_AddNumberToObject(
+		item, "weighted_score", score_weighted(entry->tokens_per_sec, entry->target_sequence_length));
 	json_add_time(item, "created_at", entry->created_at);
 	json_add_text(item, "solution_hash", database_text(query, 1));
 	cJSON_AddItemToObject(item, "logit_verification_passed",
@@ -291,8 +292,7 @@ static int list_ranked(
 	return 0;
 }
 
-static int finalize(
-	struct validator *validator, int64_t round, struct server_reply *reply, struct error *err)
+static int finalize(struct validator *validator, int64_t round, struct server_reply *reply, struct error *err)
 {
 	struct ranking ranking = {0};
 	cJSON *list = cJSON_CreateArray(), *first;

@@ -109,9 +109,8 @@ static int check_new(
 	return 0;
 }
 
-static int insert_commitment(struct validator *validator, const struct server_request *request,
-	int64_t round, const char *hash, int64_t target, const char *signature, int64_t reveal_block,
-	struct error *err)
+static int insert_commitment(struct validator *validator, const struct server_request *request, int64_t round,
+	const char *hash, int64_t target, const char *signature, int64_t reveal_block, struct error *err)
 {
 	return database_run(validator->database, err,
 		"INSERT INTO submission (miner_hotkey, round_id, address, created_at, target_sequence_length,"
@@ -126,8 +125,8 @@ static long long block_minutes(const struct validator *validator, int64_t blocks
 	return (long long)((double)blocks * validator->options.block_seconds / 60);
 }
 
-static void answer_commitment(const struct validator *validator, const char *hash, int64_t reveal_block,
-	struct server_reply *reply)
+static void answer_commitment(
+	const struct validator *validator, const char *hash, int64_t reveal_block, struct server_reply *reply)
 {
 	char message[128];
 

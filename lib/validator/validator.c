@@ -136,10 +136,9 @@ static const struct database_format format = {
 };
 
 /* Who asked in the last minute; need not survive a restart. */
-static const char recent_requests[] =
-	"CREATE TEMP TABLE recent (hotkey TEXT NOT NULL, at REAL NOT NULL);"
-	"CREATE INDEX temp.recent_hotkey ON recent (hotkey, at);"
-	"CREATE INDEX temp.recent_at ON recent (at)";
+static const char recent_requests[] = "CREATE TEMP TABLE recent (hotkey TEXT NOT NULL, at REAL NOT NULL);"
+				      "CREATE INDEX temp.recent_hotkey ON recent (hotkey, at);"
+				      "CREATE INDEX temp.recent_at ON recent (at)";
 
 static int begin(void *context, struct error *err)
 {
@@ -252,7 +251,8 @@ void add_integer(cJSON *object, const char *name, int64_t value)
 
 bool rows_add(const struct validator *validator, struct rows *rows, cJSON *row)
 {
-	char *text = validator->version->dialect.python_json ? python_json_print(row) : cJSON_PrintUnformatted(row);
+	char *text = validator->version->dialect.python_json ? python_json_print(row)
+							     : cJSON_PrintUnformatted(row);
 
 	cJSON_Delete(row);
 	buffer_text(&rows->text, rows->text.length ? "," : "[");

@@ -18,12 +18,12 @@ struct validator_version {
 	const char *name;
 
 	/* who may do what */
-	int64_t rate_limit;       /* signed requests of a hotkey in 60 s, unless the options say; 0: no limit */
-	bool wrapped_signatures;  /* takes those over "<Bytes>" SS58 "</Bytes>", too */
-	bool registers_signer;    /* whomever the body names */
-	bool registers_once;      /* for another model or league: a fault */
-	bool lax_reveals;         /* registration and bans count for submissions alone */
-	bool forgives_zero;       /* a score of 0 makes good for earlier failures, as any other does */
+	int64_t rate_limit; /* signed requests of a hotkey in 60 s, unless the options say; 0: no limit */
+	bool wrapped_signatures; /* takes those over "<Bytes>" SS58 "</Bytes>", too */
+	bool registers_signer;   /* whomever the body names */
+	bool registers_once;     /* for another model or league: a fault */
+	bool lax_reveals;        /* registration and bans count for submissions alone */
+	bool forgives_zero;      /* a score of 0 makes good for earlier failures, as any other does */
 
 	/* rounds */
 	/* Begins a round when asked for it. A submission begins the first one only; later, without a round, it
@@ -32,14 +32,14 @@ struct validator_version {
 	/* What has to be beaten is the previous round's winner, which the weights know and the round does not
 	 * tell. Else it is the last winner there was, and stands in the round. */
 	bool baseline_one_round;
-	bool creation_faults;     /* /create_round makes the round and answers 500 */
-	bool bare_results;        /* of a round without validated submissions: {"status", "winners"} */
+	bool creation_faults; /* /create_round makes the round and answers 500 */
+	bool bare_results;    /* of a round without validated submissions: {"status", "winners"} */
 
 	/* requests */
 	struct field_rules fields;
-	bool loose_objects;       /* /mark_validated and /record_failure take values of other types */
-	bool all_rows;            /* ?limit= has no upper bound */
-	size_t body_limit;        /* bytes */
+	bool loose_objects; /* /mark_validated and /record_failure take values of other types */
+	bool all_rows;      /* ?limit= has no upper bound */
+	size_t body_limit;  /* bytes */
 	struct server_dialect dialect;
 };
 

@@ -121,29 +121,29 @@ static void die(void)
 }
 
 /* Makes the call `whole`, or what the plan has in its place; `half` is what a torn one gets done. */
-#define MEET(name, whole, half)                                                                            \
-	({                                                                                                 \
-		enum fault fault = arrive(name);                                                           \
-		__typeof__(whole) result = -1;                                                             \
-                                                                                                           \
-		if (fault == FAULT_BEFORE)                                                                 \
-			die();                                                                             \
-		if (fault == FAULT_TEAR) {                                                                 \
-			(void)(half);                                                                      \
-			die();                                                                             \
-		}                                                                                          \
-		if (fault == FAULT_ERROR)                                                                  \
-			errno = plan.error;                                                                \
-		else                                                                                       \
-			result = (whole);                                                                  \
-		if (fault == FAULT_AFTER)                                                                  \
-			die();                                                                             \
-		result;                                                                                    \
+#define MEET(name, whole, half)                                                                              \
+	({                                                                                                   \
+		enum fault fault = arrive(name);                                                             \
+		__typeof__(whole) result = -1;                                                               \
+                                                                                                             \
+		if (fault == FAULT_BEFORE)                                                                   \
+			die();                                                                               \
+		if (fault == FAULT_TEAR) {                                                                   \
+			(void)(half);                                                                        \
+			die();                                                                               \
+		}                                                                                            \
+		if (fault == FAULT_ERROR)                                                                    \
+			errno = plan.error;                                                                  \
+		else                                                                                         \
+			result = (whole);                                                                    \
+		if (fault == FAULT_AFTER)                                                                    \
+			die();                                                                               \
+		result;                                                                                      \
 	})
 
-#define REAL(name)                                                                                         \
-	static __typeof__(name) *real;                                                                     \
-	if (!real)                                                                                         \
+#define REAL(name)                                                                                           \
+	static __typeof__(name) *real;                                                                       \
+	if (!real)                                                                                           \
 	real = (__typeof__(name) *)dlsym(RTLD_NEXT, #name)
 
 /* --- the clock -------------------------------------------------------------------------------------- */

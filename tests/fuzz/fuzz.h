@@ -11,12 +11,12 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 /* Unlike assert, there with any compiler flags. */
-#define REQUIRE(condition)                                                                                 \
-	do {                                                                                               \
-		if (!(condition)) {                                                                        \
-			fprintf(stderr, "%s:%d: does not hold: %s\n", __FILE__, __LINE__, #condition);     \
-			abort();                                                                           \
-		}                                                                                          \
+#define REQUIRE(condition)                                                                                   \
+	do {                                                                                                 \
+		if (!(condition)) {                                                                          \
+			fprintf(stderr, "%s:%d: does not hold: %s\n", __FILE__, __LINE__, #condition);       \
+			abort();                                                                             \
+		}                                                                                            \
 	} while (0)
 
 /* A copy of bytes as a string, in a block of its own, so that a read past its end is seen. */

@@ -8,8 +8,8 @@
 #include "api/http.h"
 
 /* stands in for http_exchange in the client below */
-static int scripted_exchange(struct http *http, const struct http_request *request,
-	struct http_answer *answer, struct error *err);
+static int scripted_exchange(
+	struct http *http, const struct http_request *request, struct http_answer *answer, struct error *err);
 #define http_exchange scripted_exchange
 #include "../../lib/api/client.c"
 #undef http_exchange
@@ -23,8 +23,8 @@ static struct {
 	size_t length;
 } script;
 
-static int scripted_exchange(struct http *http, const struct http_request *request,
-	struct http_answer *answer, struct error *err)
+static int scripted_exchange(
+	struct http *http, const struct http_request *request, struct http_answer *answer, struct error *err)
 {
 	(void)http;
 	(void)err;
@@ -212,9 +212,22 @@ static int record_failure(struct api *api, struct error *err)
 }
 
 static int (*const calls[])(struct api *api, struct error *err) = {
-	health, register_miner, submit_kernel, commit_submission, reveal_submission, pending_reveals, stats,
-	current_round, create_round, finalize_round, weights, submission_rate, record_verification,
-	verification_stats, mark_validated, record_failure,
+	health,
+	register_miner,
+	submit_kernel,
+	commit_submission,
+	reveal_submission,
+	pending_reveals,
+	stats,
+	current_round,
+	create_round,
+	finalize_round,
+	weights,
+	submission_rate,
+	record_verification,
+	verification_stats,
+	mark_validated,
+	record_failure,
 };
 
 static struct api *open_client(void)

@@ -15,7 +15,7 @@ static bool is_finite(const cJSON *item)
 
 	if (cJSON_IsNumber(item) && !isfinite(item->valuedouble))
 		return false;
-	cJSON_ArrayForEach(child, item)
+	cJSON_ArrayForEach (child, item)
 		if (!is_finite(child))
 			return false;
 	return true;

@@ -155,7 +155,8 @@ static void request(char **rest)
 {
 	char *method = fuzz_line(rest), *path = strchr(method, ' '), *query, *body;
 	struct connection connection = {0};
-	struct exchange exchange = {.server = local.server, .connection = &connection, .reply = {.status = 200}};
+	struct exchange exchange = {
+		.server = local.server, .connection = &connection, .reply = {.status = 200}};
 
 	if (path)
 		*path++ = '\0';
@@ -165,8 +166,11 @@ static void request(char **rest)
 	if (query)
 		*query++ = '\0';
 	MHD_http_unescape(path);
-	exchange.request = (struct server_request){.method = method, .path = path, .client = "192.0.2.1",
-		.query = parse_query(query), .headers = parse_headers(rest)};
+	exchange.request = (struct server_request){.method = method,
+		.path = path,
+		.client = "192.0.2.1",
+		.query = parse_query(query),
+		.headers = parse_headers(rest)};
 	body = fuzz_line(rest);
 	find_route(&exchange);
 	receive(&exchange, body, strlen(body));

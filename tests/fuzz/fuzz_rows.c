@@ -20,7 +20,8 @@ static void note(void *context, const char *name, const char *text, size_t lengt
 	cJSON_Delete(row);
 }
 
-static int read_in_parts(const uint8_t *data, size_t size, size_t part, struct buffer *heard, struct buffer *frame)
+static int read_in_parts(
+	const uint8_t *data, size_t size, size_t part, struct buffer *heard, struct buffer *frame)
 {
 	struct json_rows rows = {.take = note, .context = heard};
 	int result = 0;
@@ -40,12 +41,10 @@ static void require_same(const cJSON *document, const struct buffer *heard)
 	const cJSON *list, *row;
 
 	buffer_text(&expected, "");
-	cJSON_ArrayForEach(list, document)
-	{
+	cJSON_ArrayForEach (list, document) {
 		if (!cJSON_IsArray(list))
 			continue;
-		cJSON_ArrayForEach(row, list)
-		{
+		cJSON_ArrayForEach (row, list) {
 			char *plain = cJSON_PrintUnformatted(row);
 
 			buffer_printf(&expected, "%s=%s\n", list->string, plain);
@@ -76,7 +75,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		const cJSON *field;
 		bool plain = true;
 
-		cJSON_ArrayForEach(field, document) plain &= strlen(field->string) < 60;
+		cJSON_ArrayForEach (field, document)
+			plain &= strlen(field->string) < 60;
 		if (plain)
 			require_same(document, &whole);
 	}

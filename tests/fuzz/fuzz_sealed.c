@@ -11,7 +11,8 @@ int crypto_pwhash(unsigned char *const key, unsigned long long length, const cha
 	unsigned long long passphrase_length, const unsigned char *const salt, unsigned long long operations,
 	size_t memory, int algorithm)
 {
-	(void)passphrase, (void)passphrase_length, (void)salt, (void)operations, (void)memory, (void)algorithm;
+	(void)passphrase, (void)passphrase_length, (void)salt, (void)operations, (void)memory,
+		(void)algorithm;
 	memset(key, 7, length);
 	return 0;
 }

@@ -129,8 +129,7 @@ static void compute_reference(struct trial *trial)
 
 	must(quasar_cuda_reference(gpu, &trial->problem, o, state, &err), &err);
 	must(gpu_download(gpu, trial->reference, o, trial->count * sizeof(double), &err), &err);
-	must(gpu_download(gpu, trial->reference_state, state, trial->states * sizeof(double), &err),
-		&err);
+	must(gpu_download(gpu, trial->reference_state, state, trial->states * sizeof(double), &err), &err);
 	gpu_release(gpu, trial->memory[--trial->memories]);
 	gpu_release(gpu, trial->memory[--trial->memories]);
 }
@@ -484,7 +483,7 @@ static void the_gate_follows_its_formula(void **state)
 						lambda += k * k;
 					}
 					expected = -expm1(-beta[row % heads] * lambda) /
-						   (lambda + QUASAR_EPSILON);
+						(lambda + QUASAR_EPSILON);
 					assert_true(fabs(result[row] - expected) <= 2e-6 * expected);
 				}
 				free(keys);
@@ -623,9 +622,8 @@ static void a_layer_serves_many_calls(void **state)
 		run_layer(placed, call, 512);
 	}
 	assert_memory_equal(first, out, 300 * 512 * sizeof(*out));
-	assert_int_equal(layer_cuda(placed,
-				 &(struct layer_call){SEMANTICS_UPSTREAM, 1, 5, x, out, &cache}, &err),
-		-1);
+	assert_int_equal(
+		layer_cuda(placed, &(struct layer_call){SEMANTICS_UPSTREAM, 1, 5, x, out, &cache}, &err), -1);
 	assert_int_equal(err.status, STATUS_USAGE);
 	layer_cuda_free(placed);
 	layer_free(layer);
@@ -794,7 +792,8 @@ static void configurations_are_run_as_they_are(void **state)
 		must(quasar_cuda(gpu, &workspace, &trial.problem, &configs[i], &err), &err);
 		compare(&trial);
 	}
-	assert_int_equal(quasar_cuda(gpu, &workspace, &trial.problem, &(struct config){{64, 2, 3, 17}}, &err), -1);
+	assert_int_equal(
+		quasar_cuda(gpu, &workspace, &trial.problem, &(struct config){{64, 2, 3, 17}}, &err), -1);
 	assert_int_equal(err.status, STATUS_USAGE);
 	finish(&trial);
 }

@@ -43,8 +43,7 @@ static void commitments_hash_the_text_of_the_salt(void **state)
 	const cJSON *item;
 
 	(void)state;
-	cJSON_ArrayForEach(item, document)
-	{
+	cJSON_ArrayForEach (item, document) {
 		char hash[65];
 
 		message_commitment_hash(string(item, "salt"), string(item, "data"), hash);
@@ -75,8 +74,7 @@ static void submissions_are_signed_as_python_formats_them(void **state)
 	const cJSON *item;
 
 	(void)state;
-	cJSON_ArrayForEach(item, cJSON_GetObjectItem(document, "submissions"))
-	{
+	cJSON_ArrayForEach (item, cJSON_GetObjectItem(document, "submissions")) {
 		uint64_t bits = strtoull(string(item, "performance_hex"), NULL, 16);
 		struct buffer text = {0};
 		double performance;
@@ -104,9 +102,16 @@ static void foreign_text_loses_what_could_steer_a_terminal(void **state)
 		{"a\033]never ended", "a"},
 		{"two\r\nlines\tand", "two  lines and"},
 		{"bell\a nul\x7f", "bell? nul?"},
-		{"c1 \xc2\x9b""31m", "c1 ?31m"},
-		{"\xe2\x80\xae""desrever", "?desrever"},
-		{"bad \xff\xc3(\xe2\x82", "bad ?" "?(?" "?"},
+		{"c1 \xc2\x9b"
+		 "31m",
+			"c1 ?31m"},
+		{"\xe2\x80\xae"
+		 "desrever",
+			"?desrever"},
+		{"bad \xff\xc3(\xe2\x82",
+			"bad ?"
+			"?(?"
+			"?"},
 	};
 
 	(void)state;
@@ -135,15 +140,18 @@ static void refusals_keep_the_validators_words(void **state)
 	(void)state;
 	check_detail("{\"detail\":\"Hotkey mismatch\"}", "application/json", "Hotkey mismatch");
 	check_detail("{\"detail\":\"a\\u001b[2Jb\\nc\"}", "application/json", "ab c");
-	check_detail("{\"detail\":[{\"loc\":[\"body\",\"tokens_per_sec\"],\"msg\":\"field required\"},"
-		     "{\"loc\":[\"body\",\"benchmarks\",3,\"x\"],\"msg\":\"bad\"},{\"loc\":[\"body\"],\"msg\":\"m\"}]}",
+	check_detail(
+		"{\"detail\":[{\"loc\":[\"body\",\"tokens_per_sec\"],\"msg\":\"field required\"},"
+		"{\"loc\":[\"body\",\"benchmarks\",3,\"x\"],\"msg\":\"bad\"},{\"loc\":[\"body\"],\"msg\":\"m\"}]}",
 		"application/json", "tokens_per_sec: field required; benchmarks.3.x: bad; body: m");
-	check_detail("{\"detail\":[1,{},{\"msg\":7},{\"loc\":\"x\",\"msg\":\"m\"}]}", "application/json", "m");
+	check_detail(
+		"{\"detail\":[1,{},{\"msg\":7},{\"loc\":\"x\",\"msg\":\"m\"}]}", "application/json", "m");
 	check_detail("{\"detail\":7}", "application/json", "");
 	check_detail("Internal Server Error\nmore", "text/plain; charset=utf-8", "Internal Server Error");
 	check_detail("<html>", "text/html", "");
 	check_detail("", "", "");
-	check_detail("{\"detail\":\"0123456789012345678901234567890123456789012345678901234567890123456789\"}",
+	check_detail(
+		"{\"detail\":\"0123456789012345678901234567890123456789012345678901234567890123456789\"}",
 		"application/json", "012345678901234567890123456789012345678901234567890123456789012");
 }
 
@@ -161,40 +169,52 @@ static void refusals_say_what_to_do(void **state)
 		enum status status;
 		const char *hint;
 	} cases[] = {
-		{"POST /x", 401, JSON, WORDS("Invalid signature"), REFUSAL_SIGNATURE, STATUS_REFUSED, "sr25519"},
+		{"POST /x", 401, JSON, WORDS("Invalid signature"), REFUSAL_SIGNATURE, STATUS_REFUSED,
+			"sr25519"},
 		{"POST /x", 401, JSON, WORDS("Missing Hotkey or Signature headers"), REFUSAL_SIGNATURE,
 			STATUS_REFUSED, "proxy"},
-		{"POST /x", 401, JSON, WORDS("Authentication error: no Keypair"), REFUSAL_UNCLEAR, STATUS_NETWORK, "later"},
-		{"GET /pending_reveals", 401, JSON, WORDS("Missing Hotkey or Signature headers"), REFUSAL_NOT_FOR_US,
-			STATUS_REFUSED, "validators only"},
-		{"POST /x", 403, JSON, WORDS("Hotkey mismatch"), REFUSAL_HOTKEY, STATUS_REFUSED, "WALLET_HOTKEY"},
-		{"POST /x", 403, JSON, WORDS("IP address banned: IP banned for 2.5 more hours"), REFUSAL_BANNED,
-			STATUS_REFUSED, "ends in 2 h 30 m, at about 2023-11-15T00:43 UTC"},
-		{"POST /x", 403, JSON, WORDS("IP address banned: for good"), REFUSAL_BANNED, STATUS_REFUSED, "24 hours"},
-		{"POST /x", 403, "text/html", "<html>banned</html>", REFUSAL_UNCLEAR, STATUS_NETWORK, "later"},
+		{"POST /x", 401, JSON, WORDS("Authentication error: no Keypair"), REFUSAL_UNCLEAR,
+			STATUS_NETWORK, "later"},
+		{"GET /pending_reveals", 401, JSON, WORDS("Missing Hotkey or Signature headers"),
+			REFUSAL_NOT_FOR_US, STATUS_REFUSED, "validators only"},
+		{"POST /x", 403, JSON, WORDS("Hotkey mismatch"), REFUSAL_HOTKEY, STATUS_REFUSED,
+			"WALLET_HOTKEY"},
+		{"POST /x", 403, JSON, WORDS("IP address banned: IP banned for 2.5 more hours"),
+			REFUSAL_BANNED, STATUS_REFUSED, "ends in 2 h 30 m, at about 2023-11-15T00:43 UTC"},
+		{"POST /x", 403, JSON, WORDS("IP address banned: for good"), REFUSAL_BANNED, STATUS_REFUSED,
+			"24 hours"},
+		{"POST /x", 403, "text/html", "<html>banned</html>", REFUSAL_UNCLEAR, STATUS_NETWORK,
+			"later"},
 		{"POST /x", 404, JSON, WORDS("Miner not registered"), REFUSAL_UNREGISTERED, STATUS_REFUSED,
 			"quasar register"},
-		{"POST /reveal_submission", 404, JSON, WORDS("Submission not found"), REFUSAL_UNKNOWN, STATUS_REFUSED, ""},
+		{"POST /reveal_submission", 404, JSON, WORDS("Submission not found"), REFUSAL_UNKNOWN,
+			STATUS_REFUSED, ""},
 		{"POST /reveal_submission", 404, "text/plain", WORDS("Submission not found"), REFUSAL_UNCLEAR,
 			STATUS_NETWORK, "later"},
-		{"POST /commit_submission", 404, JSON, WORDS("Submission not found"), REFUSAL_UNCLEAR, STATUS_NETWORK,
-			"later"},
-		{"POST /x", 404, JSON, WORDS("Not Found"), REFUSAL_NO_ROUTE, STATUS_REFUSED, "VALIDATOR_API_URL"},
-		{"POST /finalize_round/3", 404, JSON, WORDS("Round not found"), REFUSAL_UNKNOWN, STATUS_REFUSED, ""},
-		{"POST /commit_submission", 409, JSON, WORDS("Commitment hash already exists. Use a different salt."),
-			REFUSAL_EXISTS, STATUS_REFUSED, "quasar status"},
-		{"POST /reveal_submission", 409, JSON, WORDS("Commitment hash already exists."), REFUSAL_UNCLEAR,
+		{"POST /commit_submission", 404, JSON, WORDS("Submission not found"), REFUSAL_UNCLEAR,
 			STATUS_NETWORK, "later"},
-		{"POST /x", 422, JSON, "{\"detail\":[{\"loc\":[\"body\",\"a\"],\"msg\":\"m\"}]}", REFUSAL_SCHEMA,
-			STATUS_REFUSED, "version"},
+		{"POST /x", 404, JSON, WORDS("Not Found"), REFUSAL_NO_ROUTE, STATUS_REFUSED,
+			"VALIDATOR_API_URL"},
+		{"POST /finalize_round/3", 404, JSON, WORDS("Round not found"), REFUSAL_UNKNOWN,
+			STATUS_REFUSED, ""},
+		{"POST /commit_submission", 409, JSON,
+			WORDS("Commitment hash already exists. Use a different salt."), REFUSAL_EXISTS,
+			STATUS_REFUSED, "quasar status"},
+		{"POST /reveal_submission", 409, JSON, WORDS("Commitment hash already exists."),
+			REFUSAL_UNCLEAR, STATUS_NETWORK, "later"},
+		{"POST /x", 422, JSON, "{\"detail\":[{\"loc\":[\"body\",\"a\"],\"msg\":\"m\"}]}",
+			REFUSAL_SCHEMA, STATUS_REFUSED, "version"},
 		{"POST /x", 422, JSON, WORDS("no"), REFUSAL_UNCLEAR, STATUS_NETWORK, "later"},
 		{"POST /x", 418, JSON, "", REFUSAL_UNCLEAR, STATUS_NETWORK, "VALIDATOR_API_URL"},
-		{"POST /reveal_submission", 400, JSON, WORDS("Commitment verification failed. Hash mismatch."),
-			REFUSAL_MISMATCH, STATUS_REFUSED, "five failures ban"},
-		{"POST /register_miner", 400, JSON, WORDS("Invalid league"), REFUSAL_VALUE, STATUS_REFUSED, ""},
-		{"POST /reveal_submission", 425, JSON, WORDS("Cannot reveal yet. Wait 3 blocks"), REFUSAL_EARLY,
-			STATUS_EARLY, "reveal --wait"},
-		{"POST /x", 429, JSON, WORDS("Rate limit exceeded"), REFUSAL_LIMIT, STATUS_NETWORK, "Wait a minute"},
+		{"POST /reveal_submission", 400, JSON,
+			WORDS("Commitment verification failed. Hash mismatch."), REFUSAL_MISMATCH,
+			STATUS_REFUSED, "five failures ban"},
+		{"POST /register_miner", 400, JSON, WORDS("Invalid league"), REFUSAL_VALUE, STATUS_REFUSED,
+			""},
+		{"POST /reveal_submission", 425, JSON, WORDS("Cannot reveal yet. Wait 3 blocks"),
+			REFUSAL_EARLY, STATUS_EARLY, "reveal --wait"},
+		{"POST /x", 429, JSON, WORDS("Rate limit exceeded"), REFUSAL_LIMIT, STATUS_NETWORK,
+			"Wait a minute"},
 		{"POST /x", 500, JSON, "", REFUSAL_INTERNAL, STATUS_NETWORK, "later"},
 		{"POST /x", 520, "text/html", "", REFUSAL_DOWN, STATUS_NETWORK, "later"},
 		{"POST /x", 304, "", "", REFUSAL_UNCLEAR, STATUS_NETWORK, ""},
@@ -211,8 +231,9 @@ static void refusals_say_what_to_do(void **state)
 		refusal = refusal_read(
 			cases[i].route, cases[i].http_status, cases[i].type, &body, detail, sizeof(detail));
 		assert_int_equal(refusal, cases[i].refusal);
-		assert_int_equal(
-			refusal_error(cases[i].route, cases[i].http_status, refusal, detail, 1700000000, &err), -1);
+		assert_int_equal(refusal_error(cases[i].route, cases[i].http_status, refusal, detail,
+					 1700000000, &err),
+			-1);
 		assert_int_equal(err.status, cases[i].status);
 		assert_non_null(strstr(err.message, detail));
 		snprintf(code, sizeof(code), "HTTP %d", cases[i].http_status);
@@ -249,9 +270,9 @@ static void base_urls_are_checked(void **state)
 		assert_int_equal(plain, good[i].plain);
 		free(base);
 	}
-	for (const char *const *bad = (const char *const[]){"", "localhost:8000", "ftp://host", "file:///etc/passwd",
-				 "http://", "http://user:secret@host", "http://@host", "http://host/?a=b", "http://host/#x",
-				 "http://host:99999", NULL};
+	for (const char *const *bad = (const char *const[]){"", "localhost:8000", "ftp://host",
+		     "file:///etc/passwd", "http://", "http://user:secret@host", "http://@host",
+		     "http://host/?a=b", "http://host/#x", "http://host:99999", NULL};
 		*bad; bad++) {
 		assert_null(http_check_base(*bad, &plain, &err));
 		assert_int_equal(err.status, STATUS_USAGE);
@@ -427,8 +448,8 @@ static void server_stop(struct server *server)
 
 #define OK_JSON(body) "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close\r\n\r\n" body
 #define HASH "eac8775a3fbbd8007119748d902c25ad96026c57ef35d47c7cb68565b79e02c9"
-#define COMMITTED(hash)                                                                                    \
-	OK_JSON("{\"submission_id\":3,\"commitment_hash\":\"" hash "\",\"reveal_block\":5,"                \
+#define COMMITTED(hash)                                                                                      \
+	OK_JSON("{\"submission_id\":3,\"commitment_hash\":\"" hash "\",\"reveal_block\":5,"                  \
 		"\"estimated_reveal_time\":\"2026-11-20T18:14:00.5\",\"message\":\"m\"}")
 
 struct fixture {
@@ -529,8 +550,9 @@ static void a_kept_connection_that_dies_does_not_double_a_commitment(void **stat
 {
 	struct fixture *fixture = *state;
 
-	script(fixture, (const struct answer[]){
-				{"HTTP/1.1 200 OK\r\nContent-Length: 15\r\n\r\n{\"status\":\"ok\"}", true}, {0}});
+	script(fixture,
+		(const struct answer[]){
+			{"HTTP/1.1 200 OK\r\nContent-Length: 15\r\n\r\n{\"status\":\"ok\"}", true}, {0}});
 	assert_int_equal(api_health(fixture->api, &fixture->err), 0);
 	assert_int_equal(commit(fixture), -1);
 	assert_int_equal(api_last(fixture->api)->delivery, API_UNKNOWN);
@@ -550,12 +572,14 @@ static void what_the_validator_said_decides_what_is_known(void **state)
 	} cases[] = {
 		{"HTTP/1.1 409 Conflict\r\n" SAYS(WORDS("Commitment hash already exists.")), STATUS_REFUSED,
 			API_REFUSED, 409, false},
-		{"HTTP/1.1 404 Not Found\r\n" SAYS(WORDS("Miner not registered")), STATUS_REFUSED, API_REFUSED, 404,
+		{"HTTP/1.1 404 Not Found\r\n" SAYS(WORDS("Miner not registered")), STATUS_REFUSED,
+			API_REFUSED, 404, false},
+		{"HTTP/1.1 404 Not Found\r\n" SAYS(WORDS("No such thing")), STATUS_NETWORK, API_UNKNOWN, 404,
 			false},
-		{"HTTP/1.1 404 Not Found\r\n" SAYS(WORDS("No such thing")), STATUS_NETWORK, API_UNKNOWN, 404, false},
-		{"HTTP/1.1 404 Not Found\r\nConnection: close\r\n\r\n<html>", STATUS_NETWORK, API_UNKNOWN, 404, false},
-		{"HTTP/1.1 429 Slow\r\nRetry-After: 7\r\nConnection: close\r\n\r\n", STATUS_NETWORK, API_UNKNOWN,
-			429, true},
+		{"HTTP/1.1 404 Not Found\r\nConnection: close\r\n\r\n<html>", STATUS_NETWORK, API_UNKNOWN,
+			404, false},
+		{"HTTP/1.1 429 Slow\r\nRetry-After: 7\r\nConnection: close\r\n\r\n", STATUS_NETWORK,
+			API_UNKNOWN, 429, true},
 		{"HTTP/1.1 503 Busy\r\nConnection: close\r\n\r\n", STATUS_NETWORK, API_UNKNOWN, 503, true},
 		{OK_JSON("{}"), STATUS_NETWORK, API_UNKNOWN, 200, false},
 		{OK_JSON("nonsense"), STATUS_NETWORK, API_UNKNOWN, 200, false},
@@ -585,16 +609,17 @@ static void reads_are_repeated(void **state)
 {
 	struct fixture *fixture = *state;
 
-	script(fixture, (const struct answer[]){
-				{"HTTP/1.1 503 Busy\r\nConnection: close\r\n\r\n", false},
-				{"HTTP/1.1 429 Slow\r\nConnection: close\r\n\r\n", false},
-				{OK_JSON("{\"status\":\"ok\"}"), false}, {0}});
+	script(fixture,
+		(const struct answer[]){{"HTTP/1.1 503 Busy\r\nConnection: close\r\n\r\n", false},
+			{"HTTP/1.1 429 Slow\r\nConnection: close\r\n\r\n", false},
+			{OK_JSON("{\"status\":\"ok\"}"), false}, {0}});
 	assert_int_equal(api_health(fixture->api, &fixture->err), 0);
 	assert_int_equal(fixture->server.count, 3);
 }
 
-#define PENDING(id, hotkey)                                                                                \
-	"{\"submission_id\":" id ",\"miner_hotkey\":\"" hotkey "\",\"commitment_hash\":\"eac8775a3fbbd800...\","  \
+#define PENDING(id, hotkey)                                                                                  \
+	"{\"submission_id\":" id ",\"miner_hotkey\":\"" hotkey                                               \
+	"\",\"commitment_hash\":\"eac8775a3fbbd800...\","                                                    \
 	"\"reveal_block\":100,\"blocks_remaining\":23,\"can_reveal\":false,\"created_at\":\"2026-11-20T18:14:00\"}"
 
 static void a_pending_commitment_is_found_by_hotkey_and_prefix(void **state)
@@ -604,10 +629,12 @@ static void a_pending_commitment_is_found_by_hotkey_and_prefix(void **state)
 	const int64_t ids[] = {5};
 	const struct api_pending_filter filter = {"5A", ids, 1};
 
-	script(fixture, (const struct answer[]){
-				{OK_JSON("{\"current_block\":77,\"pending_reveals\":[" PENDING("3", "5A") ","
-					 PENDING("4", "5B") "," PENDING("5", "5B") "," PENDING("0", "5A")
-					 ",{\"submission_id\":7}]}"), false}, {0}});
+	script(fixture,
+		(const struct answer[]){{OK_JSON("{\"current_block\":77,\"pending_reveals\":[" PENDING(
+						 "3", "5A") "," PENDING("4", "5B") "," PENDING("5",
+						 "5B") "," PENDING("0", "5A") ",{\"submission_id\":7}]}"),
+						false},
+			{0}});
 	assert_int_equal(api_pending_reveals(fixture->api, &filter, &pending, &fixture->err), 0);
 	assert_int_equal(pending.current_block, 77);
 	assert_int_equal(pending.count, 2);
@@ -627,17 +654,20 @@ static void the_servers_clock_is_known_from_its_date(void **state)
 {
 	struct fixture *fixture = *state;
 
-	script(fixture, (const struct answer[]){{"HTTP/1.1 200 OK\r\nDate: Tue, 14 Nov 2023 22:13:20 GMT\r\n"
-						 "Connection: close\r\n\r\n{\"status\":\"ok\"}", false}, {0}});
+	script(fixture,
+		(const struct answer[]){{"HTTP/1.1 200 OK\r\nDate: Tue, 14 Nov 2023 22:13:20 GMT\r\n"
+					 "Connection: close\r\n\r\n{\"status\":\"ok\"}",
+						false},
+			{0}});
 	assert_true(api_clock_skew(fixture->api) == 0);
 	assert_int_equal(api_health(fixture->api, &fixture->err), 0);
 	assert_true(fabs(clock_now() + api_clock_skew(fixture->api) - 1700000000) < 5);
 	assert_in_range(api_block(fixture->api), block_at(1700000000), block_at(1700000012));
 }
 
-#define SUBMISSION(id, fork, length, speed, when)                                                          \
-	"{\"id\":" id ",\"miner_hotkey\":\"5A\",\"fork_url\":" fork ",\"commit_hash\":" fork               \
-	",\"repo_hash\":null,\"target_sequence_length\":" length ",\"tokens_per_sec\":" speed              \
+#define SUBMISSION(id, fork, length, speed, when)                                                            \
+	"{\"id\":" id ",\"miner_hotkey\":\"5A\",\"fork_url\":" fork ",\"commit_hash\":" fork                 \
+	",\"repo_hash\":null,\"target_sequence_length\":" length ",\"tokens_per_sec\":" speed                \
 	",\"vram_mb\":null,\"benchmarks\":null,\"validated\":false,\"created_at\":\"" when "\"}"
 
 static void standings_rank_what_is_revealed(void **state)
@@ -647,15 +677,19 @@ static void standings_rank_what_is_revealed(void **state)
 
 	script(fixture,
 		(const struct answer[]){
-			{OK_JSON("{\"total_submissions\":9,\"recent_submissions\":["
-				SUBMISSION("5", "null", "1000000", "0.0", "2026-11-20T10:00:00") ","
-				SUBMISSION("4", "\"u\"", "100000", "600.0", "2026-11-20T11:00:00") ","
-				SUBMISSION("3", "\"u\"", "1000000", "100.0", "2026-11-20T10:00:00")
-				"],\"stats\":{\"avg_tokens_per_sec\":1,\"max_tokens_per_sec\":2,"
-				"\"min_tokens_per_sec\":0,\"total_submissions\":9},\"top_performers\":["
-				SUBMISSION("4", "null", "100000", "600.0", "2026-11-20T11:00:00") ","
-				SUBMISSION("2", "null", "300000", "400.0", "2026-11-20T11:00:00") ","
-				SUBMISSION("5", "null", "1000000", "0", "2026-11-20T11:00:00") "]}"), false},
+			{OK_JSON("{\"total_submissions\":9,\"recent_submissions\":[" SUBMISSION(
+				 "5", "null", "1000000", "0.0", "2026-11-20T10:00:00") "," SUBMISSION("4",
+				 "\"u\"", "100000", "600.0",
+				 "2026-11-20T11:00:00") "," SUBMISSION("3", "\"u\"", "1000000", "100.0",
+				 "2026-11-20T10:00:00") "],\"stats\":{\"avg_tokens_per_sec\":1,\"max_tokens_per_sec\":2,"
+							"\"min_tokens_per_sec\":0,\"total_submissions\":9},\"top_performers\":[" SUBMISSION(
+								"4", "null", "100000", "600.0",
+								"2026-11-20T11:00:00") "," SUBMISSION("2",
+								"null", "300000", "400.0",
+								"2026-11-20T11:00:00") "," SUBMISSION("5",
+								"null", "1000000", "0",
+								"2026-11-20T11:00:00") "]}"),
+				false},
 			{0}});
 	standings_free(&standings);
 	assert_int_equal(standings_read(fixture->api, &standings, &fixture->err), 0);

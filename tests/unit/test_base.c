@@ -41,7 +41,7 @@ static void numbers_as_people_write_them(void **state)
 	assert_int_equal(number_parse_integer("-7", &whole), 0);
 	assert_int_equal(whole, -7);
 	for (const char *const *bad = (const char *const[]){"", "-", "x", "1x", "k", "_1", "1.5", " 1", "1 ",
-				 "99999999999999999999", "9223372036854775807M", NULL};
+		     "99999999999999999999", "9223372036854775807M", NULL};
 		*bad; bad++)
 		assert_int_equal(number_parse_integer(*bad, &whole), -1);
 	assert_int_equal(number_parse_real("3%", &real), 0);
@@ -195,11 +195,11 @@ static void utf8_is_told_from_other_bytes(void **state)
 {
 	(void)state;
 	for (const char *const *good = (const char *const[]){"", "a", "\xc2\x80", "\xdf\xbf", "\xe0\xa0\x80",
-				 "\xed\x9f\xbf", "\xee\x80\x80", "\xf0\x90\x80\x80", "\xf4\x8f\xbf\xbf", NULL};
+		     "\xed\x9f\xbf", "\xee\x80\x80", "\xf0\x90\x80\x80", "\xf4\x8f\xbf\xbf", NULL};
 		*good; good++)
 		assert_true(utf8_valid(*good, strlen(*good)));
-	for (const char *const *bad = (const char *const[]){"\x80", "\xc1\xbf", "\xc3", "\xc3(", "\xe0\x9f\xbf",
-				 "\xed\xa0\x80", "\xf0\x8f\xbf\xbf", "\xf4\x90\x80\x80", "\xff", NULL};
+	for (const char *const *bad = (const char *const[]){"\x80", "\xc1\xbf", "\xc3", "\xc3(",
+		     "\xe0\x9f\xbf", "\xed\xa0\x80", "\xf0\x8f\xbf\xbf", "\xf4\x90\x80\x80", "\xff", NULL};
 		*bad; bad++)
 		assert_false(utf8_valid(*bad, strlen(*bad)));
 }
@@ -243,8 +243,7 @@ static void floats_as_python_writes_them(void **state)
 	const cJSON *item;
 
 	(void)state;
-	cJSON_ArrayForEach(item, cJSON_GetObjectItem(document, "floats"))
-	{
+	cJSON_ArrayForEach (item, cJSON_GetObjectItem(document, "floats")) {
 		uint64_t bits = strtoull(cJSON_GetObjectItem(item, "hex")->valuestring, NULL, 16);
 		char text[32];
 		double value;
@@ -260,13 +259,14 @@ static void documents_as_python_writes_them(void **state)
 {
 	struct error err = {0};
 	struct buffer out = {0};
-	static const char text[] = "{\"b\":[1.5,true,null,-1e400],\"a\":\"\\u00e9\\ud83d\\ude00\\n\\\"\",\"B\":{}}";
+	static const char text[] =
+		"{\"b\":[1.5,true,null,-1e400],\"a\":\"\\u00e9\\ud83d\\ude00\\n\\\"\",\"B\":{}}";
 	cJSON *document = json_parse(text, sizeof(text) - 1, &err);
 
 	(void)state;
 	json_python(document, &out);
-	assert_string_equal(
-		out.data, "{\"B\": {}, \"a\": \"\\u00e9\\ud83d\\ude00\\n\\\"\", \"b\": [1.5, true, null, -Infinity]}");
+	assert_string_equal(out.data,
+		"{\"B\": {}, \"a\": \"\\u00e9\\ud83d\\ude00\\n\\\"\", \"b\": [1.5, true, null, -Infinity]}");
 	buffer_free(&out);
 	cJSON_Delete(document);
 }
@@ -287,7 +287,8 @@ static int run_shell(const char *script, const char *input, struct process *proc
 	struct error err;
 	int status = -1;
 
-	if (process_start(process, argv, more, input, &err) < 0 || process_finish(process, 600, &status, &err) < 0)
+	if (process_start(process, argv, more, input, &err) < 0 ||
+		process_finish(process, 600, &status, &err) < 0)
 		fail_msg("%s", err.message);
 	return status;
 }
@@ -307,19 +308,21 @@ static void processes_are_heard_to_their_end(void **state)
 	assert_true(process.text.length <= 1 << 20);
 	buffer_free(&process.text);
 
-	assert_int_equal(process_start(&process, (const char *const[]){"/bin/sleep", "1000", NULL},
-				 NULL, "", &err), 0);
+	assert_int_equal(
+		process_start(&process, (const char *const[]){"/bin/sleep", "1000", NULL}, NULL, "", &err),
+		0);
 	assert_false(process_ended(&process, &status));
 	process_kill(&process);
 	assert_int_equal(process.pid, 0);
 	process_kill(&process);
-	assert_int_equal(process_start(&process, (const char *const[]){"/bin/sleep", "1000", NULL},
-				 NULL, "", &err), 0);
+	assert_int_equal(
+		process_start(&process, (const char *const[]){"/bin/sleep", "1000", NULL}, NULL, "", &err),
+		0);
 	assert_int_equal(process_finish(&process, 0.01, &status, &err), -1);
 	assert_int_equal(err.status, STATUS_ENVIRONMENT);
 	assert_int_equal(process.pid, 0);
-	assert_int_equal(process_start(&process, (const char *const[]){"/no/such/program", NULL},
-				 NULL, "", &err), 0);
+	assert_int_equal(
+		process_start(&process, (const char *const[]){"/no/such/program", NULL}, NULL, "", &err), 0);
 	assert_int_equal(process_finish(&process, 600, &status, &err), 0);
 	assert_int_equal(status, 127);
 }
@@ -344,18 +347,18 @@ static void run_out_of_time(const char *script, double seconds)
 static void no_process_is_waited_for_longer_than_wanted(void **state)
 {
 	(void)state;
-	run_out_of_time("exec >&-; exec sleep 1000", 0.2);                    /* silent, but there */
+	run_out_of_time("exec >&-; exec sleep 1000", 0.2);                         /* silent, but there */
 	run_out_of_time("trap '' TERM; exec >&-; while :; do sleep 1; done", 0.2); /* and deaf */
-	run_out_of_time("kill -STOP $$", 0.2);                                /* and dead to the world */
-	run_out_of_time("sleep 1000 & exit 0", 0.2);                          /* gone, but for who holds its stdout */
-	run_out_of_time("exec yes", 0.2);                                     /* never an end of what it says */
+	run_out_of_time("kill -STOP $$", 0.2);                                     /* and dead to the world */
+	run_out_of_time("sleep 1000 & exit 0", 0.2); /* gone, but for who holds its stdout */
+	run_out_of_time("exec yes", 0.2);            /* never an end of what it says */
 }
 
 /* Whoever holds the other end of the pipe is alive. */
 static void its_whole_group_ends_with_it(void **state)
 {
-	const char *argv[] = {"/bin/sh", "-c", "trap '' TERM; (trap '' TERM; sleep 1000) >&7 & exec 7>&-; echo; wait",
-		NULL};
+	const char *argv[] = {"/bin/sh", "-c",
+		"trap '' TERM; (trap '' TERM; sleep 1000) >&7 & exec 7>&-; echo; wait", NULL};
 	struct pollfd end = {.events = POLLIN};
 	struct process process;
 	struct error err;
@@ -388,11 +391,12 @@ static void what_writes_and_goes_on_in_silence_is_heard(void **state)
 
 static void programs_see_no_secret_of_the_environment(void **state)
 {
-	static const char *const hidden[] = {"GITHUB_TOKEN", "WALLET_PASSWORD", "BT_PW__HOME_ME", "OPENAI_API_KEY",
-		"NVIDIA_API_KEY", "CONDA_TOKEN", "SSH_AUTH_SOCK", "HF_TOKEN", "AWS_SECRET_ACCESS_KEY", "https_proxy",
-		"ANYTHING"};
-	static const char *const seen[] = {"LC_ALL", "CUDA_VISIBLE_DEVICES", "PYTORCH_CUDA_ALLOC_CONF", "TRITON_CACHE_DIR",
-		"LD_LIBRARY_PATH", "VIRTUAL_ENV", "PYTHONPATH", "OMP_NUM_THREADS", "TMPDIR"};
+	static const char *const hidden[] = {"GITHUB_TOKEN", "WALLET_PASSWORD", "BT_PW__HOME_ME",
+		"OPENAI_API_KEY", "NVIDIA_API_KEY", "CONDA_TOKEN", "SSH_AUTH_SOCK", "HF_TOKEN",
+		"AWS_SECRET_ACCESS_KEY", "https_proxy", "ANYTHING"};
+	static const char *const seen[] = {"LC_ALL", "CUDA_VISIBLE_DEVICES", "PYTORCH_CUDA_ALLOC_CONF",
+		"TRITON_CACHE_DIR", "LD_LIBRARY_PATH", "VIRTUAL_ENV", "PYTHONPATH", "OMP_NUM_THREADS",
+		"TMPDIR"};
 	struct process process;
 
 	(void)state;
@@ -447,8 +451,8 @@ static void only_files_are_read_and_nothing_is_waited_for(void **state)
 
 static void what_a_killed_writer_left_is_swept(void **state)
 {
-	static const char *const kept[] = {"default", "default.backup", "default.unfinished", ".default.unfinished",
-		".a.bcdefg.unfinishe", ".held.aB3dE6.unfinished"};
+	static const char *const kept[] = {"default", "default.backup", "default.unfinished",
+		".default.unfinished", ".a.bcdefg.unfinishe", ".held.aB3dE6.unfinished"};
 	static const char *const swept[] = {".default.aB3dE6.unfinished", ".x.y.000000.unfinished"};
 	char directory[] = "/tmp/quasar-test-XXXXXX";
 	struct error err;
@@ -462,7 +466,8 @@ static void what_a_killed_writer_left_is_swept(void **state)
 		held = open(path, O_CREAT | O_WRONLY, 0600);
 		assert_true(held >= 0);
 		if (i == 5)
-			assert_int_equal(flock(dup(held), LOCK_EX), 0); /* as its writer does; open to the end */
+			assert_int_equal(
+				flock(dup(held), LOCK_EX), 0); /* as its writer does; open to the end */
 		close(held);
 		free(path);
 	}
@@ -482,10 +487,17 @@ static void what_nobody_sees_is_shown(void **state)
 	static const struct {
 		const char *dirty, *clean;
 	} cases[] = {
-		{"a\u061cb", "a?b"}, {"\u200b\u200c\u200d\u200e\u200f", "?????"}, {"a\u2028b\u2029c", "a?b?c"},
-		{"\u202e\u2066\u2069\u2060\u2064", "?????"}, {"\ufeff\u00ad\u180e", "???"}, {"\ufff9\ufffb", "??"},
-		{"\U000e0001\U000e0041\U000e007f", "???"}, {"\u0600\u06dd\u070f", "???"}, {"\U0001d173", "?"},
-		{"é ≈ 漢 😀 ש ع", "é ≈ 漢 😀 ש ع"}, {"\u200a|\u2010|\u2027|\u202f|\u205f|\u2070|\ufffc|\ufffd",
+		{"a\u061cb", "a?b"},
+		{"\u200b\u200c\u200d\u200e\u200f", "?????"},
+		{"a\u2028b\u2029c", "a?b?c"},
+		{"\u202e\u2066\u2069\u2060\u2064", "?????"},
+		{"\ufeff\u00ad\u180e", "???"},
+		{"\ufff9\ufffb", "??"},
+		{"\U000e0001\U000e0041\U000e007f", "???"},
+		{"\u0600\u06dd\u070f", "???"},
+		{"\U0001d173", "?"},
+		{"é ≈ 漢 😀 ש ع", "é ≈ 漢 😀 ש ع"},
+		{"\u200a|\u2010|\u2027|\u202f|\u205f|\u2070|\ufffc|\ufffd",
 			"\u200a|\u2010|\u2027|\u202f|\u205f|\u2070|\ufffc|\ufffd"},
 		{"\U000f0000\U0010ffff", "\U000f0000\U0010ffff"},
 	};

@@ -226,7 +226,8 @@ static const char first_version[] =
 	" 3, 100, NULL, 1.0, 2.0);"
 	"INSERT INTO journal VALUES (1, 7, 1.0, 'prepared');"
 	"INSERT INTO bench VALUES"
-	" (1, 1.5, 'cpu (AMD EPYC 7763, 2 threads)', 'layer', 'upstream', 4096, 10, 100.0, 0.1, NULL, '" COMMIT "', '0.1.0'),"
+	" (1, 1.5, 'cpu (AMD EPYC 7763, 2 threads)', 'layer', 'upstream', 4096, 10, 100.0, 0.1, NULL, '" COMMIT
+	"', '0.1.0'),"
 	" (2, 2.5, 'cuda:3 (NVIDIA H200, 132 multiprocessors, 140 GiB)', 'layer', 'upstream', 4096, 10, 9000.0, 0.1, 5.0,"
 	"  '" COMMIT "', '0.1.0'),"
 	" (3, 3.5, 'cuda:12 (NVIDIA H200)', 'python', '', 4096, 30, 1000.0, 0.1, 6.0, '" COMMIT "', '0.1.0'),"
@@ -258,12 +259,11 @@ static void a_store_of_the_first_version_is_brought_up_to_date(void **state)
 		int index;
 		const char *operation;
 	} expected[] = {
-		{BENCHMARK_NATIVE, BENCHMARK_CPU, 0, NULL},
-		{BENCHMARK_NATIVE, BENCHMARK_CUDA, 3, NULL},
-		{BENCHMARK_FORK, BENCHMARK_CUDA, 12, NULL},
-		{BENCHMARK_NATIVE, BENCHMARK_CPU, 0, "quasar"},
+		{BENCHMARK_NATIVE, BENCHMARK_CPU, 0, NULL}, {BENCHMARK_NATIVE, BENCHMARK_CUDA, 3, NULL},
+		{BENCHMARK_FORK, BENCHMARK_CUDA, 12, NULL}, {BENCHMARK_NATIVE, BENCHMARK_CPU, 0, "quasar"},
 		{BENCHMARK_NATIVE, BENCHMARK_CPU, 0, "linear"},
-		{BENCHMARK_NATIVE, BENCHMARK_CUDA, 0, NULL}, /* not known, so of the kind that nothing is claimed from */
+		{BENCHMARK_NATIVE, BENCHMARK_CUDA, 0,
+			NULL}, /* not known, so of the kind that nothing is claimed from */
 	};
 	enum { ROWS = sizeof(expected) / sizeof(expected[0]) };
 	struct submission_list submissions;
@@ -383,9 +383,8 @@ static void the_newest_counts(void **state)
 
 static void what_validators_do_not_run_does_not_count(void **state)
 {
-	struct benchmark other[MOST_BENCHMARKS] = {
-		native(9000, BENCHMARK_CUDA), native(9000, BENCHMARK_CPU), native(9000, BENCHMARK_CPU),
-		native(9000, BENCHMARK_CPU)};
+	struct benchmark other[MOST_BENCHMARKS] = {native(9000, BENCHMARK_CUDA), native(9000, BENCHMARK_CPU),
+		native(9000, BENCHMARK_CPU), native(9000, BENCHMARK_CPU)};
 	struct benchmark with_ours[2] = {[1] = measured(1000)};
 
 	(void)state;
@@ -450,7 +449,8 @@ static void expect_sent(const struct claim *claim, const char *sent)
 
 static void what_is_sent_is_of_one_kind(void **state)
 {
-	struct benchmark benchmarks[] = {measured(1000), measured(3000), native(5000, BENCHMARK_CPU), measured(800)};
+	struct benchmark benchmarks[] = {
+		measured(1000), measured(3000), native(5000, BENCHMARK_CPU), measured(800)};
 	struct claim claim;
 	struct error err;
 
@@ -462,7 +462,8 @@ static void what_is_sent_is_of_one_kind(void **state)
 	assert_int_equal(make(benchmarks, 4, &claim, &err), 0);
 	assert_true(claim.spread == 0.2);
 	assert_true(isnan(claim.memory_mb));
-	expect_sent(&claim, "{\"4096\":{\"tokens_per_sec\":1000},\"512\":{\"tokens_per_sec\":3000,\"vram_mb\":512}}");
+	expect_sent(&claim,
+		"{\"4096\":{\"tokens_per_sec\":1000},\"512\":{\"tokens_per_sec\":3000,\"vram_mb\":512}}");
 	claim_free(&claim);
 
 	/* without one at the target length they still go with a claim by hand */

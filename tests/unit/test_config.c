@@ -13,14 +13,26 @@
 #include "op/quasar/config.h"
 
 /* As their drivers say. */
-static const struct gpu_properties a100 = {.name = "A100", .capability = 80, .multiprocessors = 108,
-	.shared_per_multiprocessor = 167936, .shared_per_block = 166912};
-static const struct gpu_properties rtx4090 = {.name = "RTX 4090", .capability = 89, .multiprocessors = 128,
-	.shared_per_multiprocessor = 102400, .shared_per_block = 101376};
-static const struct gpu_properties h200 = {.name = "H200", .capability = 90, .multiprocessors = 132,
-	.shared_per_multiprocessor = 233472, .shared_per_block = 232448};
-static const struct gpu_properties rtx5090 = {.name = "RTX 5090", .capability = 120, .multiprocessors = 170,
-	.shared_per_multiprocessor = 102400, .shared_per_block = 101376};
+static const struct gpu_properties a100 = {.name = "A100",
+	.capability = 80,
+	.multiprocessors = 108,
+	.shared_per_multiprocessor = 167936,
+	.shared_per_block = 166912};
+static const struct gpu_properties rtx4090 = {.name = "RTX 4090",
+	.capability = 89,
+	.multiprocessors = 128,
+	.shared_per_multiprocessor = 102400,
+	.shared_per_block = 101376};
+static const struct gpu_properties h200 = {.name = "H200",
+	.capability = 90,
+	.multiprocessors = 132,
+	.shared_per_multiprocessor = 233472,
+	.shared_per_block = 232448};
+static const struct gpu_properties rtx5090 = {.name = "RTX 5090",
+	.capability = 120,
+	.multiprocessors = 170,
+	.shared_per_multiprocessor = 102400,
+	.shared_per_block = 101376};
 
 struct choice {
 	const struct gpu_properties *gpu;
@@ -125,8 +137,9 @@ static void every_gpu_gets_its_configuration(void **state)
 		config_format(quasar_parameters, &chosen, found, sizeof(found));
 		config_format(quasar_parameters, &choice->config, expected, sizeof(expected));
 		if (strcmp(found, expected))
-			fail_msg("%s %s %s S %d T %lld: %s, not %s", choice->gpu->name, semantics_name(choice->semantics),
-				dtype_name(choice->dtype), choice->dim, (long long)choice->tokens, found, expected);
+			fail_msg("%s %s %s S %d T %lld: %s, not %s", choice->gpu->name,
+				semantics_name(choice->semantics), dtype_name(choice->dtype), choice->dim,
+				(long long)choice->tokens, found, expected);
 		if (quasar_config_check(&problem, choice->gpu, &chosen, &err) < 0)
 			fail_msg("%s: %s", choice->gpu->name, err.message);
 	}
@@ -157,8 +170,8 @@ static void what_does_not_fit_says_why(void **state)
 
 static void assert_refused(enum semantics semantics, struct config config, const char *because)
 {
-	struct quasar_problem problem =
-		problem_of(&(struct choice){&h200, semantics, DTYPE_BF16, 64, 1, 640, 8, {{0}}}); /* ten chunks */
+	struct quasar_problem problem = problem_of(
+		&(struct choice){&h200, semantics, DTYPE_BF16, 64, 1, 640, 8, {{0}}}); /* ten chunks */
 	struct error err = {0};
 
 	assert_int_equal(quasar_config_check(&problem, &h200, &config, &err), -1);
@@ -193,7 +206,8 @@ static void groups_are_exact(void **state)
 
 			if (quasar_config_check(&problem, &h200, &config, &err) < 0)
 				fail_msg("%lld tokens, %d heads: %s", (long long)tokens, heads, err.message);
-			assert_true(config.value[QUASAR_GROUPS] * heads <= 3 * 132 || config.value[QUASAR_GROUPS] == 1);
+			assert_true(config.value[QUASAR_GROUPS] * heads <= 3 * 132 ||
+				config.value[QUASAR_GROUPS] == 1);
 		}
 }
 
@@ -201,7 +215,8 @@ static void texts_are_read_back(void **state)
 {
 	static const char *const wrong[] = {"", "CHUNK=64", "CHUNK=64 CHUNK=64 NUM_STAGES=2 MIN_BLOCKS=3",
 		"CHUNK=64 NUM_STAGES=2 MIN_BLOCKS=3 GROUPS=x", "CHUNK=64 NUM_STAGES=2 MIN_BLOCKS=3 GROUPS=0",
-		"CHUNK=64 NUM_STAGES=2 MIN_BLOCKS=3 GROUPS=1 OTHER=1", "CHUNK=64 NUM_STAGES=2 MIN_BLOCKS=3 GROUPS"};
+		"CHUNK=64 NUM_STAGES=2 MIN_BLOCKS=3 GROUPS=1 OTHER=1",
+		"CHUNK=64 NUM_STAGES=2 MIN_BLOCKS=3 GROUPS"};
 	struct config config = {{64, 2, 3, 49}}, read;
 	struct error err = {0};
 	char text[128];
@@ -211,8 +226,9 @@ static void texts_are_read_back(void **state)
 	assert_string_equal(text, "CHUNK=64 NUM_STAGES=2 MIN_BLOCKS=3 GROUPS=49");
 	assert_int_equal(config_parse(quasar_parameters, text, &read, &err), 0);
 	assert_memory_equal(&read, &config, sizeof(read));
-	assert_int_equal(
-		config_parse(quasar_parameters, " GROUPS=49  MIN_BLOCKS=3 NUM_STAGES=2 CHUNK=64", &read, &err), 0);
+	assert_int_equal(config_parse(quasar_parameters, " GROUPS=49  MIN_BLOCKS=3 NUM_STAGES=2 CHUNK=64",
+				 &read, &err),
+		0);
 	assert_memory_equal(&read, &config, sizeof(read));
 	for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++) {
 		assert_int_equal(config_parse(quasar_parameters, wrong[i], &read, &err), -1);

@@ -15,9 +15,12 @@
 static const char *const first_version[] = {"CREATE TABLE t (a INTEGER, b REAL, c TEXT)", NULL};
 static const char *const second_version[] = {
 	"CREATE TABLE t (a INTEGER, b REAL, c TEXT)", "ALTER TABLE t ADD d TEXT DEFAULT 'new'", NULL};
-static const struct database_format format = {.what = "a test", .application = 0x7e57, .migrations = first_version};
-static const struct database_format newer = {.what = "a test", .application = 0x7e57, .migrations = second_version};
-static const struct database_format other = {.what = "another thing", .application = 0x7e58, .migrations = first_version};
+static const struct database_format format = {
+	.what = "a test", .application = 0x7e57, .migrations = first_version};
+static const struct database_format newer = {
+	.what = "a test", .application = 0x7e57, .migrations = second_version};
+static const struct database_format other = {
+	.what = "another thing", .application = 0x7e58, .migrations = first_version};
 
 static char directory[64], *path;
 

@@ -42,11 +42,13 @@ static void assert_agrees(const struct fixture *fixture, int tensor, const doubl
 	found = compare_float_double(values, expected, count);
 	family_options_format(plan->family, plan->options, function, sizeof(function));
 	if (!found.finite || found.relative_error > tolerance(dtype) || found.cosine < 0.99999)
-		fail_msg("%s of %s (%s), %s, B %lld T %lld H %d K %d V %d %s layout %d: cosine %.8f, relative error %g%s",
+		fail_msg(
+			"%s of %s (%s), %s, B %lld T %lld H %d K %d V %d %s layout %d: cosine %.8f, relative error %g%s",
 			plan->family->tensors[tensor].name, plan->family->name, function, cpu_variant_name(),
 			(long long)plan->shape.batch, (long long)plan->shape.tokens, plan->shape.heads,
-			plan->shape.key_dim, plan->shape.value_dim, dtype_name(plan->dtype), (int)plan->layout,
-			found.cosine, found.relative_error, found.finite ? "" : ", not finite");
+			plan->shape.key_dim, plan->shape.value_dim, dtype_name(plan->dtype),
+			(int)plan->layout, found.cosine, found.relative_error,
+			found.finite ? "" : ", not finite");
 	free(values);
 	free(elements);
 }
@@ -67,10 +69,11 @@ static void assert_gaps_untouched(const struct fixture *fixture, int number)
 			for (int64_t h = 0; h < size[2]; h++)
 				for (int64_t i = 0; i < size[3]; i++) {
 					int64_t at = b * tensor->stride[0] + t * tensor->stride[1] +
-						     h * tensor->stride[2] + i * tensor->stride[3];
+						h * tensor->stride[2] + i * tensor->stride[3];
 
 					for (size_t half = 0; half < element / 2; half++)
-						((uint16_t *)(first + at * (int64_t)element))[half] = FIXTURE_POISON;
+						((uint16_t *)(first +
+							at * (int64_t)element))[half] = FIXTURE_POISON;
 				}
 	for (size_t i = 0; i < fixture->bytes[number] / 2; i++)
 		assert_int_equal(((uint16_t *)memory)[i], FIXTURE_POISON);
@@ -349,7 +352,8 @@ static void tables_are_sound(void **state)
 		assert_true(family->check && family->reference && family->cpu && family->operations);
 		for (int i = 0; family->tensors[i].name; i++) {
 			assert_true(i < FAMILY_TENSORS);
-			assert_true(strspn(family->tensors[i].shape, "BTHKV") == strlen(family->tensors[i].shape));
+			assert_true(strspn(family->tensors[i].shape, "BTHKV") ==
+				strlen(family->tensors[i].shape));
 			assert_int_equal(family_tensor_find(family, family->tensors[i].name), i);
 		}
 		assert_true(!family->cuda == !family->parameters);
@@ -372,14 +376,14 @@ static void costs_are_counted(void **state)
 	assert_int_equal(fixture_make(&fixture, &cpu, &plan, &err), 0);
 	assert_true(family_traffic(quasar, &fixture.problem) == 4 * 2 * 2 * 100 * 3 * 64 + 3 * 4);
 	assert_true(fabs(quasar->operations(&fixture.problem) -
-			 2.0 * 600 * (3 * 64 * 64 + 2 * 64 * 64 + 64 * 64 / 6.0)) < 1e-3);
+			    2.0 * 600 * (3 * 64 * 64 + 2 * 64 * 64 + 64 * 64 / 6.0)) < 1e-3);
 	fixture_free(&fixture);
 	plan.family = linear;
 	plan.states = true;
 	plan.shape.value_dim = 32;
 	assert_int_equal(fixture_make(&fixture, &cpu, &plan, &err), 0);
 	assert_true(family_traffic(linear, &fixture.problem) ==
-		    600 * (2 * 64 + 2 * 32) * 2 + 2.0 * 6 * (64 * 32 + 64) * 4);
+		600 * (2 * 64 + 2 * 32) * 2 + 2.0 * 6 * (64 * 32 + 64) * 4);
 	assert_true(linear->operations(&fixture.problem) == 2.0 * 600 * 2 * 64 * 32);
 	fixture_free(&fixture);
 }

@@ -217,7 +217,8 @@ static bool compiler_knows(const struct nvrtc *nvrtc, int capability)
 	return found;
 }
 
-static void compile(const char *source, const struct kernel_parameter *parameters, int capability, void *state)
+static void compile(
+	const char *source, const struct kernel_parameter *parameters, int capability, void *state)
 {
 	struct error err = {0};
 	const struct nvrtc *nvrtc = nvrtc_library(&err);
@@ -267,8 +268,8 @@ static void the_other_kernels_compile(void **state)
 		const struct kernel_parameter parameters[] = {{"HEAD_DIM", dim}, {"INPUT", (int)i % 3},
 			{"UPSTREAM", (int)i % 2}, {"VECTOR", (int)i / 3}, {0}};
 		const struct kernel_parameter size[] = {{"SIZE", 16 << i % 3}, {0}};
-		const struct kernel_parameter layer[] = {{"HEAD_DIM", dim}, {"WIDTH", 3 * dim},
-			{"INPUT", 1}, {"VECTOR", 1}, {"FROM_F32", (int)i % 2}, {0}};
+		const struct kernel_parameter layer[] = {{"HEAD_DIM", dim}, {"WIDTH", 3 * dim}, {"INPUT", 1},
+			{"VECTOR", 1}, {"FROM_F32", (int)i % 2}, {0}};
 
 		compile("quasar/gate.cu", parameters, capabilities[i], *state);
 		compile("quasar/recurrent.cu", parameters, capabilities[i], *state);

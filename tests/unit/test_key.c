@@ -22,7 +22,7 @@
 #include "key/ss58.h"
 #include "vectors.h"
 
-#define ZERO_PHRASE                                                                                        \
+#define ZERO_PHRASE                                                                                          \
 	"abandon abandon abandon abandon abandon abandon abandon abandon abandon abandon abandon about"
 /* the phrase that stands behind Substrate's development accounts */
 #define DEVELOPMENT_PHRASE "bottom drive obey lake curtain smoke basket hold race lonely fit walk"
@@ -165,18 +165,14 @@ static void false_addresses_are_refused_with_the_reason(void **state)
 	static const struct {
 		const char *address, *reason;
 	} bad[] = {
-		{"", "length"},
-		{"5", "length"},
-		{"5GrwvaEF5zXb26Fz9rcQpDWS57CtERHpNehXCPcNoHGKut", "network"},
-		{ALICE "Y", "length"},
-		{"1" ALICE, "length"},
-		{ALICE ALICE ALICE, "length"},
+		{"", "length"}, {"5", "length"},
+		{"5GrwvaEF5zXb26Fz9rcQpDWS57CtERHpNehXCPcNoHGKut", "network"}, {ALICE "Y", "length"},
+		{"1" ALICE, "length"}, {ALICE ALICE ALICE, "length"},
 		{"5GrwvaEF5zXb26Fz9rcQpDWS57CtERHpNehXCPcNoHGKutQZ", "checksum"},
 		{"5GrwvaEF5zXb26Fz9rcQpDWS57CtERHpNehXCPcNoHGKvtQY", "checksum"},
 		{"5HrwvaEF5zXb26Fz9rcQpDWS57CtERHpNehXCPcNoHGKutQY", "network"},
 		{"5GrwvaEF5zXb26Fz9rcQpDWS57CtERHpNehXCPcNoHGKut0Y", "base58"},
-		{"5GrwvaEF5zXb26Fz9rcQpDWS57CtERHpNehXCPcNoHGKutlY", "base58"},
-		{" " ALICE, "base58"},
+		{"5GrwvaEF5zXb26Fz9rcQpDWS57CtERHpNehXCPcNoHGKutlY", "base58"}, {" " ALICE, "base58"},
 		{"15oF4uVJwmo4TdGW7VfQxNLavjCXviqxT9S1MgbjMNHr6Sp5", "network"}, /* Polkadot */
 		{"HNZata7iMYWmk5RvZRTiAsSDhV8366zq2YGb3tLH5Upf74F", "network"},  /* Kusama */
 	};
@@ -231,8 +227,9 @@ static void phrases_have_the_known_entropy_and_secret(void **state)
 	mnemonic_encode(zeros, sizeof(zeros), phrase);
 	assert_string_equal(phrase, ZERO_PHRASE);
 	mnemonic_encode(ones, sizeof(ones), phrase);
-	assert_string_equal(phrase, "zoo zoo zoo zoo zoo zoo zoo zoo zoo zoo zoo zoo zoo zoo zoo zoo zoo zoo "
-				    "zoo zoo zoo zoo zoo vote");
+	assert_string_equal(phrase,
+		"zoo zoo zoo zoo zoo zoo zoo zoo zoo zoo zoo zoo zoo zoo zoo zoo zoo zoo "
+		"zoo zoo zoo zoo zoo vote");
 	assert_int_equal(mnemonic_decode(phrase, strlen(phrase), entropy, &length, &err), 0);
 	assert_int_equal(length, 32);
 	assert_memory_equal(entropy, ones, 32);
@@ -249,10 +246,12 @@ static void false_phrases_are_refused_without_being_shown(void **state)
 	assert_refused(CRYPTO_SR25519, ZERO_PHRASE " about", "not 13");
 	assert_refused(CRYPTO_SR25519, ZERO_PHRASE " " ZERO_PHRASE " " ZERO_PHRASE, "not 36");
 	assert_refused(CRYPTO_SR25519, DEVELOPMENT_PHRASE "er", "word 12");
-	assert_refused(CRYPTO_SR25519, "Abandon" " about", "word 1 ");
-	assert_refused(CRYPTO_SR25519, "abandon about hunter2hunter2", "word 3 ");
 	assert_refused(CRYPTO_SR25519,
-		"zoo zoo zoo zoo zoo zoo zoo zoo zoo zoo zoo zoo", "checksum");
+		"Abandon"
+		" about",
+		"word 1 ");
+	assert_refused(CRYPTO_SR25519, "abandon about hunter2hunter2", "word 3 ");
+	assert_refused(CRYPTO_SR25519, "zoo zoo zoo zoo zoo zoo zoo zoo zoo zoo zoo zoo", "checksum");
 	assert_refused(CRYPTO_SR25519,
 		"drive bottom obey lake curtain smoke basket hold race lonely fit walk", "checksum");
 }
@@ -295,7 +294,7 @@ static void check_vector(const cJSON *vector)
 		assert_null(keypair_seed(keypair));
 		assert_null(keypair_phrase(keypair));
 	}
-	cJSON_ArrayForEach(signature, cJSON_GetObjectItemCaseSensitive(vector, "signatures"))
+	cJSON_ArrayForEach (signature, cJSON_GetObjectItemCaseSensitive(vector, "signatures"))
 		check_vector_signature(keypair, signature);
 	keypair_free(keypair);
 	free(text);
@@ -307,7 +306,7 @@ static void vectors_of_an_independent_implementation(void **state)
 
 	(void)state;
 	assert_int_equal(cJSON_GetArraySize(document), 16);
-	cJSON_ArrayForEach(vector, document)
+	cJSON_ArrayForEach (vector, document)
 		check_vector(vector);
 	cJSON_Delete(document);
 }
@@ -589,7 +588,8 @@ static void what_is_written_is_read_again(void **state)
 			assert_int_equal(keypair_type(again), type);
 			assert_int_equal(keypair_phrase(again) != NULL, i == 0);
 			assert_int_equal(keyfile_parse_public(public_half, strlen(public_half), &again_type,
-						 address, &err), 0);
+						 address, &err),
+				0);
 			assert_string_equal(address, keypair_address(keypair));
 			assert_null(keyfile_parse(public_half, strlen(public_half), &err));
 			sodium_free(json);

@@ -72,14 +72,13 @@ static void run(const struct fixture *fixture, const struct layer_call *call)
 
 static void assert_agrees(const struct fixture *fixture)
 {
-	struct comparison found =
-		compare_bf16_double(fixture->call.out, fixture->expected, fixture->count);
+	struct comparison found = compare_bf16_double(fixture->call.out, fixture->expected, fixture->count);
 
 	/* bf16 between the steps leaves about 1 % */
 	if (!found.finite || found.cosine < 0.9998 || found.relative_error > 0.02)
 		fail_msg("%s, %s, %lld tokens: cosine %.6f, relative error %g%s", cpu_variant_name(),
-			semantics_name(fixture->call.semantics), (long long)fixture->call.tokens, found.cosine,
-			found.relative_error, found.finite ? "" : ", not finite");
+			semantics_name(fixture->call.semantics), (long long)fixture->call.tokens,
+			found.cosine, found.relative_error, found.finite ? "" : ", not finite");
 }
 
 static void agrees_with_the_reference(void **state)
@@ -266,8 +265,8 @@ static void write_layer(const struct layer *layer, bool bf16)
 		for (size_t n = 0; n < tensors[i].count; n++) {
 			uint16_t half = bf16_of_float(tensors[i].data[n]);
 
-			buffer_append(&data, narrow ? (const void *)&half : &tensors[i].data[n],
-				narrow ? 2 : 4);
+			buffer_append(
+				&data, narrow ? (const void *)&half : &tensors[i].data[n], narrow ? 2 : 4);
 		}
 		buffer_printf(&header, ",\"%s\":{\"dtype\":\"%s\",\"shape\":[%s],\"data_offsets\":[%zu,%zu]}",
 			tensors[i].name, narrow ? "BF16" : "F32", tensors[i].shape, start, data.length);
@@ -349,7 +348,8 @@ static void broken_files_are_refused(void **state)
 	assert_unreadable("{\"a\":{\"dtype\":\"F32\",\"shape\":[4],\"data_offsets\":[0.5,16.5]}}", "offsets");
 	assert_unreadable("{\"a\":{\"dtype\":\"F32\",\"shape\":[3],\"data_offsets\":[0,16]}}", "offsets");
 	assert_unreadable("{\"a\":{\"dtype\":\"F32\",\"shape\":[-4],\"data_offsets\":[0,16]}}", "shape");
-	assert_unreadable("{\"a\":{\"dtype\":\"F32\",\"shape\":[4294967296,4294967297],\"data_offsets\":[0,16]}}",
+	assert_unreadable(
+		"{\"a\":{\"dtype\":\"F32\",\"shape\":[4294967296,4294967297],\"data_offsets\":[0,16]}}",
 		"shape");
 	assert_int_equal(file_write(path, big, sizeof(big), 0600, FILE_REPLACE, &err), 0);
 	assert_null(safetensors_open(path, &err));

@@ -176,7 +176,8 @@ struct manual {
 	size_t count;
 };
 
-static void manual_make(struct manual *manual, enum semantics semantics, int64_t tokens, int heads, float beta)
+static void manual_make(
+	struct manual *manual, enum semantics semantics, int64_t tokens, int heads, float beta)
 {
 	size_t count = (size_t)(tokens * heads * 32);
 
@@ -360,15 +361,14 @@ static void upstream_is_the_recurrence_twice(void **state)
 
 						for (int i = 0; i < dim; i++)
 							sum += flat[0][at + (size_t)(r * dim + i)] *
-							       twice[i * dim + j];
+								twice[i * dim + j];
 						assert_near(sum,
 							f.o[((b * 200 + row + r) * heads + h) * dim + j],
 							1e-9);
 					}
 			}
 			for (int i = 0; i < dim * dim; i++)
-				assert_near(
-					s[i], f.final_reference[(b * heads + h) * dim * dim + i], 1e-9);
+				assert_near(s[i], f.final_reference[(b * heads + h) * dim * dim + i], 1e-9);
 		}
 		for (int i = 0; i < 3; i++)
 			free(flat[i]);
@@ -424,7 +424,8 @@ static void causal_is_its_chunked_form(void **state)
 					o += (double)q[r * S + i] * s[i * S + j];
 				for (int p = 0; p <= r; p++)
 					for (int i = 0; i < S; i++)
-						o += (double)q[r * S + i] * (double)k[p * S + i] * n[p * S + j];
+						o += (double)q[r * S + i] * (double)k[p * S + i] *
+							n[p * S + j];
 				assert_near(o, f.o[(first + r) * S + j], 1e-9);
 			}
 		for (int i = 0; i < S; i++)

@@ -21,8 +21,7 @@ static void leagues_begin_where_they_should(void **state)
 	const cJSON *item;
 
 	(void)state;
-	cJSON_ArrayForEach(item, cJSON_GetObjectItem(document, "leagues"))
-	{
+	cJSON_ArrayForEach (item, cJSON_GetObjectItem(document, "leagues")) {
 		const struct league *league = league_for((int64_t)number(item, "target_sequence_length"));
 
 		assert_string_equal(league->name, cJSON_GetObjectItem(item, "league")->valuestring);
@@ -39,7 +38,7 @@ static void claims_within_a_tenth_count(void **state)
 	const cJSON *item;
 
 	(void)state;
-	cJSON_ArrayForEach(item, cJSON_GetObjectItem(document, "claims"))
+	cJSON_ArrayForEach (item, cJSON_GetObjectItem(document, "claims"))
 		assert_true(score_claim(number(item, "actual"), number(item, "claimed")) ==
 			number(item, "score"));
 	cJSON_Delete(document);
@@ -61,7 +60,7 @@ static void the_best_come_first_and_of_equals_the_earliest(void **state)
 	size_t order[32], count = 0, ranked;
 
 	(void)state;
-	cJSON_ArrayForEach(item, cJSON_GetObjectItem(ranking, "submissions"))
+	cJSON_ArrayForEach (item, cJSON_GetObjectItem(ranking, "submissions"))
 		entries[count++] = (struct score_entry){
 			.id = (int64_t)number(item, "id"),
 			.tokens_per_sec = number(item, "tokens_per_sec"),
@@ -124,8 +123,9 @@ static void equal_results_have_equal_hashes(void **state)
 	(void)state;
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		struct error err = {0};
-		cJSON *benchmarks = cases[i].benchmarks ? json_parse(cases[i].benchmarks,
-			strlen(cases[i].benchmarks), &err) : NULL;
+		cJSON *benchmarks = cases[i].benchmarks
+			? json_parse(cases[i].benchmarks, strlen(cases[i].benchmarks), &err)
+			: NULL;
 		char hash[17];
 
 		score_solution_hash(cases[i].tokens_per_sec, cases[i].length, benchmarks, hash);

@@ -17,7 +17,7 @@
 #include "base/memory.h"
 #include "net/server.h"
 
-#define LARGE (12 << 20) /* more than the sockets take */
+#define LARGE (12 << 20)        /* more than the sockets take */
 #define MEMORY_LIMIT (16 << 20) /* for one of them */
 
 /* A store that counts. Only the worker touches it while requests are under way. */
@@ -190,8 +190,8 @@ static int ask_with(const char *method, const char *path, const char *headers, c
 	int fd = socket(AF_INET, SOCK_STREAM, 0);
 
 	assert_int_equal(connect(fd, (struct sockaddr *)&address, sizeof(address)), 0);
-	dprintf(fd, "%s %s HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: %zu\r\n%s\r\n%s", method,
-		path, strlen(body), headers, body);
+	dprintf(fd, "%s %s HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: %zu\r\n%s\r\n%s",
+		method, path, strlen(body), headers, body);
 	return fd;
 }
 
@@ -370,13 +370,17 @@ static void like_fastapi(void **state)
 	assert_int_equal(answer(ask_with("OPTIONS", "/add",
 					"Origin: http://a\r\nAccess-Control-Request-Method: POST\r\n"
 					"Access-Control-Request-Headers: hotkey\r\n",
-					""), text), 200);
+					""),
+				 text),
+		200);
 	assert_non_null(strstr(text, "Access-Control-Allow-Headers: hotkey\r\n"));
 	assert_int_equal(answer(ask_with("OPTIONS", "/add", "Origin: http://a\r\n", ""), text), 405);
 	assert_int_equal(answer(ask_with("POST", "/add", "Origin: http://a\r\n", ""), text), 403);
 
-	assert_int_equal(answer(ask_with("POST", "/repeat", json,
-					"[\"a\\u0000b\\\\u0000 NaN\", \"\\ud83d\\ude00\"]"), text), 200);
+	assert_int_equal(
+		answer(ask_with("POST", "/repeat", json, "[\"a\\u0000b\\\\u0000 NaN\", \"\\ud83d\\ude00\"]"),
+			text),
+		200);
 	assert_non_null(strstr(text, "{\"body\":[\"a\\u0000b\\\\u0000 NaN\",\"\xf0\x9f\x98\x80\"]}"));
 	assert_int_equal(answer(ask_with("POST", "/repeat", json, "[NaN]"), text), 500);
 	assert_non_null(strstr(text, "\r\n\r\nInternal Server Error"));

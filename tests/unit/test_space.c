@@ -80,9 +80,9 @@ static struct settings *load(const char *directory, const char *text)
 
 static void settings_survive_writing(void **state)
 {
-	static const char *const values[] = {"plain", "with space", "quote \" in", "back\\slash", "back\\", "#no comment",
-		"a # b", "$HOME `date`", "'single'", "line\nbreak", "carriage\rreturn", "trailing ", " leading",
-		"=", "é", "\\n", "https://example.org/you/fork?x=1&y=2#z", NULL};
+	static const char *const values[] = {"plain", "with space", "quote \" in", "back\\slash", "back\\",
+		"#no comment", "a # b", "$HOME `date`", "'single'", "line\nbreak", "carriage\rreturn",
+		"trailing ", " leading", "=", "é", "\\n", "https://example.org/you/fork?x=1&y=2#z", NULL};
 
 	for (size_t i = 0; values[i]; i++) {
 		struct settings *written = settings_new(), *read;
@@ -116,8 +116,8 @@ static void settings_are_read_as_people_write_them(void **state)
 
 static void bad_settings_are_named_by_line(void **state)
 {
-	static const char *const bad[] = {"A=1\nsecret text\n", "\n1A=secret", "A=1\nA=\"secret", "\nA='secret' more",
-		"\n=secret", "x\n", NULL};
+	static const char *const bad[] = {"A=1\nsecret text\n", "\n1A=secret", "A=1\nA=\"secret",
+		"\nA='secret' more", "\n=secret", "x\n", NULL};
 
 	for (size_t i = 0; bad[i]; i++) {
 		struct error err = {0};
@@ -178,16 +178,18 @@ static void deployed_rule(void **state)
 		{"from fla.utils import IS_AMD  # input_guard", 0},
 		{"# from fla.utils import input_guard", 0},
 		{"from fla.utils import a  # it's\nx", 0},
-		{"s = '#' ; from fla.utils import input_guard", 1}, /* the quotes before # are odd in number */
+		{"s = '#' ; from fla.utils import input_guard",
+			1}, /* the quotes before # are odd in number */
 		{"s = \"a\" # from fla.utils import input_guard", 0},
 		{"s = \"a\" 'b # from fla.utils import input_guard", 1},
 		{"from fla.utils import (\n  IS_AMD,\n  input_guard\n)\n", 3},
 		{"from fla.utils import (\n  IS_AMD, # the comma\n  # input_guard\n)\n", 0},
 		{"from fla.utils import (IS_AMD\n, input_guard\n, other\n)", 2},
-		{"from fla.utils import (input_guard\n", 1}, /* the last resort */
+		{"from fla.utils import (input_guard\n", 1},  /* the last resort */
 		{"from fla.utils import (\n input_guard", 0}, /* no block ends */
 		{"from fla.utils import (\n a\n)\ninput_guard\n", 0},
-		{"from fla.utils import a, \\\n  input_guard\n", 0}, /* validators do not follow a backslash */
+		{"from fla.utils import a, \\\n  input_guard\n",
+			0}, /* validators do not follow a backslash */
 		{"from fla.utils import a, \\\n  input_guard, \\\n b", 2},
 		{"f(input_guard)", 1},
 		{"f(input_guard, 1)", 1},
@@ -203,8 +205,8 @@ static void deployed_rule(void **state)
 		struct import_findings findings = inspect(cases[i].text);
 
 		if (findings.deployed[GUARD] != cases[i].line)
-			fail_msg("case %zu: line %zu, not %zu: %s", i, findings.deployed[GUARD], cases[i].line,
-				cases[i].text);
+			fail_msg("case %zu: line %zu, not %zu: %s", i, findings.deployed[GUARD],
+				cases[i].line, cases[i].text);
 		assert_int_equal(findings.deployed[0], 0);
 	}
 }
@@ -260,8 +262,9 @@ static void strict_implies_deployed(void **state)
 
 static void forbidden_texts(void **state)
 {
-	struct import_findings findings = inspect("x\n# from fla.ops.glax import y\n\nimport fla.ops.kda.chunk\n"
-						  "from fla.ops.gla import z\nFROM FLA.OPS.KDA\n");
+	struct import_findings findings = inspect(
+		"x\n# from fla.ops.glax import y\n\nimport fla.ops.kda.chunk\n"
+		"from fla.ops.gla import z\nFROM FLA.OPS.KDA\n");
 
 	(void)state;
 	assert_int_equal(findings.forbidden[0], 2);
@@ -318,7 +321,8 @@ static void expect(const char *directory, const char *name, enum check_status st
 	while (strcmp(checks.items[i].name, name))
 		i++;
 	if (checks.items[i].status != status || !strstr(checks.items[i].detail, detail))
-		fail_msg("%s: %s: %s", name, check_status_name(checks.items[i].status), checks.items[i].detail);
+		fail_msg("%s: %s: %s", name, check_status_name(checks.items[i].status),
+			checks.items[i].detail);
 	if (status == CHECK_FAIL || status == CHECK_WARN)
 		assert_non_null(checks.items[i].remedy);
 	check_free(&checks);
@@ -359,10 +363,12 @@ static void forks_are_inspected(void **state)
 	mkdir(gate, 0700);
 	expect(directory, "files", CHECK_FAIL, "gate.py is not a file");
 
-	put_text(directory, "fla/ops/quasar/chunk.py", "import torch\n\nfrom fla.utils import IS_AMD, input_guard,\\\n");
+	put_text(directory, "fla/ops/quasar/chunk.py",
+		"import torch\n\nfrom fla.utils import IS_AMD, input_guard,\\\n");
 	expect(directory, "imports.deployed", CHECK_FAIL, "fla/ops/quasar/chunk.py:3:");
 	expect(directory, "imports.deployed", CHECK_FAIL, "check_shared_mem");
-	expect(directory, "imports.strict", CHECK_WARN, "`from fla.utils import IS_AMD` (in another form on line 3)");
+	expect(directory, "imports.strict", CHECK_WARN,
+		"`from fla.utils import IS_AMD` (in another form on line 3)");
 	put_text(directory, "fla/ops/quasar/chunk.py", "");
 	expect(directory, "imports.deployed", CHECK_FAIL, "chunk.py:1: no `from fla.utils import`");
 	free(gate);
@@ -397,15 +403,19 @@ static char *judge(struct fork_state state, const char *url, bool submitting)
 static void git_state_is_judged(void **state)
 {
 	static const char https[] = "https://github.com/you/fork";
-#define CLONE .commit = "0123456789abcdef", .branch = (char *)"main", .remote_url = (char *)"git@github.com:you/fork.git"
+#define CLONE                                                                                                \
+	.commit = "0123456789abcdef", .branch = (char *)"main",                                              \
+	.remote_url = (char *)"git@github.com:you/fork.git"
 	const struct {
 		struct fork_state state;
 		const char *url;
 		bool submitting;
 		const char *expected;
 	} cases[] = {
-		{{CLONE, .published = true}, https, true, "ok: 0123456789ab on main, pushed to https://github.com/you"},
-		{{CLONE, .published = true}, NULL, true, "fail: 0123456789ab on main: validators have no key for git@github.com:you/fork.git -> Set FORK_URL"},
+		{{CLONE, .published = true}, https, true,
+			"ok: 0123456789ab on main, pushed to https://github.com/you"},
+		{{CLONE, .published = true}, NULL, true,
+			"fail: 0123456789ab on main: validators have no key for git@github.com:you/fork.git -> Set FORK_URL"},
 		{{CLONE, .published = true}, "https://github.com/me/fork", true,
 			"validators will clone https://github.com/me/fork, but origin is git@github.com:you/fork.git -> Make"},
 		{{CLONE, .published = true, .changed = 2, .changed_name = (char *)"a.py"}, https, true,
@@ -416,7 +426,8 @@ static void git_state_is_judged(void **state)
 		{{CLONE, .ahead = 1, .changed = 1, .changed_name = (char *)"a.py"}, https, true,
 			"; 1 commit is not pushed to origin -> Validators see only what was pushed. Run: quasar push"},
 		{{.commit = ""}, https, false, "fail: the fork has no commit"},
-		{{.commit = "0123456789abcdef"}, NULL, true, "on no branch: there is no remote \"origin\" -> In the fork: git remote add"},
+		{{.commit = "0123456789abcdef"}, NULL, true,
+			"on no branch: there is no remote \"origin\" -> In the fork: git remote add"},
 	};
 #undef CLONE
 
@@ -517,7 +528,8 @@ static void a_submission_goes_through_its_steps(void **state)
 	assert_int_equal(journal.count, 7);
 	assert_string_equal(journal.entries[0].text, "prepared");
 	assert_string_equal(journal.entries[1].text, "sending the commitment");
-	assert_string_equal(journal.entries[2].text, "committed, the server's submission 17, reveal block 1000");
+	assert_string_equal(
+		journal.entries[2].text, "committed, the server's submission 17, reveal block 1000");
 	assert_string_equal(journal.entries[5].text, "refused: 403 IP address banned");
 	assert_string_equal(journal.entries[6].text, "revealed");
 	journal_free(&journal);
@@ -707,7 +719,8 @@ static void a_damaged_or_foreign_store_is_left_alone(void **state)
 
 	put_text(*state, ".quasar/state.db", "");
 	expect_unusable(*state, "is damaged: it is empty");
-	put_text(*state, ".quasar/state.db", "my shopping list, which is rather long and no database at all\n");
+	put_text(*state, ".quasar/state.db",
+		"my shopping list, which is rather long and no database at all\n");
 	expect_unusable(*state, "file is not a database");
 	put(*state, ".quasar/state.db", whole.data, whole.length / 2);
 	expect_unusable(*state, "malformed");
@@ -822,7 +835,8 @@ static void a_moved_head_is_noticed(void **state)
 	assert_int_equal(fork_head(fork, commit, &err), 0);
 	assert_int_equal(strlen(commit), 40);
 	assert_false(noticed(fork_watch(fork)));
-	for (const char *const *name = (const char *const[]){"refs/heads/main", "HEAD", NULL}; *name; name++) {
+	for (const char *const *name = (const char *const[]){"refs/heads/main", "HEAD", NULL}; *name;
+		name++) {
 		int watch = fork_watch(fork);
 
 		put_text(fork, *name, "0123456789012345678901234567890123456789\n");
@@ -857,7 +871,8 @@ static void urls_are_cleaned(void **state)
 
 static void the_token_is_for_github_alone(void **state)
 {
-	static const char github[] = "https://api.github.com", enterprise[] = "https://GHE.example:8443/api/v3";
+	static const char github[] = "https://api.github.com",
+			  enterprise[] = "https://GHE.example:8443/api/v3";
 	static const struct {
 		const char *url, *api;
 		bool taken;
@@ -904,17 +919,19 @@ static bool may_reach(enum fork_reach reach, const char *text)
 
 static void a_stranger_reaches_public_addresses_only(void **state)
 {
-	static const char *const public[] = {"1.1.1.1", "9.255.255.255", "11.0.0.0", "100.63.255.255", "100.128.0.0",
-		"126.255.255.255", "128.0.0.0", "140.82.121.4", "169.253.255.255", "172.15.255.255", "172.32.0.0",
-		"192.167.255.255", "192.169.0.0", "198.17.255.255", "198.20.0.0", "223.255.255.255", "2606:4700::1111",
-		"2a01:4f8::1", "64:ff9b::8.8.8.8", "::ffff:140.82.121.4"};
-	static const char *const private[] = {"0.0.0.0", "0.1.2.3", "10.0.0.1", "100.64.0.1", "100.127.255.255",
-		"169.254.169.254", "172.16.0.1", "172.31.255.255", "192.0.0.8", "192.0.2.1", "192.88.99.1", "192.168.1.1",
-		"198.18.0.1", "198.19.255.255", "198.51.100.1", "203.0.113.1", "224.0.0.1", "239.255.255.255", "240.0.0.1",
-		"255.255.255.255", "::", "fc00::1", "fd12:3456::1", "fe80::1", "fec0::1", "ff02::1", "100::1", "2001::1",
+	static const char *const public[] = {"1.1.1.1", "9.255.255.255", "11.0.0.0", "100.63.255.255",
+		"100.128.0.0", "126.255.255.255", "128.0.0.0", "140.82.121.4", "169.253.255.255",
+		"172.15.255.255", "172.32.0.0", "192.167.255.255", "192.169.0.0", "198.17.255.255",
+		"198.20.0.0", "223.255.255.255", "2606:4700::1111", "2a01:4f8::1", "64:ff9b::8.8.8.8",
+		"::ffff:140.82.121.4"};
+	static const char *const private[] = {"0.0.0.0", "0.1.2.3", "10.0.0.1", "100.64.0.1",
+		"100.127.255.255", "169.254.169.254", "172.16.0.1", "172.31.255.255", "192.0.0.8",
+		"192.0.2.1", "192.88.99.1", "192.168.1.1", "198.18.0.1", "198.19.255.255", "198.51.100.1",
+		"203.0.113.1", "224.0.0.1", "239.255.255.255", "240.0.0.1", "255.255.255.255",
+		"::", "fc00::1", "fd12:3456::1", "fe80::1", "fec0::1", "ff02::1", "100::1", "2001::1",
 		"2001:db8::1", "2002:7f00:1::", "2002:0808:0808::1", "3fff::1", "4000::1", "::ffff:10.0.0.1",
-		"::ffff:169.254.169.254", "64:ff9b::10.0.0.1", "64:ff9b::169.254.169.254", "64:ff9b:1::8.8.8.8",
-		"::8.8.8.8"};
+		"::ffff:169.254.169.254", "64:ff9b::10.0.0.1", "64:ff9b::169.254.169.254",
+		"64:ff9b:1::8.8.8.8", "::8.8.8.8"};
 	static const char *const loopback[] = {"127.0.0.1", "127.255.0.1", "::1", "::ffff:127.0.0.1"};
 
 	(void)state;
@@ -991,17 +1008,22 @@ static void clones_that_must_fail(void **state)
 		enum status status;
 		const char *message;
 	} cases[] = {
-		{"gopher://host/x", NULL, {.allow_local = true}, STATUS_USAGE, "not a URL that can be cloned"},
+		{"gopher://host/x", NULL, {.allow_local = true}, STATUS_USAGE,
+			"not a URL that can be cloned"},
 		{"", NULL, {.allow_local = true}, STATUS_USAGE, "not a URL that can be cloned"},
-		{"--upload-pack=x", NULL, {.allow_local = true}, STATUS_USAGE, "not a URL that can be cloned"},
-		{"https://s3cret@github.com/x", NULL, {.allow_local = true}, STATUS_USAGE, "contains a login"},
+		{"--upload-pack=x", NULL, {.allow_local = true}, STATUS_USAGE,
+			"not a URL that can be cloned"},
+		{"https://s3cret@github.com/x", NULL, {.allow_local = true}, STATUS_USAGE,
+			"contains a login"},
 		{origin, NULL, {.allow_local = false}, STATUS_USAGE, "is a local path"},
 		{"/nonexistent", NULL, {.allow_local = true}, STATUS_ENVIRONMENT, "No such file"},
 		{*state, NULL, {.allow_local = true}, STATUS_ENVIRONMENT, "cannot clone"},
 		{origin, "main", {.allow_local = true}, STATUS_USAGE, "not a commit hash"},
 		{origin, "0123456", {.allow_local = true}, STATUS_REFUSED, "has no commit 0123456"},
-		{origin, NULL, {.allow_local = true, .max_bytes = 1 << 20}, STATUS_REFUSED, "is larger than 1 MiB"},
-		{"http://127.0.0.1:9/x", NULL, {.timeout = 60}, STATUS_NETWORK, "cannot clone http://127.0.0.1:9/x"},
+		{origin, NULL, {.allow_local = true, .max_bytes = 1 << 20}, STATUS_REFUSED,
+			"is larger than 1 MiB"},
+		{"http://127.0.0.1:9/x", NULL, {.timeout = 60}, STATUS_NETWORK,
+			"cannot clone http://127.0.0.1:9/x"},
 	};
 	char *large = xcalloc(1, (2 << 20) + 1);
 	const struct fork_file bomb = {"bomb", memset(large, 'x', 2 << 20)}; /* small in transit */
@@ -1012,7 +1034,8 @@ static void clones_that_must_fail(void **state)
 	free(large);
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		err = (struct error){0};
-		assert_int_equal(fork_clone(cases[i].url, clone, cases[i].commit, &cases[i].remote, &err), -1);
+		assert_int_equal(
+			fork_clone(cases[i].url, clone, cases[i].commit, &cases[i].remote, &err), -1);
 		if (err.status != cases[i].status || !strstr(err.message, cases[i].message) ||
 			strstr(err.message, "s3cret"))
 			fail_msg("case %zu: status %d: %s", i, err.status, err.message);
@@ -1066,17 +1089,21 @@ static pid_t redirect_once(int listener, int target_port)
 		return child;
 	poll(&wait, 1, -1);
 	client = accept(listener, NULL, NULL);
-	answer = xprintf("HTTP/1.1 302 Found\r\nLocation: http://127.0.0.2:%d/x/info/refs?service=git-upload-pack"
-			 "\r\nContent-Length: 0\r\n\r\n", target_port);
+	answer = xprintf(
+		"HTTP/1.1 302 Found\r\nLocation: http://127.0.0.2:%d/x/info/refs?service=git-upload-pack"
+		"\r\nContent-Length: 0\r\n\r\n",
+		target_port);
 	_exit(read(client, request, sizeof(request)) > 0 &&
-			write(client, answer, strlen(answer)) == (ssize_t)strlen(answer)
-		? 0 : 1);
+				write(client, answer, strlen(answer)) == (ssize_t)strlen(answer)
+			? 0
+			: 1);
 }
 
 static void a_redirect_to_another_host_is_not_followed(void **state)
 {
 	char *origin = path_join(*state, "origin.git"), *clone = path_join(*state, "clone"), *url;
-	struct fork_remote remote = {.allow_local = true, .token = "s3cret", .token_api = "https://api.github.com", .timeout = 60};
+	struct fork_remote remote = {
+		.allow_local = true, .token = "s3cret", .token_api = "https://api.github.com", .timeout = 60};
 	struct fork_state fork = {0};
 	struct error err = {0};
 	int port, target_port, status;
@@ -1106,11 +1133,14 @@ static void a_redirect_to_another_host_is_not_followed(void **state)
 static void secrets_are_told_from_other_files(void **state)
 {
 	static const char *const secrets[] = {"my token 1", "short", NULL};
-	static const char *const names[] = {".env", "a/.env.prod", "id_rsa", "w/hotkeys/x", "hotkeys/x", ".quasar/state.db", NULL};
-	static const char *const harmless[] = {".env.example", "env", "fla/id_rsa.md", "key.py", "hotkeys", "quasar/x", NULL};
+	static const char *const names[] = {
+		".env", "a/.env.prod", "id_rsa", "w/hotkeys/x", "hotkeys/x", ".quasar/state.db", NULL};
+	static const char *const harmless[] = {
+		".env.example", "env", "fla/id_rsa.md", "key.py", "hotkeys", "quasar/x", NULL};
 	static const char *const contents[] = {"x my token 1 y", "$NACL", "-----BEGIN RSA PRIVATE KEY-----",
 		"ghp_0123456789abcdefghijABCDEFGHIJ012345", NULL};
-	static const char *const open[] = {"", "short", "ghp_0123", "$NAC", "BEGIN PRIVATE KEY", "my token", NULL};
+	static const char *const open[] = {
+		"", "short", "ghp_0123", "$NAC", "BEGIN PRIVATE KEY", "my token", NULL};
 
 	(void)state;
 	for (size_t i = 0; names[i]; i++)

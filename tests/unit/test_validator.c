@@ -247,12 +247,12 @@ static void only_a_signature_of_the_own_address_opens(void **state)
 	int opened = 0;
 
 	(void)state;
-	cJSON_ArrayForEach(key, keys) {
+	cJSON_ArrayForEach (key, keys) {
 		const char *address = text_of(key, "ss58");
 		char *own = xmalloc(2 * strlen(address) + 1);
 
 		hex_encode((const uint8_t *)address, strlen(address), own);
-		cJSON_ArrayForEach(signature, cJSON_GetObjectItem(key, "signatures")) {
+		cJSON_ArrayForEach (signature, cJSON_GetObjectItem(key, "signatures")) {
 			const char *hex = text_of(signature, "signature");
 			bool valid = cJSON_IsTrue(cJSON_GetObjectItem(signature, "valid")) &&
 				!strcmp(text_of(signature, "message"), own);
@@ -484,8 +484,8 @@ static char *problems(cJSON *answer)
 	struct buffer text = {0};
 	const cJSON *problem, *key;
 
-	cJSON_ArrayForEach(problem, cJSON_GetObjectItem(answer, "detail")) {
-		cJSON_ArrayForEach(key, cJSON_GetObjectItem(problem, "loc"))
+	cJSON_ArrayForEach (problem, cJSON_GetObjectItem(answer, "detail")) {
+		cJSON_ArrayForEach (key, cJSON_GetObjectItem(problem, "loc"))
 			buffer_printf(&text, "%s/", cJSON_GetStringValue(key));
 		buffer_printf(&text, " %s;", text_of(problem, "type"));
 		assert_true(*text_of(problem, "msg"));
@@ -521,8 +521,10 @@ static void each_wrong_field_is_named(void **state)
 			"query/submission_id/ missing;query/verified/ bool_parsing;"},
 		{"/get_submission_stats", "{\"limit\": \"1e3\"}", NULL, "query/limit/ int_parsing;"},
 		{"/finalize_round/{round_id}", "{\"round_id\": \"x\"}", NULL, "path/round_id/ int_parsing;"},
-		{"/create_round", NULL, "{\"duration_hours\": 0}", "body/duration_hours/ greater_than_equal;"},
-		{"/create_round", NULL, "{\"duration_hours\": 9000}", "body/duration_hours/ less_than_equal;"},
+		{"/create_round", NULL, "{\"duration_hours\": 0}",
+			"body/duration_hours/ greater_than_equal;"},
+		{"/create_round", NULL, "{\"duration_hours\": 9000}",
+			"body/duration_hours/ less_than_equal;"},
 		{"/mark_validated", NULL, "{\"submission_id\": 1, \"score\": -1}",
 			"body/score/ greater_than_equal;"},
 	};
@@ -554,7 +556,7 @@ static void rounds_rank_and_the_winner_is_the_next_baseline(void **state)
 	assert_true(number_of(answer, "time_remaining_seconds") == 48 * 3600);
 	assert_true(cJSON_IsNull(cJSON_GetObjectItem(answer, "baseline_submission_id")));
 	cJSON_Delete(answer);
-	cJSON_ArrayForEach(entry, cJSON_GetObjectItem(ranking, "submissions")) {
+	cJSON_ArrayForEach (entry, cJSON_GetObjectItem(ranking, "submissions")) {
 		const char *hotkey = text_of(entry, "miner_hotkey");
 		const cJSON *logits = cJSON_GetObjectItem(entry, "logit_verification_passed");
 
@@ -754,7 +756,8 @@ static void deployed_waits_for_the_next_round(void **state)
 	register_miner("a");
 	submit("a", 1, 1); /* begins the first round */
 	finalize(200, 1, NULL);
-	refused(call(500, "/commit_submission", "a", commit), "(sqlite3.IntegrityError) UNIQUE constraint failed");
+	refused(call(500, "/commit_submission", "a", commit),
+		"(sqlite3.IntegrityError) UNIQUE constraint failed");
 	refused(call(500, "/submit_kernel", "a",
 			"{\"miner_hotkey\": \"a\", \"fork_url\": \"u\", \"commit_hash\": \"c\", \"signature\": \"s\","
 			" \"target_sequence_length\": 1, \"tokens_per_sec\": 1}"),
@@ -857,7 +860,8 @@ static void deployed_stores_any_speed(void **state)
 	}
 	answer = call(200, "/get_submission_stats", NULL, NULL);
 	answer->valuedouble = number_of(
-		cJSON_GetArrayItem(cJSON_GetObjectItem(answer, "recent_submissions"), 0), "target_sequence_length");
+		cJSON_GetArrayItem(cJSON_GetObjectItem(answer, "recent_submissions"), 0),
+		"target_sequence_length");
 	assert_true(answer->valuedouble == 0x1p60);
 	cJSON_Delete(answer);
 }
@@ -868,11 +872,17 @@ static void deployed_judges_may_write_anything(void **state)
 		unsigned status;
 		const char *body;
 	} cases[] = {
-		{400, "{}"}, {400, "{\"submission_id\": 0}"}, {400, "{\"submission_id\": []}"},
-		{404, "{\"submission_id\": \"x\"}"}, {404, "{\"submission_id\": 1.5}"},
-		{404, "{\"submission_id\": 9}"}, {500, "{\"submission_id\": [1]}"},
-		{500, "{\"submission_id\": 1e19}"}, {500, "{\"submission_id\": 1, \"score\": \"x\"}"},
-		{200, "{\"submission_id\": \"1\"}"}, {200, "{\"submission_id\": true, \"score\": null}"},
+		{400, "{}"},
+		{400, "{\"submission_id\": 0}"},
+		{400, "{\"submission_id\": []}"},
+		{404, "{\"submission_id\": \"x\"}"},
+		{404, "{\"submission_id\": 1.5}"},
+		{404, "{\"submission_id\": 9}"},
+		{500, "{\"submission_id\": [1]}"},
+		{500, "{\"submission_id\": 1e19}"},
+		{500, "{\"submission_id\": 1, \"score\": \"x\"}"},
+		{200, "{\"submission_id\": \"1\"}"},
+		{200, "{\"submission_id\": true, \"score\": null}"},
 		{422, "[]"},
 	};
 

@@ -56,7 +56,8 @@ static int allocate(struct work *work, struct error *err)
 		return error_set(err, STATUS_ENVIRONMENT, "not enough memory for %zu states", count);
 	memset(work->states, 0, count * work->square * sizeof(*work->states));
 	for (size_t i = 0; i < count; i++)
-		work->sums[i] = (struct sums){work->states + i * work->square, work->vectors + i * work->keys};
+		work->sums[i] = (struct sums){
+			work->states + i * work->square, work->vectors + i * work->keys};
 	return 0;
 }
 
@@ -88,10 +89,11 @@ static void write_final(const struct work *work, int64_t head, const struct sums
 		problem->final_sum[(size_t)head * work->keys + i] = (float)last->sum[i];
 }
 
-typedef void kernel_pass(const struct linear_problem *problem, int64_t batch, int head, int64_t first, int64_t last,
-	float *state, double *sum);
+typedef void kernel_pass(const struct linear_problem *problem, int64_t batch, int head, int64_t first,
+	int64_t last, float *state, double *sum);
 
-static void run_part(const struct work *work, kernel_pass *pass, int64_t head, int part, const struct sums *sums)
+static void run_part(
+	const struct work *work, kernel_pass *pass, int64_t head, int part, const struct sums *sums)
 {
 	const struct linear_problem *problem = work->problem;
 	int64_t first = part * work->length, last = first + work->length;

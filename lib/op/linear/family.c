@@ -11,7 +11,8 @@ static const struct family_tensor tensors[] = {
 	[O] = {"o", "BTHV", TENSOR_OUTPUT, {0}},
 	[INITIAL_STATE] = {"initial_state", "BHKV", TENSOR_INITIAL, {DISTRIBUTION_NORMAL, .deviation = 0.5f}},
 	/* of features that are not negative; else what is divided by may cancel */
-	[INITIAL_SUM] = {"initial_sum", "BHK", TENSOR_INITIAL, {DISTRIBUTION_UNIFORM, .low = 0.5f, .high = 1.5f}},
+	[INITIAL_SUM] = {"initial_sum", "BHK", TENSOR_INITIAL,
+		{DISTRIBUTION_UNIFORM, .low = 0.5f, .high = 1.5f}},
 	[FINAL_STATE] = {"final_state", "BHKV", TENSOR_FINAL, {0}},
 	[FINAL_SUM] = {"final_sum", "BHK", TENSOR_FINAL, {0}},
 	{0},
@@ -57,7 +58,8 @@ static int check(const struct op_problem *problem, struct error *err)
 	return linear_check(&linear, err);
 }
 
-static int reference(const struct op_problem *problem, double *const results[FAMILY_TENSORS], struct error *err)
+static int reference(
+	const struct op_problem *problem, double *const results[FAMILY_TENSORS], struct error *err)
 {
 	struct linear_problem linear = linear_of(problem);
 
@@ -77,7 +79,9 @@ static double operations(const struct op_problem *problem)
 {
 	const struct op_shape *shape = &problem->shape;
 	double rows = (double)shape->batch * (double)shape->tokens * shape->heads;
-	double chunk = problem->options[MASK] == LINEAR_CAUSAL ? 64.0 / 2 * (shape->key_dim + shape->value_dim) : 0;
+	double chunk = problem->options[MASK] == LINEAR_CAUSAL
+		? 64.0 / 2 * (shape->key_dim + shape->value_dim)
+		: 0;
 
 	return 2 * (2.0 * shape->key_dim * shape->value_dim + chunk) * rows;
 }

@@ -14,7 +14,8 @@ static vector feature_of(enum linear_feature feature, vector x)
 
 	switch (feature) {
 	case LINEAR_ELU1:
-		return vector_select(x > 0.0f, x, vector_expm1_negative(vector_select(x > 0.0f, zero, x))) + 1.0f;
+		return vector_select(x > 0.0f, x, vector_expm1_negative(vector_select(x > 0.0f, zero, x))) +
+			1.0f;
 	case LINEAR_RELU:
 		return vector_select(x < 0.0f, zero, x); /* a NaN stays one */
 	case LINEAR_SQUARED_RELU:
@@ -26,16 +27,16 @@ static vector feature_of(enum linear_feature feature, vector x)
 }
 
 /* BLOCK rows of a tensor from token `first` on, `pitch` floats apart; zeros from `last` on. */
-static void load_rows(const struct tensor *tensor, int64_t batch, int head, int64_t first, int64_t last, int dim,
-	int pitch, float *out)
+static void load_rows(const struct tensor *tensor, int64_t batch, int head, int64_t first, int64_t last,
+	int dim, int pitch, float *out)
 {
 	int64_t start = batch * tensor->stride[0] + head * tensor->stride[2];
 	int64_t size = (int64_t)dtype_size(tensor->dtype);
 
 	for (int64_t row = first; row < first + BLOCK; row++, out += pitch)
 		if (row < last)
-			load_row((const char *)tensor->data + (start + row * tensor->stride[1]) * size, tensor->dtype,
-				tensor->stride[3], dim, out);
+			load_row((const char *)tensor->data + (start + row * tensor->stride[1]) * size,
+				tensor->dtype, tensor->stride[3], dim, out);
 		else
 			memset(out, 0, (size_t)dim * sizeof(*out));
 }
@@ -56,8 +57,8 @@ struct block {
 	struct prefetch prefetch; /* nothing: hardware follows these rows by itself */
 };
 
-static void load_keys(const struct linear_problem *problem, int64_t batch, int head, int64_t first, int64_t last,
-	struct block *block)
+static void load_keys(const struct linear_problem *problem, int64_t batch, int head, int64_t first,
+	int64_t last, struct block *block)
 {
 	load_rows(&problem->k, batch, head, first, last, problem->key_dim, PITCH, block->k);
 	load_rows(&problem->v, batch, head, first, last, problem->value_dim, problem->value_dim, block->v);
@@ -70,14 +71,15 @@ static void add_row(const float *k, int dim, double *sum)
 		sum[i] += (double)k[i];
 }
 
-static void accumulate_all(const struct linear_problem *problem, int64_t batch, int head, int64_t first, int64_t last,
-	float *state, double *sum)
+static void accumulate_all(const struct linear_problem *problem, int64_t batch, int head, int64_t first,
+	int64_t last, float *state, double *sum)
 {
 	struct block block = {0};
 
 	for (; first < last; first += BLOCK) {
 		load_keys(problem, batch, head, first, last, &block);
-		add_transposed(block.k, block.v, state, problem->key_dim, problem->value_dim, &block.prefetch);
+		add_transposed(
+			block.k, block.v, state, problem->key_dim, problem->value_dim, &block.prefetch);
 		for (int r = 0; r < BLOCK; r++)
 			add_row(block.k + r * PITCH, problem->key_dim, sum);
 	}
@@ -87,7 +89,8 @@ static void accumulate_all(const struct linear_problem *problem, int64_t batch, 
 static void add_within(const struct linear_problem *problem, struct block *block)
 {
 	transpose(block->k, problem->key_dim, block->transposed);
-	multiply_rows(block->q, block->transposed, block->scores, BLOCK, problem->key_dim, BLOCK, &block->prefetch);
+	multiply_rows(
+		block->q, block->transposed, block->scores, BLOCK, problem->key_dim, BLOCK, &block->prefetch);
 	for (int r = 0; r < BLOCK; r++) /* what multiply_lower() reads above the diagonal */
 		for (int s = r + 1; s % STAIR; s++)
 			block->scores[r * BLOCK + s] = 0;
@@ -109,8 +112,8 @@ static void normalise_row(const struct linear_problem *problem, struct block *bl
 		o[j] = (float)((double)o[j] * factor);
 }
 
-static void forward(const struct linear_problem *problem, int64_t batch, int head, int64_t first, int64_t last,
-	float *state, double *sum)
+static void forward(const struct linear_problem *problem, int64_t batch, int head, int64_t first,
+	int64_t last, float *state, double *sum)
 {
 	const struct tensor *o = &problem->o;
 	int keys = problem->key_dim, values = problem->value_dim;
@@ -132,8 +135,8 @@ static void forward(const struct linear_problem *problem, int64_t batch, int hea
 				add_row(block.k + r * PITCH, keys, sum);
 			if (problem->normalised)
 				normalise_row(problem, &block, r, sum);
-			output_row(o, batch * o->stride[0] + (first + r) * o->stride[1] + head * o->stride[2], values,
-				block.o + r * values, streamed);
+			output_row(o, batch * o->stride[0] + (first + r) * o->stride[1] + head * o->stride[2],
+				values, block.o + r * values, streamed);
 		}
 	}
 	stream_fence();

@@ -7,11 +7,11 @@
  * `sum` [K]. */
 struct linear_kernel {
 	/* Adds the tokens' φ(k)ᵀ v and φ(k). */
-	void (*accumulate)(const struct linear_problem *problem, int64_t batch, int head, int64_t first, int64_t last,
-		float *state, double *sum);
+	void (*accumulate)(const struct linear_problem *problem, int64_t batch, int head, int64_t first,
+		int64_t last, float *state, double *sum);
 	/* Writes the outputs. Causal: state and sum advance; bidirectional: they are those of all tokens. */
-	void (*forward)(const struct linear_problem *problem, int64_t batch, int head, int64_t first, int64_t last,
-		float *state, double *sum);
+	void (*forward)(const struct linear_problem *problem, int64_t batch, int head, int64_t first,
+		int64_t last, float *state, double *sum);
 };
 
 extern const struct linear_kernel linear_kernel_baseline;

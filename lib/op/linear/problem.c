@@ -4,7 +4,8 @@ static int check_dim(int dim, const char *what, struct error *err)
 {
 	if (dim == 32 || dim == 64 || dim == 128)
 		return 0;
-	return error_set(err, STATUS_USAGE, "%s dimension %d is not supported: 32, 64 and 128 are", what, dim);
+	return error_set(
+		err, STATUS_USAGE, "%s dimension %d is not supported: 32, 64 and 128 are", what, dim);
 }
 
 int linear_check(const struct linear_problem *problem, struct error *err)
@@ -25,7 +26,8 @@ int linear_check(const struct linear_problem *problem, struct error *err)
 	if (problem->batch > TENSOR_LARGEST / problem->tokens / problem->heads / 128)
 		return error_set(err, STATUS_USAGE, "the tensors are too large");
 	if (problem->normalised && !problem->initial_state != !problem->initial_sum)
-		return error_set(err, STATUS_USAGE, "normalised sums start from a state and a sum, or from neither");
+		return error_set(
+			err, STATUS_USAGE, "normalised sums start from a state and a sum, or from neither");
 	if (tensor_check_output(&problem->o, "o", values, err) < 0)
 		return -1;
 	for (int i = 0; i < 3; i++) {

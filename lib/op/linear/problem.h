@@ -28,8 +28,8 @@ struct linear_problem {
 	enum linear_feature feature;
 	bool normalised;
 	int64_t batch, tokens;
-	int heads, key_dim, value_dim; /* each 32, 64 or 128 */
-	struct tensor q, k, v, o;      /* any strides, each of any type */
+	int heads, key_dim, value_dim;            /* each 32, 64 or 128 */
+	struct tensor q, k, v, o;                 /* any strides, each of any type */
 	const float *initial_state, *initial_sum; /* S₀, z₀; NULL: zeros; both or neither where normalised */
 	float *final_state, *final_sum; /* NULL: not wanted; may be the same memory as the initial ones */
 };

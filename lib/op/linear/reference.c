@@ -26,8 +26,8 @@ static double element(const struct tensor *tensor, int64_t batch, int64_t token,
 }
 
 /* S += φ(k)ᵀ v, z += φ(k) */
-static void add_token(const struct linear_problem *problem, int64_t batch, int64_t token, int head, double *state,
-	double *sum)
+static void add_token(const struct linear_problem *problem, int64_t batch, int64_t token, int head,
+	double *state, double *sum)
 {
 	for (int i = 0; i < problem->key_dim; i++) {
 		double k = feature_of(problem->feature, element(&problem->k, batch, token, head, i));
@@ -56,8 +56,8 @@ static void read_token(const struct linear_problem *problem, int64_t batch, int6
 		o[j] = divisor == 0 ? 0 : o[j] / divisor;
 }
 
-static void one_head(const struct linear_problem *problem, int64_t batch, int head, double *state, double *sum,
-	double *o)
+static void one_head(
+	const struct linear_problem *problem, int64_t batch, int head, double *state, double *sum, double *o)
 {
 	bool causal = problem->mask == LINEAR_CAUSAL;
 

@@ -52,8 +52,8 @@ struct block {
 /* --- products ------------------------------------------------------------------------------------- */
 
 /* sum += A B, both split, 32 × 32 */
-INLINE void sum_add_split(const uint16_t *a_high, const uint16_t *a_low, const struct split *b, int column,
-	int stride)
+INLINE void sum_add_split(
+	const uint16_t *a_high, const uint16_t *a_low, const struct split *b, int column, int stride)
 {
 	left_load(a_high, BLOCK);
 	sum_add(b->high + column, stride);
@@ -344,7 +344,8 @@ static void update(struct block *block, const struct split *n, int dim, float *s
 }
 
 /* The state behind a block, from X = K S on. */
-static void step(struct block *block, struct view v, const float *x, int dim, float *state, struct split *split)
+static void step(
+	struct block *block, struct view v, const float *x, int dim, float *state, struct split *split)
 {
 	struct split right ALIGNED, n ALIGNED;
 
@@ -433,7 +434,7 @@ static bool contiguous_bf16(const struct tensor *tensor)
 static bool suits(const struct quasar_problem *problem)
 {
 	return contiguous_bf16(&problem->q) && contiguous_bf16(&problem->k) && contiguous_bf16(&problem->v) &&
-	       contiguous_bf16(&problem->o);
+		contiguous_bf16(&problem->o);
 }
 
 static void forward(const struct quasar_problem *problem, int64_t batch, int head, int64_t first,

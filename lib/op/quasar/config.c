@@ -29,14 +29,16 @@ int quasar_chunks_per_group(const struct quasar_problem *problem, const struct c
 /* Of a block of the second pass, which needs more. */
 static int shared_bytes(const struct quasar_problem *problem, const struct config *config)
 {
-	return CHUNK_OUTPUT_SHARED(problem->dim, config->value[QUASAR_CHUNK], CHUNK_PLANES((int)problem->q.dtype),
-		config->value[QUASAR_NUM_STAGES], problem->semantics == SEMANTICS_UPSTREAM);
+	return CHUNK_OUTPUT_SHARED(problem->dim, config->value[QUASAR_CHUNK],
+		CHUNK_PLANES((int)problem->q.dtype), config->value[QUASAR_NUM_STAGES],
+		problem->semantics == SEMANTICS_UPSTREAM);
 }
 
 static struct chunk_problem chunk_problem(const struct quasar_problem *problem)
 {
-	return (struct chunk_problem){problem->dim, (int)problem->q.dtype, problem->semantics == SEMANTICS_UPSTREAM,
-		problem->batch * problem->heads, quasar_rows(problem)};
+	return (struct chunk_problem){problem->dim, (int)problem->q.dtype,
+		problem->semantics == SEMANTICS_UPSTREAM, problem->batch * problem->heads,
+		quasar_rows(problem)};
 }
 
 static struct chunk_machine chunk_machine(const struct gpu_properties *properties)
@@ -61,11 +63,11 @@ int quasar_config_check(const struct quasar_problem *problem, const struct gpu_p
 
 	for (int i = 0; i < QUASAR_GROUPS; i++)
 		if (!is_value(i, config->value[i]))
-			return error_set(err, STATUS_USAGE, "quasar/chunk.cu has no %s=%d", quasar_parameters[i].name,
-				config->value[i]);
+			return error_set(err, STATUS_USAGE, "quasar/chunk.cu has no %s=%d",
+				quasar_parameters[i].name, config->value[i]);
 	if (problem->semantics == SEMANTICS_UPSTREAM && config->value[QUASAR_CHUNK] != UPSTREAM_CHUNK)
-		return error_set(err, STATUS_USAGE, "upstream semantics have chunks of %d, not of %d", UPSTREAM_CHUNK,
-			config->value[QUASAR_CHUNK]);
+		return error_set(err, STATUS_USAGE, "upstream semantics have chunks of %d, not of %d",
+			UPSTREAM_CHUNK, config->value[QUASAR_CHUNK]);
 	if (groups < 1 || groups > quasar_chunks(problem, config))
 		return error_set(err, STATUS_USAGE, "%d chunks cannot be cut into %d groups",
 			quasar_chunks(problem, config), groups);
@@ -77,7 +79,8 @@ int quasar_config_check(const struct quasar_problem *problem, const struct gpu_p
 		error_set(err, STATUS_ENVIRONMENT,
 			"%s, head dimension %d, %s semantics take %d KiB of shared memory a block; %s has %d",
 			dtype_name(problem->q.dtype), problem->dim, semantics_name(problem->semantics),
-			shared_bytes(problem, config) / 1024, properties->name, properties->shared_per_block / 1024);
+			shared_bytes(problem, config) / 1024, properties->name,
+			properties->shared_per_block / 1024);
 		return error_hint(err, "bf16 takes half as much.");
 	}
 	return 0;

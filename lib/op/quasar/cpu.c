@@ -35,7 +35,7 @@ struct plan {
 	const struct quasar_problem *problem;
 	size_t square; /* S·S */
 	int64_t rows;
-	int parts; /* of each head: 1, or 3 and more */
+	int parts;                    /* of each head: 1, or 3 and more */
 	int64_t length, first_length; /* rows of a part, of part 0 */
 };
 
@@ -121,8 +121,7 @@ static void run_heads(const struct plan *plan, const struct head *heads, int64_t
 		int64_t first = count * thread / all, last = count * (thread + 1) / all;
 
 		for (int64_t i = first; i < last; i++)
-			memcpy(heads[i].states + plan->square, heads[i].states,
-				plan->square * sizeof(float));
+			memcpy(heads[i].states + plan->square, heads[i].states, plan->square * sizeof(float));
 		for (int64_t row = 0; row < plan->rows; row += TURN)
 			for (int64_t i = first; i < last; i++)
 				plan->kernel->forward(plan->problem, heads[i].batch, heads[i].head, row,
@@ -184,8 +183,9 @@ int quasar_cpu(const struct quasar_problem *problem, struct error *err)
 		heads[i] = (struct head){i / problem->heads, (int)(i % problem->heads), states,
 			states + (size_t)(plan.parts + 1) * plan.square};
 		for (size_t n = 0; n < plan.square; n++) {
-			float value = problem->initial_state ? problem->initial_state[(size_t)i * plan.square + n]
-							     : 0;
+			float value = problem->initial_state
+				? problem->initial_state[(size_t)i * plan.square + n]
+				: 0;
 
 			states[n] = isnan(value) ? NAN : value; /* in the form that no kernel rounds away */
 		}
@@ -196,8 +196,7 @@ int quasar_cpu(const struct quasar_problem *problem, struct error *err)
 		run_heads(&plan, heads, count, threads);
 	for (int64_t i = 0; i < count && problem->final_state; i++)
 		memcpy(problem->final_state + (size_t)i * plan.square,
-			heads[i].states + (size_t)plan.parts * plan.square,
-			plan.square * sizeof(*memory));
+			heads[i].states + (size_t)plan.parts * plan.square, plan.square * sizeof(*memory));
 	free(memory);
 	free(heads);
 	return 0;

@@ -67,18 +67,18 @@ static size_t aligned(size_t bytes)
 static int lay_out(struct gpu *gpu, struct gpu_workspace *workspace, const struct quasar_problem *problem,
 	struct quasar_chunk_arguments *arguments, struct error *err)
 {
-	size_t groups =
-		arguments->groups > 1 ? (size_t)(problem->batch * problem->heads * arguments->groups) : 0;
+	size_t groups = arguments->groups > 1 ? (size_t)(problem->batch * problem->heads * arguments->groups)
+					      : 0;
 	struct workspace_layout layout = {
-		.transitions = groups * (size_t)CHUNK_TRANSITION_BYTES(
-						problem->dim, CHUNK_PLANES((int)problem->q.dtype)),
+		.transitions = groups *
+			(size_t)CHUNK_TRANSITION_BYTES(problem->dim, CHUNK_PLANES((int)problem->q.dtype)),
 		.forgotten = aligned(groups * sizeof(*arguments->forgotten)),
 		.first_row = problem->first_row ? (size_t)problem->heads * sizeof(*problem->first_row) : 0,
 	};
 	char *memory;
 
-	if (gpu_workspace_reserve(gpu, workspace, layout.transitions + layout.forgotten + layout.first_row, err) <
-		0)
+	if (gpu_workspace_reserve(
+		    gpu, workspace, layout.transitions + layout.forgotten + layout.first_row, err) < 0)
 		return -1;
 	memory = workspace->memory;
 	arguments->transitions = memory;
@@ -100,23 +100,26 @@ static void list_parameters(const struct quasar_problem *problem, const struct c
 		{"HEAD_DIM", problem->dim},
 		{"UPSTREAM", upstream},
 		{"INPUT", (int)problem->q.dtype},
-		{"VECTOR", is_vector(&problem->q) && is_vector(&problem->k) && is_vector(&problem->v) &&
-				   is_vector(&problem->o)},
-		{"COMPACT", upstream && is_compact(problem, &problem->q) &&
-				    is_compact(problem, &problem->k) && is_compact(problem, &problem->v)},
+		{"VECTOR",
+			is_vector(&problem->q) && is_vector(&problem->k) && is_vector(&problem->v) &&
+				is_vector(&problem->o)},
+		{"COMPACT",
+			upstream && is_compact(problem, &problem->q) && is_compact(problem, &problem->k) &&
+				is_compact(problem, &problem->v)},
 	};
 	int count = CONSTANTS;
 
 	memcpy(list, constants, sizeof(constants));
 	for (int i = 0; quasar_parameters[i].name; i++)
 		if (quasar_parameters[i].compiled)
-			list[count++] = (struct kernel_parameter){quasar_parameters[i].name, config->value[i]};
+			list[count++] = (struct kernel_parameter){
+				quasar_parameters[i].name, config->value[i]};
 	list[count] = (struct kernel_parameter){0};
 }
 
 /* One pass of quasar/chunk.cu. */
-static struct gpu_kernel *pass(struct gpu *gpu, const struct quasar_problem *problem, const struct config *config,
-	const char *name, int shared, struct error *err)
+static struct gpu_kernel *pass(struct gpu *gpu, const struct quasar_problem *problem,
+	const struct config *config, const char *name, int shared, struct error *err)
 {
 	struct kernel_parameter parameters[CONSTANTS + CONFIG_PARAMETERS + 1];
 
@@ -203,8 +206,7 @@ int quasar_cuda_reference(struct gpu *gpu, const struct quasar_problem *problem,
 
 	if (check_problem(problem, err) < 0)
 		return -1;
-	kernel = gpu_kernel(
-		gpu, "quasar/reference.cu", "quasar_reference", parameters, REFERENCE_THREADS,
+	kernel = gpu_kernel(gpu, "quasar/reference.cu", "quasar_reference", parameters, REFERENCE_THREADS,
 		REFERENCE_SHARED(problem->dim), err);
 	return kernel ? gpu_launch(kernel, (unsigned)(problem->batch * problem->heads),
 				(unsigned)problem->dim / REFERENCE_COLUMNS, &arguments, err)

@@ -30,5 +30,5 @@ int quasar_cuda_gate(struct gpu *gpu, const struct tensor *k, int64_t batch, int
 
 /* Inverses of `count` unit lower triangular matrices, [count, size, size], size 16, 32 or 64; see
  * kernels/quasar/forward_substitution.cu. `lower` may be `inverse`. Both are aligned to 16 bytes. */
-int forward_substitution_cuda(struct gpu *gpu, const float *lower, float *inverse, int64_t count, int size,
-	struct error *err);
+int forward_substitution_cuda(
+	struct gpu *gpu, const float *lower, float *inverse, int64_t count, int size, struct error *err);

@@ -28,7 +28,8 @@ static int quasar_of(const struct op_problem *problem, struct quasar_problem *qu
 	const struct tensor *at = problem->tensors;
 
 	if (problem->shape.key_dim != problem->shape.value_dim)
-		return error_set(err, STATUS_USAGE, "keys of dimension %d and values of %d: they have to be the same",
+		return error_set(err, STATUS_USAGE,
+			"keys of dimension %d and values of %d: they have to be the same",
 			problem->shape.key_dim, problem->shape.value_dim);
 	*quasar = (struct quasar_problem){
 		.semantics = (enum semantics)problem->options[0],
@@ -54,12 +55,14 @@ static int check(const struct op_problem *problem, struct error *err)
 	return quasar_of(problem, &quasar, err);
 }
 
-static int reference(const struct op_problem *problem, double *const results[FAMILY_TENSORS], struct error *err)
+static int reference(
+	const struct op_problem *problem, double *const results[FAMILY_TENSORS], struct error *err)
 {
 	struct quasar_problem quasar;
 
-	return quasar_of(problem, &quasar, err) < 0 ? -1
-						    : quasar_reference(&quasar, results[O], results[FINAL], err);
+	return quasar_of(problem, &quasar, err) < 0
+		? -1
+		: quasar_reference(&quasar, results[O], results[FINAL], err);
 }
 
 static int cpu(const struct op_problem *problem, struct error *err)
@@ -77,8 +80,8 @@ static int cuda(struct gpu *gpu, struct gpu_workspace *workspace, const struct o
 	return quasar_of(problem, &quasar, err) < 0 ? -1 : quasar_cuda(gpu, workspace, &quasar, config, err);
 }
 
-static int cuda_reference(struct gpu *gpu, const struct op_problem *problem, double *const results[FAMILY_TENSORS],
-	struct error *err)
+static int cuda_reference(struct gpu *gpu, const struct op_problem *problem,
+	double *const results[FAMILY_TENSORS], struct error *err)
 {
 	struct quasar_problem quasar;
 	const struct op_shape *shape = &problem->shape;

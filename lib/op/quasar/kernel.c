@@ -36,17 +36,19 @@ INLINE void solve_wide(const float *a, const float *alpha, const float *v, float
 			for (int r = 0; r < STAIR; r++) {
 				UNROLL
 				for (int w = 0; w < wide; w++)
-					sum[r * wide + w] =
-						alpha[row + r] * (value[r * wide + w] - sum[r * wide + w]);
+					sum[r * wide + w] = alpha[row + r] *
+						(value[r * wide + w] - sum[r * wide + w]);
 			}
-			accumulate(sum, a + row * BLOCK, BLOCK, 1, x + column, columns, row, STAIR, wide, true);
+			accumulate(
+				sum, a + row * BLOCK, BLOCK, 1, x + column, columns, row, STAIR, wide, true);
 			UNROLL
 			for (int s = 0; s < STAIR; s++) {
 				UNROLL
 				for (int r = s + 1; r < STAIR; r++) {
 					UNROLL
 					for (int w = 0; w < wide; w++)
-						sum[r * wide + w] -= corner[r * BLOCK + s] * sum[s * wide + w];
+						sum[r * wide + w] -= corner[r * BLOCK + s] *
+							sum[s * wide + w];
 				}
 			}
 			tile_store(sum, x + at, columns, STAIR, wide);
@@ -92,7 +94,8 @@ static void store_rows(const struct quasar_problem *problem, int64_t batch, int 
 
 	last = last < problem->tokens ? last : problem->tokens;
 	for (int64_t row = first; row < first + BLOCK && row < last; row++, rows += dim)
-		output_row(o, batch * o->stride[0] + row * o->stride[1] + head * o->stride[2], dim, rows, streamed);
+		output_row(o, batch * o->stride[0] + row * o->stride[1] + head * o->stride[2], dim, rows,
+			streamed);
 }
 
 /* --- blocks -------------------------------------------------------------------------------------- */
@@ -119,8 +122,8 @@ static void gate(const float *kk, float beta, float *alpha)
 }
 
 /* Loads the rows and computes what does not depend on the state; Q Kᵀ is for causal queries alone. */
-static void prepare(const struct quasar_problem *problem, int64_t batch, int head, int64_t first, int64_t last,
-	bool with_queries, struct block *block)
+static void prepare(const struct quasar_problem *problem, int64_t batch, int head, int64_t first,
+	int64_t last, bool with_queries, struct block *block)
 {
 	int dim = problem->dim;
 	float *kk = block->products, *qk = block->products + BLOCK * BLOCK;
@@ -133,7 +136,8 @@ static void prepare(const struct quasar_problem *problem, int64_t batch, int hea
 	if (with_queries)
 		load_rows(problem, 2, batch, head, first, last, PITCH, block->kq + BLOCK * PITCH, prefetch);
 	transpose(block->kq, dim, block->transposed);
-	multiply_rows(block->kq, block->transposed, kk, with_products ? 2 * BLOCK : BLOCK, dim, BLOCK, prefetch);
+	multiply_rows(
+		block->kq, block->transposed, kk, with_products ? 2 * BLOCK : BLOCK, dim, BLOCK, prefetch);
 	gate(kk, problem->beta[head], block->alpha);
 	for (int r = 0; r < BLOCK; r++)
 		for (int s = 0; s < BLOCK; s++)
@@ -190,8 +194,8 @@ static void upstream(const struct quasar_problem *problem, int64_t batch, int he
 		for (int i = 0; i < BLOCKS; i++)
 			step(&block[i], block[i].v, dim, twice);
 		for (int i = 0; i < BLOCKS; i++) {
-			multiply_rows(block[i].kq + BLOCK * PITCH, twice, o, BLOCK, dim, dim,
-				&block[i].prefetch);
+			multiply_rows(
+				block[i].kq + BLOCK * PITCH, twice, o, BLOCK, dim, dim, &block[i].prefetch);
 			store_rows(problem, batch, head, first + i * BLOCK, last, o);
 		}
 	}

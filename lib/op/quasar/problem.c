@@ -70,8 +70,8 @@ int quasar_check(const struct quasar_problem *problem, struct error *err)
 	if (problem->semantics != SEMANTICS_CAUSAL && problem->semantics != SEMANTICS_UPSTREAM)
 		return error_set(err, STATUS_USAGE, "unknown semantics %d", (int)problem->semantics);
 	if (problem->dim != 32 && problem->dim != 64 && problem->dim != 128)
-		return error_set(err, STATUS_USAGE,
-			"head dimension %d is not supported: 32, 64 and 128 are", problem->dim);
+		return error_set(err, STATUS_USAGE, "head dimension %d is not supported: 32, 64 and 128 are",
+			problem->dim);
 	if (problem->batch < 1 || problem->tokens < 1 || problem->heads < 1)
 		return error_set(err, STATUS_USAGE, "batch, tokens and heads must be positive");
 	if (problem->batch > TENSOR_LARGEST / problem->tokens / problem->heads / problem->dim)

@@ -12,12 +12,12 @@ static void read_row(const struct quasar_problem *problem, const struct tensor *
 {
 	struct quasar_source source = quasar_source(problem, head, row);
 	int64_t start = batch * tensor->stride[0] + source.token * tensor->stride[1] +
-			source.head * tensor->stride[2];
+		source.head * tensor->stride[2];
 
 	for (int i = 0; i < problem->dim; i++)
 		out[i] = source.token < 0
-				 ? 0
-				 : dtype_load(tensor->data, tensor->dtype, start + i * tensor->stride[3]);
+			? 0
+			: dtype_load(tensor->data, tensor->dtype, start + i * tensor->stride[3]);
 }
 
 /* α = (1 − exp(−β λ)) / (λ + ε) with λ = ‖k‖² */
@@ -75,8 +75,8 @@ static struct matrix transposed(const double *data, int columns)
 }
 
 /* out [rows, columns] += sign · A [rows, inner] B [inner, columns] */
-static void multiply_add(double *out, double sign, struct matrix a, struct matrix b, int rows, int inner,
-	int columns)
+static void multiply_add(
+	double *out, double sign, struct matrix a, struct matrix b, int rows, int inner, int columns)
 {
 	for (int r = 0; r < rows; r++)
 		for (int n = 0; n < inner; n++) {
@@ -146,8 +146,7 @@ static void upstream(const struct quasar_problem *problem, struct chunk *chunk, 
 			read_row(problem, &problem->q, batch, head, first + r, chunk->q + r * dim);
 			read_row(problem, &problem->k, batch, head, first + r, chunk->k + r * dim);
 			read_row(problem, &problem->v, batch, head, first + r, chunk->v + r * dim);
-			chunk->alpha[r] =
-				alpha_of(chunk->k + r * dim, dim, (double)problem->beta[head]);
+			chunk->alpha[r] = alpha_of(chunk->k + r * dim, dim, (double)problem->beta[head]);
 		}
 		upstream_chunk(chunk, dim, state);
 		for (int r = 0; r < UPSTREAM_CHUNK && first + r < problem->tokens; r++)
@@ -156,8 +155,7 @@ static void upstream(const struct quasar_problem *problem, struct chunk *chunk, 
 	}
 }
 
-int quasar_reference(const struct quasar_problem *problem, double *o, double *final_state,
-	struct error *err)
+int quasar_reference(const struct quasar_problem *problem, double *o, double *final_state, struct error *err)
 {
 	int64_t streams;
 	size_t square;

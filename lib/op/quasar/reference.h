@@ -6,5 +6,4 @@
 
 /* Reads q, k, v, beta and initial_state of the problem; its o and final_state are not touched. `o`:
  * [B, T, H, S] contiguous; `final_state`: [B, H, S, S] or NULL. */
-int quasar_reference(const struct quasar_problem *problem, double *o, double *final_state,
-	struct error *err);
+int quasar_reference(const struct quasar_problem *problem, double *o, double *final_state, struct error *err);

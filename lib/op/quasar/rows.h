@@ -11,8 +11,8 @@ struct rows {
 	int64_t step;   /* bytes to the one after it within a token, or, causal, to the next token's */
 	int64_t wrap;   /* bytes to add where a token's last head is passed */
 	int head, heads;
-	int64_t left;   /* rows still to come; zeros follow them */
-	int64_t ahead;  /* bytes from a row to about the one a block later, for prefetching */
+	int64_t left;  /* rows still to come; zeros follow them */
+	int64_t ahead; /* bytes from a row to about the one a block later, for prefetching */
 };
 
 /* Rows from `first` on; those from `last` on, and those that pad an upstream sequence, are zero. `block` is how
@@ -27,7 +27,7 @@ static inline struct rows rows_begin(const struct quasar_problem *problem, const
 	if (source.token < 0)
 		return (struct rows){0};
 	rows.at = (const char *)tensor->data + source.token * token +
-		  (batch * tensor->stride[0] + source.head * tensor->stride[2]) * size;
+		(batch * tensor->stride[0] + source.head * tensor->stride[2]) * size;
 	if (problem->semantics == SEMANTICS_CAUSAL) {
 		rows.step = token;
 		rows.ahead = token * block;

@@ -6,15 +6,16 @@
 #include "quasar/chunk.cu"
 
 /* q, k and v [batch, held, heads, S], o [batch, o_held, heads, S] with `tokens` of each sequence written. */
-#define CHUNK_PARAMETERS                                                                                       \
-	void *q, void *k, void *v, void *o, const float *beta, const float *initial_state, float *final_state, \
-		const long long *first_rows, void *transitions, int *forgotten, int tokens, int held,          \
-		int o_held, int batch, int heads, int chunks, int chunks_per_group, int groups
-#define CHUNK_ARGUMENTS                                                                                        \
-	{                                                                                                      \
-		rows_of(q, held, heads), rows_of(k, held, heads), rows_of(v, held, heads),                     \
-			rows_of(o, o_held, heads), beta, initial_state, final_state, first_rows, transitions,  \
-			forgotten, tokens, batch, heads, chunks, chunks_per_group, groups                      \
+#define CHUNK_PARAMETERS                                                                                     \
+	void *q, void *k, void *v, void *o, const float *beta, const float *initial_state,                   \
+		float *final_state, const long long *first_rows, void *transitions, int *forgotten,          \
+		int tokens, int held, int o_held, int batch, int heads, int chunks, int chunks_per_group,    \
+		int groups
+#define CHUNK_ARGUMENTS                                                                                      \
+	{                                                                                                    \
+		rows_of(q, held, heads), rows_of(k, held, heads), rows_of(v, held, heads),                   \
+			rows_of(o, o_held, heads), beta, initial_state, final_state, first_rows,             \
+			transitions, forgotten, tokens, batch, heads, chunks, chunks_per_group, groups       \
 	}
 
 static __device__ __forceinline__ struct device_tensor rows_of(void *data, int tokens, int heads)
@@ -36,8 +37,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) quasar_chunk_o
 #include "quasar/choice.h"
 
 /* How quasar/chunk.cu is to be built and launched. */
-extern "C" __global__ void quasar_choice(int dim, int input, int upstream, int sequences, int rows, int multiprocessors,
-	int shared_per_block, int shared_per_multiprocessor, int *found)
+extern "C" __global__ void quasar_choice(int dim, int input, int upstream, int sequences, int rows,
+	int multiprocessors, int shared_per_block, int shared_per_multiprocessor, int *found)
 {
 	const struct chunk_problem problem = {dim, input, upstream, sequences, rows};
 	const struct chunk_machine machine = {multiprocessors, shared_per_block, shared_per_multiprocessor};
@@ -46,7 +47,8 @@ extern "C" __global__ void quasar_choice(int dim, int input, int upstream, int s
 	const int values[] = {choice.chunk, choice.num_stages, choice.min_blocks, chunks,
 		(chunks + choice.groups - 1) / choice.groups, choice.groups, CHUNK_THREADS(dim),
 		CHUNK_TRANSITION_SHARED(dim, chunk, planes, choice.num_stages),
-		CHUNK_OUTPUT_SHARED(dim, chunk, planes, choice.num_stages, upstream), CHUNK_TRANSITION_BYTES(dim, planes)};
+		CHUNK_OUTPUT_SHARED(dim, chunk, planes, choice.num_stages, upstream),
+		CHUNK_TRANSITION_BYTES(dim, planes)};
 
 	for (int i = 0; i < sizeof(values) / sizeof(values[0]); i++)
 		found[i] = values[i];
@@ -55,8 +57,8 @@ extern "C" __global__ void quasar_choice(int dim, int input, int upstream, int s
 #elif defined(LAYER_GATHER)
 #include "layer/gather.cu"
 
-extern "C" __global__ void __launch_bounds__(THREADS) layer_gather_entry(const void *from, void *to, int tokens,
-	int padded, int first, int stretches, int length, int hidden)
+extern "C" __global__ void __launch_bounds__(THREADS) layer_gather_entry(
+	const void *from, void *to, int tokens, int padded, int first, int stretches, int length, int hidden)
 {
 	gather({from, to, {tokens, padded, first, stretches, length}, hidden});
 }
@@ -64,18 +66,20 @@ extern "C" __global__ void __launch_bounds__(THREADS) layer_gather_entry(const v
 #elif defined(LAYER_CONVOLVE)
 #include "layer/convolve.cu"
 
-extern "C" __global__ void __launch_bounds__(THREADS) layer_convolve_entry(const void *projected, const float *weight,
-	void *q, void *k, void *v, void *narrow, int tokens, int padded, int first, int stretches, int length,
-	int held)
+extern "C" __global__ void __launch_bounds__(THREADS)
+	layer_convolve_entry(const void *projected, const float *weight, void *q, void *k, void *v,
+		void *narrow, int tokens, int padded, int first, int stretches, int length, int held)
 {
-	convolve_stretch({projected, weight, q, k, v, narrow, {tokens, padded, first, stretches, length}, held});
+	convolve_stretch(
+		{projected, weight, q, k, v, narrow, {tokens, padded, first, stretches, length}, held});
 }
 
 #elif defined(LAYER_GATE)
 #include "layer/gate.cu"
 
-extern "C" __global__ void __launch_bounds__(THREADS) layer_gate_entry(const void *o, void *y, const void *narrow,
-	const void *weight, const void *bias, const float *norm, int rows, int heads, double epsilon)
+extern "C" __global__ void __launch_bounds__(THREADS)
+	layer_gate_entry(const void *o, void *y, const void *narrow, const void *weight, const void *bias,
+		const float *norm, int rows, int heads, double epsilon)
 {
 	gate_rows({o, y, narrow, weight, bias, norm, rows, heads, (float)epsilon});
 }
