@@ -33,9 +33,10 @@ struct export_plan {
 	size_t count;
 	size_t written;     /* of them are added or changed */
 	size_t uncommitted; /* of them are */
-	char *undo; /* git's command that takes the export back before it is committed; NULL: git cannot, or nothing to */
-	const char *unmet[INSPECT_STRICT_COUNT +
-		1]; /* import lines of ours that find nothing in the fork; ends with NULL */
+	/* git's command that takes the export back before it is committed; NULL: git cannot, or nothing to */
+	char *undo;
+	/* import lines of ours that find nothing in the fork; ends with NULL */
+	const char *unmet[INSPECT_STRICT_COUNT + 1];
 };
 
 /* Compares our files with those of the fork at `path`: the operation in fla/ops/quasar/, the layer unless `op_only`,
