@@ -287,7 +287,8 @@ def test_an_outage_is_waited_through(miner, localnet):
     assert loop.until("outage")["kind"] == "network"
     localnet.start("--port", str(localnet.port))
     loop.until("recovered")
-    loop.until("revealed")
+    if not loop.count("revealed"):  # one part may recover before another is tried again
+        loop.until("revealed")
     assert loop.end() == 0
 
 
@@ -495,7 +496,7 @@ def test_a_backup_put_in_the_place_of_the_store_gets_what_it_lacks(miner, start_
     assert loop.end() == 0 and loop.count("committed") == 1
     database.write_bytes(backup)  # while nothing runs: nobody has the salt then
     problem = miner.run("--improve", "1000%").until("problem")
-    assert "1 commitment of this hotkey" in problem["message"] and "import-state" in problem["hint"]
+    assert "1 commitment by this hotkey" in problem["message"] and "import-state" in problem["hint"]
 
 
 def test_a_store_that_is_away_for_a_while_is_waited_for(miner, proxy):

@@ -70,7 +70,7 @@ def test_nothing_is_doubled_or_overwritten(quasar, workspace, exported, make_wor
         (9.1, "committed"), (1.1, "revealed"), (2.1, "revealed"), (3.1, "submitted")]
     before = rows(other), rows(other, "journal")
     done = quasar("import-state", exported, cwd=other, env=PASSPHRASE)
-    assert done.code == 0 and done.out == "0 submissions added, 3 known already.\n"
+    assert done.code == 0 and done.out == "0 submissions added, 3 already known.\n"
     assert (rows(other), rows(other, "journal")) == before
 
 
