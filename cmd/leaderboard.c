@@ -14,8 +14,7 @@
 
 static const char *const not_told[] = {
 	"Speeds are the miners' claims: the validator shows neither what it measured nor the score.",
-	"A submission that fails logit verification is excluded, but the validator does not show which "
-	"ones failed.",
+	"Failed logit verification excludes a submission, but the validator does not show which ones failed.",
 	"Only the ten fastest validated submissions are shown.",
 	"Submissions from earlier rounds are listed together with those of the current one.",
 };
