@@ -15,30 +15,13 @@
 #include "base/memory.h"
 #include "space/benchmarks.h"
 #include "space/claim.h"
+#include "directory.h"
 
 #define COMMIT "0123456789abcdef0123456789abcdef01234567"
 #define OTHER "89abcdef0123456789abcdef0123456789abcdef"
 #define TARGET 4096
 
 /* --- the store ----------------------------------------------------------------------------------- */
-
-/* Each test has a directory of its own, in *state. */
-static int make_directory(void **state)
-{
-	char template[] = "/tmp/quasar-test-XXXXXX";
-
-	*state = mkdtemp(template) ? xstrdup(template) : NULL;
-	return *state ? 0 : -1;
-}
-
-static int remove_directory(void **state)
-{
-	struct error err;
-	int result = directory_remove(*state, &err);
-
-	free(*state);
-	return result;
-}
 
 static struct store *open_store(const char *directory)
 {

@@ -20,25 +20,9 @@
 #include "gpu/cuda.h"
 #include "gpu/gpu.h"
 #include "gpu/models.h"
+#include "directory.h"
 
 #define LIMIT ((size_t)1 << 30)
-
-static int make_directory(void **state)
-{
-	char template[] = "/tmp/quasar-test-XXXXXX";
-
-	*state = mkdtemp(template) ? xstrdup(template) : NULL;
-	return *state ? 0 : -1;
-}
-
-static int remove_directory(void **state)
-{
-	struct error err;
-	int result = directory_remove(*state, &err);
-
-	free(*state);
-	return result;
-}
 
 static void key_of(char key[CACHE_KEY], const char *first, const char *second)
 {

@@ -29,24 +29,7 @@
 #include "space/settings.h"
 #include "space/store.h"
 #include "space/workspace.h"
-
-/* Each test has a directory of its own, in *state. */
-static int make_directory(void **state)
-{
-	char template[] = "/tmp/quasar-test-XXXXXX";
-
-	*state = mkdtemp(template) ? xstrdup(template) : NULL;
-	return *state ? 0 : -1;
-}
-
-static int remove_directory(void **state)
-{
-	struct error err;
-	int result = directory_remove(*state, &err);
-
-	free(*state);
-	return result;
-}
+#include "directory.h"
 
 static void put(const char *directory, const char *name, const void *data, size_t length)
 {
