@@ -92,12 +92,13 @@ def load(device, part, names, **parameters):
 
 
 def launch(kernel, grid, threads, arguments, shared=0):
-    """Queues a kernel on the current stream. None stands for a null pointer."""
+    """Queues a kernel on the current stream of the GPU that the tensors are on. None stands for a null pointer."""
     device = next(x for x in arguments if isinstance(x, torch.Tensor)).device
     arguments = [torch.empty(0, device=device) if x is None else x for x in arguments]
-    if shared > kernel._max_shared_mem_bytes:
-        kernel.set_shared_memory_config(shared)
-    kernel((*grid, 1), (threads, 1, 1), arguments, shared)
+    with torch.cuda.device(device):
+        if shared > kernel._max_shared_mem_bytes:
+            kernel.set_shared_memory_config(shared)
+        kernel((*grid, 1), (threads, 1, 1), arguments, shared)
 
 
 # --- the operation --------------------------------------------------------------------------------------------

@@ -33,7 +33,7 @@ def run(compute, x, key):
     if not x.is_cuda or x.shape[0] * x.shape[1] > LONGEST or torch.cuda.is_current_stream_capturing():
         return compute(x)
     key = (*key, x.shape, x.dtype, x.device, torch.cuda.current_stream(x.device).cuda_stream)
-    with lock:
+    with lock, torch.cuda.device(x.device):
         if key in graphs:
             if graphs[key] is None:
                 graphs[key] = Graph(compute, x)
