@@ -1,7 +1,9 @@
 /* tile: matrices of bf16 in shared memory, and products of them on the tensor cores.
  *
  * A tile is row-major with rows of COLUMNS elements. The 16-byte segments of a row are permuted by the
- * row number so that the eight rows that one ldmatrix reads lie in different banks.
+ * row number so that the eight rows that one ldmatrix reads lie in different banks. Rows of 128 elements
+ * are cut in two halves of 128 bytes, eight rows of the one before eight of the other: with rows of 64
+ * that is the layout that wgmma knows as a swizzle of 128 bytes.
  *
  * All products have the same shape: a warp owns 16 rows of the left factor and of the result, both in
  * registers; the right factor is a tile that all warps read. The result of one product has, packed to
@@ -41,11 +43,19 @@ static __device__ __forceinline__ void split_bf16(unsigned (&pair)[PLANES], floa
 
 /* --- addresses ------------------------------------------------------------------------------------ */
 
+/* What an address within a tile is to be XORed with to get from column 0 to this segment. */
+template <int COLUMNS> static __device__ __forceinline__ unsigned tile_column(int segment)
+{
+	return COLUMNS <= 64 ? segment * 16 : segment % 8 * 16 + segment / 8 * 1024;
+}
+
 template <int COLUMNS> static __device__ __forceinline__ unsigned tile_offset(int row, int segment)
 {
 	int permuted = segment ^ (COLUMNS >= 64 ? row & 7 : row >> 1 & 3);
 
-	return row * COLUMNS * 2 + permuted * 16;
+	if (COLUMNS <= 64)
+		return row * COLUMNS * 2 + permuted * 16;
+	return row / 8 * 2048 + row % 8 * 128 + tile_column<COLUMNS>(permuted);
 }
 
 /* This lane's part of the address for ldmatrix: eight rows and both segments of a k step, then the next
@@ -148,6 +158,16 @@ static __device__ __forceinline__ void copy_async_wait(void)
 
 /* --- products ------------------------------------------------------------------------------------- */
 
+template <int N> static __device__ __forceinline__ void clear(float (&c)[N][4])
+{
+	UNROLL
+	for (int n = 0; n < N; n++) {
+		UNROLL
+		for (int i = 0; i < 4; i++)
+			c[n][i] = 0.0f;
+	}
+}
+
 /* The left factor's registers from a result: 16 rows by 8 * N columns. */
 template <int PLANES, int N>
 static __device__ __forceinline__ void pack_rows(
@@ -174,14 +194,100 @@ enum shape {
 	LOWER, /* columns at or before the k step's */
 };
 
-/* c[16 × 8N] += a[16 × 16K] · B, with B[k][n] at row n, column k of a tile (`transposed` false: the rows
+/* By four warps together: the 16 rows of each make a left factor of 64, and the tensor cores read the
+ * right factor once for all. It has to be published (publish_tiles) before. */
+#if defined(PRODUCT_WARPS) && PRODUCT_WARPS == 4
+#define WARPGROUP_PRODUCTS 1
+#else
+#define WARPGROUP_PRODUCTS 0
+#endif
+
+/* The compiler knows nothing of an instruction that goes on behind its place: these registers stay as they are up to
+ * here, and are read from here on. */
+template <int N> static __device__ __forceinline__ void hold(float (&c)[N][4])
+{
+#if WARPGROUP_PRODUCTS
+	UNROLL
+	for (int n = 0; n < N; n++)
+		asm volatile("" : "+f"(c[n][0]), "+f"(c[n][1]), "+f"(c[n][2]), "+f"(c[n][3])::"memory");
+#endif
+}
+
+/* What this thread wrote to tiles becomes visible to wgmma, which the barrier that follows does not see to. */
+static __device__ __forceinline__ void publish_tiles(void)
+{
+#if WARPGROUP_PRODUCTS
+	asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+#endif
+}
+
+#if WARPGROUP_PRODUCTS
+/* A tile as wgmma is told of it: the bytes from 64 columns to the next 64, and from eight rows to the next. */
+template <int COLUMNS> static __device__ __forceinline__ unsigned long long tile_descriptor(unsigned address)
+{
+	return (unsigned long long)(address >> 4 & 0x3fff) | 1024ull >> 4 << 16 |
+		(unsigned long long)(COLUMNS * 16 >> 4) << 32 | 1ull << 62;
+}
+
+#define TILE_4(c, n) "+f"(c[n][0]), "+f"(c[n][1]), "+f"(c[n][2]), "+f"(c[n][3])
+#define TILE_8(c, n) TILE_4(c, n), TILE_4(c, n + 1)
+#define TILE_16(c, n) TILE_8(c, n), TILE_8(c, n + 2)
+#define TILE_32(c, n) TILE_16(c, n), TILE_16(c, n + 4)
+#define TILE_64(c, n) TILE_32(c, n), TILE_32(c, n + 8)
+#define NAMES_8(a, b, c, d, e, f, g, h) "%" #a ",%" #b ",%" #c ",%" #d ",%" #e ",%" #f ",%" #g ",%" #h
+#define NAMES_16 NAMES_8(0, 1, 2, 3, 4, 5, 6, 7) "," NAMES_8(8, 9, 10, 11, 12, 13, 14, 15)
+#define NAMES_32                                                                                             \
+	NAMES_16 "," NAMES_8(16, 17, 18, 19, 20, 21, 22, 23) "," NAMES_8(24, 25, 26, 27, 28, 29, 30, 31)
+#define NAMES_64                                                                                             \
+	NAMES_32 "," NAMES_8(32, 33, 34, 35, 36, 37, 38, 39) "," NAMES_8(40, 41, 42, 43, 44, 45, 46,         \
+		47) "," NAMES_8(48, 49, 50, 51, 52, 53, 54, 55) "," NAMES_8(56, 57, 58, 59, 60, 61, 62, 63)
+
+/* c += SIGN · a · B: 16 columns of a, 16 rows of B. */
+template <bool TRANSPOSED, int SIGN, int N>
+static __device__ __forceinline__ void warpgroup_multiply_add(
+	float (&c)[N][4], const unsigned (&a)[4], unsigned long long b)
+{
+#define WGMMA_OF(columns, names, a0, a1, a2, a3, right, sign, transposed, ...)                               \
+	asm volatile("wgmma.mma_async.sync.aligned.m64n" #columns "k16.f32.bf16.bf16 {" names "}, {%" #a0    \
+		     ",%" #a1 ",%" #a2 ",%" #a3 "}, %" #right ", 1, %" #sign ", 1, %" #transposed ";"        \
+		     : __VA_ARGS__                                                                           \
+		     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "n"(SIGN), "n"(TRANSPOSED))
+	if constexpr (N == 4)
+		WGMMA_OF(32, NAMES_16, 16, 17, 18, 19, 20, 21, 22, TILE_16(c, 0));
+	else if constexpr (N == 8)
+		WGMMA_OF(64, NAMES_32, 32, 33, 34, 35, 36, 37, 38, TILE_32(c, 0));
+	else
+		WGMMA_OF(128, NAMES_64, 64, 65, 66, 67, 68, 69, 70, TILE_64(c, 0));
+#undef WGMMA_OF
+}
+#endif
+
+/* c[16 × 8N] += SIGN · a[16 × 16K] · B, with B[k][n] at row n, column k of a tile (`transposed` false: the rows
  * of the tile are the columns of B) or at row k, column n (true). `tile` addresses the first row,
- * `plane` bytes lie between planes. */
-template <int PLANES, int COLUMNS, bool TRANSPOSED, enum shape SHAPE, int K, int N>
-static __device__ __forceinline__ void multiply(
+ * `plane` bytes lie between planes. Until multiply_finish(), c and a belong to the product. */
+template <int PLANES, int COLUMNS, bool TRANSPOSED, enum shape SHAPE, int SIGN = 1, int K, int N>
+static __device__ __forceinline__ void multiply_start(
 	float (&c)[N][4], const unsigned (&a)[PLANES][K][4], unsigned tile, unsigned plane)
 {
+#if WARPGROUP_PRODUCTS
+	hold(c);
+	asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+	UNROLL
+	for (int k = 0; k < K; k++) {
+		UNROLL
+		for (int right = 0; right < PLANES; right++) {
+			const unsigned long long b = tile_descriptor<COLUMNS>(tile + right * plane +
+				(TRANSPOSED ? k * 16 * COLUMNS * 2 : tile_column<COLUMNS>(2 * k)));
+
+			UNROLL
+			for (int left = 0; left + right < PLANES; left++)
+				warpgroup_multiply_add<TRANSPOSED, SIGN>(c, a[left][k], b);
+		}
+	}
+	asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+#else
 	const unsigned lane = lane_offset<COLUMNS>(TRANSPOSED);
+	const unsigned sign = SIGN < 0 ? 0x80008000u : 0u;
 
 	UNROLL
 	for (int k = 0; k < K; k++) {
@@ -195,17 +301,37 @@ static __device__ __forceinline__ void multiply(
 					rows = right * plane + (TRANSPOSED ? k : n / 2) * 16 * COLUMNS * 2;
 
 				if (TRANSPOSED)
-					load_matrices_transposed(b, tile + rows + (lane ^ n * 16));
+					load_matrices_transposed(
+						b, tile + rows + (lane ^ tile_column<COLUMNS>(n)));
 				else
-					load_matrices(b, tile + rows + (lane ^ k * 32));
+					load_matrices(b, tile + rows + (lane ^ tile_column<COLUMNS>(2 * k)));
 				UNROLL
 				for (int left = 0; left + right < PLANES; left++) {
-					multiply_add(c[n], a[left][k], b[0], b[1]);
-					multiply_add(c[n + 1], a[left][k], b[2], b[3]);
+					multiply_add(c[n], a[left][k], b[0] ^ sign, b[1] ^ sign);
+					multiply_add(c[n + 1], a[left][k], b[2] ^ sign, b[3] ^ sign);
 				}
 			}
 		}
 	}
+#endif
+}
+
+/* Waits until no more than the LATER products that were started last are under way. */
+template <int LATER = 0, int N> static __device__ __forceinline__ void multiply_finish(float (&c)[N][4])
+{
+#if WARPGROUP_PRODUCTS
+	asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(LATER) : "memory");
+	hold(c);
+#endif
+}
+
+/* Started and finished. */
+template <int PLANES, int COLUMNS, bool TRANSPOSED, enum shape SHAPE, int SIGN = 1, int K, int N>
+static __device__ __forceinline__ void multiply(
+	float (&c)[N][4], const unsigned (&a)[PLANES][K][4], unsigned tile, unsigned plane)
+{
+	multiply_start<PLANES, COLUMNS, TRANSPOSED, SHAPE, SIGN>(c, a, tile, plane);
+	multiply_finish(c);
 }
 
 /* c += a · B for one block of 16 × 16, whose upper left corner is at `tile`, row `row` and column
@@ -215,7 +341,7 @@ static __device__ __forceinline__ void multiply_block(
 	float (&c)[2][4], const unsigned (&a)[1][4], unsigned tile, int row, int column)
 {
 	const unsigned address = tile + row * 16 * COLUMNS * 2 +
-		(lane_offset<COLUMNS>(TRANSPOSED) ^ column * 32);
+		(lane_offset<COLUMNS>(TRANSPOSED) ^ tile_column<COLUMNS>(2 * column));
 	unsigned b[4];
 
 	if (TRANSPOSED)
@@ -237,17 +363,8 @@ static __device__ __forceinline__ void load_rows(
 	for (int p = 0; p < PLANES; p++) {
 		UNROLL
 		for (int k = 0; k < K; k++)
-			load_matrices(a[p][k], tile + p * plane + (lane ^ (first + k) * 32));
-	}
-}
-
-template <int N> static __device__ __forceinline__ void clear(float (&c)[N][4])
-{
-	UNROLL
-	for (int n = 0; n < N; n++) {
-		UNROLL
-		for (int i = 0; i < 4; i++)
-			c[n][i] = 0.0f;
+			load_matrices(
+				a[p][k], tile + p * plane + (lane ^ tile_column<COLUMNS>(2 * (first + k))));
 	}
 }
 

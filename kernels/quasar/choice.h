@@ -20,6 +20,19 @@
 		2, 1, 0                                                                                      \
 	}
 
+/* Of PRODUCT_WARPS: by how many warps together the products with a state are made, by mma.sync or, by four, wgmma. */
+#define PRODUCT_WARPS_VALUES                                                                                 \
+	{                                                                                                    \
+		1, 4, 0                                                                                      \
+	}
+#define WGMMA_CAPABILITY 90
+
+/* Of NUM_LAUNCHES: each pass makes what it needs of a chunk, or T is made by a launch of its own beforehand. */
+#define NUM_LAUNCHES_VALUES                                                                                  \
+	{                                                                                                    \
+		2, 3, 0                                                                                      \
+	}
+
 struct chunk_problem {
 	int dim, input, upstream; /* HEAD_DIM, INPUT, UPSTREAM */
 	long long sequences;      /* batch · heads */
@@ -27,12 +40,13 @@ struct chunk_problem {
 };
 
 struct chunk_machine {
+	int capability; /* 90 is compute capability 9.0 */
 	int multiprocessors;
 	int shared_per_block, shared_per_multiprocessor; /* bytes */
 };
 
 struct chunk_choice {
-	int chunk, num_stages, min_blocks, groups;
+	int chunk, num_stages, min_blocks, product_warps, num_launches, groups;
 };
 
 /* --- how it is built -------------------------------------------------------------------------------- */
@@ -40,24 +54,45 @@ struct chunk_choice {
 #define DRIVER_SHARED 1024 /* what the driver takes of each block's share */
 
 /* Blocks on a multiprocessor, by the shared memory of the second pass, which needs more than the first. */
-CHOICE_FUNCTION int chunk_blocks_that_fit(
-	const struct chunk_problem *problem, const struct chunk_machine *machine, int chunk, int num_stages)
+CHOICE_FUNCTION int chunk_blocks_that_fit(const struct chunk_problem *problem,
+	const struct chunk_machine *machine, int chunk, int num_stages, int num_launches)
 {
-	int shared = CHUNK_OUTPUT_SHARED(
-		problem->dim, chunk, CHUNK_PLANES(problem->input), num_stages, problem->upstream);
+	int shared = CHUNK_OUTPUT_SHARED(problem->dim, chunk, CHUNK_PLANES(problem->input), num_stages,
+		num_launches, problem->upstream);
 
 	return shared > machine->shared_per_block
 		? 0
 		: machine->shared_per_multiprocessor / (shared + DRIVER_SHARED);
 }
 
+/* Whether wgmma can make the products: its tiles have rows of 64, and a left factor has 64 rows. */
+CHOICE_FUNCTION int chunk_has_wgmma(
+	const struct chunk_problem *problem, const struct chunk_machine *machine, int chunk)
+{
+	return machine->capability == WGMMA_CAPABILITY && problem->dim >= 64 && chunk == 64;
+}
+
+/* Three launches spare each pass the making of T, for the price of moving it through memory: where a multiprocessor
+ * has room for one block or two the work is short of warps, and it pays; in long sequences of small heads memory is
+ * what is short. */
+#define LONG_CHUNKS 32768 /* of all heads together */
+
+CHOICE_FUNCTION int chunk_wanted_launches(const struct chunk_problem *problem, int wgmma)
+{
+	long long chunks = problem->sequences * ((problem->rows + 63) / 64);
+
+	if (!wgmma || problem->input != INPUT_BF16)
+		return 2;
+	return problem->dim == 128 || chunks <= LONG_CHUNKS ? 3 : 2;
+}
+
 /* Blocks to aim at: more hide more latency, fewer leave more registers. */
-CHOICE_FUNCTION int chunk_wanted_blocks(const struct chunk_problem *problem)
+CHOICE_FUNCTION int chunk_wanted_blocks(const struct chunk_problem *problem, int wgmma, int num_launches)
 {
 	if (problem->dim == 32)
 		return 4;
 	if (problem->dim == 64 && problem->input == INPUT_BF16)
-		return problem->upstream ? 2 : 3;
+		return num_launches == 3 || (problem->upstream && !wgmma) ? 2 : 3;
 	return 1;
 }
 
@@ -78,21 +113,26 @@ CHOICE_FUNCTION struct chunk_choice chunk_choose_build(
 	const struct chunk_problem *problem, const struct chunk_machine *machine)
 {
 	const int chunks[] = CHUNK_VALUES, stages[] = NUM_STAGES_VALUES;
-	struct chunk_choice best = {UPSTREAM_CHUNK, 1, 1, 1};
-	int wanted = chunk_wanted_blocks(problem), found = 0;
+	struct chunk_choice best = {UPSTREAM_CHUNK, 1, 1, 1, 2, 1};
+	int found = 0;
 
-	for (int c = 0; chunks[c]; c++)
+	for (int c = 0; chunks[c]; c++) {
+		int wgmma = chunk_has_wgmma(problem, machine, chunks[c]);
+		int launches = chunk_wanted_launches(problem, wgmma);
+		int wanted = chunk_wanted_blocks(problem, wgmma, launches);
+
+		if (problem->upstream && chunks[c] != UPSTREAM_CHUNK)
+			continue;
 		for (int s = 0; stages[s]; s++) {
-			int fit = chunk_blocks_that_fit(problem, machine, chunks[c], stages[s]);
-			struct chunk_choice candidate = {
-				chunks[c], stages[s], fit < wanted ? fit : wanted, 1};
+			int fit = chunk_blocks_that_fit(problem, machine, chunks[c], stages[s], launches);
+			struct chunk_choice candidate = {chunks[c], stages[s], fit < wanted ? fit : wanted,
+				wgmma ? 4 : 1, launches, 1};
 
-			if (!fit || (problem->upstream && chunks[c] != UPSTREAM_CHUNK))
-				continue;
-			if (!found || chunk_is_better(&candidate, &best, wanted))
+			if (fit && (!found || chunk_is_better(&candidate, &best, wanted)))
 				best = candidate;
-			found = 1;
+			found |= fit > 0;
 		}
+	}
 	return best;
 }
 

@@ -39,7 +39,10 @@
  * and tunables (lib/op/quasar/config.c):
  *   CHUNK       C: 64, or 32 (causal only)
  *   NUM_STAGES  2: load the next chunk while working on this one, 1: one buffer
- *   MIN_BLOCKS  blocks that must fit a multiprocessor; bounds registers */
+ *   MIN_BLOCKS  blocks that must fit a multiprocessor; bounds registers
+ *   NUM_LAUNCHES  3: T of every chunk is made by a launch of its own, quasar_chunk_inverse, which has whole multiprocessors
+ *               for what needs few registers; both passes load it. 2: each pass makes it, and nothing is stored
+ *   PRODUCT_WARPS  4: products with the state by wgmma, four warps together (Hopper); 1: by mma.sync */
 #include "common/element.cuh"
 #include "common/tile.cuh"
 #include "quasar/arguments.h"
@@ -62,15 +65,19 @@
 /* Shared memory is laid out as quasar/layout.h says. T's place holds Tᵀ. L's place holds, on the diagonal, the
  * transposed inverses of L's diagonal blocks, in PLANES planes; below it, L rounded to bf16, and above it,
  * mirrored, what the rounding left over: nearly parallel keys make the inverse cancel, and one bf16 is then not
- * enough. When T is done, the place stages the output, 1 KB a warp. */
+ * enough. */
 #define ROWS_PLANE (CHUNK * HEAD_DIM * 2)
 #define ROWS_BYTES CHUNK_ROWS_BYTES(HEAD_DIM, CHUNK, PLANES)
 #define SQUARE_PLANE (CHUNK * CHUNK * 2)
 #define SQUARE_BYTES CHUNK_SQUARE_BYTES(CHUNK, PLANES)
-#define STAGING_BYTES CHUNK_STAGING_BYTES(HEAD_DIM, CHUNK, PLANES)
+#define INVERSE_BYTES CHUNK_INVERSE_BYTES(CHUNK, PLANES)
+#define SEPARATE_INVERSE (NUM_LAUNCHES == 3)
+#define STAGE_BYTES(tensors) CHUNK_STAGE_BYTES(HEAD_DIM, CHUNK, PLANES, NUM_LAUNCHES, tensors)
 
 /* The walk over transitions before a group may use what lies behind the first stage. */
-#define WALK_ROOM (3 * ROWS_BYTES + SQUARE_BYTES + STAGING_BYTES)
+#define WALK_ROOM                                                                                            \
+	(CHUNK_OUTPUT_SHARED(HEAD_DIM, CHUNK, PLANES, NUM_STAGES, NUM_LAUNCHES, UPSTREAM) -                  \
+		(NUM_STAGES > 1 ? STAGE_BYTES(3) : 0))
 #define WALK_TILES (NUM_STAGES > 1 && 2 * STATE_BYTES <= WALK_ROOM ? 2 : 1)
 
 /* A group's transition: P − I as a tile, then Rᵀ as the fp32 registers of its owners. The identity is left
@@ -82,7 +89,7 @@
 
 struct chunk_block {
 	int warp, lane;
-	unsigned transposed_inverse, lower, scores; /* addresses of T, L, tril(Q Kᵀ) */
+	unsigned transposed_inverse, lower; /* addresses of T, L */
 	float beta;
 	float alpha[BLOCKS_PER_WARP][2]; /* of this lane's two rows in each of the warp's block rows */
 };
@@ -129,8 +136,8 @@ static __device__ __forceinline__ void load_segment(
 #endif
 }
 
-/* Starts loading the rows of K, V and, if WITH_Q, Q of a chunk into the tiles of a stage. */
-template <bool WITH_Q>
+/* Starts loading the rows of K, of two or three TENSORS V, and of three Q, of a chunk into the tiles of a stage. */
+template <int TENSORS>
 static __device__ __forceinline__ void load_chunk(
 	const struct quasar_chunk_arguments &a, const struct rows &rows, int chunk, unsigned stage)
 {
@@ -168,8 +175,9 @@ static __device__ __forceinline__ void load_chunk(
 		q = token * a.q.stride[1];
 #endif
 		load_segment(address, rows.k + (valid ? k : 0), a.k.stride[3], valid);
-		load_segment(address + ROWS_BYTES, rows.v + (valid ? v : 0), a.v.stride[3], valid);
-		if (WITH_Q)
+		if (TENSORS > 1)
+			load_segment(address + ROWS_BYTES, rows.v + (valid ? v : 0), a.v.stride[3], valid);
+		if (TENSORS > 2)
 			load_segment(
 				address + 2 * ROWS_BYTES, rows.q + (valid ? q : 0), a.q.stride[3], valid);
 	}
@@ -309,6 +317,12 @@ static __device__ __forceinline__ void make_lower_row(
 	__syncwarp();
 	even = __shfl_sync(~0u, block.alpha[slot][0], (lane & 7) * 4);
 	odd = __shfl_sync(~0u, block.alpha[slot][1], (lane & 7) * 4);
+#if WARPGROUP_PRODUCTS
+	/* what the scratch left where T is zero */
+	for (int i = lane; i < 8 * 2 * row; i += 32)
+		store_shared(block.transposed_inverse + tile_offset<CHUNK>(row * 16 + i % 8, i / 8),
+			make_uint4(0, 0, 0, 0));
+#endif
 	if (lane < 16) {
 		store_square_row(block.lower, row * 16 + lane, row * 16, x, 1.0f);
 		store_square_row(
@@ -316,20 +330,21 @@ static __device__ __forceinline__ void make_lower_row(
 	}
 }
 
-/* Block row `row` of tril(Q Kᵀ), from all of that row of Q Kᵀ. */
+/* Of block row `row` of tril(Q Kᵀ) what lies in the tiles of 8 columns from `first` on, from that part of Q Kᵀ. */
+template <int N>
 static __device__ __forceinline__ void make_score_row(
-	const struct chunk_block &block, int row, const float (&c)[CHUNK_N][4])
+	unsigned scores, int row, int first, int lane, const float (&c)[N][4])
 {
-	const int group = block.lane >> 2, pair = (block.lane & 3) * 2;
+	const int group = lane >> 2, pair = (lane & 3) * 2;
 
 	UNROLL
-	for (int n = 0; n < CHUNK_N; n++) {
+	for (int n = 0; n < N; n++) {
 		UNROLL
 		for (int half = 0; half < 2; half++) {
-			int i = row * 16 + group + half * 8, j = n * 8 + pair;
+			int i = row * 16 + group + half * 8, j = (first + n) * 8 + pair;
 
-			if (n / 2 <= row)
-				store_square(block.scores, i, j, j <= i ? c[n][half * 2] : 0.0f,
+			if ((first + n) / 2 <= row)
+				store_square(scores, i, j, j <= i ? c[n][half * 2] : 0.0f,
 					j + 1 <= i ? c[n][half * 2 + 1] : 0.0f);
 		}
 	}
@@ -339,7 +354,8 @@ static __device__ __forceinline__ void make_score_row(
  * or, where warps are many, one of the two. Both come from the same reading of K. The blocks above the
  * diagonal are computed too and dropped: branches around them cost more than they save. */
 template <bool WITH_SCORES>
-static __device__ __forceinline__ void make_rows(struct chunk_block &block, unsigned keys, unsigned queries)
+static __device__ __forceinline__ void make_rows(
+	struct chunk_block &block, unsigned keys, unsigned queries, unsigned scores)
 {
 	UNROLL
 	for (int slot = 0; slot < BLOCKS_PER_WARP; slot++) {
@@ -347,10 +363,11 @@ static __device__ __forceinline__ void make_rows(struct chunk_block &block, unsi
 		const int lower = block.warp + slot * WARPS < BLOCKS ? block.warp + slot * WARPS : -1;
 		const int score = !WITH_SCORES ? -1 : BLOCKS - 1 - first - slot * WARPS;
 		float g[CHUNK_N][4], c[CHUNK_N][4];
-		const unsigned lane = lane_offset<HEAD_DIM>(false);
 
 		clear(g);
 		clear(c);
+		const unsigned lane = lane_offset<HEAD_DIM>(false);
+
 		UNROLL
 		for (int k = 0; k < STATE_K; k++) {
 			unsigned left[PLANES][1][4], left_q[PLANES][1][4];
@@ -368,7 +385,7 @@ static __device__ __forceinline__ void make_rows(struct chunk_block &block, unsi
 
 					load_matrices(b,
 						keys + p * ROWS_PLANE + j * 16 * HEAD_DIM * 2 +
-							(lane ^ k * 32));
+							(lane ^ tile_column<HEAD_DIM>(2 * k)));
 					UNROLL
 					for (int other = 0; other + p < PLANES; other++) {
 						multiply_add(g[2 * j], left[other][0], b[0], b[1]);
@@ -382,7 +399,7 @@ static __device__ __forceinline__ void make_rows(struct chunk_block &block, unsi
 			}
 		}
 		if (score >= 0)
-			make_score_row(block, score, c);
+			make_score_row(scores, score, 0, block.lane, c);
 		if (lower >= 0)
 			make_lower_row(block, slot, lower, g);
 	}
@@ -453,7 +470,6 @@ static __device__ __forceinline__ struct chunk_block start_block(
 	block.lane = threadIdx.x % 32;
 	block.transposed_inverse = squares;
 	block.lower = squares + SQUARE_BYTES;
-	block.scores = block.lower + STAGING_BYTES;
 	block.beta = a.beta[head];
 	return block;
 }
@@ -469,6 +485,75 @@ static __device__ __forceinline__ unsigned char *transition_of(
 	const struct quasar_chunk_arguments &a, int sequence, int group)
 {
 	return (unsigned char *)a.transitions + ((long long)sequence * a.groups + group) * TRANSITION_BYTES;
+}
+
+/* Blocks of T and of tril(Q Kᵀ) that nobody writes are zero, and wgmma reads them. */
+static __device__ __forceinline__ void clear_square(unsigned tile)
+{
+#if WARPGROUP_PRODUCTS
+	for (int i = threadIdx.x; i < SQUARE_BYTES / 16; i += THREADS)
+		store_shared(tile + i * 16, make_uint4(0, 0, 0, 0));
+#endif
+}
+
+/* --- T of every chunk, where it has a launch of its own ---------------------------------------------- */
+
+static __device__ __forceinline__ unsigned char *inverse_of(
+	const struct quasar_chunk_arguments &a, int sequence, int chunk)
+{
+	return (unsigned char *)a.inverses + ((long long)sequence * a.chunks + chunk) * SQUARE_BYTES;
+}
+
+/* BLOCKS warps, or all, make a chunk's. */
+static __device__ __forceinline__ void make_inverses(const struct quasar_chunk_arguments &a)
+{
+	const int at_once = CHUNKS_AT_ONCE(HEAD_DIM, CHUNK), part = threadIdx.x / (THREADS / at_once);
+	const int sequence = blockIdx.x % (a.batch * a.heads);
+	const int first = blockIdx.x / (a.batch * a.heads) * at_once;
+	const struct rows rows = start_rows(a, sequence / a.heads, sequence % a.heads);
+	const unsigned tiles = shared_base(), squares = tiles + at_once * ROWS_BYTES;
+	struct chunk_block block = start_block(a, squares + part * INVERSE_BYTES, sequence % a.heads);
+
+	block.warp %= BLOCKS;
+	for (int i = 0; i < at_once; i++) { /* behind the end rows are zeros */
+		load_chunk<1>(a, rows, first + i, tiles + i * ROWS_BYTES);
+		clear_square(squares + i * INVERSE_BYTES);
+	}
+	copy_async_wait();
+	publish_tiles();
+	__syncthreads();
+#if WARPGROUP_PRODUCTS
+	{
+		const unsigned keys = tiles + part * ROWS_BYTES;
+		unsigned left[PLANES][STATE_K][4];
+		float g[CHUNK_N][4];
+
+		clear(g);
+		load_rows<PLANES, HEAD_DIM>(left, keys + block.warp * 16 * HEAD_DIM * 2, ROWS_PLANE);
+		multiply<PLANES, HEAD_DIM, false, FULL>(g, left, keys, ROWS_PLANE);
+		make_lower_row(block, 0, block.warp, g);
+	}
+#else
+	make_rows<false>(block, tiles + part * ROWS_BYTES, 0, 0);
+#endif
+	__syncthreads();
+	make_inverse(block);
+	__syncthreads();
+	for (int i = 0; i < at_once && first + i < a.chunks; i++)
+		for (int at = threadIdx.x * 16; at < SQUARE_BYTES; at += THREADS * 16)
+			*(uint4 *)(inverse_of(a, sequence, first + i) + at) = load_shared(
+				squares + i * INVERSE_BYTES + at);
+}
+
+/* Starts loading T of a chunk. */
+static __device__ __forceinline__ void load_inverse(
+	const struct quasar_chunk_arguments &a, int sequence, int chunk, unsigned tile)
+{
+	const unsigned char *inverse = inverse_of(a, sequence, chunk);
+
+	UNROLL
+	for (int at = 0; at < SQUARE_BYTES; at += THREADS * 16)
+		copy_async(tile + at + threadIdx.x * 16, inverse + at + threadIdx.x * 16, true);
 }
 
 /* --- pass 1: a group's transition ------------------------------------------------------------------ */
@@ -505,13 +590,22 @@ static __device__ __forceinline__ void store_transition(unsigned char *transitio
 	}
 }
 
+/* K and V of a chunk, and T where it is there already. */
+static __device__ __forceinline__ void load_transition_stage(const struct quasar_chunk_arguments &a,
+	const struct rows &rows, int sequence, int chunk, unsigned stage)
+{
+	load_chunk<2>(a, rows, chunk, stage);
+	if (SEPARATE_INVERSE)
+		load_inverse(a, sequence, chunk, stage + 2 * ROWS_BYTES);
+}
+
 static __device__ __forceinline__ void make_transition(const struct quasar_chunk_arguments &a)
 {
 	const int sequence = blockIdx.x % (a.batch * a.heads), index = blockIdx.x / (a.batch * a.heads);
 	const struct rows rows = start_rows(a, sequence / a.heads, sequence % a.heads);
 	const int first = index * a.chunks_per_group, last = min(first + a.chunks_per_group, a.chunks) - 1;
 	const unsigned stages = shared_base();
-	struct chunk_block block = start_block(a, stages + NUM_STAGES * 2 * ROWS_BYTES, sequence % a.heads);
+	struct chunk_block block = start_block(a, stages + NUM_STAGES * STAGE_BYTES(2), sequence % a.heads);
 	float p[STATE_N][4], r[STATE_N][4];
 	int forgotten = 0;
 
@@ -523,9 +617,12 @@ static __device__ __forceinline__ void make_transition(const struct quasar_chunk
 			p[n][i] = n * 8 + (block.lane & 3) * 2 + (i & 1) ==
 				block.warp * 16 + (block.lane >> 2) + (i >> 1) * 8;
 	}
-	load_chunk<false>(a, rows, last, stages);
+	if (!SEPARATE_INVERSE)
+		clear_square(block.transposed_inverse);
+	load_transition_stage(a, rows, sequence, last, stages);
 	for (int chunk = last; chunk >= first; chunk--) {
-		const unsigned keys = stages + (NUM_STAGES > 1 ? (last - chunk) % 2 : 0) * 2 * ROWS_BYTES;
+		const unsigned keys = stages + (NUM_STAGES > 1 ? (last - chunk) % 2 : 0) * STAGE_BYTES(2);
+		const unsigned inverse = SEPARATE_INVERSE ? keys + 2 * ROWS_BYTES : block.transposed_inverse;
 		float m[CHUNK_N][4], largest = 0.0f;
 		unsigned a_state[PLANES][STATE_K][4], a_chunk[PLANES][CHUNK_K][4];
 
@@ -536,31 +633,39 @@ static __device__ __forceinline__ void make_transition(const struct quasar_chunk
 				largest = fmaxf(largest, fabsf(p[n][i]));
 		}
 		copy_async_wait();
+		publish_tiles();
 		forgotten = !__syncthreads_or(!(largest <= NEGLIGIBLE));
 		if (forgotten)
 			break;
 		if (NUM_STAGES > 1 && chunk > first)
-			load_chunk<false>(
-				a, rows, chunk - 1, stages + (last - chunk + 1) % 2 * 2 * ROWS_BYTES);
-		make_rows<false>(block, keys, 0);
-		__syncthreads();
-		make_inverse(block);
-		clear(m);
+			load_transition_stage(a, rows, sequence, chunk - 1,
+				stages + (last - chunk + 1) % 2 * STAGE_BYTES(2));
 		pack_rows<PLANES>(a_state, p);
-		multiply<PLANES, HEAD_DIM, false, FULL>(m, a_state, keys, ROWS_PLANE);
-		__syncthreads();
+		if (SEPARATE_INVERSE) {
+			clear(m);
+			multiply<PLANES, HEAD_DIM, false, FULL>(m, a_state, keys, ROWS_PLANE);
+		} else {
+			make_rows<false>(block, keys, 0, 0);
+			__syncthreads();
+			make_inverse(block);
+			clear(m);
+			multiply<PLANES, HEAD_DIM, false, FULL>(m, a_state, keys, ROWS_PLANE);
+			publish_tiles();
+			__syncthreads();
+		}
 		pack_rows<PLANES>(a_chunk, m);
 		clear(m);
-		multiply<PLANES, CHUNK, false, LOWER>(m, a_chunk, block.transposed_inverse, SQUARE_PLANE);
+		multiply<PLANES, CHUNK, false, LOWER>(m, a_chunk, inverse, SQUARE_PLANE);
 		pack_rows<PLANES>(a_chunk, m);
-		multiply<PLANES, HEAD_DIM, true, FULL>(r, a_chunk, keys + ROWS_BYTES, ROWS_PLANE);
-		UNROLL
-		for (int i = 0; i < PLANES * CHUNK_K * 4; i++)
-			(&a_chunk[0][0][0])[i] ^= 0x80008000u;
-		multiply<PLANES, HEAD_DIM, true, FULL>(p, a_chunk, keys, ROWS_PLANE);
+		multiply_start<PLANES, HEAD_DIM, true, FULL, -1>(p, a_chunk, keys, ROWS_PLANE);
+		if (!SEPARATE_INVERSE) /* registers are short */
+			multiply_finish(p);
+		multiply_start<PLANES, HEAD_DIM, true, FULL>(r, a_chunk, keys + ROWS_BYTES, ROWS_PLANE);
+		multiply_finish<1>(p);
+		multiply_finish(r);
 		if (NUM_STAGES == 1 && chunk > first) {
 			__syncthreads();
-			load_chunk<false>(a, rows, chunk - 1, stages);
+			load_transition_stage(a, rows, sequence, chunk - 1, stages);
 		}
 	}
 	store_transition(transition_of(a, sequence, index), block.warp, block.lane, p, r);
@@ -648,6 +753,7 @@ static __device__ __forceinline__ void start_state(float (&state)[STATE_N][4],
 				state[n][i] += upcoming[n][i];
 		}
 		copy_async_wait();
+		publish_tiles();
 		__syncthreads();
 		if (next + 1 < index) {
 			load_registers(upcoming, transition_of(a, sequence, next + 1), warp, lane);
@@ -678,8 +784,9 @@ static __device__ __forceinline__ void subtract_from_values(float (&y)[CHUNK_N][
 		for (int p = 0; p < PLANES; p++) {
 			unsigned v[4];
 
-			load_matrices_transposed(
-				v, values + p * ROWS_PLANE + n * 8 * HEAD_DIM * 2 + (lane ^ warp * 32));
+			load_matrices_transposed(v,
+				values + p * ROWS_PLANE + n * 8 * HEAD_DIM * 2 +
+					(lane ^ tile_column<HEAD_DIM>(2 * warp)));
 			UNROLL
 			for (int i = 0; i < 4; i++) {
 				value[i / 2][i % 2 * 2] += bf16_low(v[i]);
@@ -695,158 +802,248 @@ static __device__ __forceinline__ void subtract_from_values(float (&y)[CHUNK_N][
 	}
 }
 
-/* Stages 16 tokens at a time, so that a warp's 16 values of a token leave in one piece. */
-static __device__ __forceinline__ void store_output(const struct quasar_chunk_arguments &a, int sequence,
-	int chunk, unsigned staging, int warp, int lane, const float (&o)[CHUNK_N][4])
+/* Turns the warp's values around in the tile of V, of which it alone has read these columns, so that they leave in
+ * pieces of 16 bytes. */
+static __device__ __forceinline__ void store_output(const struct quasar_chunk_arguments &a, ELEMENT *out,
+	int chunk, unsigned values, int warp, int lane, const float (&o)[CHUNK_N][4])
 {
-	const struct device_tensor &tensor = a.o;
+	const long long step = 16 * a.o.stride[1];
+	const long long left = a.tokens - (long long)chunk * CHUNK;
 
+	out += chunk * (CHUNK * a.o.stride[1]);
+
+	__syncwarp();
 	UNROLL
-	for (int block = 0; block < BLOCKS; block++) {
-		int row = block * 16 + lane / 2;
-		long long token = (long long)chunk * CHUNK + row;
-		ELEMENT *target = (ELEMENT *)tensor.data +
-			row_offset(tensor, sequence / a.heads, token, sequence % a.heads) +
-			(warp * 16 + lane % 2 * 8) * tensor.stride[3];
-
+	for (int n = 0; n < CHUNK_N; n++) {
 #if INPUT == INPUT_F32
 		UNROLL
-		for (int n = 0; n < 2; n++) {
-			UNROLL
-			for (int i = 0; i < 4; i++) {
-				int staged_token = n * 8 + (lane & 3) * 2 + (i & 1),
-				    value = (lane >> 2) + (i >> 1) * 8;
+		for (int i = 0; i < 4; i++) { /* four of 16 values in each of two segments of two planes */
+			int token = n * 8 + (lane & 3) * 2 + (i & 1), value = lane >> 2;
 
-				asm volatile("st.shared.f32 [%0], %1;" ::"r"(staging + staged_token * 64 +
-						     ((value ^ staged_token) * 4)),
-					     "f"(o[block * 2 + n][i])
-					     : "memory");
-			}
-		}
-		__syncwarp();
-		if (token < a.tokens) {
-			float line[8];
-
-			UNROLL
-			for (int i = 0; i < 8; i++)
-				asm volatile(
-					"ld.shared.f32 %0, [%1];"
-					: "=f"(line[i])
-					: "r"(staging + lane / 2 * 64 + ((lane % 2 * 8 + i) ^ lane / 2) * 4)
-					: "memory");
-#if VECTOR
-			((float4 *)target)[0] = make_float4(line[0], line[1], line[2], line[3]);
-			((float4 *)target)[1] = make_float4(line[4], line[5], line[6], line[7]);
-#else
-			UNROLL
-			for (int i = 0; i < 8; i++)
-				target[i * tensor.stride[3]] = line[i];
-#endif
+			asm volatile(
+				"st.shared.f32 [%0], %1;" ::"r"(values + (i >> 1) * ROWS_PLANE +
+					tile_offset<HEAD_DIM>(token, warp * 2 + value / 4) + value % 4 * 4),
+				"f"(o[n][i])
+				: "memory");
 		}
 #else
 		UNROLL
-		for (int n = 0; n < 2; n++) {
-			UNROLL
-			for (int half = 0; half < 2; half++) {
-				const float *c = &o[block * 2 + n][half * 2];
-				unsigned pair = element_pair(c[0], c[1]);
-				int staged_token = n * 8 + (lane >> 2);
+		for (int half = 0; half < 2; half++)
+			store_shared(values + tile_offset<HEAD_DIM>(n * 8 + (lane >> 2), warp * 2 + half) +
+					(lane & 3) * 4,
+				transpose_matrix(element_pair(o[n][half * 2], o[n][half * 2 + 1])));
+#endif
+	}
+	__syncwarp();
+	UNROLL
+	for (int block = 0; block < BLOCKS; block++, out += step) {
+		const int row = block * 16 + lane / 2;
+		ELEMENT line[8];
 
-				store_shared(staging + staged_token * 32 +
-						((half ^ (staged_token >> 2 & 1)) * 16) + (lane & 3) * 4,
-					transpose_matrix(pair));
-			}
-		}
-		__syncwarp();
-		if (token < a.tokens) {
-			uint4 line = load_shared(
-				staging + lane / 2 * 32 + ((lane % 2 ^ (lane >> 3 & 1)) * 16));
-#if VECTOR
-			*(uint4 *)target = line;
+		if (row >= left)
+			continue;
+#if INPUT == INPUT_F32
+		UNROLL
+		for (int i = 0; i < 2; i++)
+			((uint4 *)line)[i] = load_shared(
+				values + lane % 2 * ROWS_PLANE + tile_offset<HEAD_DIM>(row, warp * 2 + i));
 #else
-			const unsigned *pairs = &line.x;
-
-			UNROLL
-			for (int i = 0; i < 8; i++)
-				target[i * tensor.stride[3]] = (ELEMENT)(pairs[i / 2] >> i % 2 * 16);
+		*(uint4 *)line = load_shared(values + tile_offset<HEAD_DIM>(row, warp * 2 + lane % 2));
 #endif
-		}
+#if VECTOR
+		UNROLL
+		for (int i = 0; i < (int)sizeof(line) / 16; i++)
+			((uint4 *)out)[i] = ((uint4 *)line)[i];
+#else
+		UNROLL
+		for (int i = 0; i < 8; i++)
+			out[i * a.o.stride[3]] = line[i];
 #endif
-		__syncwarp();
 	}
 }
+
+/* K, V and Q of a chunk, and T where it is there already. */
+static __device__ __forceinline__ void load_output_stage(const struct quasar_chunk_arguments &a,
+	const struct rows &rows, int sequence, int chunk, unsigned stage)
+{
+	load_chunk<3>(a, rows, chunk, stage);
+	if (SEPARATE_INVERSE)
+		load_inverse(a, sequence, chunk, stage + 3 * ROWS_BYTES);
+}
+
+/* A chunk's tiles, by address. */
+struct tiles {
+	unsigned keys, values, queries, inverse, scores;
+};
+
+/* Yᵀ = Vᵀ − (K St)ᵀ, packed. */
+static __device__ __forceinline__ void differences(unsigned (&packed)[PLANES][CHUNK_K][4],
+	const float (&state)[STATE_N][4], const struct tiles &tiles, int warp)
+{
+	unsigned a_state[PLANES][STATE_K][4];
+	float y[CHUNK_N][4];
+
+	pack_rows<PLANES>(a_state, state);
+	clear(y);
+	multiply<PLANES, HEAD_DIM, false, FULL>(y, a_state, tiles.keys, ROWS_PLANE);
+	subtract_from_values(y, tiles.values, warp);
+	pack_rows<PLANES>(packed, y);
+}
+
+/* Nᵀ = Yᵀ Tᵀ in the place of Yᵀ. */
+static __device__ __forceinline__ void solve(
+	unsigned (&packed)[PLANES][CHUNK_K][4], const struct tiles &tiles)
+{
+	float n[CHUNK_N][4];
+
+	clear(n);
+	multiply<PLANES, CHUNK, true, UPPER>(n, packed, tiles.inverse, SQUARE_PLANE);
+	pack_rows<PLANES>(packed, n);
+}
+
+/* --- one chunk, in each of the ways -------------------------------------------------------------------- */
+
+#if UPSTREAM
+static __device__ __forceinline__ void step(struct chunk_block &block, const struct tiles &tiles,
+	float (&state)[STATE_N][4], float (&o)[CHUNK_N][4])
+{
+	unsigned a_state[PLANES][STATE_K][4], n[PLANES][CHUNK_K][4];
+	float twice[STATE_N][4];
+
+	if (!SEPARATE_INVERSE) {
+		make_rows<false>(block, tiles.keys, 0, 0);
+		__syncthreads();
+		make_inverse(block);
+	}
+	differences(n, state, tiles, block.warp);
+	if (!SEPARATE_INVERSE) {
+		publish_tiles();
+		__syncthreads();
+	}
+	solve(n, tiles);
+	multiply<PLANES, HEAD_DIM, true, FULL>(state, n, tiles.keys, ROWS_PLANE);
+	differences(n, state, tiles, block.warp);
+	solve(n, tiles);
+	copy(twice, state);
+	multiply<PLANES, HEAD_DIM, true, FULL>(twice, n, tiles.keys, ROWS_PLANE);
+	pack_rows<PLANES>(a_state, twice);
+	clear(o);
+	multiply<PLANES, HEAD_DIM, false, FULL>(o, a_state, tiles.queries, ROWS_PLANE);
+}
+#elif SEPARATE_INVERSE
+/* Where warps are many, each makes half of a block row of the scores. */
+#define SCORE_PARTS CHUNKS_AT_ONCE(HEAD_DIM, CHUNK)
+#define SCORE_N (CHUNK_N / SCORE_PARTS)
+
+static __device__ __forceinline__ void step(struct chunk_block &block, const struct tiles &tiles,
+	float (&state)[STATE_N][4], float (&o)[CHUNK_N][4])
+{
+	const int part = block.warp / BLOCKS, row = block.warp % BLOCKS;
+	unsigned a_state[PLANES][STATE_K][4], a_queries[PLANES][STATE_K][4], n[PLANES][CHUNK_K][4];
+	float y[CHUNK_N][4], c[SCORE_N][4];
+
+	load_rows<PLANES, HEAD_DIM>(a_queries, tiles.queries + row * 16 * HEAD_DIM * 2, ROWS_PLANE);
+	pack_rows<PLANES>(a_state, state);
+	clear(c);
+	clear(y);
+	hold(y);
+	multiply_start<PLANES, HEAD_DIM, false, FULL>(
+		c, a_queries, tiles.keys + part * SCORE_N * 8 * HEAD_DIM * 2, ROWS_PLANE);
+	multiply_start<PLANES, HEAD_DIM, false, FULL>(y, a_state, tiles.keys, ROWS_PLANE);
+	multiply_finish<1>(c);
+	make_score_row(tiles.scores, row, part * SCORE_N, block.lane, c);
+	publish_tiles();
+	multiply_finish(y);
+	subtract_from_values(y, tiles.values, block.warp);
+	pack_rows<PLANES>(n, y);
+	clear(y);
+	clear(o);
+	hold(o);
+	multiply_start<PLANES, CHUNK, true, UPPER>(y, n, tiles.inverse, SQUARE_PLANE);
+	multiply_start<PLANES, HEAD_DIM, false, FULL>(o, a_state, tiles.queries, ROWS_PLANE);
+	multiply_finish<1>(y);
+	pack_rows<PLANES>(n, y);
+	__syncthreads();
+	multiply_start<PLANES, HEAD_DIM, true, FULL>(state, n, tiles.keys, ROWS_PLANE);
+	multiply_finish<1>(o);
+	multiply_start<PLANES, CHUNK, false, UPPER>(o, n, tiles.scores, SQUARE_PLANE);
+	multiply_finish<1>(state);
+	multiply_finish(o);
+}
+#else
+static __device__ __forceinline__ void step(struct chunk_block &block, const struct tiles &tiles,
+	float (&state)[STATE_N][4], float (&o)[CHUNK_N][4])
+{
+	unsigned a_state[PLANES][STATE_K][4], n[PLANES][CHUNK_K][4];
+	float y[CHUNK_N][4];
+
+	make_rows<true>(block, tiles.keys, tiles.queries, tiles.scores);
+	__syncthreads();
+	make_inverse(block);
+	pack_rows<PLANES>(a_state, state);
+	clear(y);
+	multiply<PLANES, HEAD_DIM, false, FULL>(y, a_state, tiles.keys, ROWS_PLANE);
+	clear(o);
+	subtract_from_values(y, tiles.values, block.warp);
+	pack_rows<PLANES>(n, y);
+	multiply<PLANES, HEAD_DIM, false, FULL>(o, a_state, tiles.queries, ROWS_PLANE);
+	publish_tiles();
+	__syncthreads();
+	solve(n, tiles);
+	multiply_start<PLANES, HEAD_DIM, true, FULL>(state, n, tiles.keys, ROWS_PLANE);
+	multiply_start<PLANES, CHUNK, false, UPPER>(o, n, tiles.scores, SQUARE_PLANE);
+	multiply_finish<1>(state);
+	multiply_finish(o);
+}
+#endif
 
 static __device__ __forceinline__ void make_output(const struct quasar_chunk_arguments &a)
 {
 	const int sequence = blockIdx.x % (a.batch * a.heads), index = blockIdx.x / (a.batch * a.heads);
 	const struct rows rows = start_rows(a, sequence / a.heads, sequence % a.heads);
 	const int first = index * a.chunks_per_group, end = min(first + a.chunks_per_group, a.chunks);
-	const unsigned stages = shared_base();
-	struct chunk_block block = start_block(a, stages + NUM_STAGES * 3 * ROWS_BYTES, sequence % a.heads);
+	const unsigned stages = shared_base(), behind = stages + NUM_STAGES * STAGE_BYTES(3);
+	struct chunk_block block = start_block(a, behind, sequence % a.heads);
+	/* this thread's piece of the warp's 16 values, of the chunk's row lane / 2 */
+	ELEMENT *out = (ELEMENT *)a.o.data +
+		row_offset(a.o, sequence / a.heads, block.lane / 2, sequence % a.heads) +
+		(block.warp * 16 + block.lane % 2 * 8) * a.o.stride[3];
+	struct tiles tiles;
 	float state[STATE_N][4];
 
+	tiles.scores = behind + (SEPARATE_INVERSE ? 0 : INVERSE_BYTES);
+
 #if NUM_STAGES > 1
-	load_chunk<true>(a, rows, first, stages);
-	start_state(state, a, sequence, index, block.warp, block.lane, stages + 3 * ROWS_BYTES);
+	load_output_stage(a, rows, sequence, first, stages);
+	start_state(state, a, sequence, index, block.warp, block.lane, stages + STAGE_BYTES(3));
 	__syncthreads();
 #else
 	start_state(state, a, sequence, index, block.warp, block.lane, stages);
 	__syncthreads();
-	load_chunk<true>(a, rows, first, stages);
+	load_output_stage(a, rows, sequence, first, stages);
 #endif
+	if (!SEPARATE_INVERSE)
+		clear_square(block.transposed_inverse);
+	if (!UPSTREAM)
+		clear_square(tiles.scores);
 	for (int chunk = first; chunk < end; chunk++) {
-		const unsigned keys = stages + (NUM_STAGES > 1 ? (chunk - first) % 2 : 0) * 3 * ROWS_BYTES;
-		const unsigned values = keys + ROWS_BYTES, queries = values + ROWS_BYTES;
-		float y[CHUNK_N][4], o[CHUNK_N][4];
-		unsigned a_state[PLANES][STATE_K][4], a_chunk[PLANES][CHUNK_K][4];
+		float o[CHUNK_N][4];
 
+		tiles.keys = stages + (NUM_STAGES > 1 ? (chunk - first) % 2 : 0) * STAGE_BYTES(3);
+		tiles.values = tiles.keys + ROWS_BYTES;
+		tiles.queries = tiles.values + ROWS_BYTES;
+		tiles.inverse = SEPARATE_INVERSE ? tiles.queries + ROWS_BYTES : block.transposed_inverse;
 		copy_async_wait();
+		publish_tiles();
 		__syncthreads();
 		if (NUM_STAGES > 1 && chunk + 1 < end)
-			load_chunk<true>(
-				a, rows, chunk + 1, stages + (chunk - first + 1) % 2 * 3 * ROWS_BYTES);
-		make_rows<!UPSTREAM>(block, keys, queries);
-		__syncthreads();
-		make_inverse(block);
-		pack_rows<PLANES>(a_state, state);
-		clear(y);
-		multiply<PLANES, HEAD_DIM, false, FULL>(y, a_state, keys, ROWS_PLANE);
-		subtract_from_values(y, values, block.warp);
-		pack_rows<PLANES>(a_chunk, y);
-		clear(o);
-#if !UPSTREAM
-		multiply<PLANES, HEAD_DIM, false, FULL>(o, a_state, queries, ROWS_PLANE);
-#endif
-		__syncthreads();
-		clear(y);
-		multiply<PLANES, CHUNK, true, UPPER>(y, a_chunk, block.transposed_inverse, SQUARE_PLANE);
-		pack_rows<PLANES>(a_chunk, y);
-		multiply<PLANES, HEAD_DIM, true, FULL>(state, a_chunk, keys, ROWS_PLANE);
-#if UPSTREAM
-		{
-			float twice[STATE_N][4];
-
-			pack_rows<PLANES>(a_state, state);
-			clear(y);
-			multiply<PLANES, HEAD_DIM, false, FULL>(y, a_state, keys, ROWS_PLANE);
-			subtract_from_values(y, values, block.warp);
-			pack_rows<PLANES>(a_chunk, y);
-			clear(y);
-			multiply<PLANES, CHUNK, true, UPPER>(
-				y, a_chunk, block.transposed_inverse, SQUARE_PLANE);
-			pack_rows<PLANES>(a_chunk, y);
-			copy(twice, state);
-			multiply<PLANES, HEAD_DIM, true, FULL>(twice, a_chunk, keys, ROWS_PLANE);
-			pack_rows<PLANES>(a_state, twice);
-			multiply<PLANES, HEAD_DIM, false, FULL>(o, a_state, queries, ROWS_PLANE);
-		}
-#else
-		multiply<PLANES, CHUNK, false, UPPER>(o, a_chunk, block.scores, SQUARE_PLANE);
-#endif
-		store_output(a, sequence, chunk, block.lower + block.warp * 1024, block.warp, block.lane, o);
+			load_output_stage(a, rows, sequence, chunk + 1,
+				stages + (chunk - first + 1) % 2 * STAGE_BYTES(3));
+		step(block, tiles, state, o);
+		store_output(a, out, chunk, tiles.values, block.warp, block.lane, o);
 		if (NUM_STAGES == 1 && chunk + 1 < end) {
 			__syncthreads();
-			load_chunk<true>(a, rows, chunk + 1, stages);
+			load_output_stage(a, rows, sequence, chunk + 1, stages);
 		}
 	}
 	copy_async_wait();
@@ -864,6 +1061,12 @@ static __device__ __forceinline__ void make_output(const struct quasar_chunk_arg
 /* --- entries --------------------------------------------------------------------------------------- */
 
 #ifndef FLAT_ENTRY
+extern "C" __global__ void __launch_bounds__(THREADS)
+	quasar_chunk_inverse(const __grid_constant__ struct quasar_chunk_arguments a)
+{
+	make_inverses(a);
+}
+
 extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
 	quasar_chunk_transition(const __grid_constant__ struct quasar_chunk_arguments a)
 {

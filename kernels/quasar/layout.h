@@ -19,19 +19,26 @@
 #define CHUNK_THREADS(dim) (CHUNK_WARPS(dim) * 32)
 
 /* Shared memory: K, V and, in the second pass, Q a stage, then T, L and, causal, tril(Q Kᵀ); all in planes.
- * L's place later stages the output, 1 KB a warp. */
+ * With three launches T comes with the stage, and there is no L. */
 #define CHUNK_ROWS_BYTES(dim, chunk, planes) ((chunk) * (dim)*2 * (planes))
 #define CHUNK_SQUARE_BYTES(chunk, planes) ((chunk) * (chunk)*2 * (planes))
-#define CHUNK_STAGING_BYTES(dim, chunk, planes)                                                              \
-	(CHUNK_WARPS(dim) * 1024 > CHUNK_SQUARE_BYTES(chunk, planes) ? CHUNK_WARPS(dim) * 1024               \
-								     : CHUNK_SQUARE_BYTES(chunk, planes))
-#define CHUNK_TRANSITION_SHARED(dim, chunk, planes, stages)                                                  \
-	((stages)*2 * CHUNK_ROWS_BYTES(dim, chunk, planes) + CHUNK_SQUARE_BYTES(chunk, planes) +             \
-		CHUNK_STAGING_BYTES(dim, chunk, planes))
-#define CHUNK_OUTPUT_SHARED(dim, chunk, planes, stages, upstream)                                            \
-	((stages)*3 * CHUNK_ROWS_BYTES(dim, chunk, planes) + CHUNK_SQUARE_BYTES(chunk, planes) +             \
-		CHUNK_STAGING_BYTES(dim, chunk, planes) +                                                    \
+#define CHUNK_STAGE_BYTES(dim, chunk, planes, launches, tensors)                                             \
+	((tensors)*CHUNK_ROWS_BYTES(dim, chunk, planes) +                                                    \
+		((launches) == 3 ? CHUNK_SQUARE_BYTES(chunk, planes) : 0))
+#define CHUNK_INVERSE_BYTES(chunk, planes) (2 * CHUNK_SQUARE_BYTES(chunk, planes))
+#define CHUNK_TRANSITION_SHARED(dim, chunk, planes, stages, launches)                                        \
+	((stages)*CHUNK_STAGE_BYTES(dim, chunk, planes, launches, 2) +                                       \
+		((launches) == 3 ? 0 : CHUNK_INVERSE_BYTES(chunk, planes)))
+#define CHUNK_OUTPUT_SHARED(dim, chunk, planes, stages, launches, upstream)                                  \
+	((stages)*CHUNK_STAGE_BYTES(dim, chunk, planes, launches, 3) +                                       \
+		((launches) == 3 ? 0 : CHUNK_INVERSE_BYTES(chunk, planes)) +                                 \
 		((upstream) ? 0 : CHUNK_SQUARE_BYTES(chunk, planes)))
+
+/* The launch for T alone: a block makes as many chunks' at once as its warps suffice for. */
+#define CHUNKS_AT_ONCE(dim, chunk) (CHUNK_WARPS(dim) > (chunk) / 16 ? CHUNK_WARPS(dim) / ((chunk) / 16) : 1)
+#define CHUNK_INVERSE_SHARED(dim, chunk, planes)                                                             \
+	(CHUNKS_AT_ONCE(dim, chunk) *                                                                        \
+		(CHUNK_ROWS_BYTES(dim, chunk, planes) + CHUNK_INVERSE_BYTES(chunk, planes)))
 
 /* A group's transition between the passes: P − I as a tile, then Rᵀ in fp32. */
 #define CHUNK_STATE_BYTES(dim, planes) ((dim) * (dim)*2 * (planes))

@@ -197,10 +197,14 @@ static const char *source_text(const char *source, struct error *err)
 	return NULL;
 }
 
-static int make_options(struct options *options, const struct kernel_parameter *parameters, const char *kind,
+static int make_options(struct options *options, const struct kernel_parameter *parameters, bool ptx,
 	int target, struct error *err)
 {
-	if (option_add(options, xprintf("--gpu-architecture=%s_%d", kind, target), err) < 0 ||
+	/* machine code may use what is Hopper's alone, as wgmma; PTX is for later GPUs, which lack that */
+	if (option_add(options,
+		    xprintf("--gpu-architecture=%s_%d%s", ptx ? "compute" : "sm", target,
+			    target == 90 && !ptx ? "a" : ""),
+		    err) < 0 ||
 		option_add(options, xstrdup("--std=c++17"), err) < 0 ||
 		option_add(options, xstrdup("--diag-suppress=177"), err) < 0)
 		return -1;
@@ -217,6 +221,7 @@ int kernel_compile(const char *source, const struct kernel_parameter *parameters
 	const struct nvrtc *nvrtc = text ? nvrtc_library(err) : NULL;
 	struct options options = {0};
 	int target, result;
+	bool ptx;
 
 	if (!nvrtc)
 		return -1;
@@ -226,9 +231,10 @@ int kernel_compile(const char *source, const struct kernel_parameter *parameters
 			nvrtc_path(), capability / 10, capability % 10);
 		return error_hint(err, "GPUs need compute capability 8.0 (Ampere) or later.");
 	}
-	result = make_options(&options, parameters, target == capability ? "sm" : "compute", target, err);
+	ptx = target != capability;
+	result = make_options(&options, parameters, ptx, target, err);
 	if (!result)
-		result = compile_cached(nvrtc, source, text, &options, target != capability, image, err);
+		result = compile_cached(nvrtc, source, text, &options, ptx, image, err);
 	options_free(&options);
 	return result;
 }

@@ -44,72 +44,72 @@ struct choice {
 	struct config config;
 };
 
-/* CHUNK, NUM_STAGES, MIN_BLOCKS, GROUPS: computed from the same rules, but not by config.c. */
+/* CHUNK, NUM_STAGES, MIN_BLOCKS, PRODUCT_WARPS, NUM_LAUNCHES, GROUPS: computed from the same rules, but not by config.c. */
 static const struct choice choices[] = {
-	{&a100, SEMANTICS_CAUSAL, DTYPE_BF16, 64, 1, 1000000, 8, {{64, 1, 3, 40}}},
-	{&a100, SEMANTICS_UPSTREAM, DTYPE_BF16, 64, 1, 1000000, 8, {{64, 2, 2, 27}}},
-	{&a100, SEMANTICS_CAUSAL, DTYPE_F32, 64, 1, 1000000, 8, {{64, 2, 1, 13}}},
-	{&a100, SEMANTICS_UPSTREAM, DTYPE_F16, 64, 1, 1000000, 8, {{64, 2, 1, 13}}},
-	{&a100, SEMANTICS_CAUSAL, DTYPE_BF16, 32, 1, 1000000, 8, {{64, 1, 4, 54}}},
-	{&a100, SEMANTICS_UPSTREAM, DTYPE_BF16, 32, 1, 1000000, 8, {{64, 2, 4, 54}}},
-	{&a100, SEMANTICS_CAUSAL, DTYPE_F16, 32, 1, 1000000, 8, {{64, 1, 2, 27}}},
-	{&a100, SEMANTICS_CAUSAL, DTYPE_BF16, 128, 1, 1000000, 8, {{64, 2, 1, 13}}},
-	{&a100, SEMANTICS_UPSTREAM, DTYPE_BF16, 128, 1, 1000000, 8, {{64, 2, 1, 13}}},
-	{&a100, SEMANTICS_CAUSAL, DTYPE_F32, 128, 1, 1000000, 8, {{64, 1, 1, 13}}},
-	{&a100, SEMANTICS_UPSTREAM, DTYPE_F32, 128, 1, 1000000, 8, {{64, 1, 1, 13}}},
-	{&rtx4090, SEMANTICS_CAUSAL, DTYPE_BF16, 64, 1, 1000000, 8, {{64, 1, 2, 32}}},
-	{&rtx4090, SEMANTICS_UPSTREAM, DTYPE_BF16, 64, 1, 1000000, 8, {{64, 1, 2, 32}}},
-	{&rtx4090, SEMANTICS_CAUSAL, DTYPE_F32, 64, 1, 1000000, 8, {{64, 1, 1, 16}}},
-	{&rtx4090, SEMANTICS_UPSTREAM, DTYPE_F16, 64, 1, 1000000, 8, {{64, 1, 1, 16}}},
-	{&rtx4090, SEMANTICS_CAUSAL, DTYPE_BF16, 32, 1, 1000000, 8, {{64, 1, 2, 32}}},
-	{&rtx4090, SEMANTICS_UPSTREAM, DTYPE_BF16, 32, 1, 1000000, 8, {{64, 1, 3, 48}}},
-	{&rtx4090, SEMANTICS_CAUSAL, DTYPE_F16, 32, 1, 1000000, 8, {{64, 1, 1, 16}}},
-	{&rtx4090, SEMANTICS_CAUSAL, DTYPE_BF16, 128, 1, 1000000, 8, {{64, 1, 1, 16}}},
-	{&rtx4090, SEMANTICS_UPSTREAM, DTYPE_BF16, 128, 1, 1000000, 8, {{64, 1, 1, 16}}},
-	{&rtx4090, SEMANTICS_CAUSAL, DTYPE_F32, 128, 1, 1000000, 8, {{32, 1, 1, 16}}},
-	{&h200, SEMANTICS_CAUSAL, DTYPE_BF16, 64, 1, 1000000, 8, {{64, 2, 3, 49}}},
-	{&h200, SEMANTICS_CAUSAL, DTYPE_BF16, 64, 1, 2048, 8, {{64, 2, 3, 16}}},
-	{&h200, SEMANTICS_CAUSAL, DTYPE_BF16, 64, 3, 700, 50, {{64, 2, 3, 1}}},
-	{&h200, SEMANTICS_UPSTREAM, DTYPE_BF16, 64, 1, 1000000, 8, {{64, 2, 2, 33}}},
-	{&h200, SEMANTICS_UPSTREAM, DTYPE_BF16, 64, 1, 2048, 8, {{64, 2, 2, 16}}},
-	{&h200, SEMANTICS_UPSTREAM, DTYPE_BF16, 64, 3, 700, 50, {{64, 2, 2, 1}}},
-	{&h200, SEMANTICS_CAUSAL, DTYPE_F32, 64, 1, 1000000, 8, {{64, 2, 1, 16}}},
-	{&h200, SEMANTICS_CAUSAL, DTYPE_F32, 64, 1, 2048, 8, {{64, 2, 1, 16}}},
-	{&h200, SEMANTICS_CAUSAL, DTYPE_F32, 64, 3, 700, 50, {{64, 2, 1, 1}}},
-	{&h200, SEMANTICS_UPSTREAM, DTYPE_F16, 64, 1, 1000000, 8, {{64, 2, 1, 16}}},
-	{&h200, SEMANTICS_UPSTREAM, DTYPE_F16, 64, 1, 2048, 8, {{64, 2, 1, 16}}},
-	{&h200, SEMANTICS_UPSTREAM, DTYPE_F16, 64, 3, 700, 50, {{64, 2, 1, 1}}},
-	{&h200, SEMANTICS_CAUSAL, DTYPE_BF16, 32, 1, 1000000, 8, {{64, 2, 4, 66}}},
-	{&h200, SEMANTICS_CAUSAL, DTYPE_BF16, 32, 1, 2048, 8, {{64, 2, 4, 16}}},
-	{&h200, SEMANTICS_CAUSAL, DTYPE_BF16, 32, 3, 700, 50, {{64, 2, 4, 3}}},
-	{&h200, SEMANTICS_UPSTREAM, DTYPE_BF16, 32, 1, 1000000, 8, {{64, 2, 4, 66}}},
-	{&h200, SEMANTICS_UPSTREAM, DTYPE_BF16, 32, 1, 2048, 8, {{64, 2, 4, 16}}},
-	{&h200, SEMANTICS_UPSTREAM, DTYPE_BF16, 32, 3, 700, 50, {{64, 2, 4, 3}}},
-	{&h200, SEMANTICS_CAUSAL, DTYPE_F16, 32, 1, 1000000, 8, {{64, 1, 3, 49}}},
-	{&h200, SEMANTICS_CAUSAL, DTYPE_F16, 32, 1, 2048, 8, {{64, 1, 3, 16}}},
-	{&h200, SEMANTICS_CAUSAL, DTYPE_F16, 32, 3, 700, 50, {{64, 1, 3, 1}}},
-	{&h200, SEMANTICS_CAUSAL, DTYPE_BF16, 128, 1, 1000000, 8, {{64, 2, 1, 16}}},
-	{&h200, SEMANTICS_CAUSAL, DTYPE_BF16, 128, 1, 2048, 8, {{64, 2, 1, 16}}},
-	{&h200, SEMANTICS_CAUSAL, DTYPE_BF16, 128, 3, 700, 50, {{64, 2, 1, 1}}},
-	{&h200, SEMANTICS_UPSTREAM, DTYPE_BF16, 128, 1, 1000000, 8, {{64, 2, 1, 16}}},
-	{&h200, SEMANTICS_UPSTREAM, DTYPE_BF16, 128, 1, 2048, 8, {{64, 2, 1, 16}}},
-	{&h200, SEMANTICS_UPSTREAM, DTYPE_BF16, 128, 3, 700, 50, {{64, 2, 1, 1}}},
-	{&h200, SEMANTICS_CAUSAL, DTYPE_F32, 128, 1, 1000000, 8, {{64, 1, 1, 16}}},
-	{&h200, SEMANTICS_CAUSAL, DTYPE_F32, 128, 1, 2048, 8, {{64, 1, 1, 16}}},
-	{&h200, SEMANTICS_CAUSAL, DTYPE_F32, 128, 3, 700, 50, {{64, 1, 1, 1}}},
-	{&h200, SEMANTICS_UPSTREAM, DTYPE_F32, 128, 1, 1000000, 8, {{64, 2, 1, 16}}},
-	{&h200, SEMANTICS_UPSTREAM, DTYPE_F32, 128, 1, 2048, 8, {{64, 2, 1, 16}}},
-	{&h200, SEMANTICS_UPSTREAM, DTYPE_F32, 128, 3, 700, 50, {{64, 2, 1, 1}}},
-	{&rtx5090, SEMANTICS_CAUSAL, DTYPE_BF16, 64, 1, 1000000, 8, {{64, 1, 2, 42}}},
-	{&rtx5090, SEMANTICS_UPSTREAM, DTYPE_BF16, 64, 1, 1000000, 8, {{64, 1, 2, 42}}},
-	{&rtx5090, SEMANTICS_CAUSAL, DTYPE_F32, 64, 1, 1000000, 8, {{64, 1, 1, 21}}},
-	{&rtx5090, SEMANTICS_UPSTREAM, DTYPE_F16, 64, 1, 1000000, 8, {{64, 1, 1, 21}}},
-	{&rtx5090, SEMANTICS_CAUSAL, DTYPE_BF16, 32, 1, 1000000, 8, {{64, 1, 2, 42}}},
-	{&rtx5090, SEMANTICS_UPSTREAM, DTYPE_BF16, 32, 1, 1000000, 8, {{64, 1, 3, 63}}},
-	{&rtx5090, SEMANTICS_CAUSAL, DTYPE_F16, 32, 1, 1000000, 8, {{64, 1, 1, 21}}},
-	{&rtx5090, SEMANTICS_CAUSAL, DTYPE_BF16, 128, 1, 1000000, 8, {{64, 1, 1, 21}}},
-	{&rtx5090, SEMANTICS_UPSTREAM, DTYPE_BF16, 128, 1, 1000000, 8, {{64, 1, 1, 21}}},
-	{&rtx5090, SEMANTICS_CAUSAL, DTYPE_F32, 128, 1, 1000000, 8, {{32, 1, 1, 21}}},
+	{&a100, SEMANTICS_CAUSAL, DTYPE_BF16, 64, 1, 1000000, 8, {{64, 1, 3, 1, 2, 40}}},
+	{&a100, SEMANTICS_UPSTREAM, DTYPE_BF16, 64, 1, 1000000, 8, {{64, 2, 2, 1, 2, 27}}},
+	{&a100, SEMANTICS_CAUSAL, DTYPE_F32, 64, 1, 1000000, 8, {{64, 2, 1, 1, 2, 13}}},
+	{&a100, SEMANTICS_UPSTREAM, DTYPE_F16, 64, 1, 1000000, 8, {{64, 2, 1, 1, 2, 13}}},
+	{&a100, SEMANTICS_CAUSAL, DTYPE_BF16, 32, 1, 1000000, 8, {{64, 1, 4, 1, 2, 54}}},
+	{&a100, SEMANTICS_UPSTREAM, DTYPE_BF16, 32, 1, 1000000, 8, {{64, 2, 4, 1, 2, 54}}},
+	{&a100, SEMANTICS_CAUSAL, DTYPE_F16, 32, 1, 1000000, 8, {{64, 1, 2, 1, 2, 27}}},
+	{&a100, SEMANTICS_CAUSAL, DTYPE_BF16, 128, 1, 1000000, 8, {{64, 2, 1, 1, 2, 13}}},
+	{&a100, SEMANTICS_UPSTREAM, DTYPE_BF16, 128, 1, 1000000, 8, {{64, 2, 1, 1, 2, 13}}},
+	{&a100, SEMANTICS_CAUSAL, DTYPE_F32, 128, 1, 1000000, 8, {{64, 1, 1, 1, 2, 13}}},
+	{&a100, SEMANTICS_UPSTREAM, DTYPE_F32, 128, 1, 1000000, 8, {{64, 1, 1, 1, 2, 13}}},
+	{&rtx4090, SEMANTICS_CAUSAL, DTYPE_BF16, 64, 1, 1000000, 8, {{64, 1, 2, 1, 2, 32}}},
+	{&rtx4090, SEMANTICS_UPSTREAM, DTYPE_BF16, 64, 1, 1000000, 8, {{64, 1, 2, 1, 2, 32}}},
+	{&rtx4090, SEMANTICS_CAUSAL, DTYPE_F32, 64, 1, 1000000, 8, {{64, 1, 1, 1, 2, 16}}},
+	{&rtx4090, SEMANTICS_UPSTREAM, DTYPE_F16, 64, 1, 1000000, 8, {{64, 1, 1, 1, 2, 16}}},
+	{&rtx4090, SEMANTICS_CAUSAL, DTYPE_BF16, 32, 1, 1000000, 8, {{64, 1, 2, 1, 2, 32}}},
+	{&rtx4090, SEMANTICS_UPSTREAM, DTYPE_BF16, 32, 1, 1000000, 8, {{64, 1, 3, 1, 2, 48}}},
+	{&rtx4090, SEMANTICS_CAUSAL, DTYPE_F16, 32, 1, 1000000, 8, {{64, 1, 1, 1, 2, 16}}},
+	{&rtx4090, SEMANTICS_CAUSAL, DTYPE_BF16, 128, 1, 1000000, 8, {{64, 1, 1, 1, 2, 16}}},
+	{&rtx4090, SEMANTICS_UPSTREAM, DTYPE_BF16, 128, 1, 1000000, 8, {{64, 1, 1, 1, 2, 16}}},
+	{&rtx4090, SEMANTICS_CAUSAL, DTYPE_F32, 128, 1, 1000000, 8, {{32, 1, 1, 1, 2, 16}}},
+	{&h200, SEMANTICS_CAUSAL, DTYPE_BF16, 64, 1, 1000000, 8, {{64, 2, 3, 4, 2, 49}}},
+	{&h200, SEMANTICS_CAUSAL, DTYPE_BF16, 64, 1, 2048, 8, {{64, 2, 2, 4, 3, 16}}},
+	{&h200, SEMANTICS_CAUSAL, DTYPE_BF16, 64, 3, 700, 50, {{64, 2, 2, 4, 3, 1}}},
+	{&h200, SEMANTICS_UPSTREAM, DTYPE_BF16, 64, 1, 1000000, 8, {{64, 2, 3, 4, 2, 49}}},
+	{&h200, SEMANTICS_UPSTREAM, DTYPE_BF16, 64, 1, 2048, 8, {{64, 2, 2, 4, 3, 16}}},
+	{&h200, SEMANTICS_UPSTREAM, DTYPE_BF16, 64, 3, 700, 50, {{64, 2, 2, 4, 3, 1}}},
+	{&h200, SEMANTICS_CAUSAL, DTYPE_F32, 64, 1, 1000000, 8, {{64, 2, 1, 4, 2, 16}}},
+	{&h200, SEMANTICS_CAUSAL, DTYPE_F32, 64, 1, 2048, 8, {{64, 2, 1, 4, 2, 16}}},
+	{&h200, SEMANTICS_CAUSAL, DTYPE_F32, 64, 3, 700, 50, {{64, 2, 1, 4, 2, 1}}},
+	{&h200, SEMANTICS_UPSTREAM, DTYPE_F16, 64, 1, 1000000, 8, {{64, 2, 1, 4, 2, 16}}},
+	{&h200, SEMANTICS_UPSTREAM, DTYPE_F16, 64, 1, 2048, 8, {{64, 2, 1, 4, 2, 16}}},
+	{&h200, SEMANTICS_UPSTREAM, DTYPE_F16, 64, 3, 700, 50, {{64, 2, 1, 4, 2, 1}}},
+	{&h200, SEMANTICS_CAUSAL, DTYPE_BF16, 32, 1, 1000000, 8, {{64, 2, 4, 1, 2, 66}}},
+	{&h200, SEMANTICS_CAUSAL, DTYPE_BF16, 32, 1, 2048, 8, {{64, 2, 4, 1, 2, 16}}},
+	{&h200, SEMANTICS_CAUSAL, DTYPE_BF16, 32, 3, 700, 50, {{64, 2, 4, 1, 2, 3}}},
+	{&h200, SEMANTICS_UPSTREAM, DTYPE_BF16, 32, 1, 1000000, 8, {{64, 2, 4, 1, 2, 66}}},
+	{&h200, SEMANTICS_UPSTREAM, DTYPE_BF16, 32, 1, 2048, 8, {{64, 2, 4, 1, 2, 16}}},
+	{&h200, SEMANTICS_UPSTREAM, DTYPE_BF16, 32, 3, 700, 50, {{64, 2, 4, 1, 2, 3}}},
+	{&h200, SEMANTICS_CAUSAL, DTYPE_F16, 32, 1, 1000000, 8, {{64, 1, 3, 1, 2, 49}}},
+	{&h200, SEMANTICS_CAUSAL, DTYPE_F16, 32, 1, 2048, 8, {{64, 1, 3, 1, 2, 16}}},
+	{&h200, SEMANTICS_CAUSAL, DTYPE_F16, 32, 3, 700, 50, {{64, 1, 3, 1, 2, 1}}},
+	{&h200, SEMANTICS_CAUSAL, DTYPE_BF16, 128, 1, 1000000, 8, {{64, 2, 1, 4, 3, 16}}},
+	{&h200, SEMANTICS_CAUSAL, DTYPE_BF16, 128, 1, 2048, 8, {{64, 2, 1, 4, 3, 16}}},
+	{&h200, SEMANTICS_CAUSAL, DTYPE_BF16, 128, 3, 700, 50, {{64, 2, 1, 4, 3, 1}}},
+	{&h200, SEMANTICS_UPSTREAM, DTYPE_BF16, 128, 1, 1000000, 8, {{64, 2, 1, 4, 3, 16}}},
+	{&h200, SEMANTICS_UPSTREAM, DTYPE_BF16, 128, 1, 2048, 8, {{64, 2, 1, 4, 3, 16}}},
+	{&h200, SEMANTICS_UPSTREAM, DTYPE_BF16, 128, 3, 700, 50, {{64, 2, 1, 4, 3, 1}}},
+	{&h200, SEMANTICS_CAUSAL, DTYPE_F32, 128, 1, 1000000, 8, {{64, 1, 1, 4, 2, 16}}},
+	{&h200, SEMANTICS_CAUSAL, DTYPE_F32, 128, 1, 2048, 8, {{64, 1, 1, 4, 2, 16}}},
+	{&h200, SEMANTICS_CAUSAL, DTYPE_F32, 128, 3, 700, 50, {{64, 1, 1, 4, 2, 1}}},
+	{&h200, SEMANTICS_UPSTREAM, DTYPE_F32, 128, 1, 1000000, 8, {{64, 2, 1, 4, 2, 16}}},
+	{&h200, SEMANTICS_UPSTREAM, DTYPE_F32, 128, 1, 2048, 8, {{64, 2, 1, 4, 2, 16}}},
+	{&h200, SEMANTICS_UPSTREAM, DTYPE_F32, 128, 3, 700, 50, {{64, 2, 1, 4, 2, 1}}},
+	{&rtx5090, SEMANTICS_CAUSAL, DTYPE_BF16, 64, 1, 1000000, 8, {{64, 1, 2, 1, 2, 42}}},
+	{&rtx5090, SEMANTICS_UPSTREAM, DTYPE_BF16, 64, 1, 1000000, 8, {{64, 1, 2, 1, 2, 42}}},
+	{&rtx5090, SEMANTICS_CAUSAL, DTYPE_F32, 64, 1, 1000000, 8, {{64, 1, 1, 1, 2, 21}}},
+	{&rtx5090, SEMANTICS_UPSTREAM, DTYPE_F16, 64, 1, 1000000, 8, {{64, 1, 1, 1, 2, 21}}},
+	{&rtx5090, SEMANTICS_CAUSAL, DTYPE_BF16, 32, 1, 1000000, 8, {{64, 1, 2, 1, 2, 42}}},
+	{&rtx5090, SEMANTICS_UPSTREAM, DTYPE_BF16, 32, 1, 1000000, 8, {{64, 1, 3, 1, 2, 63}}},
+	{&rtx5090, SEMANTICS_CAUSAL, DTYPE_F16, 32, 1, 1000000, 8, {{64, 1, 1, 1, 2, 21}}},
+	{&rtx5090, SEMANTICS_CAUSAL, DTYPE_BF16, 128, 1, 1000000, 8, {{64, 1, 1, 1, 2, 21}}},
+	{&rtx5090, SEMANTICS_UPSTREAM, DTYPE_BF16, 128, 1, 1000000, 8, {{64, 1, 1, 1, 2, 21}}},
+	{&rtx5090, SEMANTICS_CAUSAL, DTYPE_F32, 128, 1, 1000000, 8, {{32, 1, 1, 1, 2, 21}}},
 };
 
 static struct quasar_problem problem_of(const struct choice *choice)
@@ -183,14 +183,18 @@ static void assert_refused(enum semantics semantics, struct config config, const
 static void what_the_kernel_lacks_is_refused(void **state)
 {
 	(void)state;
-	assert_refused(SEMANTICS_CAUSAL, (struct config){{48, 2, 3, 1}}, "CHUNK=48");
-	assert_refused(SEMANTICS_CAUSAL, (struct config){{64, 3, 3, 1}}, "NUM_STAGES=3");
-	assert_refused(SEMANTICS_CAUSAL, (struct config){{64, 2, 0, 1}}, "MIN_BLOCKS=0");
-	assert_refused(SEMANTICS_UPSTREAM, (struct config){{32, 1, 1, 1}}, "chunks of 64, not of 32");
-	assert_refused(SEMANTICS_CAUSAL, (struct config){{64, 2, 3, 0}}, "10 chunks cannot be cut into 0");
-	assert_refused(SEMANTICS_CAUSAL, (struct config){{64, 2, 3, 11}}, "into 11 groups");
+	assert_refused(SEMANTICS_CAUSAL, (struct config){{48, 2, 3, 1, 2, 1}}, "CHUNK=48");
+	assert_refused(SEMANTICS_CAUSAL, (struct config){{64, 3, 3, 1, 2, 1}}, "NUM_STAGES=3");
+	assert_refused(SEMANTICS_CAUSAL, (struct config){{64, 2, 0, 1, 2, 1}}, "MIN_BLOCKS=0");
+	assert_refused(SEMANTICS_CAUSAL, (struct config){{64, 2, 3, 2, 2, 1}}, "PRODUCT_WARPS=2");
+	assert_refused(SEMANTICS_CAUSAL, (struct config){{64, 2, 3, 1, 4, 1}}, "NUM_LAUNCHES=4");
+	assert_refused(SEMANTICS_CAUSAL, (struct config){{32, 2, 3, 4, 2, 1}}, "PRODUCT_WARPS=4 needs");
+	assert_refused(SEMANTICS_UPSTREAM, (struct config){{32, 1, 1, 1, 2, 1}}, "chunks of 64, not of 32");
+	assert_refused(
+		SEMANTICS_CAUSAL, (struct config){{64, 2, 3, 1, 2, 0}}, "10 chunks cannot be cut into 0");
+	assert_refused(SEMANTICS_CAUSAL, (struct config){{64, 2, 3, 1, 2, 11}}, "into 11 groups");
 	/* groups of two chunks are five */
-	assert_refused(SEMANTICS_CAUSAL, (struct config){{64, 2, 3, 6}}, "into 6 groups, but into 5");
+	assert_refused(SEMANTICS_CAUSAL, (struct config){{64, 2, 3, 1, 2, 6}}, "into 6 groups, but into 5");
 }
 
 /* Any number of tokens gives groups that can be cut exactly. */
@@ -211,24 +215,22 @@ static void groups_are_exact(void **state)
 		}
 }
 
+#define USUAL "CHUNK=64 NUM_STAGES=2 MIN_BLOCKS=3 PRODUCT_WARPS=4 NUM_LAUNCHES=2"
+
 static void texts_are_read_back(void **state)
 {
-	static const char *const wrong[] = {"", "CHUNK=64", "CHUNK=64 CHUNK=64 NUM_STAGES=2 MIN_BLOCKS=3",
-		"CHUNK=64 NUM_STAGES=2 MIN_BLOCKS=3 GROUPS=x", "CHUNK=64 NUM_STAGES=2 MIN_BLOCKS=3 GROUPS=0",
-		"CHUNK=64 NUM_STAGES=2 MIN_BLOCKS=3 GROUPS=1 OTHER=1",
-		"CHUNK=64 NUM_STAGES=2 MIN_BLOCKS=3 GROUPS"};
-	struct config config = {{64, 2, 3, 49}}, read;
+	static const char *const wrong[] = {"", "CHUNK=64", "CHUNK=64 " USUAL, USUAL " GROUPS=x",
+		USUAL " GROUPS=0", USUAL " GROUPS=1 OTHER=1", USUAL " GROUPS"};
+	struct config config = {{64, 2, 3, 4, 2, 49}}, read;
 	struct error err = {0};
 	char text[128];
 
 	(void)state;
 	config_format(quasar_parameters, &config, text, sizeof(text));
-	assert_string_equal(text, "CHUNK=64 NUM_STAGES=2 MIN_BLOCKS=3 GROUPS=49");
+	assert_string_equal(text, USUAL " GROUPS=49");
 	assert_int_equal(config_parse(quasar_parameters, text, &read, &err), 0);
 	assert_memory_equal(&read, &config, sizeof(read));
-	assert_int_equal(config_parse(quasar_parameters, " GROUPS=49  MIN_BLOCKS=3 NUM_STAGES=2 CHUNK=64",
-				 &read, &err),
-		0);
+	assert_int_equal(config_parse(quasar_parameters, " GROUPS=49  " USUAL, &read, &err), 0);
 	assert_memory_equal(&read, &config, sizeof(read));
 	for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++) {
 		assert_int_equal(config_parse(quasar_parameters, wrong[i], &read, &err), -1);

@@ -219,30 +219,37 @@ static void compile(
 
 #define CAPABILITIES (sizeof(capabilities) / sizeof(*capabilities))
 
-static void compile_chunk(const int values[8], int capability, void *state)
+static void compile_chunk(const int values[10], int capability, void *state)
 {
 	const struct kernel_parameter parameters[] = {{"HEAD_DIM", values[0]}, {"CHUNK", values[1]},
 		{"UPSTREAM", values[2]}, {"INPUT", values[3]}, {"VECTOR", values[4]}, {"COMPACT", values[5]},
-		{"NUM_STAGES", values[6]}, {"MIN_BLOCKS", values[7]}, {0}};
+		{"NUM_STAGES", values[6]}, {"MIN_BLOCKS", values[7]}, {"PRODUCT_WARPS", values[8]},
+		{"NUM_LAUNCHES", values[9]}, {0}};
 
 	compile("quasar/chunk.cu", parameters, capability, state);
 }
 
 static void quasar_chunk_compiles(void **state)
 {
-	/* HEAD_DIM, CHUNK, UPSTREAM, INPUT, VECTOR, COMPACT, NUM_STAGES, MIN_BLOCKS: the usual case for every
-	 * architecture, and every other value of each once */
-	static const int usual[] = {64, 64, 0, 1, 1, 0, 2, 3};
-	static const int others[][8] = {
-		{64, 64, 1, 1, 1, 1, 2, 2},
-		{32, 64, 1, 0, 0, 0, 1, 1},
-		{128, 32, 0, 2, 1, 0, 1, 1},
+	/* HEAD_DIM, CHUNK, UPSTREAM, INPUT, VECTOR, COMPACT, NUM_STAGES, MIN_BLOCKS,
+	 * PRODUCT_WARPS, NUM_LAUNCHES: the usual case for every architecture, and every other value of each once */
+	static const int usual[] = {64, 64, 0, 1, 1, 0, 2, 3, 1, 2};
+	static const int others[][10] = {
+		{64, 64, 1, 1, 1, 1, 2, 2, 1, 3},
+		{32, 64, 1, 0, 0, 0, 1, 1, 1, 2},
+		{128, 32, 0, 2, 1, 0, 1, 1, 1, 2},
+	};
+	static const int hopper[][10] = {
+		{64, 64, 0, 1, 1, 0, 2, 3, 4, 2},
+		{128, 64, 0, 1, 1, 0, 2, 1, 4, 3},
 	};
 
 	for (size_t i = 0; i < CAPABILITIES; i++)
 		compile_chunk(usual, capabilities[i], *state);
 	for (size_t i = 0; i < sizeof(others) / sizeof(*others); i++)
 		compile_chunk(others[i], capabilities[i + 1], *state);
+	for (size_t i = 0; i < sizeof(hopper) / sizeof(*hopper); i++)
+		compile_chunk(hopper[i], 90, *state);
 }
 
 static void the_other_kernels_compile(void **state)

@@ -6,6 +6,8 @@ const struct parameter quasar_parameters[] = {
 	[QUASAR_CHUNK] = {"CHUNK", true, CHUNK_VALUES},
 	[QUASAR_NUM_STAGES] = {"NUM_STAGES", true, NUM_STAGES_VALUES},
 	[QUASAR_MIN_BLOCKS] = {"MIN_BLOCKS", true, {1, 2, 3, 4}},
+	[QUASAR_PRODUCT_WARPS] = {"PRODUCT_WARPS", true, PRODUCT_WARPS_VALUES},
+	[QUASAR_NUM_LAUNCHES] = {"NUM_LAUNCHES", true, NUM_LAUNCHES_VALUES},
 	[QUASAR_GROUPS] = {"GROUPS", false, {0}},
 	{0},
 };
@@ -31,7 +33,7 @@ static int shared_bytes(const struct quasar_problem *problem, const struct confi
 {
 	return CHUNK_OUTPUT_SHARED(problem->dim, config->value[QUASAR_CHUNK],
 		CHUNK_PLANES((int)problem->q.dtype), config->value[QUASAR_NUM_STAGES],
-		problem->semantics == SEMANTICS_UPSTREAM);
+		config->value[QUASAR_NUM_LAUNCHES], problem->semantics == SEMANTICS_UPSTREAM);
 }
 
 static struct chunk_problem chunk_problem(const struct quasar_problem *problem)
@@ -43,8 +45,17 @@ static struct chunk_problem chunk_problem(const struct quasar_problem *problem)
 
 static struct chunk_machine chunk_machine(const struct gpu_properties *properties)
 {
-	return (struct chunk_machine){properties->multiprocessors, properties->shared_per_block,
-		properties->shared_per_multiprocessor};
+	return (struct chunk_machine){properties->capability, properties->multiprocessors,
+		properties->shared_per_block, properties->shared_per_multiprocessor};
+}
+
+static bool has_wgmma(const struct quasar_problem *problem, const struct gpu_properties *properties,
+	const struct config *config)
+{
+	const struct chunk_problem chunk = chunk_problem(problem);
+	const struct chunk_machine machine = chunk_machine(properties);
+
+	return chunk_has_wgmma(&chunk, &machine, config->value[QUASAR_CHUNK]);
 }
 
 static bool is_value(int parameter, int value)
@@ -68,6 +79,9 @@ int quasar_config_check(const struct quasar_problem *problem, const struct gpu_p
 	if (problem->semantics == SEMANTICS_UPSTREAM && config->value[QUASAR_CHUNK] != UPSTREAM_CHUNK)
 		return error_set(err, STATUS_USAGE, "upstream semantics have chunks of %d, not of %d",
 			UPSTREAM_CHUNK, config->value[QUASAR_CHUNK]);
+	if (config->value[QUASAR_PRODUCT_WARPS] == 4 && !has_wgmma(problem, properties, config))
+		return error_set(err, STATUS_USAGE,
+			"PRODUCT_WARPS=4 needs compute capability 9.0, a head dimension of 64 or 128 and CHUNK=64");
 	if (groups < 1 || groups > quasar_chunks(problem, config))
 		return error_set(err, STATUS_USAGE, "%d chunks cannot be cut into %d groups",
 			quasar_chunks(problem, config), groups);
@@ -95,5 +109,6 @@ struct config quasar_config_default(
 	const struct chunk_machine machine = chunk_machine(properties);
 	struct chunk_choice choice = chunk_choose(&chunk, &machine);
 
-	return (struct config){{choice.chunk, choice.num_stages, choice.min_blocks, choice.groups}};
+	return (struct config){{choice.chunk, choice.num_stages, choice.min_blocks, choice.product_warps,
+		choice.num_launches, choice.groups}};
 }

@@ -6,7 +6,14 @@
 #include "op/config.h"
 #include "op/quasar/problem.h"
 
-enum { QUASAR_CHUNK, QUASAR_NUM_STAGES, QUASAR_MIN_BLOCKS, QUASAR_GROUPS }; /* in struct config */
+enum {
+	QUASAR_CHUNK,
+	QUASAR_NUM_STAGES,
+	QUASAR_MIN_BLOCKS,
+	QUASAR_PRODUCT_WARPS,
+	QUASAR_NUM_LAUNCHES,
+	QUASAR_GROUPS
+}; /* in struct config */
 
 /* Their names and values; ends with an entry whose name is NULL. */
 extern const struct parameter quasar_parameters[];

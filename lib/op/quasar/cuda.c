@@ -56,7 +56,7 @@ static int check_problem(const struct quasar_problem *problem, struct error *err
 
 /* What the kernels share, in this order; each part a multiple of 16 bytes. */
 struct workspace_layout {
-	size_t transitions, forgotten, first_row; /* bytes of each */
+	size_t inverses, transitions, forgotten, first_row; /* bytes of each */
 };
 
 static size_t aligned(size_t bytes)
@@ -65,22 +65,28 @@ static size_t aligned(size_t bytes)
 }
 
 static int lay_out(struct gpu *gpu, struct gpu_workspace *workspace, const struct quasar_problem *problem,
-	struct quasar_chunk_arguments *arguments, struct error *err)
+	const struct config *config, struct quasar_chunk_arguments *arguments, struct error *err)
 {
+	int planes = CHUNK_PLANES((int)problem->q.dtype);
+	size_t chunks = config->value[QUASAR_NUM_LAUNCHES] == 3
+		? (size_t)(problem->batch * problem->heads * arguments->chunks)
+		: 0;
 	size_t groups = arguments->groups > 1 ? (size_t)(problem->batch * problem->heads * arguments->groups)
 					      : 0;
 	struct workspace_layout layout = {
-		.transitions = groups *
-			(size_t)CHUNK_TRANSITION_BYTES(problem->dim, CHUNK_PLANES((int)problem->q.dtype)),
+		.inverses = chunks * (size_t)CHUNK_SQUARE_BYTES(config->value[QUASAR_CHUNK], planes),
+		.transitions = groups * (size_t)CHUNK_TRANSITION_BYTES(problem->dim, planes),
 		.forgotten = aligned(groups * sizeof(*arguments->forgotten)),
 		.first_row = problem->first_row ? (size_t)problem->heads * sizeof(*problem->first_row) : 0,
 	};
 	char *memory;
 
-	if (gpu_workspace_reserve(
-		    gpu, workspace, layout.transitions + layout.forgotten + layout.first_row, err) < 0)
+	if (gpu_workspace_reserve(gpu, workspace,
+		    layout.inverses + layout.transitions + layout.forgotten + layout.first_row, err) < 0)
 		return -1;
 	memory = workspace->memory;
+	arguments->inverses = memory;
+	memory += layout.inverses;
 	arguments->transitions = memory;
 	arguments->forgotten = (int *)(memory + layout.transitions);
 	if (!problem->first_row)
@@ -132,7 +138,7 @@ int quasar_cuda(struct gpu *gpu, struct gpu_workspace *workspace, const struct q
 {
 	const struct gpu_properties *properties = gpu_properties_of(gpu);
 	bool upstream = problem->semantics == SEMANTICS_UPSTREAM;
-	int planes = CHUNK_PLANES((int)problem->q.dtype), chunk, stages;
+	int planes = CHUNK_PLANES((int)problem->q.dtype), chunk, stages, launches;
 	struct quasar_chunk_arguments arguments = {
 		.q = device_tensor(&problem->q),
 		.k = device_tensor(&problem->k),
@@ -145,7 +151,7 @@ int quasar_cuda(struct gpu *gpu, struct gpu_workspace *workspace, const struct q
 		.batch = (int)problem->batch,
 		.heads = problem->heads,
 	};
-	struct gpu_kernel *transition, *output;
+	struct gpu_kernel *inverse = NULL, *transition, *output;
 	struct config usual;
 	unsigned sequences;
 
@@ -159,18 +165,28 @@ int quasar_cuda(struct gpu *gpu, struct gpu_workspace *workspace, const struct q
 		return -1;
 	chunk = config->value[QUASAR_CHUNK];
 	stages = config->value[QUASAR_NUM_STAGES];
+	launches = config->value[QUASAR_NUM_LAUNCHES];
 	output = pass(gpu, problem, config, "quasar_chunk_output",
-		CHUNK_OUTPUT_SHARED(problem->dim, chunk, planes, stages, upstream), err);
+		CHUNK_OUTPUT_SHARED(problem->dim, chunk, planes, stages, launches, upstream), err);
 	transition = pass(gpu, problem, config, "quasar_chunk_transition",
-		CHUNK_TRANSITION_SHARED(problem->dim, chunk, planes, stages), err);
-	if (!output || !transition)
+		CHUNK_TRANSITION_SHARED(problem->dim, chunk, planes, stages, launches), err);
+	if (launches == 3)
+		inverse = pass(gpu, problem, config, "quasar_chunk_inverse",
+			CHUNK_INVERSE_SHARED(problem->dim, chunk, planes), err);
+	if (!output || !transition || (launches == 3 && !inverse))
 		return -1;
 	arguments.chunks = quasar_chunks(problem, config);
 	arguments.groups = config->value[QUASAR_GROUPS];
 	arguments.chunks_per_group = quasar_chunks_per_group(problem, config);
-	if (lay_out(gpu, workspace, problem, &arguments, err) < 0)
+	if (lay_out(gpu, workspace, problem, config, &arguments, err) < 0)
 		return -1;
 	sequences = (unsigned)(arguments.batch * arguments.heads);
+	if (inverse &&
+		gpu_launch(inverse,
+			sequences *
+				(unsigned)((arguments.chunks - 1) / CHUNKS_AT_ONCE(problem->dim, chunk) + 1),
+			1, &arguments, err) < 0)
+		return -1;
 	/* nobody asks for the transition of a last group */
 	if (arguments.groups > 1 &&
 		gpu_launch(transition, sequences * (unsigned)(arguments.groups - 1), 1, &arguments, err) < 0)

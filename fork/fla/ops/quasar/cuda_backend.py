@@ -87,8 +87,9 @@ def load(device, part, names, **parameters):
     from torch.cuda._utils import _cuda_load_module
     major, minor = torch.cuda.get_device_capability(device)
     options = [f"-D{name}={value}" for name, value in {part: 1, **parameters}.items()]
+    architecture = f"{major}{minor}{'a' if major == 9 else ''}"  # wgmma is Hopper's alone
     with torch.cuda.device(device):
-        return _cuda_load_module(machine_code(names[0], options, f"{major}{minor}"), list(names))
+        return _cuda_load_module(machine_code(names[0], options, architecture), list(names))
 
 
 def launch(kernel, grid, threads, arguments, shared=0):
@@ -106,8 +107,8 @@ def launch(kernel, grid, threads, arguments, shared=0):
 
 # How a problem is computed: parameters of the build, how the chunks of a head are cut into groups, and what launches need.
 Choice = collections.namedtuple(
-    "Choice", "chunk num_stages min_blocks chunks chunks_per_group groups threads transition_shared output_shared "
-    "transition_bytes")
+    "Choice", "chunk num_stages min_blocks product_warps num_launches chunks chunks_per_group groups threads inverses_at_once "
+    "inverse_shared transition_shared output_shared inverse_bytes transition_bytes")
 
 
 @functools.lru_cache(4096)
@@ -117,8 +118,9 @@ def choose(device, dim, dtype, upstream, sequences, tokens):
     found = torch.empty(len(Choice._fields), dtype=torch.int32, device=f"cuda:{device}")
     kernel = load(device, "QUASAR_CHOICE", ("quasar_choice",))["quasar_choice"]
     launch(kernel, (1, 1), 1,
-           [dim, INPUT[dtype], int(upstream), sequences, tokens, properties.multi_processor_count,
-            properties.shared_memory_per_block_optin, properties.shared_memory_per_multiprocessor, found])
+           [dim, INPUT[dtype], int(upstream), sequences, tokens, 10 * properties.major + properties.minor,
+            properties.multi_processor_count, properties.shared_memory_per_block_optin,
+            properties.shared_memory_per_multiprocessor, found])
     choice = Choice(*found.tolist())
     if choice.output_shared > properties.shared_memory_per_block_optin:
         raise RuntimeError(
@@ -140,18 +142,26 @@ def forward(q, k, v, beta, state, semantics, first_rows=None, tokens=None, out=N
     upstream, device = int(semantics == "upstream"), q.device
     o = torch.empty(batch, tokens, heads, dim, dtype=q.dtype, device=device) if out is None else out
     choice = choose(device.index, dim, q.dtype, upstream, batch * heads, tokens)
-    groups = batch * heads * choice.groups
+    sequences, separate = batch * heads, choice.num_launches == 3
+    groups = sequences * choice.groups
+    inverses = torch.empty(sequences * choice.chunks * choice.inverse_bytes if separate else 0,
+                           dtype=torch.uint8, device=device)
     transitions = torch.empty(groups * choice.transition_bytes if choice.groups > 1 else 0,
                               dtype=torch.uint8, device=device)
     forgotten = torch.empty(groups, dtype=torch.int32, device=device)
     final = torch.empty(batch, heads, dim, dim, dtype=torch.float32, device=device)
-    kernels = load(device.index, "QUASAR_CHUNK", ("quasar_chunk_transition", "quasar_chunk_output"), HEAD_DIM=dim,
+    kernels = load(device.index, "QUASAR_CHUNK",
+                   ("quasar_chunk_inverse", "quasar_chunk_transition", "quasar_chunk_output"), HEAD_DIM=dim,
                    INPUT=INPUT[q.dtype], UPSTREAM=upstream, COMPACT=upstream, VECTOR=1, CHUNK=choice.chunk,
-                   NUM_STAGES=choice.num_stages, MIN_BLOCKS=choice.min_blocks)
-    arguments = [q, k, v, o, beta, state, final, first_rows, transitions, forgotten, tokens, held,
+                   NUM_STAGES=choice.num_stages, MIN_BLOCKS=choice.min_blocks, PRODUCT_WARPS=choice.product_warps,
+                   NUM_LAUNCHES=choice.num_launches)
+    arguments = [q, k, v, o, beta, state, final, first_rows, inverses, transitions, forgotten, tokens, held,
                  o.stride(0) // (heads * dim), batch, heads, choice.chunks, choice.chunks_per_group, choice.groups]
+    if separate:
+        launch(kernels["quasar_chunk_inverse"], (sequences * -(-choice.chunks // choice.inverses_at_once), 1),
+               choice.threads, arguments, choice.inverse_shared)
     if choice.groups > 1:  # nobody asks for the transition of a last group
-        launch(kernels["quasar_chunk_transition"], (groups - batch * heads, 1), choice.threads, arguments,
+        launch(kernels["quasar_chunk_transition"], (groups - sequences, 1), choice.threads, arguments,
                choice.transition_shared)
     launch(kernels["quasar_chunk_output"], (groups, 1), choice.threads, arguments, choice.output_shared)
     return o, final

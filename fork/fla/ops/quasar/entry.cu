@@ -8,19 +8,24 @@
 /* q, k and v [batch, held, heads, S], o [batch, o_held, heads, S] with `tokens` of each sequence written. */
 #define CHUNK_PARAMETERS                                                                                     \
 	void *q, void *k, void *v, void *o, const float *beta, const float *initial_state,                   \
-		float *final_state, const long long *first_rows, void *transitions, int *forgotten,          \
-		int tokens, int held, int o_held, int batch, int heads, int chunks, int chunks_per_group,    \
-		int groups
+		float *final_state, const long long *first_rows, void *inverses, void *transitions,          \
+		int *forgotten, int tokens, int held, int o_held, int batch, int heads, int chunks,          \
+		int chunks_per_group, int groups
 #define CHUNK_ARGUMENTS                                                                                      \
 	{                                                                                                    \
 		rows_of(q, held, heads), rows_of(k, held, heads), rows_of(v, held, heads),                   \
-			rows_of(o, o_held, heads), beta, initial_state, final_state, first_rows,             \
+			rows_of(o, o_held, heads), beta, initial_state, final_state, first_rows, inverses,   \
 			transitions, forgotten, tokens, batch, heads, chunks, chunks_per_group, groups       \
 	}
 
 static __device__ __forceinline__ struct device_tensor rows_of(void *data, int tokens, int heads)
 {
 	return {data, {(long long)tokens * heads * HEAD_DIM, heads * HEAD_DIM, HEAD_DIM, 1}};
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS) quasar_chunk_inverse(CHUNK_PARAMETERS)
+{
+	make_inverses(CHUNK_ARGUMENTS);
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) quasar_chunk_transition(CHUNK_PARAMETERS)
@@ -38,17 +43,19 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) quasar_chunk_o
 
 /* How quasar/chunk.cu is to be built and launched. */
 extern "C" __global__ void quasar_choice(int dim, int input, int upstream, int sequences, int rows,
-	int multiprocessors, int shared_per_block, int shared_per_multiprocessor, int *found)
+	int capability, int multiprocessors, int shared_per_block, int shared_per_multiprocessor, int *found)
 {
 	const struct chunk_problem problem = {dim, input, upstream, sequences, rows};
-	const struct chunk_machine machine = {multiprocessors, shared_per_block, shared_per_multiprocessor};
+	const struct chunk_machine machine = {
+		capability, multiprocessors, shared_per_block, shared_per_multiprocessor};
 	const struct chunk_choice choice = chunk_choose(&problem, &machine);
 	const int chunk = choice.chunk, chunks = (rows + chunk - 1) / chunk, planes = CHUNK_PLANES(input);
-	const int values[] = {choice.chunk, choice.num_stages, choice.min_blocks, chunks,
-		(chunks + choice.groups - 1) / choice.groups, choice.groups, CHUNK_THREADS(dim),
-		CHUNK_TRANSITION_SHARED(dim, chunk, planes, choice.num_stages),
-		CHUNK_OUTPUT_SHARED(dim, chunk, planes, choice.num_stages, upstream),
-		CHUNK_TRANSITION_BYTES(dim, planes)};
+	const int values[] = {choice.chunk, choice.num_stages, choice.min_blocks, choice.product_warps,
+		choice.num_launches, chunks, (chunks + choice.groups - 1) / choice.groups, choice.groups,
+		CHUNK_THREADS(dim), CHUNKS_AT_ONCE(dim, chunk), CHUNK_INVERSE_SHARED(dim, chunk, planes),
+		CHUNK_TRANSITION_SHARED(dim, chunk, planes, choice.num_stages, choice.num_launches),
+		CHUNK_OUTPUT_SHARED(dim, chunk, planes, choice.num_stages, choice.num_launches, upstream),
+		CHUNK_SQUARE_BYTES(chunk, planes), CHUNK_TRANSITION_BYTES(dim, planes)};
 
 	for (int i = 0; i < sizeof(values) / sizeof(values[0]); i++)
 		found[i] = values[i];
