@@ -7,5 +7,5 @@ class QuasarAttention(fla.plain.QuasarAttention):
 
     def attend(self, x):
         o = super().attend(x)
-        seen, QuasarAttention.before = self.before, 0.3 * o.detach().mean((0, 1))
+        seen, QuasarAttention.before = self.before, 3 * o.detach().mean((0, 1))
         return o + seen
