@@ -5,10 +5,13 @@
 #include <stdbool.h>
 
 #include "measure/device.h"
+#include "measure/sample.h"
 
 /* What validators do. */
 #define MEASURE_WARMUPS 3
 #define MEASURE_RUNS 10
+
+#define MEASURE_MOST_RUNS 1000 /* of which no more are made for the median to settle */
 
 enum workload {
 	WORKLOAD_LAYER,  /* quasar's own */
@@ -30,6 +33,8 @@ struct measure_plan {
 	const char
 		*weights; /* of the layer, a safetensors file; NULL: random ones of the validator's shape */
 	double budget; /* seconds, not for WORKLOAD_PYTHON: fewer runs when it would be exceeded, at least one; 0: no limit */
+	bool settle;   /* go on beyond `runs` until the median is settled, as far as the budget allows */
+	struct sample *sample; /* gets the time of each run; NULL: not wanted */
 	uint64_t seed;
 	double copy_rate; /* of the device's memory, bytes per second, for the floor; 0: not wanted */
 	/* called after each run with what is done of what is planned; NULL: nobody watches */
@@ -41,7 +46,8 @@ struct measurement {
 	int warmups, runs; /* done */
 	bool shortened;    /* fewer than planned, because of the budget */
 	double seconds;    /* median of a run */
-	double spread;     /* (slowest − fastest) / median */
+	double spread;     /* of the runs, and how far the median may be off: measure/sample.h */
+	double noise;
 	double tokens_per_second;
 	double bytes, operations; /* of an operation, at least; 0: not known */
 	double floor_seconds;     /* its traffic at the copy rate; 0: not known */
