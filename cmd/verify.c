@@ -45,12 +45,8 @@ static double time_left(const struct run *run)
 static int measure(struct run *run, struct length *length, struct error *err)
 {
 	struct measure_plan plan = {
-		/* on a GPU a validator runs the fork's own */
-		.workload = run->request.op                          ? WORKLOAD_OP
-			: run->claimed > 0 && run->device.index >= 0 ? WORKLOAD_PYTHON
-								     : WORKLOAD_LAYER,
+		.workload = run->request.op ? WORKLOAD_OP : WORKLOAD_LAYER,
 		.family = run->request.op,
-		.fork_path = run->request.fork_path,
 		.semantics = (enum semantics)run->request.options[0],
 		.tokens = length->tokens,
 		.warmups = MEASURE_WARMUPS,

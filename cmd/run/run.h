@@ -61,8 +61,9 @@ struct loop {
 /* Something that somebody has to mend while the loop goes on: told once. */
 void loop_tell_problem(struct loop *loop, const struct error *err);
 
-/* `refusal`: why the validator refused it; NULL: it did not. */
-void loop_tell_submission(struct loop *loop, const char *name, int64_t id, const struct error *refusal);
+/* `refusal`: why the validator refused it; NULL: it did not. `remark`: what else is to be said; NULL: nothing. */
+void loop_tell_submission(struct loop *loop, const char *name, int64_t id, const struct error *refusal,
+	const char *remark);
 
 /* The validator did not do this as it should, which passes. Tells it, unless it is known. `refusal`: what it
  * answered. Returns when to try again. */

@@ -21,20 +21,26 @@ static void rest(struct loop *loop)
 /* Starts a subcommand of this program in the workspace. */
 static void start_work(struct loop *loop, enum stage stage)
 {
-	/* as it was when the settings were read: the claim is made for that length */
-	const char *seq = arg_string(loop->invocation, "seq");
-	const char *directory = loop->invocation->workspace;
-	/* what verify measures besides is not needed here: little time for that */
-	const char *verify[] = {
-		"/proc/self/exe", "verify", "--json", "-q", "-C", directory, "--budget", "1", NULL};
-	const char *bench[] = {
-		"/proc/self/exe", "bench", "--json", "-q", "-C", directory, "--seq", seq, NULL};
-	const char *const *argv = stage == STAGE_VERIFYING ? verify : bench;
+	const struct invocation *invocation = loop->invocation;
+	const struct session *session = &loop->session;
+	bool verifying = stage == STAGE_VERIFYING;
+	/* what verify measures besides is not needed here: little time for that; the length is that of the settings
+	 * when they were read, for which the claim is made */
+	const char *words[12] = {"/proc/self/exe", verifying ? "verify" : "bench", "--json", "-q", "-C",
+		invocation->workspace, verifying ? "--budget" : "--seq",
+		verifying ? "1" : arg_string(invocation, "seq")};
+	size_t count = 8;
 	struct error err;
 
+	if (arg_given(invocation, "python")) {
+		words[count++] = "--python";
+		words[count++] = arg_string(invocation, "python");
+	}
+	if (!verifying && command_rehearsal(invocation, session->api, session->workspace.fork_path))
+		words[count++] = "--native";
 	loop->stage = stage;
 	loop->work_began = clock_elapsed();
-	if (process_start(&loop->work, argv, loop->settings, "", &err) == 0)
+	if (process_start(&loop->work, words, loop->settings, "", &err) == 0)
 		return;
 	loop_tell_problem(loop, &err);
 	rest(loop);
@@ -123,6 +129,14 @@ static void copy_text(cJSON *to, const cJSON *from, const char *name)
 	json_add_text(to, name, cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(from, name)));
 }
 
+/* Whether bench measured quasar's own layer. */
+static bool is_native(const cJSON *document)
+{
+	const char *workload = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(document, "workload"));
+
+	return workload && strcmp(workload, "fork") != 0;
+}
+
 static void bench_ended(struct loop *loop, int status)
 {
 	cJSON *document = work_result(loop, "bench", status), *fields;
@@ -142,7 +156,8 @@ static void bench_ended(struct loop *loop, int status)
 		copy_text(fields, document, "device");
 		copy_text(fields, document, "workload");
 	}
-	event_emit(&loop->events, "bench", fields, "%.0f tokens/s, commit %.10s", tokens_per_sec, loop->head);
+	event_emit(&loop->events, "bench", fields, "%.0f tokens/s, commit %.10s%s", tokens_per_sec, loop->head,
+		is_native(document) ? "; " CLAIM_REHEARSAL : "");
 	cJSON_Delete(document);
 	loop->stage = STAGE_COMMITTING;
 	loop->next_commit = 0;
@@ -242,6 +257,9 @@ static int commit_proposal(struct loop *loop, const struct proposal *proposal, s
 	int64_t id = 0;
 	bool better;
 
+	/* a claim is made of what was verified; a commit that came since has its own round */
+	if (strcmp(proposal->plan.commit_hash, loop->verified) != 0)
+		return 0;
 	if (is_better(loop, proposal, &better, err) < 0)
 		return -1;
 	if (!better)
@@ -249,7 +267,8 @@ static int commit_proposal(struct loop *loop, const struct proposal *proposal, s
 	if (proposal_verify(loop->invocation, &loop->session, proposal, false, NULL, err) < 0)
 		return -1;
 	if (workflow_commit(&loop->session.workflow, &proposal->plan, &id, err) == 0) {
-		loop_tell_submission(loop, "committed", id, NULL);
+		loop_tell_submission(
+			loop, "committed", id, NULL, proposal->claim.stands_in ? CLAIM_REHEARSAL : NULL);
 		loop->poll = DUE_POLL_SHORTEST;
 		loop->next_look = loop->next_standing = 0;
 		return 0;
@@ -259,7 +278,7 @@ static int commit_proposal(struct loop *loop, const struct proposal *proposal, s
 		return -1;
 	memcpy(loop->refused, proposal->plan.commit_hash, sizeof(loop->refused));
 	loop->refused_until = clock_elapsed() + REFUSED_SECONDS;
-	loop_tell_submission(loop, "refused", id, err);
+	loop_tell_submission(loop, "refused", id, err, NULL);
 	return 0;
 }
 

@@ -8,11 +8,10 @@
 #include "base/memory.h"
 #include "layer/layer.h"
 #include "measure/fixture.h"
-#include "measure/python_layer.h"
 
 const char *workload_name(enum workload workload)
 {
-	static const char *const names[] = {"layer", "op", "python"};
+	static const char *const names[] = {"layer", "op"};
 
 	return names[workload];
 }
@@ -88,8 +87,7 @@ static int run_once(const struct setup *setup, double *seconds, struct error *er
 	return result;
 }
 
-/* Sums up the times, which go to whoever wants them. */
-static void conclude(const struct measure_plan *plan, struct sample *sample, struct measurement *result)
+void measure_conclude(const struct measure_plan *plan, struct sample *sample, struct measurement *result)
 {
 	struct sample_summary summary = sample_summarise(sample);
 
@@ -143,29 +141,8 @@ static int time_runs(const struct setup *setup, struct measurement *result, stru
 	if (failed)
 		sample_free(&sample);
 	else
-		conclude(plan, &sample, result);
+		measure_conclude(plan, &sample, result);
 	return failed;
-}
-
-/* The fork's own. */
-static int measure_python(const struct device *device, const struct measure_plan *plan,
-	struct measurement *result, struct error *err)
-{
-	struct python_layer_times times;
-	struct sample sample = {0};
-
-	if (python_layer_time(
-		    plan->fork_path, device->index, plan->tokens, plan->warmups, plan->runs, &times, err) < 0)
-		return -1;
-	*result = (struct measurement){
-		.warmups = plan->warmups,
-		.runs = plan->runs * times.rounds,
-		.memory_mb = times.memory_mb,
-	};
-	for (int i = 0; i < times.rounds; i++)
-		sample_add(&sample, times.seconds[i]);
-	conclude(plan, &sample, result);
-	return 0;
 }
 
 int measure_run(const struct device *device, const struct measure_plan *plan, struct measurement *result,
@@ -174,8 +151,6 @@ int measure_run(const struct device *device, const struct measure_plan *plan, st
 	struct setup setup = {.device = device, .plan = plan};
 	int status;
 
-	if (plan->workload == WORKLOAD_PYTHON)
-		return measure_python(device, plan, result, err);
 	*result = (struct measurement){0};
 	status = prepare(&setup, err);
 	if (!status) {

@@ -14,11 +14,10 @@
 #define MEASURE_MOST_RUNS 1000 /* of which no more are made for the median to settle */
 
 enum workload {
-	WORKLOAD_LAYER,  /* quasar's own */
-	WORKLOAD_OP,     /* an operation alone, quasar's own */
-	WORKLOAD_PYTHON, /* a fork's layer, by its own Python */
+	WORKLOAD_LAYER, /* quasar's own */
+	WORKLOAD_OP,    /* an operation alone, quasar's own */
 };
-const char *workload_name(enum workload workload); /* "layer", "op", "python" */
+const char *workload_name(enum workload workload); /* "layer", "op" */
 
 /* The validator's shape: batch 1, hidden 512, 8 heads of 64 (a file of weights has its own), random input,
  * bf16 (measure/fixture.h). */
@@ -29,10 +28,9 @@ struct measure_plan {
 	int options[FAMILY_OPTIONS];
 	int64_t tokens;
 	int warmups, runs;
-	const char *fork_path; /* of WORKLOAD_PYTHON */
 	const char
 		*weights; /* of the layer, a safetensors file; NULL: random ones of the validator's shape */
-	double budget; /* seconds, not for WORKLOAD_PYTHON: fewer runs when it would be exceeded, at least one; 0: no limit */
+	double budget; /* seconds: fewer runs when it would be exceeded, at least one; 0: no limit */
 	bool settle;   /* go on beyond `runs` until the median is settled, as far as the budget allows */
 	struct sample *sample; /* gets the time of each run; NULL: not wanted */
 	uint64_t seed;
@@ -61,3 +59,6 @@ double measure_memory(enum workload workload, int64_t tokens);
  * asked to stop. */
 int measure_run(const struct device *device, const struct measure_plan *plan, struct measurement *result,
 	struct error *err);
+
+/* Sums up the times of its runs in `result`. They become the plan's sample, if that is wanted; else they are freed. */
+void measure_conclude(const struct measure_plan *plan, struct sample *sample, struct measurement *result);
