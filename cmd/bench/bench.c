@@ -13,6 +13,7 @@
 #include "cli/measurement.h"
 #include "cmd/commands.h"
 #include "score/score.h"
+#include "space/claim.h"
 
 #define TEXT_OF(number) #number
 #define TEXT(number) TEXT_OF(number)
@@ -169,10 +170,11 @@ static void tell_quality(const struct run *run, const struct result *result)
 	if (!run->of_fork ||
 		number_parse_real(settings_get(run->invocation->settings, "CLAIM_MARGIN", NULL), &margin) < 0)
 		return;
-	if (measurement->spread > margin)
-		log_note("%lld tokens: the runs differ by %.1f %%, more than the margin of %.3g %%: a claim will "
-			 "be that much lower",
-			tokens, measurement->spread * 100, margin * 100);
+	if (claim_margin(margin, measurement->spread) > margin)
+		log_note("%lld tokens: the runs differ by %.1f %%, so a claim will be %.1f %% below the median, not "
+			 "only the margin of %.3g %%",
+			tokens, measurement->spread * 100, claim_margin(margin, measurement->spread) * 100,
+			margin * 100);
 }
 
 static int measure_length(struct run *run, int64_t tokens, struct error *err)
@@ -329,7 +331,7 @@ const struct command cmd_bench = {
 		"the speed of a copy measured in the same run.\n\n"
 		"In a workspace, results are stored with the fork's commit, and `quasar commit` makes its claim "
 		"from the newest one of the fork at the target length, on a GPU or else on the CPU. If its runs "
-		"differ by more than the margin, the claim is that much lower. What was measured with "
+		"differ by more than the margin, the claim is lower, so that the slow ones keep it. What was measured with "
 		"uncommitted changes is stored as such, and no claim is made from it. Quasar's own layer counts "
 		"only in a rehearsal: on the CPU, where there is no PyTorch, for a validator on this machine.\n\n"
 		"--compare holds each result against the last and the best one of the same on this device, and "

@@ -149,7 +149,7 @@ void proposal_print(const struct proposal *proposal)
 	printf("league    %s (%s tokens, x%g)\n", league->name, tokens, league->multiplier);
 	if (claim->measured > 0 && plan->tokens_per_sec == claim->tokens_per_sec)
 		printf("claim     %s tokens/s: measured %s less %.3g%%%s%s\n", claimed, measured,
-			claim->margin * 100, claim->margin > proposal->margin ? ", by which its runs differ" : "",
+			claim->margin * 100, claim->margin > proposal->margin ? ", as its runs differ" : "",
 			claim->runs == 1 ? " (a single run: how noisy it is, is not known)" : "");
 	else
 		printf("claim     %s tokens/s, as given%s%s\n", claimed,

@@ -81,14 +81,19 @@ static void add(cJSON *sent, const struct benchmark *benchmark)
 		cJSON_AddNumberToObject(object, "vram_mb", benchmark->memory_mb);
 }
 
+double claim_margin(double margin, double spread)
+{
+	return fmax(margin, spread / (1 + spread));
+}
+
 static void claim_from(const struct benchmark *benchmark, const struct claim_terms *terms, struct claim *claim)
 {
 	claim->measured = benchmark->tokens_per_sec;
-	claim->margin = fmax(terms->margin, benchmark->spread);
+	claim->margin = claim_margin(terms->margin, benchmark->spread);
 	claim->memory_mb = benchmark->memory_mb;
 	claim->runs = benchmark->runs;
 	claim->stands_in = benchmark->code == BENCHMARK_NATIVE;
-	claim->tokens_per_sec = fmax(floor(claim->measured * (1 - claim->margin)), 0);
+	claim->tokens_per_sec = floor(claim->measured * (1 - claim->margin));
 }
 
 /* What there is of the commit at that length instead; NULL: nothing. */

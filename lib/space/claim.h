@@ -9,8 +9,7 @@
  * Elsewhere quasar's layer never counts, for the fork may be slower; nor does an operation by itself, or what was
  * measured of files that were not committed.
  *
- * The margin is the larger of the one that was asked for and the spread of the newest measurement: a noisy one leaves a
- * claim that its slow runs keep, too. */
+ * A measurement whose runs differ by more than the margin widens it, so that the slow runs keep the claim, too. */
 #pragma once
 
 #include <cjson/cJSON.h>
@@ -39,6 +38,10 @@ struct claim {
 	bool stands_in;        /* it was measured of quasar's layer: a rehearsal */
 	cJSON *benchmarks; /* {"4096": {"tokens_per_sec": …, "vram_mb": …}, …}: the newest at each length */
 };
+
+/* The part of the median that a claim leaves out: `margin`, or as much as makes a run keep it that takes longer than
+ * the median by the spread, whichever is more. Below 1. */
+double claim_margin(double margin, double spread);
 
 /* Fills `claim` from the benchmarks, newest first; those of other commits are passed over. -1 with STATUS_ENVIRONMENT,
  * saying why, when nothing may be claimed; `claim` is filled all the same, for a claim that is made by hand. Free it
