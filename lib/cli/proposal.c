@@ -119,6 +119,7 @@ int proposal_verify(const struct invocation *invocation, const struct session *s
 		.submitting = true,
 		.static_only = !compute,
 		.tokens = VERIFY_TOKENS,
+		.budget = VERIFY_SECONDS,
 		.measured = proposal->claim.measured,
 		.claimed = proposal->claim.measured > 0 ? proposal->plan.tokens_per_sec
 							: 0, /* else unchecked */

@@ -327,30 +327,6 @@ static void processes_are_heard_to_their_end(void **state)
 	assert_int_equal(status, 127);
 }
 
-static void programs_answer_questions(void **state)
-{
-	struct error err;
-	char *answer = process_ask(
-		(const char *[]){"sh", "-c", "echo out; echo err >&2", NULL}, NULL, 600, &err);
-
-	(void)state;
-	assert_string_equal(answer, "out\nerr\n");
-	free(answer);
-	answer = process_ask((const char *[]){"true", NULL}, NULL, 600, &err);
-	assert_string_equal(answer, "");
-	free(answer);
-	assert_null(process_ask((const char *[]){"sh", "-c", "echo first; echo '\033[1mlast'; exit 3", NULL},
-		NULL, 600, &err));
-	assert_int_equal(err.status, STATUS_ENVIRONMENT);
-	assert_string_equal(err.message, "sh: last");
-	assert_null(process_ask((const char *[]){"no-such-program", NULL}, NULL, 600, &err));
-	assert_string_equal(err.message, "no no-such-program in the PATH");
-	assert_null(process_ask((const char *[]){"/no/such", NULL}, NULL, 600, &err));
-	assert_string_equal(err.message, "cannot run /no/such: there is no such program");
-	assert_null(process_ask((const char *[]){"sleep", "1000", NULL}, NULL, 0.01, &err));
-	assert_int_equal(err.status, STATUS_ENVIRONMENT);
-}
-
 static void programs_are_talked_with(void **state)
 {
 	static const char script[] = "read a; echo \"<$a>\"; read b; echo 1; echo \"$b\" >&2; echo 2; exit 5";
@@ -400,6 +376,30 @@ static void the_last_words_of_a_talker_are_kept(void **state)
 	assert_null(process_hear(&process, 600, &err));
 	assert_int_equal(err.status, STATUS_FAILED);
 	process_kill(&process);
+}
+
+static void programs_answer_questions(void **state)
+{
+	struct error err;
+	char *answer = process_ask(
+		(const char *[]){"sh", "-c", "echo out; echo err >&2", NULL}, NULL, 600, &err);
+
+	(void)state;
+	assert_string_equal(answer, "out\nerr\n");
+	free(answer);
+	answer = process_ask((const char *[]){"true", NULL}, NULL, 600, &err);
+	assert_string_equal(answer, "");
+	free(answer);
+	assert_null(process_ask((const char *[]){"sh", "-c", "echo first; echo '\033[1mlast'; exit 3", NULL},
+		NULL, 600, &err));
+	assert_int_equal(err.status, STATUS_ENVIRONMENT);
+	assert_string_equal(err.message, "sh: last");
+	assert_null(process_ask((const char *[]){"no-such-program", NULL}, NULL, 600, &err));
+	assert_string_equal(err.message, "no no-such-program in the PATH");
+	assert_null(process_ask((const char *[]){"/no/such", NULL}, NULL, 600, &err));
+	assert_string_equal(err.message, "cannot run /no/such: there is no such program");
+	assert_null(process_ask((const char *[]){"sleep", "1000", NULL}, NULL, 0.01, &err));
+	assert_int_equal(err.status, STATUS_ENVIRONMENT);
 }
 
 /* Starts a script, which tells its number in a file, and has it run out of time. */
@@ -620,9 +620,9 @@ int main(void)
 		cmocka_unit_test(floats_as_python_writes_them),
 		cmocka_unit_test(documents_as_python_writes_them),
 		cmocka_unit_test(processes_are_heard_to_their_end),
-		cmocka_unit_test(programs_answer_questions),
 		cmocka_unit_test(programs_are_talked_with),
 		cmocka_unit_test(the_last_words_of_a_talker_are_kept),
+		cmocka_unit_test(programs_answer_questions),
 		cmocka_unit_test(no_process_is_waited_for_longer_than_wanted),
 		cmocka_unit_test(its_whole_group_ends_with_it),
 		cmocka_unit_test(what_writes_and_goes_on_in_silence_is_heard),
