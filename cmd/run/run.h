@@ -37,6 +37,7 @@ struct loop {
 	enum stage stage;
 	struct process work; /* verify or bench */
 	double work_began;
+	bool rehearsal; /* command_rehearsal(), when this round of work began */
 	char head[41];     /* the fork's commit that the round is about; "": none yet */
 	char verified[41]; /* the commit that passed `quasar verify` last */
 	char refused[41];  /* the commit whose submission the validator refused last */

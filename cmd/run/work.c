@@ -18,26 +18,27 @@ static void rest(struct loop *loop)
 	loop->stage = STAGE_WAITING;
 }
 
-/* Starts a subcommand of this program in the workspace. */
+/* Starts a subcommand of this program in the workspace. In a rehearsal the fork cannot run: its files are checked, and
+ * quasar's own layer is measured. */
 static void start_work(struct loop *loop, enum stage stage)
 {
 	const struct invocation *invocation = loop->invocation;
-	const struct session *session = &loop->session;
 	bool verifying = stage == STAGE_VERIFYING;
-	/* what verify measures besides is not needed here: little time for that; the length is that of the settings
-	 * when they were read, for which the claim is made */
-	const char *words[12] = {"/proc/self/exe", verifying ? "verify" : "bench", "--json", "-q", "-C",
-		invocation->workspace, verifying ? "--budget" : "--seq",
-		verifying ? "1" : arg_string(invocation, "seq")};
-	size_t count = 8;
+	const char *words[12] = {
+		"/proc/self/exe", verifying ? "verify" : "bench", "--json", "-q", "-C", invocation->workspace};
+	size_t count = 6;
 	struct error err;
 
+	if (!verifying) {
+		words[count++] = "--seq"; /* as it was when the settings were read: the claim is made for that length */
+		words[count++] = arg_string(invocation, "seq");
+	}
 	if (arg_given(invocation, "python")) {
 		words[count++] = "--python";
 		words[count++] = arg_string(invocation, "python");
 	}
-	if (!verifying && command_rehearsal(invocation, session->api, session->workspace.fork_path))
-		words[count++] = "--native";
+	if (loop->rehearsal)
+		words[count++] = verifying ? "--static" : "--native";
 	loop->stage = stage;
 	loop->work_began = clock_elapsed();
 	if (process_start(&loop->work, words, loop->settings, "", &err) == 0)
@@ -74,23 +75,33 @@ static cJSON *work_result(struct loop *loop, const char *what, int status)
 	return NULL;
 }
 
-/* Copies the checks that failed into `fields`; their names, for people. The caller frees. */
+static const char *text_of(const cJSON *object, const char *name)
+{
+	const char *text = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(object, name));
+
+	return text ? text : "";
+}
+
+/* Copies the checks that failed into `fields`; their names, for people, or where none failed, why the fork was not
+ * run. The caller frees. */
 static char *failed_checks(const cJSON *document, cJSON *fields)
 {
 	const cJSON *check, *checks = cJSON_GetObjectItemCaseSensitive(document, "checks");
 	cJSON *failed = cJSON_AddArrayToObject(fields, "failed");
+	const char *not_run = "it was not run";
 	struct buffer names = {0};
 
 	buffer_text(&names, "");
 	cJSON_ArrayForEach (check, checks) {
-		const char *result = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(check, "status"));
-		const char *name = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(check, "name"));
-
-		if (!result || !name || strcmp(result, "fail"))
+		if (!strcmp(text_of(check, "status"), "skip"))
+			not_run = text_of(check, "detail");
+		if (strcmp(text_of(check, "status"), "fail") != 0)
 			continue;
-		buffer_printf(&names, "%s%s", names.length ? ", " : "", name);
+		buffer_printf(&names, "%s%s", names.length ? ", " : "", text_of(check, "name"));
 		cJSON_AddItemToArray(failed, cJSON_Duplicate(check, true));
 	}
+	if (!names.length)
+		buffer_text(&names, not_run);
 	return names.data;
 }
 
@@ -112,8 +123,13 @@ static void verify_ended(struct loop *loop, int status)
 	failed = failed_checks(document, fields);
 	if (!passed)
 		cJSON_AddStringToObject(fields, "hint", "`quasar verify` shows what to do.");
-	event_emit(&loop->events, "verify", fields, "commit %.10s %s%s", loop->head,
-		passed ? "passes every check" : "fails: ", failed);
+	if (!passed)
+		event_emit(&loop->events, "verify", fields, "commit %.10s %s: %s", loop->head,
+			cJSON_GetArraySize(cJSON_GetObjectItem(fields, "failed")) ? "fails" : "was not run",
+			failed);
+	else
+		event_emit(&loop->events, "verify", fields, "commit %.10s passes %s", loop->head,
+			loop->rehearsal ? "the checks of its files; " CLAIM_REHEARSAL : "every check");
 	free(failed);
 	cJSON_Delete(document);
 	if (!passed) {
@@ -127,14 +143,6 @@ static void verify_ended(struct loop *loop, int status)
 static void copy_text(cJSON *to, const cJSON *from, const char *name)
 {
 	json_add_text(to, name, cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(from, name)));
-}
-
-/* Whether bench measured quasar's own layer. */
-static bool is_native(const cJSON *document)
-{
-	const char *workload = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(document, "workload"));
-
-	return workload && strcmp(workload, "fork") != 0;
 }
 
 static void bench_ended(struct loop *loop, int status)
@@ -157,7 +165,7 @@ static void bench_ended(struct loop *loop, int status)
 		copy_text(fields, document, "workload");
 	}
 	event_emit(&loop->events, "bench", fields, "%.0f tokens/s, commit %.10s%s", tokens_per_sec, loop->head,
-		is_native(document) ? "; " CLAIM_REHEARSAL : "");
+		loop->rehearsal ? "; " CLAIM_REHEARSAL : "");
 	cJSON_Delete(document);
 	loop->stage = STAGE_COMMITTING;
 	loop->next_commit = 0;
@@ -344,8 +352,11 @@ int loop_try_commit(struct loop *loop, struct error *err)
 
 void loop_begin_round(struct loop *loop)
 {
+	const struct session *session = &loop->session;
+
 	process_kill(&loop->work);
 	loop->next_round = clock_elapsed() + loop->interval;
+	loop->rehearsal = command_rehearsal(loop->invocation, session->api, session->workspace.fork_path);
 	if (!loop->head[0] || (!strcmp(loop->refused, loop->head) && clock_elapsed() < loop->refused_until))
 		rest(loop);
 	else

@@ -118,6 +118,7 @@ int proposal_verify(const struct invocation *invocation, const struct session *s
 		.fork_url = proposal->plan.fork_url,
 		.submitting = true,
 		.static_only = !compute,
+		.rehearsal = proposal->rehearsal,
 		.tokens = VERIFY_TOKENS,
 		.budget = VERIFY_SECONDS,
 		.measured = proposal->claim.measured,
