@@ -1128,23 +1128,16 @@ int checks_run(const struct checks_plan *plan, struct check_list *checks, struct
 
 void checks_measurement(const struct checks_length *length, struct measurement *measurement)
 {
+	const struct measure_plan plan = {.tokens = length->tokens};
 	const struct probe_times *times = &length->times;
-	double sorted[PROBE_ROUNDS];
-	int count = times->rounds;
+	struct sample sample = {0};
 
-	for (int i = 0; i < count; i++) {
-		int at = i;
-
-		for (; at && sorted[at - 1] > times->own[i]; at--)
-			sorted[at] = sorted[at - 1];
-		sorted[at] = times->own[i];
-	}
+	for (int i = 0; i < times->rounds; i++)
+		sample_add(&sample, times->own[i] / times->calls);
 	*measurement = (struct measurement){
 		.warmups = MEASURE_WARMUPS,
-		.runs = times->calls * count,
-		.seconds = (sorted[(count - 1) / 2] + sorted[count / 2]) / 2 / times->calls,
+		.runs = times->calls * times->rounds,
 		.memory_mb = times->memory_mb,
 	};
-	measurement->spread = (sorted[count - 1] - sorted[0]) / times->calls / measurement->seconds;
-	measurement->tokens_per_second = (double)length->tokens / measurement->seconds;
+	measure_conclude(&plan, &sample, measurement);
 }
