@@ -1133,7 +1133,7 @@ void checks_measurement(const struct checks_length *length, struct measurement *
 	struct sample sample = {0};
 
 	for (int i = 0; i < times->rounds; i++)
-		sample_add(&sample, times->own[i] / times->calls);
+		sample_add(&sample, times->process[i] / times->calls);
 	*measurement = (struct measurement){
 		.warmups = MEASURE_WARMUPS,
 		.runs = times->calls * times->rounds,
