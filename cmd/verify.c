@@ -284,16 +284,17 @@ static int read_request(struct run *run, struct error *err)
 		arg_real(invocation, "claimed", 0, 1e15, &run->request.claimed, err) < 0 ||
 		command_semantics(invocation, family, run->request.options, err) < 0)
 		return -1;
-	if (run->request.op &&
-		(run->request.static_only || run->request.weights || arg_given(invocation, "fork")))
-		return error_set(
-			err, STATUS_USAGE, "--op cannot be combined with --fork, --static or --weights");
-	if (run->native && (run->request.claimed > 0 || arg_given(invocation, "python")))
+	if (run->native &&
+		(run->request.static_only || run->request.claimed > 0 || arg_given(invocation, "fork") ||
+			arg_given(invocation, "python")))
 		return error_set(err, STATUS_USAGE,
-			"--claimed and --python are for the fork, not for quasar's own code");
+			"%s cannot be combined with --fork, --python, --static or --claimed",
+			run->request.op ? "--op" : "--native");
+	if (run->request.op && run->request.weights)
+		return error_set(err, STATUS_USAGE, "--op cannot be combined with --weights: it has none");
 	if (run->request.weights && !run->native)
 		return error_set(
-			err, STATUS_USAGE, "--weights needs --native: the fork has weights of its own");
+			err, STATUS_USAGE, "--weights needs --native: the fork is checked at its own");
 	run->wanted = (enum semantics)run->request.options[0];
 	if (arg_given(invocation, "semantics"))
 		run->request.wanted = &run->wanted;

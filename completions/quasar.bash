@@ -110,15 +110,16 @@ _quasar()
 		--timeout) words="" ;;
 		esac ;;
 	"quasar verify")
-		words="--seq --fork --full --target --budget --static --strict --claimed --op --semantics --weights --device --seed --json --workspace --quiet --verbose --help "
+		words="--seq --fork --python --full --target --budget --static --strict --claimed --semantics --native --op --weights --device --seed --json --workspace --quiet --verbose --help "
 		case $previous in
 		--seq) words="" ;;
 		--fork) words="" ;;
+		--python) words="" ;;
 		--target) words="" ;;
 		--budget) words="" ;;
 		--claimed) words="" ;;
-		--op) words="quasar linear" ;;
 		--semantics) words="upstream causal bidirectional elu+1 relu squared-relu identity normalised unnormalised" ;;
+		--op) words="quasar linear" ;;
 		--weights) words=""; files=1 ;;
 		--device) words="" ;;
 		--seed) words="" ;;

@@ -156,16 +156,18 @@ _quasar_register()
 _quasar_verify()
 {
 	_arguments \
-		'--seq=[Sequence length to compute on, in tokens.]:N:' \
+		'--seq=[Sequence length to look at most, in tokens.]:N:' \
 		'--fork=[Path of the fork. Default\: the workspace'\''s.]:PATH:' \
-		'--full[Also compute 512 to 262144 tokens and the target, as far as time and memory allow.]' \
-		'--target=[Target sequence length, for --full.]:N:' \
+		'--python=[Python that runs the fork\: a program, or a virtual environment.]:PATH:' \
+		'--full[Look at lengths up to 262144 tokens and at the target, as far as time and memory allow.]' \
+		'--target=[Target sequence length. Left out if it takes long, unless given here, with --full or --claimed.]:N:' \
 		'--budget=[Time limit for all computations.]:SECONDS:' \
-		'--static[Only check files, imports and git; compute nothing.]' \
+		'--static[Only check files, imports, git and Python'\''s syntax; run nothing.]' \
 		'--strict[Fail instead of warning if chunk.py lacks one of the twelve import lines.]' \
-		'--claimed=[Tokens/s that you want to claim\: fail if less than 90% of it is measured.]:N:' \
-		'--op=[Check only an operation, and no fork. Without NAME\: quasar.]:[NAME]:(quasar linear)' \
+		'--claimed=[Tokens/s that you want to claim\: fail if less than 90% of it is measured at the target.]:N:' \
 		'--semantics=[Variant of the operation. QuasarAttention\: upstream, what the reference fork computes (default), or causal, the published recurrence. Linear attention\: by default bidirectional, elu+1 and normalised.]:NAME,...:(upstream causal bidirectional elu+1 relu squared-relu identity normalised unnormalised)' \
+		'--native[Check quasar'\''s own code, not a fork.]' \
+		'--op=[Check only an operation of quasar'\''s own. Without NAME\: quasar.]:[NAME]:(quasar linear)' \
 		'--weights=[Weights of the layer\: a safetensors file with the fork'\''s parameter names. Default\: random.]:FILE:_files' \
 		'--device=[Where to compute\: auto, cpu, cuda or cuda\:N.]:NAME:' \
 		'--seed=[Seed of an earlier run, to repeat it.]:N:' \

@@ -56,5 +56,5 @@ int checks_compile(const struct checks_plan *plan, struct check_list *checks, st
 int checks_run(const struct checks_plan *plan, struct check_list *checks, struct checks_found *found,
 	struct error *err);
 
-/* What was measured at a length, by our clock. */
+/* What was measured at a length. */
 void checks_measurement(const struct checks_length *length, struct measurement *measurement);

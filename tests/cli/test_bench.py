@@ -149,7 +149,7 @@ def test_weights_come_from_a_file(quasar, tmp_path, workspace):
     weights = write_weights(tmp_path / "layer.safetensors")
     done = quasar("bench", "--native", "--weights", weights, "--seq", 100)
     assert done.code == 0 and str(weights) in done.out
-    done = quasar("verify", "--weights", weights, "--seq", 100, "--json", cwd=workspace)
+    done = quasar("verify", "--native", "--weights", weights, "--seq", 100, "--json", cwd=workspace)
     assert done.code == 0 and done.json["passed"], done.out
     write_weights(weights, beta_log=[3])
     done = quasar("bench", "--native", "--weights", weights, "--seq", 100)

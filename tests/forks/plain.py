@@ -14,9 +14,9 @@ def step_sizes(k, beta):
 
 def maps(k, v, alpha):
     """A chunk's map of the state, S to P S + R; k, v [..., C, S], alpha [..., C]."""
-    lower = torch.tril(alpha[..., None] * (k @ k.mT), -1) + torch.eye(k.shape[-2])
+    lower = torch.tril(alpha[..., None] * (k @ k.mT), -1) + torch.eye(k.shape[-2], device=k.device)
     w, u = (torch.linalg.solve_triangular(lower, alpha[..., None] * y, upper=False) for y in (k, v))
-    return torch.eye(k.shape[-1]) - k.mT @ w, k.mT @ u, w, u
+    return torch.eye(k.shape[-1], device=k.device) - k.mT @ w, k.mT @ u, w, u
 
 
 def upstream(q, k, v, beta):
