@@ -1,5 +1,6 @@
 #include "base/process.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <fnmatch.h>
@@ -85,6 +86,21 @@ static char **make_environment(char *const *more)
 	while (more && *more)
 		list[kept++] = *more++;
 	return list;
+}
+
+void process_keep_files(void)
+{
+	DIR *files = opendir("/proc/self/fd");
+	const struct dirent *entry;
+
+	while (files && (entry = readdir(files))) {
+		int fd = atoi(entry->d_name);
+
+		if (fd > STDERR_FILENO)
+			fcntl(fd, F_SETFD, FD_CLOEXEC);
+	}
+	if (files)
+		closedir(files);
 }
 
 /* --- its life ------------------------------------------------------------------------------------ */
