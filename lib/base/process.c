@@ -338,6 +338,11 @@ int process_say(struct process *process, const char *line, struct error *err)
 	return said ? 0 : error_set(err, STATUS_FAILED, "it does not listen");
 }
 
+void process_hush(struct process *process)
+{
+	shutdown(process->talk, SHUT_WR);
+}
+
 /* A whole line out of what was heard; NULL when there is none yet. */
 static char *take_line(struct buffer *heard)
 {

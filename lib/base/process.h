@@ -38,6 +38,9 @@ int process_say(struct process *process, const char *line, struct error *err);
  * end, STATUS_INTERRUPTED. */
 char *process_hear(struct process *process, double seconds, struct error *err);
 
+/* Says no more: it reads the end of its stdin. */
+void process_hush(struct process *process);
+
 /* Takes what it has written. True when it has ended and nobody can write any more: then `status` is its exit
  * status, 128 and more for a signal. The text is the caller's to free. Never waits: to be called when
  * `output` is readable, and after process_pause() seconds. */

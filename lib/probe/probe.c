@@ -15,6 +15,7 @@
 #include "base/memory.h"
 #include "base/process.h"
 #include "base/text.h"
+#include "layer/layer.h"
 
 #define START_SECONDS 60.0 /* for Python alone, which is this machine's matter */
 #define END_SECONDS 2.0    /* for a process that has said its last */
@@ -25,10 +26,10 @@ struct probe {
 	struct process process;
 	char *directory; /* private; holds the clone */
 	char *clone;     /* the fork's files by symbolic links, and the script */
-	bool gpu;
+	bool gpu, elsewhere;
 	double seconds, deadline;
 	bool needs_gpu;
-	char *torch;
+	char *torch, *type, *weights, *gradients;
 };
 
 /* --- the directory ------------------------------------------------------------------------------- */
@@ -59,7 +60,7 @@ static int link_files(const char *fork, const char *clone, struct error *err)
 	return result;
 }
 
-/* A directory such as validators clone into. */
+/* A directory such as validators clone into, or another one. */
 static int make_directory(struct probe *probe, const struct probe_options *options, struct error *err)
 {
 	const char *temporary = getenv("TMPDIR");
@@ -74,7 +75,7 @@ static int make_directory(struct probe *probe, const struct probe_options *optio
 		probe->directory = NULL;
 		return -1;
 	}
-	probe->clone = path_join(probe->directory, "flash-linear-attention");
+	probe->clone = path_join(probe->directory, options->elsewhere ? "package" : "flash-linear-attention");
 	script = path_join(probe->clone, options->script);
 	result = directory_make(probe->clone, 0700, err);
 	if (!result)
@@ -140,6 +141,9 @@ void probe_close(struct probe *probe)
 	free(probe->directory);
 	free(probe->clone);
 	free(probe->torch);
+	free(probe->type);
+	free(probe->weights);
+	free(probe->gradients);
 	free(probe);
 }
 
@@ -236,6 +240,18 @@ static int perform(struct probe *probe, const char *action, struct error *err)
 	return answer ? 0 : -1;
 }
 
+/* The same with one argument. */
+static int perform_on(
+	struct probe *probe, const char *action, const char *name, const char *value, struct error *err)
+{
+	cJSON *request = request_new(action), *answer;
+
+	cJSON_AddStringToObject(request, name, value);
+	answer = ask(probe, request, err);
+	cJSON_Delete(answer);
+	return answer ? 0 : -1;
+}
+
 /* --- the session ------------------------------------------------------------------------------------ */
 
 /* The GPU of that index as the only one that the process sees. */
@@ -295,7 +311,10 @@ struct probe *probe_open(const struct probe_options *options, struct error *err)
 {
 	struct probe *probe = xcalloc(1, sizeof(*probe));
 
-	*probe = (struct probe){.process = {.output = -1, .talk = -1}, .gpu = options->gpu >= 0};
+	*probe = (struct probe){.process = {.output = -1, .talk = -1},
+		.gpu = options->gpu >= 0,
+		.elsewhere = options->elsewhere,
+		.type = xstrdup("Tensor")};
 	if (make_directory(probe, options, err) == 0 && start_python(probe, options, err) == 0 &&
 		greet(probe, options->python, err) == 0) {
 		probe_limit(probe, options->seconds);
@@ -352,7 +371,23 @@ int probe_start_torch(struct probe *probe, struct error *err)
 
 int probe_import(struct probe *probe, struct error *err)
 {
-	return perform(probe, "import_fork", err);
+	cJSON *request = request_new("import_fork"), *answer;
+	const cJSON *shadow;
+	int result = 0;
+
+	cJSON_AddBoolToObject(request, "as_validator", !probe->elsewhere);
+	answer = ask(probe, request, err);
+	if (!answer)
+		return -1;
+	shadow = cJSON_GetArrayItem(cJSON_GetObjectItemCaseSensitive(answer, "shadows"), 0);
+	if (cJSON_IsString(shadow)) {
+		text_clean(shadow->valuestring);
+		result = error_set(err, STATUS_FAILED,
+			"\"%.100s\" at the fork's root takes the place of the Python module of that name",
+			shadow->valuestring);
+	}
+	cJSON_Delete(answer);
+	return result;
 }
 
 int probe_construct(struct probe *probe, struct error *err)
@@ -365,6 +400,154 @@ int probe_load(struct probe *probe, struct error *err)
 	if (probe_start_torch(probe, err) < 0 || probe_import(probe, err) < 0)
 		return -1;
 	return probe_construct(probe, err);
+}
+
+/* --- tensors ---------------------------------------------------------------------------------------- */
+
+/* A file beside the clone; the caller frees. */
+static char *beside(const struct probe *probe, const char *name)
+{
+	return path_join(probe->directory, name);
+}
+
+static int write_numbers(const char *path, const float *numbers, size_t count, struct error *err)
+{
+	FILE *file = fopen(path, "wbe");
+	bool written = file && fwrite(numbers, sizeof(*numbers), count, file) == count;
+
+	if (file && fclose(file) != 0)
+		written = false;
+	return written ? 0 : error_set(err, STATUS_ENVIRONMENT, "cannot write %s: %s", path, strerror(errno));
+}
+
+/* Reads what the process wrote there, and removes it: the next one's may be large, too. */
+static int take_numbers(const char *path, float *numbers, size_t count, struct error *err)
+{
+	struct error ignored;
+	int fd = file_open(path, &ignored);
+	FILE *file = fd < 0 ? NULL : fdopen(fd, "rb");
+	bool read = file && fread(numbers, sizeof(*numbers), count, file) == count && fgetc(file) == EOF;
+
+	if (file)
+		fclose(file);
+	else if (fd >= 0)
+		close(fd);
+	unlink(path);
+	return read ? 0
+		    : error_set(err, STATUS_FAILED, "its process did not write the numbers it was asked for");
+}
+
+int probe_save_weights(struct probe *probe, const char **path, struct error *err)
+{
+	if (!probe->weights)
+		probe->weights = beside(probe, "weights");
+	*path = probe->weights;
+	return perform_on(probe, "save_weights", "path", *path, err);
+}
+
+int probe_load_weights(struct probe *probe, const char *path, struct error *err)
+{
+	return perform_on(probe, "load_weights", "path", path, err);
+}
+
+int probe_negate(struct probe *probe, const char *parameter, struct error *err)
+{
+	return perform_on(probe, "negate", "parameter", parameter, err);
+}
+
+int probe_input(struct probe *probe, const char *name, const float *x, int64_t tokens, struct error *err)
+{
+	char *path = beside(probe, "input");
+	cJSON *request = request_new("put_input"), *answer = NULL;
+
+	cJSON_AddStringToObject(request, "name", name);
+	cJSON_AddStringToObject(request, "path", path);
+	cJSON_AddNumberToObject(request, "tokens", (double)tokens);
+	if (write_numbers(path, x, (size_t)tokens * LAYER_HIDDEN, err) < 0)
+		cJSON_Delete(request);
+	else
+		answer = ask(probe, request, err);
+	unlink(path);
+	free(path);
+	cJSON_Delete(answer);
+	return answer ? 0 : -1;
+}
+
+/* --- calls ------------------------------------------------------------------------------------------ */
+
+/* What an answer says of the output: remembers its type, and refuses another shape than x has. */
+static int check_output(struct probe *probe, const cJSON *answer, int64_t tokens, struct error *err)
+{
+	const double wanted[] = {1, (double)tokens, LAYER_HIDDEN};
+	const cJSON *shape = cJSON_GetObjectItemCaseSensitive(answer, "shape");
+	const char *type = "Tensor", *dtype = "";
+	bool fits = cJSON_GetArraySize(shape) == 3;
+	struct error ignored;
+
+	json_string(answer, "type", JSON_OPTIONAL, &type, &ignored);
+	json_string(answer, "dtype", JSON_OPTIONAL, &dtype, &ignored);
+	if (strcmp(type, "Tensor")) {
+		free(probe->type);
+		probe->type = xprintf("%.100s", type);
+		text_clean(probe->type);
+	}
+	for (int i = 0; fits && i < 3; i++)
+		fits = cJSON_GetNumberValue(cJSON_GetArrayItem(shape, i)) == wanted[i];
+	if (!fits) {
+		char *found = cJSON_PrintUnformatted(shape);
+
+		error_set(err, STATUS_FAILED, "the output's shape is %.100s; x has [1,%lld,%d]",
+			found ? found : "unknown", (long long)tokens, LAYER_HIDDEN);
+		cJSON_free(found);
+		return -1;
+	}
+	if (strcmp(dtype, "bfloat16") && strcmp(dtype, "float16") && strcmp(dtype, "float32"))
+		return error_set(err, STATUS_FAILED, "the output's type is %.50s", dtype);
+	return 0;
+}
+
+const char *probe_output_type(const struct probe *probe)
+{
+	return probe->type;
+}
+
+int probe_call(
+	struct probe *probe, const char *input, int64_t tokens, int poison, float *out, struct error *err)
+{
+	cJSON *request = request_new("call_once"), *answer;
+	char *path = beside(probe, "output");
+	int result = -1;
+
+	cJSON_AddStringToObject(request, "input", input);
+	cJSON_AddStringToObject(request, "output", path);
+	cJSON_AddNumberToObject(request, "poison", poison);
+	answer = ask(probe, request, err);
+	if (answer && check_output(probe, answer, tokens, err) == 0)
+		result = take_numbers(path, out, (size_t)tokens * LAYER_HIDDEN, err);
+	cJSON_Delete(answer);
+	free(path);
+	return result;
+}
+
+int probe_gradients(struct probe *probe, const char *input, int64_t tokens, const float *direction,
+	const char **path, struct error *err)
+{
+	cJSON *request = request_new("gradients"), *answer = NULL;
+	char *from = beside(probe, "direction");
+
+	if (!probe->gradients)
+		probe->gradients = beside(probe, "gradients");
+	*path = probe->gradients;
+	cJSON_AddStringToObject(request, "input", input);
+	cJSON_AddStringToObject(request, "direction", from);
+	cJSON_AddStringToObject(request, "path", *path);
+	if (write_numbers(from, direction, (size_t)tokens * LAYER_HIDDEN, err) < 0)
+		cJSON_Delete(request);
+	else
+		answer = ask(probe, request, err);
+	free(from);
+	cJSON_Delete(answer);
+	return answer ? 0 : -1;
 }
 
 /* --- timing ----------------------------------------------------------------------------------------- */
@@ -405,22 +588,103 @@ static int read_times(const cJSON *answer, struct probe_times *times, struct err
 		: error_set(err, STATUS_FAILED, "its process did not measure the rounds that it ran");
 }
 
-int probe_time(
-	struct probe *probe, const struct probe_timing *timing, struct probe_times *times, struct error *err)
+/* Its request; `paths`: where the outputs go. */
+static cJSON *timing_request(const struct probe_timing *timing, char *const paths[2])
 {
-	cJSON *request = request_new("time_calls"), *answer = NULL;
-	int result = -1;
+	cJSON *request = request_new("time_calls"), *inputs, *outputs;
 
-	*times = (struct probe_times){.calls = timing->calls};
 	cJSON_AddNumberToObject(request, "tokens", (double)timing->tokens);
 	cJSON_AddNumberToObject(request, "warmups", timing->warmups);
 	cJSON_AddNumberToObject(request, "calls", timing->calls);
 	cJSON_AddNumberToObject(request, "rounds", timing->rounds);
 	cJSON_AddNumberToObject(request, "seconds", timing->seconds);
-	if (say(probe, request, err) == 0)
+	inputs = cJSON_AddArrayToObject(request, "inputs");
+	for (const char *const *name = timing->inputs; name && *name; name++)
+		cJSON_AddItemToArray(inputs, cJSON_CreateString(*name));
+	outputs = cJSON_AddArrayToObject(request, "outputs");
+	for (int i = 0; timing->last && i < 2; i++)
+		cJSON_AddItemToArray(outputs, cJSON_CreateString(paths[i]));
+	return request;
+}
+
+static int take_times(struct probe *probe, const struct probe_timing *timing, const cJSON *answer,
+	char *const paths[2], struct probe_times *times, struct error *err)
+{
+	size_t count = (size_t)timing->tokens * LAYER_HIDDEN;
+	int64_t drawn = 0;
+	struct error ignored;
+
+	json_integer(answer, "drawn", JSON_OPTIONAL, &drawn, &ignored);
+	json_bool(answer, "settled", JSON_OPTIONAL, &times->settled, &ignored);
+	times->drawn = (int)drawn;
+	if (read_times(answer, times, err) < 0 || check_output(probe, answer, timing->tokens, err) < 0)
+		return -1;
+	if (timing->last && take_numbers(paths[0], timing->last, count, err) < 0)
+		return -1;
+	return timing->last ? take_numbers(paths[1], timing->drawn, count, err) : 0;
+}
+
+int probe_time(
+	struct probe *probe, const struct probe_timing *timing, struct probe_times *times, struct error *err)
+{
+	char *paths[] = {beside(probe, "last"), beside(probe, "drawn")};
+	cJSON *answer = NULL;
+	int result = -1;
+
+	*times = (struct probe_times){.calls = timing->calls};
+	if (say(probe, timing_request(timing, paths), err) == 0)
 		answer = hear_rounds(probe, times, err);
 	if (answer)
-		result = read_times(answer, times, err);
+		result = take_times(probe, timing, answer, paths, times, err);
+	cJSON_Delete(answer);
+	free(paths[0]);
+	free(paths[1]);
+	return result;
+}
+
+/* --- behind the scenes ------------------------------------------------------------------------------ */
+
+int probe_replaced(struct probe *probe, char **what, struct error *err)
+{
+	cJSON *answer = ask(probe, request_new("replaced"), err);
+	struct buffer names = {0};
+	const cJSON *name;
+
+	if (!answer)
+		return -1;
+	buffer_append(&names, "", 0);
+	cJSON_ArrayForEach (name, cJSON_GetObjectItemCaseSensitive(answer, "replaced"))
+		if (cJSON_IsString(name))
+			buffer_printf(&names, "%s%.60s", names.length ? ", " : "", name->valuestring);
+	cJSON_Delete(answer);
+	text_clean(names.data);
+	*what = names.data;
+	return 0;
+}
+
+int probe_memory(struct probe *probe, const char *input, double *outside_mb, bool *reset, struct error *err)
+{
+	cJSON *request = request_new("memory"), *answer;
+	int result = -1;
+
+	cJSON_AddStringToObject(request, "input", input);
+	answer = ask(probe, request, err);
+	if (answer && json_real(answer, "outside_mb", JSON_REQUIRED, outside_mb, err) == 0)
+		result = json_bool(answer, "reset", JSON_REQUIRED, reset, err);
+	if (answer && result)
+		err->status = STATUS_FAILED;
 	cJSON_Delete(answer);
 	return result;
+}
+
+bool probe_prints_results(struct probe *probe)
+{
+	struct error ignored;
+	int status;
+
+	if (probe_alive(probe)) {
+		process_hush(&probe->process);
+		process_finish(&probe->process, END_SECONDS, &status, &ignored);
+	}
+	return probe->process.text.data && strstr(probe->process.text.data, "RESULT:");
 }
