@@ -119,12 +119,13 @@ static bool holds(const char *place, const char *path)
 	return result;
 }
 
-/* Keys and settings lie in the home directory and where one works: no place may hold these. */
+/* Keys and settings lie in the home directory, in a workspace and where one works: no place may hold these. */
 static bool is_private(const char *place)
 {
-	char *home = path_expand("~");
-	bool result = holds(place, home) || holds(place, ".");
+	char *home = path_expand("~"), *settings = path_join(place, ".env");
+	bool result = holds(place, home) || holds(place, ".") || path_exists(settings);
 
+	free(settings);
 	free(home);
 	return result;
 }
@@ -141,7 +142,7 @@ static int add_places(struct sandbox *sandbox, const char *const *places, struct
 	for (; places && *places; places++) {
 		if (is_private(*places)) {
 			error_set(err, STATUS_ENVIRONMENT,
-				"a fork would get to read %s, which holds your home or current directory",
+				"a fork would get to read %s, which holds your home or current directory, or a .env",
 				*places);
 			return error_hint(err,
 				"Use a Python whose folder holds nothing else, as a virtual "
