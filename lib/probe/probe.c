@@ -674,7 +674,7 @@ static int take_times(struct probe *probe, const struct probe_timing *timing, co
 
 	json_integer(answer, "drawn", JSON_OPTIONAL, &drawn, &ignored);
 	json_bool(answer, "settled", JSON_OPTIONAL, &times->settled, &ignored);
-	times->drawn = (int)drawn;
+	times->drawn = drawn > 0 && drawn < timing->calls ? (int)drawn : 0;
 	if (read_times(answer, times, err) < 0 || check_output(probe, answer, timing->tokens, err) < 0)
 		return -1;
 	if (timing->last && take_numbers(paths[0], timing->last, count, err) < 0)
