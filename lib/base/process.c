@@ -21,9 +21,10 @@
 #include "base/text.h"
 
 #define TEXT_LIMIT (1 << 20)
-#define GRACE_SECONDS 1.0 /* between SIGTERM and SIGKILL, and after that */
-#define LOOK_SECONDS 0.02 /* between two looks whether a process has ended */
-#define NOT_FOUND 127     /* as the shell says it */
+#define GRACE_SECONDS 1.0  /* between SIGTERM and SIGKILL, and after that */
+#define LOOK_SECONDS 0.02  /* between two looks whether a process has ended */
+#define LISTEN_SECONDS 1.0 /* at a time, for the signal to stop may have come to another thread */
+#define NOT_FOUND 127      /* as the shell says it */
 
 /* --- what it sees of the environment ------------------------------------------------------------- */
 
@@ -383,7 +384,7 @@ char *process_hear(struct process *process, double seconds, struct error *err)
 			error_set(err, STATUS_ENVIRONMENT, "no response within %.0f s", seconds);
 			return NULL;
 		}
-		if (clock_poll(wait, 2, left, err) < 0)
+		if (clock_poll(wait, 2, fmin(left, LISTEN_SECONDS), err) < 0)
 			return NULL;
 		if (wait[1].revents)
 			take_output(process);
