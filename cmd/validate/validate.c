@@ -228,8 +228,10 @@ static int run_once(struct run *run, struct error *err)
 	if (!result && !run->invocation->json)
 		printf("\n%zu judged, %zu not revealed yet.\n", run->judged_count, run->unrevealed);
 	if (!result && run->pending_count)
-		result = error_set(err, STATUS_ENVIRONMENT, "%zu could not be judged on this machine",
-			run->pending_count);
+		result = run->invocation->json
+			? error_set(err, STATUS_ENVIRONMENT, "%s", "")
+			: error_set(err, STATUS_ENVIRONMENT, "%zu could not be judged on this machine",
+				  run->pending_count);
 	return result;
 }
 
