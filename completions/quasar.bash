@@ -110,24 +110,27 @@ _quasar()
 		--timeout) words="" ;;
 		esac ;;
 	"quasar verify")
-		words="--seq --fork --full --target --budget --static --strict --claimed --op --semantics --weights --device --seed --json --workspace --quiet --verbose --help "
+		words="--seq --fork --python --full --target --budget --static --strict --claimed --semantics --native --op --weights --device --seed --json --workspace --quiet --verbose --help "
 		case $previous in
 		--seq) words="" ;;
 		--fork) words="" ;;
+		--python) words="" ;;
 		--target) words="" ;;
 		--budget) words="" ;;
 		--claimed) words="" ;;
-		--op) words="quasar linear" ;;
 		--semantics) words="upstream causal bidirectional elu+1 relu squared-relu identity normalised unnormalised" ;;
+		--op) words="quasar linear" ;;
 		--weights) words=""; files=1 ;;
 		--device) words="" ;;
 		--seed) words="" ;;
 		esac ;;
 	"quasar bench")
-		words="--seq --target --python --layer --op --semantics --runs --budget --compare --weights --device --seed --json --workspace --quiet --verbose --help "
+		words="--seq --target --fork --python --native --op --semantics --runs --budget --compare --csv --markdown --weights --device --seed --json --workspace --quiet --verbose --help "
 		case $previous in
 		--seq) words="" ;;
 		--target) words="" ;;
+		--fork) words="" ;;
+		--python) words="" ;;
 		--op) words="quasar linear" ;;
 		--semantics) words="upstream causal bidirectional elu+1 relu squared-relu identity normalised unnormalised" ;;
 		--runs) words="" ;;
@@ -159,10 +162,11 @@ _quasar()
 		--timeout) words="" ;;
 		esac ;;
 	"quasar commit")
-		words="--seq --margin --claim --no-verify --again --wallet --hotkey --path --api --timeout --json --workspace --quiet --verbose --help "
+		words="--seq --margin --python --claim --no-verify --again --wallet --hotkey --path --api --timeout --json --workspace --quiet --verbose --help "
 		case $previous in
 		--seq) words="" ;;
 		--margin) words="" ;;
+		--python) words="" ;;
 		--claim) words="" ;;
 		--wallet) words="" ;;
 		--hotkey) words="" ;;
@@ -180,10 +184,11 @@ _quasar()
 		--timeout) words="" ;;
 		esac ;;
 	"quasar submit")
-		words="--seq --margin --claim --no-verify --again --wallet --hotkey --path --api --timeout --json --workspace --quiet --verbose --help "
+		words="--seq --margin --python --claim --no-verify --again --wallet --hotkey --path --api --timeout --json --workspace --quiet --verbose --help "
 		case $previous in
 		--seq) words="" ;;
 		--margin) words="" ;;
+		--python) words="" ;;
 		--claim) words="" ;;
 		--wallet) words="" ;;
 		--hotkey) words="" ;;
@@ -192,7 +197,7 @@ _quasar()
 		--timeout) words="" ;;
 		esac ;;
 	"quasar run")
-		words="--improve --interval --notify --log --seq --margin --wallet --hotkey --path --api --timeout --json --workspace --quiet --verbose --help "
+		words="--improve --interval --notify --log --seq --margin --python --wallet --hotkey --path --api --timeout --json --workspace --quiet --verbose --help "
 		case $previous in
 		--improve) words="" ;;
 		--interval) words="" ;;
@@ -200,6 +205,7 @@ _quasar()
 		--log) words="json text" ;;
 		--seq) words="" ;;
 		--margin) words="" ;;
+		--python) words="" ;;
 		--wallet) words="" ;;
 		--hotkey) words="" ;;
 		--path) words=""; files=1 ;;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "base/check.h"
+#include "cli/python.h"
 #include "cli/session.h"
 #include "fork/fork.h"
 #include "space/claim.h"
@@ -10,7 +11,8 @@
 struct proposal {
 	struct plan plan; /* points into the rest */
 	struct fork_state fork;
-	double margin; /* of the claim below what was measured */
+	double margin;  /* of the claim below what was measured, at least */
+	bool rehearsal; /* command_rehearsal() */
 	struct claim
 		claim; /* what its benchmarks allow; the plan's is another one when it was made by hand */
 };
@@ -21,7 +23,7 @@ struct proposal {
 		"Sequence length to compete at, in tokens."},                                                \
 	{                                                                                                    \
 		"margin", 0, "PERCENT", "CLAIM_MARGIN", NULL, NULL,                                          \
-			"How far below the measured median to claim."                                        \
+			"How far below the measured median to claim at least."                               \
 	}
 
 /* What those options say. STATUS_USAGE when it cannot be meant. */

@@ -35,3 +35,16 @@ int command_python(
 	free(path);
 	return result;
 }
+
+bool command_rehearsal(const struct invocation *invocation, const struct api *api, const char *fork)
+{
+	struct python python;
+	struct error ignored;
+	bool runs;
+
+	if (!api_is_local(api))
+		return false;
+	runs = command_python(invocation, fork, &python, &ignored) == 0 && python.torch;
+	python_free(&python);
+	return !runs;
+}

@@ -12,6 +12,7 @@
 
 #include "base/check.h"
 #include "measure/device.h"
+#include "measure/measure.h"
 #include "probe/probe.h"
 
 #define CHECKS_LENGTHS 12
@@ -54,3 +55,6 @@ int checks_compile(const struct checks_plan *plan, struct check_list *checks, st
  * PyTorch, or where a fork that needs a GPU has none, the checks are skipped, and `found` says so. */
 int checks_run(const struct checks_plan *plan, struct check_list *checks, struct checks_found *found,
 	struct error *err);
+
+/* What was measured at a length. */
+void checks_measurement(const struct checks_length *length, struct measurement *measurement);

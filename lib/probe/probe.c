@@ -673,7 +673,6 @@ static int take_times(struct probe *probe, const struct probe_timing *timing, co
 	struct error ignored;
 
 	json_integer(answer, "drawn", JSON_OPTIONAL, &drawn, &ignored);
-	json_bool(answer, "settled", JSON_OPTIONAL, &times->settled, &ignored);
 	times->drawn = drawn > 0 && drawn < timing->calls ? (int)drawn : 0;
 	if (read_times(answer, times, err) < 0 || check_output(probe, answer, timing->tokens, err) < 0)
 		return -1;
@@ -702,14 +701,17 @@ int probe_time(
 
 /* --- behind the scenes ------------------------------------------------------------------------------ */
 
-int probe_replaced(struct probe *probe, char **what, struct error *err)
+int probe_replaced(struct probe *probe, char **what, bool *settled, struct error *err)
 {
 	cJSON *answer = ask(probe, request_new("replaced"), err);
 	struct buffer names = {0};
+	struct error ignored;
 	const cJSON *name;
 
 	if (!answer)
 		return -1;
+	*settled = false;
+	json_bool(answer, "settled", JSON_OPTIONAL, settled, &ignored);
 	buffer_append(&names, "", 0);
 	cJSON_ArrayForEach (name, cJSON_GetObjectItemCaseSensitive(answer, "replaced"))
 		if (cJSON_IsString(name))

@@ -104,16 +104,15 @@ struct probe_times {
 	int rounds, calls;
 	double memory_mb; /* peak until the end of the first round, in MiB */
 	int drawn;        /* which input that output is of */
-	bool settled;     /* the last output was later what it was when the clock stopped */
 };
 
 /* Times calls of the layer as validators do. */
 int probe_time(
 	struct probe *probe, const struct probe_timing *timing, struct probe_times *times, struct error *err);
 
-/* What a validator's script counts on and the fork has replaced, "time.time, torch.cuda.synchronize"; "" when nothing.
- * The caller frees. */
-int probe_replaced(struct probe *probe, char **what, struct error *err);
+/* What a validator's script counts on and the fork has replaced, "time.time, torch.cuda.synchronize"; "" when nothing;
+ * the caller frees. `settled`: whether outputs of timed calls are still what they were when the clock stopped. */
+int probe_replaced(struct probe *probe, char **what, bool *settled, struct error *err);
 
 /* On a GPU: MiB that were taken past PyTorch's count since PyTorch started, and whether a call takes back the peak that
  * was reached before it. */
