@@ -22,7 +22,7 @@
 #define MEMORY_SHARE 0.8 /* of what this machine has to give; files come on top */
 #define FILES_SHARE 0.1
 #define SHARED_MEMORY_MIB 64LL /* of /dev/shm, as containers have it */
-#define MOST_TASKS 1024
+#define MOST_TASKS 512         /* the same */
 #define MOST_DESCRIPTORS 4096
 
 #define TRY_SECONDS 10.0
@@ -221,9 +221,8 @@ static int make_command(struct sandbox *sandbox, const struct sandbox_options *o
 		.tasks = MOST_TASKS,
 	};
 	add_environment(sandbox);
-	/* should memory run out all the same, it goes first */
-	add(sandbox, "choom", "-n", "1000", "--", NULL);
-	add(sandbox, "prlimit", "--core=0", NULL);
+	/* should memory run out all the same, it goes first; and the watch gets its turn among hundreds of processes */
+	add(sandbox, "choom", "-n", "1000", "--", "nice", "-n", "10", "prlimit", "--core=0", NULL);
 	add_format(sandbox, "--nofile=%d", MOST_DESCRIPTORS);
 	add(sandbox, "--", "bwrap", "--die-with-parent", "--new-session", "--cap-drop", "ALL", NULL);
 	add(sandbox, "--unshare-all", "--unshare-user", "--disable-userns", NULL);
@@ -244,7 +243,7 @@ static int make_command(struct sandbox *sandbox, const struct sandbox_options *o
 		return -1;
 	add(sandbox, "--remount-ro", "/", "--chdir", options->directory, "--", "prlimit", NULL);
 	/* beyond what the watch lets pass; counts in here only, and not for root */
-	add_format(sandbox, "--nproc=%d", 2 * MOST_TASKS);
+	add_format(sandbox, "--nproc=%d", MOST_TASKS + MOST_TASKS / 4);
 	add(sandbox, "--", NULL);
 	return 0;
 }

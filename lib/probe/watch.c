@@ -210,7 +210,26 @@ static void kill_process(int process)
 	syscall(SYS_pidfd_send_signal, process, SIGKILL, NULL, 0);
 }
 
-/* With the first process the kernel ends all the others, which may take it a moment. */
+/* Before all others, where that may be asked for: where root validates, for whom the kernel does not bound the number of
+ * processes. */
+static void put_first(pid_t thread)
+{
+	const struct sched_param first = {.sched_priority = 1};
+
+	sched_setscheduler(thread, SCHED_RR, &first);
+}
+
+/* With the first process the kernel ends all the others; it has to get its turn among them to die. */
+static void end_all(const struct watch *watch)
+{
+	kill_process(watch->process);
+	if (!watch->proc)
+		return;
+	kill_process(watch->first);
+	put_first(watch->first_pid);
+}
+
+/* That may take the kernel a moment. */
 static void wait_for_end(struct watch *watch)
 {
 	struct pollfd first;
@@ -238,20 +257,17 @@ static void *keep_looking(void *context)
 	struct pollfd stop = {.fd = watch->stop, .events = POLLIN};
 	double since = clock_elapsed();
 
+	put_first(0);
 	while (watch->finding == FINE && poll(&stop, 1, LOOK_MILLISECONDS) <= 0)
 		watch->finding = look_or_find(watch, since);
 	if (watch->finding != FINE)
-		kill_process(watch->process);
-	if (watch->finding != FINE && watch->proc)
-		kill_process(watch->first);
+		end_all(watch);
 	return NULL;
 }
 
-/* The signals that ask this program to stop are for its other threads. It runs before all that a sandbox has made
- * runnable, where it may: that is where root validates, for whom the kernel does not bound the processes. */
+/* The signals that ask this program to stop are for its other threads. */
 static int start_thread(struct watch *watch)
 {
-	const struct sched_param first = {.sched_priority = 1};
 	sigset_t all, before;
 	int reason;
 
@@ -259,8 +275,6 @@ static int start_thread(struct watch *watch)
 	pthread_sigmask(SIG_SETMASK, &all, &before);
 	reason = pthread_create(&watch->thread, NULL, keep_looking, watch);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	if (!reason)
-		pthread_setschedparam(watch->thread, SCHED_RR, &first);
 	return reason;
 }
 
