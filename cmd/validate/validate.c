@@ -421,7 +421,7 @@ static int run_validate(struct invocation *invocation, struct error *err)
 
 const struct command cmd_validate = {
 	.name = "validate",
-	.summary = "judge submissions as a validator: clone, check, benchmark, score",
+	.summary = "judge submissions as a validator: clone, check, run in a sandbox, score",
 	.description =
 		"Judges submissions as a validator does, for any validator API. It takes revealed "
 		"submissions that are not validated yet, the oldest first, clones the fork at its commit "
