@@ -266,11 +266,12 @@ _quasar()
 		--request-timeout) words="" ;;
 		esac ;;
 	"quasar validate")
-		words="--once --interval --finalize --budget --local-forks --device --api --timeout --json --workspace --quiet --verbose --help "
+		words="--once --interval --finalize --budget --device --python --no-sandbox --native --local-forks --api --timeout --json --workspace --quiet --verbose --help "
 		case $previous in
 		--interval) words="" ;;
 		--budget) words="" ;;
 		--device) words="" ;;
+		--python) words="" ;;
 		--api) words="" ;;
 		--timeout) words="" ;;
 		esac ;;

@@ -444,9 +444,12 @@ _quasar_validate()
 		'--once[Judge what is waiting, then exit.]' \
 		'--interval=[Time between two checks for new submissions.]:SECONDS:' \
 		'--finalize[End the round\: immediately with --once, otherwise when its time is up.]' \
-		'--budget=[Time limit for each submission'\''s benchmark.]:SECONDS:' \
+		'--budget=[Time limit for each length.]:SECONDS:' \
+		'--device=[Where to run forks\: auto, cpu, cuda\:N, or all (GPUs). With several, submissions are judged side by side, one on each.]:NAME,...:' \
+		'--python=[Python that runs the fork\: a program, or a virtual environment.]:PATH:' \
+		'--no-sandbox[Run forks as you, without a sandbox\: only for forks that you trust.]' \
+		'--native[In a rehearsal, measure quasar'\''s own layer instead of the fork'\''s.]' \
 		'--local-forks[Clone from any address, including file\:// and paths, for any API.]' \
-		'--device=[Where to compute\: auto, cpu, cuda or cuda\:N.]:NAME:' \
 		'--api=[Base URL of the validator API.]:URL:' \
 		'--timeout=[Time limit for the whole exchange, retries included.]:SECONDS:' \
 		'--json[Print one JSON document instead of text.]' \
@@ -549,7 +552,7 @@ _quasar()
 		'gpus:list this machine'\''s GPUs, and the data sheets of common ones'
 		'doctor:check this machine and workspace, and say how to fix what is missing'
 		'localnet:run a validator on this machine, to try things out'
-		'validate:judge submissions as a validator\: clone, check, benchmark, score'
+		'validate:judge submissions as a validator\: clone, check, run in a sandbox, score'
 		'export-state:export all submissions, with their salts, to an encrypted file'
 		'import-state:import submissions that export-state wrote'
 		'recover:recover what is left of a damaged or lost state store'

@@ -8,7 +8,7 @@
 void doctor_machine(const struct invocation *invocation, struct check_list *checks);
 
 /* The Python that runs the fork, its PyTorch, and whether it imports the fork's layer, which takes as long as importing
- * PyTorch does. */
+ * PyTorch does; whether strangers' forks can be run. */
 void doctor_python(const struct invocation *invocation, struct check_list *checks);
 
 /* Wallet, workspace and fork, by what lies on this machine. */

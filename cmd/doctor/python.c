@@ -3,6 +3,7 @@
 #include "cli/python.h"
 #include "cmd/doctor/doctor.h"
 #include "gpu/gpu.h"
+#include "probe/sandbox.h"
 #include "space/workspace.h"
 
 /* A PyTorch that cannot see the GPU that is here measures nothing that counts. */
@@ -33,6 +34,18 @@ static void check_import(const struct python *python, const char *fork, struct c
 		check_add(checks, "fork.import", CHECK_OK, NULL, "fla.layers.quasar, from %s", fork);
 }
 
+/* Only who judges others needs one. */
+static void check_sandbox(struct check_list *checks)
+{
+	struct error err = {0};
+
+	if (sandbox_works(&err) == 0)
+		check_add(checks, "sandbox", CHECK_OK, NULL, "strangers' forks can be run: quasar validate");
+	else
+		check_add(checks, "sandbox", CHECK_WARN, err.hint, "%s; only `quasar validate` needs it",
+			err.message);
+}
+
 void doctor_python(const struct invocation *invocation, struct check_list *checks)
 {
 	char *fork = invocation->workspace && workspace_exists(invocation->workspace)
@@ -49,6 +62,7 @@ void doctor_python(const struct invocation *invocation, struct check_list *check
 		check_torch(&python, checks);
 		check_import(&python, fork, checks);
 	}
+	check_sandbox(checks);
 	python_free(&python);
 	free(fork);
 }

@@ -1,5 +1,6 @@
 #include "base/process.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <fnmatch.h>
@@ -20,9 +21,10 @@
 #include "base/text.h"
 
 #define TEXT_LIMIT (1 << 20)
-#define GRACE_SECONDS 1.0 /* between SIGTERM and SIGKILL, and after that */
-#define LOOK_SECONDS 0.02 /* between two looks whether a process has ended */
-#define NOT_FOUND 127     /* as the shell says it */
+#define GRACE_SECONDS 1.0  /* between SIGTERM and SIGKILL, and after that */
+#define LOOK_SECONDS 0.02  /* between two looks whether a process has ended */
+#define LISTEN_SECONDS 1.0 /* at a time, for the signal to stop may have come to another thread */
+#define NOT_FOUND 127      /* as the shell says it */
 
 /* --- what it sees of the environment ------------------------------------------------------------- */
 
@@ -85,6 +87,21 @@ static char **make_environment(char *const *more)
 	while (more && *more)
 		list[kept++] = *more++;
 	return list;
+}
+
+void process_keep_files(void)
+{
+	DIR *files = opendir("/proc/self/fd");
+	const struct dirent *entry;
+
+	while (files && (entry = readdir(files))) {
+		int fd = atoi(entry->d_name);
+
+		if (fd > STDERR_FILENO)
+			fcntl(fd, F_SETFD, FD_CLOEXEC);
+	}
+	if (files)
+		closedir(files);
 }
 
 /* --- its life ------------------------------------------------------------------------------------ */
@@ -367,7 +384,7 @@ char *process_hear(struct process *process, double seconds, struct error *err)
 			error_set(err, STATUS_ENVIRONMENT, "no response within %.0f s", seconds);
 			return NULL;
 		}
-		if (clock_poll(wait, 2, left, err) < 0)
+		if (clock_poll(wait, 2, fmin(left, LISTEN_SECONDS), err) < 0)
 			return NULL;
 		if (wait[1].revents)
 			take_output(process);

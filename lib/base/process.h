@@ -15,6 +15,10 @@ struct process {
 	struct buffer heard; /* what came that way and is no whole line yet */
 };
 
+/* Keeps the files that this process was started with, but for stdin, stdout and stderr, from the programs that it
+ * starts. */
+void process_keep_files(void);
+
 /* Starts argv[0] (a path) in a process group of its own. It reads `input` from stdin, which lies in memory
  * whole, and dies with this process. Of this process's environment it sees what programs need to run and
  * no secret (the lists are in process.c), and `more`: "NAME=value" each, ends with NULL, may be NULL.

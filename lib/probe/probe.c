@@ -24,8 +24,9 @@ EMBED(source_probe, "lib/probe/probe.py");
 
 struct probe {
 	struct process process;
-	char *directory; /* private; holds the clone */
-	char *clone;     /* the fork's files by symbolic links, and the script */
+	struct sandbox *sandbox; /* that it runs in; NULL: none */
+	char *directory;         /* private; holds the clone */
+	char *clone;             /* the fork's files by symbolic links, and the script */
 	bool gpu, elsewhere;
 	double seconds, deadline;
 	bool needs_gpu;
@@ -135,6 +136,7 @@ void probe_close(struct probe *probe)
 	if (!probe)
 		return;
 	process_kill(&probe->process);
+	sandbox_close(probe->sandbox);
 	buffer_free(&probe->process.text);
 	if (probe->directory)
 		directory_remove(probe->directory, &ignored);
@@ -153,9 +155,12 @@ void probe_close(struct probe *probe)
 static cJSON *hear(struct probe *probe, struct error *err)
 {
 	double left = probe->deadline - clock_elapsed();
-	char *line = process_hear(&probe->process, fmax(left, 0), err);
+	/* also from one that never stops answering */
+	char *line = left > 0 ? process_hear(&probe->process, left, err) : NULL;
 	cJSON *answer = NULL;
 
+	if (left <= 0)
+		err->status = STATUS_ENVIRONMENT;
 	if (line) {
 		answer = json_parse(line, strlen(line), err);
 		if (!cJSON_IsObject(answer)) {
@@ -170,8 +175,11 @@ static cJSON *hear(struct probe *probe, struct error *err)
 		error_set(err, STATUS_FAILED, "it takes longer than the %.0f s that it has", probe->seconds);
 	}
 	free(line);
-	if (!answer)
+	if (!answer) {
 		process_kill(&probe->process);
+		if (probe->sandbox) /* which knows better, if it ended it */
+			sandbox_leave(probe->sandbox, err);
+	}
 	return answer;
 }
 
@@ -268,13 +276,11 @@ static char *visible_gpu(int index)
 	return xprintf("CUDA_VISIBLE_DEVICES=%.*s", (int)strcspn(visible, ","), visible);
 }
 
-static int start_python(struct probe *probe, const struct probe_options *options, struct error *err)
+static int start_outside(
+	struct probe *probe, const char *const *argv, const struct probe_options *options, struct error *err)
 {
-	char *script = path_join(probe->clone, options->script), *gpu = visible_gpu(options->gpu);
-	/* env finds it in the PATH */
-	const char *argv[] = {"/usr/bin/env", options->python ? options->python : "python3", script, NULL};
+	char *gpu = visible_gpu(options->gpu), **environment;
 	size_t count = 0;
-	char **environment;
 	int result;
 
 	while (options->environment && options->environment[count])
@@ -286,6 +292,58 @@ static int start_python(struct probe *probe, const struct probe_options *options
 	result = process_talk(&probe->process, argv, environment, err);
 	free(environment);
 	free(gpu);
+	return result;
+}
+
+/* What it is given, with the clone and the fork that this consists of. */
+static struct sandbox *open_sandbox(
+	const struct probe *probe, const struct probe_options *options, struct error *err)
+{
+	struct sandbox_options with = *options->sandbox;
+	char *fork = realpath(options->fork, NULL);
+	const char **places;
+	size_t count = 0;
+	struct sandbox *sandbox;
+
+	while (with.places && with.places[count])
+		count++;
+	places = xcalloc(count + 3, sizeof(*places));
+	places[0] = probe->directory;
+	places[1] = fork ? fork : options->fork;
+	for (size_t i = 0; i < count; i++)
+		places[i + 2] = with.places[i];
+	with.places = places;
+	with.directory = probe->clone;
+	with.gpu = options->gpu;
+	sandbox = sandbox_open(&with, err);
+	free(places);
+	free(fork);
+	return sandbox;
+}
+
+static int start_inside(
+	struct probe *probe, const char *const *argv, const struct probe_options *options, struct error *err)
+{
+	const char **command;
+	int result;
+
+	probe->sandbox = open_sandbox(probe, options, err);
+	if (!probe->sandbox)
+		return -1;
+	command = sandbox_command(probe->sandbox, argv);
+	result = process_talk(&probe->process, command, NULL, err);
+	free(command);
+	return result ? result : sandbox_enter(probe->sandbox, probe->process.pid, err);
+}
+
+static int start_python(struct probe *probe, const struct probe_options *options, struct error *err)
+{
+	char *script = path_join(probe->clone, options->script);
+	/* env finds it in the PATH */
+	const char *argv[] = {"/usr/bin/env", options->python ? options->python : "python3", script, NULL};
+	int result = options->sandbox ? start_inside(probe, argv, options, err)
+				      : start_outside(probe, argv, options, err);
+
 	free(script);
 	return result;
 }

@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #include "base/error.h"
+#include "probe/sandbox.h"
 
 #define PROBE_SCRIPT "test_temp_%lld.py" /* what validators call it, with the tokens */
 #define PROBE_SECONDS 300.0              /* what validators give one length */
@@ -25,7 +26,10 @@ struct probe_options {
 	char *const *environment; /* beside what process_start() passes on; may be NULL */
 	int gpu;                  /* index, as the driver counts; -1: the CPU */
 	double seconds;           /* the session may take; see probe_limit() */
-	bool elsewhere;           /* nothing around it looks like a validator's */
+	/* Runs it in a sandbox: its places are what the Python needs, the rest is filled in here, and the environment is
+	 * what a sandbox gives. Outputs cannot be had from there, only times. NULL: without one. */
+	const struct sandbox_options *sandbox;
+	bool elsewhere; /* nothing around it looks like a validator's */
 };
 
 /* Starts the Python; nothing of the fork runs yet. NULL on error. */

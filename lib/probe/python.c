@@ -88,6 +88,18 @@ static char *copy(const char *text)
 	return text ? xstrdup(text) : NULL;
 }
 
+static char **copy_texts(const cJSON *list)
+{
+	char **texts = xcalloc((size_t)cJSON_GetArraySize(list) + 1, sizeof(*texts));
+	const cJSON *item;
+	size_t count = 0;
+
+	cJSON_ArrayForEach (item, list)
+		if (cJSON_IsString(item))
+			texts[count++] = xstrdup(item->valuestring);
+	return texts;
+}
+
 static int read_answer(const char *line, const char *workspace, struct python *python, struct error *err)
 {
 	cJSON *document = json_parse(line, strlen(line), err);
@@ -106,6 +118,7 @@ static int read_answer(const char *line, const char *workspace, struct python *p
 	python->version = xstrdup(version);
 	python->torch = copy(torch);
 	python->cuda = copy(cuda);
+	python->places = copy_texts(cJSON_GetObjectItemCaseSensitive(document, "places"));
 	python->install = command_of_install(python, workspace, virtual, pip);
 	result = 0;
 done:
@@ -161,6 +174,9 @@ void python_free(struct python *python)
 	free(python->version);
 	free(python->torch);
 	free(python->cuda);
+	for (char **place = python->places; place && *place; place++)
+		free(*place);
+	free(python->places);
 	free(python->install);
 	*python = (struct python){0};
 }

@@ -22,6 +22,7 @@ struct python {
 	char *version;  /* "3.11.7" */
 	char *torch;    /* PyTorch's version; NULL: it has none */
 	char *cuda;     /* that this PyTorch was built for; NULL: none, it runs on the CPU only */
+	char **places;  /* the folders that it needs to run, absolute; ends with NULL */
 	char *install;  /* the command that installs PyTorch for it */
 };
 

@@ -28,6 +28,14 @@ def torch():
     return str(said.get("__version__", version)), said.get("cuda")
 
 
+def places():
+    """The folders that it needs to run, none of which lies in another one."""
+    found = {sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix}
+    found |= {path for path in sys.path if os.path.basename(path) in ("site-packages", "dist-packages")}
+    return [path for path in sorted(found) if os.path.isdir(path) and
+            not any(path.startswith(other.rstrip("/") + "/") for other in found)]
+
+
 version, cuda = torch()
 print(json.dumps({
     "path": sys.executable,
@@ -36,4 +44,5 @@ print(json.dumps({
     "pip": importlib.util.find_spec("pip") is not None,
     "torch": version,
     "cuda": cuda,
+    "places": places(),
 }))

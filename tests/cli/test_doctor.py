@@ -1,9 +1,13 @@
 """quasar doctor: what it finds, and what it says to do."""
 import json
+import os
+import shutil
 import socket
 import subprocess
+import tempfile
 
 import pytest
+from conftest import QUASAR, Result
 from scripted_server import reply
 
 ONCE = ("--timeout", "0.5")
@@ -199,3 +203,16 @@ def test_a_command_that_signs_warns_of_an_open_key(quasar, hotkey, home):
     done = quasar("wallet", "sign", "--message-hex", "00")
     assert done.code == 0 and f"chmod 600 {key}" in done.err
     assert quasar("wallet", "show").err.count("chmod") == 1
+
+
+def test_a_sandbox_works_for_root_and_for_others(quasar, environment):
+    """As far as this machine lets them: where it does not, it is said what to allow."""
+    found = checks(quasar("doctor", "--json"))["sandbox"]
+    assert found["status"] == "ok" or "bubblewrap" in found["remedy"]
+    if os.geteuid() == 0 and found["status"] == "ok":
+        with tempfile.TemporaryDirectory() as place:
+            os.chmod(place, 0o755)
+            binary = shutil.copy(QUASAR, place)
+            done = subprocess.run(["setpriv", "--reuid", "12345", "--regid", "12345", "--clear-groups", binary, "doctor",
+                                   "--json"], cwd="/", env=environment, capture_output=True, text=True)
+        assert checks(Result(done))["sandbox"]["status"] == "ok"
