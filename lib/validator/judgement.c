@@ -120,7 +120,6 @@ struct judgement {
 static int check_judgement(struct validator *validator, const struct judgement *judgement,
 	struct server_reply *reply, struct error *err)
 {
-	double least = validator->version->least_claim, most = validator->version->most_claim;
 	bool revealed;
 	sqlite3_stmt *query;
 	int found = database_row(validator->database, &query, err,
@@ -134,10 +133,10 @@ static int check_judgement(struct validator *validator, const struct judgement *
 	sqlite3_reset(query);
 	if (!revealed)
 		server_refuse(reply, 409, "Submission is not revealed yet");
-	else if (judgement->speed < least || judgement->speed > most)
-		server_refuse(reply, 400, "actual_tokens_per_sec %g outside plausible range (%.0f to %.0f).",
-			judgement->speed, least, most);
-	return reply->body == NULL;
+	return revealed &&
+		(isnan(judgement->speed) ||
+			validator_check_plausible(
+				validator, "actual_tokens_per_sec", judgement->speed, reply));
 }
 
 /* A miner who claimed far more than was measured is flagged. */
