@@ -413,7 +413,7 @@ static int send_reveal(struct workflow *workflow, const struct submission *submi
 	if (store_submission_note(workflow->store, submission->id, "revealing", err) < 0)
 		return -1;
 	result = api_reveal_submission(
-		workflow->api, submission->server_id, submission->salt, claim, NULL, &answer, err);
+		workflow->api, submission->server_id, submission->salt, claim, &answer, err);
 	api_release(&answer.memory);
 	return result;
 }
