@@ -68,7 +68,7 @@ static int look_at_one(struct loop *loop, const struct submission *submission,
 	}
 	due_read(&loop->session.workflow, submission, pending, &loop->blocks, &due);
 	if (!due.ready) {
-		*next = now + due_pause(&due, &loop->blocks, loop->poll);
+		*next = now + due_pause(&due, loop->poll);
 		return 0;
 	}
 	if (trouble && now < trouble->next) {

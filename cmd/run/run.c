@@ -332,7 +332,7 @@ const struct command cmd_run = {
 				"Output format: for programs or for people."},
 			OPTS_CLAIM,
 			OPTS_WALLET,
-			{"api", 0, "URL", "VALIDATOR_API_URL", NULL, NULL, "Base URL of the validator API."},
+			OPTS_VALIDATOR,
 			{"timeout", 0, "SECONDS", NULL, "60", NULL,
 				"Time limit for one exchange with the validator; what fails is retried "
 				"later."},

@@ -40,8 +40,6 @@ struct api {
 		enum { VERSION_DEFAULT, VERSION_ASSUMED, VERSION_FOUND, VERSION_FORCED } how;
 		bool followed;
 		double asked_in_vain; /* clock_elapsed(); 0: never */
-		api_version_found *found;
-		void *context;
 	} version;
 };
 
@@ -196,12 +194,11 @@ static int credentials_make(
 #define VERSION_SECONDS 10.0 /* for each answer that tells it */
 #define VERSION_PAUSE 30.0   /* after it was asked for in vain */
 
-void api_follow_version(
-	struct api *api, const struct api_version *assumed, api_version_found *found, void *context)
+void api_follow_version(struct api *api, const struct api_version *assumed)
 {
+	if (api->version.how == VERSION_FORCED)
+		return;
 	api->version.followed = true;
-	api->version.found = found;
-	api->version.context = context;
 	if (!assumed)
 		return;
 	api->version.known = assumed;
@@ -214,9 +211,9 @@ void api_force_version(struct api *api, const struct api_version *version)
 	api->version.how = VERSION_FORCED;
 }
 
-bool api_version_is_certain(const struct api *api)
+const struct api_version *api_version_if_found(const struct api *api)
 {
-	return api->version.how >= VERSION_FOUND;
+	return api->version.how == VERSION_FOUND ? api->version.known : NULL;
 }
 
 /* By the routes that the validator describes. */
@@ -273,8 +270,6 @@ int api_find_version(struct api *api, struct error *err)
 	}
 	api->version.known = version;
 	api->version.how = VERSION_FOUND;
-	if (api->version.found)
-		api->version.found(version, api->version.context);
 	return 0;
 }
 
@@ -297,7 +292,7 @@ const struct api_version *api_version(struct api *api)
 bool api_shows_lists(struct api *api)
 {
 	/* that one may not ask is not to be believed of an earlier version */
-	if (!api->version.known->lists && !api->is_validator && !api_version_is_certain(api))
+	if (!api->version.known->lists && !api->is_validator && api->version.how < VERSION_FOUND)
 		find_version_unless_in_vain(api);
 	return api->version.known->lists || api->is_validator;
 }

@@ -54,14 +54,11 @@ void api_set_validator(struct api *api);
 
 /* --- the version of the validator (api/version.h) ------------------------------------------------ */
 
-/* Without any of these, the oldest version is assumed.
+/* Without one of these, the oldest version is assumed.
  *
  * Has it found out when it is first needed, and anew whenever an answer contradicts it: it may change while this
- * client lives. `assumed`: what it was the last time; NULL: not known. `found`, which may be NULL, is told each
- * version that was found out. */
-typedef void api_version_found(const struct api_version *version, void *context);
-void api_follow_version(
-	struct api *api, const struct api_version *assumed, api_version_found *found, void *context);
+ * client lives. `assumed`: what it was the last time; NULL: not known. Does nothing where one is forced. */
+void api_follow_version(struct api *api, const struct api_version *assumed);
 /* Holds to this version, whatever the answers say. */
 void api_force_version(struct api *api, const struct api_version *version);
 
@@ -69,8 +66,8 @@ void api_force_version(struct api *api, const struct api_version *version);
 const struct api_version *api_version(struct api *api);
 /* Asks for the version now. -1, and what was known stays, when the answers do not tell. */
 int api_find_version(struct api *api, struct error *err);
-/* Whether it was seen, or forced; else it is only assumed. */
-bool api_version_is_certain(const struct api *api);
+/* The version if the validator's answers have told it, or NULL. */
+const struct api_version *api_version_if_found(const struct api *api);
 /* Whether the lists of commitments, submissions, rounds and weights are shown to who asks here. */
 bool api_shows_lists(struct api *api);
 

@@ -20,7 +20,13 @@ const struct setting settings_table[] = {
 	{"The validator", "VALIDATOR_API_URL", "http://localhost:8000", SETTING_PLAIN,
 		"Base URL of the validator API. In production: https://quasar-subnet.onrender.com"},
 	{NULL, "NETUID", "24", SETTING_UNUSED, "The subnet's number: 24 on test, 439 on finney."},
-	{NULL, "SUBTENSOR_NETWORK", "test", SETTING_UNUSED, "The subnet's network: test or finney."},
+	{NULL, "SUBTENSOR_NETWORK", "test", SETTING_PLAIN,
+		"The network to compete on, for validators that keep them apart: test or finney."},
+	{NULL, "API_VERSION", "auto", SETTING_PLAIN,
+		"Version of the validator's service: auto finds it out; 2026-04 or 2026-02."},
+	{NULL, "DASHBOARD_API_KEY", NULL, SETTING_SECRET,
+		"API key for the validator's dashboard, if its operator gave you one: it shows what miners are "
+		"not shown."},
 	{NULL, "BLOCKS_UNTIL_REVEAL", "100", SETTING_PLAIN,
 		"For `quasar localnet`: blocks between a commitment and its reveal."},
 	{"The wallet", "WALLET_MINER_NAME", "quasar_miner", SETTING_PLAIN,
@@ -43,6 +49,12 @@ const struct setting settings_table[] = {
 		"Base URL of the GitHub API. Change it only for GitHub Enterprise."},
 	{"The submission", "TARGET_SEQUENCE_LENGTH", "100000", SETTING_PLAIN,
 		"Sequence length to compete at, in tokens. It determines the league (1000000: x3.0)."},
+	{NULL, "MINER_DOCKER_IMAGE", NULL, SETTING_PLAIN,
+		"Image of your inference server, best with its digest (NAME@sha256:…). Versions from 2026-04 on "
+		"rank only submissions that name one."},
+	{NULL, "DOCKER_USERNAME", NULL, SETTING_PLAIN,
+		"Your name on Docker Hub. If MINER_DOCKER_IMAGE is unset: the image is "
+		"NAME/quasar-miner-gpu:latest."},
 	{NULL, "CLAIM_MARGIN", "3%", SETTING_PLAIN, "How far below the measured median to claim."},
 	{NULL, "AGENT_ITERATIONS", "100", SETTING_UNUSED, "Maximum number of tuning iterations."},
 	{NULL, "OPTIMIZATION_INTERVAL", "300", SETTING_PLAIN,

@@ -647,6 +647,10 @@ static int find_known(
 static int copy_submission(struct store *store, const struct submission *submission,
 	const struct journal *journal, const char *how, struct error *err)
 {
+	/* it may have been sent since, from where it comes from */
+	double doubt_since = submission->step == STEP_PREPARED && isnan(submission->doubt_since)
+		? submission->created_at
+		: submission->doubt_since;
 	int64_t id;
 	int result = database_run(store->database, err,
 		"INSERT INTO submission (kind, step, api_url, hotkey, fork_url, commit_hash, repo_hash,"
@@ -658,8 +662,7 @@ static int copy_submission(struct store *store, const struct submission *submiss
 		submission->repo_hash, submission->target_sequence_length, submission->tokens_per_sec,
 		submission->vram_mb, submission->benchmarks, submission->salt, submission->commitment_hash,
 		submission->server_id, submission->reveal_block, submission->reason, submission->created_at,
-		submission->updated_at, submission->docker_image, submission->reveal_time,
-		submission->doubt_since);
+		submission->updated_at, submission->docker_image, submission->reveal_time, doubt_since);
 
 	id = database_last_id(store->database);
 	for (size_t i = 0; !result && i < journal->count; i++)
