@@ -20,17 +20,23 @@ static int read_options(const struct invocation *invocation, struct validator_op
 
 	validator->version = validator_version(like);
 	if (!validator->version)
-		return error_set(
-			err, STATUS_USAGE, "--like: unknown version \"%s\"; use 2026-02 or strict", like);
+		return error_set(err, STATUS_USAGE,
+			"--like: unknown version \"%s\"; use 2026-02, 2026-04 or strict", like);
 	validator->rate_limit = validator->version->rate_limit;
+	validator->cooldown = validator->version->cooldown;
+	validator->validator_hotkeys = arg_string(invocation, "validator-hotkeys");
+	validator->api_keys = arg_string(invocation, "api-keys");
 	if (arg_integer(invocation, "port", 0, 65535, &port, err) < 0 ||
 		arg_real(invocation, "block-time", 0.01, 86400, &validator->block_seconds, err) < 0 ||
 		arg_integer(invocation, "blocks-until-reveal", 0, 1000000, &validator->blocks_until_reveal,
 			err) < 0 ||
 		arg_integer(invocation, "rate-limit", 0, 1000000, &validator->rate_limit, err) < 0 ||
+		arg_real(invocation, "cooldown", 0, 1e9, &validator->cooldown, err) < 0 ||
+		arg_real(invocation, "round-time", 0.01, 1e9, &validator->round_seconds, err) < 0 ||
 		arg_integer(invocation, "connections", 1, 100000, &connections, err) < 0 ||
 		arg_real(invocation, "request-timeout", 0.1, 3600, &server->request_seconds, err) < 0)
 		return -1;
+	server->routes = validator->version->routes;
 	server->dialect = validator->version->dialect;
 	server->body_limit = validator->version->body_limit;
 	server->connection_limit = (size_t)connections;
@@ -107,7 +113,7 @@ static char *database_path(const struct invocation *invocation)
 static int run(struct invocation *invocation, struct error *err)
 {
 	struct validator_options options = {0};
-	struct server_options server = {.routes = validator_routes, .transaction = &validator_transaction};
+	struct server_options server = {.transaction = &validator_transaction};
 	char *database = database_path(invocation);
 	int result = read_options(invocation, &options, &server, err);
 
@@ -152,6 +158,14 @@ const struct command cmd_localnet = {
 			{"rate-limit", 0, "N", NULL, NULL, NULL,
 				"Signed requests per hotkey in 60 seconds; 0: no limit. Default: no limit "
 				"with 2026-02, 10 with strict."},
+			{"cooldown", 0, "SECONDS", "SUBMISSION_COOLDOWN_SECONDS", NULL, NULL,
+				"Time between two submissions of a hotkey; 0: none. Default: 300 with 2026-04, "
+				"none with the others."},
+			{"round-time", 0, "SECONDS", NULL, "172800", NULL, "Duration of a round."},
+			{"validator-hotkeys", 0, "ADDRESS,...", "VALIDATOR_HOTKEYS", NULL, NULL,
+				"With 2026-04: hotkeys that may judge and read everything."},
+			{"api-keys", 0, "KEY,...", "API_KEYS", NULL, NULL,
+				"With 2026-04: keys that open /dashboard/."},
 			{"connections", 0, "N", NULL, "1000", NULL,
 				"Maximum number of connections; beyond it, the one idle the longest is "
 				"closed."},

@@ -279,14 +279,11 @@ static bool among(const char *word, const char *const *words)
 	return *words != NULL;
 }
 
-bool fields_bool(struct fields *fields, const char *name)
+static bool to_bool(struct fields *fields, const char *name, const cJSON *item)
 {
 	static const char *const yes[] = {"true", "t", "yes", "y", "on", "1", NULL};
 	static const char *const no[] = {"false", "f", "no", "n", "off", "0", NULL};
-	const cJSON *item = find(fields, name, true);
 
-	if (!item)
-		return false;
 	if (cJSON_IsBool(item))
 		return cJSON_IsTrue(item);
 	if (cJSON_IsNumber(item) && (item->valuedouble == 0 || item->valuedouble == 1))
@@ -299,16 +296,37 @@ bool fields_bool(struct fields *fields, const char *name)
 	return false;
 }
 
+bool fields_bool(struct fields *fields, const char *name)
+{
+	const cJSON *item = find(fields, name, true);
+
+	return item && to_bool(fields, name, item);
+}
+
+bool fields_bool_or(struct fields *fields, const char *name, bool fallback)
+{
+	const cJSON *item = find(fields, name, false);
+
+	return item && !cJSON_IsNull(item) ? to_bool(fields, name, item) : fallback;
+}
+
+/* An object within the document; NULL when there is none. */
+static const cJSON *find_table(struct fields *fields, const char *name, bool required)
+{
+	const cJSON *table = find(fields, name, required);
+
+	if (!table || (cJSON_IsNull(table) && !required))
+		return NULL;
+	if (cJSON_IsObject(table))
+		return table;
+	problem(fields, &(struct location){{name}}, table, "dict_type", not_a_table);
+	return NULL;
+}
+
 const cJSON *fields_optional_tables(struct fields *fields, const char *name)
 {
-	const cJSON *tables = find(fields, name, false), *table, *number;
+	const cJSON *tables = find_table(fields, name, false), *table, *number;
 
-	if (!tables || cJSON_IsNull(tables))
-		return NULL;
-	if (!cJSON_IsObject(tables)) {
-		problem(fields, &(struct location){{name}}, tables, "dict_type", not_a_table);
-		return NULL;
-	}
 	cJSON_ArrayForEach (table, tables) {
 		if (!cJSON_IsObject(table))
 			problem(fields, &(struct location){{name, table->string}}, table, "dict_type",
@@ -321,7 +339,30 @@ const cJSON *fields_optional_tables(struct fields *fields, const char *name)
 						&(struct location){{name, table->string, number->string}},
 						number, "float_type", "Input should be a valid number");
 	}
-	return tables->child ? tables : NULL;
+	return tables && tables->child ? tables : NULL;
+}
+
+const cJSON *fields_integers(struct fields *fields, const char *name, bool required)
+{
+	const cJSON *table = find_table(fields, name, required), *number;
+
+	cJSON_ArrayForEach (number, table)
+		if (!cJSON_IsNumber(number) || number->valuedouble != floor(number->valuedouble) ||
+			fabs(number->valuedouble) > 0x1p53)
+			problem(fields, &(struct location){{name, number->string}}, number, "int_type",
+				"Input should be a valid integer");
+	return table;
+}
+
+const cJSON *fields_strings(struct fields *fields, const char *name, bool required)
+{
+	const cJSON *table = find_table(fields, name, required), *text;
+
+	cJSON_ArrayForEach (text, table)
+		if (!cJSON_IsString(text))
+			problem(fields, &(struct location){{name, text->string}}, text, "string_type",
+				"Input should be a valid string");
+	return table;
 }
 
 bool fields_refused(struct fields *fields, struct server_reply *reply)

@@ -7,6 +7,10 @@
 #include "net/fields.h"
 #include "validator/state.h"
 
+/* A claim is too bold that exceeds what was measured by more than half of itself, and by more tokens/s than this. */
+#define OVERCLAIM_SHARE 0.5
+#define OVERCLAIM_LEAST 1000
+
 /* The address that a submission came from; 0 when there is no such submission. The caller frees. */
 static int find_submission(struct validator *validator, int64_t id, char **address, bool *validated,
 	double *score, struct error *err)
@@ -102,6 +106,110 @@ int handle_mark_validated(
 		return 0;
 	}
 	return fields_refused(&fields, reply) ? 0 : mark_validated(validator, id, score, reply, err);
+}
+
+/* What /mark_validated_with_verification tells of a submission; NAN and NULL: not told. */
+struct judgement {
+	int64_t id;
+	double score, speed, cosine, difference, throughput;
+	bool verified;
+	const char *reason;
+};
+
+/* 1: the submission may be judged so; 0: not, and the reply is made. */
+static int check_judgement(struct validator *validator, const struct judgement *judgement,
+	struct server_reply *reply, struct error *err)
+{
+	double least = validator->version->least_claim, most = validator->version->most_claim;
+	bool revealed;
+	sqlite3_stmt *query;
+	int found = database_row(validator->database, &query, err,
+		"SELECT revealed FROM submission WHERE id = ?", "i", judgement->id);
+
+	if (found == 0)
+		server_refuse(reply, 404, "Submission not found");
+	if (found <= 0)
+		return found;
+	revealed = sqlite3_column_int(query, 0);
+	sqlite3_reset(query);
+	if (!revealed)
+		server_refuse(reply, 409, "Submission is not revealed yet");
+	else if (judgement->speed < least || judgement->speed > most)
+		server_refuse(reply, 400, "actual_tokens_per_sec %g outside plausible range (%.0f to %.0f).",
+			judgement->speed, least, most);
+	return reply->body == NULL;
+}
+
+/* A miner who claimed far more than was measured is flagged. */
+static int flag_bold_claim(
+	struct validator *validator, const struct judgement *judgement, bool *flagged, struct error *err)
+{
+	char *hotkey, *reason;
+	double claim;
+	sqlite3_stmt *query;
+	int result;
+
+	if (database_row(validator->database, &query, err,
+		    "SELECT miner_hotkey, tokens_per_sec FROM submission WHERE id = ?", "i",
+		    judgement->id) < 0)
+		return -1;
+	claim = sqlite3_column_double(query, 1);
+	/* not when nothing was measured */
+	*flagged = claim - judgement->speed > OVERCLAIM_SHARE * claim &&
+		claim - judgement->speed > OVERCLAIM_LEAST;
+	hotkey = database_copy_text(query, 0);
+	sqlite3_reset(query);
+	reason = xprintf("Claimed %.2f tokens/s, but %.2f were measured", claim, judgement->speed);
+	result = *flagged ? validator_flag(validator, hotkey, reason, err) : 0;
+	free(hotkey);
+	free(reason);
+	return result;
+}
+
+int handle_mark_verified(
+	const struct server_request *request, struct server_reply *reply, void *context, struct error *err)
+{
+	struct validator *validator = context;
+	struct fields fields = fields_body(request, &validator->version->fields);
+	struct judgement judgement = {
+		.id = fields_integer(&fields, "submission_id"),
+		.score = fmax(0, fmin(1, fields_real(&fields, "score"))),
+		.speed = fields_optional_real(&fields, "actual_tokens_per_sec"),
+		.verified = fields_bool_or(&fields, "verified", false),
+		.cosine = fields_optional_real(&fields, "cosine_similarity"),
+		.difference = fields_optional_real(&fields, "max_abs_diff"),
+		.throughput = fields_optional_real(&fields, "throughput"),
+		.reason = fields_optional_string(&fields, "reason"),
+	};
+	bool told = fields_raw(&fields, "verified") && !cJSON_IsNull(fields_raw(&fields, "verified"));
+	bool flagged = false;
+	int result;
+
+	if (fields_refused(&fields, reply))
+		return 0;
+	if (judgement.speed == 0) /* nothing ran */
+		judgement.speed = NAN;
+	result = check_judgement(validator, &judgement, reply, err);
+	if (result > 0)
+		result = mark_validated(validator, judgement.id, judgement.score, reply, err) < 0 ? -1 : 1;
+	if (result > 0 &&
+		database_run(validator->database, err,
+			"UPDATE submission SET validated_tokens_per_sec = ?1, cosine_similarity = ?2,"
+			" max_abs_diff = ?3, throughput = ?4, verification_reason = ?5,"
+			" logits_passed = iif(?6, ?7, NULL) WHERE id = ?8",
+			"rrrrsiii", judgement.speed, judgement.cosine, judgement.difference,
+			judgement.throughput, judgement.reason, (int64_t)told, (int64_t)judgement.verified,
+			judgement.id) < 0)
+		result = -1;
+	if (result > 0)
+		result = flag_bold_claim(validator, &judgement, &flagged, err) < 0 ? -1 : 1;
+	if (result <= 0)
+		return result;
+	json_add_real(reply->body, "validated_tokens_per_sec", judgement.speed);
+	cJSON_AddItemToObject(
+		reply->body, "verified", told ? cJSON_CreateBool(judgement.verified) : cJSON_CreateNull());
+	cJSON_AddBoolToObject(reply->body, "flagged", flagged);
+	return 0;
 }
 
 int handle_record_verification(

@@ -65,7 +65,7 @@ static struct server *start(const struct validator_version *version)
 	struct validator *validator = validator_open(&options, &err);
 
 	REQUIRE(validator);
-	return make_server(&(struct server_options){.routes = validator_routes,
+	return make_server(&(struct server_options){.routes = version->routes,
 		.context = validator,
 		.dialect = version->dialect,
 		.body_limit = version->body_limit});

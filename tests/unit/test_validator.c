@@ -25,16 +25,17 @@
 static double now;
 static char directory[64], *path;
 static struct validator *validator;
+static const struct validator_version *version; /* its */
 
 static double read_now(void)
 {
 	return now;
 }
 
-static void open_like(const char *version, int64_t rate_limit)
+static void open_like(const char *name, int64_t rate_limit)
 {
 	const struct validator_options options = {
-		.version = validator_version(version),
+		.version = version = validator_version(name),
 		.database = path,
 		.block_seconds = 12,
 		.blocks_until_reveal = 100,
@@ -54,11 +55,16 @@ static void open_validator(int64_t rate_limit)
 }
 
 /* In place of the one that set_up() opened, with an empty database. */
-static void open_deployed(void)
+static void open_anew(const char *name)
 {
 	validator_close(validator);
 	assert_int_equal(unlink(path), 0);
-	open_like("2026-02", 0);
+	open_like(name, 0);
+}
+
+static void open_deployed(void)
+{
+	open_anew("2026-02");
 }
 
 static int set_up(void **state)
@@ -85,7 +91,7 @@ static int tear_down(void **state)
 
 static const struct server_route *find_route(const char *pattern)
 {
-	const struct server_route *route = validator_routes;
+	const struct server_route *route = version->routes;
 
 	while (route->method && strcmp(route->pattern, pattern))
 		route++;
