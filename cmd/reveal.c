@@ -24,24 +24,23 @@ static int look(struct session *session, struct submission *submission, struct b
 	struct api_pending_reveals pending;
 	struct submission now;
 	int result = due_pending(&session->workflow, &one, blocks, &pending, err);
+	bool hidden = result > 0;
 
-	if (result > 0) {
-		due_read(&session->workflow, submission, NULL, blocks, due);
-		result = 0;
-	} else if (result < 0 && err->status == STATUS_NETWORK) {
+	if (result < 0 && err->status == STATUS_NETWORK) {
 		due_read(&session->workflow, submission, NULL, blocks, due);
 		if (due->ready) {
 			log_warn("%s; going by the reveal block given when it was committed", err->message);
 			result = 0;
 		}
-	} else if (!result) {
-		result = workflow_check_listed(&session->workflow, submission, &pending, err);
+	} else if (result >= 0) {
+		result = hidden ? 0
+				: workflow_check_listed(&session->workflow, submission, &pending, err);
 		if (!result)
 			result = store_submission_get(session->workspace.store, submission->id, &now, err);
-		if (!result) { /* the list may have told another id, or block */
+		if (!result) { /* the list, or an attempt, may have told another id, block or time */
 			submission_free(submission);
 			*submission = now;
-			due_read(&session->workflow, submission, &pending, blocks, due);
+			due_read(&session->workflow, submission, hidden ? NULL : &pending, blocks, due);
 		}
 	}
 	api_release(&pending.memory);

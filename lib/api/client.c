@@ -7,6 +7,7 @@
 #include "api/block.h"
 #include "api/call.h"
 #include "api/http.h"
+#include "api/message.h"
 #include "api/refusal.h"
 #include "api/retry.h"
 #include "api/version.h"
@@ -157,17 +158,20 @@ static void add_header(struct credentials *credentials, const char *name, const 
 	credentials->headers[i] = credentials->lines[i];
 }
 
-/* A signature that covers the time holds for two minutes by the validator's clock: each attempt needs its own. */
+/* A signature that covers the time expires: each attempt needs its own. */
 static int sign_request(struct api *api, struct credentials *credentials, struct error *err)
 {
-	char text[128], time[32], signature[129];
+	const char *hotkey = api_hotkey(api);
+	char time[32], signature[129], *identity;
+	int result;
 
 	snprintf(time, sizeof(time), "%.0f", floor(clock_now() + api->skew));
-	snprintf(text, sizeof(text), "%s%s%s", api_hotkey(api), api->version.known->timestamps ? ":" : "",
-		api->version.known->timestamps ? time : "");
-	if (api_sign(api, text, signature, err) < 0)
+	identity = message_identity(hotkey, api->version.known->timestamps ? time : NULL);
+	result = api_sign(api, identity, signature, err);
+	free(identity);
+	if (result < 0)
 		return -1;
-	add_header(credentials, "Hotkey", api_hotkey(api));
+	add_header(credentials, "Hotkey", hotkey);
 	add_header(credentials, "Signature", signature);
 	if (api->version.known->timestamps)
 		add_header(credentials, "Timestamp", time);
@@ -295,6 +299,11 @@ bool api_shows_lists(struct api *api)
 	if (!api->version.known->lists && !api->is_validator && api->version.how < VERSION_FOUND)
 		find_version_unless_in_vain(api);
 	return api->version.known->lists || api->is_validator;
+}
+
+bool api_has_dashboard(struct api *api)
+{
+	return api->dashboard_key && api_version(api)->dashboard;
 }
 
 /* Does the answer look like another version's? */
@@ -521,7 +530,7 @@ static int call(struct api *api, const struct route *route, const char *query, c
 
 	cJSON_Delete(body);
 	*memory = (struct api_memory){0};
-	if (route->for_validators && !api_shows_lists(api)) {
+	if ((route->for_validators && !api_shows_lists(api)) || (route->with_key && !api_has_dashboard(api))) {
 		free(text);
 		free(url);
 		return not_shown(api, route, err);

@@ -70,6 +70,8 @@ int api_find_version(struct api *api, struct error *err);
 const struct api_version *api_version_if_found(const struct api *api);
 /* Whether the lists of commitments, submissions, rounds and weights are shown to who asks here. */
 bool api_shows_lists(struct api *api);
+/* Whether there is a dashboard, and a key for it. */
+bool api_has_dashboard(struct api *api);
 
 /* --- what the last call came to --------------------------------------------------------------- */
 
@@ -182,6 +184,23 @@ struct api_submission_stats {
 	size_t top_count;
 };
 
+/* A submission of the own hotkey, as the dashboard has it. */
+struct api_own_submission {
+	int64_t id, target_sequence_length;
+	double tokens_per_sec;           /* the claim; NAN: not told */
+	double validated_tokens_per_sec; /* as measured and normalised; NAN: not yet */
+	double score;                    /* NAN: none yet */
+	bool is_revealed;
+	double created_at;
+};
+
+struct api_miner {
+	struct api_memory memory;
+	const char *flag_reason;                       /* NULL: not flagged */
+	const struct api_own_submission *submissions; /* the newest, newest first */
+	size_t count, skipped;
+};
+
 struct api_round {
 	struct api_memory memory;
 	int64_t id, round_number, time_remaining_seconds, total_submissions;
@@ -259,6 +278,9 @@ int api_pending_reveals(struct api *api, const struct api_pending_filter *filter
 
 /* GET /get_submission_stats?limit= */
 int api_submission_stats(struct api *api, int limit, struct api_submission_stats *out, struct error *err);
+
+/* GET /dashboard/miner/HOTKEY, with the API key: the hotkey that signs. REFUSAL_UNKNOWN: it has sent nothing yet. */
+int api_dashboard_miner(struct api *api, struct api_miner *out, struct error *err);
 
 /* GET /get_current_round: makes a 48-hour round when none is active. */
 int api_current_round(struct api *api, struct api_round *out, struct error *err);

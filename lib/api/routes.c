@@ -467,6 +467,61 @@ int api_submission_rate(
 	return result;
 }
 
+/* --- the dashboard ---------------------------------------------------------------------------- */
+
+static int decode_own_submission(const cJSON *row, void *item, struct error *err)
+{
+	struct api_own_submission *submission = item;
+
+	submission->tokens_per_sec = submission->validated_tokens_per_sec = submission->score = NAN;
+	if (read_id(row, "id", JSON_REQUIRED, &submission->id, err) < 0 ||
+		json_integer(row, "target_sequence_length", JSON_REQUIRED,
+			&submission->target_sequence_length, err) < 0 ||
+		json_real(row, "tokens_per_sec", JSON_OPTIONAL, &submission->tokens_per_sec, err) < 0 ||
+		json_real(row, "validated_tokens_per_sec", JSON_OPTIONAL,
+			&submission->validated_tokens_per_sec, err) < 0 ||
+		json_real(row, "score", JSON_OPTIONAL, &submission->score, err) < 0 ||
+		json_bool(row, "is_revealed", JSON_OPTIONAL, &submission->is_revealed, err) < 0 ||
+		read_time(row, "created_at", &submission->created_at, err) < 0)
+		return -1;
+	return 0;
+}
+
+static int decode_miner(struct api_miner *out, struct error *err)
+{
+	const cJSON *document = out->memory.document;
+	bool is_flagged = false;
+
+	if (json_bool(document, "is_flagged", JSON_OPTIONAL, &is_flagged, err) < 0 ||
+		json_string(document, "flag_reason", JSON_OPTIONAL, &out->flag_reason, err) < 0)
+		return -1;
+	if (is_flagged && !out->flag_reason)
+		out->flag_reason = "no reason told";
+	return 0;
+}
+
+int api_dashboard_miner(struct api *api, struct api_miner *out, struct error *err)
+{
+	char name[96], query[32] = "";
+	const struct route route = {.name = name, .with_key = true};
+	struct list list = {.name = "submissions",
+		.decode = decode_own_submission,
+		.size = sizeof(*out->submissions)};
+	int result;
+
+	*out = (struct api_miner){0};
+	snprintf(name, sizeof(name), "GET /dashboard/miner/%s", api_hotkey(api));
+	if (api_network(api))
+		snprintf(query, sizeof(query), "?network=%s", api_network(api));
+	result = call_list(api, &route, query, &list, JSON_REQUIRED, &out->memory, err);
+	out->submissions = list.items;
+	out->count = list.count;
+	out->skipped = list.skipped;
+	if (result < 0)
+		return -1;
+	return api_finish(api, &route, decode_miner(out, err), err);
+}
+
 /* --- rounds ----------------------------------------------------------------------------------- */
 
 static int decode_round(struct api_round *out, struct error *err)

@@ -272,6 +272,60 @@ static const struct sender senders[] = {
 	[SUBMISSION_DIRECT] = {find_submission, send_submission, "submit"},
 };
 
+/* The clocks of both, and the time that a request took. */
+#define CREATION_MARGIN 120.0
+
+/* Whether a row of the dashboard can be this submission: it shows neither fork nor commitment. */
+static bool may_be(struct workflow *workflow, const struct api_own_submission *listed,
+	const struct submission *submission)
+{
+	double sent = submission->doubt_since + api_clock_skew(workflow->api);
+	bool is_direct = submission->kind == SUBMISSION_DIRECT;
+
+	return listed->target_sequence_length == submission->target_sequence_length &&
+		listed->is_revealed == is_direct &&
+		(!is_direct || listed->tokens_per_sec == submission->tokens_per_sec) &&
+		listed->created_at >= sent - CREATION_MARGIN &&
+		!workflow_knows_submission(workflow, listed->id);
+}
+
+/* Looks for a submission on the dashboard. `found` also says that there is no other one that it could be. */
+static int find_on_dashboard(
+	struct workflow *workflow, const struct submission *submission, bool *found, struct error *err)
+{
+	const struct api_own_submission *candidate = NULL;
+	size_t candidates = 0;
+	struct api_miner miner;
+	int result = api_dashboard_miner(workflow->api, &miner, err);
+
+	*found = false;
+	if (result < 0 && api_last(workflow->api)->refusal == REFUSAL_UNKNOWN)
+		result = 0; /* nothing of this hotkey is there yet */
+	for (size_t i = 0; i < miner.count; i++)
+		if (may_be(workflow, &miner.submissions[i], submission)) {
+			candidate = &miner.submissions[i];
+			candidates++;
+		}
+	if (!result && candidates == 1) {
+		*found = true;
+		result = submission->kind == SUBMISSION_DIRECT
+			? store_submission_submitted(workflow->store, submission->id, candidate->id, err)
+			: store_submission_committed(
+				  workflow->store, submission->id, candidate->id, 0, err);
+	}
+	api_release(&miner.memory);
+	return result;
+}
+
+/* Looks for it wherever this validator lets a miner look: -1 with REFUSAL_NOT_FOR_US when that is nowhere. */
+static int find(struct workflow *workflow, const struct submission *submission, bool *found, struct error *err)
+{
+	*found = false;
+	return api_shows_lists(workflow->api)
+		? senders[submission->kind].find(workflow, submission, found, err)
+		: find_on_dashboard(workflow, submission, found, err);
+}
+
 /* Nothing was sent that could be taken up again, and sending the same once more would end the same. */
 static bool is_final(enum refusal refusal)
 {
@@ -318,16 +372,23 @@ static int stays_in_doubt(const struct delivery *delivery, struct error *err)
 		"--again` gives it up and sends another one.");
 }
 
+/* Whether what was asked for last is not for this miner to see. */
+static bool is_hidden(const struct workflow *workflow)
+{
+	enum refusal refusal = api_last(workflow->api)->refusal;
+
+	return refusal == REFUSAL_NOT_FOR_US || refusal == REFUSAL_KEY;
+}
+
 /* Sends nothing that could be there, unless the validator would not take it twice. */
 static int look_before_sending(struct delivery *delivery, bool *found, struct error *err)
 {
 	struct workflow *workflow = delivery->workflow;
 	const struct submission *submission = &delivery->submission;
 
-	*found = false;
-	if (senders[submission->kind].find(workflow, submission, found, err) == 0)
+	if (find(workflow, submission, found, err) == 0)
 		return 0;
-	if (api_last(workflow->api)->refusal == REFUSAL_NOT_FOR_US) {
+	if (is_hidden(workflow)) {
 		bool recent = clock_now() - submission->doubt_since < COOLDOWN_LEAST;
 
 		return submission->kind == SUBMISSION_COMMIT || !is_in_doubt(delivery) || recent
@@ -456,14 +517,14 @@ static int take_existing(struct delivery *delivery, struct error *err)
 	const struct submission *submission = &delivery->submission;
 	struct error conflict = *err;
 	bool found = false;
+	int result = find(workflow, submission, &found, err);
 
-	if (senders[submission->kind].find(workflow, submission, &found, err) == 0) {
-		if (found)
-			return found_at_validator(delivery, err);
-		*err = conflict;
-	} else if (api_last(workflow->api)->refusal == REFUSAL_NOT_FOR_US && !delivery->anew) {
+	if (found)
+		return found_at_validator(delivery, err);
+	if (!api_shows_lists(workflow->api) && (!result || is_hidden(workflow)) && !delivery->anew)
 		return commit_anew(delivery, err);
-	}
+	if (!result)
+		*err = conflict;
 	return undelivered(submission, err);
 }
 
@@ -828,13 +889,16 @@ static int mismatched(struct workflow *workflow, const struct submission *submis
 	}
 }
 
-/* What the validator's word on the wait comes to; the block may come at another time than was told before. */
+/* What the validator's word on the wait comes to: the block may come at another time than was told before, or not
+ * be known. */
 static void note_reveal_time(struct workflow *workflow, const struct submission *submission, int64_t blocks_left)
 {
 	struct block_clock blocks = {0};
 	double now = clock_now() + api_clock_skew(workflow->api);
 	struct error ignored;
 
+	if (submission->reveal_block)
+		workflow->blocks_left = blocks_left;
 	block_clock_observe(&blocks, submission->reveal_block - blocks_left, clock_elapsed());
 	store_submission_reveal_time(workflow->store, submission->id,
 		now + (double)blocks_left * block_clock_length(&blocks), &ignored);
@@ -856,7 +920,6 @@ static int reveal_until_heard(struct workflow *workflow, const struct submission
 			return -1;
 		last = *api_last(workflow->api);
 		workflow->refusal = last.refusal;
-		workflow->blocks_left = last.blocks_left;
 		if (last.blocks_left)
 			note_reveal_time(workflow, submission, last.blocks_left);
 		if (last.refusal == REFUSAL_REVEALED)
@@ -909,7 +972,7 @@ int workflow_locate(struct workflow *workflow, const struct submission *submissi
 {
 	bool found;
 
-	return senders[submission->kind].find(workflow, submission, &found, err);
+	return find(workflow, submission, &found, err);
 }
 
 bool workflow_lacks_commitment(struct workflow *workflow, const struct api_pending_reveal *reveal)

@@ -27,7 +27,8 @@ struct workflow {
 	bool patient; /* waits as long as the validator asks for between submissions, beyond the timeout; else that is
 	               * STATUS_NETWORK, and api_last()->retry_after tells the seconds */
 
-	/* what the validator said to the last reveal, and with REFUSAL_EARLY the blocks left (0: not told) */
+	/* what the validator said to the last reveal, and with REFUSAL_EARLY the blocks left (0: not told, or
+	 * the block is not known) */
 	enum refusal refusal;
 	int64_t blocks_left;
 };
@@ -94,7 +95,8 @@ int workflow_refresh(struct workflow *workflow, struct error *err);
 
 /* --- what the validator lists and the store does not --------------------------------------------------- */
 
-/* Looks for a prepared submission at the validator, sends nothing; stores where it stands if it is there. */
+/* Looks for a prepared submission at the validator, sends nothing; stores where it stands if it is there. -1 with
+ * REFUSAL_NOT_FOR_US where a miner may look nowhere. */
 int workflow_locate(struct workflow *workflow, const struct submission *submission, struct error *err);
 
 /* True for a commitment of the hotkey that the store cannot reveal, and has not. */
