@@ -25,6 +25,7 @@ const struct api_version api_versions[] = {
 		.name = "2026-02",
 		.route = "/commit_submission",
 		.lists = true,
+		.judges_hidden = true,
 		.claims_rank = true,
 		.claim_most = INFINITY,
 		.claim_share = 1,

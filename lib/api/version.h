@@ -15,6 +15,7 @@ struct api_version {
 	bool images;        /* ranks a submission only if it names the image of its inference server */
 	bool networks;      /* keeps finney and test apart */
 	bool registers;     /* registers a hotkey by itself, when it first submits */
+	bool judges_hidden; /* validators also judge commitments that are not revealed yet, and cannot */
 	bool flags;         /* shuts out hotkeys that share what may not be shared, or that claim far too much */
 	bool claims_rank;   /* ranks by the claim; else by what validators measured, normalised by their GPU */
 	double claim_least; /* tokens/s that may be claimed */

@@ -364,6 +364,7 @@ static bool is_in_doubt(const struct delivery *delivery)
 /* Nobody tells whether a direct submission has arrived, and a second one would compete with it. */
 static int stays_in_doubt(const struct delivery *delivery, struct error *err)
 {
+	delivery->workflow->in_doubt = delivery->submission.id;
 	error_set(err, STATUS_NETWORK,
 		"submission #%lld may have arrived, and the validator does not show it to miners",
 		(long long)delivery->submission.id);
@@ -638,10 +639,13 @@ int workflow_settle(struct workflow *workflow, const struct submission *submissi
 	return deliver(&delivery, err);
 }
 
-int workflow_abandon(struct workflow *workflow, const struct submission *submission, struct error *err)
+int workflow_abandon_in_doubt(struct workflow *workflow, struct error *err)
 {
+	int64_t id = workflow->in_doubt;
+
+	workflow->in_doubt = 0;
 	return store_submission_abandoned(
-		workflow->store, submission->id, "given up without knowing whether it arrived", err);
+		workflow->store, id, "given up without knowing whether it arrived", err);
 }
 
 /* --- reveal ----------------------------------------------------------------------------------------- */

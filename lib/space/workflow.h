@@ -27,6 +27,8 @@ struct workflow {
 	bool patient; /* waits as long as the validator asks for between submissions, beyond the timeout; else that is
 	               * STATUS_NETWORK, and api_last()->retry_after tells the seconds */
 
+	int64_t in_doubt; /* the submission of which nobody can say whether it arrived; 0: none */
+
 	/* what the validator said to the last reveal, and with REFUSAL_EARLY the blocks left (0: not told, or
 	 * the block is not known) */
 	enum refusal refusal;
@@ -65,8 +67,8 @@ int workflow_settle(struct workflow *workflow, const struct submission *submissi
  * its step in the store tells. */
 int workflow_reveal(struct workflow *workflow, const struct submission *submission, struct error *err);
 
-/* Gives up a submission of which nobody can say whether it arrived, for the miner says so. */
-int workflow_abandon(struct workflow *workflow, const struct submission *submission, struct error *err);
+/* Gives up the one that is in doubt, for the miner says so. */
+int workflow_abandon_in_doubt(struct workflow *workflow, struct error *err);
 
 /* Whether it is stored as refused, or lost by the validator. */
 bool workflow_gave_up(struct workflow *workflow, int64_t id);
