@@ -286,7 +286,12 @@ static void find_version_unless_in_vain(struct api *api)
 		api_find_version(api, &ignored);
 }
 
-const struct api_version *api_version(struct api *api)
+const struct api_version *api_version(const struct api *api)
+{
+	return api->version.known;
+}
+
+const struct api_version *api_learn_version(struct api *api)
 {
 	if (api->version.how == VERSION_DEFAULT)
 		find_version_unless_in_vain(api);
@@ -303,7 +308,7 @@ bool api_shows_lists(struct api *api)
 
 bool api_has_dashboard(struct api *api)
 {
-	return api->dashboard_key && api_version(api)->dashboard;
+	return api->dashboard_key && api_learn_version(api)->dashboard;
 }
 
 /* Does the answer look like another version's? */
@@ -536,7 +541,7 @@ static int call(struct api *api, const struct route *route, const char *query, c
 		return not_shown(api, route, err);
 	}
 	if (route->is_signed)
-		api_version(api);
+		api_learn_version(api);
 	retry_begin(&retry, api->timeout);
 	api->last = (struct api_exchange){0};
 	do {

@@ -62,15 +62,17 @@ void api_follow_version(struct api *api, const struct api_version *assumed);
 /* Holds to this version, whatever the answers say. */
 void api_force_version(struct api *api, const struct api_version *version);
 
-/* The version that is known. If none is, asks; where that is in vain, it is the oldest one. */
-const struct api_version *api_version(struct api *api);
+/* The version as far as it is known now; does not ask. */
+const struct api_version *api_version(const struct api *api);
+/* The same, but asks if none is known; where that is in vain, it is the oldest one. */
+const struct api_version *api_learn_version(struct api *api);
 /* Asks for the version now. -1, and what was known stays, when the answers do not tell. */
 int api_find_version(struct api *api, struct error *err);
 /* The version if the validator's answers have told it, or NULL. */
 const struct api_version *api_version_if_found(const struct api *api);
-/* Whether the lists of commitments, submissions, rounds and weights are shown to who asks here. */
+/* Whether the lists of commitments, submissions, rounds and weights are shown to who asks here. May ask. */
 bool api_shows_lists(struct api *api);
-/* Whether there is a dashboard, and a key for it. */
+/* Whether there is a dashboard, and a key for it. May ask. */
 bool api_has_dashboard(struct api *api);
 
 /* --- what the last call came to --------------------------------------------------------------- */

@@ -89,7 +89,7 @@ static int call_list(struct api *api, const struct route *route, const char *que
 /* For the versions that keep networks apart. */
 static void add_network(struct api *api, cJSON *body)
 {
-	if (api_network(api) && api_version(api)->networks)
+	if (api_network(api) && api_learn_version(api)->networks)
 		cJSON_AddStringToObject(body, "network", api_network(api));
 }
 
