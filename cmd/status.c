@@ -89,7 +89,7 @@ static void read_hidden(struct session *session, struct report *report, struct e
 	report->answers = came(api_health(session->api, &err), &err, problem);
 	if (!report->answers || !api_has_dashboard(session->api))
 		return;
-	report->has_miner = api_dashboard_miner(session->api, &report->miner, &err) == 0;
+	report->has_miner = api_dashboard_miner(session->api, session->workflow.hotkey, &report->miner, &err) == 0;
 	if (api_last(session->api)->refusal != REFUSAL_UNKNOWN)
 		came(report->has_miner ? 0 : -1, &err, problem);
 }

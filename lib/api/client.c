@@ -571,6 +571,9 @@ static int call(struct api *api, const struct route *route, const char *query, c
 			retry_wait(&retry, api->last.retry_after, err) == 0));
 	free(text);
 	free(url);
+	/* it was found out only now that they are not for miners */
+	if (result < 0 && renewals.version && route->for_validators && !api_shows_lists(api))
+		return not_shown(api, route, err);
 	return result;
 }
 

@@ -281,8 +281,8 @@ int api_pending_reveals(struct api *api, const struct api_pending_filter *filter
 /* GET /get_submission_stats?limit= */
 int api_submission_stats(struct api *api, int limit, struct api_submission_stats *out, struct error *err);
 
-/* GET /dashboard/miner/HOTKEY, with the API key: the hotkey that signs. REFUSAL_UNKNOWN: it has sent nothing yet. */
-int api_dashboard_miner(struct api *api, struct api_miner *out, struct error *err);
+/* GET /dashboard/miner/HOTKEY, with the API key. REFUSAL_UNKNOWN: it has sent nothing yet. */
+int api_dashboard_miner(struct api *api, const char *hotkey, struct api_miner *out, struct error *err);
 
 /* GET /get_current_round: makes a 48-hour round when none is active. */
 int api_current_round(struct api *api, struct api_round *out, struct error *err);

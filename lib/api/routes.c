@@ -500,7 +500,7 @@ static int decode_miner(struct api_miner *out, struct error *err)
 	return 0;
 }
 
-int api_dashboard_miner(struct api *api, struct api_miner *out, struct error *err)
+int api_dashboard_miner(struct api *api, const char *hotkey, struct api_miner *out, struct error *err)
 {
 	char name[96], query[32] = "";
 	const struct route route = {.name = name, .with_key = true};
@@ -510,7 +510,7 @@ int api_dashboard_miner(struct api *api, struct api_miner *out, struct error *er
 	int result;
 
 	*out = (struct api_miner){0};
-	snprintf(name, sizeof(name), "GET /dashboard/miner/%s", api_hotkey(api));
+	snprintf(name, sizeof(name), "GET /dashboard/miner/%s", hotkey);
 	if (api_network(api))
 		snprintf(query, sizeof(query), "?network=%s", api_network(api));
 	result = call_list(api, &route, query, &list, JSON_REQUIRED, &out->memory, err);

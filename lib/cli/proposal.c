@@ -11,6 +11,7 @@
 #include "cli/verification.h"
 #include "fork/image.h"
 #include "score/score.h"
+#include "space/neighbours.h"
 
 /* The claim: by hand, or what the commit's benchmarks allow. They go with it either way. */
 static int make_claim(
@@ -179,13 +180,26 @@ int proposal_verify(const struct invocation *invocation, const struct session *s
 		.claimed = proposal->claim.measured > 0 ? proposal->plan.tokens_per_sec
 							: 0, /* else unchecked */
 	};
+	const struct neighbour own = {
+		.api_url = session->workflow.api_url,
+		.hotkey = session->workflow.hotkey,
+		.fork_url = proposal->plan.fork_url,
+		.wallet = arg_string(invocation, "wallet"),
+		.directory = session->workspace.directory,
+	};
 	struct check_list checks = {.report = report};
+	struct error ignored;
 	int result = verify_run(invocation, &request, &checks, err);
 
 	if (!result)
 		result = check_published(proposal, session, &checks, err);
+	if (!result && proposal->version->flags)
+		neighbours_check(&own, &checks);
 	if (!result && check_count(&checks, CHECK_FAIL))
 		result = checks_failed(&checks, err);
+	/* a list that cannot be written warns of nothing, and keeps nothing from being sent */
+	if (!result && proposal->version->flags)
+		neighbours_note(&own, &ignored);
 	check_free(&checks);
 	return result;
 }

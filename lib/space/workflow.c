@@ -296,7 +296,7 @@ static int find_on_dashboard(
 	const struct api_own_submission *candidate = NULL;
 	size_t candidates = 0;
 	struct api_miner miner;
-	int result = api_dashboard_miner(workflow->api, &miner, err);
+	int result = api_dashboard_miner(workflow->api, workflow->hotkey, &miner, err);
 
 	*found = false;
 	if (result < 0 && api_last(workflow->api)->refusal == REFUSAL_UNKNOWN)
