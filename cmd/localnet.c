@@ -131,21 +131,29 @@ const struct command cmd_localnet = {
 		"A local server with the routes, fields and status codes of the real validator: it checks "
 		"signatures, makes commitments wait for their block, and ranks rounds. Use `quasar "
 		"validate` to judge what is submitted to it. By default, it can be reached only from this "
-		"machine: as with the real one, anyone who can reach it may finalize rounds and mark "
-		"submissions. Web pages may not.\n\n"
-		"--like 2026-02 answers as the deployed validator does, faults included: it has no rate "
-		"limit, answers 500 when a hotkey registers again or when a round has ended and nobody "
-		"has asked for the next one yet, and stores claims that are not numbers. --like strict "
-		"refuses such requests with 4xx, bounds every field, limits the request rate and passes "
-		"on the score to beat. Both use a bounded amount of memory.\n\n"
-		"The block number is (Unix time - 1609459200) div the block time; use --block-time 1 for "
-		"short waits. Everything is kept in a SQLite file, so that it continues after a restart. "
-		"-v logs every request to stderr.",
+		"machine. Web pages may not change anything.\n\n"
+		"--like 2026-02 answers as the validator deployed in February 2026, faults included: it has "
+		"no rate limit, answers 500 when a hotkey registers again or when a round has ended and "
+		"nobody has asked for the next one yet, and stores claims that are not numbers. As with the "
+		"real one, anyone who can reach it may finalize rounds and mark submissions.\n\n"
+		"--like 2026-04 answers as the one deployed in April 2026. It also takes signatures that "
+		"cover a Timestamp, shows its lists only to the hotkeys in --validator-hotkeys, and its "
+		"dashboard also to who has one of the --api-keys. A hotkey waits --cooldown between "
+		"submissions. A second hotkey with the same GitHub name, public address or coldkey is "
+		"flagged, and so is a claim far above what was measured. Rounds end when their time is up "
+		"(--round-time), and rank what validators measured and verified.\n\n"
+		"--like strict is the service of February as it should be: it refuses such requests with "
+		"4xx, bounds every field, limits the request rate and passes on the score to beat. All use "
+		"a bounded amount of memory.\n\n"
+		"The block number is (Unix time - 1609459200) div the block time, with 2026-04 (Unix time - "
+		"1687939200) div the block time; use --block-time 1 for short waits. Everything is kept in "
+		"a SQLite file, so that it continues after a restart; a file belongs to one version. -v "
+		"logs every request to stderr.",
 	.opts =
 		(const struct opt[]){
 			{"like", 0, "VERSION", NULL, "2026-02", NULL,
-				"2026-02: as the validator deployed then, faults included. strict: as it "
-				"should be."},
+				"2026-02 or 2026-04: as the validator deployed then, faults included. strict: "
+				"as it should be."},
 			{"port", 'p', "N", NULL, "8000", NULL, "Port to listen on; 0: any free port."},
 			{"listen", 0, "ADDRESS", NULL, "127.0.0.1", NULL,
 				"Address to listen on; 0.0.0.0: every interface."},
@@ -178,6 +186,8 @@ const struct command cmd_localnet = {
 			{"quasar localnet", "listen at the default VALIDATOR_API_URL"},
 			{"quasar localnet --block-time 1 --blocks-until-reveal 5",
 				"reveal 5 seconds after the commitment"},
+			{"quasar localnet --like 2026-04 --validator-hotkeys HOTKEY",
+				"as in April 2026, with that hotkey as the validator"},
 			{"quasar localnet --json --port 0 --db /tmp/try.db",
 				"for a script: print {\"url\":...,\"port\":...,\"db\":...,\"pid\":...} "
 				"when ready"},

@@ -246,7 +246,7 @@ _quasar()
 		--timeout) words="" ;;
 		esac ;;
 	"quasar localnet")
-		words="--like --port --listen --db --block-time --blocks-until-reveal --rate-limit --connections --request-timeout --json --workspace --quiet --verbose --help "
+		words="--like --port --listen --db --block-time --blocks-until-reveal --rate-limit --cooldown --round-time --validator-hotkeys --api-keys --connections --request-timeout --json --workspace --quiet --verbose --help "
 		case $previous in
 		--like) words="" ;;
 		--port) words="" ;;
@@ -255,6 +255,10 @@ _quasar()
 		--block-time) words="" ;;
 		--blocks-until-reveal) words="" ;;
 		--rate-limit) words="" ;;
+		--cooldown) words="" ;;
+		--round-time) words="" ;;
+		--validator-hotkeys) words="" ;;
+		--api-keys) words="" ;;
 		--connections) words="" ;;
 		--request-timeout) words="" ;;
 		esac ;;

@@ -412,13 +412,17 @@ _quasar_doctor()
 _quasar_localnet()
 {
 	_arguments \
-		'--like=[2026-02\: as the validator deployed then, faults included. strict\: as it should be.]:VERSION:' \
+		'--like=[2026-02 or 2026-04\: as the validator deployed then, faults included. strict\: as it should be.]:VERSION:' \
 		'--port=[Port to listen on; 0\: any free port.]:N:' \
 		'--listen=[Address to listen on; 0.0.0.0\: every interface.]:ADDRESS:' \
 		'--db=[File to keep the state in. Default\: localnet.db in the workspace, or else in the current directory.]:FILE:_files' \
 		'--block-time=[Duration of a block.]:SECONDS:' \
 		'--blocks-until-reveal=[Blocks between a commitment and its reveal.]:N:' \
 		'--rate-limit=[Signed requests per hotkey in 60 seconds; 0\: no limit. Default\: no limit with 2026-02, 10 with strict.]:N:' \
+		'--cooldown=[Time between two submissions of a hotkey; 0\: none. Default\: 300 with 2026-04, none with the others.]:SECONDS:' \
+		'--round-time=[Duration of a round.]:SECONDS:' \
+		'--validator-hotkeys=[With 2026-04\: hotkeys that may judge and read everything.]:ADDRESS,...:' \
+		'--api-keys=[With 2026-04\: keys that open /dashboard/.]:KEY,...:' \
 		'--connections=[Maximum number of connections; beyond it, the one idle the longest is closed.]:N:' \
 		'--request-timeout=[Time limit for a client to send a request, or to stay idle.]:SECONDS:' \
 		'--json[Print one JSON document instead of text.]' \

@@ -29,6 +29,13 @@ const struct setting settings_table[] = {
 		"not shown."},
 	{NULL, "BLOCKS_UNTIL_REVEAL", "100", SETTING_PLAIN,
 		"For `quasar localnet`: blocks between a commitment and its reveal."},
+	{NULL, "SUBMISSION_COOLDOWN_SECONDS", NULL, SETTING_PLAIN,
+		"For `quasar localnet`: seconds between two submissions of a hotkey."},
+	{NULL, "VALIDATOR_HOTKEYS", NULL, SETTING_PLAIN,
+		"For `quasar localnet --like 2026-04`: hotkeys that may judge and read everything, separated by "
+		"commas."},
+	{NULL, "API_KEYS", NULL, SETTING_SECRET,
+		"For `quasar localnet --like 2026-04`: keys that open its dashboard, separated by commas."},
 	{"The wallet", "WALLET_MINER_NAME", "quasar_miner", SETTING_PLAIN,
 		"Wallet name: a folder in BT_WALLET_PATH."},
 	{NULL, "WALLET_HOTKEY", "default", SETTING_PLAIN,
