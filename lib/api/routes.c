@@ -7,6 +7,7 @@
 #include "api/call.h"
 #include "api/http.h"
 #include "api/message.h"
+#include "api/version.h"
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/memory.h"
@@ -85,6 +86,13 @@ static int call_list(struct api *api, const struct route *route, const char *que
 	return api_finish(api, route, json_array(memory->document, list->name, need, &frame, err), err);
 }
 
+/* For the versions that keep networks apart. */
+static void add_network(struct api *api, cJSON *body)
+{
+	if (api_network(api) && api_learn_version(api)->networks)
+		cJSON_AddStringToObject(body, "network", api_network(api));
+}
+
 /* --- health and registration ------------------------------------------------------------------ */
 
 int api_health(struct api *api, struct error *err)
@@ -132,6 +140,7 @@ int api_register_miner(struct api *api, const char *model_name, const char *leag
 	cJSON_AddStringToObject(body, "hotkey", api_hotkey(api));
 	cJSON_AddStringToObject(body, "model_name", model_name);
 	cJSON_AddStringToObject(body, "league", league);
+	add_network(api, body);
 	if (api_call(api, &route, NULL, body, &out->memory, err) < 0)
 		return -1;
 	return api_finish(
@@ -157,6 +166,8 @@ static int add_claim(
 	cJSON_AddStringToObject(body, "miner_hotkey", api_hotkey(api));
 	cJSON_AddStringToObject(body, "fork_url", claim->fork_url);
 	cJSON_AddStringToObject(body, "commit_hash", claim->commit_hash);
+	if (claim->docker_image)
+		cJSON_AddStringToObject(body, "docker_image", claim->docker_image);
 	cJSON_AddNumberToObject(body, "tokens_per_sec", claim->tokens_per_sec);
 	if (!isnan(claim->vram_mb))
 		cJSON_AddNumberToObject(body, "vram_mb", claim->vram_mb);
@@ -205,6 +216,7 @@ int api_submit_kernel(struct api *api, const struct api_claim *claim, int64_t ta
 	cJSON_AddNumberToObject(body, "target_sequence_length", (double)target_sequence_length);
 	if (repo_hash)
 		cJSON_AddStringToObject(body, "repo_hash", repo_hash);
+	add_network(api, body);
 	if (add_claim(api, claim, repo_hash, body, err) < 0) {
 		cJSON_Delete(body);
 		return -1;
@@ -249,6 +261,7 @@ int api_commit_submission(struct api *api, const char *commitment_hash, int64_t 
 	cJSON_AddStringToObject(body, "commitment_hash", commitment_hash);
 	cJSON_AddNumberToObject(body, "target_sequence_length", (double)target_sequence_length);
 	cJSON_AddStringToObject(body, "signature", signature);
+	add_network(api, body);
 	if (api_call(api, &route, NULL, body, &out->memory, err) < 0)
 		return -1;
 	return api_finish(api, &route, decode_commitment(out, commitment_hash, err), err);
@@ -272,8 +285,7 @@ static int decode_revelation(struct api_revelation *out, const char *hotkey, int
 }
 
 int api_reveal_submission(struct api *api, int64_t submission_id, const char *salt,
-	const struct api_claim *claim, const char *docker_image, struct api_revelation *out,
-	struct error *err)
+	const struct api_claim *claim, struct api_revelation *out, struct error *err)
 {
 	static const struct route route = {
 		.name = "POST /reveal_submission", .is_signed = true, .once = true};
@@ -282,8 +294,6 @@ int api_reveal_submission(struct api *api, int64_t submission_id, const char *sa
 	*out = (struct api_revelation){0};
 	cJSON_AddNumberToObject(body, "submission_id", (double)submission_id);
 	cJSON_AddStringToObject(body, "commitment_salt", salt);
-	if (docker_image)
-		cJSON_AddStringToObject(body, "docker_image", docker_image);
 	if (add_claim(api, claim, NULL, body, err) < 0) {
 		cJSON_Delete(body);
 		return -1;
@@ -324,7 +334,7 @@ static bool pending_wanted(const void *item, const void *context)
 int api_pending_reveals(struct api *api, const struct api_pending_filter *filter,
 	struct api_pending_reveals *out, struct error *err)
 {
-	static const struct route route = {.name = "GET /pending_reveals"};
+	static const struct route route = {.name = "GET /pending_reveals", .for_validators = true};
 	struct list list = {.name = "pending_reveals",
 		.decode = decode_pending_reveal,
 		.wanted = pending_wanted,
@@ -409,7 +419,7 @@ static void join_submissions(struct api_submission_stats *out, struct list *rece
 
 int api_submission_stats(struct api *api, int limit, struct api_submission_stats *out, struct error *err)
 {
-	static const struct route route = {.name = "GET /get_submission_stats"};
+	static const struct route route = {.name = "GET /get_submission_stats", .for_validators = true};
 	struct list lists[] = {
 		{.name = "recent_submissions", .decode = decode_submission, .size = sizeof(*out->recent)},
 		{.name = "top_performers", .decode = decode_top_performer, .size = sizeof(*out->top)},
@@ -435,7 +445,7 @@ int api_submission_stats(struct api *api, int limit, struct api_submission_stats
 int api_submission_rate(
 	struct api *api, int64_t window_minutes, struct api_submission_rate *out, struct error *err)
 {
-	static const struct route route = {.name = "GET /get_submission_rate"};
+	static const struct route route = {.name = "GET /get_submission_rate", .for_validators = true};
 	struct api_memory memory;
 	char query[48];
 	int result;
@@ -455,6 +465,61 @@ int api_submission_rate(
 	}
 	api_release(&memory);
 	return result;
+}
+
+/* --- the dashboard ---------------------------------------------------------------------------- */
+
+static int decode_own_submission(const cJSON *row, void *item, struct error *err)
+{
+	struct api_own_submission *submission = item;
+
+	submission->tokens_per_sec = submission->validated_tokens_per_sec = submission->score = NAN;
+	if (read_id(row, "id", JSON_REQUIRED, &submission->id, err) < 0 ||
+		json_integer(row, "target_sequence_length", JSON_REQUIRED,
+			&submission->target_sequence_length, err) < 0 ||
+		json_real(row, "tokens_per_sec", JSON_OPTIONAL, &submission->tokens_per_sec, err) < 0 ||
+		json_real(row, "validated_tokens_per_sec", JSON_OPTIONAL,
+			&submission->validated_tokens_per_sec, err) < 0 ||
+		json_real(row, "score", JSON_OPTIONAL, &submission->score, err) < 0 ||
+		json_bool(row, "is_revealed", JSON_OPTIONAL, &submission->is_revealed, err) < 0 ||
+		read_time(row, "created_at", &submission->created_at, err) < 0)
+		return -1;
+	return 0;
+}
+
+static int decode_miner(struct api_miner *out, struct error *err)
+{
+	const cJSON *document = out->memory.document;
+	bool is_flagged = false;
+
+	if (json_bool(document, "is_flagged", JSON_OPTIONAL, &is_flagged, err) < 0 ||
+		json_string(document, "flag_reason", JSON_OPTIONAL, &out->flag_reason, err) < 0)
+		return -1;
+	if (is_flagged && !out->flag_reason)
+		out->flag_reason = "no reason told";
+	return 0;
+}
+
+int api_dashboard_miner(struct api *api, const char *hotkey, struct api_miner *out, struct error *err)
+{
+	char name[96], query[32] = "";
+	const struct route route = {.name = name, .with_key = true};
+	struct list list = {.name = "submissions",
+		.decode = decode_own_submission,
+		.size = sizeof(*out->submissions)};
+	int result;
+
+	*out = (struct api_miner){0};
+	snprintf(name, sizeof(name), "GET /dashboard/miner/%s", hotkey);
+	if (api_network(api))
+		snprintf(query, sizeof(query), "?network=%s", api_network(api));
+	result = call_list(api, &route, query, &list, JSON_REQUIRED, &out->memory, err);
+	out->submissions = list.items;
+	out->count = list.count;
+	out->skipped = list.skipped;
+	if (result < 0)
+		return -1;
+	return api_finish(api, &route, decode_miner(out, err), err);
 }
 
 /* --- rounds ----------------------------------------------------------------------------------- */
@@ -480,7 +545,7 @@ static int decode_round(struct api_round *out, struct error *err)
 
 int api_current_round(struct api *api, struct api_round *out, struct error *err)
 {
-	static const struct route route = {.name = "GET /get_current_round"};
+	static const struct route route = {.name = "GET /get_current_round", .for_validators = true};
 
 	*out = (struct api_round){0};
 	if (api_call(api, &route, NULL, NULL, &out->memory, err) < 0)
@@ -572,7 +637,7 @@ static int decode_weight(const cJSON *item, void *out, struct error *err)
 
 int api_weights(struct api *api, int64_t round_id, struct api_weights *out, struct error *err)
 {
-	static const struct route route = {.name = "GET /get_weights"};
+	static const struct route route = {.name = "GET /get_weights", .for_validators = true};
 	struct list list = {.name = "weights", .decode = decode_weight, .size = sizeof(*out->weights)};
 	char query[48] = "";
 	int result;
@@ -639,7 +704,7 @@ int api_record_verification(struct api *api, int64_t submission_id, bool verifie
 
 int api_verification_stats(struct api *api, int64_t round_id, struct api_memory *out, struct error *err)
 {
-	static const struct route route = {.name = "GET /verification_stats"};
+	static const struct route route = {.name = "GET /verification_stats", .for_validators = true};
 	char query[48] = "";
 
 	if (round_id)

@@ -20,7 +20,13 @@ const struct setting settings_table[] = {
 	{"The validator", "VALIDATOR_API_URL", "http://localhost:8000", SETTING_PLAIN,
 		"Base URL of the validator API. In production: https://quasar-subnet.onrender.com"},
 	{NULL, "NETUID", "24", SETTING_UNUSED, "The subnet's number: 24 on test, 439 on finney."},
-	{NULL, "SUBTENSOR_NETWORK", "test", SETTING_UNUSED, "The subnet's network: test or finney."},
+	{NULL, "SUBTENSOR_NETWORK", "test", SETTING_PLAIN,
+		"The network to compete on, for validators that keep them apart: test or finney."},
+	{NULL, "API_VERSION", "auto", SETTING_PLAIN,
+		"Version of the validator's service: auto finds it out; 2026-04 or 2026-02."},
+	{NULL, "DASHBOARD_API_KEY", NULL, SETTING_SECRET,
+		"API key for the validator's dashboard, if its operator gave you one: it shows what miners are "
+		"not shown."},
 	{NULL, "BLOCKS_UNTIL_REVEAL", "100", SETTING_PLAIN,
 		"For `quasar localnet`: blocks between a commitment and its reveal."},
 	{NULL, "SUBMISSION_COOLDOWN_SECONDS", NULL, SETTING_PLAIN,
@@ -50,6 +56,12 @@ const struct setting settings_table[] = {
 		"Base URL of the GitHub API. Change it only for GitHub Enterprise."},
 	{"The submission", "TARGET_SEQUENCE_LENGTH", "100000", SETTING_PLAIN,
 		"Sequence length to compete at, in tokens. It determines the league (1000000: x3.0)."},
+	{NULL, "MINER_DOCKER_IMAGE", NULL, SETTING_PLAIN,
+		"Image of your inference server, best with its digest (NAME@sha256:…). Versions from 2026-04 on "
+		"rank only submissions that name one."},
+	{NULL, "DOCKER_USERNAME", NULL, SETTING_PLAIN,
+		"Your name on Docker Hub. If MINER_DOCKER_IMAGE is unset: the image is "
+		"NAME/quasar-miner-gpu:latest."},
 	{NULL, "CLAIM_MARGIN", "3%", SETTING_PLAIN, "How far below the measured median to claim."},
 	{NULL, "AGENT_ITERATIONS", "100", SETTING_UNUSED, "Maximum number of tuning iterations."},
 	{NULL, "OPTIMIZATION_INTERVAL", "300", SETTING_PLAIN,
@@ -281,6 +293,16 @@ const char *settings_get(const struct settings *settings, const char *name, cons
 		if (!strcmp(setting->name, name))
 			return setting->fallback;
 	return NULL;
+}
+
+char *settings_docker_image(const struct settings *settings)
+{
+	const char *image = settings_get(settings, "MINER_DOCKER_IMAGE", NULL);
+	const char *user = settings_get(settings, "DOCKER_USERNAME", NULL);
+
+	if (image)
+		return xstrdup(image);
+	return user ? xprintf("%s/quasar-miner-gpu:latest", user) : NULL;
 }
 
 void settings_write(const struct settings *values, struct buffer *out)

@@ -5,6 +5,7 @@
 #include "base/address.h"
 #include "base/json.h"
 #include "base/memory.h"
+#include "fork/fork.h"
 #include "net/fields.h"
 #include "validator/state.h"
 
@@ -28,25 +29,6 @@ int validator_flag(struct validator *validator, const char *hotkey, const char *
 		"UPDATE miner SET flag = ? WHERE hotkey = ? AND flag IS NULL", "ss", reason, hotkey);
 }
 
-/* The owner of a fork at GitHub, as its URL names it: http(s)://github.com/NAME/. The caller frees; NULL: it is
- * elsewhere. */
-static char *github_name(const char *fork_url)
-{
-	static const char *const hosts[] = {"https://github.com/", "http://github.com/"};
-
-	for (size_t i = 0; fork_url && i < sizeof(hosts) / sizeof(*hosts); i++) {
-		const char *name = fork_url + strlen(hosts[i]);
-		size_t length;
-
-		if (strncmp(fork_url, hosts[i], strlen(hosts[i])))
-			continue;
-		length = strcspn(name, "/");
-		if (length && name[length] == '/')
-			return xprintf("%.*s", (int)length, name);
-	}
-	return NULL;
-}
-
 /* Whose row a query finds, which asks for ?1 and for others than the hotkey ?2. 1: nobody's; 0: another hotkey's,
  * and the reply is made. */
 static int refuse_shared(struct validator *validator, const char *sql, const char *what, const char *value,
@@ -65,7 +47,7 @@ static int refuse_shared(struct validator *validator, const char *sql, const cha
 int validator_check_owner(struct validator *validator, const char *hotkey, const char *network,
 	const char *fork_url, struct server_reply *reply, struct error *err)
 {
-	char *name = github_name(fork_url);
+	char *name = fork_url ? fork_url_owner(fork_url) : NULL;
 	int result = 1;
 
 	if (name)
