@@ -144,6 +144,7 @@ _quasar_register()
 		'--hotkey=[Name of the hotkey in that wallet.]:NAME:' \
 		'--path=[Folder that holds the wallets.]:DIR:_files -/' \
 		'--api=[Base URL of the validator API.]:URL:' \
+		'--api-version=[Version of the validator'\''s service. auto\: find it out.]:VERSION:(auto 2026-04 2026-02)' \
 		'--timeout=[Time limit for the whole exchange, retries included.]:SECONDS:' \
 		'--json[Print one JSON document instead of text.]' \
 		'--workspace=[Workspace to use. Default\: $QUASAR_WORKSPACE, or else the current directory or its nearest parent that is a workspace of yours.]:DIR:_files -/' \
@@ -265,6 +266,7 @@ _quasar_commit()
 		'--hotkey=[Name of the hotkey in that wallet.]:NAME:' \
 		'--path=[Folder that holds the wallets.]:DIR:_files -/' \
 		'--api=[Base URL of the validator API.]:URL:' \
+		'--api-version=[Version of the validator'\''s service. auto\: find it out.]:VERSION:(auto 2026-04 2026-02)' \
 		'--timeout=[Time limit for the whole exchange, retries included.]:SECONDS:' \
 		'--json[Print one JSON document instead of text.]' \
 		'--workspace=[Workspace to use. Default\: $QUASAR_WORKSPACE, or else the current directory or its nearest parent that is a workspace of yours.]:DIR:_files -/' \
@@ -282,6 +284,7 @@ _quasar_reveal()
 		'--hotkey=[Name of the hotkey in that wallet.]:NAME:' \
 		'--path=[Folder that holds the wallets.]:DIR:_files -/' \
 		'--api=[Base URL of the validator API.]:URL:' \
+		'--api-version=[Version of the validator'\''s service. auto\: find it out.]:VERSION:(auto 2026-04 2026-02)' \
 		'--timeout=[Time limit for the whole exchange, retries included.]:SECONDS:' \
 		'--json[Print one JSON document instead of text.]' \
 		'--workspace=[Workspace to use. Default\: $QUASAR_WORKSPACE, or else the current directory or its nearest parent that is a workspace of yours.]:DIR:_files -/' \
@@ -303,6 +306,7 @@ _quasar_submit()
 		'--hotkey=[Name of the hotkey in that wallet.]:NAME:' \
 		'--path=[Folder that holds the wallets.]:DIR:_files -/' \
 		'--api=[Base URL of the validator API.]:URL:' \
+		'--api-version=[Version of the validator'\''s service. auto\: find it out.]:VERSION:(auto 2026-04 2026-02)' \
 		'--timeout=[Time limit for the whole exchange, retries included.]:SECONDS:' \
 		'--json[Print one JSON document instead of text.]' \
 		'--workspace=[Workspace to use. Default\: $QUASAR_WORKSPACE, or else the current directory or its nearest parent that is a workspace of yours.]:DIR:_files -/' \
@@ -325,6 +329,7 @@ _quasar_run()
 		'--hotkey=[Name of the hotkey in that wallet.]:NAME:' \
 		'--path=[Folder that holds the wallets.]:DIR:_files -/' \
 		'--api=[Base URL of the validator API.]:URL:' \
+		'--api-version=[Version of the validator'\''s service. auto\: find it out.]:VERSION:(auto 2026-04 2026-02)' \
 		'--timeout=[Time limit for one exchange with the validator; what fails is retried later.]:SECONDS:' \
 		'--json[Print one JSON document instead of text.]' \
 		'--workspace=[Workspace to use. Default\: $QUASAR_WORKSPACE, or else the current directory or its nearest parent that is a workspace of yours.]:DIR:_files -/' \
@@ -343,6 +348,7 @@ _quasar_status()
 		'--hotkey=[Name of the hotkey in that wallet.]:NAME:' \
 		'--path=[Folder that holds the wallets.]:DIR:_files -/' \
 		'--api=[Base URL of the validator API.]:URL:' \
+		'--api-version=[Version of the validator'\''s service. auto\: find it out.]:VERSION:(auto 2026-04 2026-02)' \
 		'--timeout=[Time limit for the whole exchange, retries included.]:SECONDS:' \
 		'--json[Print one JSON document instead of text.]' \
 		'--workspace=[Workspace to use. Default\: $QUASAR_WORKSPACE, or else the current directory or its nearest parent that is a workspace of yours.]:DIR:_files -/' \
@@ -356,6 +362,7 @@ _quasar_round()
 {
 	_arguments \
 		'--api=[Base URL of the validator API.]:URL:' \
+		'--api-version=[Version of the validator'\''s service. auto\: find it out.]:VERSION:(auto 2026-04 2026-02)' \
 		'--timeout=[Time limit for the whole exchange, retries included.]:SECONDS:' \
 		'--json[Print one JSON document instead of text.]' \
 		'--workspace=[Workspace to use. Default\: $QUASAR_WORKSPACE, or else the current directory or its nearest parent that is a workspace of yours.]:DIR:_files -/' \
@@ -373,6 +380,7 @@ _quasar_leaderboard()
 		'--hotkey=[Name of the hotkey in that wallet.]:NAME:' \
 		'--path=[Folder that holds the wallets.]:DIR:_files -/' \
 		'--api=[Base URL of the validator API.]:URL:' \
+		'--api-version=[Version of the validator'\''s service. auto\: find it out.]:VERSION:(auto 2026-04 2026-02)' \
 		'--timeout=[Time limit for the whole exchange, retries included.]:SECONDS:' \
 		'--json[Print one JSON document instead of text.]' \
 		'--workspace=[Workspace to use. Default\: $QUASAR_WORKSPACE, or else the current directory or its nearest parent that is a workspace of yours.]:DIR:_files -/' \
@@ -399,8 +407,9 @@ _quasar_doctor()
 		'--wallet=[Name of the wallet that holds the hotkey.]:NAME:' \
 		'--hotkey=[Name of the hotkey in that wallet.]:NAME:' \
 		'--path=[Folder that holds the wallets.]:DIR:_files -/' \
-		'--python=[Python that runs the fork\: a program, or a virtual environment.]:PATH:' \
 		'--api=[Base URL of the validator API.]:URL:' \
+		'--api-version=[Version of the validator'\''s service. auto\: find it out.]:VERSION:(auto 2026-04 2026-02)' \
+		'--python=[Python that runs the fork\: a program, or a virtual environment.]:PATH:' \
 		'--timeout=[Time limit for each response from the validator.]:SECONDS:' \
 		'--json[Print one JSON document instead of text.]' \
 		'--workspace=[Workspace to use. Default\: $QUASAR_WORKSPACE, or else the current directory or its nearest parent that is a workspace of yours.]:DIR:_files -/' \
@@ -439,11 +448,20 @@ _quasar_validate()
 	_arguments \
 		'--once[Judge what is waiting, then exit.]' \
 		'--interval=[Time between two checks for new submissions.]:SECONDS:' \
-		'--finalize[End the round\: immediately with --once, otherwise when its time is up.]' \
-		'--budget=[Time limit for each submission'\''s benchmark.]:SECONDS:' \
+		'--finalize[End the round\: immediately with --once, otherwise when its time is up. With 2026-04, where rounds end by themselves\: rank the last one anew.]' \
+		'--budget=[Time limit for each length.]:SECONDS:' \
+		'--device=[Where to run forks\: auto, cpu, cuda\:N, or all (GPUs). With several, submissions are judged side by side, one on each.]:NAME,...:' \
+		'--python=[Python that runs the fork\: a program, or a virtual environment.]:PATH:' \
+		'--no-sandbox[Run forks as you, without a sandbox\: only for forks that you trust.]' \
+		'--native[In a rehearsal, measure quasar'\''s own layer instead of the fork'\''s.]' \
+		'--gpu-factor=[With 2026-04\: divide measured speeds by this. Default\: what validators take for this GPU, 1 for the RTX 5090.]:X:' \
+		'--assume-verified[With 2026-04, in a rehearsal\: take the logits of images for right.]' \
 		'--local-forks[Clone from any address, including file\:// and paths, for any API.]' \
-		'--device=[Where to compute\: auto, cpu, cuda or cuda\:N.]:NAME:' \
+		'--wallet=[Name of the wallet that holds the hotkey.]:NAME:' \
+		'--hotkey=[Name of the hotkey in that wallet.]:NAME:' \
+		'--path=[Folder that holds the wallets.]:DIR:_files -/' \
 		'--api=[Base URL of the validator API.]:URL:' \
+		'--api-version=[Version of the validator'\''s service. auto\: find it out.]:VERSION:(auto 2026-04 2026-02)' \
 		'--timeout=[Time limit for the whole exchange, retries included.]:SECONDS:' \
 		'--json[Print one JSON document instead of text.]' \
 		'--workspace=[Workspace to use. Default\: $QUASAR_WORKSPACE, or else the current directory or its nearest parent that is a workspace of yours.]:DIR:_files -/' \
@@ -483,6 +501,7 @@ _quasar_recover()
 		'--hotkey=[Name of the hotkey in that wallet.]:NAME:' \
 		'--path=[Folder that holds the wallets.]:DIR:_files -/' \
 		'--api=[Base URL of the validator API.]:URL:' \
+		'--api-version=[Version of the validator'\''s service. auto\: find it out.]:VERSION:(auto 2026-04 2026-02)' \
 		'--timeout=[Time limit for the whole exchange, retries included.]:SECONDS:' \
 		'--json[Print one JSON document instead of text.]' \
 		'--workspace=[Workspace to use. Default\: $QUASAR_WORKSPACE, or else the current directory or its nearest parent that is a workspace of yours.]:DIR:_files -/' \

@@ -74,6 +74,9 @@ const struct setting settings_table[] = {
 		"environment, .venv in the workspace or in the fork, or python3 in the PATH."},
 	{NULL, "QUASAR_THREADS", NULL, SETTING_PLAIN,
 		"Number of CPU threads. If unset: all available cores."},
+	{NULL, "GPU_NORMALIZATION_FACTOR", NULL, SETTING_PLAIN,
+		"For `quasar validate`: what speeds measured on this GPU are divided by. If unset: as validators "
+		"take it, by the GPU's name."},
 	{"Verification", "VERIFY_COSINE_THRESHOLD", "0.99", SETTING_PLAIN,
 		"Minimum cosine similarity between two runs on the same input."},
 	{NULL, "VERIFY_MAX_ABS_DIFF", "0.1", SETTING_PLAIN,

@@ -5,11 +5,8 @@
 #include "base/json.h"
 #include "base/memory.h"
 #include "net/fields.h"
+#include "score/score.h"
 #include "validator/state.h"
-
-/* A claim is too bold that exceeds what was measured by more than half of itself, and by more tokens/s than this. */
-#define OVERCLAIM_SHARE 0.5
-#define OVERCLAIM_LEAST 1000
 
 /* The address that a submission came from; 0 when there is no such submission. The caller frees. */
 static int find_submission(struct validator *validator, int64_t id, char **address, bool *validated,
@@ -153,9 +150,7 @@ static int flag_bold_claim(
 		    judgement->id) < 0)
 		return -1;
 	claim = sqlite3_column_double(query, 1);
-	/* not when nothing was measured */
-	*flagged = claim - judgement->speed > OVERCLAIM_SHARE * claim &&
-		claim - judgement->speed > OVERCLAIM_LEAST;
+	*flagged = !isnan(judgement->speed) && score_overclaims(claim, judgement->speed);
 	hotkey = database_copy_text(query, 0);
 	sqlite3_reset(query);
 	reason = xprintf("Claimed %.2f tokens/s, but %.2f were measured", claim, judgement->speed);
