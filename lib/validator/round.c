@@ -429,10 +429,10 @@ static int find_state(struct validator *validator, int64_t round, bool *active, 
 	return 1;
 }
 
-int handle_finalize_round(
-	const struct server_request *request, struct server_reply *reply, void *context, struct error *err)
+/* Finalizes the round that the path names or, `again`, one that has been. */
+static int handle_finalizing(const struct server_request *request, struct server_reply *reply,
+	struct validator *validator, bool again, struct error *err)
 {
-	struct validator *validator = context;
 	struct fields fields = fields_path(request, &validator->version->fields);
 	int64_t round = fields_integer(&fields, "round_id");
 	bool active, due;
@@ -443,30 +443,25 @@ int handle_finalize_round(
 	found = find_state(validator, round, &active, &due, reply, err);
 	if (found <= 0)
 		return found;
-	if (active && (due || !validator->version->timed_rounds))
+	if (active == again)
+		server_refuse(reply, 400, again ? "Round is not finalized yet" : "Round already finalized");
+	else if (active && validator->version->timed_rounds && !due)
+		server_refuse(reply, 400, "Round has not ended yet");
+	else
 		return finalize(validator, round, reply, err);
-	server_refuse(reply, 400, active ? "Round has not ended yet" : "Round already finalized");
 	return 0;
+}
+
+int handle_finalize_round(
+	const struct server_request *request, struct server_reply *reply, void *context, struct error *err)
+{
+	return handle_finalizing(request, reply, context, false, err);
 }
 
 int handle_refinalize_round(
 	const struct server_request *request, struct server_reply *reply, void *context, struct error *err)
 {
-	struct validator *validator = context;
-	struct fields fields = fields_path(request, &validator->version->fields);
-	int64_t round = fields_integer(&fields, "round_id");
-	bool active, due;
-	int found;
-
-	if (fields_refused(&fields, reply))
-		return 0;
-	found = find_state(validator, round, &active, &due, reply, err);
-	if (found <= 0)
-		return found;
-	if (!active)
-		return finalize(validator, round, reply, err);
-	server_refuse(reply, 400, "Round is not finalized yet");
-	return 0;
+	return handle_finalizing(request, reply, context, true, err);
 }
 
 static int add_weight(struct validator *validator, const struct score_entry *ranked, size_t place,
