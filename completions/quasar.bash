@@ -99,7 +99,7 @@ _quasar()
 		--path) words=""; files=1 ;;
 		esac ;;
 	"quasar register")
-		words="--seq --model --wallet --hotkey --path --api --timeout --json --workspace --quiet --verbose --help "
+		words="--seq --model --wallet --hotkey --path --api --api-version --timeout --json --workspace --quiet --verbose --help "
 		case $previous in
 		--seq) words="" ;;
 		--model) words="" ;;
@@ -107,6 +107,7 @@ _quasar()
 		--hotkey) words="" ;;
 		--path) words=""; files=1 ;;
 		--api) words="" ;;
+		--api-version) words="auto 2026-04 2026-02" ;;
 		--timeout) words="" ;;
 		esac ;;
 	"quasar verify")
@@ -159,7 +160,7 @@ _quasar()
 		--timeout) words="" ;;
 		esac ;;
 	"quasar commit")
-		words="--seq --margin --claim --no-verify --again --wallet --hotkey --path --api --timeout --json --workspace --quiet --verbose --help "
+		words="--seq --margin --claim --no-verify --again --wallet --hotkey --path --api --api-version --timeout --json --workspace --quiet --verbose --help "
 		case $previous in
 		--seq) words="" ;;
 		--margin) words="" ;;
@@ -168,19 +169,21 @@ _quasar()
 		--hotkey) words="" ;;
 		--path) words=""; files=1 ;;
 		--api) words="" ;;
+		--api-version) words="auto 2026-04 2026-02" ;;
 		--timeout) words="" ;;
 		esac ;;
 	"quasar reveal")
-		words="--wait --wallet --hotkey --path --api --timeout --json --workspace --quiet --verbose --help "
+		words="--wait --wallet --hotkey --path --api --api-version --timeout --json --workspace --quiet --verbose --help "
 		case $previous in
 		--wallet) words="" ;;
 		--hotkey) words="" ;;
 		--path) words=""; files=1 ;;
 		--api) words="" ;;
+		--api-version) words="auto 2026-04 2026-02" ;;
 		--timeout) words="" ;;
 		esac ;;
 	"quasar submit")
-		words="--seq --margin --claim --no-verify --again --wallet --hotkey --path --api --timeout --json --workspace --quiet --verbose --help "
+		words="--seq --margin --claim --no-verify --again --wallet --hotkey --path --api --api-version --timeout --json --workspace --quiet --verbose --help "
 		case $previous in
 		--seq) words="" ;;
 		--margin) words="" ;;
@@ -189,10 +192,11 @@ _quasar()
 		--hotkey) words="" ;;
 		--path) words=""; files=1 ;;
 		--api) words="" ;;
+		--api-version) words="auto 2026-04 2026-02" ;;
 		--timeout) words="" ;;
 		esac ;;
 	"quasar run")
-		words="--improve --interval --notify --log --seq --margin --wallet --hotkey --path --api --timeout --json --workspace --quiet --verbose --help "
+		words="--improve --interval --notify --log --seq --margin --wallet --hotkey --path --api --api-version --timeout --json --workspace --quiet --verbose --help "
 		case $previous in
 		--improve) words="" ;;
 		--interval) words="" ;;
@@ -204,32 +208,36 @@ _quasar()
 		--hotkey) words="" ;;
 		--path) words=""; files=1 ;;
 		--api) words="" ;;
+		--api-version) words="auto 2026-04 2026-02" ;;
 		--timeout) words="" ;;
 		esac ;;
 	"quasar status")
-		words="--watch --interval --wallet --hotkey --path --api --timeout --json --workspace --quiet --verbose --help "
+		words="--watch --interval --wallet --hotkey --path --api --api-version --timeout --json --workspace --quiet --verbose --help "
 		case $previous in
 		--interval) words="" ;;
 		--wallet) words="" ;;
 		--hotkey) words="" ;;
 		--path) words=""; files=1 ;;
 		--api) words="" ;;
+		--api-version) words="auto 2026-04 2026-02" ;;
 		--timeout) words="" ;;
 		esac ;;
 	"quasar round")
-		words="--api --timeout --json --workspace --quiet --verbose --help "
+		words="--api --api-version --timeout --json --workspace --quiet --verbose --help "
 		case $previous in
 		--api) words="" ;;
+		--api-version) words="auto 2026-04 2026-02" ;;
 		--timeout) words="" ;;
 		esac ;;
 	"quasar leaderboard")
-		words="--top --wallet --hotkey --path --api --timeout --json --workspace --quiet --verbose --help "
+		words="--top --wallet --hotkey --path --api --api-version --timeout --json --workspace --quiet --verbose --help "
 		case $previous in
 		--top) words="" ;;
 		--wallet) words="" ;;
 		--hotkey) words="" ;;
 		--path) words=""; files=1 ;;
 		--api) words="" ;;
+		--api-version) words="auto 2026-04 2026-02" ;;
 		--timeout) words="" ;;
 		esac ;;
 	"quasar gpus")
@@ -237,12 +245,13 @@ _quasar()
 		case $previous in
 		esac ;;
 	"quasar doctor")
-		words="--wallet --hotkey --path --api --timeout --json --workspace --quiet --verbose --help "
+		words="--wallet --hotkey --path --api --api-version --timeout --json --workspace --quiet --verbose --help "
 		case $previous in
 		--wallet) words="" ;;
 		--hotkey) words="" ;;
 		--path) words=""; files=1 ;;
 		--api) words="" ;;
+		--api-version) words="auto 2026-04 2026-02" ;;
 		--timeout) words="" ;;
 		esac ;;
 	"quasar localnet")
@@ -263,12 +272,13 @@ _quasar()
 		--request-timeout) words="" ;;
 		esac ;;
 	"quasar validate")
-		words="--once --interval --finalize --budget --local-forks --device --api --timeout --json --workspace --quiet --verbose --help "
+		words="--once --interval --finalize --budget --local-forks --device --api --api-version --timeout --json --workspace --quiet --verbose --help "
 		case $previous in
 		--interval) words="" ;;
 		--budget) words="" ;;
 		--device) words="" ;;
 		--api) words="" ;;
+		--api-version) words="auto 2026-04 2026-02" ;;
 		--timeout) words="" ;;
 		esac ;;
 	"quasar export-state")
@@ -280,12 +290,13 @@ _quasar()
 		case $previous in
 		esac ;;
 	"quasar recover")
-		words="--wallet --hotkey --path --api --timeout --json --workspace --quiet --verbose --help "
+		words="--wallet --hotkey --path --api --api-version --timeout --json --workspace --quiet --verbose --help "
 		case $previous in
 		--wallet) words="" ;;
 		--hotkey) words="" ;;
 		--path) words=""; files=1 ;;
 		--api) words="" ;;
+		--api-version) words="auto 2026-04 2026-02" ;;
 		--timeout) words="" ;;
 		esac ;;
 	"quasar generate")

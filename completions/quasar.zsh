@@ -144,6 +144,7 @@ _quasar_register()
 		'--hotkey=[Name of the hotkey in that wallet.]:NAME:' \
 		'--path=[Folder that holds the wallets.]:DIR:_files -/' \
 		'--api=[Base URL of the validator API.]:URL:' \
+		'--api-version=[Version of the validator'\''s service. auto\: find it out.]:VERSION:(auto 2026-04 2026-02)' \
 		'--timeout=[Time limit for the whole exchange, retries included.]:SECONDS:' \
 		'--json[Print one JSON document instead of text.]' \
 		'--workspace=[Workspace to use. Default\: $QUASAR_WORKSPACE, or else the current directory or its nearest parent that is a workspace of yours.]:DIR:_files -/' \
@@ -265,6 +266,7 @@ _quasar_commit()
 		'--hotkey=[Name of the hotkey in that wallet.]:NAME:' \
 		'--path=[Folder that holds the wallets.]:DIR:_files -/' \
 		'--api=[Base URL of the validator API.]:URL:' \
+		'--api-version=[Version of the validator'\''s service. auto\: find it out.]:VERSION:(auto 2026-04 2026-02)' \
 		'--timeout=[Time limit for the whole exchange, retries included.]:SECONDS:' \
 		'--json[Print one JSON document instead of text.]' \
 		'--workspace=[Workspace to use. Default\: $QUASAR_WORKSPACE, or else the current directory or its nearest parent that is a workspace of yours.]:DIR:_files -/' \
@@ -282,6 +284,7 @@ _quasar_reveal()
 		'--hotkey=[Name of the hotkey in that wallet.]:NAME:' \
 		'--path=[Folder that holds the wallets.]:DIR:_files -/' \
 		'--api=[Base URL of the validator API.]:URL:' \
+		'--api-version=[Version of the validator'\''s service. auto\: find it out.]:VERSION:(auto 2026-04 2026-02)' \
 		'--timeout=[Time limit for the whole exchange, retries included.]:SECONDS:' \
 		'--json[Print one JSON document instead of text.]' \
 		'--workspace=[Workspace to use. Default\: $QUASAR_WORKSPACE, or else the current directory or its nearest parent that is a workspace of yours.]:DIR:_files -/' \
@@ -303,6 +306,7 @@ _quasar_submit()
 		'--hotkey=[Name of the hotkey in that wallet.]:NAME:' \
 		'--path=[Folder that holds the wallets.]:DIR:_files -/' \
 		'--api=[Base URL of the validator API.]:URL:' \
+		'--api-version=[Version of the validator'\''s service. auto\: find it out.]:VERSION:(auto 2026-04 2026-02)' \
 		'--timeout=[Time limit for the whole exchange, retries included.]:SECONDS:' \
 		'--json[Print one JSON document instead of text.]' \
 		'--workspace=[Workspace to use. Default\: $QUASAR_WORKSPACE, or else the current directory or its nearest parent that is a workspace of yours.]:DIR:_files -/' \
@@ -325,6 +329,7 @@ _quasar_run()
 		'--hotkey=[Name of the hotkey in that wallet.]:NAME:' \
 		'--path=[Folder that holds the wallets.]:DIR:_files -/' \
 		'--api=[Base URL of the validator API.]:URL:' \
+		'--api-version=[Version of the validator'\''s service. auto\: find it out.]:VERSION:(auto 2026-04 2026-02)' \
 		'--timeout=[Time limit for one exchange with the validator; what fails is retried later.]:SECONDS:' \
 		'--json[Print one JSON document instead of text.]' \
 		'--workspace=[Workspace to use. Default\: $QUASAR_WORKSPACE, or else the current directory or its nearest parent that is a workspace of yours.]:DIR:_files -/' \
@@ -343,6 +348,7 @@ _quasar_status()
 		'--hotkey=[Name of the hotkey in that wallet.]:NAME:' \
 		'--path=[Folder that holds the wallets.]:DIR:_files -/' \
 		'--api=[Base URL of the validator API.]:URL:' \
+		'--api-version=[Version of the validator'\''s service. auto\: find it out.]:VERSION:(auto 2026-04 2026-02)' \
 		'--timeout=[Time limit for the whole exchange, retries included.]:SECONDS:' \
 		'--json[Print one JSON document instead of text.]' \
 		'--workspace=[Workspace to use. Default\: $QUASAR_WORKSPACE, or else the current directory or its nearest parent that is a workspace of yours.]:DIR:_files -/' \
@@ -356,6 +362,7 @@ _quasar_round()
 {
 	_arguments \
 		'--api=[Base URL of the validator API.]:URL:' \
+		'--api-version=[Version of the validator'\''s service. auto\: find it out.]:VERSION:(auto 2026-04 2026-02)' \
 		'--timeout=[Time limit for the whole exchange, retries included.]:SECONDS:' \
 		'--json[Print one JSON document instead of text.]' \
 		'--workspace=[Workspace to use. Default\: $QUASAR_WORKSPACE, or else the current directory or its nearest parent that is a workspace of yours.]:DIR:_files -/' \
@@ -373,6 +380,7 @@ _quasar_leaderboard()
 		'--hotkey=[Name of the hotkey in that wallet.]:NAME:' \
 		'--path=[Folder that holds the wallets.]:DIR:_files -/' \
 		'--api=[Base URL of the validator API.]:URL:' \
+		'--api-version=[Version of the validator'\''s service. auto\: find it out.]:VERSION:(auto 2026-04 2026-02)' \
 		'--timeout=[Time limit for the whole exchange, retries included.]:SECONDS:' \
 		'--json[Print one JSON document instead of text.]' \
 		'--workspace=[Workspace to use. Default\: $QUASAR_WORKSPACE, or else the current directory or its nearest parent that is a workspace of yours.]:DIR:_files -/' \
@@ -400,6 +408,7 @@ _quasar_doctor()
 		'--hotkey=[Name of the hotkey in that wallet.]:NAME:' \
 		'--path=[Folder that holds the wallets.]:DIR:_files -/' \
 		'--api=[Base URL of the validator API.]:URL:' \
+		'--api-version=[Version of the validator'\''s service. auto\: find it out.]:VERSION:(auto 2026-04 2026-02)' \
 		'--timeout=[Time limit for each response from the validator.]:SECONDS:' \
 		'--json[Print one JSON document instead of text.]' \
 		'--workspace=[Workspace to use. Default\: $QUASAR_WORKSPACE, or else the current directory or its nearest parent that is a workspace of yours.]:DIR:_files -/' \
@@ -443,6 +452,7 @@ _quasar_validate()
 		'--local-forks[Clone from any address, including file\:// and paths, for any API.]' \
 		'--device=[Where to compute\: auto, cpu, cuda or cuda\:N.]:NAME:' \
 		'--api=[Base URL of the validator API.]:URL:' \
+		'--api-version=[Version of the validator'\''s service. auto\: find it out.]:VERSION:(auto 2026-04 2026-02)' \
 		'--timeout=[Time limit for the whole exchange, retries included.]:SECONDS:' \
 		'--json[Print one JSON document instead of text.]' \
 		'--workspace=[Workspace to use. Default\: $QUASAR_WORKSPACE, or else the current directory or its nearest parent that is a workspace of yours.]:DIR:_files -/' \
@@ -482,6 +492,7 @@ _quasar_recover()
 		'--hotkey=[Name of the hotkey in that wallet.]:NAME:' \
 		'--path=[Folder that holds the wallets.]:DIR:_files -/' \
 		'--api=[Base URL of the validator API.]:URL:' \
+		'--api-version=[Version of the validator'\''s service. auto\: find it out.]:VERSION:(auto 2026-04 2026-02)' \
 		'--timeout=[Time limit for the whole exchange, retries included.]:SECONDS:' \
 		'--json[Print one JSON document instead of text.]' \
 		'--workspace=[Workspace to use. Default\: $QUASAR_WORKSPACE, or else the current directory or its nearest parent that is a workspace of yours.]:DIR:_files -/' \
