@@ -48,7 +48,7 @@ static void check_round(struct api *api, struct check_list *checks)
 /* What the validator's version asks of a miner. */
 static void check_version(const struct invocation *invocation, struct api *api, struct check_list *checks)
 {
-	char *image = settings_docker_image(invocation->settings);
+	char *image = workspace_docker_image(invocation->settings);
 	const struct api_version *version;
 	struct error err;
 

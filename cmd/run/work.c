@@ -299,7 +299,7 @@ static int settle_and_commit(struct loop *loop, bool commit, struct error *err)
 /* The validator's pause between two submissions is no fault of anybody's. Says once when it ends. */
 static void wait_for_turn(struct loop *loop)
 {
-	double seconds = api_last(loop->session.api)->retry_after, until = clock_elapsed() + seconds + 1;
+	double seconds = api_last(loop->session.api)->retry_after, until = clock_elapsed() + seconds;
 	bool told = fabs(until - loop->turn) < TURN_MARGIN;
 	char text[32];
 	cJSON *fields;

@@ -69,7 +69,7 @@ static int follow_version(const struct invocation *invocation, struct session *s
 	}
 	proposal->version = api_version(session->api);
 	if (proposal->version->images)
-		plan->docker_image = proposal->docker_image = settings_docker_image(invocation->settings);
+		plan->docker_image = proposal->docker_image = workspace_docker_image(invocation->settings);
 	if (plan->docker_image && image_check_syntax(plan->docker_image, err) < 0)
 		return -1;
 	return fit_claim(proposal, err);

@@ -301,16 +301,6 @@ const char *settings_get(const struct settings *settings, const char *name, cons
 	return NULL;
 }
 
-char *settings_docker_image(const struct settings *settings)
-{
-	const char *image = settings_get(settings, "MINER_DOCKER_IMAGE", NULL);
-	const char *user = settings_get(settings, "DOCKER_USERNAME", NULL);
-
-	if (image)
-		return xstrdup(image);
-	return user ? xprintf("%s/quasar-miner-gpu:latest", user) : NULL;
-}
-
 void settings_write(const struct settings *values, struct buffer *out)
 {
 	buffer_text(out,

@@ -47,10 +47,6 @@ void settings_put(struct settings *settings, const char *name, const char *value
  * table. */
 const char *settings_get(const struct settings *settings, const char *name, const char **source);
 
-/* The image of the miner's inference server: MINER_DOCKER_IMAGE, or the usual name under DOCKER_USERNAME; NULL:
- * neither is set. The caller frees. */
-char *settings_docker_image(const struct settings *settings);
-
 /* Appends an .env file that explains every setting. `values` may be NULL, or holds values to write
  * instead of the defaults. */
 void settings_write(const struct settings *values, struct buffer *out);

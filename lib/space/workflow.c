@@ -468,7 +468,7 @@ static int wait_for_turn(struct delivery *delivery, struct error *err)
 	delivery->waited = true;
 	clock_duration(ceil(seconds), text);
 	log_note("The validator takes the next submission of this hotkey in %s; waiting.", text);
-	return clock_sleep(seconds + 1, err) < 0 ? undelivered(submission, err) : 1;
+	return clock_sleep(seconds, err) < 0 ? undelivered(submission, err) : 1;
 }
 
 /* The validator has the commitment, under an id that it does not tell. */
