@@ -100,6 +100,12 @@ static int baseline_score(
 	return found < 0 ? -1 : 0;
 }
 
+/* By what the version takes for the round's baseline. */
+static enum baseline usual_baseline(const struct validator *validator)
+{
+	return validator->version->baseline_one_round ? BASELINE_BEFORE : BASELINE_OWN;
+}
+
 static int rank(struct validator *validator, int64_t round, enum baseline which, struct ranking *ranking,
 	struct error *err)
 {
@@ -164,7 +170,8 @@ static int start_round(struct validator *validator, const char *network, double 
 /* Ends a round, or tells anew who won it. `ranking` is to be freed, in any case. */
 static int conclude(struct validator *validator, int64_t round, struct ranking *ranking, struct error *err)
 {
-	enum baseline baseline = validator->version->timed_rounds ? BASELINE_BEFORE : BASELINE_OWN;
+	enum baseline baseline = validator->version->finalizes_blindly ? BASELINE_OWN
+								       : usual_baseline(validator);
 
 	if (rank(validator, round, baseline, ranking, err) < 0)
 		return -1;
@@ -492,8 +499,7 @@ static int add_weight(struct validator *validator, const struct score_entry *ran
 static int list_weights(struct validator *validator, int64_t round, cJSON *list, struct error *err)
 {
 	struct ranking ranking = {0};
-	int result = rank(validator, round,
-		validator->version->baseline_one_round ? BASELINE_BEFORE : BASELINE_OWN, &ranking, err);
+	int result = rank(validator, round, usual_baseline(validator), &ranking, err);
 
 	for (size_t place = 0; !result && place < ranking.count && place < REWARD_RANKS; place++)
 		result = add_weight(validator, &ranking.entries[ranking.order[place]], place, list, err);
@@ -526,7 +532,8 @@ int handle_weights(
 	struct fields fields = fields_query(request, &validator->version->fields);
 	int64_t round = fields_integer_or(&fields, "round_id", 0);
 	const char *network = validator_network(validator, &fields);
-	bool interim = validator->version->timed_rounds && !fields_bool_or(&fields, "completed_only", false);
+	bool tells = validator->version->tells_rounds;
+	bool interim = tells && !fields_bool_or(&fields, "completed_only", false);
 	cJSON *list;
 	int found = 1;
 
@@ -538,7 +545,7 @@ int handle_weights(
 		found = find_round(validator, active_round, network, &round, err);
 	reply->body = cJSON_CreateObject();
 	cJSON_AddNumberToObject(reply->body, "epoch", floor(validator_now(validator)));
-	if (found >= 0 && validator->version->ranks_measurements)
+	if (found >= 0 && tells)
 		found = tell_round(validator, round, reply->body, err);
 	list = cJSON_AddArrayToObject(reply->body, "weights");
 	if (found < 0)
@@ -561,7 +568,7 @@ int handle_leaderboard(
 		return 0;
 	result = validator_active_round(validator, network, &round, err);
 	if (!result)
-		result = rank(validator, round, BASELINE_BEFORE, &ranking, err);
+		result = rank(validator, round, usual_baseline(validator), &ranking, err);
 	reply->body = cJSON_CreateObject();
 	cJSON_AddStringToObject(reply->body, "network", network);
 	json_add_id(reply->body, "round_id", result ? 0 : round);
