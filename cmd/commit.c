@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#include "api/block.h"
+#include "api/version.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/number.h"
@@ -29,8 +29,7 @@ static void print_committed(struct session *session, const struct submission *su
 	}
 	printf("; it can be revealed from block %s", block);
 	if (left > 0) {
-		block_clock_observe(&blocks, api_block(session->api), clock_elapsed());
-		due_describe(&blocks, submission->reveal_block, wait);
+		due_describe_left(&session->workflow, submission, &blocks, wait);
 		printf(", %s", wait);
 	}
 	printf(".\nNext: quasar reveal --wait\n");
@@ -105,6 +104,26 @@ static int find_earlier(const struct invocation *invocation, struct session *ses
 	return 0;
 }
 
+/* Whether the hotkey has handed in something during so many seconds. */
+static bool submitted_lately(const struct session *session, double seconds)
+{
+	struct submission_filter filter = {
+		.steps = STEP_BIT(STEP_COMMITTED) | STEP_BIT(STEP_REVEALED) | STEP_BIT(STEP_SUBMITTED),
+		.api_url = session->workflow.api_url,
+		.hotkey = session->workflow.hotkey,
+	};
+	struct submission_list list;
+	struct error ignored;
+	bool found = false;
+
+	if (store_submissions(session->workspace.store, &filter, &list, &ignored) < 0)
+		return false;
+	for (size_t i = 0; i < list.count; i++)
+		found |= clock_now() - list.items[i].created_at < seconds;
+	submission_list_free(&list);
+	return found;
+}
+
 /* Everything that a validator would object to, unless the miner wants it sent all the same. */
 static int verify(const struct invocation *invocation, const struct session *session,
 	const struct proposal *proposal, struct error *err)
@@ -121,6 +140,36 @@ static int verify(const struct invocation *invocation, const struct session *ses
 	return 0;
 }
 
+/* Settles what earlier calls left. With --again, one of which nobody can say whether it arrived is given up. */
+static int settle(const struct invocation *invocation, struct session *session, const struct way *way,
+	size_t *settled, struct error *err)
+{
+	int result = session_settle(session, way->kind, settled, err);
+
+	while (result && session->workflow.in_doubt && arg_flag(invocation, "again")) {
+		if (workflow_abandon_in_doubt(&session->workflow, err) < 0)
+			return -1;
+		result = session_settle(session, way->kind, settled, err);
+	}
+	return result;
+}
+
+/* What people should know before it is sent. */
+static void advise(const struct session *session, const struct way *way, const struct proposal *proposal)
+{
+	struct error concern;
+
+	if (way->kind == SUBMISSION_COMMIT && proposal->version->judges_hidden)
+		log_note("%s", hidden_advice);
+	if (proposal_concern(proposal, &concern))
+		log_warn("%s. %s", concern.message, concern.hint);
+	if (!proposal->version->claims_rank && submitted_lately(session, proposal->version->round_seconds))
+		log_note(
+			"This hotkey has submitted within the last %.0f hours. If several of its submissions "
+			"win in a round, this validator pays it for the lowest place only.",
+			proposal->version->round_seconds / 3600);
+}
+
 static int send(const struct invocation *invocation, struct session *session, const struct way *way,
 	struct error *err)
 {
@@ -131,7 +180,7 @@ static int send(const struct invocation *invocation, struct session *session, co
 	int result;
 
 	if (arg_real(invocation, "claim", 1e-3, 1e12, &claim, err) < 0 ||
-		session_settle(session, way->kind, &settled, err) < 0 ||
+		settle(invocation, session, way, &settled, err) < 0 ||
 		proposal_read(invocation, session, claim, &proposal, err) < 0)
 		return -1;
 	result = find_earlier(invocation, session, way, &proposal.plan, settled > 0, &earlier, err);
@@ -141,8 +190,7 @@ static int send(const struct invocation *invocation, struct session *session, co
 			proposal_print(&proposal);
 		else if (proposal.claim.stands_in)
 			log_warn(CLAIM_REHEARSAL);
-		if (way->kind == SUBMISSION_COMMIT)
-			log_note("%s", hidden_advice);
+		advise(session, way, &proposal);
 		result = verify(invocation, session, &proposal, err);
 		if (!result)
 			result = way->send(&session->workflow, &proposal.plan, &id, err);
@@ -158,6 +206,7 @@ static int run(const struct invocation *invocation, const struct way *way, struc
 
 	if (session_open(invocation, &session, err) < 0)
 		return -1;
+	session.workflow.patient = true;
 	result = workspace_turn(session.workspace.directory, LONGEST_TURN, &turn, err);
 	if (!result) {
 		result = send(invocation, &session, way, err);

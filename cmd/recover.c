@@ -15,6 +15,7 @@ struct outcome {
 	cJSON *unrevealable; /* commitments whose salts this workspace does not have */
 	cJSON *found;        /* the validator's ids of submissions that only it knew */
 	size_t skipped;      /* rows of its lists that make no sense */
+	bool hidden;         /* it shows miners no lists to compare with */
 };
 
 /* An earlier answer may have been lost before the store was. */
@@ -93,6 +94,10 @@ static int compare(const struct invocation *invocation, struct outcome *outcome,
 	for (size_t i = 0; i < sizeof(steps) / sizeof(steps[0]); i++) {
 		if (steps[i](&session, outcome, err) == 0)
 			continue;
+		if (api_last(session.api)->refusal == REFUSAL_NOT_FOR_US) {
+			outcome->hidden = true;
+			continue;
+		}
 		if (!first.status || err->status == STATUS_INTERRUPTED)
 			first = *err;
 		/* without a connection the next one would only wait in vain, too */
@@ -124,6 +129,9 @@ static void print_comparison(const struct outcome *outcome)
 {
 	const cJSON *item;
 
+	if (outcome->hidden)
+		puts("The validator does not show its lists to miners, so they could not be compared with the "
+		     "store.");
 	cJSON_ArrayForEach (item, outcome->found)
 		printf("Submission %.0f, which only the validator knew, was recorded again.\n",
 			item->valuedouble);
@@ -147,6 +155,7 @@ static void print_json(const struct outcome *outcome)
 	cJSON_AddItemReferenceToObject(document, "found", outcome->found);
 	cJSON_AddItemReferenceToObject(document, "unrevealable", outcome->unrevealable);
 	cJSON_AddNumberToObject(document, "skipped_rows", (double)outcome->skipped);
+	cJSON_AddBoolToObject(document, "compared", !outcome->hidden);
 	output_json(document);
 }
 

@@ -2,10 +2,36 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "api/version.h"
 #include "cli/connect.h"
 #include "cli/hotkey.h"
 #include "cmd/commands.h"
 #include "score/score.h"
+
+/* A version that registers hotkeys by itself answers 500 to one that it knows under another model or league. */
+static bool is_known_already(struct api *api)
+{
+	struct error ignored;
+
+	return api_last(api)->refusal == REFUSAL_INTERNAL && api_version(api)->registers &&
+		api_health(api, &ignored) == 0;
+}
+
+static void print_known(const struct invocation *invocation, const char *hotkey)
+{
+	cJSON *document;
+
+	if (!invocation->json) {
+		printf("The validator answers 500, as it does once it knows a hotkey with another model or "
+		       "league.\nNothing is missing: it registers %s by itself. Go on with `quasar commit`.\n",
+			hotkey);
+		return;
+	}
+	document = cJSON_CreateObject();
+	cJSON_AddStringToObject(document, "status", "known");
+	cJSON_AddStringToObject(document, "hotkey", hotkey);
+	output_json(document);
+}
 
 static void print_result(const struct invocation *invocation, const struct api_registration *registration)
 {
@@ -45,12 +71,16 @@ static int run(struct invocation *invocation, struct error *err)
 		goto done;
 	result = api_register_miner(
 		api, arg_string(invocation, "model"), league_for(seq)->name, &registration, err);
-	if (!result)
+	if (!result) {
 		print_result(invocation, &registration);
-	else if (api_last(api)->refusal == REFUSAL_INTERNAL)
+	} else if (is_known_already(api)) {
+		print_known(invocation, keypair_address(keypair));
+		result = 0;
+	} else if (api_last(api)->refusal == REFUSAL_INTERNAL) {
 		error_hint(err,
 			"Validators answer like this if the hotkey is already registered for another "
 			"league. Then there is no need to register again: go on with `quasar commit`.");
+	}
 done:
 	api_release(&registration.memory);
 	api_close(api);
@@ -63,7 +93,7 @@ const struct command cmd_register = {
 	.summary = "register the hotkey with the validator",
 	.description =
 		"A validator accepts submissions only from registered hotkeys. Registering again does no "
-		"harm.",
+		"harm. Versions from 2026-04 on register a hotkey by themselves when it first submits.",
 	.opts =
 		(const struct opt[]){
 			{"seq", 's', "N", "TARGET_SEQUENCE_LENGTH", NULL, NULL,

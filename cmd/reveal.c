@@ -24,6 +24,7 @@ static int look(struct session *session, struct submission *submission, struct b
 	struct api_pending_reveals pending;
 	struct submission now;
 	int result = due_pending(&session->workflow, &one, blocks, &pending, err);
+	bool hidden = result > 0;
 
 	if (result < 0 && err->status == STATUS_NETWORK) {
 		due_read(&session->workflow, submission, NULL, blocks, due);
@@ -31,26 +32,29 @@ static int look(struct session *session, struct submission *submission, struct b
 			log_warn("%s; going by the reveal block given when it was committed", err->message);
 			result = 0;
 		}
-	} else if (!result) {
-		result = workflow_check_listed(&session->workflow, submission, &pending, err);
+	} else if (result >= 0) {
+		result = hidden ? 0 : workflow_check_listed(&session->workflow, submission, &pending, err);
 		if (!result)
 			result = store_submission_get(session->workspace.store, submission->id, &now, err);
-		if (!result) { /* the list may have told another id, or block */
+		if (!result) { /* the list, or an attempt, may have told another id, block or time */
 			submission_free(submission);
 			*submission = now;
-			due_read(&session->workflow, submission, &pending, blocks, due);
+			due_read(&session->workflow, submission, hidden ? NULL : &pending, blocks, due);
 		}
 	}
 	api_release(&pending.memory);
 	return result;
 }
 
-static int too_early(const struct submission *submission, const struct due *due,
-	const struct block_clock *blocks, struct error *err)
+static int too_early(const struct session *session, const struct submission *submission,
+	const struct due *due, const struct block_clock *blocks, struct error *err)
 {
 	char wait[64];
 
-	due_describe(blocks, due->reveal_block, wait);
+	if (due->current_block)
+		due_describe(blocks, due->reveal_block, wait);
+	else
+		due_describe_left(&session->workflow, submission, blocks, wait);
 	error_set(err, STATUS_EARLY, "submission %s can be revealed from block %lld: %s",
 		submission_label(submission), (long long)due->reveal_block, wait);
 	return error_hint(err, "Run `quasar reveal --wait` to wait for it.");
@@ -70,19 +74,19 @@ static int attempt(struct session *session, const struct submission *submission,
 
 /* Counts down to the block, looking at the validator's clock from time to time. */
 static int countdown(struct progress *progress, const struct submission *submission, const struct due *due,
-	const struct block_clock *blocks, double poll, struct error *err)
+	double poll, struct error *err)
 {
-	double end = clock_elapsed() + due_pause(due, blocks, poll);
+	double began = clock_elapsed(), end = began + due_pause(due, poll);
 
 	while (clock_elapsed() < end) {
 		double step = end - clock_elapsed();
-		double to_go = block_clock_until(blocks, due->reveal_block, clock_elapsed());
-		char text[32];
+		char text[32], block[48] = "";
 
-		clock_duration(to_go, text);
-		progress_status(progress, "submission %s: block %lld of %lld, %s left",
-			submission_label(submission), (long long)due->current_block,
-			(long long)due->reveal_block, text);
+		clock_duration(fmax(0, due->left - (clock_elapsed() - began)), text);
+		if (due->current_block)
+			snprintf(block, sizeof(block), "%lld of ", (long long)due->current_block);
+		progress_status(progress, "submission %s: block %s%lld, %s left",
+			submission_label(submission), block, (long long)due->reveal_block, text);
 		if (clock_sleep(step < 1 ? step : 1, err) < 0)
 			return error_hint(
 				err, "Nothing is lost. `quasar reveal --wait` continues from here.");
@@ -101,7 +105,7 @@ static int wait_until_ready(struct session *session, struct submission *submissi
 			return -1;
 		if (due.ready)
 			return 0;
-		if (countdown(progress, submission, &due, blocks, poll, err) < 0)
+		if (countdown(progress, submission, &due, poll, err) < 0)
 			return -1;
 	}
 }
@@ -148,7 +152,7 @@ static int reveal_if_ready(struct session *session, struct submission *submissio
 	if (look(session, submission, &blocks, &due, err) < 0)
 		return -1;
 	if (!due.ready)
-		return too_early(submission, &due, &blocks, err);
+		return too_early(session, submission, &due, &blocks, err);
 	return attempt(session, submission, &blocks, err);
 }
 

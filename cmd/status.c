@@ -6,6 +6,7 @@
 
 #include "api/block.h"
 #include "api/standings.h"
+#include "api/version.h"
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/log.h"
@@ -32,14 +33,20 @@ struct report {
 	struct standings standings;
 	struct api_round round;
 	size_t unknown; /* of the hotkey at the validator, but not in the store */
+
+	/* of versions that show miners no lists: it answers, and what the dashboard has, where there is a key */
+	bool answers, has_miner;
+	struct api_miner miner;
 };
 
 /* What the store and the validator know. Zero-initialised. */
 struct overview {
 	struct submission_list submissions;
-	struct report report; /* the latest that came */
-	bool online;          /* it came when the validator was last asked */
-	char problem[1024];   /* why it, or a part of it, did not; "": all came */
+	struct report report;              /* the latest that came */
+	bool online;                       /* it came when the validator was last asked */
+	const struct api_version *version; /* of the validator, as far as is known; NULL: not yet */
+	bool hidden;                       /* it shows miners no lists */
+	char problem[1024];                /* why it, or a part of it, did not; "": all came */
 	struct block_clock blocks;
 };
 
@@ -62,6 +69,7 @@ static void report_free(struct report *report)
 {
 	api_release(&report->pending.memory);
 	api_release(&report->round.memory);
+	api_release(&report->miner.memory);
 	standings_free(&report->standings);
 }
 
@@ -73,15 +81,26 @@ static bool came(int result, const struct error *err, struct error *problem)
 	return !result;
 }
 
-/* Takes what comes; `problem` says what kept the rest away. Free with report_free. */
-static void report_read(struct session *session, struct report *report, struct error *problem)
+/* Where miners see no lists: whether the validator answers, and what its dashboard shows. */
+static void read_hidden(struct session *session, struct report *report, struct error *problem)
+{
+	struct error err;
+
+	report->answers = came(api_health(session->api, &err), &err, problem);
+	if (!report->answers || !api_has_dashboard(session->api))
+		return;
+	report->has_miner = api_dashboard_miner(
+				    session->api, session->workflow.hotkey, &report->miner, &err) == 0;
+	if (api_last(session->api)->refusal != REFUSAL_UNKNOWN)
+		came(report->has_miner ? 0 : -1, &err, problem);
+}
+
+/* What anybody is shown. */
+static void read_lists(struct session *session, struct report *report, struct error *problem)
 {
 	double timeout = session->workflow.timeout;
 	struct error err;
 
-	*report = (struct report){.time = clock_now()};
-	*problem = (struct error){0};
-	api_set_timeout(session->api, timeout);
 	report->has_pending = came(
 		workflow_pending(&session->workflow, &report->pending, &err), &err, problem);
 	/* without a connection the next would only be waited for in vain, too */
@@ -93,12 +112,26 @@ static void report_read(struct session *session, struct report *report, struct e
 		report->has_round = came(
 			api_current_round(session->api, &report->round, &err), &err, problem);
 	}
-	report->elapsed = clock_elapsed();
 	if (report->has_pending)
 		workflow_mark_forgotten(&session->workflow, &report->pending,
 			report->has_standings ? &report->standings.stats : NULL,
 			report->has_round ? &report->round : NULL);
 	report->unknown = count_unknown(session, report);
+}
+
+/* Takes what comes; `problem` says what kept the rest away. Free with report_free. */
+static void report_read(struct session *session, struct report *report, struct error *problem)
+{
+	*report = (struct report){.time = clock_now()};
+	*problem = (struct error){0};
+	api_set_timeout(session->api, session->workflow.timeout);
+	if (api_shows_lists(session->api))
+		read_lists(session, report, problem);
+	if (!api_shows_lists(session->api)) { /* perhaps since just now */
+		*problem = (struct error){0};
+		read_hidden(session, report, problem);
+	}
+	report->elapsed = clock_elapsed();
 }
 
 static int submissions_read(struct session *session, struct overview *overview, struct error *err)
@@ -126,7 +159,9 @@ static int overview_read(struct session *session, struct overview *overview, str
 		return -1;
 	report_read(session, &report, &problem);
 	snprintf(overview->problem, sizeof(overview->problem), "%s", problem.status ? problem.message : "");
-	overview->online = report.has_pending || report.has_standings || report.has_round;
+	overview->version = api_version(session->api);
+	overview->hidden = !api_shows_lists(session->api);
+	overview->online = report.has_pending || report.has_standings || report.has_round || report.answers;
 	if (!overview->online || problem.status == STATUS_INTERRUPTED) {
 		report_free(&report);
 		*err = problem;
@@ -171,6 +206,18 @@ static bool was_judged_hidden(const struct overview *overview, const struct subm
 		hidden_was_judged(&report->pending, &report->standings.stats, submission->server_id);
 }
 
+/* A submission on the dashboard, or NULL. */
+static const struct api_own_submission *on_dashboard(
+	const struct overview *overview, const struct submission *submission)
+{
+	const struct api_miner *miner = &overview->report.miner;
+
+	for (size_t i = 0; submission->server_id && i < miner->count; i++)
+		if (miner->submissions[i].id == submission->server_id)
+			return &miner->submissions[i];
+	return NULL;
+}
+
 static cJSON *overview_json(const struct session *session, const struct overview *overview)
 {
 	cJSON *document = cJSON_CreateObject(), *list;
@@ -180,6 +227,8 @@ static cJSON *overview_json(const struct session *session, const struct overview
 	cJSON_AddStringToObject(document, "workspace", session->workspace.directory);
 	cJSON_AddStringToObject(document, "api", session->workflow.api_url);
 	cJSON_AddStringToObject(document, "hotkey", session->workflow.hotkey);
+	cJSON_AddStringToObject(document, "api_version", overview->version->name);
+	cJSON_AddBoolToObject(document, "lists_shown", !overview->hidden);
 	cJSON_AddBoolToObject(document, "online", online);
 	json_add_text(document, "problem", overview->problem[0] ? overview->problem : NULL);
 	if (online && report->has_pending)
@@ -198,9 +247,12 @@ static cJSON *overview_json(const struct session *session, const struct overview
 		cJSON *item = submission_json(submission);
 		int64_t left = online ? blocks_left(overview, submission) : -1;
 		size_t place = online ? rank(overview, submission) : 0;
+		const struct api_own_submission *own = on_dashboard(overview, submission);
 
 		json_add_real(item, "blocks_remaining", left < 0 ? NAN : (double)left);
 		json_add_id(item, "rank", (int64_t)place);
+		json_add_real(item, "validated_tokens_per_sec", own ? own->validated_tokens_per_sec : NAN);
+		json_add_real(item, "score", own ? own->score : NAN);
 		cJSON_AddBoolToObject(item, "judged_unrevealed", was_judged_hidden(overview, submission));
 		cJSON_AddItemToArray(list, item);
 	}
@@ -208,12 +260,19 @@ static cJSON *overview_json(const struct session *session, const struct overview
 }
 
 /* When a commitment can be revealed, as far as is known by now. */
-static void describe_wait(const struct overview *overview, const struct submission *submission, char text[96])
+static void describe_wait(const struct session *session, const struct overview *overview,
+	const struct submission *submission, char text[96])
 {
 	char wait[64];
 
 	if (!overview->blocks.last) {
-		snprintf(text, 96, "reveal at block %lld", (long long)submission->reveal_block);
+		due_describe_left(&session->workflow, submission, &overview->blocks, wait);
+		if (wait[0])
+			snprintf(text, 96, "reveal %s", wait);
+		else if (isnan(submission->reveal_time))
+			snprintf(text, 96, "reveal at block %lld", (long long)submission->reveal_block);
+		else
+			snprintf(text, 96, "ready: run `quasar reveal`");
 	} else if (block_clock_until(&overview->blocks, submission->reveal_block, clock_elapsed()) > 0) {
 		due_describe(&overview->blocks, submission->reveal_block, wait);
 		snprintf(text, 96, "reveal %s", wait);
@@ -225,21 +284,34 @@ static void describe_wait(const struct overview *overview, const struct submissi
 	}
 }
 
-/* Why the lists show no rank for a submission. */
-static const char *describe_unranked(const struct overview *overview, const struct submission *submission)
+/* What is known in the place of a rank. */
+static void describe_unranked(
+	const struct overview *overview, const struct submission *submission, char text[96])
 {
 	const struct api_submission_stats *stats = &overview->report.standings.stats;
+	const struct api_own_submission *own = on_dashboard(overview, submission);
+	char speed[48];
 
-	if (!overview->report.has_standings)
-		return "rank unknown: the validator's list cannot be read";
+	if (own && !isnan(own->validated_tokens_per_sec)) {
+		number_grouped(own->validated_tokens_per_sec, speed);
+		snprintf(text, 96, "measured: %s, normalised", speed);
+		return;
+	}
+	if (own || overview->hidden) {
+		snprintf(text, 96, own ? "not measured yet" : "rank not shown to miners");
+		return;
+	}
+	snprintf(text, 96, "%s",
+		overview->report.has_standings ? "rank unknown: the validator shows only the ten fastest"
+					       : "rank unknown: the validator's list cannot be read");
 	for (size_t i = 0; i < stats->recent_count; i++)
 		if (stats->recent[i].id == submission->server_id)
-			return "no rank yet";
-	return "rank unknown: the validator shows only the ten fastest";
+			snprintf(text, 96, "no rank yet");
 }
 
 /* What a person should know or do about a submission. */
-static void describe(const struct overview *overview, const struct submission *submission, char text[96])
+static void describe(const struct session *session, const struct overview *overview,
+	const struct submission *submission, char text[96])
 {
 	size_t place = rank(overview, submission);
 
@@ -249,14 +321,14 @@ static void describe(const struct overview *overview, const struct submission *s
 			submission->kind == SUBMISSION_COMMIT ? "commit" : "submit");
 		break;
 	case STEP_COMMITTED:
-		describe_wait(overview, submission, text);
+		describe_wait(session, overview, submission, text);
 		break;
 	case STEP_REVEALED:
 	case STEP_SUBMITTED:
 		if (place)
 			snprintf(text, 96, "rank %zu", place);
 		else
-			snprintf(text, 96, "%s", describe_unranked(overview, submission));
+			describe_unranked(overview, submission, text);
 		break;
 	case STEP_REFUSED:
 	case STEP_ABANDONED:
@@ -289,6 +361,15 @@ static void print_report(const struct overview *overview, FILE *out)
 			report->unknown);
 }
 
+static void print_hidden(const struct overview *overview, FILE *out)
+{
+	if (overview->report.miner.flag_reason)
+		fprintf(out, "FLAGGED    %s\n", overview->report.miner.flag_reason);
+	if (overview->hidden)
+		fprintf(out,
+			"not shown  block, round and rank: this version shows them to validators only\n");
+}
+
 static void print_judged(const struct overview *overview, FILE *out)
 {
 	for (size_t i = 0; i < overview->submissions.count; i++)
@@ -317,14 +398,15 @@ static void print_age(const struct overview *overview, FILE *out)
 	fputc('\n', out);
 }
 
-static void add_row(struct table *table, const struct overview *overview, const struct submission *submission)
+static void add_row(struct table *table, const struct session *session, const struct overview *overview,
+	const struct submission *submission)
 {
 	int64_t target = submission->target_sequence_length;
 	char claim[48], weighted[48], text[96];
 
 	number_grouped(submission->tokens_per_sec, claim);
 	number_grouped(score_weighted(submission->tokens_per_sec, target), weighted);
-	describe(overview, submission, text);
+	describe(session, overview, submission, text);
 	table_cell(table, "%lld", (long long)submission->id);
 	if (submission->server_id)
 		table_cell(table, "%lld", (long long)submission->server_id);
@@ -358,7 +440,8 @@ static int compare_urgency(const void *a, const void *b, void *overview)
 }
 
 /* Oldest first; on a page, what matters most. */
-static void print_submissions(const struct overview *overview, const struct page_size *page, FILE *out)
+static void print_submissions(const struct session *session, const struct overview *overview,
+	const struct page_size *page, FILE *out)
 {
 	static const char *const headings[] = {
 		"id", "server id", "step", "league", "claim", "weighted", "commit", "what next"};
@@ -375,7 +458,7 @@ static void print_submissions(const struct overview *overview, const struct page
 		table_narrow(&table, page->columns > NEXT_WIDTH ? page->columns - NEXT_WIDTH : 0, spare);
 	}
 	for (size_t i = 0; i < count; i++)
-		add_row(&table, overview, order[i]);
+		add_row(&table, session, overview, order[i]);
 	table_print(&table, out);
 	free(order);
 }
@@ -385,8 +468,10 @@ static void print_overview(const struct session *session, const struct overview 
 	const struct page_size *page, FILE *out)
 {
 	if (!page || page->rows >= ROOMY)
-		fprintf(out, "hotkey     %s\nvalidator  %s\n", session->workflow.hotkey,
-			session->workflow.api_url);
+		fprintf(out, "hotkey     %s\nvalidator  %s%s%s\n", session->workflow.hotkey,
+			session->workflow.api_url, overview->version ? ", version " : "",
+			overview->version ? overview->version->name : "");
+	print_hidden(overview, out);
 	print_report(overview, out);
 	print_judged(overview, out);
 	if (page)
@@ -394,7 +479,7 @@ static void print_overview(const struct session *session, const struct overview 
 	if (overview->problem[0])
 		fprintf(out, "%-11s%s\n", overview->online ? "missing" : "outage", overview->problem);
 	if (overview->submissions.count)
-		print_submissions(overview, page, out);
+		print_submissions(session, overview, page, out);
 	else
 		fputs("No submissions yet. `quasar commit` makes the first one.\n", out);
 }
@@ -525,7 +610,8 @@ const struct command cmd_status = {
 	.summary = "show where each submission stands: step, blocks left, rank",
 	.description =
 		"Combines the workspace's records with the validator's. If the validator does not "
-		"respond, it shows the records alone and says why.\n\n"
+		"respond, it shows the records alone and says why. Versions from 2026-04 on do not show "
+		"their lists to miners; with DASHBOARD_API_KEY, it shows what validators measured.\n\n"
 		"With --watch, a terminal shows a page that is updated every second, the most urgent "
 		"submissions first: those that need you, those to be revealed next, then the newest. "
 		"Those that do not fit the window are only counted. While the validator does not respond, "

@@ -99,7 +99,7 @@ _quasar()
 		--path) words=""; files=1 ;;
 		esac ;;
 	"quasar register")
-		words="--seq --model --wallet --hotkey --path --api --timeout --json --workspace --quiet --verbose --help "
+		words="--seq --model --wallet --hotkey --path --api --api-version --timeout --json --workspace --quiet --verbose --help "
 		case $previous in
 		--seq) words="" ;;
 		--model) words="" ;;
@@ -107,6 +107,7 @@ _quasar()
 		--hotkey) words="" ;;
 		--path) words=""; files=1 ;;
 		--api) words="" ;;
+		--api-version) words="auto 2026-04 2026-02" ;;
 		--timeout) words="" ;;
 		esac ;;
 	"quasar verify")
@@ -162,7 +163,7 @@ _quasar()
 		--timeout) words="" ;;
 		esac ;;
 	"quasar commit")
-		words="--seq --margin --python --claim --no-verify --again --wallet --hotkey --path --api --timeout --json --workspace --quiet --verbose --help "
+		words="--seq --margin --python --claim --no-verify --again --wallet --hotkey --path --api --api-version --timeout --json --workspace --quiet --verbose --help "
 		case $previous in
 		--seq) words="" ;;
 		--margin) words="" ;;
@@ -172,19 +173,21 @@ _quasar()
 		--hotkey) words="" ;;
 		--path) words=""; files=1 ;;
 		--api) words="" ;;
+		--api-version) words="auto 2026-04 2026-02" ;;
 		--timeout) words="" ;;
 		esac ;;
 	"quasar reveal")
-		words="--wait --wallet --hotkey --path --api --timeout --json --workspace --quiet --verbose --help "
+		words="--wait --wallet --hotkey --path --api --api-version --timeout --json --workspace --quiet --verbose --help "
 		case $previous in
 		--wallet) words="" ;;
 		--hotkey) words="" ;;
 		--path) words=""; files=1 ;;
 		--api) words="" ;;
+		--api-version) words="auto 2026-04 2026-02" ;;
 		--timeout) words="" ;;
 		esac ;;
 	"quasar submit")
-		words="--seq --margin --python --claim --no-verify --again --wallet --hotkey --path --api --timeout --json --workspace --quiet --verbose --help "
+		words="--seq --margin --python --claim --no-verify --again --wallet --hotkey --path --api --api-version --timeout --json --workspace --quiet --verbose --help "
 		case $previous in
 		--seq) words="" ;;
 		--margin) words="" ;;
@@ -194,10 +197,11 @@ _quasar()
 		--hotkey) words="" ;;
 		--path) words=""; files=1 ;;
 		--api) words="" ;;
+		--api-version) words="auto 2026-04 2026-02" ;;
 		--timeout) words="" ;;
 		esac ;;
 	"quasar run")
-		words="--improve --interval --notify --log --seq --margin --python --wallet --hotkey --path --api --timeout --json --workspace --quiet --verbose --help "
+		words="--improve --interval --notify --log --seq --margin --python --wallet --hotkey --path --api --api-version --timeout --json --workspace --quiet --verbose --help "
 		case $previous in
 		--improve) words="" ;;
 		--interval) words="" ;;
@@ -210,32 +214,36 @@ _quasar()
 		--hotkey) words="" ;;
 		--path) words=""; files=1 ;;
 		--api) words="" ;;
+		--api-version) words="auto 2026-04 2026-02" ;;
 		--timeout) words="" ;;
 		esac ;;
 	"quasar status")
-		words="--watch --interval --wallet --hotkey --path --api --timeout --json --workspace --quiet --verbose --help "
+		words="--watch --interval --wallet --hotkey --path --api --api-version --timeout --json --workspace --quiet --verbose --help "
 		case $previous in
 		--interval) words="" ;;
 		--wallet) words="" ;;
 		--hotkey) words="" ;;
 		--path) words=""; files=1 ;;
 		--api) words="" ;;
+		--api-version) words="auto 2026-04 2026-02" ;;
 		--timeout) words="" ;;
 		esac ;;
 	"quasar round")
-		words="--api --timeout --json --workspace --quiet --verbose --help "
+		words="--api --api-version --timeout --json --workspace --quiet --verbose --help "
 		case $previous in
 		--api) words="" ;;
+		--api-version) words="auto 2026-04 2026-02" ;;
 		--timeout) words="" ;;
 		esac ;;
 	"quasar leaderboard")
-		words="--top --wallet --hotkey --path --api --timeout --json --workspace --quiet --verbose --help "
+		words="--top --wallet --hotkey --path --api --api-version --timeout --json --workspace --quiet --verbose --help "
 		case $previous in
 		--top) words="" ;;
 		--wallet) words="" ;;
 		--hotkey) words="" ;;
 		--path) words=""; files=1 ;;
 		--api) words="" ;;
+		--api-version) words="auto 2026-04 2026-02" ;;
 		--timeout) words="" ;;
 		esac ;;
 	"quasar gpus")
@@ -243,17 +251,18 @@ _quasar()
 		case $previous in
 		esac ;;
 	"quasar doctor")
-		words="--wallet --hotkey --path --python --api --timeout --json --workspace --quiet --verbose --help "
+		words="--wallet --hotkey --path --api --api-version --python --timeout --json --workspace --quiet --verbose --help "
 		case $previous in
 		--wallet) words="" ;;
 		--hotkey) words="" ;;
 		--path) words=""; files=1 ;;
-		--python) words="" ;;
 		--api) words="" ;;
+		--api-version) words="auto 2026-04 2026-02" ;;
+		--python) words="" ;;
 		--timeout) words="" ;;
 		esac ;;
 	"quasar localnet")
-		words="--like --port --listen --db --block-time --blocks-until-reveal --rate-limit --connections --request-timeout --json --workspace --quiet --verbose --help "
+		words="--like --port --listen --db --block-time --blocks-until-reveal --rate-limit --cooldown --round-time --validator-hotkeys --api-keys --connections --request-timeout --json --workspace --quiet --verbose --help "
 		case $previous in
 		--like) words="" ;;
 		--port) words="" ;;
@@ -262,17 +271,26 @@ _quasar()
 		--block-time) words="" ;;
 		--blocks-until-reveal) words="" ;;
 		--rate-limit) words="" ;;
+		--cooldown) words="" ;;
+		--round-time) words="" ;;
+		--validator-hotkeys) words="" ;;
+		--api-keys) words="" ;;
 		--connections) words="" ;;
 		--request-timeout) words="" ;;
 		esac ;;
 	"quasar validate")
-		words="--once --interval --finalize --budget --device --python --no-sandbox --native --local-forks --api --timeout --json --workspace --quiet --verbose --help "
+		words="--once --interval --finalize --budget --device --python --no-sandbox --native --gpu-factor --assume-verified --local-forks --wallet --hotkey --path --api --api-version --timeout --json --workspace --quiet --verbose --help "
 		case $previous in
 		--interval) words="" ;;
 		--budget) words="" ;;
 		--device) words="" ;;
 		--python) words="" ;;
+		--gpu-factor) words="" ;;
+		--wallet) words="" ;;
+		--hotkey) words="" ;;
+		--path) words=""; files=1 ;;
 		--api) words="" ;;
+		--api-version) words="auto 2026-04 2026-02" ;;
 		--timeout) words="" ;;
 		esac ;;
 	"quasar export-state")
@@ -284,12 +302,13 @@ _quasar()
 		case $previous in
 		esac ;;
 	"quasar recover")
-		words="--wallet --hotkey --path --api --timeout --json --workspace --quiet --verbose --help "
+		words="--wallet --hotkey --path --api --api-version --timeout --json --workspace --quiet --verbose --help "
 		case $previous in
 		--wallet) words="" ;;
 		--hotkey) words="" ;;
 		--path) words=""; files=1 ;;
 		--api) words="" ;;
+		--api-version) words="auto 2026-04 2026-02" ;;
 		--timeout) words="" ;;
 		esac ;;
 	"quasar generate")

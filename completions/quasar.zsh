@@ -144,6 +144,7 @@ _quasar_register()
 		'--hotkey=[Name of the hotkey in that wallet.]:NAME:' \
 		'--path=[Folder that holds the wallets.]:DIR:_files -/' \
 		'--api=[Base URL of the validator API.]:URL:' \
+		'--api-version=[Version of the validator'\''s service. auto\: find it out.]:VERSION:(auto 2026-04 2026-02)' \
 		'--timeout=[Time limit for the whole exchange, retries included.]:SECONDS:' \
 		'--json[Print one JSON document instead of text.]' \
 		'--workspace=[Workspace to use. Default\: $QUASAR_WORKSPACE, or else the current directory or its nearest parent that is a workspace of yours.]:DIR:_files -/' \
@@ -271,6 +272,7 @@ _quasar_commit()
 		'--hotkey=[Name of the hotkey in that wallet.]:NAME:' \
 		'--path=[Folder that holds the wallets.]:DIR:_files -/' \
 		'--api=[Base URL of the validator API.]:URL:' \
+		'--api-version=[Version of the validator'\''s service. auto\: find it out.]:VERSION:(auto 2026-04 2026-02)' \
 		'--timeout=[Time limit for the whole exchange, retries included.]:SECONDS:' \
 		'--json[Print one JSON document instead of text.]' \
 		'--workspace=[Workspace to use. Default\: $QUASAR_WORKSPACE, or else the current directory or its nearest parent that is a workspace of yours.]:DIR:_files -/' \
@@ -288,6 +290,7 @@ _quasar_reveal()
 		'--hotkey=[Name of the hotkey in that wallet.]:NAME:' \
 		'--path=[Folder that holds the wallets.]:DIR:_files -/' \
 		'--api=[Base URL of the validator API.]:URL:' \
+		'--api-version=[Version of the validator'\''s service. auto\: find it out.]:VERSION:(auto 2026-04 2026-02)' \
 		'--timeout=[Time limit for the whole exchange, retries included.]:SECONDS:' \
 		'--json[Print one JSON document instead of text.]' \
 		'--workspace=[Workspace to use. Default\: $QUASAR_WORKSPACE, or else the current directory or its nearest parent that is a workspace of yours.]:DIR:_files -/' \
@@ -310,6 +313,7 @@ _quasar_submit()
 		'--hotkey=[Name of the hotkey in that wallet.]:NAME:' \
 		'--path=[Folder that holds the wallets.]:DIR:_files -/' \
 		'--api=[Base URL of the validator API.]:URL:' \
+		'--api-version=[Version of the validator'\''s service. auto\: find it out.]:VERSION:(auto 2026-04 2026-02)' \
 		'--timeout=[Time limit for the whole exchange, retries included.]:SECONDS:' \
 		'--json[Print one JSON document instead of text.]' \
 		'--workspace=[Workspace to use. Default\: $QUASAR_WORKSPACE, or else the current directory or its nearest parent that is a workspace of yours.]:DIR:_files -/' \
@@ -333,6 +337,7 @@ _quasar_run()
 		'--hotkey=[Name of the hotkey in that wallet.]:NAME:' \
 		'--path=[Folder that holds the wallets.]:DIR:_files -/' \
 		'--api=[Base URL of the validator API.]:URL:' \
+		'--api-version=[Version of the validator'\''s service. auto\: find it out.]:VERSION:(auto 2026-04 2026-02)' \
 		'--timeout=[Time limit for one exchange with the validator; what fails is retried later.]:SECONDS:' \
 		'--json[Print one JSON document instead of text.]' \
 		'--workspace=[Workspace to use. Default\: $QUASAR_WORKSPACE, or else the current directory or its nearest parent that is a workspace of yours.]:DIR:_files -/' \
@@ -351,6 +356,7 @@ _quasar_status()
 		'--hotkey=[Name of the hotkey in that wallet.]:NAME:' \
 		'--path=[Folder that holds the wallets.]:DIR:_files -/' \
 		'--api=[Base URL of the validator API.]:URL:' \
+		'--api-version=[Version of the validator'\''s service. auto\: find it out.]:VERSION:(auto 2026-04 2026-02)' \
 		'--timeout=[Time limit for the whole exchange, retries included.]:SECONDS:' \
 		'--json[Print one JSON document instead of text.]' \
 		'--workspace=[Workspace to use. Default\: $QUASAR_WORKSPACE, or else the current directory or its nearest parent that is a workspace of yours.]:DIR:_files -/' \
@@ -364,6 +370,7 @@ _quasar_round()
 {
 	_arguments \
 		'--api=[Base URL of the validator API.]:URL:' \
+		'--api-version=[Version of the validator'\''s service. auto\: find it out.]:VERSION:(auto 2026-04 2026-02)' \
 		'--timeout=[Time limit for the whole exchange, retries included.]:SECONDS:' \
 		'--json[Print one JSON document instead of text.]' \
 		'--workspace=[Workspace to use. Default\: $QUASAR_WORKSPACE, or else the current directory or its nearest parent that is a workspace of yours.]:DIR:_files -/' \
@@ -381,6 +388,7 @@ _quasar_leaderboard()
 		'--hotkey=[Name of the hotkey in that wallet.]:NAME:' \
 		'--path=[Folder that holds the wallets.]:DIR:_files -/' \
 		'--api=[Base URL of the validator API.]:URL:' \
+		'--api-version=[Version of the validator'\''s service. auto\: find it out.]:VERSION:(auto 2026-04 2026-02)' \
 		'--timeout=[Time limit for the whole exchange, retries included.]:SECONDS:' \
 		'--json[Print one JSON document instead of text.]' \
 		'--workspace=[Workspace to use. Default\: $QUASAR_WORKSPACE, or else the current directory or its nearest parent that is a workspace of yours.]:DIR:_files -/' \
@@ -407,8 +415,9 @@ _quasar_doctor()
 		'--wallet=[Name of the wallet that holds the hotkey.]:NAME:' \
 		'--hotkey=[Name of the hotkey in that wallet.]:NAME:' \
 		'--path=[Folder that holds the wallets.]:DIR:_files -/' \
-		'--python=[Python that runs the fork\: a program, or a virtual environment.]:PATH:' \
 		'--api=[Base URL of the validator API.]:URL:' \
+		'--api-version=[Version of the validator'\''s service. auto\: find it out.]:VERSION:(auto 2026-04 2026-02)' \
+		'--python=[Python that runs the fork\: a program, or a virtual environment.]:PATH:' \
 		'--timeout=[Time limit for each response from the validator.]:SECONDS:' \
 		'--json[Print one JSON document instead of text.]' \
 		'--workspace=[Workspace to use. Default\: $QUASAR_WORKSPACE, or else the current directory or its nearest parent that is a workspace of yours.]:DIR:_files -/' \
@@ -421,13 +430,17 @@ _quasar_doctor()
 _quasar_localnet()
 {
 	_arguments \
-		'--like=[2026-02\: as the validator deployed then, faults included. strict\: as it should be.]:VERSION:' \
+		'--like=[2026-02 or 2026-04\: as the validator deployed then, faults included. strict\: as it should be.]:VERSION:' \
 		'--port=[Port to listen on; 0\: any free port.]:N:' \
 		'--listen=[Address to listen on; 0.0.0.0\: every interface.]:ADDRESS:' \
 		'--db=[File to keep the state in. Default\: localnet.db in the workspace, or else in the current directory.]:FILE:_files' \
 		'--block-time=[Duration of a block.]:SECONDS:' \
 		'--blocks-until-reveal=[Blocks between a commitment and its reveal.]:N:' \
 		'--rate-limit=[Signed requests per hotkey in 60 seconds; 0\: no limit. Default\: no limit with 2026-02, 10 with strict.]:N:' \
+		'--cooldown=[Time between two submissions of a hotkey; 0\: none. Default\: 300 with 2026-04, none with the others.]:SECONDS:' \
+		'--round-time=[Duration of a round.]:SECONDS:' \
+		'--validator-hotkeys=[With 2026-04\: hotkeys that may judge and read everything.]:ADDRESS,...:' \
+		'--api-keys=[With 2026-04\: keys that open /dashboard/.]:KEY,...:' \
 		'--connections=[Maximum number of connections; beyond it, the one idle the longest is closed.]:N:' \
 		'--request-timeout=[Time limit for a client to send a request, or to stay idle.]:SECONDS:' \
 		'--json[Print one JSON document instead of text.]' \
@@ -443,14 +456,20 @@ _quasar_validate()
 	_arguments \
 		'--once[Judge what is waiting, then exit.]' \
 		'--interval=[Time between two checks for new submissions.]:SECONDS:' \
-		'--finalize[End the round\: immediately with --once, otherwise when its time is up.]' \
+		'--finalize[End the round\: immediately with --once, otherwise when its time is up. With 2026-04, where rounds end by themselves\: rank the last one anew.]' \
 		'--budget=[Time limit for each length.]:SECONDS:' \
 		'--device=[Where to run forks\: auto, cpu, cuda\:N, or all (GPUs). With several, submissions are judged side by side, one on each.]:NAME,...:' \
 		'--python=[Python that runs the fork\: a program, or a virtual environment.]:PATH:' \
 		'--no-sandbox[Run forks as you, without a sandbox\: only for forks that you trust.]' \
 		'--native[In a rehearsal, measure quasar'\''s own layer instead of the fork'\''s.]' \
+		'--gpu-factor=[With 2026-04\: divide measured speeds by this. Default\: what validators take for this GPU, 1 for the RTX 5090.]:X:' \
+		'--assume-verified[With 2026-04, in a rehearsal\: take the logits of images for right.]' \
 		'--local-forks[Clone from any address, including file\:// and paths, for any API.]' \
+		'--wallet=[Name of the wallet that holds the hotkey.]:NAME:' \
+		'--hotkey=[Name of the hotkey in that wallet.]:NAME:' \
+		'--path=[Folder that holds the wallets.]:DIR:_files -/' \
 		'--api=[Base URL of the validator API.]:URL:' \
+		'--api-version=[Version of the validator'\''s service. auto\: find it out.]:VERSION:(auto 2026-04 2026-02)' \
 		'--timeout=[Time limit for the whole exchange, retries included.]:SECONDS:' \
 		'--json[Print one JSON document instead of text.]' \
 		'--workspace=[Workspace to use. Default\: $QUASAR_WORKSPACE, or else the current directory or its nearest parent that is a workspace of yours.]:DIR:_files -/' \
@@ -490,6 +509,7 @@ _quasar_recover()
 		'--hotkey=[Name of the hotkey in that wallet.]:NAME:' \
 		'--path=[Folder that holds the wallets.]:DIR:_files -/' \
 		'--api=[Base URL of the validator API.]:URL:' \
+		'--api-version=[Version of the validator'\''s service. auto\: find it out.]:VERSION:(auto 2026-04 2026-02)' \
 		'--timeout=[Time limit for the whole exchange, retries included.]:SECONDS:' \
 		'--json[Print one JSON document instead of text.]' \
 		'--workspace=[Workspace to use. Default\: $QUASAR_WORKSPACE, or else the current directory or its nearest parent that is a workspace of yours.]:DIR:_files -/' \

@@ -84,6 +84,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def answer(self):
         owner = self.server.owner
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        if self.path == "/openapi.json":
+            owner.routes.act(self)
+            return
         with owner.lock:
             step = owner.steps[min(len(owner.requests), len(owner.steps) - 1)]
             owner.requests.append(Request(self, body))
@@ -105,10 +108,11 @@ class QuietServer(http.server.ThreadingHTTPServer):
 
 
 class ScriptedServer:
-    """The first request meets the first step, and so on; the last step stays in force."""
+    """The first request meets the first step, and so on; the last step stays in force. `route` is in /openapi.json,
+    which is not part of the script: it tells the version."""
 
-    def __init__(self, *steps, certificate=None, date=None):
-        self.steps, self.date = steps, date
+    def __init__(self, *steps, certificate=None, date=None, route="/commit_submission"):
+        self.steps, self.date, self.routes = steps, date, reply(200, {"paths": {route: {}}})
         self.requests, self.flooded = [], 0
         self.lock, self.arrived, self.over = threading.Lock(), threading.Event(), threading.Event()
         self.httpd = QuietServer(("127.0.0.1", 0), Handler)

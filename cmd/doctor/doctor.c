@@ -68,8 +68,8 @@ const struct command cmd_doctor = {
 	.opts =
 		(const struct opt[]){
 			OPTS_WALLET,
+			OPTS_VALIDATOR,
 			OPT_PYTHON,
-			{"api", 0, "URL", "VALIDATOR_API_URL", NULL, NULL, "Base URL of the validator API."},
 			{"timeout", 0, "SECONDS", NULL, "5", NULL,
 				"Time limit for each response from the validator."},
 			{0},

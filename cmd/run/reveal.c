@@ -68,7 +68,7 @@ static int look_at_one(struct loop *loop, const struct submission *submission,
 	}
 	due_read(&loop->session.workflow, submission, pending, &loop->blocks, &due);
 	if (!due.ready) {
-		*next = now + due_pause(&due, &loop->blocks, loop->poll);
+		*next = now + due_pause(&due, loop->poll);
 		return 0;
 	}
 	if (trouble && now < trouble->next) {
@@ -158,7 +158,7 @@ int loop_reveal_due(struct loop *loop, struct error *err)
 	struct submission_list list;
 	double retry = INFINITY;
 	bool ask, listed = false;
-	int result = 0;
+	int result = 0, read;
 
 	loop->next_look = clock_elapsed() + DUE_POLL_LONGEST;
 	if (read_commitments(loop, &list, &ask, err) < 0) {
@@ -170,7 +170,13 @@ int loop_reveal_due(struct loop *loop, struct error *err)
 		submission_list_free(&list);
 		return 0;
 	}
-	if (due_pending(&loop->session.workflow, &list, &loop->blocks, &pending, err) == 0) {
+	read = due_pending(&loop->session.workflow, &list, &loop->blocks, &pending, err);
+	if (read > 0) {
+		/* there is nothing to compare the store with, and what is stored tells when to reveal */
+		loop->compared = true;
+		loop->poll = fmin(loop->poll * 2, DUE_POLL_LONGEST);
+		loop_answered(loop, PART_LIST, 0);
+	} else if (read == 0) {
 		listed = true;
 		loop_answered(loop, PART_LIST, 0);
 		loop->poll = fmin(loop->poll * 2, DUE_POLL_LONGEST);

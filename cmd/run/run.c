@@ -11,6 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "api/version.h"
 #include "base/clock.h"
 #include "base/service.h"
 #include "base/version.h"
@@ -220,7 +221,8 @@ static void announce(struct loop *loop)
 	cJSON_AddStringToObject(fields, "version", QUASAR_VERSION);
 	event_emit(&loop->events, "started", fields, "mining in %s for %s", loop->session.workspace.directory,
 		loop->session.workflow.api_url);
-	event_emit(&loop->events, "note", NULL, "%s", hidden_advice);
+	if (api_learn_version(loop->session.api)->judges_hidden)
+		event_emit(&loop->events, "note", NULL, "%s", hidden_advice);
 }
 
 /* To be told to stop is no failure; anything else that ends the loop needs a person. */
@@ -302,8 +304,8 @@ const struct command cmd_run = {
 		"same commit again, the improvement must also exceed the spread of its benchmarks, so "
 		"that noise is not submitted.\n\n"
 		"Each event is one line of JSON on stdout with its time (UTC), name, message and details: "
-		"started, note, fork, verify, bench, kept, committed, settled, revealed, refused, rank, "
-		"round, outage, recovered, problem, settings, store, stopped. With --notify, a command is "
+		"started, note, version, fork, verify, bench, kept, waiting, committed, settled, revealed, "
+		"refused, rank, measured, round, outage, recovered, problem, settings, store, stopped. With --notify, a command is "
 		"run for each event. It gets the same line on stdin, the event's name in QUASAR_EVENT and "
 		"its message in QUASAR_MESSAGE, and it has 30 seconds. Its environment has only PATH, "
 		"HOME, the locale and the like; it must read anything else it needs from a file.\n\n"
@@ -333,7 +335,7 @@ const struct command cmd_run = {
 			OPTS_CLAIM,
 			OPT_PYTHON,
 			OPTS_WALLET,
-			{"api", 0, "URL", "VALIDATOR_API_URL", NULL, NULL, "Base URL of the validator API."},
+			OPTS_VALIDATOR,
 			{"timeout", 0, "SECONDS", NULL, "60", NULL,
 				"Time limit for one exchange with the validator; what fails is retried "
 				"later."},

@@ -45,7 +45,8 @@ struct loop {
 	int watch; /* readable when the fork's HEAD may have moved; -1: none */
 
 	/* clock_elapsed() at which each is next to be done */
-	double next_round, next_look, next_commit, next_standing;
+	double next_round, next_look, next_commit, next_standing, next_version;
+	double turn;   /* when the validator takes the next submission, as it was told last; 0: it was not */
 	bool compared; /* the store, with the commitments that the validator has of this hotkey */
 
 	struct block_clock blocks;
@@ -55,6 +56,7 @@ struct loop {
 	char problem[1024]; /* the last one told, so that it is not told again and again */
 	int64_t round_number, rank_id;
 	size_t rank;
+	int64_t measured_id; /* the submission whose measurement was told last */
 };
 
 /* --- what there is to say (cmd/run/tell.c) -------------------------------------------------------------- */
@@ -75,7 +77,7 @@ void loop_answered(struct loop *loop, enum part part, int64_t id);
 /* The trouble that there is with it, or NULL. */
 struct trouble *loop_trouble(const struct loop *loop, enum part part, int64_t id);
 
-/* Banned, not registered, or not who it says it is, in the validator's own words: waiting does not help. */
+/* Banned, flagged, not registered, or not who it says it is, in the validator's own words: waiting does not help. */
 bool loop_needs_a_person(enum refusal refusal, const struct error *err);
 
 /* --- the parts: -1 ends the loop, which cannot go on without a person or was told to stop ---------------- */

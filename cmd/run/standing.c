@@ -3,7 +3,9 @@
 #include <string.h>
 
 #include "api/standings.h"
+#include "api/version.h"
 #include "base/clock.h"
+#include "base/json.h"
 #include "cmd/run/run.h"
 
 /* The best rank of this hotkey's submissions. */
@@ -51,9 +53,79 @@ static int failed(struct loop *loop, enum part part, const struct error *err)
 
 	if (err->status == STATUS_INTERRUPTED)
 		return -1;
+	if (api_last(loop->session.api)->refusal == REFUSAL_NOT_FOR_US) { /* since just now */
+		loop->next_standing = 0;
+		return 0;
+	}
 	next = loop_outage(loop, part, 0, api_last(loop->session.api)->refusal, err);
 	loop->next_standing = fmin(loop->next_standing, next);
 	return 0;
+}
+
+/* The service may be replaced at any time. Without lists no answer would contradict what is known of it. */
+static void look_at_version(struct loop *loop)
+{
+	struct api *api = loop->session.api;
+	const struct api_version *found;
+	struct error ignored;
+	cJSON *fields;
+
+	if (!api_learn_version(api)->lists && clock_elapsed() >= loop->next_version) {
+		loop->next_version = clock_elapsed() + loop->interval;
+		api_find_version(api, &ignored);
+	}
+	found = session_remember_version(&loop->session);
+	if (!found)
+		return;
+	fields = cJSON_CreateObject();
+	cJSON_AddStringToObject(fields, "api_version", found->name);
+	event_emit(&loop->events, "version", fields, "the validator's version is %s%s", found->name,
+		found->lists ? "" : ", which shows neither lists nor rank to miners");
+}
+
+/* What validators made of the newest submission that they have measured. */
+static void tell_measurement(struct loop *loop, const struct api_miner *miner)
+{
+	for (size_t i = 0; i < miner->count; i++) {
+		const struct api_own_submission *submission = &miner->submissions[i];
+		cJSON *fields;
+
+		if (isnan(submission->validated_tokens_per_sec))
+			continue;
+		if (loop->measured_id == submission->id)
+			return;
+		loop->measured_id = submission->id;
+		fields = cJSON_CreateObject();
+		cJSON_AddNumberToObject(fields, "submission_id", (double)submission->id);
+		cJSON_AddNumberToObject(
+			fields, "validated_tokens_per_sec", submission->validated_tokens_per_sec);
+		json_add_real(fields, "score", submission->score);
+		event_emit(&loop->events, "measured", fields,
+			"submission %lld was measured: %.0f tokens/s, normalised", (long long)submission->id,
+			submission->validated_tokens_per_sec);
+		return;
+	}
+}
+
+/* Where miners see no lists, the dashboard, if there is a key for it. */
+static int look_at_dashboard(struct loop *loop, struct error *err)
+{
+	struct api_miner miner;
+	int result = 0;
+
+	loop_answered(loop, PART_ROUND, 0);
+	if (!api_has_dashboard(loop->session.api)) {
+		loop_answered(loop, PART_STANDINGS, 0);
+		return 0;
+	}
+	if (api_dashboard_miner(loop->session.api, loop->session.workflow.hotkey, &miner, err) == 0) {
+		loop_answered(loop, PART_STANDINGS, 0);
+		tell_measurement(loop, &miner);
+	} else if (api_last(loop->session.api)->refusal != REFUSAL_UNKNOWN) {
+		result = failed(loop, PART_STANDINGS, err);
+	}
+	api_release(&miner.memory);
+	return result;
 }
 
 int loop_look_at_standings(struct loop *loop, struct error *err)
@@ -63,6 +135,9 @@ int loop_look_at_standings(struct loop *loop, struct error *err)
 	int result = 0;
 
 	loop->next_standing = clock_elapsed() + fmin(loop->interval, PAUSE_LONGEST);
+	look_at_version(loop);
+	if (!api_shows_lists(loop->session.api))
+		return look_at_dashboard(loop, err);
 	if (api_current_round(loop->session.api, &round, err) == 0) {
 		loop_answered(loop, PART_ROUND, 0);
 		tell_round(loop, &round);

@@ -171,6 +171,7 @@ bool loop_needs_a_person(enum refusal refusal, const struct error *err)
 {
 	return err->status == STATUS_REFUSED &&
 		(refusal == REFUSAL_SIGNATURE || refusal == REFUSAL_HOTKEY || refusal == REFUSAL_BANNED ||
+			refusal == REFUSAL_FLAGGED || refusal == REFUSAL_SHARED ||
 			refusal == REFUSAL_UNREGISTERED);
 }
 

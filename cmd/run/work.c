@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "api/version.h"
 #include "base/clock.h"
 #include "base/json.h"
 #include "cli/proposal.h"
@@ -12,6 +13,8 @@
 #include "space/due.h"
 
 #define REFUSED_SECONDS 3600.0 /* until a commit whose submission was refused is tried once more */
+
+#define TURN_MARGIN 5.0 /* s, by which the same end of the validator's pause may seem to differ */
 
 static void rest(struct loop *loop)
 {
@@ -190,19 +193,24 @@ void loop_look_at_work(struct loop *loop)
 }
 
 /* When this round of the competition began; 0 where the validator cannot tell: then what was handed in before
- * counts, too. */
+ * counts, too. Where it tells only validators, what was handed in a round's time ago is of an earlier one. */
 static int round_began(struct loop *loop, double *began, struct error *err)
 {
+	struct api *api = loop->session.api;
 	struct api_round round;
-	int result = api_current_round(loop->session.api, &round, err);
+	int result = api_current_round(api, &round, err);
 
 	*began = result ? 0 : round.start_time;
 	api_release(&round.memory);
 	if (!result)
 		return 0;
-	if (err->status == STATUS_INTERRUPTED || !api_last(loop->session.api)->http_status)
+	if (api_last(api)->refusal == REFUSAL_NOT_FOR_US) {
+		*began = clock_now() + api_clock_skew(api) - api_version(api)->round_seconds;
+		return 0;
+	}
+	if (err->status == STATUS_INTERRUPTED || !api_last(api)->http_status)
 		return -1;
-	loop_outage(loop, PART_ROUND, 0, api_last(loop->session.api)->refusal, err);
+	loop_outage(loop, PART_ROUND, 0, api_last(api)->refusal, err);
 	return 0;
 }
 
@@ -268,6 +276,7 @@ static int is_better(struct loop *loop, const struct proposal *proposal, bool *b
 
 static int commit_proposal(struct loop *loop, const struct proposal *proposal, struct error *err)
 {
+	struct error concern;
 	int64_t id = 0;
 	bool better;
 
@@ -278,6 +287,8 @@ static int commit_proposal(struct loop *loop, const struct proposal *proposal, s
 		return -1;
 	if (!better)
 		return 0;
+	if (proposal_concern(proposal, &concern))
+		loop_tell_problem(loop, &concern);
 	if (proposal_verify(loop->invocation, &loop->session, proposal, false, NULL, err) < 0)
 		return -1;
 	if (workflow_commit(&loop->session.workflow, &proposal->plan, &id, err) == 0) {
@@ -318,6 +329,24 @@ static int settle_and_commit(struct loop *loop, bool commit, struct error *err)
 	return result;
 }
 
+/* The validator's pause between two submissions is no fault of anybody's. Says once when it ends. */
+static void wait_for_turn(struct loop *loop)
+{
+	double seconds = api_last(loop->session.api)->retry_after, until = clock_elapsed() + seconds;
+	bool told = fabs(until - loop->turn) < TURN_MARGIN;
+	char text[32];
+	cJSON *fields;
+
+	loop->next_commit = loop->turn = until;
+	if (told)
+		return;
+	clock_duration(ceil(seconds), text);
+	fields = cJSON_CreateObject();
+	cJSON_AddNumberToObject(fields, "seconds", seconds);
+	event_emit(&loop->events, "waiting", fields,
+		"the validator takes the next submission of this hotkey in %s", text);
+}
+
 /* It will pass, or somebody will mend it. -1: it cannot go on without a person, or was told to stop. */
 static int commit_failed(struct loop *loop, struct error *err)
 {
@@ -325,7 +354,11 @@ static int commit_failed(struct loop *loop, struct error *err)
 
 	if (err->status == STATUS_INTERRUPTED || loop_needs_a_person(refusal, err))
 		return -1;
-	if (err->status == STATUS_NETWORK || (err->status == STATUS_REFUSED && !refusal_is_clear(refusal))) {
+	if (refusal == REFUSAL_COOLDOWN) {
+		loop_answered(loop, PART_COMMIT, 0);
+		wait_for_turn(loop);
+	} else if (err->status == STATUS_NETWORK ||
+		(err->status == STATUS_REFUSED && !refusal_is_clear(refusal))) {
 		loop->next_commit = loop_outage(loop, PART_COMMIT, 0, refusal, err);
 	} else {
 		loop_tell_problem(loop, err); /* not pushed, a full disk */

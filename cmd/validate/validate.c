@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "api/version.h"
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/log.h"
@@ -11,6 +12,7 @@
 #include "base/number.h"
 #include "cli/connect.h"
 #include "cli/device.h"
+#include "cli/hotkey.h"
 #include "cli/measurement.h"
 #include "cli/python.h"
 #include "cli/report.h"
@@ -19,35 +21,25 @@
 #include "cmd/validate/judging.h"
 #include "gpu/gpu.h"
 #include "probe/sandbox.h"
-
-/* More than any validator holds unvalidated. */
-#define STATS_LIMIT 1000
+#include "score/gpu.h"
+#include "validator/docket.h"
 
 struct run {
 	const struct invocation *invocation;
+	struct keypair *keypair; /* a validator's; NULL where judges need not sign */
 	struct api *api;
 	struct python python;
 	struct judge *judges; /* one on each device */
 	size_t judge_count;
 	bool live; /* checks are shown as they are made */
 	double interval;
+	double gpu_factor;       /* 0: by each device's name */
+	int64_t finalized;       /* the round that was finalized last; 0: none */
 	cJSON *judged, *pending; /* a verdict each; those that this machine could not judge */
 	size_t judged_count, pending_count, unrevealed;
 };
 
 /* --- submissions ------------------------------------------------------------------------------- */
-
-/* Tells the validator. A fork that is not what a fork has to be also fails verification: else its claim,
- * however bold, would rank. */
-static int report(struct run *run, const struct api_submission *submission, const struct verdict *verdict,
-	struct error *err)
-{
-	if (verdict->invalid &&
-		api_record_verification(
-			run->api, submission->id, false, NAN, NAN, NAN, verdict->reason, err) < 0)
-		return -1;
-	return api_mark_validated(run->api, submission->id, verdict_normalised(verdict), err);
-}
 
 static cJSON *verdict_json(const struct api_submission *submission, const struct verdict *verdict)
 {
@@ -70,7 +62,8 @@ static cJSON *verdict_json(const struct api_submission *submission, const struct
 	}
 	cJSON_AddBoolToObject(document, "valid", !verdict->invalid);
 	cJSON_AddNumberToObject(document, "score", verdict->score);
-	cJSON_AddNumberToObject(document, "normalised_score", verdict_normalised(verdict));
+	cJSON_AddNumberToObject(document, "normalised_score", verdict->told_score);
+	json_add_real(document, "normalised_tokens_per_sec", verdict->tokens_per_second);
 	json_add_text(document, "reason", verdict->reason);
 	return document;
 }
@@ -102,6 +95,8 @@ static int tell(const struct judge *judge, const struct api_submission *submissi
 	const struct verdict *verdict, const struct error *problem, void *context, struct error *err)
 {
 	struct run *run = context;
+	struct error untold;
+	int result;
 
 	if (!run->live && !run->invocation->json) {
 		print_heading(submission, judge);
@@ -112,11 +107,18 @@ static int tell(const struct judge *judge, const struct api_submission *submissi
 		leave_pending(run, submission, problem);
 		return 0;
 	}
-	if (report(run, submission, verdict, err) < 0)
-		return -1;
-	cJSON_AddItemToArray(run->judged, verdict_json(submission, verdict));
-	run->judged_count++;
-	return 0;
+	result = docket_tell(
+		run->api, submission, verdict, arg_flag(run->invocation, "assume-verified"), &untold);
+	if (!result) {
+		cJSON_AddItemToArray(run->judged, verdict_json(submission, verdict));
+		run->judged_count++;
+	} else if (untold.status == STATUS_ENVIRONMENT) {
+		leave_pending(run, submission, &untold);
+		result = 0;
+	} else {
+		*err = untold;
+	}
+	return result;
 }
 
 static int judge_one(
@@ -129,26 +131,38 @@ static int judge_one(
 	return run->judge_count == 1 ? judging_finish(judging, err) : 0;
 }
 
-/* Judges what is revealed and not validated yet, the oldest first. */
-static int judge_all(struct run *run, struct error *err)
+/* Judges a docket: what is revealed and not validated yet, the oldest first. */
+static int judge_docket(struct run *run, const struct docket *docket, struct error *err)
 {
-	struct judging *judging = judging_open(run->judges, run->judge_count, tell, run);
-	struct api_submission_stats stats = {0};
-	int result = api_submission_stats(run->api, STATS_LIMIT, &stats, err);
+	struct judging *judging;
+	int result = 0;
 
-	run->unrevealed = 0;
-	for (size_t i = stats.recent_count; !result && i-- > 0;) {
-		const struct api_submission *submission = &stats.recent[i];
-
-		if (!submission->fork_url || !submission->commit_hash)
-			run->unrevealed++;
-		else if (!submission->validated)
-			result = judge_one(run, judging, submission, err);
-	}
+	for (size_t i = 0; i < run->judge_count; i++)
+		run->judges[i].ranks_measured = api_version(run->api)->docket;
+	judging = judging_open(run->judges, run->judge_count, tell, run);
+	for (size_t i = 0; !result && i < docket->count; i++)
+		result = judge_one(run, judging, docket->submissions[i], err);
 	if (!result)
 		result = judging_finish(judging, err);
 	judging_close(judging);
-	api_release(&stats.memory);
+	return result;
+}
+
+/* Docket by docket, while all of it gets its verdict: what stays pending would come again. */
+static int judge_all(struct run *run, struct error *err)
+{
+	struct docket docket;
+	bool more = true;
+	int result = 0;
+
+	while (!result && more) {
+		result = docket_read(run->api, &docket, err);
+		if (!result)
+			result = judge_docket(run, &docket, err);
+		run->unrevealed = docket.unrevealed;
+		more = docket.more && docket.count && !run->pending_count;
+		docket_free(&docket);
+	}
 	return result;
 }
 
@@ -175,24 +189,76 @@ static void print_result(const struct api_round_result *result)
 		table_print(&table, stdout);
 }
 
-/* Ends the current round, at once or, with `when_due`, only when its time is up. `document` gets what the
- * validator answered. */
-static int finalize(struct run *run, bool when_due, cJSON *document, struct error *err)
+/* What the validator answered; its list is not in the document. */
+static cJSON *result_json(const struct api_round_result *result)
+{
+	cJSON *document = cJSON_Duplicate(result->memory.document, true), *list;
+
+	cJSON_DeleteItemFromObjectCaseSensitive(document, "rankings");
+	list = cJSON_AddArrayToObject(document, "rankings");
+	for (size_t i = 0; i < result->count; i++) {
+		cJSON *entry = cJSON_CreateObject();
+
+		cJSON_AddItemToArray(list, entry);
+		cJSON_AddNumberToObject(entry, "rank", (double)i + 1);
+		json_add_id(entry, "submission_id", result->rankings[i].submission_id);
+		json_add_text(entry, "miner_hotkey", result->rankings[i].miner_hotkey);
+		json_add_real(entry, "weighted_score", result->rankings[i].weighted_score);
+	}
+	return document;
+}
+
+/* Ends the current round, at once or, with `when_due`, only when its time is up. */
+static int finalize_current(struct run *run, bool when_due, struct api_round_result *final, struct error *err)
 {
 	struct api_round round = {0};
-	struct api_round_result final = {0};
 	int result = api_current_round(run->api, &round, err);
 
-	if (!result && (!when_due || round.time_remaining_seconds <= 0)) {
-		result = api_finalize_round(run->api, round.id, &final, err);
-		if (!result && !run->invocation->json)
+	if (!result && (!when_due || round.time_remaining_seconds <= 0))
+		result = api_finalize_round(run->api, round.id, final, err);
+	api_release(&round.memory);
+	return result;
+}
+
+/* Where rounds end by themselves when their time is up: ranks the one that ended last with what has been judged by
+ * now. With `when_due` only if that may make a difference. */
+static int finalize_completed(
+	struct run *run, bool when_due, struct api_round_result *final, struct error *err)
+{
+	struct api_round round = {0};
+	struct api_weights weights = {0};
+	char left[32];
+	int result = api_current_round(run->api, &round, err); /* which also makes it end */
+
+	if (!result)
+		result = api_weights(run->api, 0, &weights, err);
+	clock_duration((double)round.time_remaining_seconds, left);
+	if (!result && weights.round_id &&
+		(!when_due || run->judged_count || weights.round_id != run->finalized))
+		result = api_refinalize_round(run->api, weights.round_id, final, err);
+	else if (!result && !weights.round_id && !when_due)
+		result = error_set(
+			err, STATUS_EARLY, "no round has ended yet: the first one ends in %s", left);
+	if (!result)
+		run->finalized = weights.round_id;
+	api_release(&weights.memory);
+	api_release(&round.memory);
+	return result;
+}
+
+/* `document` gets what the validator answered. */
+static int finalize(struct run *run, bool when_due, cJSON *document, struct error *err)
+{
+	struct api_round_result final = {0};
+	int result = api_learn_version(run->api)->docket ? finalize_completed(run, when_due, &final, err)
+							 : finalize_current(run, when_due, &final, err);
+
+	if (!result && final.memory.document) {
+		if (!run->invocation->json)
 			print_result(&final);
-		if (!result)
-			cJSON_AddItemToObject(
-				document, "round", cJSON_Duplicate(final.memory.document, true));
+		cJSON_AddItemToObject(document, "round", result_json(&final));
 	}
 	api_release(&final.memory);
-	api_release(&round.memory);
 	return result;
 }
 
@@ -292,6 +358,12 @@ static char *list_gpus(struct error *err)
 	return list.data;
 }
 
+/* Of a device that is no GPU: 1, as of an unknown one. */
+static double device_factor(const struct device *device)
+{
+	return device->gpu ? gpu_factor(gpu_properties_of(device_gpu(device))->name) : 1;
+}
+
 /* A judge on that device. What runs forks has the GPU to itself: of our own we keep nothing there. */
 static int add_judge(struct run *run, const struct judge *judge, const char *name, struct error *err)
 {
@@ -303,6 +375,7 @@ static int add_judge(struct run *run, const struct judge *judge, const char *nam
 	if (command_device(run->invocation, name, &added->device, err) < 0)
 		return -1;
 	run->judge_count++;
+	added->gpu_factor = run->gpu_factor ? run->gpu_factor : device_factor(&added->device);
 	if (judge->python) {
 		struct device known = {.index = added->device.index};
 
@@ -364,12 +437,16 @@ static int read_options(struct run *run, struct error *err)
 		.measure = measurement_run,
 	};
 
+	if (arg_flag(invocation, "assume-verified") && !rehearsal)
+		return error_set(err, STATUS_USAGE,
+			"--assume-verified is for rehearsals, with a validator on this machine");
 	if (invocation->json && !arg_flag(invocation, "once"))
 		return error_set(err, STATUS_USAGE, "--json needs --once");
 	if (native && !rehearsal)
 		return error_set(err, STATUS_USAGE,
 			"--native judges no fork: it is for rehearsals, with a validator on this machine");
 	if (arg_real(invocation, "interval", 1, 86400, &run->interval, err) < 0 ||
+		arg_real(invocation, "gpu-factor", 1e-6, 1e6, &run->gpu_factor, err) < 0 ||
 		arg_real(invocation, "budget", 0.1, 86400, &judge.seconds, err) < 0)
 		return -1;
 	if (!native && prepare_python(run, judge.sandboxed, err) < 0)
@@ -379,6 +456,23 @@ static int read_options(struct run *run, struct error *err)
 	run->live = run->judge_count == 1 && !invocation->json;
 	if (run->live)
 		run->judges->report = report_check;
+	return 0;
+}
+
+/* Where only validators are shown what waits, a validator's hotkey signs. */
+static int connect_to_api(struct run *run, struct error *err)
+{
+	run->api = require_api(run->invocation, NULL, err);
+	if (!run->api || api_learn_version(run->api)->lists)
+		return run->api ? 0 : -1;
+	run->keypair = require_hotkey(run->invocation, err);
+	if (!run->keypair)
+		return -1;
+	api_close(run->api);
+	run->api = require_api(run->invocation, run->keypair, err);
+	if (!run->api)
+		return -1;
+	api_set_validator(run->api);
 	return 0;
 }
 
@@ -399,10 +493,8 @@ static int run_validate(struct invocation *invocation, struct error *err)
 	struct run run = {.invocation = invocation};
 	int result = read_options(&run, err);
 
-	if (!result) {
-		run.api = require_api(invocation, NULL, err);
-		result = run.api ? 0 : -1;
-	}
+	if (!result)
+		result = connect_to_api(&run, err);
 	if (!result) {
 		start_turn(&run);
 		if (!invocation->json)
@@ -412,6 +504,7 @@ static int run_validate(struct invocation *invocation, struct error *err)
 	cJSON_Delete(run.judged);
 	cJSON_Delete(run.pending);
 	api_close(run.api);
+	keypair_free(run.keypair);
 	for (size_t i = 0; i < run.judge_count; i++)
 		device_close(&run.judges[i].device);
 	free(run.judges);
@@ -432,6 +525,11 @@ const struct command cmd_validate = {
 		"import check or does not run at the target's length scores 0. Its verification is "
 		"recorded as failed, with the reason, which excludes its claim from the ranking. What this "
 		"machine could not judge, for want of memory or a GPU, stays pending.\n\n"
+		"With a validator of version 2026-04, it is a validator's hotkey that asks (--wallet), and a "
+		"fork that runs scores 1. Its speed at the target's length, divided by a factor for this "
+		"GPU, is reported with it, and ranks. So is whether the logits of the "
+		"submission's image are right. quasar does not run images: a submission without one scores 0, and any "
+		"other that is not refused stays pending, unless --assume-verified is given in a rehearsal.\n\n"
 		"The layer is run at the target's length and those that the submission has benchmarks for, "
 		"by default 512, 1024 and 2048: each in a Python of its own, with 3 calls to warm up and 10 "
 		"that are timed. That Python needs PyTorch. On a CPU, lengths that memory or --budget "
@@ -451,7 +549,8 @@ const struct command cmd_validate = {
 			{"interval", 0, "SECONDS", NULL, "60", NULL,
 				"Time between two checks for new submissions."},
 			{"finalize", 0, NULL, NULL, NULL, NULL,
-				"End the round: immediately with --once, otherwise when its time is up."},
+				"End the round: immediately with --once, otherwise when its time is up. With "
+				"2026-04, where rounds end by themselves: rank the last one anew."},
 			{"budget", 0, "SECONDS", NULL, "300", NULL, "Time limit for each length."},
 			{"device", 0, "NAME,...", "DEVICE", NULL, NULL,
 				"Where to run forks: auto, cpu, cuda:N, or all (GPUs). With several, "
@@ -461,8 +560,14 @@ const struct command cmd_validate = {
 				"Run forks as you, without a sandbox: only for forks that you trust."},
 			{"native", 0, NULL, NULL, NULL, NULL,
 				"In a rehearsal, measure quasar's own layer instead of the fork's."},
+			{"gpu-factor", 0, "X", "GPU_NORMALIZATION_FACTOR", NULL, NULL,
+				"With 2026-04: divide measured speeds by this. Default: what validators take "
+				"for this GPU, 1 for the RTX 5090."},
+			{"assume-verified", 0, NULL, NULL, NULL, NULL,
+				"With 2026-04, in a rehearsal: take the logits of images for right."},
 			{"local-forks", 0, NULL, NULL, NULL, NULL,
 				"Clone from any address, including file:// and paths, for any API."},
+			OPTS_WALLET,
 			OPTS_API,
 			{0},
 		},
@@ -479,6 +584,6 @@ const struct command cmd_validate = {
 				"the scores, for a script"},
 			{0},
 		},
-	.exits = (const enum status[]){STATUS_ENVIRONMENT, STATUS_NETWORK, STATUS_REFUSED, 0},
+	.exits = (const enum status[]){STATUS_ENVIRONMENT, STATUS_NETWORK, STATUS_REFUSED, STATUS_EARLY, 0},
 	.run = run_validate,
 };

@@ -3,7 +3,8 @@
 
 #include <stdint.h>
 
-#define BLOCK_GENESIS 1609459200 /* Unix time of block 0 */
+#define BLOCK_GENESIS 1609459200         /* Unix time of block 0 */
+#define BLOCK_GENESIS_2026_04 1687939200 /* and in the version of April 2026, where it cannot ask the chain */
 #define BLOCK_SECONDS 12
 
 /* (unix_time - genesis) div 12. */

@@ -6,9 +6,11 @@
 struct route {
 	const char *name; /* method and path: "POST /register_miner" */
 	bool is_signed;
-	bool once;        /* one attempt: repeating it would change something again */
-	bool final_fault; /* a 500 is not repeated: the same would come again */
-	double seconds;   /* that an attempt may take; 0: as long as there is time */
+	bool for_validators; /* where lists are not for everybody; then it is signed, too */
+	bool with_key;       /* carries the API key of the dashboard */
+	bool once;           /* one attempt: repeating it would change something again */
+	bool final_fault;    /* a 500 is not repeated: the same would come again */
+	double seconds;      /* that an attempt may take; 0: as long as there is time */
 };
 
 /* A list of an answer. Each row is decoded as it arrives and kept if it is wanted; one that makes no sense is
@@ -44,3 +46,6 @@ int api_finish(struct api *api, const struct route *route, int result, struct er
 /* The SS58 address of the key that signs, and a signature by it over a text, in hex, for a body. */
 const char *api_hotkey(const struct api *api);
 int api_sign(struct api *api, const char *text, char signature[129], struct error *err);
+
+/* What api_set_network() said; NULL: nothing. */
+const char *api_network(const struct api *api);

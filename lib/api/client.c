@@ -7,8 +7,10 @@
 #include "api/block.h"
 #include "api/call.h"
 #include "api/http.h"
+#include "api/message.h"
 #include "api/refusal.h"
 #include "api/retry.h"
+#include "api/version.h"
 #include "base/clock.h"
 #include "base/hex.h"
 #include "base/json.h"
@@ -32,6 +34,14 @@ struct api {
 		char route[32];
 		size_t skipped;
 	} told[4]; /* rows that were left out, by the routes that have lists */
+	const char *network, *dashboard_key;
+	bool is_validator;
+	struct {
+		const struct api_version *known;
+		enum { VERSION_DEFAULT, VERSION_ASSUMED, VERSION_FOUND, VERSION_FORCED } how;
+		bool followed;
+		double asked_in_vain; /* clock_elapsed(); 0: never */
+	} version;
 };
 
 struct api *api_open(const char *url, const struct keypair *keypair, double timeout, struct error *err)
@@ -48,6 +58,7 @@ struct api *api_open(const char *url, const struct keypair *keypair, double time
 			base);
 	api = xcalloc(1, sizeof(*api));
 	*api = (struct api){.base = base, .keypair = keypair, .timeout = timeout, .http = http_open()};
+	api->version.known = api_version_oldest();
 	return api;
 }
 
@@ -73,6 +84,26 @@ bool api_is_local(const struct api *api)
 void api_set_timeout(struct api *api, double timeout)
 {
 	api->timeout = timeout;
+}
+
+void api_set_network(struct api *api, const char *network)
+{
+	api->network = network;
+}
+
+const char *api_network(const struct api *api)
+{
+	return api->network;
+}
+
+void api_set_dashboard_key(struct api *api, const char *key)
+{
+	api->dashboard_key = key;
+}
+
+void api_set_validator(struct api *api)
+{
+	api->is_validator = true;
 }
 
 const struct api_exchange *api_last(const struct api *api)
@@ -116,23 +147,209 @@ int api_sign(struct api *api, const char *text, char signature[129], struct erro
 	return 0;
 }
 
-/* The two headers that prove who asks, or none. */
+/* The headers that prove who asks, or none. */
 struct credentials {
-	char hotkey[96], signature[160];
-	const char *headers[3];
+	char lines[3][160];
+	const char *headers[4]; /* the lines, then NULL */
 };
 
-static int credentials_make(struct api *api, struct credentials *credentials, struct error *err)
+static void add_header(struct credentials *credentials, const char *name, const char *value)
 {
-	char signature[129];
+	size_t i = 0;
 
-	if (api_sign(api, api_hotkey(api), signature, err) < 0)
+	while (credentials->headers[i])
+		i++;
+	snprintf(credentials->lines[i], sizeof(credentials->lines[i]), "%s: %s", name, value);
+	credentials->headers[i] = credentials->lines[i];
+}
+
+/* A signature that covers the time expires: each attempt needs its own. */
+static int sign_request(struct api *api, struct credentials *credentials, struct error *err)
+{
+	const char *hotkey = api_hotkey(api);
+	char time[32], signature[129], *identity;
+	int result;
+
+	snprintf(time, sizeof(time), "%.0f", floor(clock_now() + api->skew));
+	identity = message_identity(hotkey, api->version.known->timestamps ? time : NULL);
+	result = api_sign(api, identity, signature, err);
+	free(identity);
+	if (result < 0)
 		return -1;
-	snprintf(credentials->hotkey, sizeof(credentials->hotkey), "Hotkey: %s", api_hotkey(api));
-	snprintf(credentials->signature, sizeof(credentials->signature), "Signature: %s", signature);
-	credentials->headers[0] = credentials->hotkey;
-	credentials->headers[1] = credentials->signature;
+	add_header(credentials, "Hotkey", hotkey);
+	add_header(credentials, "Signature", signature);
+	if (api->version.known->timestamps)
+		add_header(credentials, "Timestamp", time);
 	return 0;
+}
+
+static bool needs_signature(const struct api *api, const struct route *route)
+{
+	return route->is_signed || (route->for_validators && api->is_validator && !api->version.known->lists);
+}
+
+static int credentials_make(
+	struct api *api, const struct route *route, struct credentials *credentials, struct error *err)
+{
+	*credentials = (struct credentials){0};
+	if (route->with_key && api->dashboard_key)
+		add_header(credentials, "X-API-Key", api->dashboard_key);
+	return needs_signature(api, route) ? sign_request(api, credentials, err) : 0;
+}
+
+/* --- the version ------------------------------------------------------------------------------ */
+
+#define VERSION_SECONDS 10.0 /* for each answer that tells it */
+#define VERSION_PAUSE 30.0   /* after it was asked for in vain */
+
+void api_follow_version(struct api *api, const struct api_version *assumed)
+{
+	if (api->version.how == VERSION_FORCED)
+		return;
+	api->version.followed = true;
+	if (!assumed)
+		return;
+	api->version.known = assumed;
+	api->version.how = VERSION_ASSUMED;
+}
+
+void api_force_version(struct api *api, const struct api_version *version)
+{
+	api->version.known = version;
+	api->version.how = VERSION_FORCED;
+}
+
+const struct api_version *api_version_if_found(const struct api *api)
+{
+	return api->version.how == VERSION_FOUND ? api->version.known : NULL;
+}
+
+/* By the routes that the validator describes. */
+static const struct api_version *find_by_routes(struct api *api, struct error *err)
+{
+	static const struct route route = {
+		.name = "GET /openapi.json", .once = true, .seconds = VERSION_SECONDS};
+	const struct api_version *version = NULL;
+	struct api_memory memory;
+
+	if (api_call(api, &route, NULL, NULL, &memory, err) == 0) {
+		version = api_version_described(memory.document);
+		if (!version)
+			error_set(err, STATUS_NETWORK, "%s: not a validator's routes", route.name);
+	}
+	api_release(&memory);
+	return version;
+}
+
+/* By whom the round is shown to. */
+static const struct api_version *find_by_round(struct api *api, struct error *err)
+{
+	static const struct route route = {
+		.name = "GET /get_current_round", .once = true, .seconds = VERSION_SECONDS};
+	const struct api_version *version = NULL;
+	struct api_memory memory;
+	int64_t number;
+
+	if (api_call(api, &route, NULL, NULL, &memory, err) == 0) {
+		if (json_integer(memory.document, "round_number", JSON_REQUIRED, &number, err) == 0)
+			version = api_version_by_lists(true);
+	} else if (api->last.refusal == REFUSAL_NOT_FOR_US) {
+		version = api_version_by_lists(false);
+	}
+	api_release(&memory);
+	return version;
+}
+
+int api_find_version(struct api *api, struct error *err)
+{
+	const struct api_exchange last = api->last;
+	const struct api_version *version;
+
+	if (!api->version.followed)
+		return 0;
+	version = find_by_routes(api, err);
+	/* without a connection the next would only be waited for in vain, too */
+	if (!version && api->last.http_status)
+		version = find_by_round(api, err);
+	api->last = last;
+	if (!version) {
+		api->version.asked_in_vain = clock_elapsed();
+		return error_context(err, "cannot find out the validator's version");
+	}
+	api->version.known = version;
+	api->version.how = VERSION_FOUND;
+	return 0;
+}
+
+static void find_version_unless_in_vain(struct api *api)
+{
+	double asked = api->version.asked_in_vain;
+	struct error ignored;
+
+	if (!asked || clock_elapsed() - asked > VERSION_PAUSE)
+		api_find_version(api, &ignored);
+}
+
+const struct api_version *api_version(const struct api *api)
+{
+	return api->version.known;
+}
+
+const struct api_version *api_learn_version(struct api *api)
+{
+	if (api->version.how == VERSION_DEFAULT)
+		find_version_unless_in_vain(api);
+	return api->version.known;
+}
+
+bool api_shows_lists(struct api *api)
+{
+	/* that one may not ask is not to be believed of an earlier version */
+	if (!api->version.known->lists && !api->is_validator && api->version.how < VERSION_FOUND)
+		find_version_unless_in_vain(api);
+	return api->version.known->lists || api->is_validator;
+}
+
+bool api_has_dashboard(struct api *api)
+{
+	return api->dashboard_key && api_learn_version(api)->dashboard;
+}
+
+/* Does the answer look like another version's? */
+static bool contradicts_version(const struct api *api, const struct route *route)
+{
+	const struct api_version *known = api->version.known;
+
+	switch (api->last.refusal) {
+	case REFUSAL_NOT_FOR_US:
+		return route->for_validators && known->lists;
+	case REFUSAL_SIGNATURE:
+		return needs_signature(api, route) && known->timestamps;
+	case REFUSAL_NO_ROUTE:
+		return route->with_key;
+	default:
+		return false;
+	}
+}
+
+/* Reasons to make a refused request anew; each counts once. */
+struct renewals {
+	bool clock, version;
+};
+
+/* Nothing was done yet, and signed by the validator's clock, or as its version has it, it may be taken. */
+static bool worth_renewing(struct api *api, const struct route *route, struct renewals *renewals)
+{
+	const struct api_version *before = api->version.known;
+	struct error ignored;
+
+	if (api->last.refusal == REFUSAL_EXPIRED && !renewals->clock)
+		return renewals->clock = true;
+	if (!api->version.followed || renewals->version || !contradicts_version(api, route))
+		return false;
+	renewals->version = true;
+	return api_find_version(api, &ignored) == 0 && api->version.known != before &&
+		needs_signature(api, route);
 }
 
 /* --- lists ------------------------------------------------------------------------------------ */
@@ -285,8 +502,10 @@ static int attempt(struct api *api, const struct route *route, const struct http
 	}
 	last->refusal = refusal_read(route->name, answer.status, answer.content_type, &answer.body,
 		last->detail, sizeof(last->detail));
-	last->transient = last->refusal == REFUSAL_LIMIT || last->refusal == REFUSAL_DOWN ||
-		(last->refusal == REFUSAL_INTERNAL && !route->final_fault);
+	if (last->refusal == REFUSAL_COOLDOWN)
+		last->retry_after = refusal_seconds(last->detail);
+	last->transient = last->refusal == REFUSAL_LIMIT || last->refusal == REFUSAL_COOLDOWN ||
+		last->refusal == REFUSAL_DOWN || (last->refusal == REFUSAL_INTERNAL && !route->final_fault);
 	if (refusal_is_clear(last->refusal))
 		last->delivery = API_REFUSED;
 	if (last->refusal == REFUSAL_EARLY)
@@ -298,6 +517,14 @@ done:
 	return result;
 }
 
+/* What the version shows to validators only is not even asked for. */
+static int not_shown(struct api *api, const struct route *route, struct error *err)
+{
+	api->last = (struct api_exchange){.refusal = REFUSAL_NOT_FOR_US};
+	error_set(err, STATUS_REFUSED, "%s: not shown to miners", route->name);
+	return refusal_hint(REFUSAL_NOT_FOR_US, err);
+}
+
 /* Takes over the body. */
 static int call(struct api *api, const struct route *route, const char *query, cJSON *body,
 	struct reading *reading, struct api_memory *memory, struct error *err)
@@ -305,38 +532,51 @@ static int call(struct api *api, const struct route *route, const char *query, c
 	bool is_post = route->name[0] == 'P';
 	char *url = xprintf("%s%s%s", api->base, strchr(route->name, '/'), query ? query : "");
 	char *text = !is_post ? NULL : body ? cJSON_PrintUnformatted(body) : xstrdup("");
-	struct credentials credentials = {0};
+	struct renewals renewals = {0};
 	struct retry retry;
+	bool again;
 	int result = -1;
 
-	retry_begin(&retry, api->timeout);
-	*memory = (struct api_memory){0};
-	api->last = (struct api_exchange){0};
-	if (!route->is_signed || credentials_make(api, &credentials, err) == 0) {
-		do {
-			double left = retry_left(&retry);
-			double longest = route->seconds > 0 ? route->seconds
-				: route->once               ? left
-							    : ATTEMPT_SECONDS;
-			struct http_request request = {
-				.url = url,
-				.body = text,
-				.headers = credentials.headers,
-				.timeout = fmin(left, longest),
-				.take = reading->count ? take_part : NULL,
-				.context = reading,
-				.once = route->once,
-			};
-
-			log_debug("%s %s", route->name, url);
-			reading_begin(reading);
-			result = attempt(api, route, &request, reading, memory, err);
-		} while (result < 0 && api->last.transient && !route->once &&
-			retry_wait(&retry, api->last.retry_after, err) == 0);
-	}
 	cJSON_Delete(body);
+	*memory = (struct api_memory){0};
+	if ((route->for_validators && !api_shows_lists(api)) ||
+		(route->with_key && !api_has_dashboard(api))) {
+		free(text);
+		free(url);
+		return not_shown(api, route, err);
+	}
+	if (route->is_signed)
+		api_learn_version(api);
+	retry_begin(&retry, api->timeout);
+	api->last = (struct api_exchange){0};
+	do {
+		double left = retry_left(&retry);
+		double longest = route->seconds > 0 ? route->seconds : route->once ? left : ATTEMPT_SECONDS;
+		struct credentials credentials;
+		struct http_request request = {
+			.url = url,
+			.body = text,
+			.headers = credentials.headers,
+			.timeout = fmin(left, longest),
+			.take = reading->count ? take_part : NULL,
+			.context = reading,
+			.once = route->once,
+		};
+
+		if (credentials_make(api, route, &credentials, err) < 0)
+			break;
+		log_debug("%s %s", route->name, url);
+		reading_begin(reading);
+		result = attempt(api, route, &request, reading, memory, err);
+		again = result < 0 && worth_renewing(api, route, &renewals);
+	} while (again ||
+		(result < 0 && api->last.transient && !route->once &&
+			retry_wait(&retry, api->last.retry_after, err) == 0));
 	free(text);
 	free(url);
+	/* it was found out only now that they are not for miners */
+	if (result < 0 && renewals.version && route->for_validators && !api_shows_lists(api))
+		return not_shown(api, route, err);
 	return result;
 }
 

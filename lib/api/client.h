@@ -29,6 +29,7 @@
 #include "api/refusal.h"
 #include "base/error.h"
 
+struct api_version;
 struct keypair;
 struct api;
 
@@ -46,6 +47,36 @@ bool api_is_local(const struct api *api);
 
 /* Another `timeout` from the next call on. */
 void api_set_timeout(struct api *api, double timeout);
+
+/* What goes with the requests of versions that ask for it; the strings must outlive the client. `network`: "finney"
+ * or "test"; NULL: not told. `key`: an API key for the dashboard; NULL: none. */
+void api_set_network(struct api *api, const char *network);
+void api_set_dashboard_key(struct api *api, const char *key);
+/* The key that signs is an authorized validator's: it may read what miners may not. */
+void api_set_validator(struct api *api);
+
+/* --- the version of the validator (api/version.h) ------------------------------------------------ */
+
+/* Without one of these, the oldest version is assumed.
+ *
+ * Has it found out when it is first needed, and anew whenever an answer contradicts it: it may change while this
+ * client lives. `assumed`: what it was the last time; NULL: not known. Does nothing where one is forced. */
+void api_follow_version(struct api *api, const struct api_version *assumed);
+/* Holds to this version, whatever the answers say. */
+void api_force_version(struct api *api, const struct api_version *version);
+
+/* The version as far as it is known now; does not ask. */
+const struct api_version *api_version(const struct api *api);
+/* The same, but asks if none is known; where that is in vain, it is the oldest one. */
+const struct api_version *api_learn_version(struct api *api);
+/* Asks for the version now. -1, and what was known stays, when the answers do not tell. */
+int api_find_version(struct api *api, struct error *err);
+/* The version if the validator's answers have told it, or NULL. */
+const struct api_version *api_version_if_found(const struct api *api);
+/* Whether the lists of commitments, submissions, rounds and weights are shown to who asks here. May ask. */
+bool api_shows_lists(struct api *api);
+/* Whether there is a dashboard, and a key for it. May ask. */
+bool api_has_dashboard(struct api *api);
 
 /* --- what the last call came to --------------------------------------------------------------- */
 
@@ -141,6 +172,7 @@ struct api_submission {
 	int64_t id, target_sequence_length;
 	const char *miner_hotkey;
 	const char *fork_url, *commit_hash, *repo_hash; /* NULL while unrevealed, and in top_performers */
+	const char *docker_image;                       /* NULL: none, or not told */
 	double tokens_per_sec;                          /* 0 while unrevealed */
 	double vram_mb;                                 /* NAN: not told */
 	const cJSON *benchmarks;                        /* an object, or NULL */
@@ -156,6 +188,39 @@ struct api_submission_stats {
 	size_t recent_count;
 	const struct api_submission *top; /* highest tokens/s, at most 10 */
 	size_t top_count;
+};
+
+struct api_pending_validations {
+	struct api_memory memory;
+	const struct api_submission *submissions; /* revealed and not yet validated, oldest first */
+	size_t count, skipped;
+	int64_t total; /* these, and those that still come after them */
+};
+
+/* What a validator found. */
+struct api_judgement {
+	int64_t submission_id;
+	double score;          /* 0 … 1 */
+	double tokens_per_sec; /* measured, and normalised by the GPU; NAN: nothing was */
+	bool verified;
+	const char *reason; /* why it is not; NULL: left out */
+};
+
+/* A submission of the own hotkey, as the dashboard has it. */
+struct api_own_submission {
+	int64_t id, target_sequence_length;
+	double tokens_per_sec;           /* the claim; NAN: not told */
+	double validated_tokens_per_sec; /* as measured and normalised; NAN: not yet */
+	double score;                    /* NAN: none yet */
+	bool is_revealed;
+	double created_at;
+};
+
+struct api_miner {
+	struct api_memory memory;
+	const char *flag_reason;                      /* NULL: not flagged */
+	const struct api_own_submission *submissions; /* the newest, newest first */
+	size_t count, skipped;
 };
 
 struct api_round {
@@ -189,6 +254,7 @@ struct api_weight {
 struct api_weights {
 	struct api_memory memory;
 	int64_t epoch;
+	int64_t round_id;                 /* 0: not told */
 	const struct api_weight *weights; /* best first */
 	size_t count, skipped;
 };
@@ -211,6 +277,7 @@ int api_register_miner(struct api *api, const char *model_name, const char *leag
 /* What /submit_kernel and /reveal_submission take in common. */
 struct api_claim {
 	const char *fork_url, *commit_hash;
+	const char *docker_image; /* NULL: left out */
 	double tokens_per_sec;
 	double vram_mb;          /* NAN: left out */
 	const cJSON *benchmarks; /* {"4096": {"tokens_per_sec": …, "vram_mb": …}, …}; NULL: left out */
@@ -224,10 +291,9 @@ int api_submit_kernel(struct api *api, const struct api_claim *claim, int64_t ta
 int api_commit_submission(struct api *api, const char *commitment_hash, int64_t target_sequence_length,
 	struct api_commitment *out, struct error *err);
 
-/* POST /reveal_submission, signed, one attempt. `docker_image` may be NULL. */
+/* POST /reveal_submission, signed, one attempt. The image goes with the claim only if it is what was committed to. */
 int api_reveal_submission(struct api *api, int64_t submission_id, const char *salt,
-	const struct api_claim *claim, const char *docker_image, struct api_revelation *out,
-	struct error *err);
+	const struct api_claim *claim, struct api_revelation *out, struct error *err);
 
 /* GET /pending_reveals: the rows that pass the filter. */
 int api_pending_reveals(struct api *api, const struct api_pending_filter *filter,
@@ -235,6 +301,13 @@ int api_pending_reveals(struct api *api, const struct api_pending_filter *filter
 
 /* GET /get_submission_stats?limit= */
 int api_submission_stats(struct api *api, int limit, struct api_submission_stats *out, struct error *err);
+
+/* GET /dashboard/miner/HOTKEY, with the API key. REFUSAL_UNKNOWN: it has sent nothing yet. */
+int api_dashboard_miner(struct api *api, const char *hotkey, struct api_miner *out, struct error *err);
+
+/* GET /get_pending_validations?limit=, which is 100 at most. Of versions with a docket. */
+int api_pending_validations(
+	struct api *api, int limit, struct api_pending_validations *out, struct error *err);
 
 /* GET /get_current_round: makes a 48-hour round when none is active. */
 int api_current_round(struct api *api, struct api_round *out, struct error *err);
@@ -249,6 +322,10 @@ int api_create_round(struct api *api, int64_t duration_hours, int64_t baseline_s
 
 /* POST /finalize_round/{id}, one attempt. */
 int api_finalize_round(struct api *api, int64_t round_id, struct api_round_result *out, struct error *err);
+
+/* POST /refinalize_round/{id}, one attempt: the ranking of a completed round, with what was validated since. Of
+ * versions with a docket. */
+int api_refinalize_round(struct api *api, int64_t round_id, struct api_round_result *out, struct error *err);
 
 /* GET /get_weights?round_id=; 0: the latest completed round. */
 int api_weights(struct api *api, int64_t round_id, struct api_weights *out, struct error *err);
@@ -267,6 +344,9 @@ int api_verification_stats(struct api *api, int64_t round_id, struct api_memory 
 
 /* POST /mark_validated. Repeats. */
 int api_mark_validated(struct api *api, int64_t submission_id, double score, struct error *err);
+
+/* POST /mark_validated_with_verification. Repeats. Of versions with a docket. */
+int api_mark_verified(struct api *api, const struct api_judgement *judgement, struct error *err);
 
 /* POST /record_failure, one attempt: it counts against the address. */
 int api_record_failure(struct api *api, const char *ip_address, struct error *err);

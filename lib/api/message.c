@@ -10,6 +10,11 @@
 #include "base/memory.h"
 #include "base/number.h"
 
+char *message_identity(const char *hotkey, const char *timestamp)
+{
+	return timestamp ? xprintf("%s:%s", hotkey, timestamp) : xstrdup(hotkey);
+}
+
 void message_salt(char salt[65])
 {
 	uint8_t bytes[32];

@@ -1,10 +1,17 @@
-/* message: what goes over the wire besides JSON's own rules: the commitment and the signed text. */
+/* message: what goes over the wire besides JSON's own rules: the commitment and the signed texts. */
 #pragma once
 
 #include <cjson/cJSON.h>
 #include <stdbool.h>
 
 #include "base/buffer.h"
+
+/* What the Signature header signs: the hotkey's address and, where a Timestamp header goes with it (else NULL),
+ * ":" and that header's text. The caller frees. */
+char *message_identity(const char *hotkey, const char *timestamp);
+
+/* Seconds that such a timestamp may be off the validator's clock, either way. */
+#define MESSAGE_SECONDS 120
 
 /* 32 random bytes as 64 hex digits: that text is the salt, and it is what gets hashed. */
 void message_salt(char salt[65]);

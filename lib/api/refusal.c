@@ -68,23 +68,35 @@ static const struct known {
 	{REFUSAL_MISMATCH, 400, "POST /reveal_submission", "hash mismatch"},
 	{REFUSAL_VALUE, 400, "POST /finalize_round", "already finalized"},
 	{REFUSAL_VALUE, 400, "POST /mark_validated", "submission_id required"},
+	{REFUSAL_VALUE, 400, "POST /submit_kernel", "tokens_per_sec"},
+	{REFUSAL_VALUE, 400, "POST /submit_kernel", "outside plausible range"},
+	{REFUSAL_VALUE, 400, "POST /reveal_submission", "tokens_per_sec"},
+	{REFUSAL_KEY, 401, "GET /dashboard/", ""},
 	{REFUSAL_NOT_FOR_US, 401, "GET ", "missing hotkey or signature"},
 	{REFUSAL_NOT_FOR_US, 403, "GET ", "not an authorized validator"},
 	{REFUSAL_SIGNATURE, 401, "POST ", "missing hotkey or signature"},
-	{REFUSAL_SIGNATURE, 401, "POST ", "invalid signature"},
+	{REFUSAL_SIGNATURE, 401, "", "invalid signature"},
+	{REFUSAL_EXPIRED, 401, "", "signature expired"},
 	{REFUSAL_HOTKEY, 403, "POST ", "hotkey mismatch"},
 	{REFUSAL_BANNED, 403, "POST ", "banned"},
+	{REFUSAL_FLAGGED, 403, "POST ", "miner flagged"},
+	{REFUSAL_SHARED, 403, "POST ", "github"},
+	{REFUSAL_SHARED, 403, "POST ", "coldkey"},
+	{REFUSAL_SHARED, 403, "POST ", "ip address"},
+	{REFUSAL_SHARED, 403, "POST ", "another hotkey"},
 	{REFUSAL_UNREGISTERED, 404, "POST ", "miner not registered"},
 	{REFUSAL_UNKNOWN, 404, "POST /reveal_submission", "submission not found"},
 	{REFUSAL_UNKNOWN, 404, "POST /mark_validated", "submission not found"},
 	{REFUSAL_UNKNOWN, 404, "POST /record_verification", "submission not found"},
 	{REFUSAL_UNKNOWN, 404, "POST /create_round", "submission not found"},
 	{REFUSAL_UNKNOWN, 404, "POST /finalize_round", "round not found"},
+	{REFUSAL_UNKNOWN, 404, "GET /dashboard/miner", "miner not found"},
 	{REFUSAL_NO_ROUTE, 404, "", "=not found"},
 	{REFUSAL_NO_ROUTE, 405, "", "=method not allowed"},
 	{REFUSAL_EXISTS, 409, "POST /commit_submission", "already exists"},
 	{REFUSAL_REVEALED, 409, "POST /reveal_submission", "already revealed"},
 	{REFUSAL_EARLY, 425, "POST /reveal_submission", "cannot reveal yet"},
+	{REFUSAL_COOLDOWN, 429, "POST ", "please wait"},
 };
 
 static bool fits(const struct known *entry, const char *route, int http_status, const char *detail)
@@ -121,13 +133,24 @@ bool refusal_is_clear(enum refusal refusal)
 	return refusal >= REFUSAL_EARLY;
 }
 
-int64_t refusal_blocks(const char *detail)
+/* N of "wait N UNIT…"; 0 without. */
+static long long number_after_wait(const char *detail, const char *unit)
 {
 	const char *wait = strcasestr(detail, "wait ");
 	char *end;
-	long long blocks = wait ? strtoll(wait + strlen("wait "), &end, 10) : 0;
+	long long number = wait ? strtoll(wait + strlen("wait "), &end, 10) : 0;
 
-	return blocks > 0 && blocks < 1000000000 && !strncmp(end, " block", 6) ? blocks : 0;
+	return number > 0 && number < 1000000000 && !strncmp(end, unit, strlen(unit)) ? number : 0;
+}
+
+int64_t refusal_blocks(const char *detail)
+{
+	return number_after_wait(detail, " block");
+}
+
+double refusal_seconds(const char *detail)
+{
+	return (double)number_after_wait(detail, " second");
 }
 
 static const char *status_text(int http_status)
@@ -182,15 +205,27 @@ static const char *const hints[] = {
 	[REFUSAL_DOWN] = "This is a problem on the server; try again later.",
 	[REFUSAL_LIMIT] = "A hotkey may make 10 requests in 60 s. Wait a minute.",
 	[REFUSAL_EARLY] = "`quasar reveal --wait` waits for the block and then reveals.",
+	[REFUSAL_COOLDOWN] =
+		"The validator takes one submission of a hotkey every few minutes. Nothing is lost.",
 	[REFUSAL_SCHEMA] =
 		"The validator does not understand the request: its version may not match this program.",
 	[REFUSAL_VALUE] = "",
 	[REFUSAL_SIGNATURE] =
 		"The hotkey's signature was rejected: is it an sr25519 key? See `quasar wallet show`. "
 		"WALLET_MINER_NAME and WALLET_HOTKEY select the hotkey.",
+	[REFUSAL_EXPIRED] =
+		"This machine's clock and the validator's disagree. Set it, for instance with `timedatectl "
+		"set-ntp true`.",
 	[REFUSAL_HOTKEY] = "The request was signed by a different hotkey than the one it is for. Check "
 			   "WALLET_MINER_NAME and WALLET_HOTKEY, or --wallet and --hotkey.",
 	[REFUSAL_BANNED] = "",
+	[REFUSAL_FLAGGED] =
+		"A flag shuts the hotkey out on every network until the validator's operator lifts it. Ask "
+		"the operator; another hotkey from the same address, GitHub account or coldkey is flagged, "
+		"too.",
+	[REFUSAL_SHARED] =
+		"The validator takes one hotkey for each GitHub account, public address and coldkey. Submit "
+		"with the first one. `quasar doctor` shows the other workspaces on this machine.",
 	[REFUSAL_UNREGISTERED] = "Register this hotkey once with `quasar register`.",
 	[REFUSAL_EXISTS] = "The validator already has this; `quasar status` shows where it stands.",
 	[REFUSAL_REVEALED] = "The validator already has this; `quasar status` shows where it stands.",
@@ -198,7 +233,8 @@ static const char *const hints[] = {
 		"The salt or the fork URL differs from what was committed. This counts as a failure, and "
 		"five failures ban the address. Do not repeat it unchanged.",
 	[REFUSAL_UNKNOWN] = "",
-	[REFUSAL_NOT_FOR_US] = "This validator shows its lists to validators only.",
+	[REFUSAL_NOT_FOR_US] = "This version of the validator shows it to validators only.",
+	[REFUSAL_KEY] = "Set DASHBOARD_API_KEY to an API key that the validator's operator gave you.",
 	[REFUSAL_NO_ROUTE] = "Is VALIDATOR_API_URL the address of a validator API?",
 };
 
@@ -206,7 +242,14 @@ static enum status exit_status(enum refusal refusal)
 {
 	if (refusal == REFUSAL_EARLY)
 		return STATUS_EARLY;
+	if (refusal == REFUSAL_COOLDOWN)
+		return STATUS_NETWORK;
 	return refusal_is_clear(refusal) ? STATUS_REFUSED : STATUS_NETWORK;
+}
+
+int refusal_hint(enum refusal refusal, struct error *err)
+{
+	return error_hint(err, "%s", hints[refusal]);
 }
 
 int refusal_error(const char *route, int http_status, enum refusal refusal, const char *detail,
@@ -221,5 +264,5 @@ int refusal_error(const char *route, int http_status, enum refusal refusal, cons
 	if (refusal == REFUSAL_SIGNATURE && strcasestr(detail, "missing"))
 		return error_hint(err,
 			"The authentication headers were lost; a proxy in between may be removing them.");
-	return error_hint(err, "%s", hints[refusal]);
+	return refusal_hint(refusal, err);
 }

@@ -19,17 +19,22 @@ enum refusal {
 	REFUSAL_DOWN,     /* any other 5xx */
 	REFUSAL_LIMIT,    /* 429 */
 	REFUSAL_EARLY,    /* before the reveal block */
+	REFUSAL_COOLDOWN, /* too soon after this hotkey's last submission */
 	REFUSAL_SCHEMA,   /* the request is not of the form that this validator takes */
 	REFUSAL_VALUE,    /* something in it is not allowed */
 	REFUSAL_SIGNATURE,
-	REFUSAL_HOTKEY, /* signed by another one than the request is about */
+	REFUSAL_EXPIRED, /* the signature is of another time than the validator's clock */
+	REFUSAL_HOTKEY,  /* signed by another one than the request is about */
 	REFUSAL_BANNED,
+	REFUSAL_FLAGGED, /* the hotkey is shut out for good */
+	REFUSAL_SHARED,  /* another hotkey has the same GitHub name, public address or coldkey */
 	REFUSAL_UNREGISTERED,
 	REFUSAL_EXISTS,     /* the commitment is there already */
 	REFUSAL_REVEALED,   /* so is its reveal */
 	REFUSAL_MISMATCH,   /* salt and URL do not give the commitment's hash */
 	REFUSAL_UNKNOWN,    /* no such submission, or round */
 	REFUSAL_NOT_FOR_US, /* the list is for validators only */
+	REFUSAL_KEY,        /* no API key, or one that is not known */
 	REFUSAL_NO_ROUTE,   /* not a route there: the wrong address, or another version */
 };
 
@@ -43,8 +48,14 @@ enum refusal refusal_read(const char *route, int http_status, const char *conten
 int refusal_error(const char *route, int http_status, enum refusal refusal, const char *detail,
 	double server_time, struct error *err);
 
+/* Adds the hint of a refusal alone. Always -1. */
+int refusal_hint(enum refusal refusal, struct error *err);
+
 /* True when the validator itself said no: nothing was changed there. */
 bool refusal_is_clear(enum refusal refusal);
 
 /* The blocks that are left by the words of REFUSAL_EARLY; 0: they do not say. */
 int64_t refusal_blocks(const char *detail);
+
+/* The seconds to wait by the words of REFUSAL_COOLDOWN; 0: they do not say. */
+double refusal_seconds(const char *detail);

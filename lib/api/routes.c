@@ -7,6 +7,7 @@
 #include "api/call.h"
 #include "api/http.h"
 #include "api/message.h"
+#include "api/version.h"
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/memory.h"
@@ -85,6 +86,20 @@ static int call_list(struct api *api, const struct route *route, const char *que
 	return api_finish(api, route, json_array(memory->document, list->name, need, &frame, err), err);
 }
 
+/* For the versions that keep networks apart. */
+static void add_network(struct api *api, cJSON *body)
+{
+	if (api_network(api) && api_learn_version(api)->networks)
+		cJSON_AddStringToObject(body, "network", api_network(api));
+}
+
+/* The same for a query, which may have begun. */
+static void query_network(struct api *api, struct buffer *query)
+{
+	if (api_network(api) && api_learn_version(api)->networks)
+		buffer_printf(query, "%cnetwork=%s", query->length ? '&' : '?', api_network(api));
+}
+
 /* --- health and registration ------------------------------------------------------------------ */
 
 int api_health(struct api *api, struct error *err)
@@ -132,6 +147,7 @@ int api_register_miner(struct api *api, const char *model_name, const char *leag
 	cJSON_AddStringToObject(body, "hotkey", api_hotkey(api));
 	cJSON_AddStringToObject(body, "model_name", model_name);
 	cJSON_AddStringToObject(body, "league", league);
+	add_network(api, body);
 	if (api_call(api, &route, NULL, body, &out->memory, err) < 0)
 		return -1;
 	return api_finish(
@@ -157,6 +173,8 @@ static int add_claim(
 	cJSON_AddStringToObject(body, "miner_hotkey", api_hotkey(api));
 	cJSON_AddStringToObject(body, "fork_url", claim->fork_url);
 	cJSON_AddStringToObject(body, "commit_hash", claim->commit_hash);
+	if (claim->docker_image)
+		cJSON_AddStringToObject(body, "docker_image", claim->docker_image);
 	cJSON_AddNumberToObject(body, "tokens_per_sec", claim->tokens_per_sec);
 	if (!isnan(claim->vram_mb))
 		cJSON_AddNumberToObject(body, "vram_mb", claim->vram_mb);
@@ -205,6 +223,7 @@ int api_submit_kernel(struct api *api, const struct api_claim *claim, int64_t ta
 	cJSON_AddNumberToObject(body, "target_sequence_length", (double)target_sequence_length);
 	if (repo_hash)
 		cJSON_AddStringToObject(body, "repo_hash", repo_hash);
+	add_network(api, body);
 	if (add_claim(api, claim, repo_hash, body, err) < 0) {
 		cJSON_Delete(body);
 		return -1;
@@ -249,6 +268,7 @@ int api_commit_submission(struct api *api, const char *commitment_hash, int64_t 
 	cJSON_AddStringToObject(body, "commitment_hash", commitment_hash);
 	cJSON_AddNumberToObject(body, "target_sequence_length", (double)target_sequence_length);
 	cJSON_AddStringToObject(body, "signature", signature);
+	add_network(api, body);
 	if (api_call(api, &route, NULL, body, &out->memory, err) < 0)
 		return -1;
 	return api_finish(api, &route, decode_commitment(out, commitment_hash, err), err);
@@ -272,8 +292,7 @@ static int decode_revelation(struct api_revelation *out, const char *hotkey, int
 }
 
 int api_reveal_submission(struct api *api, int64_t submission_id, const char *salt,
-	const struct api_claim *claim, const char *docker_image, struct api_revelation *out,
-	struct error *err)
+	const struct api_claim *claim, struct api_revelation *out, struct error *err)
 {
 	static const struct route route = {
 		.name = "POST /reveal_submission", .is_signed = true, .once = true};
@@ -282,8 +301,6 @@ int api_reveal_submission(struct api *api, int64_t submission_id, const char *sa
 	*out = (struct api_revelation){0};
 	cJSON_AddNumberToObject(body, "submission_id", (double)submission_id);
 	cJSON_AddStringToObject(body, "commitment_salt", salt);
-	if (docker_image)
-		cJSON_AddStringToObject(body, "docker_image", docker_image);
 	if (add_claim(api, claim, NULL, body, err) < 0) {
 		cJSON_Delete(body);
 		return -1;
@@ -324,7 +341,7 @@ static bool pending_wanted(const void *item, const void *context)
 int api_pending_reveals(struct api *api, const struct api_pending_filter *filter,
 	struct api_pending_reveals *out, struct error *err)
 {
-	static const struct route route = {.name = "GET /pending_reveals"};
+	static const struct route route = {.name = "GET /pending_reveals", .for_validators = true};
 	struct list list = {.name = "pending_reveals",
 		.decode = decode_pending_reveal,
 		.wanted = pending_wanted,
@@ -377,6 +394,7 @@ static int decode_submission(const cJSON *row, void *item, struct error *err)
 		json_string(row, "fork_url", JSON_OPTIONAL, &submission->fork_url, err) < 0 ||
 		json_string(row, "commit_hash", JSON_OPTIONAL, &submission->commit_hash, err) < 0 ||
 		json_string(row, "repo_hash", JSON_OPTIONAL, &submission->repo_hash, err) < 0 ||
+		json_string(row, "docker_image", JSON_OPTIONAL, &submission->docker_image, err) < 0 ||
 		json_real(row, "vram_mb", JSON_OPTIONAL, &submission->vram_mb, err) < 0 ||
 		json_object(row, "benchmarks", JSON_OPTIONAL, &submission->benchmarks, err) < 0 ||
 		json_bool(row, "validated", JSON_OPTIONAL, &submission->validated, err) < 0)
@@ -385,6 +403,57 @@ static int decode_submission(const cJSON *row, void *item, struct error *err)
 	return submission->fork_url
 		? json_real(row, "tokens_per_sec", JSON_REQUIRED, &submission->tokens_per_sec, err)
 		: 0;
+}
+
+/* As decode_submission(), but benchmarks come as text, and ids perhaps by another name. What is no JSON is none. */
+static int decode_pending(const cJSON *row, void *item, struct error *err)
+{
+	cJSON *own = (cJSON *)row; /* nobody else reads it */
+	const char *text = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(row, "benchmarks"));
+	cJSON *id = cJSON_GetObjectItemCaseSensitive(row, "submission_id");
+	struct error ignored;
+	int result;
+
+	if (text) {
+		cJSON *benchmarks = json_parse(text, strlen(text), &ignored);
+
+		if (!cJSON_IsObject(benchmarks)) {
+			cJSON_Delete(benchmarks);
+			benchmarks = cJSON_CreateNull();
+		}
+		cJSON_ReplaceItemInObjectCaseSensitive(own, "benchmarks", benchmarks);
+	}
+	if (id && !cJSON_GetObjectItemCaseSensitive(row, "id"))
+		cJSON_AddItemReferenceToObject(own, "id", id);
+	result = decode_submission(row, item, err);
+	if (!result &&
+		!(((struct api_submission *)item)->fork_url && ((struct api_submission *)item)->commit_hash))
+		result = error_set(err, STATUS_NETWORK, "there is no fork to judge");
+	return result;
+}
+
+int api_pending_validations(
+	struct api *api, int limit, struct api_pending_validations *out, struct error *err)
+{
+	static const struct route route = {.name = "GET /get_pending_validations", .for_validators = true};
+	struct list list = {
+		.name = "submissions", .decode = decode_pending, .size = sizeof(*out->submissions)};
+	struct buffer query = {0};
+	int result;
+
+	*out = (struct api_pending_validations){0};
+	buffer_printf(&query, "?limit=%d", limit);
+	query_network(api, &query);
+	result = call_list(api, &route, query.data, &list, JSON_REQUIRED, &out->memory, err);
+	buffer_free(&query);
+	out->submissions = list.items;
+	out->count = list.count;
+	out->skipped = list.skipped;
+	out->total = (int64_t)(list.count + list.skipped);
+	if (result < 0)
+		return -1;
+	return api_finish(api, &route,
+		json_integer(out->memory.document, "total_pending", JSON_OPTIONAL, &out->total, err), err);
 }
 
 /* One array of both: the recent ones, then the fastest. */
@@ -409,7 +478,7 @@ static void join_submissions(struct api_submission_stats *out, struct list *rece
 
 int api_submission_stats(struct api *api, int limit, struct api_submission_stats *out, struct error *err)
 {
-	static const struct route route = {.name = "GET /get_submission_stats"};
+	static const struct route route = {.name = "GET /get_submission_stats", .for_validators = true};
 	struct list lists[] = {
 		{.name = "recent_submissions", .decode = decode_submission, .size = sizeof(*out->recent)},
 		{.name = "top_performers", .decode = decode_top_performer, .size = sizeof(*out->top)},
@@ -435,7 +504,7 @@ int api_submission_stats(struct api *api, int limit, struct api_submission_stats
 int api_submission_rate(
 	struct api *api, int64_t window_minutes, struct api_submission_rate *out, struct error *err)
 {
-	static const struct route route = {.name = "GET /get_submission_rate"};
+	static const struct route route = {.name = "GET /get_submission_rate", .for_validators = true};
 	struct api_memory memory;
 	char query[48];
 	int result;
@@ -455,6 +524,60 @@ int api_submission_rate(
 	}
 	api_release(&memory);
 	return result;
+}
+
+/* --- the dashboard ---------------------------------------------------------------------------- */
+
+static int decode_own_submission(const cJSON *row, void *item, struct error *err)
+{
+	struct api_own_submission *submission = item;
+
+	submission->tokens_per_sec = submission->validated_tokens_per_sec = submission->score = NAN;
+	if (read_id(row, "id", JSON_REQUIRED, &submission->id, err) < 0 ||
+		json_integer(row, "target_sequence_length", JSON_REQUIRED,
+			&submission->target_sequence_length, err) < 0 ||
+		json_real(row, "tokens_per_sec", JSON_OPTIONAL, &submission->tokens_per_sec, err) < 0 ||
+		json_real(row, "validated_tokens_per_sec", JSON_OPTIONAL,
+			&submission->validated_tokens_per_sec, err) < 0 ||
+		json_real(row, "score", JSON_OPTIONAL, &submission->score, err) < 0 ||
+		json_bool(row, "is_revealed", JSON_OPTIONAL, &submission->is_revealed, err) < 0 ||
+		read_time(row, "created_at", &submission->created_at, err) < 0)
+		return -1;
+	return 0;
+}
+
+static int decode_miner(struct api_miner *out, struct error *err)
+{
+	const cJSON *document = out->memory.document;
+	bool is_flagged = false;
+
+	if (json_bool(document, "is_flagged", JSON_OPTIONAL, &is_flagged, err) < 0 ||
+		json_string(document, "flag_reason", JSON_OPTIONAL, &out->flag_reason, err) < 0)
+		return -1;
+	if (is_flagged && !out->flag_reason)
+		out->flag_reason = "no reason told";
+	return 0;
+}
+
+int api_dashboard_miner(struct api *api, const char *hotkey, struct api_miner *out, struct error *err)
+{
+	char name[96], query[32] = "";
+	const struct route route = {.name = name, .with_key = true};
+	struct list list = {
+		.name = "submissions", .decode = decode_own_submission, .size = sizeof(*out->submissions)};
+	int result;
+
+	*out = (struct api_miner){0};
+	snprintf(name, sizeof(name), "GET /dashboard/miner/%s", hotkey);
+	if (api_network(api))
+		snprintf(query, sizeof(query), "?network=%s", api_network(api));
+	result = call_list(api, &route, query, &list, JSON_REQUIRED, &out->memory, err);
+	out->submissions = list.items;
+	out->count = list.count;
+	out->skipped = list.skipped;
+	if (result < 0)
+		return -1;
+	return api_finish(api, &route, decode_miner(out, err), err);
 }
 
 /* --- rounds ----------------------------------------------------------------------------------- */
@@ -480,12 +603,16 @@ static int decode_round(struct api_round *out, struct error *err)
 
 int api_current_round(struct api *api, struct api_round *out, struct error *err)
 {
-	static const struct route route = {.name = "GET /get_current_round"};
+	static const struct route route = {.name = "GET /get_current_round", .for_validators = true};
+
+	struct buffer query = {0};
+	int result;
 
 	*out = (struct api_round){0};
-	if (api_call(api, &route, NULL, NULL, &out->memory, err) < 0)
-		return -1;
-	return api_finish(api, &route, decode_round(out, err), err);
+	query_network(api, &query);
+	result = api_call(api, &route, query.data, NULL, &out->memory, err);
+	buffer_free(&query);
+	return result < 0 ? -1 : api_finish(api, &route, decode_round(out, err), err);
 }
 
 int api_wake_round(struct api *api, struct error *err)
@@ -501,11 +628,13 @@ int api_wake_round(struct api *api, struct error *err)
 int api_create_round(struct api *api, int64_t duration_hours, int64_t baseline_submission_id,
 	struct api_round *out, struct error *err)
 {
-	static const struct route route = {.name = "POST /create_round", .once = true};
+	static const struct route route = {
+		.name = "POST /create_round", .once = true, .for_validators = true};
 	cJSON *body = cJSON_CreateObject();
 
 	*out = (struct api_round){0};
 	cJSON_AddNumberToObject(body, "duration_hours", (double)duration_hours);
+	add_network(api, body);
 	if (baseline_submission_id)
 		cJSON_AddNumberToObject(body, "baseline_submission_id", (double)baseline_submission_id);
 	if (api_call(api, &route, NULL, body, &out->memory, err) < 0)
@@ -540,16 +669,17 @@ static int decode_round_result(struct api_round_result *out, int64_t round_id, s
 		(long long)id, (long long)round_id);
 }
 
-int api_finalize_round(struct api *api, int64_t round_id, struct api_round_result *out, struct error *err)
+static int finalize(
+	struct api *api, const char *path, int64_t round_id, struct api_round_result *out, struct error *err)
 {
 	char name[64];
-	const struct route route = {.name = name, .once = true};
+	const struct route route = {.name = name, .once = true, .for_validators = true};
 	/* a round without validated submissions ends without */
 	struct list list = {.name = "rankings", .decode = decode_ranking, .size = sizeof(*out->rankings)};
 	int result;
 
 	*out = (struct api_round_result){0};
-	snprintf(name, sizeof(name), "POST /finalize_round/%lld", (long long)round_id);
+	snprintf(name, sizeof(name), "POST %s/%lld", path, (long long)round_id);
 	result = call_list(api, &route, NULL, &list, JSON_OPTIONAL, &out->memory, err);
 	out->rankings = list.items;
 	out->count = list.count;
@@ -557,6 +687,16 @@ int api_finalize_round(struct api *api, int64_t round_id, struct api_round_resul
 	if (result < 0)
 		return -1;
 	return api_finish(api, &route, decode_round_result(out, round_id, err), err);
+}
+
+int api_finalize_round(struct api *api, int64_t round_id, struct api_round_result *out, struct error *err)
+{
+	return finalize(api, "/finalize_round", round_id, out, err);
+}
+
+int api_refinalize_round(struct api *api, int64_t round_id, struct api_round_result *out, struct error *err)
+{
+	return finalize(api, "/refinalize_round", round_id, out, err);
 }
 
 static int decode_weight(const cJSON *item, void *out, struct error *err)
@@ -570,20 +710,30 @@ static int decode_weight(const cJSON *item, void *out, struct error *err)
 	return 0;
 }
 
+static int decode_weights(struct api_weights *out, struct error *err)
+{
+	if (json_integer(out->memory.document, "epoch", JSON_OPTIONAL, &out->epoch, err) < 0)
+		return -1;
+	return read_id(out->memory.document, "round_id", JSON_OPTIONAL, &out->round_id, err);
+}
+
 int api_weights(struct api *api, int64_t round_id, struct api_weights *out, struct error *err)
 {
-	static const struct route route = {.name = "GET /get_weights"};
+	static const struct route route = {.name = "GET /get_weights", .for_validators = true};
 	struct list list = {.name = "weights", .decode = decode_weight, .size = sizeof(*out->weights)};
-	char query[48] = "";
+	struct buffer query = {0};
 	int result;
 
 	*out = (struct api_weights){0};
 	if (round_id)
-		snprintf(query, sizeof(query), "?round_id=%lld", (long long)round_id);
-	result = call_list(api, &route, query, &list, JSON_REQUIRED, &out->memory, err);
+		buffer_printf(&query, "?round_id=%lld", (long long)round_id);
+	else if (api_learn_version(api)->docket) /* else also those of a round that still runs */
+		buffer_text(&query, "?completed_only=true");
+	query_network(api, &query);
+	result = call_list(api, &route, query.data, &list, JSON_REQUIRED, &out->memory, err);
+	buffer_free(&query);
 	if (!result)
-		result = api_finish(api, &route,
-			json_integer(out->memory.document, "epoch", JSON_OPTIONAL, &out->epoch, err), err);
+		result = api_finish(api, &route, decode_weights(out, err), err);
 	out->weights = list.items;
 	out->count = list.count;
 	out->skipped = list.skipped;
@@ -612,7 +762,7 @@ static int expect_bool(const cJSON *object, const char *name, bool expected, str
 int api_record_verification(struct api *api, int64_t submission_id, bool verified, double cosine_similarity,
 	double max_abs_diff, double throughput, const char *reason, struct error *err)
 {
-	static const struct route route = {.name = "POST /record_verification"};
+	static const struct route route = {.name = "POST /record_verification", .for_validators = true};
 	struct api_memory memory;
 	struct buffer query = {0};
 	int result;
@@ -639,7 +789,7 @@ int api_record_verification(struct api *api, int64_t submission_id, bool verifie
 
 int api_verification_stats(struct api *api, int64_t round_id, struct api_memory *out, struct error *err)
 {
-	static const struct route route = {.name = "GET /verification_stats"};
+	static const struct route route = {.name = "GET /verification_stats", .for_validators = true};
 	char query[48] = "";
 
 	if (round_id)
@@ -649,7 +799,7 @@ int api_verification_stats(struct api *api, int64_t round_id, struct api_memory 
 
 int api_mark_validated(struct api *api, int64_t submission_id, double score, struct error *err)
 {
-	static const struct route route = {.name = "POST /mark_validated"};
+	static const struct route route = {.name = "POST /mark_validated", .for_validators = true};
 	struct api_memory memory;
 	cJSON *body = cJSON_CreateObject();
 	int result;
@@ -664,9 +814,33 @@ int api_mark_validated(struct api *api, int64_t submission_id, double score, str
 	return result;
 }
 
+int api_mark_verified(struct api *api, const struct api_judgement *judgement, struct error *err)
+{
+	static const struct route route = {
+		.name = "POST /mark_validated_with_verification", .for_validators = true};
+	struct api_memory memory;
+	cJSON *body = cJSON_CreateObject();
+	int result;
+
+	cJSON_AddNumberToObject(body, "submission_id", (double)judgement->submission_id);
+	cJSON_AddNumberToObject(body, "score", judgement->score);
+	cJSON_AddBoolToObject(body, "verified", judgement->verified);
+	if (!isnan(judgement->tokens_per_sec))
+		cJSON_AddNumberToObject(body, "actual_tokens_per_sec", judgement->tokens_per_sec);
+	if (judgement->reason)
+		cJSON_AddStringToObject(body, "reason", judgement->reason);
+	result = api_call(api, &route, NULL, body, &memory, err);
+	if (!result)
+		result = api_finish(api, &route,
+			expect_id(memory.document, "submission_id", judgement->submission_id, err), err);
+	api_release(&memory);
+	return result;
+}
+
 int api_record_failure(struct api *api, const char *ip_address, struct error *err)
 {
-	static const struct route route = {.name = "POST /record_failure", .once = true};
+	static const struct route route = {
+		.name = "POST /record_failure", .once = true, .for_validators = true};
 	struct api_memory memory;
 	cJSON *body = cJSON_CreateObject();
 	int result;

@@ -155,7 +155,7 @@ void json_add_time(cJSON *object, const char *name, double unix_time)
 	char text[32];
 
 	clock_format(unix_time, text);
-	cJSON_AddStringToObject(object, name, text);
+	json_add_text(object, name, isnan(unix_time) ? NULL : text);
 }
 
 void json_add_id(cJSON *object, const char *name, int64_t id)

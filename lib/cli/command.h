@@ -81,8 +81,14 @@ void output_json(cJSON *document);
 	{                                                                                                    \
 		"path", 0, "DIR", "BT_WALLET_PATH", NULL, NULL, "Folder that holds the wallets."             \
 	}
-#define OPTS_API                                                                                             \
+#define OPTS_VALIDATOR                                                                                       \
 	{"api", 0, "URL", "VALIDATOR_API_URL", NULL, NULL, "Base URL of the validator API."},                \
+	{                                                                                                    \
+		"api-version", 0, "VERSION", "API_VERSION", NULL, "auto|2026-04|2026-02",                    \
+			"Version of the validator's service. auto: find it out."                             \
+	}
+#define OPTS_API                                                                                             \
+	OPTS_VALIDATOR,                                                                                      \
 	{                                                                                                    \
 		"timeout", 0, "SECONDS", NULL, "120", NULL,                                                  \
 			"Time limit for the whole exchange, retries included."                               \

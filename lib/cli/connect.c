@@ -1,8 +1,12 @@
 #include "cli/connect.h"
 
+#include <string.h>
+
+#include "api/version.h"
 #include "base/log.h"
 
 #define LONGEST_TIMEOUT 86400
+#define LONGEST_KEY 128
 
 int arg_timeout(const struct invocation *invocation, double *timeout, struct error *err)
 {
@@ -18,6 +22,41 @@ static void tell_address(const struct invocation *invocation)
 		log_note("Signing for the validator %s, which %s names.", url, source);
 }
 
+/* What else the settings say that a version of the validator may ask for. */
+static int set_up(const struct invocation *invocation, struct api *api, struct error *err)
+{
+	const char *name = arg_string(invocation, "api-version"), *source;
+	const char *network = settings_get(invocation->settings, "SUBTENSOR_NETWORK", &source);
+	const char *key = settings_get(invocation->settings, "DASHBOARD_API_KEY", NULL);
+	const struct api_version *version = api_version_named(name);
+
+	if (!version && strcmp(name, "auto"))
+		return error_set(err, STATUS_USAGE, "API_VERSION: there is no version \"%s\"", name);
+	if (strcmp(network, "finney") && strcmp(network, "test"))
+		return error_set(err, STATUS_USAGE,
+			"SUBTENSOR_NETWORK (from %s): \"%s\" is neither finney nor test", source, network);
+	if (key && (strpbrk(key, "\r\n") || strlen(key) > LONGEST_KEY))
+		return error_set(err, STATUS_USAGE, "DASHBOARD_API_KEY is not an API key");
+	if (version)
+		api_force_version(api, version);
+	api_follow_version(api, NULL);
+	api_set_network(api, network);
+	api_set_dashboard_key(api, key);
+	return 0;
+}
+
+struct api *require_api_for(
+	const struct invocation *invocation, const struct keypair *keypair, double timeout, struct error *err)
+{
+	struct api *api = api_open(arg_string(invocation, "api"), keypair, timeout, err);
+
+	if (api && set_up(invocation, api, err) < 0) {
+		api_close(api);
+		return NULL;
+	}
+	return api;
+}
+
 struct api *require_api(const struct invocation *invocation, const struct keypair *keypair, struct error *err)
 {
 	double timeout = 0;
@@ -26,5 +65,5 @@ struct api *require_api(const struct invocation *invocation, const struct keypai
 		return NULL;
 	if (keypair)
 		tell_address(invocation);
-	return api_open(arg_string(invocation, "api"), keypair, timeout, err);
+	return require_api_for(invocation, keypair, timeout, err);
 }

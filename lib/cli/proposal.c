@@ -2,12 +2,17 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "api/version.h"
+#include "base/log.h"
 #include "base/number.h"
 #include "cli/python.h"
 #include "cli/verification.h"
+#include "fork/image.h"
 #include "score/score.h"
+#include "space/neighbours.h"
 
 /* The claim: by hand, or what the commit's benchmarks allow. They go with it either way. */
 static int make_claim(
@@ -41,10 +46,68 @@ int proposal_options(const struct invocation *invocation, int64_t *tokens, doubl
 	return arg_real(invocation, "margin", 0, 0.9, margin, err);
 }
 
+/* Where only what validators measure ranks, a low claim costs nothing; one that is much too high, everything. */
+static int fit_claim(struct proposal *proposal, struct error *err)
+{
+	const struct api_version *version = proposal->version;
+	double *claim = &proposal->plan.tokens_per_sec;
+
+	if (!proposal->by_hand && !version->claims_rank)
+		*claim = fmin(fmax(floor(*claim * version->claim_share), version->claim_least),
+			version->claim_most);
+	if (*claim >= version->claim_least && *claim <= version->claim_most)
+		return 0;
+	error_set(err, STATUS_USAGE, "this validator takes claims from %.0f to %.0f tokens/s, not %.6g",
+		version->claim_least, version->claim_most, *claim);
+	return error_hint(err, "Only what validators measure ranks: claim less with --claim.");
+}
+
+/* What the validator's version asks for. */
+static int follow_version(const struct invocation *invocation, struct session *session,
+	struct proposal *proposal, struct error *err)
+{
+	struct plan *plan = &proposal->plan;
+
+	if (api_find_version(session->api, err) < 0) {
+		if (err->status == STATUS_INTERRUPTED)
+			return -1;
+		log_warn("%s; taking it for %s", err->message, api_version(session->api)->name);
+	}
+	proposal->version = api_version(session->api);
+	if (proposal->version->images)
+		plan->docker_image = proposal->docker_image = workspace_docker_image(invocation->settings);
+	if (plan->docker_image && image_check_syntax(plan->docker_image, err) < 0)
+		return -1;
+	return fit_claim(proposal, err);
+}
+
+bool proposal_concern(const struct proposal *proposal, struct error *concern)
+{
+	const struct api_version *version = proposal->version;
+
+	if (version->images && !proposal->docker_image) {
+		error_set(concern, STATUS_ENVIRONMENT,
+			"no image of an inference server is set: this validator (%s) never ranks a submission "
+			"without one",
+			version->name);
+		error_hint(concern, "Set MINER_DOCKER_IMAGE in .env.");
+		return true;
+	}
+	if (version->flags && proposal->plan.tokens_per_sec > proposal->claim.measured) {
+		error_set(concern, STATUS_ENVIRONMENT,
+			"the claim is above what was measured here: this validator (%s) flags a hotkey for good "
+			"when it measures less than half of its claim",
+			version->name);
+		error_hint(concern, "Only what validators measure ranks: a low claim costs nothing.");
+		return true;
+	}
+	return false;
+}
+
 int proposal_read(const struct invocation *invocation, struct session *session, double claim,
 	struct proposal *proposal, struct error *err)
 {
-	*proposal = (struct proposal){.plan.vram_mb = NAN};
+	*proposal = (struct proposal){.plan.vram_mb = NAN, .by_hand = claim > 0};
 	if (proposal_options(invocation, &proposal->plan.target_sequence_length, &proposal->margin, err) <
 			0 ||
 		fork_state_read(session->workspace.fork_path, &proposal->fork, err) < 0)
@@ -65,7 +128,8 @@ int proposal_read(const struct invocation *invocation, struct session *session, 
 	proposal->plan.fork_url = session->workspace.fork_url;
 	proposal->plan.commit_hash = proposal->fork.commit;
 	proposal->rehearsal = command_rehearsal(invocation, session->api, session->workspace.fork_path);
-	if (make_claim(session, claim, proposal, err) == 0)
+	if (make_claim(session, claim, proposal, err) == 0 &&
+		follow_version(invocation, session, proposal, err) == 0)
 		return 0;
 failed:
 	proposal_free(proposal);
@@ -125,13 +189,26 @@ int proposal_verify(const struct invocation *invocation, const struct session *s
 		.claimed = proposal->claim.measured > 0 ? proposal->plan.tokens_per_sec
 							: 0, /* else unchecked */
 	};
+	const struct neighbour own = {
+		.api_url = session->workflow.api_url,
+		.hotkey = session->workflow.hotkey,
+		.fork_url = proposal->plan.fork_url,
+		.wallet = arg_string(invocation, "wallet"),
+		.directory = session->workspace.directory,
+	};
 	struct check_list checks = {.report = report};
+	struct error ignored;
 	int result = verify_run(invocation, &request, &checks, err);
 
 	if (!result)
 		result = check_published(proposal, session, &checks, err);
+	if (!result && proposal->version->flags)
+		neighbours_check(&own, &checks);
 	if (!result && check_count(&checks, CHECK_FAIL))
 		result = checks_failed(&checks, err);
+	/* a list that cannot be written warns of nothing, and keeps nothing from being sent */
+	if (!result && proposal->version->flags)
+		neighbours_note(&own, &ignored);
 	check_free(&checks);
 	return result;
 }
@@ -149,7 +226,12 @@ void proposal_print(const struct proposal *proposal)
 	number_grouped(claim->measured, measured);
 	printf("fork      %s at %.10s\n", plan->fork_url, plan->commit_hash);
 	printf("league    %s (%s tokens, x%g)\n", league->name, tokens, league->multiplier);
-	if (claim->measured > 0 && plan->tokens_per_sec == claim->tokens_per_sec)
+	if (proposal->docker_image)
+		printf("image     %s\n", proposal->docker_image);
+	if (!proposal->by_hand && !proposal->version->claims_rank)
+		printf("claim     %s tokens/s, well below the measured %s: only what validators measure ranks\n",
+			claimed, measured);
+	else if (claim->measured > 0 && plan->tokens_per_sec == claim->tokens_per_sec)
 		printf("claim     %s tokens/s: measured %s less %.3g%%%s%s\n", claimed, measured,
 			claim->margin * 100, claim->margin > proposal->margin ? ", as its runs differ" : "",
 			claim->runs == 1 ? " (a single run: how noisy it is, is not known)" : "");
@@ -163,6 +245,7 @@ void proposal_print(const struct proposal *proposal)
 
 void proposal_free(struct proposal *proposal)
 {
+	free(proposal->docker_image);
 	fork_state_free(&proposal->fork);
 	claim_free(&proposal->claim);
 }

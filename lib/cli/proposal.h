@@ -11,8 +11,11 @@
 struct proposal {
 	struct plan plan; /* points into the rest */
 	struct fork_state fork;
-	double margin;  /* of the claim below what was measured, at least */
-	bool rehearsal; /* command_rehearsal() */
+	const struct api_version *version; /* of the validator that it is for */
+	char *docker_image;                /* NULL: none, or the version does not ask for one */
+	bool by_hand;                      /* the claim is what the miner said */
+	double margin;                     /* of the claim below what was measured, at least */
+	bool rehearsal;                    /* command_rehearsal() */
 	struct claim
 		claim; /* what its benchmarks allow; the plan's is another one when it was made by hand */
 };
@@ -29,8 +32,10 @@ struct proposal {
 /* What those options say. STATUS_USAGE when it cannot be meant. */
 int proposal_options(const struct invocation *invocation, int64_t *tokens, double *margin, struct error *err);
 
-/* Fills `proposal`, for a command with OPTS_CLAIM. `claim`: tokens/s; 0: what was measured, less the margin.
- * STATUS_ENVIRONMENT when there is no fork, no URL or no benchmark of this commit. */
+/* Fills `proposal`, for a command with OPTS_CLAIM, as the validator's version asks for, which is found out. `claim`:
+ * tokens/s; 0: what was measured, less the margin, or less where claims do not rank. STATUS_ENVIRONMENT when there is
+ * no fork, no URL or no benchmark of this commit, STATUS_USAGE when the validator does not take such a claim or the
+ * image is none. */
 int proposal_read(const struct invocation *invocation, struct session *session, double claim,
 	struct proposal *proposal, struct error *err);
 
@@ -38,6 +43,9 @@ int proposal_read(const struct invocation *invocation, struct session *session, 
  * commit. `report` is called with each check; may be NULL. STATUS_FAILED, with the first reason, when some fail. */
 int proposal_verify(const struct invocation *invocation, const struct session *session,
 	const struct proposal *proposal, bool compute, check_report *report, struct error *err);
+
+/* What may keep it from being ranked, or worse, although it can be sent. False: nothing. */
+bool proposal_concern(const struct proposal *proposal, struct error *concern);
 
 /* Fork, league and claim, for people. */
 void proposal_print(const struct proposal *proposal);

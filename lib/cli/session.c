@@ -1,13 +1,39 @@
 #include "cli/session.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "api/version.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "cli/connect.h"
 #include "cli/hotkey.h"
 #include "score/score.h"
+
+/* What the validator was the last time, so that it need not be asked each time. */
+static void assume_version(struct session *session)
+{
+	char *name = store_validator_version(session->workspace.store, api_url(session->api));
+
+	api_follow_version(session->api, name ? api_version_named(name) : NULL);
+	free(name);
+}
+
+const struct api_version *session_remember_version(struct session *session)
+{
+	const char *url = api_url(session->api);
+	char *before = store_validator_version(session->workspace.store, url);
+	const struct api_version *version = api_version_if_found(session->api);
+	struct error ignored;
+	bool is_new = version && (!before || strcmp(before, version->name));
+
+	/* a store that cannot be written now learns it the next time */
+	if (is_new)
+		store_set_validator_version(session->workspace.store, url, version->name, &ignored);
+	free(before);
+	return is_new ? version : NULL;
+}
 
 int session_open_as(const struct invocation *invocation, struct keypair *keypair, struct session *session,
 	struct error *err)
@@ -24,6 +50,7 @@ int session_open_as(const struct invocation *invocation, struct keypair *keypair
 		workspace_close(&session->workspace);
 		return -1;
 	}
+	assume_version(session);
 	session->keypair = keypair;
 	session->workflow = (struct workflow){
 		.store = session->workspace.store,
@@ -53,6 +80,7 @@ int session_open(const struct invocation *invocation, struct session *session, s
 
 void session_close(struct session *session)
 {
+	session_remember_version(session);
 	api_close(session->api);
 	keypair_free(session->keypair);
 	workspace_close(&session->workspace);
@@ -157,7 +185,9 @@ cJSON *submission_json(const struct submission *submission)
 	cJSON_AddNumberToObject(object, "weighted_score",
 		score_weighted(submission->tokens_per_sec, submission->target_sequence_length));
 	json_add_real(object, "vram_mb", submission->vram_mb);
+	json_add_text(object, "docker_image", submission->docker_image);
 	json_add_id(object, "reveal_block", submission->reveal_block);
+	json_add_time(object, "reveal_time", submission->reveal_time);
 	json_add_text(object, "reason", submission->reason);
 	json_add_time(object, "created_at", submission->created_at);
 	json_add_time(object, "updated_at", submission->updated_at);

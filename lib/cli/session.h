@@ -20,6 +20,10 @@ int session_open_as(const struct invocation *invocation, struct keypair *keypair
 	struct error *err);
 void session_close(struct session *session);
 
+/* Stores the validator's version if it was found to be another one than before, and returns it then; else NULL.
+ * session_close() does, too. */
+const struct api_version *session_remember_version(struct session *session);
+
 /* Settles what earlier runs of `commit` or `submit` left prepared, and says so on stderr. `settled`
  * receives how many. */
 int session_settle(struct session *session, enum submission_kind kind, size_t *settled, struct error *err);

@@ -112,3 +112,7 @@ char *fork_file_url(const char *path);
 /* The URL without the secrets that people put into it: of https the user and password, of others the
  * password. Caller frees. */
 char *fork_url_clean(const char *url);
+
+/* NAME of http(s)://github.com/NAME/…, as validators tell who a fork belongs to; NULL for any other URL. The caller
+ * frees. */
+char *fork_url_owner(const char *url);

@@ -133,3 +133,20 @@ char *unfinished_name(const char *path)
 		;
 	return xprintf("%.*s.%.*s.unfinished", (int)start, path, (int)(end - start), path + start);
 }
+
+char *fork_url_owner(const char *url)
+{
+	static const char *const hosts[] = {"https://github.com/", "http://github.com/"};
+
+	for (size_t i = 0; i < sizeof(hosts) / sizeof(hosts[0]); i++) {
+		const char *name = url + strlen(hosts[i]);
+		size_t length;
+
+		if (strncmp(url, hosts[i], strlen(hosts[i])))
+			continue;
+		length = strcspn(name, "/");
+		if (length && name[length] == '/')
+			return xprintf("%.*s", (int)length, name);
+	}
+	return NULL;
+}

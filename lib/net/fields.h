@@ -17,7 +17,7 @@
 
 #include "net/server.h"
 
-/* What a field may hold: the bytes of a text, the value of a number. */
+/* What a field may hold: the characters of a text, the value of a number. */
 struct field_bound {
 	const char *name;
 	double least, most;
@@ -52,6 +52,7 @@ bool fields_bool(struct fields *fields, const char *name);
 const char *fields_optional_string(struct fields *fields, const char *name); /* NULL when missing */
 double fields_optional_real(struct fields *fields, const char *name);        /* NAN when missing */
 int64_t fields_integer_or(struct fields *fields, const char *name, int64_t fallback);
+bool fields_bool_or(struct fields *fields, const char *name, bool fallback);
 
 /* The field as it came; NULL when missing. */
 const cJSON *fields_raw(const struct fields *fields, const char *name);
@@ -59,6 +60,10 @@ const cJSON *fields_raw(const struct fields *fields, const char *name);
 /* An object of objects of numbers, {"4096": {"tokens_per_sec": 1.5}}, or NULL when missing or empty. Here a
  * number is not text. */
 const cJSON *fields_optional_tables(struct fields *fields, const char *name);
+
+/* An object of whole numbers, or of texts; NULL when missing or null, which is a problem if it is `required`. */
+const cJSON *fields_integers(struct fields *fields, const char *name, bool required);
+const cJSON *fields_strings(struct fields *fields, const char *name, bool required);
 
 /* True when there were problems; then the reply is made. Ends the use of `fields`. */
 bool fields_refused(struct fields *fields, struct server_reply *reply);

@@ -6,17 +6,18 @@
 
 /* Where a committed submission stands at the validator. */
 struct due {
-	int64_t reveal_block, current_block;
+	int64_t reveal_block, current_block; /* the latter 0: not known */
+	double left;                         /* seconds until the next attempt; 0: ready, or nothing tells */
 	bool ready;
 };
 
 /* Reads it off the validator's list; when that could not be read (`pending` NULL), off what is stored, the blocks
- * that were seen and the validator's clock. */
+ * that were seen and the validator's clock. An attempt that is too early does no harm, and tells the wait. */
 void due_read(const struct workflow *workflow, const struct submission *submission,
 	const struct api_pending_reveals *pending, const struct block_clock *blocks, struct due *due);
 
 /* The list of commitments, as workflow_pending(), for what is waited for: soon given up when something is due without
- * it. Takes note of the block. */
+ * it. Takes note of the block. 1: miners are not shown it. */
 int due_pending(struct workflow *workflow, const struct submission_list *list, struct block_clock *blocks,
 	struct api_pending_reveals *pending, struct error *err);
 
@@ -26,6 +27,9 @@ double due_left(const struct workflow *workflow, const struct submission *submis
 
 /* "in 3 blocks, about 36 s" */
 void due_describe(const struct block_clock *blocks, int64_t reveal_block, char text[64]);
+/* The same where perhaps no block was seen: "in about 36 s"; "" when nothing tells. */
+void due_describe_left(const struct workflow *workflow, const struct submission *submission,
+	const struct block_clock *blocks, char text[64]);
 
 /* Seconds between two looks at the validator's clock. The first ones are close together: how long a block
  * takes there is certain only when it was seen. */
@@ -33,4 +37,4 @@ void due_describe(const struct block_clock *blocks, int64_t reveal_block, char t
 #define DUE_POLL_LONGEST 60.0
 
 /* Seconds until the next look, `poll` at most. */
-double due_pause(const struct due *due, const struct block_clock *blocks, double poll);
+double due_pause(const struct due *due, double poll);

@@ -50,6 +50,14 @@ static const char *const migrations[] = {
 
 	benchmarks_table,
 	benchmarks_noise,
+
+	"ALTER TABLE submission ADD COLUMN docker_image TEXT;"
+	"ALTER TABLE submission ADD COLUMN reveal_time REAL;"
+	"ALTER TABLE submission ADD COLUMN doubt_since REAL;"
+	"UPDATE submission SET doubt_since = updated_at WHERE step = 'prepared';"
+	"CREATE TABLE validator ("
+	" api_url TEXT PRIMARY KEY, version TEXT NOT NULL, seen_at REAL NOT NULL);",
+
 	NULL,
 };
 
@@ -261,13 +269,14 @@ int store_submission_prepare(
 		return -1;
 	if (database_run(store->database, err,
 		    "INSERT INTO submission (kind, step, api_url, hotkey, fork_url, commit_hash, repo_hash,"
-		    " target_sequence_length, tokens_per_sec, vram_mb, benchmarks, salt, commitment_hash,"
-		    " created_at, updated_at) VALUES (?, 'prepared', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-		    "ssssssirrsssrr", kind_names[submission->kind], submission->api_url, submission->hotkey,
+		    " docker_image, target_sequence_length, tokens_per_sec, vram_mb, benchmarks, salt,"
+		    " commitment_hash, created_at, updated_at)"
+		    " VALUES (?, 'prepared', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+		    "sssssssirrsssrr", kind_names[submission->kind], submission->api_url, submission->hotkey,
 		    submission->fork_url, submission->commit_hash, submission->repo_hash,
-		    submission->target_sequence_length, submission->tokens_per_sec, submission->vram_mb,
-		    submission->benchmarks, submission->salt, submission->commitment_hash,
-		    submission->created_at, clock_now()) < 0)
+		    submission->docker_image, submission->target_sequence_length, submission->tokens_per_sec,
+		    submission->vram_mb, submission->benchmarks, submission->salt,
+		    submission->commitment_hash, submission->created_at, clock_now()) < 0)
 		goto failed;
 	*id = database_last_id(store->database);
 	if (add_journal(store, *id, "prepared", err) == 0 && database_commit(store->database, err) == 0)
@@ -277,10 +286,13 @@ failed:
 	return -1;
 }
 
-#define SUBMISSION_COLUMNS                                                                                   \
+#define OLDEST_COLUMNS                                                                                       \
 	"id, kind, step, api_url, hotkey, fork_url, commit_hash, repo_hash, target_sequence_length,"         \
 	" tokens_per_sec, vram_mb, benchmarks, salt, commitment_hash, server_id, reveal_block, reason,"      \
 	" created_at, updated_at"
+#define SUBMISSION_COLUMNS OLDEST_COLUMNS ", docker_image, reveal_time, doubt_since"
+/* the same of a store from before those */
+#define OLD_SUBMISSION_COLUMNS OLDEST_COLUMNS ", NULL, NULL, NULL"
 
 static char *copy_secret(sqlite3_stmt *query, int column)
 {
@@ -313,6 +325,9 @@ static struct submission read_submission(sqlite3_stmt *query)
 		.reason = database_copy_text(query, 16),
 		.created_at = sqlite3_column_double(query, 17),
 		.updated_at = sqlite3_column_double(query, 18),
+		.docker_image = database_copy_text(query, 19),
+		.reveal_time = database_real(query, 20),
+		.doubt_since = database_real(query, 21),
 	};
 }
 
@@ -323,6 +338,7 @@ void submission_free(struct submission *submission)
 	free(submission->fork_url);
 	free(submission->commit_hash);
 	free(submission->repo_hash);
+	free(submission->docker_image);
 	free(submission->benchmarks);
 	sodium_free(submission->salt);
 	free(submission->commitment_hash);
@@ -495,6 +511,45 @@ int store_submission_abandoned(struct store *store, int64_t id, const char *reas
 	return advance(store, id, (struct news){.step = STEP_ABANDONED, .reason = reason}, err);
 }
 
+/* Sets a column, perhaps with a line of the journal. `sql` has the value, then the id. */
+static int set_time(
+	struct store *store, int64_t id, const char *sql, double value, const char *line, struct error *err)
+{
+	int result = database_begin(store->database, err);
+
+	if (!result)
+		result = database_run(store->database, err, sql, "ri", value, id);
+	if (!result && line)
+		result = add_journal(store, id, line, err);
+	if (!result)
+		result = database_commit(store->database, err);
+	database_rollback(store->database);
+	return result;
+}
+
+int store_submission_sending(struct store *store, int64_t id, const char *text, struct error *err)
+{
+	return set_time(store, id, "UPDATE submission SET doubt_since = ifnull(doubt_since, ?) WHERE id = ?",
+		clock_now(), text, err);
+}
+
+int store_submission_not_sent(struct store *store, int64_t id, struct error *err)
+{
+	return set_time(
+		store, id, "UPDATE submission SET doubt_since = ? WHERE id = ?", NAN, "not delivered", err);
+}
+
+int store_submission_reveal_time(struct store *store, int64_t id, double unix_time, struct error *err)
+{
+	return set_time(
+		store, id, "UPDATE submission SET reveal_time = ? WHERE id = ?", unix_time, NULL, err);
+}
+
+const char *submission_hidden(const struct submission *submission)
+{
+	return submission->docker_image ? submission->docker_image : submission->fork_url;
+}
+
 int store_submission_note(struct store *store, int64_t id, const char *text, struct error *err)
 {
 	return add_journal(store, id, text, err);
@@ -526,6 +581,31 @@ void journal_free(struct journal *journal)
 	*journal = (struct journal){0};
 }
 
+/* --- validators ------------------------------------------------------------------------------ */
+
+char *store_validator_version(struct store *store, const char *api_url)
+{
+	struct error ignored;
+	sqlite3_stmt *query;
+	char *version;
+
+	if (database_row(store->database, &query, &ignored, "SELECT version FROM validator WHERE api_url = ?",
+		    "s", api_url) <= 0)
+		return NULL;
+	version = database_copy_text(query, 0);
+	sqlite3_reset(query);
+	return version;
+}
+
+int store_set_validator_version(
+	struct store *store, const char *api_url, const char *version, struct error *err)
+{
+	return database_run(store->database, err,
+		"INSERT INTO validator (api_url, version, seen_at) VALUES (?, ?, ?)"
+		" ON CONFLICT (api_url) DO UPDATE SET version = excluded.version, seen_at = excluded.seen_at",
+		"ssr", api_url, version, clock_now());
+}
+
 /* --- copies ------------------------------------------------------------------------------------- */
 
 void *store_save(struct store *store, size_t *length, struct error *err)
@@ -539,7 +619,8 @@ static bool is_intact(const struct submission *submission)
 	if (!submission->api_url || !submission->hotkey || !submission->fork_url || !submission->commit_hash)
 		return false;
 	return submission->kind == SUBMISSION_DIRECT ||
-		message_salt_fits(submission->salt, submission->fork_url, submission->commitment_hash);
+		message_salt_fits(
+			submission->salt, submission_hidden(submission), submission->commitment_hash);
 }
 
 /* 1: the store has this submission of another store, as `id`; 0: not; -1: error. One that was taken from the
@@ -567,18 +648,22 @@ static int find_known(
 static int copy_submission(struct store *store, const struct submission *submission,
 	const struct journal *journal, const char *how, struct error *err)
 {
+	/* it may have been sent since, from where it comes from */
+	double doubt_since = submission->step == STEP_PREPARED && isnan(submission->doubt_since)
+		? submission->created_at
+		: submission->doubt_since;
 	int64_t id;
 	int result = database_run(store->database, err,
 		"INSERT INTO submission (kind, step, api_url, hotkey, fork_url, commit_hash, repo_hash,"
 		" target_sequence_length, tokens_per_sec, vram_mb, benchmarks, salt, commitment_hash, server_id,"
-		" reveal_block, reason, created_at, updated_at)"
-		" VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, nullif(?, 0), nullif(?, 0), ?, ?, ?)",
-		"sssssssirrsssiisrr", kind_names[submission->kind], step_names[submission->step],
+		" reveal_block, reason, created_at, updated_at, docker_image, reveal_time, doubt_since)"
+		" VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, nullif(?, 0), nullif(?, 0), ?, ?, ?, ?, ?, ?)",
+		"sssssssirrsssiisrrsrr", kind_names[submission->kind], step_names[submission->step],
 		submission->api_url, submission->hotkey, submission->fork_url, submission->commit_hash,
 		submission->repo_hash, submission->target_sequence_length, submission->tokens_per_sec,
 		submission->vram_mb, submission->benchmarks, submission->salt, submission->commitment_hash,
 		submission->server_id, submission->reveal_block, submission->reason, submission->created_at,
-		submission->updated_at);
+		submission->updated_at, submission->docker_image, submission->reveal_time, doubt_since);
 
 	id = database_last_id(store->database);
 	for (size_t i = 0; !result && i < journal->count; i++)
@@ -595,10 +680,10 @@ static int copy_salt(
 	char *line = xprintf("salt %s", how);
 	int result = database_run(store->database, err,
 		"UPDATE submission SET kind = 'commit', step = iif(step = 'submitted', 'revealed', step),"
-		" fork_url = ?, salt = ?, commitment_hash = ?, reveal_block = ifnull(reveal_block, nullif(?, 0)),"
-		" updated_at = ? WHERE id = ?",
-		"sssiri", from->fork_url, from->salt, from->commitment_hash, from->reveal_block, clock_now(),
-		id);
+		" fork_url = ?, docker_image = ?, salt = ?, commitment_hash = ?,"
+		" reveal_block = ifnull(reveal_block, nullif(?, 0)), updated_at = ? WHERE id = ?",
+		"ssssiri", from->fork_url, from->docker_image, from->salt, from->commitment_hash,
+		from->reveal_block, clock_now(), id);
 
 	if (!result)
 		result = add_journal(store, id, line, err);
@@ -719,6 +804,9 @@ static int read_damaged(struct store *from, int64_t id, struct submission *submi
 	int found = database_row(from->database, &query, &ignored,
 		"SELECT " SUBMISSION_COLUMNS " FROM submission WHERE id = ?", "i", id);
 
+	if (found < 0)
+		found = database_row(from->database, &query, &ignored,
+			"SELECT " OLD_SUBMISSION_COLUMNS " FROM submission WHERE id = ?", "i", id);
 	*submission = (struct submission){0};
 	if (found <= 0)
 		return found;

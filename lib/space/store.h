@@ -66,7 +66,8 @@ struct submission {
 	enum submission_step step;
 	char *api_url, *hotkey;
 	char *fork_url, *commit_hash;
-	char *repo_hash; /* NULL: none */
+	char *repo_hash;    /* NULL: none */
+	char *docker_image; /* NULL: none */
 	int64_t target_sequence_length;
 	double tokens_per_sec;        /* the claim */
 	double vram_mb;               /* NAN: not claimed */
@@ -74,14 +75,16 @@ struct submission {
 	char *salt, *commitment_hash; /* SUBMISSION_COMMIT; `salt` is secret until the reveal */
 	int64_t server_id;            /* 0: not known */
 	int64_t reveal_block;         /* 0: not known */
-	char *reason;                 /* NULL: none */
-	double created_at;            /* Unix time by the validator's clock */
-	double updated_at;            /* Unix time by ours */
+	double reveal_time; /* when that may be, Unix time by the validator's clock; NAN: not known */
+	double doubt_since; /* it was sent then, and may have arrived; NAN: it has not been, or was settled */
+	char *reason;       /* NULL: none */
+	double created_at;  /* Unix time by the validator's clock */
+	double updated_at;  /* Unix time by ours */
 };
 
 /* Writes a new submission, its step being prepared, and gives it an id. On disk when this returns: only
- * then may its commitment leave the machine. `id`, `step`, `server_id`, `reveal_block`, `reason` and
- * `updated_at` are not read. The strings stay the caller's. */
+ * then may its commitment leave the machine. `id`, `step`, `server_id`, `reveal_block`, `reveal_time`, `doubt_since`,
+ * `reason` and `updated_at` are not read. The strings stay the caller's. */
 int store_submission_prepare(
 	struct store *store, const struct submission *submission, int64_t *id, struct error *err);
 
@@ -95,8 +98,19 @@ int store_submission_submitted(struct store *store, int64_t id, int64_t server_i
 int store_submission_refused(struct store *store, int64_t id, const char *reason, struct error *err);
 int store_submission_abandoned(struct store *store, int64_t id, const char *reason, struct error *err);
 
-/* Adds a journal line without a step ("sending the commitment", "the answer was lost"). No secrets. */
+/* To be called before a prepared one is sent, with a line for the journal ("sending the commitment"); and when it
+ * turned out not to have arrived. */
+int store_submission_sending(struct store *store, int64_t id, const char *text, struct error *err);
+int store_submission_not_sent(struct store *store, int64_t id, struct error *err);
+
+/* When a committed one may be revealed, as the validator says. */
+int store_submission_reveal_time(struct store *store, int64_t id, double unix_time, struct error *err);
+
+/* Adds a journal line without a step ("revealing", "the answer was lost"). No secrets. */
 int store_submission_note(struct store *store, int64_t id, const char *text, struct error *err);
+
+/* What the commitment hides besides its salt: the image, or else the fork's URL. */
+const char *submission_hidden(const struct submission *submission);
 
 struct submission_filter {
 	unsigned steps;              /* STEP_BIT(…) | …; 0: every step */
@@ -130,6 +144,11 @@ struct journal {
 
 /* What happened to a submission, oldest first. Free with journal_free. */
 int store_journal(struct store *store, int64_t id, struct journal *journal, struct error *err);
+
+/* Which version of the service a validator was when it last told; NULL: not known. The caller frees. */
+char *store_validator_version(struct store *store, const char *api_url);
+int store_set_validator_version(
+	struct store *store, const char *api_url, const char *version, struct error *err);
 
 /* Everything in the store at one moment, salts included: free with sodium_free. NULL on error. */
 void *store_save(struct store *store, size_t *length, struct error *err);

@@ -5,8 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "api/block.h"
 #include "api/message.h"
 #include "api/retry.h"
+#include "api/version.h"
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/log.h"
@@ -15,6 +17,10 @@
 #define SUBMISSIONS_READ 1000 /* more than any validator holds unvalidated */
 #define UNCLEAR_ATTEMPTS 4    /* a proxy's stray page passes; another version's words do not */
 #define EVIDENCE_SECONDS 10.0 /* for an answer that would help, but is not needed */
+
+/* The pause that validators ask for between two submissions: it is at least, and at most, so long. */
+#define COOLDOWN_LEAST 120.0
+#define COOLDOWN_MOST 3600.0
 
 int workflow_find(struct workflow *workflow, enum submission_kind kind, const struct plan *plan, bool *found,
 	struct submission *submission, struct error *err)
@@ -59,6 +65,7 @@ static int read_claim(const struct submission *submission, struct api_claim *cla
 	*claim = (struct api_claim){
 		.fork_url = submission->fork_url,
 		.commit_hash = submission->commit_hash,
+		.docker_image = submission->docker_image,
 		.tokens_per_sec = submission->tokens_per_sec,
 		.vram_mb = submission->vram_mb,
 		.benchmarks = benchmarks,
@@ -68,7 +75,8 @@ static int read_claim(const struct submission *submission, struct api_claim *cla
 
 static bool has_salt(const struct submission *submission)
 {
-	return message_salt_fits(submission->salt, submission->fork_url, submission->commitment_hash);
+	return message_salt_fits(
+		submission->salt, submission_hidden(submission), submission->commitment_hash);
 }
 
 /* --- the validator's list ---------------------------------------------------------------------------- */
@@ -168,13 +176,16 @@ static int send_commitment(struct workflow *workflow, const struct submission *s
 	struct api_commitment answer;
 	int result;
 
-	if (store_submission_note(workflow->store, submission->id, "sending the commitment", err) < 0)
+	if (store_submission_sending(workflow->store, submission->id, "sending the commitment", err) < 0)
 		return -1;
 	result = api_commit_submission(
 		workflow->api, submission->commitment_hash, submission->target_sequence_length, &answer, err);
 	if (!result)
 		result = store_submission_committed(
 			workflow->store, submission->id, answer.submission_id, answer.reveal_block, err);
+	if (!result)
+		result = store_submission_reveal_time(
+			workflow->store, submission->id, answer.estimated_reveal_time, err);
 	api_release(&answer.memory);
 	return result;
 }
@@ -237,7 +248,7 @@ static int send_submission(struct workflow *workflow, const struct submission *s
 
 	if (read_claim(submission, &claim, err) < 0)
 		return -1;
-	result = store_submission_note(workflow->store, submission->id, "sending the submission", err);
+	result = store_submission_sending(workflow->store, submission->id, "sending the submission", err);
 	if (!result)
 		result = api_submit_kernel(workflow->api, &claim, submission->target_sequence_length,
 			submission->repo_hash, &server_id, err);
@@ -261,11 +272,66 @@ static const struct sender senders[] = {
 	[SUBMISSION_DIRECT] = {find_submission, send_submission, "submit"},
 };
 
+/* The clocks of both, and the time that a request took. */
+#define CREATION_MARGIN 120.0
+
+/* Whether a row of the dashboard can be this submission: it shows neither fork nor commitment. */
+static bool may_be(struct workflow *workflow, const struct api_own_submission *listed,
+	const struct submission *submission)
+{
+	double sent = submission->doubt_since + api_clock_skew(workflow->api);
+	bool is_direct = submission->kind == SUBMISSION_DIRECT;
+
+	return listed->target_sequence_length == submission->target_sequence_length &&
+		listed->is_revealed == is_direct &&
+		(!is_direct || listed->tokens_per_sec == submission->tokens_per_sec) &&
+		listed->created_at >= sent - CREATION_MARGIN &&
+		!workflow_knows_submission(workflow, listed->id);
+}
+
+/* Looks for a submission on the dashboard. `found` also says that there is no other one that it could be. */
+static int find_on_dashboard(
+	struct workflow *workflow, const struct submission *submission, bool *found, struct error *err)
+{
+	const struct api_own_submission *candidate = NULL;
+	size_t candidates = 0;
+	struct api_miner miner;
+	int result = api_dashboard_miner(workflow->api, workflow->hotkey, &miner, err);
+
+	*found = false;
+	if (result < 0 && api_last(workflow->api)->refusal == REFUSAL_UNKNOWN)
+		result = 0; /* nothing of this hotkey is there yet */
+	for (size_t i = 0; i < miner.count; i++)
+		if (may_be(workflow, &miner.submissions[i], submission)) {
+			candidate = &miner.submissions[i];
+			candidates++;
+		}
+	if (!result && candidates == 1) {
+		*found = true;
+		result = submission->kind == SUBMISSION_DIRECT
+			? store_submission_submitted(workflow->store, submission->id, candidate->id, err)
+			: store_submission_committed(workflow->store, submission->id, candidate->id, 0, err);
+	}
+	api_release(&miner.memory);
+	return result;
+}
+
+/* Looks for it wherever this validator lets a miner look: -1 with REFUSAL_NOT_FOR_US when that is nowhere. */
+static int find(
+	struct workflow *workflow, const struct submission *submission, bool *found, struct error *err)
+{
+	*found = false;
+	return api_shows_lists(workflow->api)
+		? senders[submission->kind].find(workflow, submission, found, err)
+		: find_on_dashboard(workflow, submission, found, err);
+}
+
 /* Nothing was sent that could be taken up again, and sending the same once more would end the same. */
 static bool is_final(enum refusal refusal)
 {
 	return refusal_is_clear(refusal) && refusal != REFUSAL_NO_ROUTE && refusal != REFUSAL_EXISTS &&
-		refusal != REFUSAL_NOT_FOR_US && refusal != REFUSAL_EARLY;
+		refusal != REFUSAL_NOT_FOR_US && refusal != REFUSAL_EARLY && refusal != REFUSAL_COOLDOWN &&
+		refusal != REFUSAL_EXPIRED;
 }
 
 static int undelivered(const struct submission *submission, struct error *err)
@@ -278,24 +344,199 @@ static int undelivered(const struct submission *submission, struct error *err)
 	return -1;
 }
 
-/* A commitment may be sent again even if it cannot be looked for: the validator takes each hash once only. */
-static int look_before_sending(
-	struct workflow *workflow, const struct submission *submission, bool *found, struct error *err)
+/* A submission on its way. */
+struct delivery {
+	struct workflow *workflow;
+	struct submission submission; /* its strings are the caller's */
+	bool look;                    /* it may be there: an earlier attempt may have arrived */
+	bool anew;                    /* it was made for one that is there without its id being known */
+	bool waited;                  /* for the pause after any other submission to end */
+	int64_t *id;                  /* receives the store's, when another one is made for it */
+};
+
+static int deliver(struct delivery *delivery, struct error *err);
+
+static bool is_in_doubt(const struct delivery *delivery)
 {
-	*found = false;
-	if (senders[submission->kind].find(workflow, submission, found, err) == 0)
+	return !isnan(delivery->submission.doubt_since);
+}
+
+/* Nobody tells whether a direct submission has arrived, and a second one would compete with it. */
+static int stays_in_doubt(const struct delivery *delivery, struct error *err)
+{
+	delivery->workflow->in_doubt = delivery->submission.id;
+	error_set(err, STATUS_NETWORK,
+		"submission #%lld may have arrived, and the validator does not show it to miners",
+		(long long)delivery->submission.id);
+	return error_hint(err,
+		"It is not sent a second time. With DASHBOARD_API_KEY, quasar can look it up; `quasar submit "
+		"--again` gives it up and sends another one.");
+}
+
+/* Whether what was asked for last is not for this miner to see. */
+static bool is_hidden(const struct workflow *workflow)
+{
+	enum refusal refusal = api_last(workflow->api)->refusal;
+
+	return refusal == REFUSAL_NOT_FOR_US || refusal == REFUSAL_KEY;
+}
+
+/* Sends nothing that could be there, unless the validator would not take it twice. */
+static int look_before_sending(struct delivery *delivery, bool *found, struct error *err)
+{
+	struct workflow *workflow = delivery->workflow;
+	const struct submission *submission = &delivery->submission;
+
+	if (find(workflow, submission, found, err) == 0)
 		return 0;
+	if (is_hidden(workflow)) {
+		bool recent = clock_now() - submission->doubt_since < COOLDOWN_LEAST;
+
+		return submission->kind == SUBMISSION_COMMIT || !is_in_doubt(delivery) || recent
+			? 0
+			: stays_in_doubt(delivery, err);
+	}
+	/* a commitment may be sent again even if it cannot be looked for: each hash is taken once only */
 	return submission->kind == SUBMISSION_COMMIT && err->status == STATUS_NETWORK &&
 			api_last(workflow->api)->http_status
 		? 0
-		: -1;
+		: undelivered(submission, err);
+}
+
+/* Keeps track of whether it may have arrived, over a restart, too. */
+static int send(struct delivery *delivery, struct error *err)
+{
+	struct workflow *workflow = delivery->workflow;
+	struct submission *submission = &delivery->submission;
+	double since = submission->doubt_since;
+	enum api_delivery came_to;
+	struct error failure;
+
+	submission->doubt_since = isnan(since) ? clock_now() : since;
+	if (senders[submission->kind].send(workflow, submission, err) == 0)
+		return 0;
+	came_to = api_last(workflow->api)->delivery;
+	if (err->status == STATUS_ENVIRONMENT || came_to == API_UNKNOWN || came_to == API_DONE)
+		return -1;
+	submission->doubt_since = since;
+	if (isnan(since) && store_submission_not_sent(workflow->store, submission->id, &failure) < 0)
+		*err = failure;
+	return -1;
+}
+
+/* Whether another submission of this hotkey can have begun the validator's pause. */
+static bool has_other_recent(const struct delivery *delivery)
+{
+	const struct submission *submission = &delivery->submission;
+	struct submission_filter filter = {.steps = ~STEP_BIT(STEP_REFUSED),
+		.api_url = submission->api_url,
+		.hotkey = submission->hotkey};
+	struct submission_list list;
+	struct error ignored;
+	bool found = false;
+
+	if (delivery->waited)
+		return false;
+	if (store_submissions(delivery->workflow->store, &filter, &list, &ignored) < 0)
+		return true;
+	for (size_t i = 0; i < list.count; i++)
+		found |= list.items[i].id != submission->id &&
+			clock_now() - list.items[i].updated_at < COOLDOWN_MOST;
+	submission_list_free(&list);
+	return found;
+}
+
+/* The validator takes no submission of this hotkey now. 0: it has one, which can only be this; 1: waited, try
+ * again; -1: error. */
+static int wait_for_turn(struct delivery *delivery, struct error *err)
+{
+	struct workflow *workflow = delivery->workflow;
+	const struct submission *submission = &delivery->submission;
+	double seconds = api_last(workflow->api)->retry_after;
+	char text[32];
+
+	if (submission->kind == SUBMISSION_DIRECT && is_in_doubt(delivery)) {
+		if (has_other_recent(delivery))
+			return stays_in_doubt(delivery, err);
+		if (store_submission_note(workflow->store, submission->id,
+			    "the validator takes no second one now: it has arrived", err) < 0)
+			return -1;
+		return store_submission_submitted(workflow->store, submission->id, 0, err);
+	}
+	if (!workflow->patient || !(seconds > 0 && seconds <= COOLDOWN_MOST))
+		return undelivered(submission, err);
+	delivery->waited = true;
+	clock_duration(ceil(seconds), text);
+	log_note("The validator takes the next submission of this hotkey in %s; waiting.", text);
+	return clock_sleep(seconds, err) < 0 ? undelivered(submission, err) : 1;
+}
+
+/* The validator has the commitment, under an id that it does not tell. */
+static int commit_anew(struct delivery *delivery, struct error *err)
+{
+	static const char reason[] = "it arrived, but the validator does not tell its id";
+	struct workflow *workflow = delivery->workflow;
+	struct submission *submission = &delivery->submission;
+	char salt[65], commitment_hash[65];
+	struct delivery next = *delivery;
+	int64_t id;
+	int result;
+
+	log_warn(
+		"The commitment of submission #%lld arrived, but without its id, which the validator does not "
+		"show to miners, it can never be revealed. Committing anew, with a fresh salt.",
+		(long long)submission->id);
+	if (store_submission_abandoned(workflow->store, submission->id, reason, err) < 0)
+		return -1;
+	message_salt(salt);
+	message_commitment_hash(salt, submission_hidden(submission), commitment_hash);
+	next.submission.salt = salt;
+	next.submission.commitment_hash = commitment_hash;
+	next.submission.created_at = clock_now() + api_clock_skew(workflow->api);
+	next.submission.doubt_since = NAN;
+	next.look = false;
+	next.anew = true;
+	result = store_submission_prepare(workflow->store, &next.submission, &id, err);
+	if (!result) {
+		next.submission.id = id;
+		if (delivery->id)
+			*delivery->id = id;
+		result = deliver(&next, err);
+	}
+	sodium_memzero(salt, sizeof(salt));
+	return result;
+}
+
+static int found_at_validator(struct delivery *delivery, struct error *err)
+{
+	return store_submission_note(
+		delivery->workflow->store, delivery->submission.id, "found at the validator", err);
+}
+
+/* The validator has this very commitment: its salt is ours alone. */
+static int take_existing(struct delivery *delivery, struct error *err)
+{
+	struct workflow *workflow = delivery->workflow;
+	const struct submission *submission = &delivery->submission;
+	struct error conflict = *err;
+	bool found = false;
+	int result = find(workflow, submission, &found, err);
+
+	if (found)
+		return found_at_validator(delivery, err);
+	if (!api_shows_lists(workflow->api) && (!result || is_hidden(workflow)) && !delivery->anew)
+		return commit_anew(delivery, err);
+	if (!result)
+		*err = conflict;
+	return undelivered(submission, err);
 }
 
 /* Sends until the validator has it, has refused it, or the time is up; looks for it first whenever an
  * earlier attempt may have arrived. */
-static int deliver(
-	struct workflow *workflow, const struct submission *submission, bool may_be_there, struct error *err)
+static int deliver(struct delivery *delivery, struct error *err)
 {
+	struct workflow *workflow = delivery->workflow;
+	const struct submission *submission = &delivery->submission;
 	struct api_exchange last = {.refusal = REFUSAL_INTERNAL};
 	unsigned unclear = 0;
 	struct retry retry;
@@ -303,27 +544,27 @@ static int deliver(
 	retry_begin(&retry, workflow->timeout);
 	for (;;) {
 		bool found = false;
+		int waited;
 
-		if (may_be_there && look_before_sending(workflow, submission, &found, err) < 0)
-			return undelivered(submission, err);
+		if (delivery->look && look_before_sending(delivery, &found, err) < 0)
+			return -1;
 		if (found)
-			return store_submission_note(
-				workflow->store, submission->id, "found at the validator", err);
+			return found_at_validator(delivery, err);
 		if (last.refusal == REFUSAL_INTERNAL && api_wake_round(workflow->api, err) < 0)
 			return undelivered(submission, err);
-		if (senders[submission->kind].send(workflow, submission, err) == 0)
+		if (send(delivery, err) == 0)
 			return 0;
 		if (err->status == STATUS_ENVIRONMENT) /* the store failed: trying again would not help */
 			return -1;
 		last = *api_last(workflow->api);
-		if (last.refusal == REFUSAL_EXISTS) { /* its salt is ours alone */
-			struct error conflict = *err;
-
-			if (senders[submission->kind].find(workflow, submission, &found, err) == 0 && !found)
-				*err = conflict;
-			return found ? store_submission_note(
-					       workflow->store, submission->id, "found at the validator", err)
-				     : undelivered(submission, err);
+		if (last.refusal == REFUSAL_EXISTS)
+			return take_existing(delivery, err);
+		if (last.refusal == REFUSAL_COOLDOWN) {
+			waited = wait_for_turn(delivery, err);
+			if (waited <= 0)
+				return waited;
+			retry_begin(&retry, workflow->timeout);
+			continue;
 		}
 		if (is_final(last.refusal)) {
 			struct error ignored;
@@ -331,7 +572,7 @@ static int deliver(
 			store_submission_refused(workflow->store, submission->id, err->message, &ignored);
 			return -1;
 		}
-		may_be_there = may_be_there || last.delivery == API_UNKNOWN;
+		delivery->look |= last.delivery == API_UNKNOWN;
 		unclear += last.refusal == REFUSAL_UNCLEAR;
 		if ((!last.transient && last.delivery != API_UNKNOWN) || unclear == UNCLEAR_ATTEMPTS ||
 			retry_wait(&retry, last.retry_after, err) < 0)
@@ -343,26 +584,34 @@ static int prepare_and_deliver(struct workflow *workflow, enum submission_kind k
 	char *salt, char *commitment_hash, int64_t *id, struct error *err)
 {
 	char *benchmarks = plan->benchmarks ? cJSON_PrintUnformatted(plan->benchmarks) : NULL;
-	struct submission submission = {
-		.kind = kind,
-		.api_url = (char *)workflow->api_url,
-		.hotkey = (char *)workflow->hotkey,
-		.fork_url = (char *)plan->fork_url,
-		.commit_hash = (char *)plan->commit_hash,
-		.repo_hash = (char *)plan->repo_hash,
-		.target_sequence_length = plan->target_sequence_length,
-		.tokens_per_sec = plan->tokens_per_sec,
-		.vram_mb = plan->vram_mb,
-		.benchmarks = benchmarks,
-		.salt = salt,
-		.commitment_hash = commitment_hash,
-		.created_at = clock_now() + api_clock_skew(workflow->api), /* ours may be set right later */
+	struct delivery delivery = {
+		.workflow = workflow,
+		.submission =
+			{
+				.kind = kind,
+				.api_url = (char *)workflow->api_url,
+				.hotkey = (char *)workflow->hotkey,
+				.fork_url = (char *)plan->fork_url,
+				.commit_hash = (char *)plan->commit_hash,
+				.repo_hash = (char *)plan->repo_hash,
+				.docker_image = (char *)plan->docker_image,
+				.target_sequence_length = plan->target_sequence_length,
+				.tokens_per_sec = plan->tokens_per_sec,
+				.vram_mb = plan->vram_mb,
+				.benchmarks = benchmarks,
+				.salt = salt,
+				.commitment_hash = commitment_hash,
+				.doubt_since = NAN,
+				/* ours may be set right later */
+				.created_at = clock_now() + api_clock_skew(workflow->api),
+			},
+		.id = id,
 	};
-	int result = store_submission_prepare(workflow->store, &submission, id, err);
+	int result = store_submission_prepare(workflow->store, &delivery.submission, id, err);
 
-	submission.id = *id;
+	delivery.submission.id = *id;
 	if (!result)
-		result = deliver(workflow, &submission, false, err);
+		result = deliver(&delivery, err);
 	cJSON_free(benchmarks);
 	return result;
 }
@@ -373,7 +622,8 @@ int workflow_commit(struct workflow *workflow, const struct plan *plan, int64_t 
 	int result;
 
 	message_salt(salt);
-	message_commitment_hash(salt, plan->fork_url, commitment_hash);
+	message_commitment_hash(
+		salt, plan->docker_image ? plan->docker_image : plan->fork_url, commitment_hash);
 	result = prepare_and_deliver(workflow, SUBMISSION_COMMIT, plan, salt, commitment_hash, id, err);
 	sodium_memzero(salt, sizeof(salt));
 	return result;
@@ -386,10 +636,39 @@ int workflow_submit(struct workflow *workflow, const struct plan *plan, int64_t 
 
 int workflow_settle(struct workflow *workflow, const struct submission *submission, struct error *err)
 {
-	return deliver(workflow, submission, true, err);
+	struct delivery delivery = {.workflow = workflow, .submission = *submission, .look = true};
+
+	return deliver(&delivery, err);
+}
+
+int workflow_abandon_in_doubt(struct workflow *workflow, struct error *err)
+{
+	int64_t id = workflow->in_doubt;
+
+	workflow->in_doubt = 0;
+	return store_submission_abandoned(
+		workflow->store, id, "given up without knowing whether it arrived", err);
 }
 
 /* --- reveal ----------------------------------------------------------------------------------------- */
+
+/* Without lists, an id that the validator gave to a later commitment of ours tells that it has begun anew. */
+static bool is_superseded(struct workflow *workflow, const struct submission *submission)
+{
+	struct submission_filter filter = {
+		.api_url = workflow->api_url, .hotkey = workflow->hotkey, .server_id = submission->server_id};
+	struct submission_list list;
+	struct error ignored;
+	bool found = false;
+
+	if (api_shows_lists(workflow->api) ||
+		store_submissions(workflow->store, &filter, &list, &ignored) < 0)
+		return false;
+	for (size_t i = 0; i < list.count; i++)
+		found |= list.items[i].id > submission->id;
+	submission_list_free(&list);
+	return found;
+}
 
 /* A hash that does not fit would count as a failure against this machine's address: better not sent. */
 static int check_salt(const struct submission *submission, struct error *err)
@@ -413,7 +692,7 @@ static int send_reveal(struct workflow *workflow, const struct submission *submi
 	if (store_submission_note(workflow->store, submission->id, "revealing", err) < 0)
 		return -1;
 	result = api_reveal_submission(
-		workflow->api, submission->server_id, submission->salt, claim, NULL, &answer, err);
+		workflow->api, submission->server_id, submission->salt, claim, &answer, err);
 	api_release(&answer.memory);
 	return result;
 }
@@ -615,6 +894,22 @@ static int mismatched(struct workflow *workflow, const struct submission *submis
 	}
 }
 
+/* What the validator's word on the wait comes to: the block may come at another time than was told before, or not
+ * be known. */
+static void note_reveal_time(
+	struct workflow *workflow, const struct submission *submission, int64_t blocks_left)
+{
+	struct block_clock blocks = {0};
+	double now = clock_now() + api_clock_skew(workflow->api);
+	struct error ignored;
+
+	if (submission->reveal_block)
+		workflow->blocks_left = blocks_left;
+	block_clock_observe(&blocks, submission->reveal_block - blocks_left, clock_elapsed());
+	store_submission_reveal_time(workflow->store, submission->id,
+		now + (double)blocks_left * block_clock_length(&blocks), &ignored);
+}
+
 static int reveal_until_heard(struct workflow *workflow, const struct submission *submission,
 	const struct api_claim *claim, struct error *err)
 {
@@ -631,7 +926,8 @@ static int reveal_until_heard(struct workflow *workflow, const struct submission
 			return -1;
 		last = *api_last(workflow->api);
 		workflow->refusal = last.refusal;
-		workflow->blocks_left = last.blocks_left;
+		if (last.blocks_left)
+			note_reveal_time(workflow, submission, last.blocks_left);
 		if (last.refusal == REFUSAL_REVEALED)
 			return revealed_before(workflow, submission, err);
 		if (last.refusal == REFUSAL_UNKNOWN)
@@ -652,7 +948,11 @@ int workflow_reveal(struct workflow *workflow, const struct submission *submissi
 
 	workflow->refusal = REFUSAL_NONE;
 	workflow->blocks_left = 0;
-	if (check_salt(submission, err) < 0 || read_claim(submission, &claim, err) < 0)
+	if (check_salt(submission, err) < 0)
+		return -1;
+	if (is_superseded(workflow, submission))
+		return forgotten(workflow, submission, err);
+	if (read_claim(submission, &claim, err) < 0)
 		return -1;
 	result = reveal_until_heard(workflow, submission, &claim, err);
 	cJSON_Delete((cJSON *)claim.benchmarks);
@@ -678,7 +978,7 @@ int workflow_locate(struct workflow *workflow, const struct submission *submissi
 {
 	bool found;
 
-	return senders[submission->kind].find(workflow, submission, &found, err);
+	return find(workflow, submission, &found, err);
 }
 
 bool workflow_lacks_commitment(struct workflow *workflow, const struct api_pending_reveal *reveal)

@@ -22,6 +22,16 @@ char *workspace_fork_path(const char *directory, const struct settings *settings
 	return path;
 }
 
+char *workspace_docker_image(const struct settings *settings)
+{
+	const char *image = settings_get(settings, "MINER_DOCKER_IMAGE", NULL);
+	const char *user = settings_get(settings, "DOCKER_USERNAME", NULL);
+
+	if (image)
+		return xstrdup(image);
+	return user ? xprintf("%s/quasar-miner-gpu:latest", user) : NULL;
+}
+
 bool workspace_exists(const char *directory)
 {
 	char *folder = path_join(directory, ".quasar"), *settings = path_join(directory, ".env");

@@ -44,6 +44,10 @@ void workspace_close(struct workspace *workspace);
 /* The path of the fork alone, for commands that need no store. The caller frees. */
 char *workspace_fork_path(const char *directory, const struct settings *settings);
 
+/* The image of the miner's inference server: MINER_DOCKER_IMAGE, or the usual name under DOCKER_USERNAME; NULL:
+ * neither is set. The caller frees. */
+char *workspace_docker_image(const struct settings *settings);
+
 /* Makes this process the only one that holds the workspace, until `*lock` is closed or the process ends;
  * needs DIRECTORY/.quasar. STATUS_ENVIRONMENT, naming the process, when another one does. */
 int workspace_lock(const char *directory, int *lock, struct error *err);

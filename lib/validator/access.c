@@ -1,10 +1,16 @@
 /* Who may ask for what: signatures, registration, rate limits, bans. */
 #include <math.h>
+#include <sodium.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
+#include "api/message.h"
 #include "base/clock.h"
 #include "base/hex.h"
+#include "base/memory.h"
+#include "base/number.h"
 #include "key/keypair.h"
 #include "net/fields.h"
 #include "score/score.h"
@@ -14,37 +20,140 @@
 #define FAILURES_UNTIL_BAN 5
 #define BAN_SECONDS (24 * 3600.0)
 
-/* Whether it is the hotkey's signature of its own address. */
-static bool is_signed(const struct validator *validator, const char *hotkey, const uint8_t *signature)
+static const char *header(const struct server_request *request, const char *name)
 {
-	char wrapped[128];
+	const char *value = cJSON_GetStringValue(cJSON_GetObjectItem(request->headers, name));
 
-	if (signature_verify(hotkey, CRYPTO_SR25519, hotkey, strlen(hotkey), signature))
+	return value ? value : "";
+}
+
+/* The time that the signature covers, too, as sent; NULL: none. */
+static const char *timestamp(const struct server_request *request, const struct validator_version *version)
+{
+	const char *time = header(request, "Timestamp");
+
+	return version->timed_requests && *time ? time : NULL;
+}
+
+/* Whether it is the hotkey's signature of what says who asks. */
+static bool is_signed(const struct validator_version *version, const char *hotkey, const char *time,
+	const uint8_t *signature)
+{
+	char *text = message_identity(hotkey, time), *wrapped = xprintf("<Bytes>%s</Bytes>", text);
+	bool valid = signature_verify(hotkey, CRYPTO_SR25519, text, strlen(text), signature);
+
+	if (!valid && version->wrapped_signatures) /* as browser wallets sign */
+		valid = signature_verify(hotkey, CRYPTO_SR25519, wrapped, strlen(wrapped), signature);
+	free(text);
+	free(wrapped);
+	return valid;
+}
+
+/* False: the time is none, or too far from now, and the reply is made. */
+static bool check_time(const struct validator *validator, const char *time, struct server_reply *reply)
+{
+	char *end;
+	double age = fabs(floor(validator_now(validator)) - (double)strtoll(time, &end, 10));
+
+	if (end == time || *end)
+		server_refuse(reply, 401, "Invalid Timestamp header: not Unix seconds");
+	else if (age > MESSAGE_SECONDS)
+		server_refuse(reply, 401, "Signature expired (%.0fs old, max %ds)", age, MESSAGE_SECONDS);
+	else
 		return true;
-	if (!validator->version->wrapped_signatures)
-		return false;
-	/* as browser wallets sign */
-	snprintf(wrapped, sizeof(wrapped), "<Bytes>%s</Bytes>", hotkey);
-	return signature_verify(hotkey, CRYPTO_SR25519, wrapped, strlen(wrapped), signature);
+	return false;
 }
 
 bool validator_authenticate(struct server_request *request, struct server_reply *reply, void *context)
 {
-	const char *hotkey = cJSON_GetStringValue(cJSON_GetObjectItem(request->headers, "Hotkey"));
-	const char *hex = cJSON_GetStringValue(cJSON_GetObjectItem(request->headers, "Signature"));
+	const struct validator *validator = context;
+	const struct validator_version *version = validator->version;
+	const char *hotkey = header(request, "Hotkey"), *hex = header(request, "Signature");
+	const char *time = timestamp(request, version);
 	uint8_t signature[SIGNATURE_LENGTH];
 
-	if (!hotkey || !*hotkey || !hex || !*hex)
-		server_refuse(reply, 401, "Missing Hotkey or Signature header");
-	else if (hex[strspn(hex, "0123456789abcdefABCDEF")])
-		server_refuse(reply, 401, "Invalid signature: not hexadecimal digits (without 0x)");
+	if (!*hotkey || !*hex) {
+		server_refuse(reply, 401, "Missing Hotkey or Signature headers");
+		return false;
+	}
+	if (version->prefixed_signatures && !strncmp(hex, "0x", 2))
+		hex += 2;
+	if (hex[strspn(hex, "0123456789abcdefABCDEF")])
+		server_refuse(reply, 401, "Invalid signature: not hexadecimal digits%s",
+			version->prefixed_signatures ? "" : " (without 0x)");
 	else if (strlen(hex) != 2 * SIGNATURE_LENGTH || hex_decode(hex, signature, SIGNATURE_LENGTH) < 0)
 		server_refuse(reply, 401, "Invalid signature: not %d bytes", SIGNATURE_LENGTH);
-	else if (!is_signed(context, hotkey, signature))
+	else if (time && !check_time(validator, time, reply))
+		;
+	else if (!is_signed(version, hotkey, time, signature))
 		server_refuse(reply, 401, "Invalid signature");
 	else
 		request->identity = hotkey;
 	return request->identity != NULL;
+}
+
+/* Whether one of the list, up to a colon, is this. In the same time wherever they differ. */
+static bool is_listed(const char *list, const char *item)
+{
+	size_t length = strlen(item);
+
+	for (; list && *list; list += strspn(list, ", ")) {
+		size_t end = strcspn(list, ", "), name = strcspn(list, ":, ");
+
+		if (name && name == length && sodium_memcmp(list, item, length) == 0)
+			return true;
+		list += end;
+	}
+	return false;
+}
+
+bool validator_authorize(struct server_request *request, struct server_reply *reply, void *context)
+{
+	const struct validator *validator = context;
+	const char *hotkeys = validator->options.validator_hotkeys;
+
+	if (!validator_authenticate(request, reply, context))
+		return false;
+	if (is_listed(hotkeys, request->identity))
+		return true;
+	if (hotkeys && *hotkeys)
+		server_refuse(reply, 403,
+			"Hotkey is not an authorized validator. VALIDATOR_HOTKEYS names those that are.");
+	else
+		server_refuse(reply, 503, "No validator is authorized: VALIDATOR_HOTKEYS is empty");
+	return false;
+}
+
+bool validator_authorize_reader(struct server_request *request, struct server_reply *reply, void *context)
+{
+	static const char bearer[] = "Bearer ";
+	const char *keys = ((struct validator *)context)->options.api_keys;
+	const char *authorization = header(request, "Authorization");
+
+	if (is_listed(keys, header(request, "X-API-Key")) ||
+		(!strncasecmp(authorization, bearer, strlen(bearer)) &&
+			is_listed(keys, authorization + strlen(bearer))) ||
+		validator_authorize(request, reply, context))
+		return true;
+	server_refuse(reply, 401, "Neither an API key nor the signature of an authorized validator");
+	return false;
+}
+
+char *validator_address(const struct validator *validator, const struct server_request *request)
+{
+	const char *forwarded = header(request, "X-Forwarded-For"), *real = header(request, "X-Real-IP");
+	size_t length = strcspn(forwarded, ", ");
+
+	if (validator->version->forwarded_addresses && length)
+		return xprintf("%.*s", (int)length, forwarded);
+	return xstrdup(validator->version->forwarded_addresses && *real ? real : request->client);
+}
+
+const char *validator_network(const struct validator *validator, struct fields *fields)
+{
+	const char *network = validator->version->networks ? fields_optional_string(fields, "network") : NULL;
+
+	return network && !strcmp(network, "test") ? "test" : "finney";
 }
 
 /* 1: within the limit, and counted; 0: not, and the reply is made. */
@@ -80,9 +189,10 @@ static int check_rate(
 }
 
 /* 1: not banned; 0: banned, and the reply is made. */
-static int check_ban(
-	struct validator *validator, const char *address, struct server_reply *reply, struct error *err)
+static int check_ban(struct validator *validator, const struct server_request *request,
+	struct server_reply *reply, struct error *err)
 {
+	char *address = validator_address(validator, request);
 	double now = validator_now(validator), until;
 	char text[32];
 	sqlite3_stmt *query;
@@ -90,6 +200,7 @@ static int check_ban(
 		"SELECT banned_until FROM address WHERE address = ? AND banned_until > ?", "sr", address,
 		now);
 
+	free(address);
 	if (found <= 0)
 		return found < 0 ? -1 : 1;
 	until = sqlite3_column_double(query, 0);
@@ -100,12 +211,13 @@ static int check_ban(
 	return 0;
 }
 
-/* 1: registered, for whatever model and league; 0: not. */
-static int is_registered(struct validator *validator, const char *hotkey, struct error *err)
+/* 1: there is a miner of that hotkey; 0: not. */
+static int is_registered(
+	struct validator *validator, const char *hotkey, const char *network, struct error *err)
 {
 	sqlite3_stmt *query;
-	int found = database_row(
-		validator->database, &query, err, "SELECT 1 FROM miner WHERE hotkey = ?", "s", hotkey);
+	int found = database_row(validator->database, &query, err,
+		"SELECT 1 FROM miner WHERE hotkey = ? AND network = ?", "ss", hotkey, network);
 
 	if (found > 0)
 		sqlite3_reset(query);
@@ -113,18 +225,42 @@ static int is_registered(struct validator *validator, const char *hotkey, struct
 }
 
 /* 1: registered; 0: not, and the reply is made. */
-static int check_registered(
-	struct validator *validator, const char *hotkey, struct server_reply *reply, struct error *err)
+static int check_registered(struct validator *validator, const char *hotkey, const char *network,
+	struct server_reply *reply, struct error *err)
 {
-	int found = is_registered(validator, hotkey, err);
+	int found = is_registered(validator, hotkey, network, err);
 
 	if (found == 0)
 		server_refuse(reply, 404, "Miner not registered");
 	return found;
 }
 
+/* 1: its latest submission is long enough ago; 0: not, and the reply is made. */
+static int check_cooldown(struct validator *validator, const char *hotkey, const char *network,
+	struct server_reply *reply, struct error *err)
+{
+	double wait;
+	sqlite3_stmt *query;
+
+	if (!validator->options.cooldown)
+		return 1;
+	if (database_row(validator->database, &query, err,
+		    "SELECT max(created_at) FROM submission JOIN round ON round.id = round_id"
+		    " WHERE miner_hotkey = ? AND network = ?",
+		    "ss", hotkey, network) < 0)
+		return -1;
+	wait = column_real(query, 0) + validator->options.cooldown - validator_now(validator);
+	sqlite3_reset(query);
+	if (!(wait > 0))
+		return 1;
+	server_refuse(reply, 429, "Rate limit exceeded. Please wait %.0f seconds before submitting again.",
+		ceil(wait));
+	return 0;
+}
+
 int validator_admit(struct validator *validator, const struct server_request *request, const char *hotkey,
-	enum validator_admission admission, struct server_reply *reply, struct error *err)
+	const char *network, enum validator_admission admission, struct server_reply *reply,
+	struct error *err)
 {
 	const struct validator_version *version = validator->version;
 	bool checks_all = admission == ADMIT_TO_SUBMIT || !version->lax_reveals;
@@ -135,11 +271,28 @@ int validator_admit(struct validator *validator, const struct server_request *re
 		server_refuse(reply, 403, "Hotkey mismatch");
 		return 0;
 	}
-	if (admitted > 0 && admission != ADMIT_TO_REGISTER && checks_all)
-		admitted = check_registered(validator, hotkey, reply, err);
+	if (admitted > 0 && version->flags && admission != ADMIT_TO_REVEAL)
+		admitted = validator_check_flag(validator, request->identity, reply, err);
+	if (admitted > 0 && admission != ADMIT_TO_REGISTER && checks_all && !version->registers_submitters)
+		admitted = check_registered(validator, hotkey, network, reply, err);
 	if (admitted > 0 && checks_all)
-		admitted = check_ban(validator, request->client, reply, err);
+		admitted = check_ban(validator, request, reply, err);
+	if (admitted > 0 && admission == ADMIT_TO_SUBMIT)
+		admitted = check_cooldown(validator, hotkey, network, reply, err);
 	return admitted;
+}
+
+bool validator_check_plausible(
+	const struct validator *validator, const char *name, double speed, struct server_reply *reply)
+{
+	double least = validator->version->least_claim, most = validator->version->most_claim;
+	char text[32];
+
+	if (!most || (speed >= least && speed <= most))
+		return true;
+	number_repr(speed, text);
+	server_refuse(reply, 400, "%s %s outside plausible range (%.0f to %.0f).", name, text, least, most);
+	return false;
 }
 
 int validator_count_failure(struct validator *validator, const char *address, struct error *err)
@@ -201,13 +354,14 @@ int handle_record_failure(
 }
 
 /* The score of a registration: 1 and the score, 0 when there is none. */
-static int find_registration(struct validator *validator, const char *hotkey, const char *model,
-	const char *league, double *score, struct error *err)
+static int find_registration(struct validator *validator, const char *hotkey, const char *network,
+	const char *model, const char *league, double *score, struct error *err)
 {
 	sqlite3_stmt *query;
 	int found = database_row(validator->database, &query, err,
-		"SELECT score FROM registration WHERE hotkey = ? AND model_name = ? AND league = ?", "sss",
-		hotkey, model, league);
+		"SELECT score FROM registration"
+		" WHERE hotkey = ? AND network = ? AND model_name = ? AND league = ?",
+		"ssss", hotkey, network, model, league);
 
 	if (found > 0) {
 		*score = sqlite3_column_double(query, 0);
@@ -216,16 +370,37 @@ static int find_registration(struct validator *validator, const char *hotkey, co
 	return found;
 }
 
-static int add_registration(struct validator *validator, const char *hotkey, const char *model,
-	const char *league, struct error *err)
+int validator_enroll(
+	struct validator *validator, const char *hotkey, const char *network, int64_t uid, struct error *err)
 {
-	if (database_run(validator->database, err,
-		    "INSERT OR IGNORE INTO miner (hotkey, registered_at) VALUES (?, ?)", "sr", hotkey,
-		    validator_now(validator)) < 0)
+	return database_run(validator->database, err,
+		"INSERT OR IGNORE INTO miner (hotkey, network, uid, registered_at) VALUES (?, ?, ?, ?)",
+		"ssir", hotkey, network, uid, validator_now(validator));
+}
+
+static int add_registration(struct validator *validator, const char *hotkey, const char *network, int64_t uid,
+	const char *model, const char *league, struct error *err)
+{
+	if (validator_enroll(validator, hotkey, network, uid, err) < 0)
 		return -1;
 	return database_run(validator->database, err,
-		"INSERT INTO registration (hotkey, model_name, league) VALUES (?, ?, ?)", "sss", hotkey,
-		model, league);
+		"INSERT INTO registration (hotkey, network, model_name, league) VALUES (?, ?, ?, ?)", "ssss",
+		hotkey, network, model, league);
+}
+
+/* Of versions with networks: where it is registered, and as what. */
+static int tell_miner(
+	struct validator *validator, const char *hotkey, const char *network, cJSON *body, struct error *err)
+{
+	sqlite3_stmt *query;
+
+	if (database_row(validator->database, &query, err,
+		    "SELECT uid FROM miner WHERE hotkey = ? AND network = ?", "ss", hotkey, network) < 0)
+		return -1;
+	cJSON_AddStringToObject(body, "network", network);
+	add_integer(body, "uid", sqlite3_column_int64(query, 0));
+	sqlite3_reset(query);
+	return 0;
 }
 
 int handle_register_miner(
@@ -237,12 +412,14 @@ int handle_register_miner(
 	const char *hotkey = fields_string(&fields, "hotkey");
 	const char *model = fields_string(&fields, "model_name");
 	const char *league = fields_string(&fields, "league");
+	const char *network = validator_network(validator, &fields);
+	int64_t uid = version->networks ? fields_integer_or(&fields, "uid", 0) : 0;
 	int admitted, found;
 	double score;
 
 	if (fields_refused(&fields, reply))
 		return 0;
-	admitted = validator_admit(validator, request, hotkey, ADMIT_TO_REGISTER, reply, err);
+	admitted = validator_admit(validator, request, hotkey, network, ADMIT_TO_REGISTER, reply, err);
 	if (admitted <= 0)
 		return admitted;
 	if (!league_by_name(league)) {
@@ -250,16 +427,17 @@ int handle_register_miner(
 		return 0;
 	}
 	hotkey = request->identity;
-	found = find_registration(validator, hotkey, model, league, &score, err);
+	found = find_registration(validator, hotkey, network, model, league, &score, err);
 	if (!found && version->registers_once) {
-		int registered = is_registered(validator, hotkey, err);
+		int registered = is_registered(validator, hotkey, network, err);
 
 		if (registered > 0)
 			server_fault(reply);
 		if (registered)
 			return registered < 0 ? -1 : 0;
 	}
-	if (found < 0 || (!found && add_registration(validator, hotkey, model, league, err) < 0))
+	if (found < 0 ||
+		(!found && add_registration(validator, hotkey, network, uid, model, league, err) < 0))
 		return -1;
 	reply->body = cJSON_CreateObject();
 	cJSON_AddStringToObject(reply->body, "status", found ? "already_registered" : "registered");
@@ -268,5 +446,5 @@ int handle_register_miner(
 	cJSON_AddStringToObject(reply->body, "league", league);
 	if (found)
 		cJSON_AddNumberToObject(reply->body, "current_score", score);
-	return 0;
+	return version->networks ? tell_miner(validator, hotkey, network, reply->body, err) : 0;
 }

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/statvfs.h>
@@ -117,7 +118,7 @@ int judge_examine(const struct judge *judge, const struct api_submission *submis
 	int result = 0;
 	char *path;
 
-	*verdict = (struct verdict){.checks.report = judge->report};
+	*verdict = (struct verdict){.checks.report = judge->report, .tokens_per_second = NAN};
 	check_terms(submission, checks);
 	if (!first_failure(checks)) {
 		verdict->place = make_place(err);
@@ -348,25 +349,57 @@ static int benchmark(const struct judge *judge, const struct api_submission *sub
 	return failed ? 0 : result;
 }
 
-/* The score rule, by the speed at the target, or at the longest length measured. Adds the check "claim". */
-static void score(const struct judge *judge, const struct api_submission *submission, struct verdict *verdict)
+/* The speed at the target, or at the longest length measured, which `where` then says. */
+static double speed_that_counts(
+	const struct api_submission *submission, const struct verdict *verdict, char where[64])
 {
 	const int last = verdict->benchmark_count - 1;
-	double actual = verdict->benchmarks[last].measurement.tokens_per_second;
-	char claimed[48], measured[48], length[48];
+	char length[48];
 
+	where[0] = '\0';
 	for (int i = 0; i < last; i++)
 		if (verdict->benchmarks[i].tokens == submission->target_sequence_length)
-			actual = verdict->benchmarks[i].measurement.tokens_per_second;
+			return verdict->benchmarks[i].measurement.tokens_per_second;
+	number_grouped((double)verdict->benchmarks[last].tokens, length);
+	if (verdict->benchmarks[last].tokens < submission->target_sequence_length)
+		snprintf(where, 64, " at %s", length);
+	return verdict->benchmarks[last].measurement.tokens_per_second;
+}
+
+/* The score is how well the speed bears the claim out; half of it is told. Adds the check "claim". */
+static void score_the_claim(
+	const struct judge *judge, const struct api_submission *submission, struct verdict *verdict)
+{
+	char claimed[48], measured[48], where[64];
+	double actual = speed_that_counts(submission, verdict, where);
+
 	verdict->score = score_claim(actual, submission->tokens_per_sec);
+	verdict->told_score = fmin(verdict->score / 2, 1);
 	number_grouped(submission->tokens_per_sec, claimed);
 	number_grouped(round(actual), measured);
-	number_grouped((double)verdict->benchmarks[last].tokens, length);
 	check_add(&verdict->checks, "claim", verdict->score > 0 ? CHECK_OK : CHECK_FAIL, NULL,
-		"%s tokens/s measured%s%s, %s claimed: score %.4f%s%s", measured,
-		verdict->benchmarks[last].tokens < submission->target_sequence_length ? " at " : "",
-		verdict->benchmarks[last].tokens < submission->target_sequence_length ? length : "", claimed,
+		"%s tokens/s measured%s, %s claimed: score %.4f%s%s", measured, where, claimed,
 		verdict->score, verdict->score > 0 ? "" : ", below 90 % of the claim",
+		judge->python ? "" : STAND_IN);
+}
+
+/* Whatever runs scores 1. Adds the check "claim". */
+static void score_the_speed(
+	const struct judge *judge, const struct api_submission *submission, struct verdict *verdict)
+{
+	char claimed[48], measured[48], normalised[48], where[64];
+	double actual = speed_that_counts(submission, verdict, where);
+	bool overclaims;
+
+	verdict->tokens_per_second = actual / judge->gpu_factor;
+	verdict->score = verdict->told_score = 1;
+	overclaims = score_overclaims(submission->tokens_per_sec, verdict->tokens_per_second);
+	number_grouped(submission->tokens_per_sec, claimed);
+	number_grouped(round(actual), measured);
+	number_grouped(round(verdict->tokens_per_second), normalised);
+	check_add(&verdict->checks, "claim", overclaims ? CHECK_WARN : CHECK_OK, NULL,
+		"%s tokens/s measured%s, %s normalised (by %g), %s claimed%s%s", measured, where, normalised,
+		judge->gpu_factor, claimed, overclaims ? ": so far above that it flags the miner" : "",
 		judge->python ? "" : STAND_IN);
 }
 
@@ -378,15 +411,12 @@ int judge_measure(const struct judge *judge, const struct api_submission *submis
 	if (benchmark(judge, submission, verdict, err) < 0)
 		return -1;
 	verdict->invalid = first_failure(&verdict->checks) != NULL;
-	if (!verdict->invalid)
-		score(judge, submission, verdict);
+	if (!verdict->invalid && judge->ranks_measured)
+		score_the_speed(judge, submission, verdict);
+	else if (!verdict->invalid)
+		score_the_claim(judge, submission, verdict);
 	verdict->reason = first_failure(&verdict->checks);
 	return 0;
-}
-
-double verdict_normalised(const struct verdict *verdict)
-{
-	return fmin(verdict->score / 2, 1);
 }
 
 void verdict_free(struct verdict *verdict)

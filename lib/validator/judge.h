@@ -19,7 +19,10 @@ struct judge {
 	int share;        /* how many judge side by side on this machine; 1 at least */
 	bool local_forks; /* clone file:// and plain paths, too */
 	enum fork_reach reach;
-	double seconds;       /* for a length; validators give 300 */
+	double seconds; /* for a length; validators give 300 */
+	/* What ranks is the speed that is measured, divided by the GPU's factor; else the claim, which it must bear out. */
+	bool ranks_measured;
+	double gpu_factor;
 	check_report *report; /* called with every check as it is made; NULL: nothing is */
 	/* measure_run, or what also shows its progress; without a Python */
 	int (*measure)(const struct device *device, const struct measure_plan *plan,
@@ -35,13 +38,11 @@ struct verdict {
 	} benchmarks[JUDGE_LENGTHS];
 	int benchmark_count;
 	bool invalid; /* the fork is not what a fork has to be, or does not run at the target's length */
-	const char *reason; /* why the score is 0, else NULL; belongs to `checks` */
-	double score;
-	char *place; /* a temporary directory with the clone; NULL: none */
+	const char *reason;       /* why the score is 0, else NULL; belongs to `checks` */
+	double score, told_score; /* by the rule; as validators tell it, 0 … 1 */
+	double tokens_per_second; /* where that ranks: as validators tell it; NAN: nothing was measured */
+	char *place;              /* a temporary directory with the clone; NULL: none */
 };
-
-/* What a validator is told of a verdict: the score within 0 … 1. */
-double verdict_normalised(const struct verdict *verdict);
 
 /* Judges a revealed submission, in two steps: clone and static checks; benchmark and score. A bad submission is no error:
  * it gets the score 0 and a reason, and the second step leaves it alone. -1 is for what kept this machine from judging.

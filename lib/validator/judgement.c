@@ -5,6 +5,7 @@
 #include "base/json.h"
 #include "base/memory.h"
 #include "net/fields.h"
+#include "score/score.h"
 #include "validator/state.h"
 
 /* The address that a submission came from; 0 when there is no such submission. The caller frees. */
@@ -102,6 +103,115 @@ int handle_mark_validated(
 		return 0;
 	}
 	return fields_refused(&fields, reply) ? 0 : mark_validated(validator, id, score, reply, err);
+}
+
+/* What /mark_validated_with_verification tells of a submission; NAN and NULL: not told. */
+struct judgement {
+	int64_t id, verified; /* -1: not told */
+	double score, speed, cosine, difference, throughput;
+	const char *reason;
+};
+
+static struct judgement read_judgement(struct fields *fields)
+{
+	struct judgement judgement = {
+		.id = fields_integer(fields, "submission_id"),
+		.score = fmax(0, fmin(1, fields_real(fields, "score"))),
+		.speed = fields_optional_real(fields, "actual_tokens_per_sec"),
+		.cosine = fields_optional_real(fields, "cosine_similarity"),
+		.difference = fields_optional_real(fields, "max_abs_diff"),
+		.throughput = fields_optional_real(fields, "throughput"),
+		.reason = fields_optional_string(fields, "reason"),
+	};
+	const cJSON *verified = fields_raw(fields, "verified");
+
+	judgement.verified = verified && !cJSON_IsNull(verified) ? fields_bool(fields, "verified") : -1;
+	if (judgement.speed == 0) /* nothing ran */
+		judgement.speed = NAN;
+	return judgement;
+}
+
+/* 1: the submission may be judged so; 0: not, and the reply is made. */
+static int check_judgement(struct validator *validator, const struct judgement *judgement,
+	struct server_reply *reply, struct error *err)
+{
+	bool revealed;
+	sqlite3_stmt *query;
+	int found = database_row(validator->database, &query, err,
+		"SELECT revealed FROM submission WHERE id = ?", "i", judgement->id);
+
+	if (found == 0)
+		server_refuse(reply, 404, "Submission not found");
+	if (found <= 0)
+		return found;
+	revealed = sqlite3_column_int(query, 0);
+	sqlite3_reset(query);
+	if (!revealed)
+		server_refuse(reply, 409, "Submission is not revealed yet");
+	return revealed &&
+		(isnan(judgement->speed) ||
+			validator_check_plausible(
+				validator, "actual_tokens_per_sec", judgement->speed, reply));
+}
+
+/* A miner who claimed far more than was measured is flagged. */
+static int flag_bold_claim(
+	struct validator *validator, const struct judgement *judgement, bool *flagged, struct error *err)
+{
+	char *hotkey, *reason;
+	double claim;
+	sqlite3_stmt *query;
+	int result;
+
+	if (database_row(validator->database, &query, err,
+		    "SELECT miner_hotkey, tokens_per_sec FROM submission WHERE id = ?", "i",
+		    judgement->id) < 0)
+		return -1;
+	claim = sqlite3_column_double(query, 1);
+	*flagged = !isnan(judgement->speed) && score_overclaims(claim, judgement->speed);
+	hotkey = database_copy_text(query, 0);
+	sqlite3_reset(query);
+	reason = xprintf("Claimed %.2f tokens/s, but %.2f were measured", claim, judgement->speed);
+	result = *flagged ? validator_flag(validator, hotkey, reason, err) : 0;
+	free(hotkey);
+	free(reason);
+	return result;
+}
+
+static int store_verification(
+	struct validator *validator, const struct judgement *judgement, struct error *err)
+{
+	return database_run(validator->database, err,
+		"UPDATE submission SET validated_tokens_per_sec = ?, logits_passed = nullif(?, -1),"
+		" cosine_similarity = ?, max_abs_diff = ?, throughput = ?, verification_reason = ?"
+		" WHERE id = ?",
+		"rirrrsi", judgement->speed, judgement->verified, judgement->cosine, judgement->difference,
+		judgement->throughput, judgement->reason, judgement->id);
+}
+
+int handle_mark_verified(
+	const struct server_request *request, struct server_reply *reply, void *context, struct error *err)
+{
+	struct validator *validator = context;
+	struct fields fields = fields_body(request, &validator->version->fields);
+	struct judgement judgement = read_judgement(&fields);
+	bool flagged;
+	int admitted;
+
+	if (fields_refused(&fields, reply))
+		return 0;
+	admitted = check_judgement(validator, &judgement, reply, err);
+	if (admitted <= 0)
+		return admitted;
+	if (mark_validated(validator, judgement.id, judgement.score, reply, err) < 0 ||
+		store_verification(validator, &judgement, err) < 0 ||
+		flag_bold_claim(validator, &judgement, &flagged, err) < 0)
+		return -1;
+	json_add_real(reply->body, "validated_tokens_per_sec", judgement.speed);
+	cJSON_AddItemToObject(reply->body, "verified",
+		judgement.verified < 0 ? cJSON_CreateNull() : cJSON_CreateBool((int)judgement.verified));
+	cJSON_AddBoolToObject(reply->body, "flagged", flagged);
+	return 0;
 }
 
 int handle_record_verification(

@@ -9,6 +9,8 @@
 
 #define LIMIT_MOST 1000
 #define TOP_PERFORMERS 10
+#define PENDING_LIMIT 10
+#define PENDING_MOST 100
 
 int handle_pending_reveals(
 	const struct server_request *request, struct server_reply *reply, void *context, struct error *err)
@@ -45,15 +47,16 @@ int handle_pending_reveals(
 	return row < 0 ? -1 : 0;
 }
 
-static cJSON *submission_entry(sqlite3_stmt *query)
+static cJSON *submission_entry(const struct validator *validator, sqlite3_stmt *query)
 {
-	cJSON *entry = cJSON_CreateObject();
+	const char *hidden = validator->version->hides_forks ? "[HIDDEN]" : NULL;
 	const char *benchmarks = database_text(query, 8);
+	cJSON *entry = cJSON_CreateObject();
 
 	json_add_id(entry, "id", sqlite3_column_int64(query, 0));
 	json_add_text(entry, "miner_hotkey", database_text(query, 1));
-	json_add_text(entry, "fork_url", database_text(query, 2));
-	json_add_text(entry, "commit_hash", database_text(query, 3));
+	json_add_text(entry, "fork_url", hidden ? hidden : database_text(query, 2));
+	json_add_text(entry, "commit_hash", hidden ? hidden : database_text(query, 3));
 	json_add_text(entry, "repo_hash", database_text(query, 4));
 	add_integer(entry, "target_sequence_length", sqlite3_column_int64(query, 5));
 	cJSON_AddNumberToObject(entry, "tokens_per_sec", sqlite3_column_double(query, 6));
@@ -89,7 +92,7 @@ static int list_recent(struct validator *validator, int64_t limit, struct rows *
 		speeds->most = !speeds->count || speed > speeds->most ? speed : speeds->most;
 		speeds->least = !speeds->count || speed < speeds->least ? speed : speeds->least;
 		speeds->count++;
-		more = rows_add(validator, rows, submission_entry(query));
+		more = rows_add(validator, rows, submission_entry(validator, query));
 	}
 	if (!more)
 		sqlite3_reset(query);
@@ -220,4 +223,73 @@ int handle_verification_stats(
 	json_add_real(reply->body, "avg_max_abs_diff", column_real(query, 4));
 	sqlite3_reset(query);
 	return 0;
+}
+
+#define PENDING                                                                                              \
+	" FROM submission JOIN round ON round.id = round_id"                                                 \
+	" WHERE NOT validated AND revealed AND network = ?"                                                  \
+	" AND miner_hotkey NOT IN (SELECT hotkey FROM miner WHERE flag IS NOT NULL)"
+
+static int count_pending(struct validator *validator, const char *network, double *count, struct error *err)
+{
+	sqlite3_stmt *query;
+
+	if (database_row(validator->database, &query, err, "SELECT count(*)" PENDING, "s", network) < 0)
+		return -1;
+	*count = sqlite3_column_double(query, 0);
+	sqlite3_reset(query);
+	return 0;
+}
+
+/* What validators need to judge it: without the client's address. */
+static cJSON *pending_entry(sqlite3_stmt *query)
+{
+	cJSON *entry = cJSON_CreateObject();
+
+	json_add_id(entry, "id", sqlite3_column_int64(query, 0));
+	json_add_text(entry, "miner_hotkey", database_text(query, 1));
+	json_add_text(entry, "fork_url", database_text(query, 2));
+	json_add_text(entry, "commit_hash", database_text(query, 3));
+	json_add_text(entry, "repo_hash", database_text(query, 4));
+	json_add_text(entry, "docker_image", database_text(query, 5));
+	add_integer(entry, "target_sequence_length", sqlite3_column_int64(query, 6));
+	cJSON_AddNumberToObject(entry, "tokens_per_sec", sqlite3_column_double(query, 7));
+	json_add_real(entry, "vram_mb", column_real(query, 8));
+	json_add_text(entry, "benchmarks", database_text(query, 9)); /* as text, not as a document */
+	add_integer(entry, "round_id", sqlite3_column_int64(query, 10));
+	json_add_time(entry, "created_at", sqlite3_column_double(query, 11));
+	return entry;
+}
+
+int handle_pending_validations(
+	const struct server_request *request, struct server_reply *reply, void *context, struct error *err)
+{
+	static const struct field_bound bounds[] = {{"limit", 1, PENDING_MOST}, {0}};
+	static const struct field_rules rules = {.bounds = bounds, .any_number = true};
+	struct validator *validator = context;
+	struct fields fields = fields_query(request, &rules);
+	int64_t limit = fields_integer_or(&fields, "limit", PENDING_LIMIT);
+	const char *network = validator_network(validator, &fields);
+	struct rows rows = {0};
+	sqlite3_stmt *query;
+	double total = 0;
+	int row, count = 0;
+
+	if (fields_refused(&fields, reply))
+		return 0;
+	row = count_pending(validator, network, &total, err);
+	query = row ? NULL
+		    : database_query(validator->database, err,
+			      "SELECT submission.id, miner_hotkey, fork_url, commit_hash, repo_hash,"
+			      " docker_image, target_sequence_length, tokens_per_sec, vram_mb, benchmarks,"
+			      " round_id, created_at" PENDING " ORDER BY created_at, submission.id LIMIT ?",
+			      "si", network, limit);
+	for (row = query ? 0 : -1; query && (row = database_step(validator->database, query, err)) > 0;
+		count++)
+		rows_add(validator, &rows, pending_entry(query));
+	reply->body = cJSON_CreateObject();
+	cJSON_AddNumberToObject(reply->body, "pending_count", count);
+	cJSON_AddNumberToObject(reply->body, "total_pending", total);
+	rows_end(&rows, "submissions", reply);
+	return row;
 }

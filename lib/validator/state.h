@@ -20,31 +20,70 @@ struct validator {
 
 double validator_now(const struct validator *validator);
 
-/* --- who may do what (validator_access.c) ------------------------------------------------------ */
+/* --- who may do what (access.c) ------------------------------------------------------ */
 
 /* The `check` of signed routes: 401, or sets the request's identity to the hotkey that signed. */
 bool validator_authenticate(struct server_request *request, struct server_reply *reply, void *context);
+/* The `check` of what is for validators: also 403, or 503 while no validator is named. */
+bool validator_authorize(struct server_request *request, struct server_reply *reply, void *context);
+/* The `check` of what is for who has an API key, and for validators: 401. */
+bool validator_authorize_reader(struct server_request *request, struct server_reply *reply, void *context);
+
+/* The address that a request comes from, as far as the version believes it. The caller frees. */
+char *validator_address(const struct validator *validator, const struct server_request *request);
+
+/* The network that a request is about. */
+const char *validator_network(const struct validator *validator, struct fields *fields);
 
 enum validator_admission { ADMIT_TO_REGISTER, ADMIT_TO_SUBMIT, ADMIT_TO_REVEAL };
 
 /* What a signed request passes before its own rules: rate limit (429), the hotkey it names is the one that
- * signed (403), registration (404), ban of its address (403). 1: go on; 0: refused, the reply is made. */
+ * signed (403), flag (403), registration (404), ban of its address (403), cooldown (429). 1: go on; 0: refused,
+ * the reply is made. */
 int validator_admit(struct validator *validator, const struct server_request *request, const char *hotkey,
-	enum validator_admission admission, struct server_reply *reply, struct error *err);
+	const char *network, enum validator_admission admission, struct server_reply *reply,
+	struct error *err);
+
+/* Whether a version that looks at speeds takes this one, of the field `name`, for possible. False: not, and the reply
+ * is made. */
+bool validator_check_plausible(
+	const struct validator *validator, const char *name, double speed, struct server_reply *reply);
+
+/* Makes the hotkey a miner of the network, unless it is. */
+int validator_enroll(
+	struct validator *validator, const char *hotkey, const char *network, int64_t uid, struct error *err);
 
 /* Counts a failure of an address; the fifth bans it for 24 hours. */
 int validator_count_failure(struct validator *validator, const char *address, struct error *err);
 /* A success: failures so far no longer count. A ban stays. */
 int validator_forgive(struct validator *validator, const char *address, struct error *err);
 
-/* --- rounds (validator_round.c) ---------------------------------------------------------------- */
+/* --- flags (flag.c) ---------------------------------------------------------------------------- */
 
-/* The id of the active round, which is made if there is none. */
-int validator_active_round(struct validator *validator, int64_t *id, struct error *err);
+/* 1: the hotkey is not flagged, in any network; 0: it is, and the reply is made. */
+int validator_check_flag(
+	struct validator *validator, const char *hotkey, struct server_reply *reply, struct error *err);
+
+/* Flags a hotkey wherever it is a miner, unless it is flagged already. */
+int validator_flag(struct validator *validator, const char *hotkey, const char *reason, struct error *err);
+
+/* Whether the person behind a submission has no other hotkey, by what is known of them; `fork_url` and
+ * `address` are NULL where they do not tell. 1: so it is, and noted; 0: another hotkey was there before, which
+ * the reply says, and this one is flagged. A miner must be enrolled. */
+int validator_check_person(struct validator *validator, const char *hotkey, const char *network,
+	const char *fork_url, const char *address, struct server_reply *reply, struct error *err);
+/* The same at a reveal, where only the fork tells, and nobody is flagged. */
+int validator_check_owner(struct validator *validator, const char *hotkey, const char *network,
+	const char *fork_url, struct server_reply *reply, struct error *err);
+
+/* --- rounds (round.c) -------------------------------------------------------------------------- */
+
+/* The id of the active round of a network, which is made if there is none. */
+int validator_active_round(struct validator *validator, const char *network, int64_t *id, struct error *err);
 
 /* The id of the round that a submission belongs to. 1: found; 0: there is none, and the reply is made. */
-int validator_submission_round(
-	struct validator *validator, int64_t *id, struct server_reply *reply, struct error *err);
+int validator_submission_round(struct validator *validator, const char *network, int64_t *id,
+	struct server_reply *reply, struct error *err);
 
 /* A column, NAN when it is NULL. */
 double column_real(sqlite3_stmt *query, int column);
@@ -70,21 +109,29 @@ void rows_end(struct rows *rows, const char *name, struct server_reply *reply);
 typedef int validator_handler(
 	const struct server_request *request, struct server_reply *reply, void *context, struct error *err);
 
-/* validator_access.c */
+/* access.c */
 validator_handler handle_register_miner, handle_record_failure;
-/* validator_submission.c */
+/* submission.c */
 validator_handler handle_submit_kernel, handle_commit_submission, handle_reveal_submission;
-/* validator_judgement.c */
-validator_handler handle_mark_validated, handle_record_verification;
-/* validator_report.c */
+/* judgement.c */
+validator_handler handle_mark_validated, handle_mark_verified, handle_record_verification;
+/* report.c */
 validator_handler handle_pending_reveals, handle_submission_stats, handle_submission_rate,
-	handle_verification_stats;
-/* validator_round.c */
-validator_handler handle_current_round, handle_create_round, handle_finalize_round, handle_weights;
+	handle_pending_validations, handle_verification_stats;
+/* round.c */
+validator_handler handle_current_round, handle_completed_rounds, handle_create_round, handle_finalize_round,
+	handle_refinalize_round, handle_weights;
+/* flag.c */
+validator_handler handle_sync_uids, handle_flagged_miners, handle_flag_miner;
+/* dashboard.c */
+validator_handler handle_overview, handle_leaderboard, handle_top_miners, handle_dashboard_miner;
+
+/* openapi.c: the `check` of /openapi.json, which makes the reply. */
+bool validator_describe(struct server_request *request, struct server_reply *reply, void *context);
 
 /* --- the block clock (validator.c) ------------------------------------------------------------- */
 
-/* (Unix time - 1609459200) div the block time. */
+/* (Unix time - that of block 0) div the block time. */
 int64_t validator_block(const struct validator *validator);
 /* Unix time at which a block begins. */
 double validator_block_begins(const struct validator *validator, int64_t block);

@@ -70,7 +70,7 @@ def test_a_sound_store_stays(scene):
     done = scene("recover", "--json")
     assert done.code == 0, done.err
     assert done.json == {"missing": False, "aside": None, "read": 0, "unreadable": 0, "unreadable_stores": 0, "found": [],
-                         "unrevealable": [], "skipped_rows": 0}
+                         "unrevealable": [], "skipped_rows": 0, "compared": True}
     assert salts(scene) == before and aside(scene) == []
     assert "sound" in scene("recover").out
 

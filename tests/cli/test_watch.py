@@ -145,7 +145,7 @@ def test_a_resize_is_followed_while_the_validator_is_silent(watch, proxy):
     proxy.faults["GET", "/pending_reveals"] = ["hold"]
     page = watch("--interval", 60)
     assert proxy.arrived.wait(60)
-    page.until(shows_all("server id", "updated    not yet", "reveal at block"))
+    page.until(shows_all("server id", "updated    not yet", "reveal in about"))
     page.resize(8, 40)
     page.until(lambda screen: any(line.startswith("id  what next") for line in screen.lines))
     assert "outage" not in page.screen.text and "hotkey" not in page.screen.text

@@ -91,7 +91,7 @@ static int commit_submission(struct api *api, struct error *err)
 static int reveal_submission(struct api *api, struct error *err)
 {
 	struct api_revelation out;
-	int result = api_reveal_submission(api, 1, "salt", &claim, NULL, &out, err);
+	int result = api_reveal_submission(api, 1, "salt", &claim, &out, err);
 
 	if (!result)
 		require_clean(out.message);

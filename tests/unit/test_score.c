@@ -7,6 +7,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "score/gpu.h"
 #include "score/score.h"
 #include "vectors.h"
 
@@ -134,6 +135,49 @@ static void equal_results_have_equal_hashes(void **state)
 	}
 }
 
+static void gpus_are_found_by_what_the_driver_calls_them(void **state)
+{
+	static const struct {
+		const char *name;
+		double factor;
+	} cases[] = {
+		{"RTX 5090", 1},
+		{"NVIDIA GeForce RTX 5090", 1},
+		{"nvidia geforce rtx 5090", 1},
+		{"NVIDIA RTX PRO 6000 Blackwell Workstation Edition", 1.1},
+		{"NVIDIA H100 80GB HBM3", 1.3},
+		{"NVIDIA H200", 1.45},
+		{"NVIDIA GeForce RTX 4080 SUPER", 0.48}, /* by that very name */
+		{"NVIDIA GeForce RTX 4080", 0.45},       /* though an earlier entry contains it */
+		{"NVIDIA GeForce RTX 4080 Laptop GPU", 0.45},
+		{"NVIDIA RTX 6000 Ada Generation", 0.6},
+		{"NVIDIA L40S", 0.55},
+		{"NVIDIA L40", 0.5},
+		{"NVIDIA L4", 0.55}, /* the first that contains it */
+		{"NVIDIA A10", 0.7},
+		{"NVIDIA A100-SXM4-80GB", 0.75},
+		{"NVIDIA A100-PCIE-40GB", 0.65},
+		{"NVIDIA A100-SXM4-40GB", 0.7},
+		{"A6000", 0.45},
+		{"NVIDIA GeForce RTX 3090 Ti", 0.42},
+		{"NVIDIA GeForce RTX 3080 Ti", 0.35},
+		{"3080", 0.35},
+		{"NVIDIA A40", 0.4},
+		{"Tesla V100-SXM2-16GB", 1}, /* unknown */
+		{"NVIDIA", 1},
+		{"NVIDIANA A40", 0.4},
+		{"", 1},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++)
+		if (gpu_factor(cases[i].name) != cases[i].factor)
+			fail_msg("%s: %g", cases[i].name, gpu_factor(cases[i].name));
+	assert_null(gpu_find("Tesla V100-SXM2-16GB"));
+	assert_null(gpu_find(""));
+	assert_string_equal(gpu_find("L4")->name, "L40S");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -143,6 +187,7 @@ int main(void)
 		cmocka_unit_test(who_does_not_beat_the_baseline_or_has_not_revealed_does_not_rank),
 		cmocka_unit_test(rewards_add_up),
 		cmocka_unit_test(equal_results_have_equal_hashes),
+		cmocka_unit_test(gpus_are_found_by_what_the_driver_calls_them),
 	};
 
 	return cmocka_run_group_tests_name("score", tests, NULL, NULL);

@@ -1,166 +1,23 @@
 /* validator: the state machine behind the local validator's API, with a clock that stands still */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
+#include "service.h"
 
 #include <math.h>
 #include <sodium.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 #include "api/message.h"
-#include "base/clock.h"
-#include "base/file.h"
 #include "base/hex.h"
-#include "base/memory.h"
 #include "key/keypair.h"
-#include "validator/validator.h"
 #include "vectors.h"
-
-#define START 1700000000.0
-#define URL "https://github.com/alice/flash-linear-attention"
-
-static double now;
-static char directory[64], *path;
-static struct validator *validator;
-
-static double read_now(void)
-{
-	return now;
-}
-
-static void open_like(const char *version, int64_t rate_limit)
-{
-	const struct validator_options options = {
-		.version = validator_version(version),
-		.database = path,
-		.block_seconds = 12,
-		.blocks_until_reveal = 100,
-		.rate_limit = rate_limit,
-		.now = read_now,
-	};
-	struct error err = {0};
-
-	validator = validator_open(&options, &err);
-	assert_string_equal(err.message, "");
-	assert_non_null(validator);
-}
-
-static void open_validator(int64_t rate_limit)
-{
-	open_like("strict", rate_limit);
-}
-
-/* In place of the one that set_up() opened, with an empty database. */
-static void open_deployed(void)
-{
-	validator_close(validator);
-	assert_int_equal(unlink(path), 0);
-	open_like("2026-02", 0);
-}
 
 static int set_up(void **state)
 {
 	(void)state;
-	strcpy(directory, "/tmp/quasar-validator-XXXXXX");
-	if (!mkdtemp(directory))
-		return -1;
-	path = path_join(directory, "localnet.db");
-	now = START;
-	open_validator(0);
-	return 0;
+	return make_service("strict");
 }
 
-static int tear_down(void **state)
+static void open_deployed(void)
 {
-	struct error err;
-
-	(void)state;
-	validator_close(validator);
-	free(path);
-	return directory_remove(directory, &err);
-}
-
-static const struct server_route *find_route(const char *pattern)
-{
-	const struct server_route *route = validator_routes;
-
-	while (route->method && strcmp(route->pattern, pattern))
-		route++;
-	assert_non_null(route->method);
-	return route;
-}
-
-static cJSON *parse(const char *text)
-{
-	struct error err = {0};
-	cJSON *document = json_parse(text, strlen(text), &err);
-
-	assert_string_equal(err.message, "");
-	return document;
-}
-
-/* Calls a route as the server does, in a transaction of its own; `parameters` are those of query and path.
- * A text stands for an answer that is no JSON. The answer is to be freed with cJSON_Delete. */
-static cJSON *call_from(const char *client, unsigned expected, const char *route, const char *hotkey,
-	const char *parameters, const char *body)
-{
-	cJSON *values = parse(parameters ? parameters : "{}"), *document = body ? parse(body) : NULL;
-	const struct server_request request = {
-		.client = client,
-		.identity = hotkey,
-		.query = values,
-		.captures = values,
-		.body = document,
-	};
-	struct server_reply reply = {.status = 200};
-	struct error err = {0};
-	cJSON *answer;
-	char *text;
-
-	assert_int_equal(validator_transaction.begin(validator, &err), 0);
-	assert_int_equal(find_route(route)->handle(&request, &reply, validator, &err), 0);
-	assert_int_equal(validator_transaction.commit(validator, &err), 0);
-	text = reply.text ? xprintf("\"%s\"", reply.text) : cJSON_PrintUnformatted(reply.body);
-	if (reply.status != expected)
-		fail_msg("%s answered %u: %s", route, reply.status, text);
-	answer = parse(text);
-	free(text);
-	cJSON_Delete(reply.body);
-	cJSON_Delete(values);
-	cJSON_Delete(document);
-	return answer;
-}
-
-static cJSON *call(unsigned expected, const char *route, const char *hotkey, const char *body)
-{
-	return call_from("192.0.2.1", expected, route, hotkey, NULL, body);
-}
-
-static const char *text_of(const cJSON *object, const char *name)
-{
-	const char *text = cJSON_GetStringValue(cJSON_GetObjectItem(object, name));
-
-	assert_non_null(text);
-	return text;
-}
-
-static double number_of(const cJSON *object, const char *name)
-{
-	const cJSON *item = cJSON_GetObjectItem(object, name);
-
-	assert_true(cJSON_IsNumber(item));
-	return item->valuedouble;
-}
-
-/* Expects a refusal whose detail begins with a text. */
-static void refused(cJSON *answer, const char *detail)
-{
-	if (strncmp(text_of(answer, "detail"), detail, strlen(detail)))
-		fail_msg("\"%s\" does not begin with \"%s\"", text_of(answer, "detail"), detail);
-	cJSON_Delete(answer);
+	open_anew("2026-02");
 }
 
 static void register_miner(const char *hotkey)
@@ -323,8 +180,8 @@ static void the_eleventh_request_in_a_minute_waits(void **state)
 	struct error err = {0};
 
 	(void)state;
-	validator_close(validator);
-	open_validator(10);
+	options.rate_limit = 10;
+	open_like("strict");
 	for (int i = 0; i < 10; i++, now += 1)
 		cJSON_Delete(call(200, "/register_miner", "a", body));
 	refused(call(429, "/register_miner", "a", body), "Rate limit exceeded");
@@ -837,9 +694,7 @@ static void deployed_stores_any_speed(void **state)
 	for (size_t i = 0; i < sizeof(speeds) / sizeof(*speeds); i++) {
 		char *body = xprintf(claim, speeds[i]), *problem;
 
-		validator_close(validator);
-		assert_int_equal(unlink(path), 0);
-		open_validator(0);
+		open_anew("strict");
 		register_miner("a");
 		problem = problems(call(422, "/submit_kernel", "a", body));
 		assert_non_null(strstr(problem, "body/target_sequence_length/ int_parsing_size;"));
@@ -968,8 +823,7 @@ static void a_restart_forgets_nothing(void **state)
 		before[i] = cJSON_Print(answer);
 		cJSON_Delete(answer);
 	}
-	validator_close(validator);
-	open_validator(0);
+	open_like("strict");
 	for (int i = 0; reports[i]; i++) {
 		cJSON *answer = call(200, reports[i], NULL, NULL);
 		char *after = cJSON_Print(answer);
@@ -987,7 +841,7 @@ static void a_restart_forgets_nothing(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, remove_service)
 		TEST(only_a_signature_of_the_own_address_opens),
 		TEST(a_hotkey_registers_for_each_model_and_league),
 		TEST(foreign_and_unregistered_hotkeys_are_refused),

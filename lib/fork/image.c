@@ -1,0 +1,143 @@
+#include "fork/image.h"
+
+#include <regex.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/memory.h"
+#include "base/process.h"
+#include "base/text.h"
+
+/* The longest name without tag and digest that registries take. */
+#define LONGEST_NAME 255
+#define LONGEST_REFERENCE 512
+
+/* A path's part; the host, which a dot, a port or "localhost" tells from it. */
+#define COMPONENT "[a-z0-9]+((\\.|_|__|-+)[a-z0-9]+)*"
+#define HOST_PART "[a-zA-Z0-9]([a-zA-Z0-9-]*[a-zA-Z0-9])?"
+#define HOST "(" HOST_PART "(\\." HOST_PART ")*(:[0-9]+)?/)?"
+#define TAG "(:[a-zA-Z0-9_][a-zA-Z0-9_.-]{0,127})?"
+#define DIGEST "(@sha256:[0-9a-f]{64})?"
+
+static bool fits(const char *pattern, const char *text)
+{
+	regex_t compiled;
+	bool matches = regcomp(&compiled, pattern, REG_EXTENDED | REG_NOSUB) == 0;
+
+	if (!matches)
+		return false;
+	matches = regexec(&compiled, text, 0, NULL, 0) == 0;
+	regfree(&compiled);
+	return matches;
+}
+
+/* Where tag or digest begin. */
+static size_t name_length(const char *reference)
+{
+	const char *slash = strrchr(reference, '/');
+
+	/* a colon before the last slash is a port's */
+	return (size_t)(slash ? slash - reference : 0) + strcspn(slash ? slash : reference, ":@");
+}
+
+int image_check_syntax(const char *reference, struct error *err)
+{
+	char *shown;
+
+	if (strlen(reference) <= LONGEST_REFERENCE && name_length(reference) <= LONGEST_NAME &&
+		fits("^" HOST COMPONENT "(/" COMPONENT ")*" TAG DIGEST "$", reference))
+		return 0;
+	shown = xprintf("%.80s", reference);
+	text_clean(shown);
+	error_set(err, STATUS_USAGE, "\"%s\" is not the reference of an image", shown);
+	free(shown);
+	return error_hint(err,
+		"Write it as registries do, in lower case: NAME/quasar-miner-gpu:TAG, or best "
+		"NAME/quasar-miner-gpu@sha256:DIGEST.");
+}
+
+bool image_is_pinned(const char *reference)
+{
+	return strstr(reference, "@sha256:") != NULL;
+}
+
+#define NOT_FOUND 127
+
+/* Runs `script` with the reference as $1. The output is the script's last words. */
+static int run_script(const char *script, const char *reference, double timeout, int *status, char **words,
+	struct error *err)
+{
+	const char *argv[] = {"/bin/sh", "-c", script, "sh", reference, NULL};
+	struct process process;
+
+	if (process_start(&process, argv, NULL, "", err) < 0 ||
+		process_finish(&process, timeout, status, err) < 0)
+		return -1;
+	buffer_append(&process.text, "", 0);
+	*words = process.text.data;
+	text_clean(*words);
+	return 0;
+}
+
+int image_pull(const char *reference, double timeout, struct error *err)
+{
+	/* an empty file, and an empty folder, in the place of the logins */
+	static const char script[] =
+		"if command -v podman >/dev/null; then\n"
+		"	logins=$(mktemp) && echo '{}' >\"$logins\" || exit 1\n"
+		"	podman pull --quiet --authfile \"$logins\" \"$1\" 2>&1; result=$?\n"
+		"	rm -f \"$logins\"; exit $result\n"
+		"elif command -v docker >/dev/null; then\n"
+		"	logins=$(mktemp -d) || exit 1\n"
+		"	DOCKER_CONFIG=$logins docker pull --quiet \"$1\" 2>&1; result=$?\n"
+		"	rm -rf \"$logins\"; exit $result\n"
+		"fi\n"
+		"exit 127";
+	char *words = NULL;
+	int status = 0, result;
+
+	if (image_check_syntax(reference, err) < 0 ||
+		run_script(script, reference, timeout, &status, &words, err) < 0)
+		return -1;
+	result = status == NOT_FOUND ? 1 : 0;
+	if (status && status != NOT_FOUND) {
+		result = error_set(err, STATUS_FAILED, "cannot pull %s: %.300s", reference, words);
+		error_hint(
+			err, "Validators pull it without a login: push it, and make the repository public.");
+	}
+	free(words);
+	return result;
+}
+
+static void check_pull(const char *reference, double timeout, struct check_list *checks)
+{
+	struct error err;
+	int result = image_pull(reference, timeout, &err);
+
+	if (result < 0)
+		check_problem(checks, "image.pull", CHECK_FAIL, &err);
+	else
+		check_add(checks, "image.pull", result ? CHECK_SKIP : CHECK_OK, NULL,
+			result ? "neither podman nor docker is here to try it" : "it can be pulled");
+}
+
+void image_check(const char *reference, double timeout, struct check_list *checks)
+{
+	struct error err;
+
+	if (image_check_syntax(reference, &err) < 0) {
+		check_problem(checks, "image.syntax", CHECK_FAIL, &err);
+		return;
+	}
+	check_add(checks, "image.syntax", CHECK_OK, NULL, "%s", reference);
+	if (image_is_pinned(reference))
+		check_add(checks, "image.pinned", CHECK_OK, NULL, "by its digest");
+	else
+		check_add(checks, "image.pinned", CHECK_WARN,
+			"Name it by its digest: MINER_DOCKER_IMAGE=NAME@sha256:…, which `podman push "
+			"--digestfile` and `docker images --digests` tell.",
+			"a tag may be moved to another image; validators run what it is when they pull");
+	if (timeout > 0)
+		check_pull(reference, timeout, checks);
+}

@@ -1,0 +1,21 @@
+/* image: the container image of a miner's inference server, which validators pull and run. */
+#pragma once
+
+#include <stdbool.h>
+
+#include "base/check.h"
+#include "base/error.h"
+
+/* Whether `reference` is written as registries take it: [HOST[:PORT]/]NAME[:TAG][@sha256:DIGEST]. STATUS_USAGE,
+ * saying what is wrong, when it is not. */
+int image_check_syntax(const char *reference, struct error *err);
+
+/* Whether it names one image for good, by its digest; a tag may be moved to another one. */
+bool image_is_pinned(const char *reference);
+
+/* Pulls it with podman or docker, whichever is there, without the user's logins, as validators do. 1: there is
+ * neither; 0: pulled; -1: STATUS_FAILED with the program's words, or STATUS_INTERRUPTED. `timeout`: seconds. */
+int image_pull(const char *reference, double timeout, struct error *err);
+
+/* Adds what can be said of it: "image.syntax", "image.pinned" and, with a `timeout` above 0, "image.pull". */
+void image_check(const char *reference, double timeout, struct check_list *checks);

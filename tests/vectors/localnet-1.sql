@@ -1,0 +1,28 @@
+-- The database of a local validator in its first form, with two miners, a finished round and a commitment.
+BEGIN TRANSACTION;
+PRAGMA application_id = 1364610116;
+PRAGMA user_version = 1;
+CREATE TABLE address (	address TEXT PRIMARY KEY,	failures INTEGER NOT NULL,	banned_until REAL) WITHOUT ROWID;
+INSERT INTO "address" VALUES('192.0.2.1',2,NULL);
+CREATE TABLE miner (	hotkey TEXT PRIMARY KEY,	uid INTEGER NOT NULL DEFAULT 0,	registered_at REAL NOT NULL) WITHOUT ROWID;
+INSERT INTO "miner" VALUES('5CMkC77eUNDyvARboUmh6kG7vULkBiUkt65pjcGKJpY5srGf',0,1.79531466034151577951e+09);
+INSERT INTO "miner" VALUES('5DyzTZzLUHcFNqv9dDqx3EqydPC13EqBHtShVUsSRExMhj83',0,1.79531466032824802399e+09);
+CREATE TABLE registration (	hotkey TEXT NOT NULL REFERENCES miner,	model_name TEXT NOT NULL,	league TEXT NOT NULL,	score REAL NOT NULL DEFAULT 0,	PRIMARY KEY (hotkey, model_name, league)) WITHOUT ROWID;
+INSERT INTO "registration" VALUES('5CMkC77eUNDyvARboUmh6kG7vULkBiUkt65pjcGKJpY5srGf','m','1M',0.0);
+INSERT INTO "registration" VALUES('5DyzTZzLUHcFNqv9dDqx3EqydPC13EqBHtShVUsSRExMhj83','m','1M',0.0);
+CREATE TABLE round (	id INTEGER PRIMARY KEY AUTOINCREMENT,	round_number INTEGER NOT NULL UNIQUE,	start_time REAL NOT NULL,	end_time REAL NOT NULL,	status TEXT NOT NULL,	baseline_submission_id INTEGER REFERENCES submission,	winner_submission_id INTEGER REFERENCES submission,	winner_hotkey TEXT);
+INSERT INTO "round" VALUES(1,1,1.79531466036063885689e+09,1.79548746036063885684e+09,'completed',NULL,1,'5DyzTZzLUHcFNqv9dDqx3EqydPC13EqBHtShVUsSRExMhj83');
+INSERT INTO "round" VALUES(2,2,1.79531466036944985396e+09,1.79548746036944985391e+09,'active',NULL,NULL,NULL);
+CREATE TABLE submission (	id INTEGER PRIMARY KEY AUTOINCREMENT,	miner_hotkey TEXT NOT NULL REFERENCES miner,	round_id INTEGER NOT NULL REFERENCES round,	address TEXT NOT NULL,	created_at REAL NOT NULL,	target_sequence_length INTEGER NOT NULL,	signature TEXT NOT NULL,	fork_url TEXT,	commit_hash TEXT,	repo_hash TEXT,	docker_image TEXT,	tokens_per_sec REAL NOT NULL DEFAULT 0,	vram_mb REAL,	benchmarks TEXT,	solution_hash TEXT,	revealed INTEGER NOT NULL,	commitment_hash TEXT UNIQUE,	commitment_salt TEXT,	reveal_block INTEGER,	validated INTEGER NOT NULL DEFAULT 0,	score REAL,	logits_passed INTEGER,	cosine_similarity REAL,	max_abs_diff REAL,	throughput REAL,	verification_reason TEXT);
+INSERT INTO "submission" VALUES(1,'5DyzTZzLUHcFNqv9dDqx3EqydPC13EqBHtShVUsSRExMhj83',1,'127.0.0.1',1.7953146603605453968e+09,1000000,'s','https://github.com/alice/flash-linear-attention','c0ffee',NULL,NULL,3000000.0,NULL,'{"512":{"tokens_per_sec":1.5}}','f591b1539c419430',1,NULL,NULL,NULL,1,1.0,NULL,NULL,NULL,NULL,NULL);
+INSERT INTO "submission" VALUES(2,'5CMkC77eUNDyvARboUmh6kG7vULkBiUkt65pjcGKJpY5srGf',1,'127.0.0.1',1.79531466036537075046e+09,1000000,'s','https://github.com/alice/flash-linear-attention','c0ffee',NULL,NULL,2000000.0,NULL,'{"512":{"tokens_per_sec":1.5}}','96af270935a2c2cf',1,NULL,NULL,NULL,1,1.0,NULL,NULL,NULL,NULL,NULL);
+INSERT INTO "submission" VALUES(3,'5DyzTZzLUHcFNqv9dDqx3EqydPC13EqBHtShVUsSRExMhj83',2,'127.0.0.1',1.79531466037045168873e+09,300000,'s',NULL,NULL,NULL,NULL,0.0,NULL,NULL,NULL,0,'a70b139ba7b3ecea0d805647390b923780637f27383c7866d71cbfe87db4b3a7',NULL,15487955,0,NULL,NULL,NULL,NULL,NULL,NULL);
+CREATE INDEX submission_waiting ON submission (created_at) WHERE NOT validated;
+CREATE INDEX submission_hidden ON submission (id) WHERE NOT revealed;
+CREATE INDEX submission_round ON submission (round_id);
+CREATE INDEX submission_fastest ON submission (tokens_per_sec);
+CREATE INDEX submission_newest ON submission (created_at);
+DELETE FROM "sqlite_sequence";
+INSERT INTO "sqlite_sequence" VALUES('round',2);
+INSERT INTO "sqlite_sequence" VALUES('submission',3);
+COMMIT;
