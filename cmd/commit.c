@@ -164,8 +164,9 @@ static void advise(const struct session *session, const struct way *way, const s
 	if (proposal_concern(proposal, &concern))
 		log_warn("%s. %s", concern.message, concern.hint);
 	if (!proposal->version->claims_rank && submitted_lately(session, proposal->version->round_seconds))
-		log_note("This hotkey has submitted within the last %.0f hours. If several of its submissions "
-			 "win in a round, this validator pays it for the lowest place only.",
+		log_note(
+			"This hotkey has submitted within the last %.0f hours. If several of its submissions "
+			"win in a round, this validator pays it for the lowest place only.",
 			proposal->version->round_seconds / 3600);
 }
 

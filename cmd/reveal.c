@@ -33,8 +33,7 @@ static int look(struct session *session, struct submission *submission, struct b
 			result = 0;
 		}
 	} else if (result >= 0) {
-		result = hidden ? 0
-				: workflow_check_listed(&session->workflow, submission, &pending, err);
+		result = hidden ? 0 : workflow_check_listed(&session->workflow, submission, &pending, err);
 		if (!result)
 			result = store_submission_get(session->workspace.store, submission->id, &now, err);
 		if (!result) { /* the list, or an attempt, may have told another id, block or time */
@@ -86,8 +85,8 @@ static int countdown(struct progress *progress, const struct submission *submiss
 		clock_duration(fmax(0, due->left - (clock_elapsed() - began)), text);
 		if (due->current_block)
 			snprintf(block, sizeof(block), "%lld of ", (long long)due->current_block);
-		progress_status(progress, "submission %s: block %s%lld, %s left", submission_label(submission),
-			block, (long long)due->reveal_block, text);
+		progress_status(progress, "submission %s: block %s%lld, %s left",
+			submission_label(submission), block, (long long)due->reveal_block, text);
 		if (clock_sleep(step < 1 ? step : 1, err) < 0)
 			return error_hint(
 				err, "Nothing is lost. `quasar reveal --wait` continues from here.");

@@ -42,11 +42,11 @@ struct report {
 /* What the store and the validator know. Zero-initialised. */
 struct overview {
 	struct submission_list submissions;
-	struct report report; /* the latest that came */
-	bool online;          /* it came when the validator was last asked */
+	struct report report;              /* the latest that came */
+	bool online;                       /* it came when the validator was last asked */
 	const struct api_version *version; /* of the validator, as far as is known; NULL: not yet */
 	bool hidden;                       /* it shows miners no lists */
-	char problem[1024];   /* why it, or a part of it, did not; "": all came */
+	char problem[1024];                /* why it, or a part of it, did not; "": all came */
 	struct block_clock blocks;
 };
 
@@ -89,7 +89,8 @@ static void read_hidden(struct session *session, struct report *report, struct e
 	report->answers = came(api_health(session->api, &err), &err, problem);
 	if (!report->answers || !api_has_dashboard(session->api))
 		return;
-	report->has_miner = api_dashboard_miner(session->api, session->workflow.hotkey, &report->miner, &err) == 0;
+	report->has_miner = api_dashboard_miner(
+				    session->api, session->workflow.hotkey, &report->miner, &err) == 0;
 	if (api_last(session->api)->refusal != REFUSAL_UNKNOWN)
 		came(report->has_miner ? 0 : -1, &err, problem);
 }
@@ -365,7 +366,8 @@ static void print_hidden(const struct overview *overview, FILE *out)
 	if (overview->report.miner.flag_reason)
 		fprintf(out, "FLAGGED    %s\n", overview->report.miner.flag_reason);
 	if (overview->hidden)
-		fprintf(out, "not shown  block, round and rank: this version shows them to validators only\n");
+		fprintf(out,
+			"not shown  block, round and rank: this version shows them to validators only\n");
 }
 
 static void print_judged(const struct overview *overview, FILE *out)

@@ -245,13 +245,14 @@ _quasar()
 		case $previous in
 		esac ;;
 	"quasar doctor")
-		words="--wallet --hotkey --path --api --api-version --timeout --json --workspace --quiet --verbose --help "
+		words="--wallet --hotkey --path --api --api-version --python --timeout --json --workspace --quiet --verbose --help "
 		case $previous in
 		--wallet) words="" ;;
 		--hotkey) words="" ;;
 		--path) words=""; files=1 ;;
 		--api) words="" ;;
 		--api-version) words="auto 2026-04 2026-02" ;;
+		--python) words="" ;;
 		--timeout) words="" ;;
 		esac ;;
 	"quasar localnet")
@@ -272,11 +273,16 @@ _quasar()
 		--request-timeout) words="" ;;
 		esac ;;
 	"quasar validate")
-		words="--once --interval --finalize --budget --local-forks --device --api --api-version --timeout --json --workspace --quiet --verbose --help "
+		words="--once --interval --finalize --budget --device --python --no-sandbox --native --gpu-factor --assume-verified --local-forks --wallet --hotkey --path --api --api-version --timeout --json --workspace --quiet --verbose --help "
 		case $previous in
 		--interval) words="" ;;
 		--budget) words="" ;;
 		--device) words="" ;;
+		--python) words="" ;;
+		--gpu-factor) words="" ;;
+		--wallet) words="" ;;
+		--hotkey) words="" ;;
+		--path) words=""; files=1 ;;
 		--api) words="" ;;
 		--api-version) words="auto 2026-04 2026-02" ;;
 		--timeout) words="" ;;

@@ -409,6 +409,7 @@ _quasar_doctor()
 		'--path=[Folder that holds the wallets.]:DIR:_files -/' \
 		'--api=[Base URL of the validator API.]:URL:' \
 		'--api-version=[Version of the validator'\''s service. auto\: find it out.]:VERSION:(auto 2026-04 2026-02)' \
+		'--python=[Python that runs the fork\: a program, or a virtual environment.]:PATH:' \
 		'--timeout=[Time limit for each response from the validator.]:SECONDS:' \
 		'--json[Print one JSON document instead of text.]' \
 		'--workspace=[Workspace to use. Default\: $QUASAR_WORKSPACE, or else the current directory or its nearest parent that is a workspace of yours.]:DIR:_files -/' \
@@ -447,10 +448,18 @@ _quasar_validate()
 	_arguments \
 		'--once[Judge what is waiting, then exit.]' \
 		'--interval=[Time between two checks for new submissions.]:SECONDS:' \
-		'--finalize[End the round\: immediately with --once, otherwise when its time is up.]' \
-		'--budget=[Time limit for each submission'\''s benchmark.]:SECONDS:' \
+		'--finalize[End the round\: immediately with --once, otherwise when its time is up. With 2026-04, where rounds end by themselves\: rank the last one anew.]' \
+		'--budget=[Time limit for each length.]:SECONDS:' \
+		'--device=[Where to run forks\: auto, cpu, cuda\:N, or all (GPUs). With several, submissions are judged side by side, one on each.]:NAME,...:' \
+		'--python=[Python that runs the fork\: a program, or a virtual environment.]:PATH:' \
+		'--no-sandbox[Run forks as you, without a sandbox\: only for forks that you trust.]' \
+		'--native[In a rehearsal, measure quasar'\''s own layer instead of the fork'\''s.]' \
+		'--gpu-factor=[With 2026-04\: divide measured speeds by this. Default\: what validators take for this GPU, 1 for the RTX 5090.]:X:' \
+		'--assume-verified[With 2026-04, in a rehearsal\: take the logits of images for right.]' \
 		'--local-forks[Clone from any address, including file\:// and paths, for any API.]' \
-		'--device=[Where to compute\: auto, cpu, cuda or cuda\:N.]:NAME:' \
+		'--wallet=[Name of the wallet that holds the hotkey.]:NAME:' \
+		'--hotkey=[Name of the hotkey in that wallet.]:NAME:' \
+		'--path=[Folder that holds the wallets.]:DIR:_files -/' \
 		'--api=[Base URL of the validator API.]:URL:' \
 		'--api-version=[Version of the validator'\''s service. auto\: find it out.]:VERSION:(auto 2026-04 2026-02)' \
 		'--timeout=[Time limit for the whole exchange, retries included.]:SECONDS:' \

@@ -73,8 +73,8 @@ struct waiting {
 	size_t ready, later, missing, accepted;
 };
 
-static void count_waiting(const struct workflow *workflow, const struct api_pending_reveals *pending,
-	struct waiting *waiting)
+static void count_waiting(
+	const struct workflow *workflow, const struct api_pending_reveals *pending, struct waiting *waiting)
 {
 	static const struct block_clock no_blocks;
 	struct submission_filter filter = {.api_url = workflow->api_url, .hotkey = workflow->hotkey};

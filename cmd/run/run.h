@@ -45,7 +45,7 @@ struct loop {
 
 	/* clock_elapsed() at which each is next to be done */
 	double next_round, next_look, next_commit, next_standing, next_version;
-	double turn; /* when the validator takes the next submission, as it was told last; 0: it was not */
+	double turn;   /* when the validator takes the next submission, as it was told last; 0: it was not */
 	bool compared; /* the store, with the commitments that the validator has of this hotkey */
 
 	struct block_clock blocks;

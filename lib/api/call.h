@@ -8,9 +8,9 @@ struct route {
 	bool is_signed;
 	bool for_validators; /* where lists are not for everybody; then it is signed, too */
 	bool with_key;       /* carries the API key of the dashboard */
-	bool once;        /* one attempt: repeating it would change something again */
-	bool final_fault; /* a 500 is not repeated: the same would come again */
-	double seconds;   /* that an attempt may take; 0: as long as there is time */
+	bool once;           /* one attempt: repeating it would change something again */
+	bool final_fault;    /* a 500 is not repeated: the same would come again */
+	double seconds;      /* that an attempt may take; 0: as long as there is time */
 };
 
 /* A list of an answer. Each row is decoded as it arrives and kept if it is wanted; one that makes no sense is

@@ -180,8 +180,7 @@ static int sign_request(struct api *api, struct credentials *credentials, struct
 
 static bool needs_signature(const struct api *api, const struct route *route)
 {
-	return route->is_signed ||
-		(route->for_validators && api->is_validator && !api->version.known->lists);
+	return route->is_signed || (route->for_validators && api->is_validator && !api->version.known->lists);
 }
 
 static int credentials_make(
@@ -500,8 +499,8 @@ static int attempt(struct api *api, const struct route *route, const struct http
 		last->detail, sizeof(last->detail));
 	if (last->refusal == REFUSAL_COOLDOWN)
 		last->retry_after = refusal_seconds(last->detail);
-	last->transient = last->refusal == REFUSAL_LIMIT || last->refusal == REFUSAL_COOLDOWN || last->refusal == REFUSAL_DOWN ||
-		(last->refusal == REFUSAL_INTERNAL && !route->final_fault);
+	last->transient = last->refusal == REFUSAL_LIMIT || last->refusal == REFUSAL_COOLDOWN ||
+		last->refusal == REFUSAL_DOWN || (last->refusal == REFUSAL_INTERNAL && !route->final_fault);
 	if (refusal_is_clear(last->refusal))
 		last->delivery = API_REFUSED;
 	if (last->refusal == REFUSAL_EARLY)
@@ -535,7 +534,8 @@ static int call(struct api *api, const struct route *route, const char *query, c
 
 	cJSON_Delete(body);
 	*memory = (struct api_memory){0};
-	if ((route->for_validators && !api_shows_lists(api)) || (route->with_key && !api_has_dashboard(api))) {
+	if ((route->for_validators && !api_shows_lists(api)) ||
+		(route->with_key && !api_has_dashboard(api))) {
 		free(text);
 		free(url);
 		return not_shown(api, route, err);
@@ -546,9 +546,7 @@ static int call(struct api *api, const struct route *route, const char *query, c
 	api->last = (struct api_exchange){0};
 	do {
 		double left = retry_left(&retry);
-		double longest = route->seconds > 0 ? route->seconds
-			: route->once               ? left
-						    : ATTEMPT_SECONDS;
+		double longest = route->seconds > 0 ? route->seconds : route->once ? left : ATTEMPT_SECONDS;
 		struct credentials credentials;
 		struct http_request request = {
 			.url = url,

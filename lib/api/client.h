@@ -169,6 +169,7 @@ struct api_submission {
 	int64_t id, target_sequence_length;
 	const char *miner_hotkey;
 	const char *fork_url, *commit_hash, *repo_hash; /* NULL while unrevealed, and in top_performers */
+	const char *docker_image;                       /* NULL: none, or not told */
 	double tokens_per_sec;                          /* 0 while unrevealed */
 	double vram_mb;                                 /* NAN: not told */
 	const cJSON *benchmarks;                        /* an object, or NULL */
@@ -186,6 +187,22 @@ struct api_submission_stats {
 	size_t top_count;
 };
 
+struct api_pending_validations {
+	struct api_memory memory;
+	const struct api_submission *submissions; /* revealed and not yet validated, oldest first */
+	size_t count, skipped;
+	int64_t total; /* these, and those that still come after them */
+};
+
+/* What a validator found. */
+struct api_judgement {
+	int64_t submission_id;
+	double score;          /* 0 … 1 */
+	double tokens_per_sec; /* measured, and normalised by the GPU; NAN: nothing was */
+	bool verified;
+	const char *reason; /* why it is not; NULL: left out */
+};
+
 /* A submission of the own hotkey, as the dashboard has it. */
 struct api_own_submission {
 	int64_t id, target_sequence_length;
@@ -198,7 +215,7 @@ struct api_own_submission {
 
 struct api_miner {
 	struct api_memory memory;
-	const char *flag_reason;                       /* NULL: not flagged */
+	const char *flag_reason;                      /* NULL: not flagged */
 	const struct api_own_submission *submissions; /* the newest, newest first */
 	size_t count, skipped;
 };
@@ -234,6 +251,7 @@ struct api_weight {
 struct api_weights {
 	struct api_memory memory;
 	int64_t epoch;
+	int64_t round_id;                 /* 0: not told */
 	const struct api_weight *weights; /* best first */
 	size_t count, skipped;
 };
@@ -284,6 +302,10 @@ int api_submission_stats(struct api *api, int limit, struct api_submission_stats
 /* GET /dashboard/miner/HOTKEY, with the API key. REFUSAL_UNKNOWN: it has sent nothing yet. */
 int api_dashboard_miner(struct api *api, const char *hotkey, struct api_miner *out, struct error *err);
 
+/* GET /get_pending_validations?limit=, which is 100 at most. Of versions with a docket. */
+int api_pending_validations(
+	struct api *api, int limit, struct api_pending_validations *out, struct error *err);
+
 /* GET /get_current_round: makes a 48-hour round when none is active. */
 int api_current_round(struct api *api, struct api_round *out, struct error *err);
 
@@ -297,6 +319,10 @@ int api_create_round(struct api *api, int64_t duration_hours, int64_t baseline_s
 
 /* POST /finalize_round/{id}, one attempt. */
 int api_finalize_round(struct api *api, int64_t round_id, struct api_round_result *out, struct error *err);
+
+/* POST /refinalize_round/{id}, one attempt: the ranking of a completed round, with what was validated since. Of
+ * versions with a docket. */
+int api_refinalize_round(struct api *api, int64_t round_id, struct api_round_result *out, struct error *err);
 
 /* GET /get_weights?round_id=; 0: the latest completed round. */
 int api_weights(struct api *api, int64_t round_id, struct api_weights *out, struct error *err);
@@ -315,6 +341,9 @@ int api_verification_stats(struct api *api, int64_t round_id, struct api_memory 
 
 /* POST /mark_validated. Repeats. */
 int api_mark_validated(struct api *api, int64_t submission_id, double score, struct error *err);
+
+/* POST /mark_validated_with_verification. Repeats. Of versions with a docket. */
+int api_mark_verified(struct api *api, const struct api_judgement *judgement, struct error *err);
 
 /* POST /record_failure, one attempt: it counts against the address. */
 int api_record_failure(struct api *api, const char *ip_address, struct error *err);

@@ -205,7 +205,8 @@ static const char *const hints[] = {
 	[REFUSAL_DOWN] = "This is a problem on the server; try again later.",
 	[REFUSAL_LIMIT] = "A hotkey may make 10 requests in 60 s. Wait a minute.",
 	[REFUSAL_EARLY] = "`quasar reveal --wait` waits for the block and then reveals.",
-	[REFUSAL_COOLDOWN] = "The validator takes one submission of a hotkey every few minutes. Nothing is lost.",
+	[REFUSAL_COOLDOWN] =
+		"The validator takes one submission of a hotkey every few minutes. Nothing is lost.",
 	[REFUSAL_SCHEMA] =
 		"The validator does not understand the request: its version may not match this program.",
 	[REFUSAL_VALUE] = "",

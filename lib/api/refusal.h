@@ -24,7 +24,7 @@ enum refusal {
 	REFUSAL_VALUE,    /* something in it is not allowed */
 	REFUSAL_SIGNATURE,
 	REFUSAL_EXPIRED, /* the signature is of another time than the validator's clock */
-	REFUSAL_HOTKEY, /* signed by another one than the request is about */
+	REFUSAL_HOTKEY,  /* signed by another one than the request is about */
 	REFUSAL_BANNED,
 	REFUSAL_FLAGGED, /* the hotkey is shut out for good */
 	REFUSAL_SHARED,  /* another hotkey has the same GitHub name, public address or coldkey */

@@ -93,6 +93,13 @@ static void add_network(struct api *api, cJSON *body)
 		cJSON_AddStringToObject(body, "network", api_network(api));
 }
 
+/* The same for a query, which may have begun. */
+static void query_network(struct api *api, struct buffer *query)
+{
+	if (api_network(api) && api_learn_version(api)->networks)
+		buffer_printf(query, "%cnetwork=%s", query->length ? '&' : '?', api_network(api));
+}
+
 /* --- health and registration ------------------------------------------------------------------ */
 
 int api_health(struct api *api, struct error *err)
@@ -387,6 +394,7 @@ static int decode_submission(const cJSON *row, void *item, struct error *err)
 		json_string(row, "fork_url", JSON_OPTIONAL, &submission->fork_url, err) < 0 ||
 		json_string(row, "commit_hash", JSON_OPTIONAL, &submission->commit_hash, err) < 0 ||
 		json_string(row, "repo_hash", JSON_OPTIONAL, &submission->repo_hash, err) < 0 ||
+		json_string(row, "docker_image", JSON_OPTIONAL, &submission->docker_image, err) < 0 ||
 		json_real(row, "vram_mb", JSON_OPTIONAL, &submission->vram_mb, err) < 0 ||
 		json_object(row, "benchmarks", JSON_OPTIONAL, &submission->benchmarks, err) < 0 ||
 		json_bool(row, "validated", JSON_OPTIONAL, &submission->validated, err) < 0)
@@ -395,6 +403,57 @@ static int decode_submission(const cJSON *row, void *item, struct error *err)
 	return submission->fork_url
 		? json_real(row, "tokens_per_sec", JSON_REQUIRED, &submission->tokens_per_sec, err)
 		: 0;
+}
+
+/* As decode_submission(), but benchmarks come as text, and ids perhaps by another name. What is no JSON is none. */
+static int decode_pending(const cJSON *row, void *item, struct error *err)
+{
+	cJSON *own = (cJSON *)row; /* nobody else reads it */
+	const char *text = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(row, "benchmarks"));
+	cJSON *id = cJSON_GetObjectItemCaseSensitive(row, "submission_id");
+	struct error ignored;
+	int result;
+
+	if (text) {
+		cJSON *benchmarks = json_parse(text, strlen(text), &ignored);
+
+		if (!cJSON_IsObject(benchmarks)) {
+			cJSON_Delete(benchmarks);
+			benchmarks = cJSON_CreateNull();
+		}
+		cJSON_ReplaceItemInObjectCaseSensitive(own, "benchmarks", benchmarks);
+	}
+	if (id && !cJSON_GetObjectItemCaseSensitive(row, "id"))
+		cJSON_AddItemReferenceToObject(own, "id", id);
+	result = decode_submission(row, item, err);
+	if (!result &&
+		!(((struct api_submission *)item)->fork_url && ((struct api_submission *)item)->commit_hash))
+		result = error_set(err, STATUS_NETWORK, "there is no fork to judge");
+	return result;
+}
+
+int api_pending_validations(
+	struct api *api, int limit, struct api_pending_validations *out, struct error *err)
+{
+	static const struct route route = {.name = "GET /get_pending_validations", .for_validators = true};
+	struct list list = {
+		.name = "submissions", .decode = decode_pending, .size = sizeof(*out->submissions)};
+	struct buffer query = {0};
+	int result;
+
+	*out = (struct api_pending_validations){0};
+	buffer_printf(&query, "?limit=%d", limit);
+	query_network(api, &query);
+	result = call_list(api, &route, query.data, &list, JSON_REQUIRED, &out->memory, err);
+	buffer_free(&query);
+	out->submissions = list.items;
+	out->count = list.count;
+	out->skipped = list.skipped;
+	out->total = (int64_t)(list.count + list.skipped);
+	if (result < 0)
+		return -1;
+	return api_finish(api, &route,
+		json_integer(out->memory.document, "total_pending", JSON_OPTIONAL, &out->total, err), err);
 }
 
 /* One array of both: the recent ones, then the fastest. */
@@ -504,9 +563,8 @@ int api_dashboard_miner(struct api *api, const char *hotkey, struct api_miner *o
 {
 	char name[96], query[32] = "";
 	const struct route route = {.name = name, .with_key = true};
-	struct list list = {.name = "submissions",
-		.decode = decode_own_submission,
-		.size = sizeof(*out->submissions)};
+	struct list list = {
+		.name = "submissions", .decode = decode_own_submission, .size = sizeof(*out->submissions)};
 	int result;
 
 	*out = (struct api_miner){0};
@@ -547,10 +605,14 @@ int api_current_round(struct api *api, struct api_round *out, struct error *err)
 {
 	static const struct route route = {.name = "GET /get_current_round", .for_validators = true};
 
+	struct buffer query = {0};
+	int result;
+
 	*out = (struct api_round){0};
-	if (api_call(api, &route, NULL, NULL, &out->memory, err) < 0)
-		return -1;
-	return api_finish(api, &route, decode_round(out, err), err);
+	query_network(api, &query);
+	result = api_call(api, &route, query.data, NULL, &out->memory, err);
+	buffer_free(&query);
+	return result < 0 ? -1 : api_finish(api, &route, decode_round(out, err), err);
 }
 
 int api_wake_round(struct api *api, struct error *err)
@@ -566,11 +628,13 @@ int api_wake_round(struct api *api, struct error *err)
 int api_create_round(struct api *api, int64_t duration_hours, int64_t baseline_submission_id,
 	struct api_round *out, struct error *err)
 {
-	static const struct route route = {.name = "POST /create_round", .once = true};
+	static const struct route route = {
+		.name = "POST /create_round", .once = true, .for_validators = true};
 	cJSON *body = cJSON_CreateObject();
 
 	*out = (struct api_round){0};
 	cJSON_AddNumberToObject(body, "duration_hours", (double)duration_hours);
+	add_network(api, body);
 	if (baseline_submission_id)
 		cJSON_AddNumberToObject(body, "baseline_submission_id", (double)baseline_submission_id);
 	if (api_call(api, &route, NULL, body, &out->memory, err) < 0)
@@ -605,16 +669,17 @@ static int decode_round_result(struct api_round_result *out, int64_t round_id, s
 		(long long)id, (long long)round_id);
 }
 
-int api_finalize_round(struct api *api, int64_t round_id, struct api_round_result *out, struct error *err)
+static int finalize(
+	struct api *api, const char *path, int64_t round_id, struct api_round_result *out, struct error *err)
 {
 	char name[64];
-	const struct route route = {.name = name, .once = true};
+	const struct route route = {.name = name, .once = true, .for_validators = true};
 	/* a round without validated submissions ends without */
 	struct list list = {.name = "rankings", .decode = decode_ranking, .size = sizeof(*out->rankings)};
 	int result;
 
 	*out = (struct api_round_result){0};
-	snprintf(name, sizeof(name), "POST /finalize_round/%lld", (long long)round_id);
+	snprintf(name, sizeof(name), "POST %s/%lld", path, (long long)round_id);
 	result = call_list(api, &route, NULL, &list, JSON_OPTIONAL, &out->memory, err);
 	out->rankings = list.items;
 	out->count = list.count;
@@ -622,6 +687,16 @@ int api_finalize_round(struct api *api, int64_t round_id, struct api_round_resul
 	if (result < 0)
 		return -1;
 	return api_finish(api, &route, decode_round_result(out, round_id, err), err);
+}
+
+int api_finalize_round(struct api *api, int64_t round_id, struct api_round_result *out, struct error *err)
+{
+	return finalize(api, "/finalize_round", round_id, out, err);
+}
+
+int api_refinalize_round(struct api *api, int64_t round_id, struct api_round_result *out, struct error *err)
+{
+	return finalize(api, "/refinalize_round", round_id, out, err);
 }
 
 static int decode_weight(const cJSON *item, void *out, struct error *err)
@@ -635,20 +710,30 @@ static int decode_weight(const cJSON *item, void *out, struct error *err)
 	return 0;
 }
 
+static int decode_weights(struct api_weights *out, struct error *err)
+{
+	if (json_integer(out->memory.document, "epoch", JSON_OPTIONAL, &out->epoch, err) < 0)
+		return -1;
+	return read_id(out->memory.document, "round_id", JSON_OPTIONAL, &out->round_id, err);
+}
+
 int api_weights(struct api *api, int64_t round_id, struct api_weights *out, struct error *err)
 {
 	static const struct route route = {.name = "GET /get_weights", .for_validators = true};
 	struct list list = {.name = "weights", .decode = decode_weight, .size = sizeof(*out->weights)};
-	char query[48] = "";
+	struct buffer query = {0};
 	int result;
 
 	*out = (struct api_weights){0};
 	if (round_id)
-		snprintf(query, sizeof(query), "?round_id=%lld", (long long)round_id);
-	result = call_list(api, &route, query, &list, JSON_REQUIRED, &out->memory, err);
+		buffer_printf(&query, "?round_id=%lld", (long long)round_id);
+	else if (api_learn_version(api)->docket) /* else also those of a round that still runs */
+		buffer_text(&query, "?completed_only=true");
+	query_network(api, &query);
+	result = call_list(api, &route, query.data, &list, JSON_REQUIRED, &out->memory, err);
+	buffer_free(&query);
 	if (!result)
-		result = api_finish(api, &route,
-			json_integer(out->memory.document, "epoch", JSON_OPTIONAL, &out->epoch, err), err);
+		result = api_finish(api, &route, decode_weights(out, err), err);
 	out->weights = list.items;
 	out->count = list.count;
 	out->skipped = list.skipped;
@@ -677,7 +762,7 @@ static int expect_bool(const cJSON *object, const char *name, bool expected, str
 int api_record_verification(struct api *api, int64_t submission_id, bool verified, double cosine_similarity,
 	double max_abs_diff, double throughput, const char *reason, struct error *err)
 {
-	static const struct route route = {.name = "POST /record_verification"};
+	static const struct route route = {.name = "POST /record_verification", .for_validators = true};
 	struct api_memory memory;
 	struct buffer query = {0};
 	int result;
@@ -714,7 +799,7 @@ int api_verification_stats(struct api *api, int64_t round_id, struct api_memory 
 
 int api_mark_validated(struct api *api, int64_t submission_id, double score, struct error *err)
 {
-	static const struct route route = {.name = "POST /mark_validated"};
+	static const struct route route = {.name = "POST /mark_validated", .for_validators = true};
 	struct api_memory memory;
 	cJSON *body = cJSON_CreateObject();
 	int result;
@@ -729,9 +814,33 @@ int api_mark_validated(struct api *api, int64_t submission_id, double score, str
 	return result;
 }
 
+int api_mark_verified(struct api *api, const struct api_judgement *judgement, struct error *err)
+{
+	static const struct route route = {
+		.name = "POST /mark_validated_with_verification", .for_validators = true};
+	struct api_memory memory;
+	cJSON *body = cJSON_CreateObject();
+	int result;
+
+	cJSON_AddNumberToObject(body, "submission_id", (double)judgement->submission_id);
+	cJSON_AddNumberToObject(body, "score", judgement->score);
+	cJSON_AddBoolToObject(body, "verified", judgement->verified);
+	if (!isnan(judgement->tokens_per_sec))
+		cJSON_AddNumberToObject(body, "actual_tokens_per_sec", judgement->tokens_per_sec);
+	if (judgement->reason)
+		cJSON_AddStringToObject(body, "reason", judgement->reason);
+	result = api_call(api, &route, NULL, body, &memory, err);
+	if (!result)
+		result = api_finish(api, &route,
+			expect_id(memory.document, "submission_id", judgement->submission_id, err), err);
+	api_release(&memory);
+	return result;
+}
+
 int api_record_failure(struct api *api, const char *ip_address, struct error *err)
 {
-	static const struct route route = {.name = "POST /record_failure", .once = true};
+	static const struct route route = {
+		.name = "POST /record_failure", .once = true, .for_validators = true};
 	struct api_memory memory;
 	cJSON *body = cJSON_CreateObject();
 	int result;

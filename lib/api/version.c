@@ -15,6 +15,7 @@ const struct api_version api_versions[] = {
 		.images = true,
 		.networks = true,
 		.registers = true,
+		.docket = true,
 		.flags = true,
 		.claim_least = 10,
 		.claim_most = 5e7,

@@ -9,15 +9,16 @@ struct api_version {
 	const char *name;  /* "2026-02" */
 	const char *route; /* it has this one, and the versions before it do not */
 
-	bool timestamps;    /* takes signatures that cover the time */
-	bool lists;         /* anybody may read commitments, submissions, rounds and weights; else validators only */
+	bool timestamps; /* takes signatures that cover the time */
+	bool lists; /* anybody may read commitments, submissions, rounds and weights; else validators only */
 	bool dashboard;     /* who has an API key may read a miner's own submissions */
 	bool images;        /* ranks a submission only if it names the image of its inference server */
 	bool networks;      /* keeps finney and test apart */
 	bool registers;     /* registers a hotkey by itself, when it first submits */
 	bool judges_hidden; /* validators also judge commitments that are not revealed yet, and cannot */
-	bool flags;         /* shuts out hotkeys that share what may not be shared, or that claim far too much */
-	bool claims_rank;   /* ranks by the claim; else by what validators measured, normalised by their GPU */
+	bool docket; /* hands out to validators what waits, and takes what they measured with the score; else only a score */
+	bool flags; /* shuts out hotkeys that share what may not be shared, or that claim far too much */
+	bool claims_rank; /* ranks by the claim; else by what validators measured, normalised by their GPU */
 	double claim_least; /* tokens/s that may be claimed */
 	double claim_most;
 	double claim_share; /* of what was measured: as much is claimed at most */

@@ -33,8 +33,8 @@ static int set_up(const struct invocation *invocation, struct api *api, struct e
 	if (!version && strcmp(name, "auto"))
 		return error_set(err, STATUS_USAGE, "API_VERSION: there is no version \"%s\"", name);
 	if (strcmp(network, "finney") && strcmp(network, "test"))
-		return error_set(err, STATUS_USAGE, "SUBTENSOR_NETWORK (from %s): \"%s\" is neither finney nor test",
-			source, network);
+		return error_set(err, STATUS_USAGE,
+			"SUBTENSOR_NETWORK (from %s): \"%s\" is neither finney nor test", source, network);
 	if (key && (strpbrk(key, "\r\n") || strlen(key) > LONGEST_KEY))
 		return error_set(err, STATUS_USAGE, "DASHBOARD_API_KEY is not an API key");
 	if (version)
@@ -45,8 +45,8 @@ static int set_up(const struct invocation *invocation, struct api *api, struct e
 	return 0;
 }
 
-struct api *require_api_for(const struct invocation *invocation, const struct keypair *keypair, double timeout,
-	struct error *err)
+struct api *require_api_for(
+	const struct invocation *invocation, const struct keypair *keypair, double timeout, struct error *err)
 {
 	struct api *api = api_open(arg_string(invocation, "api"), keypair, timeout, err);
 

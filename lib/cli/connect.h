@@ -10,8 +10,8 @@ struct api *require_api(
 	const struct invocation *invocation, const struct keypair *keypair, struct error *err);
 
 /* The same with another time limit, for a command with the options OPTS_VALIDATOR. */
-struct api *require_api_for(const struct invocation *invocation, const struct keypair *keypair, double timeout,
-	struct error *err);
+struct api *require_api_for(const struct invocation *invocation, const struct keypair *keypair,
+	double timeout, struct error *err);
 
 /* The seconds that --timeout says. */
 int arg_timeout(const struct invocation *invocation, double *timeout, struct error *err);

@@ -13,7 +13,7 @@ struct proposal {
 	const struct api_version *version; /* of the validator that it is for */
 	char *docker_image;                /* NULL: none, or the version does not ask for one */
 	bool by_hand;                      /* the claim is what the miner said */
-	double margin; /* of the claim below what was measured */
+	double margin;                     /* of the claim below what was measured */
 	struct claim
 		claim; /* what its benchmarks allow; the plan's is another one when it was made by hand */
 };

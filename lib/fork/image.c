@@ -65,8 +65,8 @@ bool image_is_pinned(const char *reference)
 #define NOT_FOUND 127
 
 /* Runs `script` with the reference as $1. The output is the script's last words. */
-static int run_script(
-	const char *script, const char *reference, double timeout, int *status, char **words, struct error *err)
+static int run_script(const char *script, const char *reference, double timeout, int *status, char **words,
+	struct error *err)
 {
 	const char *argv[] = {"/bin/sh", "-c", script, "sh", reference, NULL};
 	struct process process;
@@ -103,8 +103,8 @@ int image_pull(const char *reference, double timeout, struct error *err)
 	result = status == NOT_FOUND ? 1 : 0;
 	if (status && status != NOT_FOUND) {
 		result = error_set(err, STATUS_FAILED, "cannot pull %s: %.300s", reference, words);
-		error_hint(err,
-			"Validators pull it without a login: push it, and make the repository public.");
+		error_hint(
+			err, "Validators pull it without a login: push it, and make the repository public.");
 	}
 	free(words);
 	return result;

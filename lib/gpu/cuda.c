@@ -38,6 +38,7 @@ static const struct symbol driver_symbols[] = {
 	DRIVER(cuDeviceGet),
 	DRIVER(cuDeviceGetName),
 	DRIVER(cuDeviceGetAttribute),
+	DRIVER(cuDeviceGetPCIBusId),
 	DRIVER(cuDeviceTotalMem_v2),
 	DRIVER(cuDevicePrimaryCtxRetain),
 	DRIVER(cuDevicePrimaryCtxRelease_v2),

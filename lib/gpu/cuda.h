@@ -39,6 +39,7 @@ struct cuda_driver {
 	int (*cuDeviceGet)(int *device, int ordinal);
 	int (*cuDeviceGetName)(char *name, int size, int device);
 	int (*cuDeviceGetAttribute)(int *value, int attribute, int device);
+	int (*cuDeviceGetPCIBusId)(char *id, int size, int device);
 	int (*cuDeviceTotalMem_v2)(size_t *bytes, int device);
 	int (*cuDevicePrimaryCtxRetain)(struct CUctx_st **context, int device);
 	int (*cuDevicePrimaryCtxRelease_v2)(int device);

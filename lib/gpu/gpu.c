@@ -1,5 +1,6 @@
 #include "gpu/gpu.h"
 
+#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -86,6 +87,9 @@ int gpu_query(int index, struct gpu_properties *properties, struct error *err)
 			attribute(driver, device, CUDA_MEMORY_BUS_BITS) / 8,
 	};
 	driver->cuDeviceGetName(properties->name, sizeof(properties->name), device);
+	driver->cuDeviceGetPCIBusId(properties->pci, sizeof(properties->pci), device);
+	for (char *digit = properties->pci; *digit; digit++)
+		*digit = (char)tolower((unsigned char)*digit);
 	driver->cuDeviceTotalMem_v2(&memory, device);
 	properties->memory_bytes = (int64_t)memory;
 	return 0;

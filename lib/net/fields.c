@@ -158,9 +158,9 @@ static void check_length(struct fields *fields, const char *name, const cJSON *i
 	const struct field_bound *bound = find_bound(fields, name);
 	char message[96];
 
-	if (!bound || (double)strlen(item->valuestring) <= bound->most)
+	if (!bound || (double)text_width(item->valuestring) <= bound->most)
 		return;
-	snprintf(message, sizeof(message), "String should have at most %.0f bytes", bound->most);
+	snprintf(message, sizeof(message), "String should have at most %.0f characters", bound->most);
 	out_of_bounds(fields, name, item, "string_too_long", message, "max_length", bound->most);
 }
 
@@ -186,47 +186,44 @@ static double to_real(struct fields *fields, const char *name, const cJSON *item
 	return value;
 }
 
-static int64_t to_integer(struct fields *fields, const char *name, const cJSON *item)
+static int64_t to_integer(struct fields *fields, const struct location *at, const cJSON *item)
 {
 	const double limit = fields->rules->any_number ? 0x1p63 : 0x1p53 + 2;
-	const struct location at = {{name}};
 	double value;
 	int wrong = read_number(item, &value);
 	bool spelled = !cJSON_IsString(item) || spells_decimal(item->valuestring);
 
 	if (wrong == 1)
-		problem(fields, &at, item, "int_type", "Input should be a valid integer");
+		problem(fields, at, item, "int_type", "Input should be a valid integer");
 	else if (wrong == 2 || !spelled || (cJSON_IsString(item) && value != floor(value)))
-		problem(fields, &at, item, "int_parsing",
+		problem(fields, at, item, "int_parsing",
 			"Input should be a valid integer, unable to parse string as an integer");
 	else if (value != floor(value))
-		problem(fields, &at, item, "int_from_float",
+		problem(fields, at, item, "int_from_float",
 			"Input should be a valid integer, got a number with a fractional part");
 	else if (fabs(value) < limit) {
-		check_number(fields, name, item, value);
+		check_number(fields, at->keys[0], item, value);
 		return (int64_t)value;
 	} else if (fields->rules->any_number && isfinite(value))
 		fields->fault = true;
 	else
-		problem(fields, &at, item, "int_parsing_size",
+		problem(fields, at, item, "int_parsing_size",
 			"Unable to parse input string as an integer, exceeded maximum size");
 	return 0;
 }
 
-static const char *to_string(struct fields *fields, const char *name, const cJSON *item)
+static const char *to_string(struct fields *fields, const struct location *at, const cJSON *item)
 {
-	const struct location at = {{name}};
-
 	if (!cJSON_IsString(item)) {
-		problem(fields, &at, item, "string_type", "Input should be a valid string");
+		problem(fields, at, item, "string_type", "Input should be a valid string");
 		return "";
 	}
 	if (!utf8_valid(item->valuestring, strlen(item->valuestring))) {
-		problem(fields, &at, item, "string_unicode",
+		problem(fields, at, item, "string_unicode",
 			"Input should be a valid string, unable to parse raw data as a unicode string");
 		return "";
 	}
-	check_length(fields, name, item);
+	check_length(fields, at->keys[0], item);
 	return item->valuestring;
 }
 
@@ -234,28 +231,28 @@ const char *fields_string(struct fields *fields, const char *name)
 {
 	const cJSON *item = find(fields, name, true);
 
-	return item ? to_string(fields, name, item) : "";
+	return item ? to_string(fields, &(struct location){{name}}, item) : "";
 }
 
 const char *fields_optional_string(struct fields *fields, const char *name)
 {
 	const cJSON *item = find(fields, name, false);
 
-	return item && !cJSON_IsNull(item) ? to_string(fields, name, item) : NULL;
+	return item && !cJSON_IsNull(item) ? to_string(fields, &(struct location){{name}}, item) : NULL;
 }
 
 int64_t fields_integer(struct fields *fields, const char *name)
 {
 	const cJSON *item = find(fields, name, true);
 
-	return item ? to_integer(fields, name, item) : 0;
+	return item ? to_integer(fields, &(struct location){{name}}, item) : 0;
 }
 
 int64_t fields_integer_or(struct fields *fields, const char *name, int64_t fallback)
 {
 	const cJSON *item = find(fields, name, false);
 
-	return item && !cJSON_IsNull(item) ? to_integer(fields, name, item) : fallback;
+	return item && !cJSON_IsNull(item) ? to_integer(fields, &(struct location){{name}}, item) : fallback;
 }
 
 double fields_real(struct fields *fields, const char *name)
@@ -344,24 +341,19 @@ const cJSON *fields_optional_tables(struct fields *fields, const char *name)
 
 const cJSON *fields_integers(struct fields *fields, const char *name, bool required)
 {
-	const cJSON *table = find_table(fields, name, required), *number;
+	const cJSON *table = find_table(fields, name, required), *item;
 
-	cJSON_ArrayForEach (number, table)
-		if (!cJSON_IsNumber(number) || number->valuedouble != floor(number->valuedouble) ||
-			fabs(number->valuedouble) > 0x1p53)
-			problem(fields, &(struct location){{name, number->string}}, number, "int_type",
-				"Input should be a valid integer");
+	cJSON_ArrayForEach (item, table)
+		to_integer(fields, &(struct location){{name, item->string}}, item);
 	return table;
 }
 
 const cJSON *fields_strings(struct fields *fields, const char *name, bool required)
 {
-	const cJSON *table = find_table(fields, name, required), *text;
+	const cJSON *table = find_table(fields, name, required), *item;
 
-	cJSON_ArrayForEach (text, table)
-		if (!cJSON_IsString(text))
-			problem(fields, &(struct location){{name, text->string}}, text, "string_type",
-				"Input should be a valid string");
+	cJSON_ArrayForEach (item, table)
+		to_string(fields, &(struct location){{name, item->string}}, item);
 	return table;
 }
 

@@ -17,7 +17,7 @@
 
 #include "net/server.h"
 
-/* What a field may hold: the bytes of a text, the value of a number. */
+/* What a field may hold: the characters of a text, the value of a number. */
 struct field_bound {
 	const char *name;
 	double least, most;

@@ -52,6 +52,11 @@ double score_claim(double actual, double claimed)
 	return actual >= 0.9 * claimed ? 1 + (actual - claimed) / claimed : 0;
 }
 
+bool score_overclaims(double claimed, double measured)
+{
+	return claimed - measured > 0.5 * claimed && claimed - measured > 1000;
+}
+
 static int by_rank(const void *left, const void *right, void *context)
 {
 	const struct score_entry *entries = context;

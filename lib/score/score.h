@@ -30,6 +30,10 @@ double score_weighted(double tokens_per_sec, int64_t target_sequence_length);
 /* 1 + (actual - claimed) / claimed, or 0 when actual < 0.9 * claimed. `claimed` is positive. */
 double score_claim(double actual, double claimed);
 
+/* Whether a claim exceeds what was measured (and normalised) so far that the miner is flagged for it: by more than half
+ * of itself, and by more than 1000 tokens/s. */
+bool score_overclaims(double claimed, double measured);
+
 enum logit_verdict { LOGITS_PENDING, LOGITS_PASSED, LOGITS_FAILED };
 
 struct score_entry {

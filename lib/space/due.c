@@ -6,8 +6,9 @@
 #include "api/version.h"
 #include "base/clock.h"
 
-#define LIST_SECONDS 10.0        /* to wait for the list when something is due without it */
-#define SECONDS_AHEAD (30 * 86400.0) /* farther away no reveal is: the validator counts blocks in another way */
+#define LIST_SECONDS 10.0 /* to wait for the list when something is due without it */
+#define SECONDS_AHEAD                                                                                        \
+	(30 * 86400.0) /* farther away no reveal is: the validator counts blocks in another way */
 /* Without a list the last word on the wait is believed for so long: where validators take their blocks from may
  * change. */
 #define WORD_SECONDS 600.0

@@ -10,7 +10,7 @@
 struct neighbour {
 	const char *api_url, *hotkey;
 	const char *fork_url;
-	const char *wallet; /* its name: the hotkeys of a wallet have one coldkey */
+	const char *wallet;    /* its name: the hotkeys of a wallet have one coldkey */
 	const char *directory; /* the workspace */
 };
 

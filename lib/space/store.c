@@ -511,8 +511,8 @@ int store_submission_abandoned(struct store *store, int64_t id, const char *reas
 }
 
 /* Sets a column, perhaps with a line of the journal. `sql` has the value, then the id. */
-static int set_time(struct store *store, int64_t id, const char *sql, double value, const char *line,
-	struct error *err)
+static int set_time(
+	struct store *store, int64_t id, const char *sql, double value, const char *line, struct error *err)
 {
 	int result = database_begin(store->database, err);
 
@@ -588,8 +588,8 @@ char *store_validator_version(struct store *store, const char *api_url)
 	sqlite3_stmt *query;
 	char *version;
 
-	if (database_row(store->database, &query, &ignored,
-		    "SELECT version FROM validator WHERE api_url = ?", "s", api_url) <= 0)
+	if (database_row(store->database, &query, &ignored, "SELECT version FROM validator WHERE api_url = ?",
+		    "s", api_url) <= 0)
 		return NULL;
 	version = database_copy_text(query, 0);
 	sqlite3_reset(query);

@@ -75,11 +75,11 @@ struct submission {
 	char *salt, *commitment_hash; /* SUBMISSION_COMMIT; `salt` is secret until the reveal */
 	int64_t server_id;            /* 0: not known */
 	int64_t reveal_block;         /* 0: not known */
-	double reveal_time;           /* when that may be, Unix time by the validator's clock; NAN: not known */
-	double doubt_since;           /* it was sent then, and may have arrived; NAN: it has not been, or was settled */
-	char *reason;                 /* NULL: none */
-	double created_at;            /* Unix time by the validator's clock */
-	double updated_at;            /* Unix time by ours */
+	double reveal_time; /* when that may be, Unix time by the validator's clock; NAN: not known */
+	double doubt_since; /* it was sent then, and may have arrived; NAN: it has not been, or was settled */
+	char *reason;       /* NULL: none */
+	double created_at;  /* Unix time by the validator's clock */
+	double updated_at;  /* Unix time by ours */
 };
 
 /* Writes a new submission, its step being prepared, and gives it an id. On disk when this returns: only

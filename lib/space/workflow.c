@@ -310,15 +310,15 @@ static int find_on_dashboard(
 		*found = true;
 		result = submission->kind == SUBMISSION_DIRECT
 			? store_submission_submitted(workflow->store, submission->id, candidate->id, err)
-			: store_submission_committed(
-				  workflow->store, submission->id, candidate->id, 0, err);
+			: store_submission_committed(workflow->store, submission->id, candidate->id, 0, err);
 	}
 	api_release(&miner.memory);
 	return result;
 }
 
 /* Looks for it wherever this validator lets a miner look: -1 with REFUSAL_NOT_FOR_US when that is nowhere. */
-static int find(struct workflow *workflow, const struct submission *submission, bool *found, struct error *err)
+static int find(
+	struct workflow *workflow, const struct submission *submission, bool *found, struct error *err)
 {
 	*found = false;
 	return api_shows_lists(workflow->api)
@@ -428,8 +428,9 @@ static int send(struct delivery *delivery, struct error *err)
 static bool has_other_recent(const struct delivery *delivery)
 {
 	const struct submission *submission = &delivery->submission;
-	struct submission_filter filter = {
-		.steps = ~STEP_BIT(STEP_REFUSED), .api_url = submission->api_url, .hotkey = submission->hotkey};
+	struct submission_filter filter = {.steps = ~STEP_BIT(STEP_REFUSED),
+		.api_url = submission->api_url,
+		.hotkey = submission->hotkey};
 	struct submission_list list;
 	struct error ignored;
 	bool found = false;
@@ -481,8 +482,9 @@ static int commit_anew(struct delivery *delivery, struct error *err)
 	int64_t id;
 	int result;
 
-	log_warn("The commitment of submission #%lld arrived, but without its id, which the validator does not "
-		 "show to miners, it can never be revealed. Committing anew, with a fresh salt.",
+	log_warn(
+		"The commitment of submission #%lld arrived, but without its id, which the validator does not "
+		"show to miners, it can never be revealed. Committing anew, with a fresh salt.",
 		(long long)submission->id);
 	if (store_submission_abandoned(workflow->store, submission->id, reason, err) < 0)
 		return -1;
@@ -653,9 +655,8 @@ int workflow_abandon_in_doubt(struct workflow *workflow, struct error *err)
 /* Without lists, an id that the validator gave to a later commitment of ours tells that it has begun anew. */
 static bool is_superseded(struct workflow *workflow, const struct submission *submission)
 {
-	struct submission_filter filter = {.api_url = workflow->api_url,
-		.hotkey = workflow->hotkey,
-		.server_id = submission->server_id};
+	struct submission_filter filter = {
+		.api_url = workflow->api_url, .hotkey = workflow->hotkey, .server_id = submission->server_id};
 	struct submission_list list;
 	struct error ignored;
 	bool found = false;
@@ -895,7 +896,8 @@ static int mismatched(struct workflow *workflow, const struct submission *submis
 
 /* What the validator's word on the wait comes to: the block may come at another time than was told before, or not
  * be known. */
-static void note_reveal_time(struct workflow *workflow, const struct submission *submission, int64_t blocks_left)
+static void note_reveal_time(
+	struct workflow *workflow, const struct submission *submission, int64_t blocks_left)
 {
 	struct block_clock blocks = {0};
 	double now = clock_now() + api_clock_skew(workflow->api);

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/hex.h"
 #include "base/memory.h"
+#include "base/number.h"
 #include "key/keypair.h"
 #include "net/fields.h"
 #include "score/score.h"
@@ -279,6 +280,19 @@ int validator_admit(struct validator *validator, const struct server_request *re
 	if (admitted > 0 && admission == ADMIT_TO_SUBMIT)
 		admitted = check_cooldown(validator, hotkey, network, reply, err);
 	return admitted;
+}
+
+bool validator_check_plausible(
+	const struct validator *validator, const char *name, double speed, struct server_reply *reply)
+{
+	double least = validator->version->least_claim, most = validator->version->most_claim;
+	char text[32];
+
+	if (!most || (speed >= least && speed <= most))
+		return true;
+	number_repr(speed, text);
+	server_refuse(reply, 400, "%s %s outside plausible range (%.0f to %.0f).", name, text, least, most);
+	return false;
 }
 
 int validator_count_failure(struct validator *validator, const char *address, struct error *err)

@@ -5,11 +5,8 @@
 #include "base/json.h"
 #include "base/memory.h"
 #include "net/fields.h"
+#include "score/score.h"
 #include "validator/state.h"
-
-/* A claim is too bold that exceeds what was measured by more than half of itself, and by more tokens/s than this. */
-#define OVERCLAIM_SHARE 0.5
-#define OVERCLAIM_LEAST 1000
 
 /* The address that a submission came from; 0 when there is no such submission. The caller frees. */
 static int find_submission(struct validator *validator, int64_t id, char **address, bool *validated,
@@ -120,7 +117,6 @@ struct judgement {
 static int check_judgement(struct validator *validator, const struct judgement *judgement,
 	struct server_reply *reply, struct error *err)
 {
-	double least = validator->version->least_claim, most = validator->version->most_claim;
 	bool revealed;
 	sqlite3_stmt *query;
 	int found = database_row(validator->database, &query, err,
@@ -134,10 +130,10 @@ static int check_judgement(struct validator *validator, const struct judgement *
 	sqlite3_reset(query);
 	if (!revealed)
 		server_refuse(reply, 409, "Submission is not revealed yet");
-	else if (judgement->speed < least || judgement->speed > most)
-		server_refuse(reply, 400, "actual_tokens_per_sec %g outside plausible range (%.0f to %.0f).",
-			judgement->speed, least, most);
-	return reply->body == NULL;
+	return revealed &&
+		(isnan(judgement->speed) ||
+			validator_check_plausible(
+				validator, "actual_tokens_per_sec", judgement->speed, reply));
 }
 
 /* A miner who claimed far more than was measured is flagged. */
@@ -154,9 +150,7 @@ static int flag_bold_claim(
 		    judgement->id) < 0)
 		return -1;
 	claim = sqlite3_column_double(query, 1);
-	/* not when nothing was measured */
-	*flagged = claim - judgement->speed > OVERCLAIM_SHARE * claim &&
-		claim - judgement->speed > OVERCLAIM_LEAST;
+	*flagged = !isnan(judgement->speed) && score_overclaims(claim, judgement->speed);
 	hotkey = database_copy_text(query, 0);
 	sqlite3_reset(query);
 	reason = xprintf("Claimed %.2f tokens/s, but %.2f were measured", claim, judgement->speed);

@@ -44,6 +44,11 @@ int validator_admit(struct validator *validator, const struct server_request *re
 	const char *network, enum validator_admission admission, struct server_reply *reply,
 	struct error *err);
 
+/* Whether a version that looks at speeds takes this one, of the field `name`, for possible. False: not, and the reply
+ * is made. */
+bool validator_check_plausible(
+	const struct validator *validator, const char *name, double speed, struct server_reply *reply);
+
 /* Makes the hotkey a miner of the network, unless it is. */
 int validator_enroll(
 	struct validator *validator, const char *hotkey, const char *network, int64_t uid, struct error *err);

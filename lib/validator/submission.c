@@ -67,16 +67,10 @@ static int insert_submission(struct validator *validator, const struct server_re
 static bool check_speed(
 	const struct validator *validator, double speed, bool plausible, struct server_reply *reply)
 {
-	double least = validator->version->least_claim, most = validator->version->most_claim;
-
-	if (most && !(speed > 0))
+	if (validator->version->most_claim && !(speed > 0))
 		server_refuse(reply, 400, "tokens_per_sec must be a positive number.");
-	else if (most && plausible && !(speed >= least && speed <= most))
-		server_refuse(reply, 400, "tokens_per_sec %g outside plausible range (%.0f to %.0f).", speed,
-			least, most);
-	else
-		return true;
-	return false;
+	return !reply->body &&
+		(!plausible || validator_check_plausible(validator, "tokens_per_sec", speed, reply));
 }
 
 /* What a version that takes anybody's submissions does before it takes one: the hotkey becomes a miner, and its

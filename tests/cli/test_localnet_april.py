@@ -85,7 +85,7 @@ def test_each_refusal(april, start_localnet, judge, make_miner):
         (read(cooling, "/pending_reveals", alice), 503, "No validator is authorized"),
         (submit(april, alice, miner_hotkey=bob.address), 403, "Hotkey mismatch"),
         (submit(april, alice, tokens_per_sec=0), 400, "tokens_per_sec must be a positive number."),
-        (submit(april, alice, tokens_per_sec=6e7), 400, "tokens_per_sec 6e+07 outside plausible range"),
+        (submit(april, alice, tokens_per_sec=6e7), 400, "tokens_per_sec 60000000.0 outside plausible range"),
         (commit(april, alice, "ab", data=IMAGE), 409, "Commitment hash already exists."),
         (reveal(april, alice, submission, "ab", **image), 425, "Cannot reveal yet. Wait "),
         (april.post("/finalize_round/1", None, judge.headers), 400, "Round has not ended yet"),

@@ -1,5 +1,6 @@
 """The validator's API as its protocol describes it, faults of the version deployed in February 2026 included, on FastAPI
 and in memory: a second opinion that shares nothing with `quasar localnet`. Signatures are checked by bittensor-wallet.
+With --like 2026-04 it is april_server.py, the version of April 2026.
 
     python tests/peer/api_server.py --port 0 --blocks-until-reveal 5 --block-time 0.2
 
@@ -7,6 +8,7 @@ The first line on stdout is a JSON document that says where it listens."""
 import argparse
 import datetime
 import hashlib
+import importlib
 import json
 import socket
 import time
@@ -425,16 +427,29 @@ async def record_failure(body: dict):
     return {"status": "ok", "ip_address": address, "message": "Failure recorded"}
 
 
+def make(options):
+    """The application, with nothing in it yet."""
+    app.state.it = State(options)
+    return app
+
+
 def main():
     parser = argparse.ArgumentParser()
+    parser.add_argument("--like", choices=["2026-02", "2026-04"], default="2026-02")
     parser.add_argument("--port", type=int, default=8000)
     parser.add_argument("--blocks-until-reveal", type=int, default=100)
     parser.add_argument("--block-time", type=float, default=12.0)
-    app.state.it = State(parser.parse_args())
-    listening = socket.create_server(("127.0.0.1", app.state.it.options.port))
+    # of 2026-04
+    parser.add_argument("--cooldown", type=float, default=300.0)
+    parser.add_argument("--round-time", type=float, default=48 * 3600.0)
+    parser.add_argument("--validator-hotkeys", default="")
+    parser.add_argument("--api-keys", default="")
+    options = parser.parse_args()
+    served = make(options) if options.like == "2026-02" else importlib.import_module("april_server").make(options)
+    listening = socket.create_server(("127.0.0.1", options.port))
     port = listening.getsockname()[1]
-    print(json.dumps({"url": f"http://127.0.0.1:{port}", "port": port}), flush=True)
-    uvicorn.Server(uvicorn.Config(app, log_level="warning")).run(sockets=[listening])
+    print(json.dumps({"url": f"http://127.0.0.1:{port}", "port": port, "like": options.like}), flush=True)
+    uvicorn.Server(uvicorn.Config(served, log_level="warning")).run(sockets=[listening])
 
 
 if __name__ == "__main__":

@@ -35,6 +35,13 @@ def start_validator(request, environment, tmp_path):
 
 
 @pytest.fixture
+def start_peer(environment, tmp_path):
+    """Starts api_server.py, of any version: start_peer("--like", "2026-04", …)."""
+    with servers(tmp_path, "peer", lambda place, args: PeerValidator(environment, place, args)) as start:
+        yield start
+
+
+@pytest.fixture
 def validator(start_validator):
     """One with blocks of 0.2 s and reveals after 5 of them."""
     return start_validator("--block-time", "0.2", "--blocks-until-reveal", "5")

@@ -357,7 +357,7 @@ static void claims_are_plausible(void **state)
 		{0, "tokens_per_sec must be a positive number."},
 		{-1, "tokens_per_sec must be a positive number."},
 		{9.99, "tokens_per_sec 9.99 outside plausible range"},
-		{50000000.5, "tokens_per_sec 5e+07 outside plausible range"},
+		{50000000.5, "tokens_per_sec 50000000.5 outside plausible range"},
 		{1e300, "tokens_per_sec 1e+300 outside plausible range"},
 	};
 
@@ -470,7 +470,7 @@ static void judgements_come_with_a_verification(void **state)
 	hidden = (int64_t)number_of(answer, "submission_id");
 	cJSON_Delete(answer);
 	refused(verify(409, hidden, 100, "true"), "Submission is not revealed yet");
-	refused(verify(400, id, 9, "true"), "actual_tokens_per_sec 9 outside plausible range");
+	refused(verify(400, id, 9, "true"), "actual_tokens_per_sec 9.0 outside plausible range");
 	answer = get("/get_pending_validations", NULL); /* it still waits */
 	list_of(answer, "submissions", 1);
 	cJSON_Delete(answer);

@@ -1,0 +1,154 @@
+"""quasar validate at a service of April 2026: what it asks for, what it tells, what it leaves pending."""
+import time
+
+import pytest
+
+from sample_fork import Fork
+
+IMAGE = "me/image:1"
+
+
+@pytest.fixture
+def fork(tmp_path):
+    return Fork(tmp_path / "fork")
+
+
+@pytest.fixture
+def judge(make_miner):
+    return make_miner("judge")
+
+
+@pytest.fixture
+def start_april(start_localnet, judge):
+    """Starts a validator's service that `judge` is authorized at: start_april("--round-time", "3")."""
+    return lambda *args: start_localnet("--like", "2026-04", "--cooldown", "0", "--validator-hotkeys", judge.address, *args)
+
+
+@pytest.fixture
+def april(start_april):
+    return start_april()
+
+
+@pytest.fixture
+def submit(fork, make_miner):
+    """Submits, as a miner of its own unless told: submit(server, docker_image=None); the id."""
+    alice = make_miner("alice")
+
+    def submit(server, miner=alice, **fields):
+        body = {"miner_hotkey": miner.address, "fork_url": fork.url, "commit_hash": fork.commit_hash, "signature": "s",
+                "target_sequence_length": 600, "tokens_per_sec": 1000.0, "docker_image": IMAGE, "network": "test",
+                "benchmarks": {"512": {"tokens_per_sec": 1.0}}, **fields}
+        answer = server.post("/submit_kernel", body, miner.headers)
+        assert answer.status == 200, answer.body
+        return answer.json["submission_id"]
+
+    return submit
+
+
+@pytest.fixture
+def validate(quasar):
+    """In a rehearsal: quasar's own layer stands in for the forks."""
+
+    def validate(server, *args, wallet="judge", **more):
+        return quasar("validate", "--api", server.url, "--once", "--json", "--native", "--device", "cpu", "--budget", "60",
+                      "--wallet", wallet, *args, **more)
+
+    return validate
+
+
+def pending(server, judge):
+    answer = server.request("GET", "/get_pending_validations?network=test&limit=100", None, judge.headers)
+    return [entry["id"] for entry in answer.json["submissions"]]
+
+
+def own_submissions(server, miner, judge):
+    path = f"/dashboard/miner/{miner.address}?network=test"
+    return server.request("GET", path, None, judge.headers).json
+
+
+def test_what_runs_scores_1_by_its_normalised_speed(april, judge, submit, validate, make_miner):
+    alice, bold = make_miner("carol"), make_miner("bold")
+    modest = submit(april, alice)
+    submit(april, bold, tokens_per_sec=5e7)
+    done = validate(april, "--assume-verified", "--gpu-factor", "2")
+    assert done.code == 0, done.err
+    first, second = done.json["judged"]
+    assert first["submission_id"] == modest and first["valid"] and first["score"] == first["normalised_score"] == 1
+    measured = next(entry["tokens_per_sec"] for entry in first["benchmarks"] if entry["seq"] == 600)
+    assert first["normalised_tokens_per_sec"] == pytest.approx(measured / 2)
+    checks = {check["name"]: check for check in first["checks"]}
+    assert checks["claim"]["status"] == "ok" and "normalised" in checks["claim"]["detail"]
+    assert second["score"] == 1 and next(check for check in second["checks"] if check["name"] == "claim")["status"] == "warn"
+    assert pending(april, judge) == []
+    row, = own_submissions(april, alice, judge)["submissions"]
+    assert row["score"] == 1 and row["validated_tokens_per_sec"] == pytest.approx(measured / 2)
+    assert own_submissions(april, alice, judge)["is_flagged"] is False
+    assert own_submissions(april, bold, judge)["flag_reason"].startswith("Claimed 50000000.00")
+    weights = april.request("GET", "/get_weights?network=test", None, judge.headers).json["weights"]
+    assert [entry["hotkey"] for entry in weights] == [alice.address]
+
+
+def test_logits_that_nobody_looked_at_are_not_told(april, judge, submit, validate):
+    waits, without = submit(april), submit(april, docker_image=None)
+    done = validate(april)
+    assert done.code == 3 and "logits" in done.err and "--assume-verified" in done.err
+    assert [entry["submission_id"] for entry in done.json["pending"]] == [waits]
+    assert [entry["submission_id"] for entry in done.json["judged"]] == [without]
+    assert pending(april, judge) == [waits]
+    assert validate(april, "--assume-verified").code == 0
+    assert pending(april, judge) == []
+
+
+def test_what_is_no_fork_scores_0_for_good(april, judge, submit, validate, fork, make_miner):
+    alice = make_miner("carol")
+    submit(april, alice, commit_hash="0" * 40)
+    done = validate(april)
+    assert done.code == 0, done.err
+    judged, = done.json["judged"]
+    assert not judged["valid"] and judged["score"] == 0 and judged["normalised_tokens_per_sec"] is None
+    row, = own_submissions(april, alice, judge)["submissions"]
+    assert row["validated"] and row["score"] == 0 and row["validated_tokens_per_sec"] is None
+    assert own_submissions(april, alice, judge)["is_flagged"] is False
+    stats = april.request("GET", "/verification_stats", None, judge.headers).json
+    assert stats["verified_failed"] == 1
+
+
+def test_a_speed_that_no_validator_takes_stays_pending(april, judge, submit, validate):
+    submission = submit(april)
+    done = validate(april, "--assume-verified", "--gpu-factor", "1000000")
+    assert done.code == 3 and "no validator takes less than 10" in done.err
+    assert pending(april, judge) == [submission]
+
+
+def test_who_may_judge(april, start_localnet, quasar, validate, make_miner):
+    make_miner("alice")
+    done = validate(april, wallet="alice")
+    assert done.code == 5 and "not an authorized validator" in done.err
+    done = validate(april, wallet="nobody")
+    assert done.code == 3 and "nobody" in done.err
+    nobody = start_localnet("--like", "2026-04")
+    done = validate(nobody, "--timeout", "1", wallet="alice")
+    assert done.code == 4 and "VALIDATOR_HOTKEYS is empty" in done.err
+    done = quasar("validate", "--api", "https://validator.example", "--once", "--assume-verified")
+    assert done.code == 2 and "rehearsals" in done.err
+
+
+def test_more_than_a_docket_holds(april, judge, submit, validate):
+    for _ in range(102):
+        submit(april, commit_hash="0" * 40, docker_image=None, fork_url="ssh://nowhere.example/fork")
+    done = validate(april)
+    assert done.code == 0, done.err
+    assert len(done.json["judged"]) == 102 and pending(april, judge) == []
+
+
+def test_rounds_end_by_themselves_and_are_ranked_anew(start_april, judge, submit, validate):
+    server = start_april("--round-time", "4")
+    submit(server)
+    done = validate(server, "--assume-verified", "--finalize")
+    assert done.code in (0, 6), done.err  # 6: the first round still runs
+    assert done.code == 0 or "no round has ended yet" in done.err
+    while server.request("GET", "/get_current_round?network=test", None, judge.headers).json["round_number"] == 1:
+        time.sleep(0.05)
+    done = validate(server, "--finalize")
+    assert done.code == 0, done.err
+    assert done.json["round"]["rankings"][0]["submission_id"] == 1
