@@ -9,7 +9,8 @@ import subprocess
 import pytest
 
 from conftest import API_KEY, QUASAR
-from lossy import Change, LossyProxy, Say
+from lossy import LossyProxy, Say
+from scripted_server import Step, refuse, reply
 from test_run import Miner as Runner
 from test_submission import make_workspace, server_commitments, server_submissions
 
@@ -58,7 +59,7 @@ def test_a_commitment_is_made_over_the_image(miner, proxy, localnet, settings, i
     assert done.json["docker_image"] == image
     assert done.json["commitment_hash"] == hashlib.sha256((miner.salts()[0] + image).encode()).hexdigest()
     assert miner("reveal", "--wait").code == 0  # by what is stored, not by the settings
-    [listed] = localnet.get("/get_pending_validations").json["submissions"]
+    [listed] = localnet.get("/get_pending_validations?network=test").json["submissions"]
     assert listed["docker_image"] == image
 
 
@@ -103,9 +104,9 @@ def test_the_network_goes_along(miner, localnet):
 
 @pytest.fixture
 def slow(start_localnet, make_miner):
-    """Takes a submission every two seconds."""
+    """Takes a submission every five seconds."""
     judge = make_miner("judge")
-    server = start_localnet("--like", "2026-04", "--block-time", "0.2", "--blocks-until-reveal", "5", "--cooldown", "2",
+    server = start_localnet("--like", "2026-04", "--block-time", "0.2", "--blocks-until-reveal", "5", "--cooldown", "5",
                             "--validator-hotkeys", judge.address, "--api-keys", API_KEY)
     proxy = LossyProxy(server.url)
     proxy.reader = judge.headers
@@ -122,11 +123,15 @@ def refusals(proxy):
     return [status for path, status, _ in proxy.answered if path in ("/commit_submission", "/submit_kernel")]
 
 
-def test_the_pause_is_waited_for_beyond_the_timeout(patient, slow):
-    assert send(patient).code == 0
-    done = send(patient, "commit", "--again", "--timeout", 1)
-    assert done.code == 0 and "waiting" in done.err
-    assert refusals(slow) == [200, 429, 200] and steps(patient) == ["committed"] * 2
+def pause(seconds):
+    return Say(429, {"detail": f"Rate limit exceeded. Please wait {seconds} seconds before submitting again."})
+
+
+def test_the_pause_is_waited_for_beyond_the_timeout(miner, proxy):
+    proxy.faults[COMMIT] = [pause(2), pause(1)]
+    done = send(miner, "commit", "--timeout", 1)
+    assert done.code == 0 and "in 2 s; waiting" in done.err
+    assert proxy.count("/commit_submission") == 3 and steps(miner) == ["committed"]
 
 
 def test_the_pause_in_the_middle_of_a_reveal_keeps_nothing_waiting(patient, slow):
@@ -134,14 +139,14 @@ def test_the_pause_in_the_middle_of_a_reveal_keeps_nothing_waiting(patient, slow
     slow.faults[COMMIT] = ["drop"] * 9
     assert send(patient, "commit", "--again", "--timeout", 0.5).code == 4
     slow.faults.clear()
-    slow.always[COMMIT] = Say(429, {"detail": "Rate limit exceeded. Please wait 280 seconds before submitting again."})
+    slow.always[COMMIT] = pause(280)
     done = patient("reveal", "--wait")
     assert done.code == 4 and "429" in done.err
     assert steps(patient) == ["revealed", "prepared"]
 
 
 def test_a_pause_that_makes_no_sense_is_not_waited_for(miner, proxy):
-    proxy.always[COMMIT] = Say(429, {"detail": "Rate limit exceeded. Please wait 99999999 seconds."})
+    proxy.always[COMMIT] = pause(99999999)
     done = send(miner)
     assert done.code == 4 and steps(miner) == ["prepared"]
 
@@ -226,17 +231,33 @@ def test_a_reveal_whose_id_was_given_again_is_not_sent(miner, localnet):
     assert steps(miner) == ["refused", "revealed"]
 
 
+@pytest.mark.parametrize("fault", ["drop", "lose", "late", 503, 500])
+@pytest.mark.parametrize("route", [("POST", "/register_miner"), ("GET", "/openapi.json"), ("GET", "/get_current_round"),
+                                   ("GET", "/health"), COMMIT, REVEAL], ids=lambda route: route[1])
+def test_whichever_request_fails_one_submission_is_revealed(miner, proxy, route, fault):
+    proxy.faults[route] = [fault]
+    assert miner("register").code == 0
+    assert send(miner).code == 0
+    miner("status")
+    assert miner("reveal", "--wait").code == 0
+    assert steps(miner).count("revealed") == 1 and set(steps(miner)) <= {"revealed", "abandoned"}
+    assert len([row for row in server_submissions(proxy) if row["tokens_per_sec"]]) == 1
+
+
 # --- signatures ----------------------------------------------------------------------------------------
 
-def test_each_attempt_is_signed_anew(miner, proxy):
-    signed = []
-    forward = proxy.forward
-    proxy.forward = lambda method, path, headers, body: (
-        signed.append((headers["Timestamp"], headers["Signature"])) if method == "POST" else None,
-        forward(method, path, headers, body))[1]
-    proxy.faults["POST", "/register_miner"] = ["lose"]
-    assert miner("register").code == 0
-    assert len(signed) == 2 and signed[0][1] != signed[1][1]
+def test_each_attempt_is_signed_anew_by_the_servers_clock(quasar, hotkey, serve):
+    def an_hour_later(handler):
+        reply(503).act(handler)
+        handler.server.owner.date = "Thu, 01 Jan 2032 01:00:00 GMT"
+
+    server = serve(Step(an_hour_later), reply(503), refuse(401, "Invalid signature"),
+                   date="Thu, 01 Jan 2032 00:00:00 GMT", route="/get_pending_validations")
+    assert quasar("register", "--api", server.url).code == 5
+    times = [int(request.headers["Timestamp"]) for request in server.requests]
+    assert abs(times[0] - 1956528000) < 60
+    assert 3500 < times[2] - times[0] < 3700
+    assert len({request.headers["Signature"] for request in server.requests}) >= 2
 
 
 def test_an_expired_signature_is_made_anew_by_the_servers_clock(miner, proxy):
@@ -346,7 +367,6 @@ def test_a_commitment_outlives_a_change_of_the_version(quasar, old, tmp_path):
     miner = make_workspace(quasar, old, tmp_path)
     assert send(miner).code == 0 and stored(miner) == ["2026-02"]
     Newer.begin(old)
-    old.always[REVEAL] = None
     done = miner("status", "--json")
     assert done.code == 0 and done.json["api_version"] == "2026-04" and done.json["problem"] is None
     # it signs with a timestamp, which the service behind does not understand: back again, then
@@ -443,17 +463,17 @@ def test_run_commits_reveals_and_goes_on(make_runner, proxy):
     assert proxy.count("/pending_reveals") == 0
 
 
-def test_run_waits_for_the_pause(make_runner, slow):
-    runner = make_runner(slow.url)
+def test_run_waits_for_the_pause_and_reveals_meanwhile(make_runner, proxy):
+    runner = make_runner(proxy.url)
     loop = runner.run("--improve", "-100%", "--interval", "100000")
     loop.until("committed")
+    proxy.faults[COMMIT] = [pause(2), pause(1)]
     runner.new_commit()
-    waiting = loop.until("waiting")
-    assert 0 < waiting["seconds"] <= 2
-    loop.until("revealed")
-    loop.until("revealed")
-    assert loop.end() == 0 and loop.count("outage") == 0
-    assert len(server_submissions(slow)) == 2
+    assert loop.until("waiting")["seconds"] == 2
+    while loop.count("revealed") < 2:
+        loop.until("revealed")
+    assert loop.end() == 0 and loop.count("outage") == 0 and loop.count("waiting") == 1
+    assert len(server_submissions(proxy)) == 2
 
 
 def test_run_ends_when_it_is_flagged(make_runner, localnet, proxy):
