@@ -1,16 +1,15 @@
 """The April version of the validator: no lists for miners, a pause between submissions, images, flags, and versions
 that change under a running program."""
 import hashlib
-import json
 import re
 import sqlite3
-import subprocess
 
 import pytest
 
-from conftest import API_KEY, QUASAR
+from conftest import API_KEY
 from lossy import LossyProxy, Say
 from scripted_server import Step, refuse, reply
+from test_faults import Commit, Reveal, Submit, kill_at_every_step, make_scene  # noqa: F401: one is a fixture
 from test_run import Miner as Runner
 from test_submission import make_workspace, server_commitments, server_submissions
 
@@ -229,6 +228,11 @@ def test_a_reveal_whose_id_was_given_again_is_not_sent(miner, localnet):
     done = miner("reveal", "--wait")
     assert done.code == 5 and "has lost submission #1" in done.err
     assert steps(miner) == ["refused", "revealed"]
+
+
+@pytest.mark.parametrize("task", [Commit, Reveal, Submit], ids=lambda task: task.name)
+def test_killed_at_every_step(make_scene, capsys, task):  # noqa: F811
+    kill_at_every_step(make_scene(cooldown=2 if task is Submit else 0), capsys, task, 12)
 
 
 @pytest.mark.parametrize("fault", ["drop", "lose", "late", 503, 500])
