@@ -154,15 +154,18 @@ static int settle(const struct invocation *invocation, struct session *session, 
 	return result;
 }
 
+static void warn_of(const struct error *concern, void *context)
+{
+	(void)context;
+	log_warn("%s. %s", concern->message, concern->hint);
+}
+
 /* What people should know before it is sent. */
 static void advise(const struct session *session, const struct way *way, const struct proposal *proposal)
 {
-	struct error concern;
-
 	if (way->kind == SUBMISSION_COMMIT && proposal->version->judges_hidden)
 		log_note("%s", hidden_advice);
-	if (proposal_concern(proposal, &concern))
-		log_warn("%s. %s", concern.message, concern.hint);
+	proposal_concerns(proposal, warn_of, NULL);
 	if (!proposal->version->claims_rank && submitted_lately(session, proposal->version->round_seconds))
 		log_note(
 			"This hotkey has submitted within the last %.0f hours. If several of its submissions "

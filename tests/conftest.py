@@ -78,15 +78,42 @@ def start_localnet(request, environment, tmp_path):
 
 
 @pytest.fixture
-def localnet(start_localnet):
+def like():
+    """The version of the local validator; a test that holds for both has the mark BOTH."""
+    return "2026-02"
+
+
+BOTH = pytest.mark.parametrize("like", ["2026-02", "2026-04"])
+API_KEY = "key-of-the-dashboard"
+
+
+@pytest.fixture
+def start_version(start_localnet, make_miner):
+    """Starts a local validator without limits of a version, whose lists tests may read: start_version(like, …)."""
+
+    def start(like, *args):
+        if like == "2026-02":
+            return start_localnet("--rate-limit", "0", *args)
+        judge = make_miner("judge")
+        server = start_localnet("--like", like, "--validator-hotkeys", judge.address, "--api-keys", f"{API_KEY}:read",
+                                "--cooldown", "0", *args)
+        server.reader = judge.headers
+        return server
+
+    return start
+
+
+@pytest.fixture
+def localnet(start_version, like):
     """A local validator with blocks of 0.2 s, reveals after 5 of them, and no rate limit."""
-    return start_localnet("--block-time", "0.2", "--blocks-until-reveal", "5", "--rate-limit", "0")
+    return start_version(like, "--block-time", "0.2", "--blocks-until-reveal", "5")
 
 
 @pytest.fixture
 def proxy(localnet):
     """Stands before the local validator, and drops or delays what a test wants."""
     proxy = LossyProxy(localnet.url)
+    proxy.reader = localnet.reader
     yield proxy
     proxy.close()
 

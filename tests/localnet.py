@@ -27,11 +27,12 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 
 
 class Localnet:
-    """Listens when made. `url`, `port`, `db` and `pid` are what it announced."""
+    """Listens when made. `url`, `port`, `db` and `pid` are what it announced. `reader` are the headers of who may read
+    its lists."""
 
     def __init__(self, binary, environment, cwd, args):
         self.command = self.command_line(binary, args)
-        self.environment, self.cwd = environment, cwd
+        self.environment, self.cwd, self.reader = environment, cwd, {}
         self.log = open(cwd / "localnet.log", "ab")
         self.start("--port", "0")
 
@@ -93,8 +94,8 @@ class Localnet:
         except urllib.error.HTTPError as answer:
             return Answer(answer.code, answer.headers, answer.read())
 
-    def get(self, path):
-        return self.request("GET", path)
+    def get(self, path, headers=None):
+        return self.request("GET", path, headers=self.reader if headers is None else headers)
 
     def post(self, path, body=None, headers=None):
         return self.request("POST", path, body, headers)

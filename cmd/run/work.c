@@ -274,9 +274,13 @@ static int is_better(struct loop *loop, const struct proposal *proposal, bool *b
 	return 0;
 }
 
+static void tell_concern(const struct error *concern, void *loop)
+{
+	loop_tell_problem(loop, concern);
+}
+
 static int commit_proposal(struct loop *loop, const struct proposal *proposal, struct error *err)
 {
-	struct error concern;
 	int64_t id = 0;
 	bool better;
 
@@ -287,8 +291,7 @@ static int commit_proposal(struct loop *loop, const struct proposal *proposal, s
 		return -1;
 	if (!better)
 		return 0;
-	if (proposal_concern(proposal, &concern))
-		loop_tell_problem(loop, &concern);
+	proposal_concerns(proposal, tell_concern, loop);
 	if (proposal_verify(loop->invocation, &loop->session, proposal, false, NULL, err) < 0)
 		return -1;
 	if (workflow_commit(&loop->session.workflow, &proposal->plan, &id, err) == 0) {

@@ -81,27 +81,28 @@ static int follow_version(const struct invocation *invocation, struct session *s
 	return fit_claim(proposal, err);
 }
 
-bool proposal_concern(const struct proposal *proposal, struct error *concern)
+void proposal_concerns(const struct proposal *proposal,
+	void (*tell)(const struct error *concern, void *context), void *context)
 {
 	const struct api_version *version = proposal->version;
+	struct error concern;
 
 	if (version->images && !proposal->docker_image) {
-		error_set(concern, STATUS_ENVIRONMENT,
+		error_set(&concern, STATUS_ENVIRONMENT,
 			"no image of an inference server is set: this validator (%s) never ranks a submission "
 			"without one",
 			version->name);
-		error_hint(concern, "Set MINER_DOCKER_IMAGE in .env.");
-		return true;
+		error_hint(&concern, "Set MINER_DOCKER_IMAGE in .env.");
+		tell(&concern, context);
 	}
 	if (version->flags && proposal->plan.tokens_per_sec > proposal->claim.measured) {
-		error_set(concern, STATUS_ENVIRONMENT,
+		error_set(&concern, STATUS_ENVIRONMENT,
 			"the claim is above what was measured here: this validator (%s) flags a hotkey for good "
 			"when it measures less than half of its claim",
 			version->name);
-		error_hint(concern, "Only what validators measure ranks: a low claim costs nothing.");
-		return true;
+		error_hint(&concern, "Only what validators measure ranks: a low claim costs nothing.");
+		tell(&concern, context);
 	}
-	return false;
 }
 
 int proposal_read(const struct invocation *invocation, struct session *session, double claim,

@@ -44,8 +44,9 @@ int proposal_read(const struct invocation *invocation, struct session *session, 
 int proposal_verify(const struct invocation *invocation, const struct session *session,
 	const struct proposal *proposal, bool compute, check_report *report, struct error *err);
 
-/* What may keep it from being ranked, or worse, although it can be sent. False: nothing. */
-bool proposal_concern(const struct proposal *proposal, struct error *concern);
+/* Tells what may keep it from being ranked, or worse, although it can be sent. */
+void proposal_concerns(const struct proposal *proposal,
+	void (*tell)(const struct error *concern, void *context), void *context);
 
 /* Fork, league and claim, for people. */
 void proposal_print(const struct proposal *proposal);
