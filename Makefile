@@ -84,6 +84,7 @@ $(BUILD)/flags: FORCE
 $(BUILD)/lib/key/mnemonic.o: lib/key/english.txt
 $(BUILD)/lib/space/launcher.o: $(wildcard templates/workspace/*)
 $(BUILD)/lib/gpu/compile.o: $(wildcard kernels/*/*)
+$(BUILD)/lib/probe/python.o: lib/probe/python.py
 $(BUILD)/lib/measure/python_layer.o: lib/measure/python_layer.py
 $(BUILD)/lib/fork/python_ast.o: lib/fork/python_ast.py
 

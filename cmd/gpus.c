@@ -92,9 +92,11 @@ static void known_table(void)
 /* The GPUs of this machine, as rows or as JSON. Returns how many; why there are none in `err`. */
 static int show_present(struct invocation *invocation, cJSON *list, struct error *err)
 {
-	int count = gpu_count(err);
 	struct table table;
+	int count;
 
+	settings_export_compute(invocation->settings);
+	count = gpu_count(err);
 	if (count > 0 && !invocation->json)
 		table_begin(&table, headings, "lrrrrrrrr");
 	for (int i = 0; i < count; i++) {

@@ -237,11 +237,12 @@ _quasar()
 		case $previous in
 		esac ;;
 	"quasar doctor")
-		words="--wallet --hotkey --path --api --timeout --json --workspace --quiet --verbose --help "
+		words="--wallet --hotkey --path --python --api --timeout --json --workspace --quiet --verbose --help "
 		case $previous in
 		--wallet) words="" ;;
 		--hotkey) words="" ;;
 		--path) words=""; files=1 ;;
+		--python) words="" ;;
 		--api) words="" ;;
 		--timeout) words="" ;;
 		esac ;;

@@ -157,6 +157,7 @@ complete -c quasar -f -n '__fish_use_subcommand' -a doctor -d 'check this machin
 complete -c quasar -n '__fish_seen_subcommand_from doctor' -l wallet -r -d 'Name of the wallet that holds the hotkey.'
 complete -c quasar -n '__fish_seen_subcommand_from doctor' -l hotkey -r -d 'Name of the hotkey in that wallet.'
 complete -c quasar -n '__fish_seen_subcommand_from doctor' -l path -r -d 'Folder that holds the wallets.'
+complete -c quasar -n '__fish_seen_subcommand_from doctor' -l python -r -d 'Python that runs the fork: a program, or a virtual environment.'
 complete -c quasar -n '__fish_seen_subcommand_from doctor' -l api -r -d 'Base URL of the validator API.'
 complete -c quasar -n '__fish_seen_subcommand_from doctor' -l timeout -r -d 'Time limit for each response from the validator.'
 complete -c quasar -f -n '__fish_use_subcommand' -a localnet -d 'run a validator on this machine, to try things out'

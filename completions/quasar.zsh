@@ -399,6 +399,7 @@ _quasar_doctor()
 		'--wallet=[Name of the wallet that holds the hotkey.]:NAME:' \
 		'--hotkey=[Name of the hotkey in that wallet.]:NAME:' \
 		'--path=[Folder that holds the wallets.]:DIR:_files -/' \
+		'--python=[Python that runs the fork\: a program, or a virtual environment.]:PATH:' \
 		'--api=[Base URL of the validator API.]:URL:' \
 		'--timeout=[Time limit for each response from the validator.]:SECONDS:' \
 		'--json[Print one JSON document instead of text.]' \

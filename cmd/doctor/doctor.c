@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "base/clock.h"
+#include "cli/python.h"
 #include "cli/report.h"
 #include "cmd/commands.h"
 
@@ -39,7 +40,9 @@ static int run(struct invocation *invocation, struct error *err)
 
 	if (arg_real(invocation, "timeout", 0.1, 600, &timeout, err) < 0)
 		return -1;
+	settings_export_compute(invocation->settings);
 	doctor_machine(invocation, &checks);
+	doctor_python(invocation, &checks);
 	doctor_workspace(invocation, &checks);
 	doctor_validator(invocation, timeout, &checks);
 	if (interrupted())
@@ -58,13 +61,14 @@ const struct command cmd_doctor = {
 	.name = "doctor",
 	.summary = "check this machine and workspace, and say how to fix what is missing",
 	.description =
-		"Checks the machine (processor, GPU, libraries, Python, memory, disk), the wallet, the "
-		"workspace with its state and fork, and the validator. It changes nothing, asks for no "
+		"Checks the machine (processor, GPU, libraries, memory, disk), the Python that runs the fork, "
+		"the wallet, the workspace with its state and fork, and the validator. It changes nothing, asks for no "
 		"password, and works outside a workspace too. If something required is missing, it lists "
 		"the commands that fix it and exits with 1.",
 	.opts =
 		(const struct opt[]){
 			OPTS_WALLET,
+			OPT_PYTHON,
 			{"api", 0, "URL", "VALIDATOR_API_URL", NULL, NULL, "Base URL of the validator API."},
 			{"timeout", 0, "SECONDS", NULL, "5", NULL,
 				"Time limit for each response from the validator."},

@@ -1,11 +1,15 @@
-/* doctor: the parts of `quasar doctor`. Each adds its checks; none of them waits longer than a few seconds. */
+/* doctor: the parts of `quasar doctor`. Each adds its checks. */
 #pragma once
 
 #include "base/check.h"
 #include "cli/command.h"
 
-/* Versions, processor, memory, disk, GPU, libraries, the device that is used, Python and git. */
+/* Versions, processor, memory, disk, GPU, libraries, the device that is used, git. */
 void doctor_machine(const struct invocation *invocation, struct check_list *checks);
+
+/* The Python that runs the fork, its PyTorch, and whether it imports the fork's layer, which takes as long as importing
+ * PyTorch does. */
+void doctor_python(const struct invocation *invocation, struct check_list *checks);
 
 /* Wallet, workspace and fork, by what lies on this machine. */
 void doctor_workspace(const struct invocation *invocation, struct check_list *checks);

@@ -22,8 +22,6 @@
 #include "gpu/gpu.h"
 
 #define PROGRAM_SECONDS 10
-#define WORDS_MAX 3
-#define NOT_FOUND 127 /* as the shell says it */
 #define LEAST_MEMORY_MIB 1024
 #define LEAST_DISK_MIB 100
 #define LOW_DISK_MIB 2048
@@ -135,67 +133,16 @@ static void check_blas(struct check_list *checks)
 		check_add(checks, "openblas", CHECK_OK, NULL, "%s", blas_path());
 }
 
-static void clean_line(char *text)
-{
-	size_t length;
-
-	text_clean(text);
-	for (length = strlen(text); length && text[length - 1] == ' '; length--)
-		text[length - 1] = '\0';
-}
-
-/* What the program `words` says of itself, on one line; NULL with the error. The caller frees. */
-static char *ask_program(const char *const words[], struct error *err)
-{
-	/* the shell finds it in the PATH, and its complaints are part of what it says */
-	const char *argv[WORDS_MAX + 5] = {"/bin/sh", "-c", "exec \"$@\" 2>&1", "sh"};
-	struct process process;
-	char *text;
-	int status;
-
-	for (size_t i = 0; i < WORDS_MAX && words[i]; i++)
-		argv[4 + i] = words[i];
-	if (process_start(&process, argv, NULL, "", err) < 0 ||
-		process_finish(&process, PROGRAM_SECONDS, &status, err) < 0)
-		return NULL;
-	buffer_append(&process.text, "", 0);
-	text = process.text.data;
-	clean_line(text);
-	if (!status)
-		return text;
-	error_set(err, STATUS_ENVIRONMENT, status == NOT_FOUND ? "no %s in the PATH" : "%s: %.300s", words[0],
-		text);
-	free(text);
-	return NULL;
-}
-
-static void check_program(
-	struct check_list *checks, const char *name, const char *remedy, const char *const argv[])
+static void check_git(struct check_list *checks)
 {
 	struct error err = {0};
-	char *answer = ask_program(argv, &err);
+	char *answer = process_ask((const char *[]){"git", "--version", NULL}, NULL, PROGRAM_SECONDS, &err);
 
 	if (answer)
-		check_add(checks, name, CHECK_OK, NULL, "%s", answer);
+		check_add(checks, "git.program", CHECK_OK, NULL, "%s", text_last_line(answer));
 	else
-		check_add(checks, name, CHECK_WARN, remedy, "%s", err.message);
+		check_add(checks, "git.program", CHECK_WARN, "apt-get install git", "%s", err.message);
 	free(answer);
-}
-
-/* quasar runs without them; the fork's own Python code does not. */
-static void check_programs(struct check_list *checks)
-{
-	static const char python[] = "import sys; print(sys.version.split()[0], sys.executable)";
-	/* reads the package's version, which does not take the seconds that importing it does */
-	static const char torch[] = "import importlib.metadata as m, importlib.util as u, sys\n"
-				    "try: print(m.version('torch'), u.find_spec('torch').origin)\n"
-				    "except Exception: sys.exit('no torch in ' + sys.executable)";
-
-	check_program(
-		checks, "git.program", "apt-get install git", (const char *[]){"git", "--version", NULL});
-	check_program(
-		checks, "python", "apt-get install python3", (const char *[]){"python3", "-c", python, NULL});
-	check_program(checks, "torch", "pip install torch", (const char *[]){"python3", "-c", torch, NULL});
 }
 
 static void check_memory(struct check_list *checks)
@@ -242,5 +189,5 @@ void doctor_machine(const struct invocation *invocation, struct check_list *chec
 	check_cuda(invocation, checks);
 	check_device(invocation, checks);
 	check_blas(checks);
-	check_programs(checks);
+	check_git(checks);
 }

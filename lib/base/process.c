@@ -16,10 +16,12 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
+#include "base/text.h"
 
 #define TEXT_LIMIT (1 << 20)
 #define GRACE_SECONDS 1.0 /* between SIGTERM and SIGKILL, and after that */
 #define LOOK_SECONDS 0.02 /* between two looks whether a process has ended */
+#define NOT_FOUND 127     /* as the shell says it */
 
 /* --- what it sees of the environment ------------------------------------------------------------- */
 
@@ -238,4 +240,41 @@ int process_finish(struct process *process, double seconds, int *status, struct 
 				: error_set(err, STATUS_ENVIRONMENT, "no response within %.0f s", seconds);
 	}
 	return 0;
+}
+
+char *process_ask(const char *const *argv, char *const *more, double seconds, struct error *err)
+{
+	/* the shell finds it in the PATH, and its complaints are part of what it says */
+	const char *shell[] = {"/bin/sh", "-c", "exec \"$@\" 2>&1", "sh"};
+	const size_t before = sizeof(shell) / sizeof(*shell);
+	struct process process;
+	const char **words;
+	size_t count = 0;
+	int status, result;
+
+	while (argv[count])
+		count++;
+	words = xcalloc(before + count + 1, sizeof(*words));
+	memcpy(words, shell, sizeof(shell));
+	memcpy(words + before, argv, count * sizeof(*words));
+	result = process_start(&process, words, more, "", err);
+	free(words);
+	if (result < 0)
+		return NULL;
+	if (process_finish(&process, seconds, &status, err) < 0) {
+		error_context(err, "%s", argv[0]);
+		return NULL;
+	}
+	buffer_text(&process.text, "");
+	if (!status)
+		return process.text.data;
+	if (status == NOT_FOUND)
+		error_set(err, STATUS_ENVIRONMENT,
+			strchr(argv[0], '/') ? "cannot run %s: there is no such program"
+					     : "no %s in the PATH",
+			argv[0]);
+	else
+		error_set(err, STATUS_ENVIRONMENT, "%s: %.500s", argv[0], text_last_line(process.text.data));
+	buffer_free(&process.text);
+	return NULL;
 }

@@ -30,6 +30,10 @@ double process_pause(const struct process *process);
  * the user asked to stop (STATUS_INTERRUPTED). */
 int process_finish(struct process *process, double seconds, int *status, struct error *err);
 
+/* What a program says, on stdout and stderr together, when it ends well: one that answers a question. argv[0] may be a
+ * name in the PATH. NULL when it does not, or not in time, with the last line that it said. The caller frees. */
+char *process_ask(const char *const *argv, char *const *more, double seconds, struct error *err);
+
 /* Ends it, and whatever else is in its group, and frees its text: asks with SIGTERM, and does not wait longer
  * than a second for that. Does nothing when none runs. */
 void process_kill(struct process *process);

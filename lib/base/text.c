@@ -150,3 +150,16 @@ void text_clean(char *text)
 	}
 	*out = '\0';
 }
+
+char *text_last_line(char *text)
+{
+	size_t length = strlen(text);
+	char *line;
+
+	while (length && strchr(" \r\n", text[length - 1]))
+		text[--length] = '\0';
+	line = strrchr(text, '\n');
+	line = line ? line + 1 : text;
+	text_clean(line);
+	return line;
+}

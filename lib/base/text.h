@@ -17,3 +17,6 @@ size_t text_prefix(const char *text, size_t width);
  * spaces; every other control character, byte that is not UTF-8, and character that is not seen, breaks the
  * line or changes the direction of writing becomes "?". The result is not longer. */
 void text_clean(char *text);
+
+/* The last line that says anything, cleaned; cuts the text behind it. "" when there is none. */
+char *text_last_line(char *text);

@@ -50,6 +50,9 @@ const struct setting settings_table[] = {
 	{NULL, "QUASAR_PASSPHRASE", NULL, SETTING_SECRET,
 		"Passphrase for export-state and import-state, for unattended runs. If unset, you are asked for it."},
 	{"The machine", "DEVICE", "auto", SETTING_PLAIN, "Where to compute: auto, cpu, cuda or cuda:N."},
+	{NULL, "QUASAR_PYTHON", NULL, SETTING_PLAIN,
+		"Python that runs the fork: a program, or a virtual environment. If unset: the active virtual "
+		"environment, .venv in the workspace or in the fork, or python3 in the PATH."},
 	{NULL, "QUASAR_THREADS", NULL, SETTING_PLAIN,
 		"Number of CPU threads. If unset: all available cores."},
 	{"Verification", "VERIFY_COSINE_THRESHOLD", "0.99", SETTING_PLAIN,
@@ -320,4 +323,14 @@ char **settings_environment(void)
 		if (is_open_setting(environ[i]))
 			list[kept++] = environ[i];
 	return list;
+}
+
+void settings_export_compute(const struct settings *settings)
+{
+	static const char *const prefixes[] = {"CUDA_", "PYTORCH_", "TRITON_"};
+
+	for (size_t i = 0; i < settings->count; i++)
+		for (size_t p = 0; p < sizeof(prefixes) / sizeof(*prefixes); p++)
+			if (!strncmp(settings->entries[i].name, prefixes[p], strlen(prefixes[p])))
+				setenv(settings->entries[i].name, settings->entries[i].value, false);
 }

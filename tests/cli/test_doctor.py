@@ -1,4 +1,5 @@
 """quasar doctor: what it finds, and what it says to do."""
+import json
 import socket
 import subprocess
 
@@ -128,17 +129,56 @@ def path_with(tmp_path):
     return make
 
 
-def test_a_python_of_the_path_is_asked(quasar, path_with):
-    done = quasar("doctor", "--json", *ONCE, "--api", "http://127.0.0.1:9", env=path_with("echo 3.99 here"))
-    assert checks(done)["python"]["detail"] == "3.99 here"
-    git = checks(done)["git.program"]
+def answer(**fields):
+    return "echo '" + json.dumps({"path": "/there/python3", "version": "3.99.1", "virtual": True, "pip": True,
+                                  "torch": None, "cuda": None, **fields}) + "'"
+
+
+def test_the_python_of_the_path_is_asked(quasar, path_with):
+    env = path_with(answer(torch="2.9.0", cuda="13.0"))
+    found = checks(quasar("doctor", "--json", *ONCE, "--api", "http://127.0.0.1:9", env=env))
+    assert found["python"]["detail"] == "3.99.1 /there/python3, from PATH"
+    assert found["torch"] == {"name": "torch", "status": "ok", "detail": "2.9.0, CUDA 13.0"}
+    assert found["fork.import"]["status"] == "skip"
+    git = found["git.program"]
     assert git["status"] == "warn" and "no git" in git["detail"]
 
 
-def test_no_torch(quasar, path_with):
-    env = path_with('case $2 in *torch*) echo "no torch" >&2; exit 1;; *) echo 3.99;; esac')
-    torch = checks(quasar("doctor", "--json", *ONCE, "--api", "http://127.0.0.1:9", env=env))["torch"]
-    assert torch["status"] == "warn" and "no torch" in torch["detail"] and torch["remedy"]
+def test_no_torch(quasar, path_with, workspace):
+    env = path_with(answer())
+    found = checks(quasar("doctor", "--json", *ONCE, "--api", "http://127.0.0.1:9", env=env, cwd=workspace))
+    assert found["torch"]["status"] == "warn" and "no PyTorch" in found["torch"]["detail"]
+    assert found["torch"]["remedy"] == "'/there/python3' -m pip install torch"
+    assert found["fork.import"]["status"] == "skip" and "no PyTorch" in found["fork.import"]["detail"]
+
+
+def test_which_python_and_why(quasar, path_with, workspace, tmp_path):
+    """This machine's own, linked to where a virtual environment would have it."""
+    env = path_with("exit 1")
+    ask = ("doctor", "--json", *ONCE, "--api", "http://127.0.0.1:9")
+
+    def python(*args, **more):
+        return checks(quasar(*ask, *args, env={**env, **more}, cwd=workspace))["python"]
+
+    def environment(place):
+        (place / "bin").mkdir(parents=True)
+        (place / "bin/python").symlink_to("/usr/bin/python3")
+        return place
+
+    none = python()
+    assert none["status"] == "warn" and "PATH" in none["detail"] and "--python" in none["remedy"]
+    environment(workspace / "fork/.venv")
+    assert python()["detail"].endswith("/fork/.venv/bin/python, from the fork's .venv")
+    environment(workspace / ".venv")
+    assert python()["detail"].endswith("/miner/.venv/bin/python, from the workspace's .venv")
+    active = environment(tmp_path / "active")
+    assert python(VIRTUAL_ENV=str(active))["detail"].endswith("/active/bin/python, from VIRTUAL_ENV")
+    (workspace / ".env").write_text("QUASAR_PYTHON=fork/.venv\n")
+    (workspace / ".env").chmod(0o600)
+    assert python(VIRTUAL_ENV=str(active))["detail"].endswith("/fork/.venv/bin/python, from QUASAR_PYTHON")
+    assert python("--python", active)["detail"].endswith("/active/bin/python, from --python")
+    missing = python("--python", tmp_path / "missing")
+    assert missing["status"] == "warn" and "missing" in missing["detail"]
 
 
 def test_it_shows_no_secrets_and_changes_nothing(quasar, hotkey, workspace):

@@ -327,6 +327,30 @@ static void processes_are_heard_to_their_end(void **state)
 	assert_int_equal(status, 127);
 }
 
+static void programs_answer_questions(void **state)
+{
+	struct error err;
+	char *answer = process_ask(
+		(const char *[]){"sh", "-c", "echo out; echo err >&2", NULL}, NULL, 600, &err);
+
+	(void)state;
+	assert_string_equal(answer, "out\nerr\n");
+	free(answer);
+	answer = process_ask((const char *[]){"true", NULL}, NULL, 600, &err);
+	assert_string_equal(answer, "");
+	free(answer);
+	assert_null(process_ask((const char *[]){"sh", "-c", "echo first; echo '\033[1mlast'; exit 3", NULL},
+		NULL, 600, &err));
+	assert_int_equal(err.status, STATUS_ENVIRONMENT);
+	assert_string_equal(err.message, "sh: last");
+	assert_null(process_ask((const char *[]){"no-such-program", NULL}, NULL, 600, &err));
+	assert_string_equal(err.message, "no no-such-program in the PATH");
+	assert_null(process_ask((const char *[]){"/no/such", NULL}, NULL, 600, &err));
+	assert_string_equal(err.message, "cannot run /no/such: there is no such program");
+	assert_null(process_ask((const char *[]){"sleep", "1000", NULL}, NULL, 0.01, &err));
+	assert_int_equal(err.status, STATUS_ENVIRONMENT);
+}
+
 /* Starts a script, which tells its number in a file, and has it run out of time. */
 static void run_out_of_time(const char *script, double seconds)
 {
@@ -512,6 +536,22 @@ static void what_nobody_sees_is_shown(void **state)
 	}
 }
 
+static void the_last_line_is_what_was_said_last(void **state)
+{
+	static const struct {
+		const char *text, *line;
+	} cases[] = {{"", ""}, {"\n\n", ""}, {"one", "one"}, {"one\ntwo\n \r\n", "two"},
+		{"a\n\033[1mb\tc\033[0m\n", "b c"}};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+		char *text = xstrdup(cases[i].text);
+
+		assert_string_equal(text_last_line(text), cases[i].line);
+		free(text);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -523,11 +563,13 @@ int main(void)
 		cmocka_unit_test(errors_are_chained_at_either_end_and_never_overrun),
 		cmocka_unit_test(a_problem_is_a_check_with_the_hint_as_its_remedy),
 		cmocka_unit_test(utf8_is_told_from_other_bytes),
+		cmocka_unit_test(the_last_line_is_what_was_said_last),
 		cmocka_unit_test(text_is_cut_between_characters),
 		cmocka_unit_test(waits_have_turns),
 		cmocka_unit_test(floats_as_python_writes_them),
 		cmocka_unit_test(documents_as_python_writes_them),
 		cmocka_unit_test(processes_are_heard_to_their_end),
+		cmocka_unit_test(programs_answer_questions),
 		cmocka_unit_test(no_process_is_waited_for_longer_than_wanted),
 		cmocka_unit_test(its_whole_group_ends_with_it),
 		cmocka_unit_test(what_writes_and_goes_on_in_silence_is_heard),

@@ -97,6 +97,27 @@ static void settings_are_read_as_people_write_them(void **state)
 	settings_free(settings);
 }
 
+static void what_concerns_computing_reaches_the_environment(void **state)
+{
+	struct settings *settings;
+
+	setenv("TRITON_CACHE_DIR", "/mine", true);
+	settings = load(*state,
+		"CUDA_VISIBLE_DEVICES=1\nPYTORCH_ALLOC_CONF=expandable_segments:True\nTRITON_CACHE_DIR=/theirs\n"
+		"GITHUB_USERNAME=you\nXPYTORCH_A=1\n");
+	assert_null(getenv("CUDA_VISIBLE_DEVICES"));
+	settings_export_compute(settings);
+	assert_string_equal(getenv("CUDA_VISIBLE_DEVICES"), "1");
+	assert_string_equal(getenv("PYTORCH_ALLOC_CONF"), "expandable_segments:True");
+	assert_string_equal(getenv("TRITON_CACHE_DIR"), "/mine"); /* the environment wins */
+	assert_null(getenv("GITHUB_USERNAME"));
+	assert_null(getenv("XPYTORCH_A"));
+	unsetenv("CUDA_VISIBLE_DEVICES");
+	unsetenv("PYTORCH_ALLOC_CONF");
+	unsetenv("TRITON_CACHE_DIR");
+	settings_free(settings);
+}
+
 static void bad_settings_are_named_by_line(void **state)
 {
 	static const char *const bad[] = {"A=1\nsecret text\n", "\n1A=secret", "A=1\nA=\"secret",
@@ -1144,6 +1165,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		IN_DIRECTORY(settings_survive_writing),
 		IN_DIRECTORY(settings_are_read_as_people_write_them),
+		IN_DIRECTORY(what_concerns_computing_reaches_the_environment),
 		IN_DIRECTORY(bad_settings_are_named_by_line),
 		IN_DIRECTORY(settings_are_bounded),
 		cmocka_unit_test(deployed_rule),

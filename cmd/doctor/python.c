@@ -1,0 +1,54 @@
+#include <stdlib.h>
+
+#include "cli/python.h"
+#include "cmd/doctor/doctor.h"
+#include "gpu/gpu.h"
+#include "space/workspace.h"
+
+/* A PyTorch that cannot see the GPU that is here measures nothing that counts. */
+static void check_torch(const struct python *python, struct check_list *checks)
+{
+	struct error err = {0};
+
+	if (python_require_torch(python, &err) < 0)
+		check_add(checks, "torch", CHECK_WARN, python->install, "%s", err.message);
+	else if (!python->cuda && gpu_count(&err) > 0)
+		check_add(checks, "torch", CHECK_WARN, "Install a PyTorch that is built for CUDA.",
+			"%s, for the CPU only: it does not use this machine's GPU", python->torch);
+	else
+		check_add(checks, "torch", CHECK_OK, NULL, "%s, %s%s", python->torch,
+			python->cuda ? "CUDA " : "for the CPU only", python->cuda ? python->cuda : "");
+}
+
+static void check_import(const struct python *python, const char *fork, struct check_list *checks)
+{
+	struct error err = {0};
+
+	if (!python->torch || !fork)
+		check_add(checks, "fork.import", CHECK_SKIP, NULL, "there is no %s",
+			fork ? "PyTorch" : "workspace");
+	else if (python_import_layer(python, fork, &err) < 0)
+		check_problem(checks, "fork.import", CHECK_FAIL, &err);
+	else
+		check_add(checks, "fork.import", CHECK_OK, NULL, "fla.layers.quasar, from %s", fork);
+}
+
+void doctor_python(const struct invocation *invocation, struct check_list *checks)
+{
+	char *fork = invocation->workspace && workspace_exists(invocation->workspace)
+		? workspace_fork_path(invocation->workspace, invocation->settings)
+		: NULL;
+	struct python python = {0};
+	struct error err = {0};
+
+	if (command_python(invocation, fork, &python, &err) < 0) {
+		check_problem(checks, "python", CHECK_WARN, &err);
+	} else {
+		check_add(checks, "python", CHECK_OK, NULL, "%s %s, from %s", python.version, python.path,
+			python.found_by);
+		check_torch(&python, checks);
+		check_import(&python, fork, checks);
+	}
+	python_free(&python);
+	free(fork);
+}

@@ -1,0 +1,166 @@
+#include "probe/python.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/embed.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "base/memory.h"
+#include "base/process.h"
+#include "base/text.h"
+
+#define ANSWER_SECONDS 30.0 /* a cold disk */
+#define IMPORT_SECONDS 120.0
+
+EMBED(source_python, "lib/probe/python.py");
+
+/* --- where it is --------------------------------------------------------------------------------- */
+
+/* A program to run as Python, and how it was found. */
+struct candidate {
+	char *program; /* a path or a name in the PATH; NULL: not there */
+	const char *found_by;
+};
+
+/* The Python of the virtual environment in `folder`; NULL: that is none. The caller frees. */
+static char *program_of(const char *folder)
+{
+	char *path = path_join(folder, "bin/python");
+
+	if (path_exists(path))
+		return path;
+	free(path);
+	return NULL;
+}
+
+static char *program_below(const char *directory)
+{
+	char *folder = directory ? path_join(directory, ".venv") : NULL;
+	char *program = folder ? program_of(folder) : NULL;
+
+	free(folder);
+	return program;
+}
+
+/* As a person names it: the folder of a virtual environment, too. */
+static char *program_named(const char *name)
+{
+	char *expanded = path_expand(name), *program = strchr(expanded, '/') ? program_of(expanded) : NULL;
+
+	if (!program)
+		return expanded;
+	free(expanded);
+	return program;
+}
+
+static struct candidate choose(const struct python_search *search)
+{
+	const char *active = getenv("VIRTUAL_ENV");
+	struct candidate candidate = {0};
+
+	if (search->named)
+		return (struct candidate){program_named(search->named), search->named_by};
+	if (active && *active)
+		return (struct candidate){path_join(active, "bin/python"), "VIRTUAL_ENV"};
+	candidate = (struct candidate){program_below(search->workspace), "the workspace's .venv"};
+	if (!candidate.program)
+		candidate = (struct candidate){program_below(search->fork), "the fork's .venv"};
+	if (!candidate.program)
+		candidate = (struct candidate){xstrdup("python3"), "PATH"};
+	return candidate;
+}
+
+/* --- what it has --------------------------------------------------------------------------------- */
+
+/* A system's own Python is the system's: its packages go into an environment. */
+static char *command_of_install(const struct python *python, const char *workspace, bool virtual, bool pip)
+{
+	if (!virtual && workspace)
+		return xprintf("'%s' -m venv '%s/.venv' && '%s/.venv/bin/pip' install torch", python->path,
+			workspace, workspace);
+	return xprintf(
+		pip ? "'%s' -m pip install torch" : "uv pip install --python '%s' torch", python->path);
+}
+
+static char *copy(const char *text)
+{
+	return text ? xstrdup(text) : NULL;
+}
+
+static int read_answer(const char *line, const char *workspace, struct python *python, struct error *err)
+{
+	cJSON *document = json_parse(line, strlen(line), err);
+	const char *path = NULL, *version = NULL, *torch = NULL, *cuda = NULL;
+	bool virtual = false, pip = false;
+	int result = -1;
+
+	if (!document || json_string(document, "path", JSON_REQUIRED, &path, err) < 0 ||
+		json_string(document, "version", JSON_REQUIRED, &version, err) < 0 ||
+		json_bool(document, "virtual", JSON_REQUIRED, &virtual, err) < 0 ||
+		json_bool(document, "pip", JSON_REQUIRED, &pip, err) < 0 ||
+		json_string(document, "torch", JSON_OPTIONAL, &torch, err) < 0 ||
+		json_string(document, "cuda", JSON_OPTIONAL, &cuda, err) < 0)
+		goto done;
+	python->path = xstrdup(path);
+	python->version = xstrdup(version);
+	python->torch = copy(torch);
+	python->cuda = copy(cuda);
+	python->install = command_of_install(python, workspace, virtual, pip);
+	result = 0;
+done:
+	cJSON_Delete(document);
+	return result;
+}
+
+int python_find(const struct python_search *search, struct python *python, struct error *err)
+{
+	struct candidate candidate = choose(search);
+	const char *argv[] = {candidate.program, "-c", source_python, NULL};
+	char *answer = process_ask(argv, NULL, ANSWER_SECONDS, err);
+	int result = -1;
+
+	*python = (struct python){.found_by = xstrdup(candidate.found_by)};
+	if (answer)
+		result = read_answer(text_last_line(answer), search->workspace, python, err);
+	if (result && err->status != STATUS_INTERRUPTED) {
+		err->status = STATUS_ENVIRONMENT;
+		error_context(err, "the Python from %s", candidate.found_by);
+		error_hint(err, "Install Python 3.8 or later, or name the one to use: --python PATH.");
+	}
+	free(answer);
+	free(candidate.program);
+	return result;
+}
+
+int python_require_torch(const struct python *python, struct error *err)
+{
+	if (python->torch)
+		return 0;
+	error_set(err, STATUS_ENVIRONMENT, "%s has no PyTorch, which the fork needs to run", python->path);
+	return error_hint(err, "Install it: %s", python->install);
+}
+
+int python_import_layer(const struct python *python, const char *fork, struct error *err)
+{
+	static const char source[] = "import os, sys\n"
+				     "os.chdir(sys.argv[1])\n"
+				     "sys.path[0] = sys.argv[1]\n"
+				     "import fla.layers.quasar";
+	const char *argv[] = {python->path, "-c", source, fork, NULL};
+	char *answer = process_ask(argv, NULL, IMPORT_SECONDS, err);
+
+	free(answer);
+	return answer ? 0 : -1;
+}
+
+void python_free(struct python *python)
+{
+	free(python->path);
+	free(python->found_by);
+	free(python->version);
+	free(python->torch);
+	free(python->cuda);
+	free(python->install);
+	*python = (struct python){0};
+}
