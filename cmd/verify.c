@@ -9,6 +9,7 @@
 #include "base/memory.h"
 #include "cli/device.h"
 #include "cli/measurement.h"
+#include "cli/python.h"
 #include "cli/report.h"
 #include "cli/verification.h"
 #include "cmd/commands.h"
@@ -262,13 +263,16 @@ static int run_verify(struct invocation *invocation, struct error *err)
 {
 	struct run run = {.invocation = invocation};
 	struct workspace workspace = {0};
+	struct python python = {0};
 	int result = -1;
 
 	if (read_request(&run, err) < 0)
 		goto done;
 	if (!run.request.op &&
-		find_fork(invocation, &workspace, &run.request.fork_path, &run.request.fork_url, err) < 0)
+		(find_fork(invocation, &workspace, &run.request.fork_path, &run.request.fork_url, err) < 0 ||
+			command_python_if_any(invocation, workspace.fork_path, &python, err) < 0))
 		goto done;
+	run.request.python = python.path;
 	if (!invocation->json)
 		run.checks.report = report_check;
 	result = run.request.op ? 0 : verify_static(&run.request, &run.checks, err);
@@ -284,6 +288,7 @@ static int run_verify(struct invocation *invocation, struct error *err)
 		result = error_set(err, STATUS_FAILED, "%s", "");
 done:
 	check_free(&run.checks);
+	python_free(&python);
 	workspace_close(&workspace);
 	device_close(&run.device);
 	return result;
@@ -321,6 +326,7 @@ const struct command cmd_verify = {
 			OPT_SEMANTICS,
 			OPT_WEIGHTS,
 			OPT_DEVICE,
+			OPT_PYTHON,
 			{"seed", 0, "N", NULL, NULL, NULL, "Seed of an earlier run, to repeat it."},
 			{0},
 		},

@@ -110,7 +110,7 @@ _quasar()
 		--timeout) words="" ;;
 		esac ;;
 	"quasar verify")
-		words="--seq --fork --full --target --budget --static --strict --claimed --op --semantics --weights --device --seed --json --workspace --quiet --verbose --help "
+		words="--seq --fork --full --target --budget --static --strict --claimed --op --semantics --weights --device --python --seed --json --workspace --quiet --verbose --help "
 		case $previous in
 		--seq) words="" ;;
 		--fork) words="" ;;
@@ -121,6 +121,7 @@ _quasar()
 		--semantics) words="upstream causal bidirectional elu+1 relu squared-relu identity normalised unnormalised" ;;
 		--weights) words=""; files=1 ;;
 		--device) words="" ;;
+		--python) words="" ;;
 		--seed) words="" ;;
 		esac ;;
 	"quasar bench")
@@ -159,10 +160,11 @@ _quasar()
 		--timeout) words="" ;;
 		esac ;;
 	"quasar commit")
-		words="--seq --margin --claim --no-verify --again --wallet --hotkey --path --api --timeout --json --workspace --quiet --verbose --help "
+		words="--seq --margin --python --claim --no-verify --again --wallet --hotkey --path --api --timeout --json --workspace --quiet --verbose --help "
 		case $previous in
 		--seq) words="" ;;
 		--margin) words="" ;;
+		--python) words="" ;;
 		--claim) words="" ;;
 		--wallet) words="" ;;
 		--hotkey) words="" ;;
@@ -180,10 +182,11 @@ _quasar()
 		--timeout) words="" ;;
 		esac ;;
 	"quasar submit")
-		words="--seq --margin --claim --no-verify --again --wallet --hotkey --path --api --timeout --json --workspace --quiet --verbose --help "
+		words="--seq --margin --python --claim --no-verify --again --wallet --hotkey --path --api --timeout --json --workspace --quiet --verbose --help "
 		case $previous in
 		--seq) words="" ;;
 		--margin) words="" ;;
+		--python) words="" ;;
 		--claim) words="" ;;
 		--wallet) words="" ;;
 		--hotkey) words="" ;;
@@ -192,7 +195,7 @@ _quasar()
 		--timeout) words="" ;;
 		esac ;;
 	"quasar run")
-		words="--improve --interval --notify --log --seq --margin --wallet --hotkey --path --api --timeout --json --workspace --quiet --verbose --help "
+		words="--improve --interval --notify --log --seq --margin --python --wallet --hotkey --path --api --timeout --json --workspace --quiet --verbose --help "
 		case $previous in
 		--improve) words="" ;;
 		--interval) words="" ;;
@@ -200,6 +203,7 @@ _quasar()
 		--log) words="json text" ;;
 		--seq) words="" ;;
 		--margin) words="" ;;
+		--python) words="" ;;
 		--wallet) words="" ;;
 		--hotkey) words="" ;;
 		--path) words=""; files=1 ;;

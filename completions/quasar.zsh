@@ -168,6 +168,7 @@ _quasar_verify()
 		'--semantics=[Variant of the operation. QuasarAttention\: upstream, what the reference fork computes (default), or causal, the published recurrence. Linear attention\: by default bidirectional, elu+1 and normalised.]:NAME,...:(upstream causal bidirectional elu+1 relu squared-relu identity normalised unnormalised)' \
 		'--weights=[Weights of the layer\: a safetensors file with the fork'\''s parameter names. Default\: random.]:FILE:_files' \
 		'--device=[Where to compute\: auto, cpu, cuda or cuda\:N.]:NAME:' \
+		'--python=[Python that runs the fork\: a program, or a virtual environment.]:PATH:' \
 		'--seed=[Seed of an earlier run, to repeat it.]:N:' \
 		'--json[Print one JSON document instead of text.]' \
 		'--workspace=[Workspace to use. Default\: $QUASAR_WORKSPACE, or else the current directory or its nearest parent that is a workspace of yours.]:DIR:_files -/' \
@@ -258,6 +259,7 @@ _quasar_commit()
 	_arguments \
 		'--seq=[Sequence length to compete at, in tokens.]:N:' \
 		'--margin=[How far below the measured median to claim.]:PERCENT:' \
+		'--python=[Python that runs the fork\: a program, or a virtual environment.]:PATH:' \
 		'--claim=[Tokens/s to claim. Default\: the benchmark'\''s median less the margin.]:N:' \
 		'--no-verify[Send even if checks fail, and skip those that compute. A failed validation scores zero, and five of them ban the address.]' \
 		'--again[Send even if this commit was submitted before.]' \
@@ -296,6 +298,7 @@ _quasar_submit()
 	_arguments \
 		'--seq=[Sequence length to compete at, in tokens.]:N:' \
 		'--margin=[How far below the measured median to claim.]:PERCENT:' \
+		'--python=[Python that runs the fork\: a program, or a virtual environment.]:PATH:' \
 		'--claim=[Tokens/s to claim. Default\: the benchmark'\''s median less the margin.]:N:' \
 		'--no-verify[Send even if checks fail, and skip those that compute. A failed validation scores zero, and five of them ban the address.]' \
 		'--again[Send even if this commit was submitted before.]' \
@@ -321,6 +324,7 @@ _quasar_run()
 		'--log=[Output format\: for programs or for people.]:FORMAT:(json text)' \
 		'--seq=[Sequence length to compete at, in tokens.]:N:' \
 		'--margin=[How far below the measured median to claim.]:PERCENT:' \
+		'--python=[Python that runs the fork\: a program, or a virtual environment.]:PATH:' \
 		'--wallet=[Name of the wallet that holds the hotkey.]:NAME:' \
 		'--hotkey=[Name of the hotkey in that wallet.]:NAME:' \
 		'--path=[Folder that holds the wallets.]:DIR:_files -/' \

@@ -106,7 +106,8 @@ static int checks_failed(const struct check_list *checks, struct error *err)
 int proposal_verify(const struct invocation *invocation, const struct session *session,
 	const struct proposal *proposal, bool compute, check_report *report, struct error *err)
 {
-	const struct verify_request request = {
+	struct python python = {0};
+	struct verify_request request = {
 		.fork_path = session->workspace.fork_path,
 		.fork_url = proposal->plan.fork_url,
 		.submitting = true,
@@ -117,13 +118,17 @@ int proposal_verify(const struct invocation *invocation, const struct session *s
 							: 0, /* else unchecked */
 	};
 	struct check_list checks = {.report = report};
-	int result = verify_run(invocation, &request, &checks, err);
+	int result = command_python_if_any(invocation, request.fork_path, &python, err);
 
+	request.python = python.path;
+	if (!result)
+		result = verify_run(invocation, &request, &checks, err);
 	if (!result)
 		result = check_published(proposal, session, &checks, err);
 	if (!result && check_count(&checks, CHECK_FAIL))
 		result = checks_failed(&checks, err);
 	check_free(&checks);
+	python_free(&python);
 	return result;
 }
 

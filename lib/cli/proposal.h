@@ -3,6 +3,7 @@
 #pragma once
 
 #include "base/check.h"
+#include "cli/python.h"
 #include "cli/session.h"
 #include "fork/fork.h"
 #include "space/claim.h"
@@ -19,10 +20,9 @@ struct proposal {
 #define OPTS_CLAIM                                                                                           \
 	{"seq", 's', "N", "TARGET_SEQUENCE_LENGTH", NULL, NULL,                                              \
 		"Sequence length to compete at, in tokens."},                                                \
-	{                                                                                                    \
-		"margin", 0, "PERCENT", "CLAIM_MARGIN", NULL, NULL,                                          \
-			"How far below the measured median to claim."                                        \
-	}
+	{"margin", 0, "PERCENT", "CLAIM_MARGIN", NULL, NULL,                                                 \
+		"How far below the measured median to claim."},                                              \
+		OPT_PYTHON
 
 /* What those options say. STATUS_USAGE when it cannot be meant. */
 int proposal_options(const struct invocation *invocation, int64_t *tokens, double *margin, struct error *err);

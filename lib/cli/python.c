@@ -35,3 +35,14 @@ int command_python(
 	free(path);
 	return result;
 }
+
+int command_python_if_any(
+	const struct invocation *invocation, const char *fork, struct python *python, struct error *err)
+{
+	if (command_python(invocation, fork, python, err) == 0)
+		return 0;
+	if (err->status != STATUS_ENVIRONMENT || arg_string(invocation, "python"))
+		return -1;
+	python_free(python);
+	return 0;
+}

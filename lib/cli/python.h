@@ -14,3 +14,8 @@
  * python_find(). */
 int command_python(
 	const struct invocation *invocation, const char *fork, struct python *python, struct error *err);
+
+/* The same where Python helps but is not needed: that there is none is no error unless one was named. Its path is
+ * NULL then. */
+int command_python_if_any(
+	const struct invocation *invocation, const char *fork, struct python *python, struct error *err);

@@ -25,7 +25,9 @@ static void check_git(const struct verify_request *request, struct check_list *c
 
 int verify_static(const struct verify_request *request, struct check_list *checks, struct error *err)
 {
-	if (inspect_fork(request->fork_path, request->strict, checks, err) < 0)
+	const struct inspect_options options = {.strict = request->strict, .python = request->python};
+
+	if (inspect_fork(request->fork_path, &options, checks, err) < 0)
 		return -1;
 	check_git(request, checks);
 	return 0;

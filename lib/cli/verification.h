@@ -11,6 +11,7 @@
 struct verify_request {
 	const char *fork_path;
 	const char *fork_url;        /* what validators will clone; NULL: not known */
+	const char *python;          /* path of the Python that reads the fork's syntax; NULL: none */
 	bool strict;                 /* the seeds' import rule fails instead of warning */
 	bool submitting;             /* what validators would not see fails instead of warning */
 	bool static_only;            /* stop before anything is computed */

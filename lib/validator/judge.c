@@ -101,7 +101,7 @@ static int examine(const struct judge *judge, const struct api_submission *submi
 	path = path_join(place, "fork");
 	result = clone_fork(judge, submission, place, path, checks, err);
 	if (!result && !first_failure(checks))
-		result = inspect_fork(path, false, checks, err);
+		result = inspect_fork(path, &(struct inspect_options){0}, checks, err);
 	if (directory_remove(place, &cleanup) < 0)
 		log_warn("%s", cleanup.message);
 	free(path);
