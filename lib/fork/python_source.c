@@ -404,8 +404,11 @@ static void put_token(const struct reader *reader, struct buffer *out)
 	buffer_append(out, reader->scanner.token, reader->scanner.token_length);
 }
 
+/* Tells of none that lacks a module, as no import does that Python takes. */
 static void tell_import(struct reader *reader, struct python_fact fact, bool aliased)
 {
+	if (!reader->module.length && !fact.level)
+		return;
 	fact.module = reader->module.data;
 	fact.alias = aliased ? reader->alias.data : NULL;
 	reader->visit(&fact, reader->context);

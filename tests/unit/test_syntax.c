@@ -63,7 +63,8 @@ static char *as_text(struct facts *facts)
 {
 	struct buffer text = {0};
 
-	qsort(facts->lines, facts->count, sizeof(*facts->lines), by_text);
+	if (facts->count)
+		qsort(facts->lines, facts->count, sizeof(*facts->lines), by_text);
 	buffer_text(&text, "");
 	for (size_t i = 0; i < facts->count; i++) {
 		buffer_printf(&text, "%s\n", facts->lines[i]);
