@@ -20,8 +20,8 @@ struct proposal {
 #define OPTS_CLAIM                                                                                           \
 	{"seq", 's', "N", "TARGET_SEQUENCE_LENGTH", NULL, NULL,                                              \
 		"Sequence length to compete at, in tokens."},                                                \
-	{"margin", 0, "PERCENT", "CLAIM_MARGIN", NULL, NULL,                                                 \
-		"How far below the measured median to claim."},                                              \
+		{"margin", 0, "PERCENT", "CLAIM_MARGIN", NULL, NULL,                                         \
+			"How far below the measured median to claim."},                                      \
 		OPT_PYTHON
 
 /* What those options say. STATUS_USAGE when it cannot be meant. */

@@ -314,14 +314,14 @@ static void check_forbidden(const struct fork_text targets[TARGET_COUNT],
 		unread += targets[i].fault != NULL;
 		for (int j = 0; j < INSPECT_FORBIDDEN_COUNT; j++)
 			if (findings[i].forbidden[j])
-				buffer_printf(&found, "%s" INSPECT_FOLDER "%s:%zu: `%s`", found.length ? ", " : "",
-					inspect_target_files[i], findings[i].forbidden[j],
-					inspect_forbidden_texts[j]);
+				buffer_printf(&found, "%s" INSPECT_FOLDER "%s:%zu: `%s`",
+					found.length ? ", " : "", inspect_target_files[i],
+					findings[i].forbidden[j], inspect_forbidden_texts[j]);
 	}
 	if (found.length)
 		check_add(checks, "imports.forbidden", bad,
-			"Remove the text: by the rule of February 2026 it scores zero, even in comments.", "%s",
-			found.data);
+			"Remove the text: by the rule of February 2026 it scores zero, even in comments.",
+			"%s", found.data);
 	else if (unread == TARGET_COUNT)
 		check_add(checks, "imports.forbidden", CHECK_SKIP, NULL, "there is no file to search");
 	else
@@ -391,8 +391,8 @@ static void check_text(const char *root, const struct inspect_options *options, 
 		buffer_free(&targets[i].text);
 }
 
-int inspect_fork(const char *path, const struct inspect_options *options, struct check_list *checks,
-	struct error *err)
+int inspect_fork(
+	const char *path, const struct inspect_options *options, struct check_list *checks, struct error *err)
 {
 	char *root = realpath(path, NULL);
 	struct stat status;

@@ -115,8 +115,7 @@ static size_t line_item(const cJSON *row)
 	return cJSON_IsNumber(line) && line->valuedouble >= 1 ? (size_t)line->valuedouble : 1;
 }
 
-void python_ast_visit(
-	const cJSON *report, python_visit *visit, void *context, struct python_fault *fault)
+void python_ast_visit(const cJSON *report, python_visit *visit, void *context, struct python_fault *fault)
 {
 	const cJSON *row, *found = cJSON_GetObjectItemCaseSensitive(report, "fault");
 

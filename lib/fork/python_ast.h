@@ -25,5 +25,4 @@ int python_ast_read(const char *python, const struct buffer *texts, size_t count
 void python_ast_free(struct python_ast *ast);
 
 /* Visits the facts of a report, imports first, each kind by line. */
-void python_ast_visit(
-	const cJSON *report, python_visit *visit, void *context, struct python_fault *fault);
+void python_ast_visit(const cJSON *report, python_visit *visit, void *context, struct python_fault *fault);

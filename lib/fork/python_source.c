@@ -14,7 +14,7 @@
 enum token {
 	TOKEN_NAME, /* keywords too */
 	TOKEN_LITERAL,
-	TOKEN_OPEN,  /* a bracket, or the { of an f-string */
+	TOKEN_OPEN, /* a bracket, or the { of an f-string */
 	TOKEN_CLOSE,
 	TOKEN_OPERATOR, /* one byte of it */
 	TOKEN_NEWLINE,  /* the end of a logical line */
@@ -27,7 +27,7 @@ enum role { ROLE_OTHER, ROLE_GROUP, ROLE_TYPE_PARAMETERS };
 /* An open bracket; an f-string; or a { in an f-string, which has the string's quotes too. */
 struct frame {
 	char opener, closer; /* brackets, or twice the quote */
-	char quote;  /* of the f-string; 0: a bracket in no f-string's text */
+	char quote;          /* of the f-string; 0: a bracket in no f-string's text */
 	bool triple, raw;
 	bool format; /* behind the colon of {value:format} */
 	enum role role;
@@ -38,7 +38,8 @@ struct frame {
 struct scanner {
 	const char *at, *end;
 	size_t line;
-	struct frame frames[2 * MOST_BRACKETS + 1]; /* no f-string lies in another without a bracket between */
+	struct frame
+		frames[2 * MOST_BRACKETS + 1]; /* no f-string lies in another without a bracket between */
 	int depth, brackets;
 	const char *token;
 	size_t token_length;
@@ -203,7 +204,8 @@ static enum token scan_fstring(struct scanner *scanner)
 			scanner->at += 2;
 		else if (byte == '{')
 			return open_bracket(scanner,
-				(struct frame){.quote = string.quote, .triple = string.triple, .raw = string.raw});
+				(struct frame){
+					.quote = string.quote, .triple = string.triple, .raw = string.raw});
 		else if (byte == '}' && string.format)
 			return close_bracket(scanner);
 		else if (byte == '}')
@@ -238,8 +240,8 @@ static enum token scan_name(struct scanner *scanner)
 		scanner->at += triple ? 3 : 1;
 		if (!formatted)
 			return scan_string(scanner, quote, triple);
-		scanner->frames[scanner->depth++] = (struct frame){quote, quote, .quote = quote,
-			.triple = triple, .raw = raw, .line = scanner->line};
+		scanner->frames[scanner->depth++] = (struct frame){
+			quote, quote, .quote = quote, .triple = triple, .raw = raw, .line = scanner->line};
 		return scan_fstring(scanner);
 	}
 	return TOKEN_NAME;
@@ -647,8 +649,8 @@ static void see(struct reader *reader)
 	reader->place = next_place(reader);
 }
 
-void python_source_read(const char *text, size_t length, python_visit *visit, void *context,
-	struct python_fault *fault)
+void python_source_read(
+	const char *text, size_t length, python_visit *visit, void *context, struct python_fault *fault)
 {
 	struct reader reader = {
 		.scanner = {.at = text, .end = text + length, .line = 1},

@@ -38,5 +38,5 @@ struct python_fault {
 /* Visits the facts as they stand in the text, which is UTF-8; up to the fault, if there is one. Names are
  * told as they are written: Python makes some letters beyond ASCII into others. Takes time in proportion to
  * the length, and memory for the longest name. */
-void python_source_read(const char *text, size_t length, python_visit *visit, void *context,
-	struct python_fault *fault);
+void python_source_read(
+	const char *text, size_t length, python_visit *visit, void *context, struct python_fault *fault);

@@ -28,8 +28,9 @@ static const char *const forbidden_modules[] = {
 	"importlib", "ctypes", "socket", "http", "urllib", "requests", "paramiko", "fabric"};
 
 /* A star stands for the rest of a name. */
-static const char *const forbidden_calls[] = {"__import__", "exec", "eval", "compile", "os.system", "os.popen",
-	"os.exec*", "os.spawn*", "subprocess.run", "subprocess.call", "subprocess.Popen", "subprocess.check_*"};
+static const char *const forbidden_calls[] = {"__import__", "exec", "eval", "compile", "os.system",
+	"os.popen", "os.exec*", "os.spawn*", "subprocess.run", "subprocess.call", "subprocess.Popen",
+	"subprocess.check_*"};
 
 static const char *const forbidden_packages[] = {"fla.ops.gla", "fla.ops.kda"};
 
@@ -59,9 +60,9 @@ static bool is_forbidden_call(const char *name)
 	for (size_t i = 0; i < COUNT(forbidden_calls); i++) {
 		size_t length = strcspn(forbidden_calls[i], "*");
 
-		if (forbidden_calls[i][length] ? !strncmp(name, forbidden_calls[i], length) &&
-						!strchr(name + length, '.')
-					       : !strcmp(name, forbidden_calls[i]))
+		if (forbidden_calls[i][length]
+				? !strncmp(name, forbidden_calls[i], length) && !strchr(name + length, '.')
+				: !strcmp(name, forbidden_calls[i]))
 			return true;
 	}
 	return false;
@@ -82,7 +83,8 @@ enum finding {
 
 static const char *const remedies[] = {
 	[FOUND_FAULT] = "Fix the syntax.",
-	[FOUND_UNREADABLE] = "Save the file as UTF-8: validators cannot read it, and the submission stays pending.",
+	[FOUND_UNREADABLE] =
+		"Save the file as UTF-8: validators cannot read it, and the submission stays pending.",
 	[FOUND_IMPORT] = "Remove the import, even where it is not used.",
 	[FOUND_CALL] = "Remove the call, even where it is never reached.",
 	[FOUND_CALL_OF_EXPRESSION] = "Give the object a name first: m = f(), then m.eval().",
@@ -94,13 +96,13 @@ static const char *const remedies[] = {
 struct verdict {
 	struct buffer bad, unsure; /* the first findings, as text */
 	size_t bad_count, unsure_count;
-	unsigned kinds; /* a bit for each kind that was found */
+	unsigned kinds;         /* a bit for each kind that was found */
 	size_t files, unparsed; /* unparsed: read by our own reader alone */
 	char version[32];       /* of the Python that read the others */
 };
 
-__attribute__((format(printf, 5, 6))) static void find(struct verdict *verdict, enum finding kind,
-	const char *path, size_t line, const char *format, ...)
+__attribute__((format(printf, 5, 6))) static void find(
+	struct verdict *verdict, enum finding kind, const char *path, size_t line, const char *format, ...)
 {
 	bool unsure = kind == FOUND_UNSURE;
 	struct buffer *out = unsure ? &verdict->unsure : &verdict->bad;
@@ -332,8 +334,8 @@ static void judge_file(
 	visit(text, report, note_binding, &file, &fault);
 	visit(text, report, judge_fact, &file, &fault);
 	if (fault.line)
-		find(verdict, FOUND_FAULT, path, fault.line, "is not valid Python%s%s: %s",
-			report ? " " : "", report ? verdict->version : "", fault.what);
+		find(verdict, FOUND_FAULT, path, fault.line, "is not valid Python%s%s: %s", report ? " " : "",
+			report ? verdict->version : "", fault.what);
 	else if (file.is_chunk)
 		judge_required(&file);
 	for (size_t i = 0; i < file.count && i < BINDINGS; i++) {
@@ -359,8 +361,7 @@ static void batch_free(struct batch *batch)
 	*batch = (struct batch){0};
 }
 
-static int judge_batch(
-	struct verdict *verdict, const char *python, struct batch *batch, struct error *err)
+static int judge_batch(struct verdict *verdict, const char *python, struct batch *batch, struct error *err)
 {
 	struct python_ast ast = {0};
 	int result = 0;
@@ -444,7 +445,8 @@ static int judge_all(struct verdict *verdict, const char *root, const char *pyth
 
 /* --- the check ----------------------------------------------------------------------------------- */
 
-static void append_findings(struct buffer *out, const char *before, const struct buffer *findings, size_t count)
+static void append_findings(
+	struct buffer *out, const char *before, const struct buffer *findings, size_t count)
 {
 	if (!count)
 		return;
@@ -483,7 +485,7 @@ static void append_reading(const struct verdict *verdict, struct buffer *out)
 static void report(const struct verdict *verdict, enum check_status bad, struct check_list *checks)
 {
 	struct buffer detail = {0}, remedy = {0};
-	enum check_status status = verdict->bad_count                  ? bad
+	enum check_status status = verdict->bad_count        ? bad
 		: verdict->unsure_count || verdict->unparsed ? CHECK_WARN
 							     : CHECK_OK;
 
@@ -504,7 +506,8 @@ int tree_rule_check(const char *root, const char *python, enum check_status bad,
 	int result = judge_all(&verdict, root, python, err);
 
 	if (!result && !verdict.files)
-		check_add(checks, "imports.ast", CHECK_SKIP, NULL, "there is no Python file under " PACKAGE "/");
+		check_add(checks, "imports.ast", CHECK_SKIP, NULL,
+			"there is no Python file under " PACKAGE "/");
 	else if (!result)
 		report(&verdict, bad, checks);
 	buffer_free(&verdict.bad);

@@ -31,23 +31,6 @@
 #include "space/workspace.h"
 #include "directory.h"
 
-static void put(const char *directory, const char *name, const void *data, size_t length)
-{
-	char *path = path_join(directory, name), *slash = strrchr(path, '/');
-	struct error err;
-
-	*slash = '\0';
-	assert_int_equal(directory_make(path, 0700, &err), 0);
-	*slash = '/';
-	assert_int_equal(file_write(path, data, length, 0600, FILE_REPLACE, &err), 0);
-	free(path);
-}
-
-static void put_text(const char *directory, const char *name, const char *text)
-{
-	put(directory, name, text, strlen(text));
-}
-
 /* --- settings ------------------------------------------------------------------------------------ */
 
 static struct settings *load(const char *directory, const char *text)

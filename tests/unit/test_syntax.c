@@ -234,8 +234,8 @@ static void nothing_is_too_deep_or_long(void **state)
 
 /* Whatever Python makes of them, and some it refuses. */
 static const char *const nasty[] = {"# -*- coding: latin-1 -*-\nimport a", "#!python\n\n\n\timport b",
-	"if 1:\n\tf()\n        g()", "x = yield", "if x:\n  a()\n b()", "a = b = c()\nimport", "from import x",
-	"from . import", "def f(a, /, b, *, c: d() = e()) -> g(): ...", "f(*a(), **b())",
+	"if 1:\n\tf()\n        g()", "x = yield", "if x:\n  a()\n b()", "a = b = c()\nimport",
+	"from import x", "from . import", "def f(a, /, b, *, c: d() = e()) -> g(): ...", "f(*a(), **b())",
 	"[a() for b in c() if d()]", "{a(): b(), **c()}", "x[a():b(), ...]", "a().b().c.d().e", "not f()",
 	"async def f():\n async with a() as b, c(): await d()\n async for e in g(): pass",
 	"with (a() as b, c()): pass", "try: pass\nexcept* a(): pass", "@a\n@b.c()\ndef f(): pass",
@@ -358,18 +358,6 @@ static void both_readers_agree_on_the_standard_library(void **state)
 
 /* --- the rule of April --------------------------------------------------------------------------- */
 
-static void put(const char *root, const char *name, const char *text)
-{
-	char *path = path_join(root, name), *slash = strrchr(path, '/');
-	struct error err;
-
-	*slash = '\0';
-	assert_int_equal(directory_make(path, 0700, &err), 0);
-	*slash = '/';
-	assert_int_equal(file_write(path, text, strlen(text), 0600, FILE_REPLACE, &err), 0);
-	free(path);
-}
-
 /* What the rule says of the fork: "fail: detail -> remedy". The caller frees. */
 static char *judge(const char *root, const char *reader)
 {
@@ -404,11 +392,22 @@ static void assert_both_say(const char *root, const char *begin, const char *par
 	assert_says(root, NULL, passes ? "warn: nothing forbidden" : begin, passes ? "not checked" : part);
 }
 
+/* A file of a fork, and what the rule says of it. */
+struct rule_case {
+	const char *source, *begin, *part;
+};
+
+static void assert_cases(const char *root, const char *path, const struct rule_case *cases, size_t count)
+{
+	for (size_t i = 0; i < count; i++) {
+		put_text(root, path, cases[i].source);
+		assert_both_say(root, cases[i].begin, cases[i].part);
+	}
+}
+
 static void the_rule_judges_imports_and_calls(void **state)
 {
-	static const struct {
-		const char *source, *begin, *part;
-	} cases[] = {
+	static const struct rule_case cases[] = {
 		{"import ctypes", "fail: fla/a.py:1 imports ctypes", "Remove the import"},
 		{"\nfrom importlib.util import find_spec", "fail: fla/a.py:2 imports importlib", ""},
 		{"import torch, http.client as c", "fail", "imports http"},
@@ -426,8 +425,8 @@ static void the_rule_judges_imports_and_calls(void **state)
 		{"(subprocess\n.check_output)([])", "fail: fla/a.py:2 calls subprocess.check_output()", ""},
 		{"subprocess.run(); subprocess.call(); subprocess.Popen()", "fail", "subprocess.Popen()"},
 		{"f(", "fail: fla/a.py:1 is not valid Python", "Fix the syntax"},
-		{"import os as o\ndef f(): o.system()", "warn: not sure: fla/a.py:2 calls os.system() as o.system()",
-			"leaves it open"},
+		{"import os as o\ndef f(): o.system()",
+			"warn: not sure: fla/a.py:2 calls os.system() as o.system()", "leaves it open"},
 		{"def f(): r()\nfrom subprocess import run as r", "warn", "calls subprocess.run() as r()"},
 		{"import builtins\nbuiltins.exec('')", "warn", "calls exec() as builtins.exec()"},
 		{"from builtins import eval as e\ne('')", "warn", "calls eval() as e()"},
@@ -443,19 +442,13 @@ static void the_rule_judges_imports_and_calls(void **state)
 		{"# import ctypes\n'exec()'\n\"\"\"\nimport socket\n\"\"\"", "ok", ""},
 		{"class A(compile): pass\n@eval\ndef exec(): pass", "ok", ""},
 	};
-	const char *root = *state;
 
-	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
-		put(root, "fla/a.py", cases[i].source);
-		assert_both_say(root, cases[i].begin, cases[i].part);
-	}
+	assert_cases(*state, "fla/a.py", cases, sizeof(cases) / sizeof(*cases));
 }
 
 static void the_rule_judges_the_five_files(void **state)
 {
-	static const struct {
-		const char *source, *begin, *part;
-	} cases[] = {
+	static const struct rule_case cases[] = {
 		{"import fla.ops.kda.chunk as c", "fail: fla/ops/quasar/gate.py:1 imports fla.ops.kda.chunk",
 			"Move what you need"},
 		{"from fla.ops.gla import f", "fail", "imports fla.ops.gla"},
@@ -464,36 +457,33 @@ static void the_rule_judges_the_five_files(void **state)
 		{"import fla.ops.glad", "warn", "imports fla.ops.glad"},
 		{"# from fla.ops.gla import f\nfrom ..utils import kda", "ok", ""},
 	};
-	const char *root = *state;
 
-	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
-		put(root, "fla/ops/quasar/gate.py", cases[i].source);
-		assert_both_say(root, cases[i].begin, cases[i].part);
-	}
+	assert_cases(*state, "fla/ops/quasar/gate.py", cases, sizeof(cases) / sizeof(*cases));
 }
 
 static void the_rule_wants_five_names(void **state)
 {
-	static const char all[] = "from fla.utils import (autocast_custom_bwd, autocast_custom_fwd as f,\n"
-				  " autotune_cache_kwargs)\ndef f():\n from fla.utils import check_shared_mem\n";
+	static const char all[] =
+		"from fla.utils import (autocast_custom_bwd, autocast_custom_fwd as f,\n"
+		" autotune_cache_kwargs)\ndef f():\n from fla.utils import check_shared_mem\n";
 	const char *root = *state;
 	char *text = xprintf("%s from fla.utils import input_guard", all);
 
-	put(root, "fla/ops/quasar/chunk.py", text);
+	put_text(root, "fla/ops/quasar/chunk.py", text);
 	assert_both_say(root, "ok", "");
 	free(text);
-	put(root, "fla/ops/quasar/chunk.py", all);
+	put_text(root, "fla/ops/quasar/chunk.py", all);
 	assert_both_say(root, "fail: fla/ops/quasar/chunk.py does not import input_guard from fla.utils",
 		"from fla.utils import NAME");
 	text = xprintf("%s# from fla.utils import input_guard,\nimport fla.utils", all);
-	put(root, "fla/ops/quasar/chunk.py", text);
+	put_text(root, "fla/ops/quasar/chunk.py", text);
 	assert_both_say(root, "fail", "does not import input_guard");
 	free(text);
 	text = xprintf("%sfrom ...utils import input_guard", all);
-	put(root, "fla/ops/quasar/chunk.py", text);
+	put_text(root, "fla/ops/quasar/chunk.py", text);
 	assert_both_say(root, "warn", "imports input_guard from fla.utils by * or by a relative import");
 	free(text);
-	put(root, "fla/ops/quasar/chunk.py", "from fla.utils import *");
+	put_text(root, "fla/ops/quasar/chunk.py", "from fla.utils import *");
 	assert_both_say(root, "warn", "autocast_custom_bwd, autocast_custom_fwd, autotune");
 }
 
@@ -509,26 +499,27 @@ static void all_of_a_fork_is_read(void **state)
 	assert_int_equal(checks.items[0].status, CHECK_SKIP);
 	check_free(&checks);
 
-	put(root, "fla/deep/er/a.py", "import ctypes");
-	put(root, "fla/b.pyi", "import ctypes");
-	put(root, "c.py", "import ctypes");
+	put_text(root, "fla/deep/er/a.py", "import ctypes");
+	put_text(root, "fla/b.pyi", "import ctypes");
+	put_text(root, "c.py", "import ctypes");
 	assert_both_say(root, "fail: fla/deep/er/a.py:1 imports ctypes", "such a fork scores zero");
 	for (int i = 0; i < 10; i++) {
 		char name[] = "fla/0.py";
 
 		name[4] = (char)('0' + i);
-		put(root, name, "exec()");
+		put_text(root, name, "exec()");
 	}
-	assert_both_say(root, "fail: fla/0.py:1 calls exec(); fla/1.py", "fla/3.py:1 calls exec() and 7 more");
+	assert_both_say(
+		root, "fail: fla/0.py:1 calls exec(); fla/1.py", "fla/3.py:1 calls exec() and 7 more");
 	for (int i = 0; i < 10; i++) {
 		char name[] = "fla/0.py";
 
 		name[4] = (char)('0' + i);
-		put(root, name, "pass");
+		put_text(root, name, "pass");
 	}
-	put(root, "fla/deep/er/a.py", "\xff");
+	put_text(root, "fla/deep/er/a.py", "\xff");
 	assert_both_say(root, "fail: fla/deep/er/a.py is not UTF-8 text", "stays pending");
-	put(root, "fla/deep/er/a.py", "'\\xff'");
+	put_text(root, "fla/deep/er/a.py", "'\\xff'");
 
 	assert_int_equal(symlink("/etc/passwd", link), 0);
 	assert_both_say(root, "warn: not sure: fla/link.py is a link that leads out", "");
@@ -541,11 +532,11 @@ static void all_of_a_fork_is_read(void **state)
 	/* too large for Python, and for either */
 	while (large.length <= PYTHON_AST_BYTES)
 		buffer_text(&large, "a = 1\n");
-	put(root, "fla/deep/er/a.py", large.data);
+	put_text(root, "fla/deep/er/a.py", large.data);
 	assert_says(root, python(), "warn: nothing forbidden", "the syntax of 1 of 11 files was not checked");
 	while (large.length <= 4 << 20)
 		buffer_text(&large, "eval()\n");
-	put(root, "fla/deep/er/a.py", large.data);
+	put_text(root, "fla/deep/er/a.py", large.data);
 	assert_both_say(root, "warn: not sure: fla/deep/er/a.py is larger than 4 MiB", "");
 	buffer_free(&large);
 	free(link);
@@ -558,7 +549,7 @@ static void a_python_that_does_not_work_is_done_without(void **state)
 
 	struct buffer deep = {0};
 
-	put(root, "fla/a.py", "x = 1");
+	put_text(root, "fla/a.py", "x = 1");
 	assert_says(root, "/nonexistent/python3", "warn: nothing forbidden", "Python 3.8 or later");
 	assert_says(root, "/bin/false", "warn: nothing forbidden", "Python 3.8 or later");
 	assert_says(root, "/bin/echo", "warn: nothing forbidden", "Python 3.8 or later");
@@ -566,10 +557,11 @@ static void a_python_that_does_not_work_is_done_without(void **state)
 	for (int i = 0; i < 100000; i++)
 		buffer_text(&deep, "-");
 	buffer_text(&deep, "eval()");
-	put(root, "fla/b.py", deep.data);
-	put(root, "fla/c.py", "x = 2");
+	put_text(root, "fla/b.py", deep.data);
+	put_text(root, "fla/c.py", "x = 2");
 	buffer_free(&deep);
-	assert_says(root, python(), "fail: fla/b.py:1 calls eval()", "the syntax of 1 of 3 files was not checked");
+	assert_says(root, python(), "fail: fla/b.py:1 calls eval()",
+		"the syntax of 1 of 3 files was not checked");
 }
 
 int main(void)
@@ -584,10 +576,8 @@ int main(void)
 			the_rule_judges_imports_and_calls, make_directory, remove_directory),
 		cmocka_unit_test_setup_teardown(
 			the_rule_judges_the_five_files, make_directory, remove_directory),
-		cmocka_unit_test_setup_teardown(
-			the_rule_wants_five_names, make_directory, remove_directory),
-		cmocka_unit_test_setup_teardown(
-			all_of_a_fork_is_read, make_directory, remove_directory),
+		cmocka_unit_test_setup_teardown(the_rule_wants_five_names, make_directory, remove_directory),
+		cmocka_unit_test_setup_teardown(all_of_a_fork_is_read, make_directory, remove_directory),
 		cmocka_unit_test_setup_teardown(
 			a_python_that_does_not_work_is_done_without, make_directory, remove_directory),
 	};
