@@ -29,7 +29,11 @@ struct frame {
 	char opener, closer; /* brackets, or twice the quote */
 	char quote;          /* of the f-string; 0: a bracket in no f-string's text */
 	bool triple, raw;
-	bool format; /* behind the colon of {value:format} */
+	const char *end; /* of the f-string, as of a plain string: Python before 3.12 looks for it so */
+	bool expression; /* in an expression of an f-string */
+	bool nested;     /* the f-string is */
+	bool format;     /* behind the colon of {value:format} */
+	int formats;     /* that it is in */
 	enum role role;
 	bool plain; /* ROLE_GROUP: nothing but one dotted name in it, so far */
 	size_t line;
@@ -57,6 +61,11 @@ __attribute__((format(printf, 3, 4))) static enum token refuse(
 	scanner->fault.line = line;
 	scanner->at = scanner->end;
 	return TOKEN_END;
+}
+
+static enum token refuse_newer(struct scanner *scanner, const char *what)
+{
+	return refuse(scanner, scanner->line, "%s, which Python takes from 3.12 on", what);
 }
 
 static size_t left(const struct scanner *scanner)
@@ -110,10 +119,18 @@ static struct frame *top(struct scanner *scanner)
 	return scanner->depth ? &scanner->frames[scanner->depth - 1] : NULL;
 }
 
+static bool in_expression(struct scanner *scanner)
+{
+	const struct frame *frame = top(scanner);
+
+	return frame && frame->expression;
+}
+
 static enum token open_bracket(struct scanner *scanner, struct frame frame)
 {
 	if (++scanner->brackets > MOST_BRACKETS)
 		return refuse(scanner, scanner->line, "too many nested parentheses");
+	frame.expression |= in_expression(scanner);
 	frame.line = scanner->line;
 	frame.opener = *scanner->at;
 	frame.closer = frame.opener == '(' ? ')' : frame.opener == '[' ? ']' : '}';
@@ -151,18 +168,29 @@ static enum token unterminated(struct scanner *scanner, size_t line)
 	return refuse(scanner, line, "the string is not terminated");
 }
 
+/* Where the closing quotes of a string stand that began before `at`; NULL: nowhere. */
+static const char *closing_quotes(const char *at, const char *end, char quote, bool triple)
+{
+	for (; at < end && (triple || !is_line_end(*at)); at++) {
+		if (*at == quote && (!triple || (end - at > 2 && at[1] == quote && at[2] == quote)))
+			return at;
+		if (*at == '\\' && end - at > 1)
+			at += end - at > 2 && at[1] == '\r' && at[2] == '\n' ? 2 : 1;
+	}
+	return NULL;
+}
+
 /* The rest of a string, behind its opening quotes. */
 static enum token scan_string(struct scanner *scanner, char quote, bool triple)
 {
-	size_t line = scanner->line;
+	const char *end = closing_quotes(scanner->at, scanner->end, quote, triple);
 
-	while (!at_quotes(scanner, quote, triple)) {
-		if (!left(scanner) || (!triple && is_line_end(*scanner->at)))
-			return unterminated(scanner, line);
-		if (*scanner->at == '\\')
-			scanner->at++;
+	if (!end)
+		return unterminated(scanner, scanner->line);
+	if (in_expression(scanner) && memchr(scanner->at, '\\', (size_t)(end - scanner->at)))
+		return refuse_newer(scanner, "a backslash in an expression of an f-string");
+	while (scanner->at < end)
 		take(scanner);
-	}
 	scanner->at += triple ? 3 : 1;
 	return TOKEN_LITERAL;
 }
@@ -181,6 +209,16 @@ static void scan_escape(struct scanner *scanner, bool raw)
 	}
 }
 
+/* The { of an expression. */
+static enum token open_expression(struct scanner *scanner, struct frame string)
+{
+	string.expression = true;
+	string.formats += string.format;
+	string.format = false;
+	return string.formats > 1 ? refuse_newer(scanner, "an f-string with a format in a format in a format")
+				  : open_bracket(scanner, string);
+}
+
 /* The text of an f-string or of a format in it, up to the next expression or the end. */
 static enum token scan_fstring(struct scanner *scanner)
 {
@@ -194,18 +232,21 @@ static enum token scan_fstring(struct scanner *scanner)
 		if (at_quotes(scanner, string.quote, string.triple)) {
 			if (string.format)
 				return refuse(scanner, scanner->line, "an f-string lacks a '}'");
+			if (scanner->at != string.end)
+				return refuse_newer(scanner,
+					"an f-string with its own quotes or a line end in an expression");
 			scanner->at += string.triple ? 3 : 1;
 			scanner->depth--;
 			return TOKEN_LITERAL;
 		}
-		if (byte == '\\')
+		if (byte == '\\' && string.nested)
+			return refuse_newer(scanner, "a backslash in an expression of an f-string");
+		else if (byte == '\\')
 			scan_escape(scanner, string.raw);
 		else if ((byte == '{' || byte == '}') && !string.format && peek(scanner, 1) == byte)
 			scanner->at += 2;
 		else if (byte == '{')
-			return open_bracket(scanner,
-				(struct frame){
-					.quote = string.quote, .triple = string.triple, .raw = string.raw});
+			return open_expression(scanner, string);
 		else if (byte == '}' && string.format)
 			return close_bracket(scanner);
 		else if (byte == '}')
@@ -215,10 +256,27 @@ static enum token scan_fstring(struct scanner *scanner)
 	}
 }
 
+/* Behind the opening quotes. */
+static enum token open_fstring(struct scanner *scanner, char quote, bool triple, bool raw)
+{
+	scanner->frames[scanner->depth] = (struct frame){
+		.opener = quote,
+		.closer = quote,
+		.quote = quote,
+		.triple = triple,
+		.raw = raw,
+		.end = closing_quotes(scanner->at, scanner->end, quote, triple),
+		.nested = in_expression(scanner),
+		.line = scanner->line,
+	};
+	scanner->depth++;
+	return scan_fstring(scanner);
+}
+
 /* A name, or the prefix of a string and the string. */
 static enum token scan_name(struct scanner *scanner)
 {
-	static const char *const prefixes[] = {"r", "u", "b", "br", "rb", "f", "fr", "rf", "t", "tr", "rt"};
+	static const char *const prefixes[] = {"r", "u", "b", "br", "rb", "f", "fr", "rf"};
 	bool raw = false, formatted = false, triple;
 	char lower[3] = "", quote;
 
@@ -231,18 +289,15 @@ static enum token scan_name(struct scanner *scanner)
 	for (size_t i = 0; i < scanner->token_length; i++) {
 		lower[i] = (char)tolower((unsigned char)scanner->token[i]);
 		raw |= lower[i] == 'r';
-		formatted |= lower[i] == 'f' || lower[i] == 't';
+		formatted |= lower[i] == 'f';
 	}
 	for (size_t i = 0; i < sizeof(prefixes) / sizeof(*prefixes); i++) {
 		if (strcmp(lower, prefixes[i]))
 			continue;
 		triple = at_quotes(scanner, quote, true);
 		scanner->at += triple ? 3 : 1;
-		if (!formatted)
-			return scan_string(scanner, quote, triple);
-		scanner->frames[scanner->depth++] = (struct frame){
-			quote, quote, .quote = quote, .triple = triple, .raw = raw, .line = scanner->line};
-		return scan_fstring(scanner);
+		return formatted ? open_fstring(scanner, quote, triple, raw)
+				 : scan_string(scanner, quote, triple);
 	}
 	return TOKEN_NAME;
 }
@@ -287,6 +342,8 @@ static void skip_blank(struct scanner *scanner)
 
 		if (byte == ' ' || byte == '\t' || byte == '\f')
 			scanner->at++;
+		else if (in_expression(scanner) && (byte == '#' || byte == '\\'))
+			return;
 		else if (byte == '#')
 			while (left(scanner) && !is_line_end(*scanner->at))
 				scanner->at++;
@@ -307,6 +364,8 @@ static enum token next_token(struct scanner *scanner)
 	if (frame && (frame->format || frame->closer == frame->quote))
 		return scan_fstring(scanner);
 	skip_blank(scanner);
+	if (in_expression(scanner) && strchr("#\\", peek(scanner, 0)) && left(scanner))
+		return refuse_newer(scanner, "a comment or a backslash in an expression of an f-string");
 	if (!left(scanner))
 		return frame ? refuse(scanner, frame->line, "'%c' is never closed", frame->opener)
 			     : TOKEN_END;
