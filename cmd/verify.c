@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "api/version.h"
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/log.h"
@@ -308,20 +309,35 @@ static int read_request(struct run *run, struct error *err)
 	return command_device(invocation, run->request.device, &run->device, err);
 }
 
-/* The fork that --fork or the workspace names, and what validators would clone. */
-static int find_fork(const struct invocation *invocation, struct workspace *workspace, const char **path,
-	const char **url, struct error *err)
+/* The rules of the validator that the workspace submits to, as far as it is known. */
+static enum inspect_rules rules_of(const struct invocation *invocation, const struct workspace *workspace)
 {
-	*path = arg_string(invocation, "fork");
-	if (*path)
+	const char *url = settings_get(invocation->settings, "VALIDATOR_API_URL", NULL);
+	const char *forced = settings_get(invocation->settings, "API_VERSION", NULL);
+	char *kept = url ? store_validator_version(workspace->store, url) : NULL;
+	const struct api_version *version = forced ? api_version_named(forced) : NULL;
+
+	if (!version && kept)
+		version = api_version_named(kept);
+	free(kept);
+	return inspect_rules_of(version ? version : api_version_oldest());
+}
+
+/* The fork that --fork or the workspace names, and what validators would clone. */
+static int find_fork(const struct invocation *invocation, struct workspace *workspace,
+	struct verify_request *request, struct error *err)
+{
+	request->fork_path = arg_string(invocation, "fork");
+	if (request->fork_path)
 		return 0;
 	if (!require_workspace(invocation, err))
 		return error_hint(
 			err, "Name a fork with --fork PATH, or create a workspace with `quasar init DIR`.");
 	if (workspace_open(invocation->workspace, invocation->settings, workspace, err) < 0)
 		return -1;
-	*path = workspace->fork_path;
-	*url = workspace->fork_url;
+	request->fork_path = workspace->fork_path;
+	request->fork_url = workspace->fork_url;
+	request->rules = rules_of(invocation, workspace);
 	return 0;
 }
 
@@ -333,12 +349,12 @@ static int run_verify(struct invocation *invocation, struct error *err)
 
 	if (read_request(&run, err) < 0)
 		goto done;
-	if (!run.native &&
-		find_fork(invocation, &workspace, &run.request.fork_path, &run.request.fork_url, err) < 0)
+	if (!run.native && find_fork(invocation, &workspace, &run.request, err) < 0)
 		goto done;
 	if (!invocation->json)
 		run.checks.report = report_check;
-	result = run.native ? compute_native(&run, err) : verify_static(&run.request, &run.checks, err);
+	result = run.native ? compute_native(&run, err)
+			    : verify_static(invocation, &run.request, &run.checks, err);
 	if (!result && !run.native)
 		result = check_fork(&run, err);
 	if (result)
@@ -367,6 +383,9 @@ const struct command cmd_verify = {
 		"length, in every call and whoever calls; whether the time that it seems to take is the time "
 		"that it takes. Finally it shows tokens/s and memory, league and weighted score. docs/checks.md "
 		"lists what makes each check fail.\n\n"
+		"imports.ast is the import rule of April 2026, on the syntax tree of every Python file under "
+		"fla/. The miner's Python parses the files; without one, quasar reads them itself and cannot "
+		"tell whether their syntax is right.\n\n"
 		"Without PyTorch, or if the fork needs a GPU and there is none, the fork is not run: verify says so "
 		"and exits with 3.\n\n"
 		"--native checks quasar's own implementation instead, which needs no fork and no Python: the "

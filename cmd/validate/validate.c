@@ -137,8 +137,10 @@ static int judge_docket(struct run *run, const struct docket *docket, struct err
 	struct judging *judging;
 	int result = 0;
 
-	for (size_t i = 0; i < run->judge_count; i++)
+	for (size_t i = 0; i < run->judge_count; i++) {
+		run->judges[i].rules = inspect_rules_of(api_version(run->api));
 		run->judges[i].ranks_measured = api_version(run->api)->docket;
+	}
 	judging = judging_open(run->judges, run->judge_count, tell, run);
 	for (size_t i = 0; !result && i < docket->count; i++)
 		result = judge_one(run, judging, docket->submissions[i], err);

@@ -17,6 +17,7 @@ const struct api_version api_versions[] = {
 		.registers = true,
 		.docket = true,
 		.flags = true,
+		.reads_trees = true,
 		.claim_least = 10,
 		.claim_most = 5e7,
 		.claim_share = 0.5,

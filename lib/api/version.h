@@ -18,6 +18,7 @@ struct api_version {
 	bool judges_hidden; /* validators also judge commitments that are not revealed yet, and cannot */
 	bool docket; /* hands out to validators what waits, and takes what they measured with the score; else only a score */
 	bool flags; /* shuts out hotkeys that share what may not be shared, or that claim far too much */
+	bool reads_trees; /* judges a fork's imports by its syntax trees; else by its text */
 	bool claims_rank; /* ranks by the claim; else by what validators measured, normalised by their GPU */
 	double claim_least; /* tokens/s that may be claimed */
 	double claim_most;

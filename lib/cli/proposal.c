@@ -178,9 +178,10 @@ static int checks_failed(const struct check_list *checks, struct error *err)
 int proposal_verify(const struct invocation *invocation, const struct session *session,
 	const struct proposal *proposal, bool compute, check_report *report, struct error *err)
 {
-	const struct verify_request request = {
+	struct verify_request request = {
 		.fork_path = session->workspace.fork_path,
 		.fork_url = proposal->plan.fork_url,
+		.rules = inspect_rules_of(proposal->version),
 		.submitting = true,
 		.static_only = !compute,
 		.rehearsal = proposal->rehearsal,

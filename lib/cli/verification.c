@@ -25,12 +25,20 @@ static void check_git(const struct verify_request *request, struct check_list *c
 	fork_state_free(&state);
 }
 
-int verify_static(const struct verify_request *request, struct check_list *checks, struct error *err)
+int verify_static(const struct invocation *invocation, const struct verify_request *request,
+	struct check_list *checks, struct error *err)
 {
-	if (inspect_fork(request->fork_path, request->strict, checks, err) < 0)
-		return -1;
-	check_git(request, checks);
-	return 0;
+	struct inspect_options options = {.rules = request->rules, .strict = request->strict};
+	struct python python = {0};
+	int result = command_python_if_any(invocation, request->fork_path, &python, err);
+
+	options.python = python.path;
+	if (!result)
+		result = inspect_fork(request->fork_path, &options, checks, err);
+	if (!result)
+		check_git(request, checks);
+	python_free(&python);
+	return result;
 }
 
 static int threshold(const struct invocation *invocation, const char *name, double *value, struct error *err)
@@ -159,7 +167,7 @@ int verify_run(const struct invocation *invocation, const struct verify_request 
 	struct device device = {0};
 	int result;
 
-	if (verify_static(request, checks, err) < 0)
+	if (verify_static(invocation, request, checks, err) < 0)
 		return -1;
 	seeded.seed = request->seed ? request->seed : command_seed();
 	result = request->static_only ? 0 : command_device(invocation, request->device, &device, err);

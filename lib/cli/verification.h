@@ -3,6 +3,7 @@
 
 #include "base/check.h"
 #include "cli/command.h"
+#include "fork/inspect.h"
 #include "measure/device.h"
 #include "op/family.h"
 #include "probe/checks.h"
@@ -12,15 +13,16 @@
 
 struct verify_request {
 	const char *fork_path;
-	const char *fork_url; /* what validators will clone; NULL: not known */
-	bool strict;          /* the seeds' import rule fails instead of warning */
-	bool submitting;      /* what validators would not see, or run, fails instead of warning */
-	bool static_only;     /* stop before anything is computed */
-	bool rehearsal;       /* where the fork cannot be run, quasar's own layer may stand in for it */
-	int64_t tokens;       /* length for the computed checks */
-	const char *device;   /* NULL: as the setting says */
-	uint64_t seed;        /* of the tensors; 0: a new one */
-	double budget;        /* seconds, for the fork */
+	const char *fork_url;     /* what validators will clone; NULL: not known */
+	enum inspect_rules rules; /* of the service that it is for */
+	bool strict;              /* the seeds' import rule fails instead of warning */
+	bool submitting;          /* what validators would not see, or run, fails instead of warning */
+	bool static_only;         /* stop before anything is computed */
+	bool rehearsal;           /* where the fork cannot be run, quasar's own layer may stand in for it */
+	int64_t tokens;           /* length for the computed checks */
+	const char *device;       /* NULL: as the setting says */
+	uint64_t seed;            /* of the tensors; 0: a new one */
+	double budget;            /* seconds, for the fork */
 
 	/* Of the fork. */
 	const enum semantics *wanted; /* the function that it has to compute; NULL: either */
@@ -42,7 +44,8 @@ int verify_run(const struct invocation *invocation, const struct verify_request 
 	struct check_list *checks, struct error *err);
 
 /* Its parts: files, imports, CUDA source and git. */
-int verify_static(const struct verify_request *request, struct check_list *checks, struct error *err);
+int verify_static(const struct invocation *invocation, const struct verify_request *request,
+	struct check_list *checks, struct error *err);
 
 /* The fork's layer, by the miner's Python. With request->static_only only what needs no PyTorch; `device` is not
  * used then. */

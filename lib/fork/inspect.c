@@ -8,13 +8,12 @@
 #include <sys/stat.h>
 
 #include "base/buffer.h"
-#include "base/file.h"
 #include "base/memory.h"
 #include "base/text.h"
+#include "fork/fork_text.h"
+#include "fork/tree_rule.h"
 
-#define FILE_LIMIT ((size_t)4 << 20)
 #define WALK_LIMIT 500000 /* files and directories looked at for a .cu */
-#define FOLDER "fla/ops/quasar/"
 
 const char *const inspect_target_files[] = {
 	"chunk.py",
@@ -240,53 +239,26 @@ void inspect_imports(const char *text, size_t length, struct import_findings *fi
 
 /* --- the files of a fork ------------------------------------------------------------------------- */
 
-/* A target file as it was found. */
-struct target {
-	struct buffer text;
-	const char *fault; /* why validators cannot read it; NULL: they can */
-};
-
-static void read_target(const char *root, const char *name, struct target *target)
-{
-	char *path = xprintf("%s/" FOLDER "%s", root, name), *real = realpath(path, NULL);
-	struct stat status;
-	struct error err;
-
-	if (!real || stat(real, &status) < 0)
-		target->fault = "is missing";
-	else if (strncmp(real, root, strlen(root)) || real[strlen(root)] != '/')
-		target->fault = "is a link that leads out of the fork";
-	else if (!S_ISREG(status.st_mode))
-		target->fault = "is not a file";
-	else if ((size_t)status.st_size > FILE_LIMIT)
-		target->fault = "is larger than 4 MiB";
-	else if (file_read(real, FILE_LIMIT, &target->text, &err) < 0)
-		target->fault = "cannot be read";
-	else if (!utf8_valid(target->text.data, target->text.length))
-		target->fault = "is not UTF-8 text";
-	free(real);
-	free(path);
-}
-
-static void check_files(const struct target targets[TARGET_COUNT], struct check_list *checks)
+static void check_files(const struct fork_text targets[TARGET_COUNT], struct check_list *checks)
 {
 	struct buffer faults = {0};
 
 	for (int i = 0; i < TARGET_COUNT; i++)
 		if (targets[i].fault)
-			buffer_printf(&faults, "%s" FOLDER "%s %s", faults.length ? "; " : "",
+			buffer_printf(&faults, "%s" INSPECT_FOLDER "%s %s", faults.length ? "; " : "",
 				inspect_target_files[i], targets[i].fault);
 	if (faults.length)
 		check_add(checks, "files", CHECK_FAIL,
 			"A fork without these five files scores zero. Restore them, for instance with: "
-			"git checkout HEAD -- " FOLDER,
+			"git checkout HEAD -- " INSPECT_FOLDER,
 			"%s", faults.data);
 	else
-		check_add(checks, "files", CHECK_OK, NULL, "all five are in " FOLDER);
+		check_add(checks, "files", CHECK_OK, NULL, "all five are in " INSPECT_FOLDER);
 	buffer_free(&faults);
 }
 
-static void check_deployed(const struct import_findings *findings, struct check_list *checks)
+static void check_deployed(
+	const struct import_findings *findings, enum check_status bad, struct check_list *checks)
 {
 	struct buffer missing = {0};
 
@@ -295,16 +267,16 @@ static void check_deployed(const struct import_findings *findings, struct check_
 			buffer_printf(
 				&missing, "%s%s", missing.length ? ", " : "", inspect_deployed_names[i]);
 	if (missing.length)
-		check_add(checks, "imports.deployed", CHECK_FAIL,
-			"A fork without them scores zero. Add to chunk.py, for each of them: from "
+		check_add(checks, "imports.deployed", bad,
+			"By the rule of February 2026 a fork without them scores zero. Add to chunk.py, for each of them: from "
 			"fla.utils import NAME",
-			FOLDER "chunk.py:%zu: %s %s", findings->utils ? findings->utils : 1,
+			INSPECT_FOLDER "chunk.py:%zu: %s %s", findings->utils ? findings->utils : 1,
 			findings->utils ? "`from fla.utils import` does not bring in"
 					: "no `from fla.utils import`, so not",
 			missing.data);
 	else
 		check_add(checks, "imports.deployed", CHECK_OK, NULL,
-			"chunk.py imports the five names that current validators look for");
+			"chunk.py imports the five names that validators look for");
 	buffer_free(&missing);
 }
 
@@ -324,7 +296,7 @@ static void check_strict(const struct import_findings *findings, bool strict, st
 		check_add(checks, "imports.strict", strict ? CHECK_FAIL : CHECK_WARN,
 			"Put each of these imports into chunk.py exactly as shown, on its own line, to "
 			"pass every version of the rule.",
-			FOLDER "chunk.py lacks %d of the %d lines of the miner guide: %s", count,
+			INSPECT_FOLDER "chunk.py lacks %d of the %d lines of the miner guide: %s", count,
 			INSPECT_STRICT_COUNT, missing.data);
 	else
 		check_add(checks, "imports.strict", CHECK_OK, NULL,
@@ -332,8 +304,8 @@ static void check_strict(const struct import_findings *findings, bool strict, st
 	buffer_free(&missing);
 }
 
-static void check_forbidden(const struct target targets[TARGET_COUNT],
-	const struct import_findings findings[TARGET_COUNT], struct check_list *checks)
+static void check_forbidden(const struct fork_text targets[TARGET_COUNT],
+	const struct import_findings findings[TARGET_COUNT], enum check_status bad, struct check_list *checks)
 {
 	struct buffer found = {0};
 	int unread = 0;
@@ -342,14 +314,14 @@ static void check_forbidden(const struct target targets[TARGET_COUNT],
 		unread += targets[i].fault != NULL;
 		for (int j = 0; j < INSPECT_FORBIDDEN_COUNT; j++)
 			if (findings[i].forbidden[j])
-				buffer_printf(&found, "%s" FOLDER "%s:%zu: `%s`", found.length ? ", " : "",
-					inspect_target_files[i], findings[i].forbidden[j],
-					inspect_forbidden_texts[j]);
+				buffer_printf(&found, "%s" INSPECT_FOLDER "%s:%zu: `%s`",
+					found.length ? ", " : "", inspect_target_files[i],
+					findings[i].forbidden[j], inspect_forbidden_texts[j]);
 	}
 	if (found.length)
-		check_add(checks, "imports.forbidden", CHECK_FAIL,
-			"Remove the text: validators search for it everywhere, even in comments.", "%s",
-			found.data);
+		check_add(checks, "imports.forbidden", bad,
+			"Remove the text: by the rule of February 2026 it scores zero, even in comments.",
+			"%s", found.data);
 	else if (unread == TARGET_COUNT)
 		check_add(checks, "imports.forbidden", CHECK_SKIP, NULL, "there is no file to search");
 	else
@@ -391,12 +363,45 @@ static void check_cuda_source(const char *root, struct check_list *checks)
 	free(found);
 }
 
-int inspect_fork(const char *path, bool strict, struct check_list *checks, struct error *err)
+/* The rules on text: February's, and the miner guide's. */
+static void check_text(const char *root, const struct inspect_options *options, struct check_list *checks)
 {
-	struct target targets[TARGET_COUNT] = {0};
+	struct fork_text targets[TARGET_COUNT];
 	struct import_findings findings[TARGET_COUNT] = {0};
+	enum check_status bad = options->rules == INSPECT_FEBRUARY ? CHECK_FAIL : CHECK_WARN;
+
+	for (int i = 0; i < TARGET_COUNT; i++) {
+		char *path = xprintf(INSPECT_FOLDER "%s", inspect_target_files[i]);
+
+		fork_text_read(root, path, &targets[i]);
+		if (targets[i].text.length)
+			inspect_imports(targets[i].text.data, targets[i].text.length, &findings[i]);
+		free(path);
+	}
+	check_files(targets, checks);
+	if (targets[CHUNK].fault) {
+		check_add(checks, "imports.deployed", CHECK_SKIP, NULL, "chunk.py %s", targets[CHUNK].fault);
+		check_add(checks, "imports.strict", CHECK_SKIP, NULL, "chunk.py %s", targets[CHUNK].fault);
+	} else {
+		check_deployed(&findings[CHUNK], bad, checks);
+		check_strict(&findings[CHUNK], options->strict, checks);
+	}
+	check_forbidden(targets, findings, bad, checks);
+	for (int i = 0; i < TARGET_COUNT; i++)
+		buffer_free(&targets[i].text);
+}
+
+enum inspect_rules inspect_rules_of(const struct api_version *version)
+{
+	return version->reads_trees ? INSPECT_APRIL : INSPECT_FEBRUARY;
+}
+
+int inspect_fork(
+	const char *path, const struct inspect_options *options, struct check_list *checks, struct error *err)
+{
 	char *root = realpath(path, NULL);
 	struct stat status;
+	int result;
 
 	if (!root || stat(root, &status) < 0 || !S_ISDIR(status.st_mode)) {
 		free(root);
@@ -405,25 +410,13 @@ int inspect_fork(const char *path, bool strict, struct check_list *checks, struc
 			"Name your clone with --fork PATH or FORK_PATH, or clone one with `quasar init "
 			"--fork-url URL`.");
 	}
-	for (int i = 0; i < TARGET_COUNT; i++) {
-		read_target(root, inspect_target_files[i], &targets[i]);
-		if (!targets[i].fault && targets[i].text.length)
-			inspect_imports(targets[i].text.data, targets[i].text.length, &findings[i]);
-	}
-	check_files(targets, checks);
-	if (targets[CHUNK].fault) {
-		check_add(checks, "imports.deployed", CHECK_SKIP, NULL, "chunk.py %s", targets[CHUNK].fault);
-		check_add(checks, "imports.strict", CHECK_SKIP, NULL, "chunk.py %s", targets[CHUNK].fault);
-	} else {
-		check_deployed(&findings[CHUNK], checks);
-		check_strict(&findings[CHUNK], strict, checks);
-	}
-	check_forbidden(targets, findings, checks);
-	check_cuda_source(root, checks);
-	for (int i = 0; i < TARGET_COUNT; i++)
-		buffer_free(&targets[i].text);
+	check_text(root, options, checks);
+	result = tree_rule_check(root, options->python,
+		options->rules == INSPECT_APRIL ? CHECK_FAIL : CHECK_WARN, checks, err);
+	if (!result)
+		check_cuda_source(root, checks);
 	free(root);
-	return 0;
+	return result;
 }
 
 /* --- what is committed and pushed ---------------------------------------------------------------- */

@@ -7,21 +7,38 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "api/version.h"
 #include "base/check.h"
 #include "base/error.h"
 #include "fork/fork.h"
 
-/* The five files that a validator wants in fla/ops/quasar/; ends with NULL. */
+/* Where a validator wants the five files; the list ends with NULL. */
+#define INSPECT_FOLDER "fla/ops/quasar/"
 extern const char *const inspect_target_files[];
+
+/* The version of the service that the fork is for. What its rules forbid fails; what only the other's forbid
+ * warns. */
+enum inspect_rules { INSPECT_FEBRUARY, INSPECT_APRIL };
+
+/* Of a version of the service (api/version.h). */
+enum inspect_rules inspect_rules_of(const struct api_version *version);
+
+struct inspect_options {
+	enum inspect_rules rules;
+	bool strict;        /* the twelve import lines fail instead of warning */
+	const char *python; /* path of a Python that reads the syntax of the fork; NULL: none */
+};
 
 /* Adds the checks, in this order:
  *   files              the five files are there and are UTF-8 text
- *   imports.deployed   chunk.py names what today's validators ask for
+ *   imports.deployed   February: chunk.py names what validators ask for
  *   imports.strict     the twelve import lines, one a line: a warning, or with `strict` a failure
- *   imports.forbidden  none of the five files mentions fla.ops.gla or fla.ops.kda in an import
+ *   imports.forbidden  February: none of the five files mentions fla.ops.gla or fla.ops.kda in an import
+ *   imports.ast        April: what every .py file under fla/ imports and calls (tree_rule.h)
  *   cuda_source        a .cu file somewhere: a warning without
- * -1 only when `path` cannot be looked at. */
-int inspect_fork(const char *path, bool strict, struct check_list *checks, struct error *err);
+ * -1 only when `path` cannot be looked at, or the user asked to stop. */
+int inspect_fork(const char *path, const struct inspect_options *options, struct check_list *checks,
+	struct error *err);
 
 /* Adds the check `git`: validators see what is committed and pushed, nothing else. `fork_url` is what
  * they will clone (NULL: none known). What they would not see is a warning, or a failure when the

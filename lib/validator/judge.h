@@ -6,6 +6,7 @@
 #include "api/client.h"
 #include "base/check.h"
 #include "fork/fork.h"
+#include "fork/inspect.h"
 #include "measure/measure.h"
 #include "probe/python.h"
 
@@ -19,6 +20,7 @@ struct judge {
 	int share;        /* how many judge side by side on this machine; 1 at least */
 	bool local_forks; /* clone file:// and plain paths, too */
 	enum fork_reach reach;
+	enum inspect_rules rules;
 	double seconds; /* for a length; validators give 300 */
 	/* What ranks is the speed that is measured, divided by the GPU's factor; else the claim, which it must bear out. */
 	bool ranks_measured;

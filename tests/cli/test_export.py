@@ -155,7 +155,8 @@ def test_validators_take_it(quasar, clone, rule, options):
     done = quasar("verify", "--static", "--fork", clone, "--json", *rule)
     checks = {check["name"]: check for check in done.json["checks"]}
     assert done.code == 0
-    for name in ("files", "imports.deployed", "imports.strict", "imports.forbidden", "cuda_source"):
+    for name in ("files", "imports.deployed", "imports.strict", "imports.forbidden", "imports.ast",
+                 "cuda_source"):
         assert checks[name]["status"] == "ok", checks[name]
     assert checks["cuda_source"]["detail"].startswith(OPERATION) and checks["cuda_source"]["detail"].endswith(".cu")
 

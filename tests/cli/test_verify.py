@@ -2,7 +2,7 @@
 tests/forks/ has what it finds in forks that run."""
 import pytest
 
-STATIC = ["files", "imports.deployed", "imports.strict", "imports.forbidden", "cuda_source", "git", "fork.compile"]
+STATIC = ["files", "imports.deployed", "imports.strict", "imports.forbidden", "imports.ast", "cuda_source", "git", "fork.compile"]
 COMPUTED = [f"{what}.{check}" for what in ("op", "layer")
             for check in ("finite", "written", "repeat", "reference")]
 
@@ -122,6 +122,42 @@ def test_a_forbidden_import_fails_and_is_named(quasar, workspace):
     assert "imports.forbidden" in line and "chunk.py" in line
     assert str(len(text.splitlines()) + 1) in line
     assert quasar("verify", "--static", "--json", cwd=workspace).json["passed"] is False
+
+
+def test_the_syntax_tree_is_read_by_the_miners_python(quasar, workspace):
+    """What the rule of April rejects is a warning: the rule of February lets it pass."""
+    source = workspace / "fork" / "fla" / "helper.py"
+    source.write_text("import torch\n\n\ndef f(m):\n    return m().eval()\n")
+    done = quasar("verify", "--static", "--json", cwd=workspace)
+    assert done.code == 0
+    check, = [check for check in done.json["checks"] if check["name"] == "imports.ast"]
+    assert check["status"] == "warn" and "fla/helper.py:5 calls (…).eval()" in check["detail"]
+    assert "m = f()" in check["remedy"]
+    source.unlink()
+    named = quasar("verify", "--static", "--json", "--python", sys.executable, cwd=workspace)
+    version = ".".join(map(str, sys.version_info[:3]))
+    assert statuses(named)["imports.ast"] == "ok" and f"as Python {version} reads them" in named.out
+
+
+def test_without_python_the_syntax_is_not_sure(quasar, workspace, tmp_path):
+    done = quasar("verify", "--static", "--json", cwd=workspace, env={"PATH": str(tmp_path)})
+    assert done.code == 0
+    assert statuses(done)["imports.ast"] == "warn" and "nothing forbidden was found" in done.out
+    named = quasar("verify", "--static", "--python", tmp_path / "python", cwd=workspace)
+    assert named.code == 3 and "--python" in named.err
+
+
+def test_no_python_of_a_named_fork_is_run(quasar, workspace, tmp_path):
+    """It may be a stranger's."""
+    trap = workspace / "fork" / ".venv" / "bin" / "python"
+    trap.parent.mkdir(parents=True)
+    trap.write_text(f"#!/bin/sh\ntouch {tmp_path}/sprung\nexec python3 \"$@\"\n")
+    trap.chmod(0o755)
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    done = quasar("verify", "--static", "--fork", workspace / "fork", cwd=elsewhere)
+    assert done.code == 0 and not (tmp_path / "sprung").exists()
+    assert quasar("verify", "--static", cwd=workspace).code == 0 and (tmp_path / "sprung").exists()
 
 
 def test_strict_turns_a_warning_into_a_failure(quasar, workspace):

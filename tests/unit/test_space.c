@@ -31,23 +31,6 @@
 #include "space/workspace.h"
 #include "directory.h"
 
-static void put(const char *directory, const char *name, const void *data, size_t length)
-{
-	char *path = path_join(directory, name), *slash = strrchr(path, '/');
-	struct error err;
-
-	*slash = '\0';
-	assert_int_equal(directory_make(path, 0700, &err), 0);
-	*slash = '/';
-	assert_int_equal(file_write(path, data, length, 0600, FILE_REPLACE, &err), 0);
-	free(path);
-}
-
-static void put_text(const char *directory, const char *name, const char *text)
-{
-	put(directory, name, text, strlen(text));
-}
-
 /* --- settings ------------------------------------------------------------------------------------ */
 
 static struct settings *load(const char *directory, const char *text)
@@ -313,15 +296,19 @@ static void put_fork(const char *directory)
 	buffer_free(&chunk);
 }
 
+static const struct inspect_options february = {.python = "/usr/bin/python3"};
+static const struct inspect_options april = {.rules = INSPECT_APRIL, .python = "/usr/bin/python3"};
+
 /* Inspects the fork and asserts what the named check says. */
-static void expect(const char *directory, const char *name, enum check_status status, const char *detail)
+static void expect_by(const struct inspect_options *options, const char *directory, const char *name,
+	enum check_status status, const char *detail)
 {
 	struct check_list checks = {0};
 	struct error err = {0};
 	size_t i = 0;
 
-	assert_int_equal(inspect_fork(directory, false, &checks, &err), 0);
-	assert_int_equal(checks.count, 5);
+	assert_int_equal(inspect_fork(directory, options, &checks, &err), 0);
+	assert_int_equal(checks.count, 6);
 	while (strcmp(checks.items[i].name, name))
 		i++;
 	if (checks.items[i].status != status || !strstr(checks.items[i].detail, detail))
@@ -332,16 +319,40 @@ static void expect(const char *directory, const char *name, enum check_status st
 	check_free(&checks);
 }
 
+static void expect(const char *directory, const char *name, enum check_status status, const char *detail)
+{
+	expect_by(&february, directory, name, status, detail);
+}
+
+/* What one version of the service rejects fails for it, and warns for the other. */
+static void rules_fail_where_they_hold(void **state)
+{
+	const char *directory = *state;
+
+	put_fork(directory);
+	put_text(directory, "fla/ops/quasar/gate.py", "# from fla.ops.gla\n");
+	expect_by(&february, directory, "imports.forbidden", CHECK_FAIL, "gate.py:1");
+	expect_by(&april, directory, "imports.forbidden", CHECK_WARN, "gate.py:1");
+	expect_by(&april, directory, "imports.ast", CHECK_OK, "all 5");
+	put_text(directory, "fla/ops/quasar/gate.py", "eval('')");
+	expect_by(&february, directory, "imports.ast", CHECK_WARN, "gate.py:1 calls eval()");
+	expect_by(&april, directory, "imports.ast", CHECK_FAIL, "gate.py:1 calls eval()");
+	put_text(directory, "fla/ops/quasar/chunk.py", "import fla");
+	expect_by(&february, directory, "imports.deployed", CHECK_FAIL, "no `from fla.utils import`");
+	expect_by(&april, directory, "imports.deployed", CHECK_WARN, "no `from fla.utils import`");
+}
+
 static void forks_are_inspected(void **state)
 {
 	const char *directory = *state;
 	char *large = xcalloc(1, 5 << 20), *gate = path_join(directory, "fla/ops/quasar/gate.py");
+	const struct inspect_options strict = {.strict = true, .python = february.python};
 	struct check_list checks = {0};
 	struct error err = {0};
 
 	put_fork(directory);
-	assert_int_equal(inspect_fork(directory, true, &checks, &err), 0);
-	assert_int_equal(check_count(&checks, CHECK_OK), 5);
+	assert_int_equal(inspect_fork(directory, &strict, &checks, &err), 0);
+	assert_int_equal(check_count(&checks, CHECK_OK), 6);
 	check_free(&checks);
 
 	put_text(directory, "fla/ops/quasar/gate.py", "x\n\n# from fla.ops.kda\n");
@@ -386,7 +397,7 @@ static void forks_are_inspected(void **state)
 	expect(directory, "cuda_source", CHECK_WARN, "no .cu");
 	free(gate);
 	free(large);
-	assert_int_equal(inspect_fork("/nonexistent", false, &checks, &err), -1);
+	assert_int_equal(inspect_fork("/nonexistent", &february, &checks, &err), -1);
 	assert_int_equal(err.status, STATUS_ENVIRONMENT);
 }
 
@@ -1173,6 +1184,7 @@ int main(void)
 		cmocka_unit_test(strict_implies_deployed),
 		cmocka_unit_test(forbidden_texts),
 		cmocka_unit_test(any_bytes_are_inspected),
+		IN_DIRECTORY(rules_fail_where_they_hold),
 		IN_DIRECTORY(forks_are_inspected),
 		cmocka_unit_test(git_state_is_judged),
 		IN_DIRECTORY(a_submission_goes_through_its_steps),
