@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from localnet import DeployedValidator, Localnet, Miner, servers
+from localnet import DeployedValidator, Localnet, Miner, PeerValidator, servers, version_of
 from lossy import LossyProxy
 from scripted_server import ScriptedServer
 from terminal import Terminal
@@ -56,23 +56,22 @@ def quasar(environment, tmp_path):
 
 
 def pytest_addoption(parser):
-    parser.addoption("--deployed", action="store_true",
-                     help="run the deployed validator's own code in place of `quasar localnet`")
+    parser.addoption("--server", choices=["localnet", "peer", "deployed"], default="localnet",
+                     help="what is run in place of `quasar localnet`: api_server.py, or the deployed validator's own code")
 
 
 @pytest.fixture
 def start_localnet(request, environment, tmp_path):
     """Starts local validators: start_localnet("--block-time", "0.2", …). They end with the test."""
+    kind = {"peer": PeerValidator, "deployed": DeployedValidator}.get(request.config.getoption("--server"))
 
     def make(place, args):
-        if not request.config.getoption("--deployed"):
+        if not kind:
             return Localnet(QUASAR, environment, place, args)
-        if "--like" in args:
-            pytest.skip("asks for `quasar localnet`")
-        return DeployedValidator(environment, place, args)
+        if reason := kind.why_not(version_of(args)):
+            pytest.skip(reason)
+        return kind(environment, place, args)
 
-    if request.config.getoption("--deployed") and (reason := DeployedValidator.why_not()):
-        pytest.exit(reason, returncode=4)
     with servers(tmp_path, "localnet", make) as start:
         yield start
 

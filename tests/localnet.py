@@ -101,30 +101,65 @@ class Localnet:
         return self.request("POST", path, body, headers)
 
 
-class DeployedValidator(Localnet):
-    """The deployed validator's own code, of the checkout that $VALIDATOR_API_SOURCE names."""
+def version_of(args):
+    """The version that arguments ask for."""
+    return args[args.index("--like") + 1] if "--like" in args else "2026-02"
 
+
+def without(name, args):
+    """The arguments without an option and its value."""
+    args = [*map(str, args)]
+    while name in args:
+        at = args.index(name)
+        del args[at:at + 2]
+    return args
+
+
+class PeerValidator(Localnet):
+    """A running api_server.py: the same protocol, nothing else in common. It has no rate limit and no database."""
+
+    def __init__(self, environment, cwd, args):
+        super().__init__(ROOT / "build" / "venv" / "bin" / "python", environment, cwd, args)
+
+    @staticmethod
+    def command_line(python, args):
+        return [python, ROOT / "tests" / "peer" / "api_server.py", *without("--rate-limit", args)]
+
+    @staticmethod
+    def why_not(version):
+        """Why it cannot be run, or None."""
+        if version == "strict":
+            return "asks for `quasar localnet`"
+        if subprocess.run([ROOT / "scripts" / "peer-venv"]).returncode:
+            return "the packages of api_server.py cannot be installed (build/peer-venv.log)"
+        return None
+
+
+class DeployedValidator(Localnet):
+    """A deployed validator's own code, of the checkout that a variable names."""
+
+    sources = {"2026-02": "VALIDATOR_API_SOURCE", "2026-04": "VALIDATOR_API_SOURCE_2026_04"}
     failing_addresses = "SELECT ip_address FROM ip_bans WHERE failure_count"
 
     def __init__(self, environment, cwd, args):
         super().__init__(ROOT / "build" / "venv-deployed" / "bin" / "python", environment, cwd, args)
 
-    @staticmethod
-    def command_line(python, args):
-        options = [*map(str, args)]
-        while "--rate-limit" in options:  # it has none
-            at = options.index("--rate-limit")
-            del options[at:at + 2]
-        return [python, ROOT / "tests" / "peer" / "deployed_server.py", os.environ["VALIDATOR_API_SOURCE"], *options]
+    @classmethod
+    def command_line(cls, python, args):
+        return [python, ROOT / "tests" / "peer" / "deployed_server.py", os.environ[cls.sources[version_of(args)]],
+                *without("--round-time", without("--rate-limit", args))]
 
-    @staticmethod
-    def why_not():
+    @classmethod
+    def why_not(cls, version="2026-02"):
         """Why it cannot be run, or None."""
-        source = os.environ.get("VALIDATOR_API_SOURCE")
+        variable = cls.sources.get(version)
+        if not variable:
+            return "asks for `quasar localnet`"
+        source = os.environ.get(variable)
         if not source:
-            return "VALIDATOR_API_SOURCE names no checkout of the deployed validator (docs/deployed-validator.md)"
+            return f"{variable} names no checkout of the deployed validator (docs/deployed-validator.md)"
         if not (pathlib.Path(source) / "validator_api" / "app.py").exists():
-            return f"VALIDATOR_API_SOURCE: there is no validator_api/app.py in {source}"
+            return f"{variable}: there is no validator_api/app.py in {source}"
         if subprocess.run([ROOT / "scripts" / "peer-venv", "deployed"]).returncode:
             return "the deployed validator's packages cannot be installed (build/peer-venv-deployed.log)"
         return None

@@ -293,12 +293,11 @@ static int run_once(struct run *run, struct error *err)
 	}
 	if (!result && !run->invocation->json)
 		printf("\n%zu judged, %zu not revealed yet.\n", run->judged_count, run->unrevealed);
-	if (!result && run->pending_count) {
-		result = error_set(
-			err, STATUS_ENVIRONMENT, "%zu could not be judged here", run->pending_count);
-		if (run->invocation->json)
-			err->message[0] = '\0'; /* the document says it */
-	}
+	if (!result && run->pending_count)
+		result = run->invocation->json
+			? error_set(err, STATUS_ENVIRONMENT, "%s", "")
+			: error_set(err, STATUS_ENVIRONMENT, "%zu could not be judged on this machine",
+				  run->pending_count);
 	return result;
 }
 

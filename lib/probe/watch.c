@@ -8,6 +8,7 @@
 #include <math.h>
 #include <poll.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -37,6 +38,7 @@ struct watch {
 	pid_t first_pid;
 	int info, stop;
 	DIR *proc; /* the sandbox's own /proc, which lists its processes and no other; NULL: not there yet */
+	double available; /* MiB of this machine's memory at the start */
 	pthread_t thread;
 	enum finding finding; /* the thread's until it has ended */
 	int reason;           /* errno of BLIND */
@@ -175,9 +177,11 @@ static bool are_too_many(const struct watch *watch)
 	return count > watch->bounds.tasks;
 }
 
+/* Memory that processes share, as one that was just forked does, is counted with each of them: it is too much only when
+ * so much is gone from this machine's, too. */
 static enum finding look(const struct watch *watch)
 {
-	double memory = 0, tasks = 0;
+	double memory = 0, tasks = 0, available;
 	char status[STATUS_BYTES];
 	const char *pid;
 
@@ -193,9 +197,10 @@ static enum finding look(const struct watch *watch)
 		}
 	if (tasks > watch->bounds.tasks)
 		return TASKS;
-	if (memory / 1024 > watch->bounds.memory_mb)
+	available = memory_available();
+	if (fmin(memory / 1024, watch->available - available) > watch->bounds.memory_mb)
 		return MEMORY;
-	return memory_available() < RESERVE_MIB ? MACHINE_MEMORY : FINE;
+	return available < RESERVE_MIB ? MACHINE_MEMORY : FINE;
 }
 
 /* --- its end ----------------------------------------------------------------------------------------- */
@@ -227,33 +232,26 @@ static enum finding look_or_find(struct watch *watch, double since)
 	return FINE;
 }
 
-/* Too much memory counts when it is seen twice: for a moment, a process that starts another one has its memory
- * twice. */
 static void *keep_looking(void *context)
 {
 	struct watch *watch = context;
 	struct pollfd stop = {.fd = watch->stop, .events = POLLIN};
 	double since = clock_elapsed();
-	int seen = 0;
 
-	while (poll(&stop, 1, LOOK_MILLISECONDS) <= 0) {
-		enum finding now = look_or_find(watch, since);
-
-		seen = now == MEMORY ? seen + 1 : 0;
-		if (now == FINE || seen == 1)
-			continue;
-		watch->finding = now;
+	while (watch->finding == FINE && poll(&stop, 1, LOOK_MILLISECONDS) <= 0)
+		watch->finding = look_or_find(watch, since);
+	if (watch->finding != FINE)
 		kill_process(watch->process);
-		if (watch->proc)
-			kill_process(watch->first);
-		break;
-	}
+	if (watch->finding != FINE && watch->proc)
+		kill_process(watch->first);
 	return NULL;
 }
 
-/* The signals that ask this program to stop are for its other threads. */
+/* The signals that ask this program to stop are for its other threads. It runs before all that a sandbox has made
+ * runnable, where it may: that is where root validates, for whom the kernel does not bound the processes. */
 static int start_thread(struct watch *watch)
 {
+	const struct sched_param first = {.sched_priority = 1};
 	sigset_t all, before;
 	int reason;
 
@@ -261,6 +259,8 @@ static int start_thread(struct watch *watch)
 	pthread_sigmask(SIG_SETMASK, &all, &before);
 	reason = pthread_create(&watch->thread, NULL, keep_looking, watch);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	if (!reason)
+		pthread_setschedparam(watch->thread, SCHED_RR, &first);
 	return reason;
 }
 
@@ -290,6 +290,7 @@ struct watch *watch_start(pid_t process, int info, const struct watch_bounds *bo
 		.process = open_process(process),
 		.first = -1,
 		.info = info,
+		.available = memory_available(),
 		.stop = eventfd(0, EFD_CLOEXEC),
 	};
 	reason = watch->process < 0 || watch->stop < 0 ? errno : start_thread(watch);

@@ -107,11 +107,29 @@ int handle_mark_validated(
 
 /* What /mark_validated_with_verification tells of a submission; NAN and NULL: not told. */
 struct judgement {
-	int64_t id;
+	int64_t id, verified; /* -1: not told */
 	double score, speed, cosine, difference, throughput;
-	bool verified;
 	const char *reason;
 };
+
+static struct judgement read_judgement(struct fields *fields)
+{
+	struct judgement judgement = {
+		.id = fields_integer(fields, "submission_id"),
+		.score = fmax(0, fmin(1, fields_real(fields, "score"))),
+		.speed = fields_optional_real(fields, "actual_tokens_per_sec"),
+		.cosine = fields_optional_real(fields, "cosine_similarity"),
+		.difference = fields_optional_real(fields, "max_abs_diff"),
+		.throughput = fields_optional_real(fields, "throughput"),
+		.reason = fields_optional_string(fields, "reason"),
+	};
+	const cJSON *verified = fields_raw(fields, "verified");
+
+	judgement.verified = verified && !cJSON_IsNull(verified) ? fields_bool(fields, "verified") : -1;
+	if (judgement.speed == 0) /* nothing ran */
+		judgement.speed = NAN;
+	return judgement;
+}
 
 /* 1: the submission may be judged so; 0: not, and the reply is made. */
 static int check_judgement(struct validator *validator, const struct judgement *judgement,
@@ -160,48 +178,38 @@ static int flag_bold_claim(
 	return result;
 }
 
+static int store_verification(
+	struct validator *validator, const struct judgement *judgement, struct error *err)
+{
+	return database_run(validator->database, err,
+		"UPDATE submission SET validated_tokens_per_sec = ?, logits_passed = nullif(?, -1),"
+		" cosine_similarity = ?, max_abs_diff = ?, throughput = ?, verification_reason = ?"
+		" WHERE id = ?",
+		"rirrrsi", judgement->speed, judgement->verified, judgement->cosine, judgement->difference,
+		judgement->throughput, judgement->reason, judgement->id);
+}
+
 int handle_mark_verified(
 	const struct server_request *request, struct server_reply *reply, void *context, struct error *err)
 {
 	struct validator *validator = context;
 	struct fields fields = fields_body(request, &validator->version->fields);
-	struct judgement judgement = {
-		.id = fields_integer(&fields, "submission_id"),
-		.score = fmax(0, fmin(1, fields_real(&fields, "score"))),
-		.speed = fields_optional_real(&fields, "actual_tokens_per_sec"),
-		.verified = fields_bool_or(&fields, "verified", false),
-		.cosine = fields_optional_real(&fields, "cosine_similarity"),
-		.difference = fields_optional_real(&fields, "max_abs_diff"),
-		.throughput = fields_optional_real(&fields, "throughput"),
-		.reason = fields_optional_string(&fields, "reason"),
-	};
-	bool told = fields_raw(&fields, "verified") && !cJSON_IsNull(fields_raw(&fields, "verified"));
-	bool flagged = false;
-	int result;
+	struct judgement judgement = read_judgement(&fields);
+	bool flagged;
+	int admitted;
 
 	if (fields_refused(&fields, reply))
 		return 0;
-	if (judgement.speed == 0) /* nothing ran */
-		judgement.speed = NAN;
-	result = check_judgement(validator, &judgement, reply, err);
-	if (result > 0)
-		result = mark_validated(validator, judgement.id, judgement.score, reply, err) < 0 ? -1 : 1;
-	if (result > 0 &&
-		database_run(validator->database, err,
-			"UPDATE submission SET validated_tokens_per_sec = ?1, cosine_similarity = ?2,"
-			" max_abs_diff = ?3, throughput = ?4, verification_reason = ?5,"
-			" logits_passed = iif(?6, ?7, NULL) WHERE id = ?8",
-			"rrrrsiii", judgement.speed, judgement.cosine, judgement.difference,
-			judgement.throughput, judgement.reason, (int64_t)told, (int64_t)judgement.verified,
-			judgement.id) < 0)
-		result = -1;
-	if (result > 0)
-		result = flag_bold_claim(validator, &judgement, &flagged, err) < 0 ? -1 : 1;
-	if (result <= 0)
-		return result;
+	admitted = check_judgement(validator, &judgement, reply, err);
+	if (admitted <= 0)
+		return admitted;
+	if (mark_validated(validator, judgement.id, judgement.score, reply, err) < 0 ||
+		store_verification(validator, &judgement, err) < 0 ||
+		flag_bold_claim(validator, &judgement, &flagged, err) < 0)
+		return -1;
 	json_add_real(reply->body, "validated_tokens_per_sec", judgement.speed);
-	cJSON_AddItemToObject(
-		reply->body, "verified", told ? cJSON_CreateBool(judgement.verified) : cJSON_CreateNull());
+	cJSON_AddItemToObject(reply->body, "verified",
+		judgement.verified < 0 ? cJSON_CreateNull() : cJSON_CreateBool((int)judgement.verified));
 	cJSON_AddBoolToObject(reply->body, "flagged", flagged);
 	return 0;
 }

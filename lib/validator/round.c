@@ -100,6 +100,12 @@ static int baseline_score(
 	return found < 0 ? -1 : 0;
 }
 
+/* By what the version takes for the round's baseline. */
+static enum baseline usual_baseline(const struct validator *validator)
+{
+	return validator->version->baseline_one_round ? BASELINE_BEFORE : BASELINE_OWN;
+}
+
 static int rank(struct validator *validator, int64_t round, enum baseline which, struct ranking *ranking,
 	struct error *err)
 {
@@ -164,7 +170,8 @@ static int start_round(struct validator *validator, const char *network, double 
 /* Ends a round, or tells anew who won it. `ranking` is to be freed, in any case. */
 static int conclude(struct validator *validator, int64_t round, struct ranking *ranking, struct error *err)
 {
-	enum baseline baseline = validator->version->timed_rounds ? BASELINE_BEFORE : BASELINE_OWN;
+	enum baseline baseline = validator->version->finalizes_blindly ? BASELINE_OWN
+								       : usual_baseline(validator);
 
 	if (rank(validator, round, baseline, ranking, err) < 0)
 		return -1;
@@ -429,10 +436,10 @@ static int find_state(struct validator *validator, int64_t round, bool *active, 
 	return 1;
 }
 
-int handle_finalize_round(
-	const struct server_request *request, struct server_reply *reply, void *context, struct error *err)
+/* Finalizes the round that the path names or, `again`, one that has been. */
+static int handle_finalizing(const struct server_request *request, struct server_reply *reply,
+	struct validator *validator, bool again, struct error *err)
 {
-	struct validator *validator = context;
 	struct fields fields = fields_path(request, &validator->version->fields);
 	int64_t round = fields_integer(&fields, "round_id");
 	bool active, due;
@@ -443,30 +450,25 @@ int handle_finalize_round(
 	found = find_state(validator, round, &active, &due, reply, err);
 	if (found <= 0)
 		return found;
-	if (active && (due || !validator->version->timed_rounds))
+	if (active == again)
+		server_refuse(reply, 400, again ? "Round is not finalized yet" : "Round already finalized");
+	else if (active && validator->version->timed_rounds && !due)
+		server_refuse(reply, 400, "Round has not ended yet");
+	else
 		return finalize(validator, round, reply, err);
-	server_refuse(reply, 400, active ? "Round has not ended yet" : "Round already finalized");
 	return 0;
+}
+
+int handle_finalize_round(
+	const struct server_request *request, struct server_reply *reply, void *context, struct error *err)
+{
+	return handle_finalizing(request, reply, context, false, err);
 }
 
 int handle_refinalize_round(
 	const struct server_request *request, struct server_reply *reply, void *context, struct error *err)
 {
-	struct validator *validator = context;
-	struct fields fields = fields_path(request, &validator->version->fields);
-	int64_t round = fields_integer(&fields, "round_id");
-	bool active, due;
-	int found;
-
-	if (fields_refused(&fields, reply))
-		return 0;
-	found = find_state(validator, round, &active, &due, reply, err);
-	if (found <= 0)
-		return found;
-	if (!active)
-		return finalize(validator, round, reply, err);
-	server_refuse(reply, 400, "Round is not finalized yet");
-	return 0;
+	return handle_finalizing(request, reply, context, true, err);
 }
 
 static int add_weight(struct validator *validator, const struct score_entry *ranked, size_t place,
@@ -497,8 +499,7 @@ static int add_weight(struct validator *validator, const struct score_entry *ran
 static int list_weights(struct validator *validator, int64_t round, cJSON *list, struct error *err)
 {
 	struct ranking ranking = {0};
-	int result = rank(validator, round,
-		validator->version->baseline_one_round ? BASELINE_BEFORE : BASELINE_OWN, &ranking, err);
+	int result = rank(validator, round, usual_baseline(validator), &ranking, err);
 
 	for (size_t place = 0; !result && place < ranking.count && place < REWARD_RANKS; place++)
 		result = add_weight(validator, &ranking.entries[ranking.order[place]], place, list, err);
@@ -531,7 +532,8 @@ int handle_weights(
 	struct fields fields = fields_query(request, &validator->version->fields);
 	int64_t round = fields_integer_or(&fields, "round_id", 0);
 	const char *network = validator_network(validator, &fields);
-	bool interim = validator->version->timed_rounds && !fields_bool_or(&fields, "completed_only", false);
+	bool tells = validator->version->tells_rounds;
+	bool interim = tells && !fields_bool_or(&fields, "completed_only", false);
 	cJSON *list;
 	int found = 1;
 
@@ -543,7 +545,7 @@ int handle_weights(
 		found = find_round(validator, active_round, network, &round, err);
 	reply->body = cJSON_CreateObject();
 	cJSON_AddNumberToObject(reply->body, "epoch", floor(validator_now(validator)));
-	if (found >= 0 && validator->version->ranks_measurements)
+	if (found >= 0 && tells)
 		found = tell_round(validator, round, reply->body, err);
 	list = cJSON_AddArrayToObject(reply->body, "weights");
 	if (found < 0)
@@ -566,7 +568,7 @@ int handle_leaderboard(
 		return 0;
 	result = validator_active_round(validator, network, &round, err);
 	if (!result)
-		result = rank(validator, round, BASELINE_BEFORE, &ranking, err);
+		result = rank(validator, round, usual_baseline(validator), &ranking, err);
 	reply->body = cJSON_CreateObject();
 	cJSON_AddStringToObject(reply->body, "network", network);
 	json_add_id(reply->body, "round_id", result ? 0 : round);

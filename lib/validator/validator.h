@@ -50,6 +50,8 @@ struct validator_version {
 	/* What has to be beaten is the previous round's winner, which the weights know and the round does not
 	 * tell. Else it is the last winner there was, and stands in the round. */
 	bool baseline_one_round;
+	bool finalizes_blindly; /* without knowing what has to be beaten */
+	bool tells_rounds; /* /get_weights says of which one, and takes the active one before any is completed */
 	bool creation_faults; /* /create_round makes the round and answers 500 */
 	bool bare_results;    /* of a round without validated submissions: {"status", "winners"} */
 

@@ -83,7 +83,7 @@ def test_what_runs_scores_1_by_its_normalised_speed(april, judge, submit, valida
     row, = own_submissions(april, alice, judge)["submissions"]
     assert row["score"] == 1 and row["validated_tokens_per_sec"] == pytest.approx(measured / 2)
     assert own_submissions(april, alice, judge)["is_flagged"] is False
-    assert own_submissions(april, bold, judge)["flag_reason"].startswith("Claimed 50000000.00")
+    assert "50000000" in own_submissions(april, bold, judge)["flag_reason"]
     weights = april.request("GET", "/get_weights?network=test", None, judge.headers).json["weights"]
     assert [entry["hotkey"] for entry in weights] == [alice.address]
 
@@ -128,7 +128,7 @@ def test_who_may_judge(april, start_localnet, quasar, validate, make_miner):
     assert done.code == 3 and "nobody" in done.err
     nobody = start_localnet("--like", "2026-04")
     done = validate(nobody, "--timeout", "1", wallet="alice")
-    assert done.code == 4 and "VALIDATOR_HOTKEYS is empty" in done.err
+    assert done.code == 4 and "HTTP 503" in done.err
     done = quasar("validate", "--api", "https://validator.example", "--once", "--assume-verified")
     assert done.code == 2 and "rehearsals" in done.err
 

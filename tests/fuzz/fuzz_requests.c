@@ -2,7 +2,8 @@
  * and answers, like each version, on databases that forget them after each input.
  *
  * Input: requests, one after the other, each "METHOD PATH[?QUERY]", header lines, an empty line, and the body
- * in one line. They are signed by one miner unless they have headers that say something else. */
+ * in one line. They are signed by one miner, who is a validator, too, unless they have headers that
+ * say something else. */
 #include "fuzz.h"
 
 #include <sodium.h>
@@ -59,6 +60,8 @@ static struct server *start(const struct validator_version *version)
 		.block_seconds = 12,
 		.blocks_until_reveal = 1,
 		.rate_limit = 10,
+		.validator_hotkeys = local.hotkey,
+		.api_keys = "key",
 		.now = read_now,
 	};
 	struct error err = {0};

@@ -347,17 +347,6 @@ async def reveal_submission(body: api_server.Revelation, request: Request, hotke
             "message": "Submission revealed. Awaiting validation."}
 
 
-@app.get("/pending_reveals", dependencies=for_validators)
-async def pending_reveals():
-    state = app.state.it
-    block = state.block()
-    return {"current_block": block, "pending_reveals": [
-        {"submission_id": s.id, "miner_hotkey": s.miner_hotkey, "commitment_hash": s.commitment_hash[:16] + "...",
-         "reveal_block": s.reveal_block, "blocks_remaining": max(0, s.reveal_block - block),
-         "can_reveal": s.reveal_block <= block, "created_at": iso(s.created_at)}
-        for s in state.submissions if not s.is_revealed]}
-
-
 @app.get("/get_submission_stats", dependencies=for_validators)
 async def get_submission_stats(limit: int = Query(50, ge=1, le=200)):
     state = app.state.it
@@ -546,7 +535,8 @@ async def top_miners(limit: int = Query(10, ge=1, le=200), network: Optional[str
         {"hotkey": hotkey, "validated_tokens_per_sec": max(speeds), "submissions": len(speeds)} for hotkey, speeds in ranked]}
 
 
-for path in ("/get_submission_rate", "/verification_stats", "/record_verification", "/mark_validated", "/record_failure"):
+for path in ("/pending_reveals", "/get_submission_rate", "/verification_stats", "/record_verification", "/mark_validated",
+             "/record_failure"):
     route, = (route for route in api_server.app.routes if route.path == path)
     app.add_api_route(path, route.endpoint, methods=route.methods, dependencies=for_validators)
 

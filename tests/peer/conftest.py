@@ -1,22 +1,8 @@
 """Fixtures of the tests against independent implementations."""
-import pathlib
-import sys
-
 import pytest
 
 from bittensor_wallet import Keypair
-from localnet import DeployedValidator, Localnet, Miner, servers
-
-
-class PeerValidator(Localnet):
-    """A running api_server.py: the same protocol, nothing else in common."""
-
-    def __init__(self, environment, cwd, args):
-        super().__init__(sys.executable, environment, cwd, args)
-
-    @staticmethod
-    def command_line(python, args):
-        return [python, pathlib.Path(__file__).with_name("api_server.py"), *map(str, args)]
+from localnet import DeployedValidator, Miner, PeerValidator, servers
 
 
 @pytest.fixture(scope="session")

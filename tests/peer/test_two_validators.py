@@ -254,7 +254,7 @@ def test_judging_on_both(both, quasar, peer_miner, tmp_path):
                               (bob, {**good, "tokens_per_sec": 1e9, "commit_hash": "0" * 40})):
             service.post("/register_miner", {"hotkey": miner.address, "model_name": "m", "league": "1M"}, miner.headers)
             assert service.post("/submit_kernel", kernel(miner, **fields), miner.headers).status == 200
-        done = quasar("validate", "--api", service.url, "--once", "--finalize", "--json", "--budget", "2")
+        done = quasar("validate", "--api", service.url, "--once", "--finalize", "--json", "--budget", "2", "--native")
         assert done.code == 0, done.err
         assert [(entry["miner_hotkey"], entry["valid"]) for entry in done.json["judged"]] == [
             (alice.address, True), (bob.address, False)]

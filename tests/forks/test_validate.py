@@ -1,0 +1,239 @@
+"""quasar validate runs strangers' forks with a real PyTorch, on the CPU: what they try, and what becomes of them."""
+import os
+import pathlib
+import shutil
+import socket
+import subprocess
+import sys
+
+import pytest
+
+from sample_fork import Fork
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+LAYER = """
+import torch
+
+class QuasarAttention(torch.nn.Module):
+    def __init__(self, hidden_size, head_dim, num_heads, mode, use_short_conv):
+        super().__init__()
+        self.project = torch.nn.Linear(hidden_size, hidden_size)
+
+    def forward(self, x):
+        return self.project(x), None, None
+"""
+
+
+@pytest.fixture
+def alice(localnet, make_miner):
+    miner = make_miner("alice")
+    localnet.post("/register_miner", {"hotkey": miner.address, "model_name": "m", "league": "100k"}, miner.headers)
+    return miner
+
+
+@pytest.fixture
+def submit(tmp_path, localnet, alice):
+    """Submits a fork whose layer is in that file, or in that directory; its number."""
+
+    def submit(layer, **fields):
+        fork = Fork(tmp_path / f"fork-{len(list(tmp_path.glob('fork-*')))}")
+        if isinstance(layer, pathlib.Path):
+            shutil.copytree(layer, fork.path, dirs_exist_ok=True)
+        else:
+            (fork.path / "fla" / "layers").mkdir()
+            (fork.path / "fla" / "layers" / "quasar.py").write_text(layer)
+        body = {"miner_hotkey": alice.address, "fork_url": fork.url, "commit_hash": fork.commit(),
+                "target_sequence_length": 600, "tokens_per_sec": 1.0, "signature": "s",
+                "benchmarks": {"600": {"tokens_per_sec": 1.0}}, **fields}
+        return localnet.post("/submit_kernel", body, alice.headers).json["submission_id"]
+
+    return submit
+
+
+@pytest.fixture
+def validate(quasar, localnet, tmp_path):
+    clones = tmp_path / "clones"
+    clones.mkdir()
+
+    def validate(*args, device="cpu", **more):
+        return quasar("validate", "--api", localnet.url, "--once", "--json", "--python", sys.executable,
+                      "--device", device, *args, env={"TMPDIR": str(clones), "OMP_NUM_THREADS": "1", **more})
+
+    yield validate
+    assert list(clones.iterdir()) == []
+
+
+def test_a_fork_is_judged_by_its_own_layer(submit, validate):
+    """Ours, and one that computes something else, at the lengths that it gives numbers for."""
+    ours = submit(ROOT / "build" / "fork")
+    other = submit(LAYER, benchmarks={"512": {"tokens_per_sec": 1.0}})
+    done = validate()
+    assert done.code == 0, done.err
+    assert done.json["benchmark"] == "the fork's layer" and done.json["sandbox"]
+    first, second = done.json["judged"]
+    assert (first["submission_id"], second["submission_id"]) == (ours, other)
+    assert [entry["seq"] for entry in first["benchmarks"]] == [600]
+    assert [entry["seq"] for entry in second["benchmarks"]] == [512, 600]
+    for judged in (first, second):
+        measured = judged["benchmarks"][-1]["tokens_per_sec"]
+        assert judged["valid"] and judged["score"] == pytest.approx(1 + (measured - 1))
+    assert second["score"] > 2 * first["score"]
+
+
+ATTACK = """
+import ctypes, glob, os, signal, socket, sys
+done = []
+
+def reads(path):
+    with open(path, "rb") as file:
+        if b"SECRET" in file.read():
+            done.append(path)
+
+def attempt(work, *arguments):
+    try:
+        if work(*arguments) is not None:
+            done.append(f"{work.__name__}{arguments}")
+    except Exception:
+        pass
+
+def writes(path):
+    with open(path, "w"):
+        done.append(path)
+
+def overwrites(path):
+    os.makedirs(os.path.dirname(path), exist_ok=True)  # in a /tmp of its own
+    with open(path, "w") as file:
+        file.write("mine")
+
+def signals(pid):
+    os.kill(pid, signal.SIGKILL)
+    done.append(f"kill {pid}")
+
+def connects(family, address):
+    with socket.socket(family) as client:
+        client.connect(address)
+        done.append(f"connect {address}")
+
+def traces(pid):
+    if ctypes.CDLL(None).ptrace(16, pid, 0, 0) == 0:
+        done.append(f"ptrace {pid}")
+
+for path in PATHS + glob.glob("/proc/*/environ") + ["/root/.ssh/id_ed25519", "/etc/shadow"]:
+    attempt(reads, path)
+for path in [__file__, "/usr/lib/evil.py", "/etc/ld.so.preload", sys.prefix + "/evil.py", "/evil",
+                     "/proc/sys/kernel/core_pattern"]:
+    attempt(writes, path)
+for path in PATHS:
+    attempt(overwrites, path)
+for pid in PIDS:
+    attempt(signals, pid)
+    attempt(traces, pid)
+attempt(connects, socket.AF_INET, ("127.0.0.1", PORT))
+attempt(connects, socket.AF_UNIX, ABSTRACT)
+if not os.fork():  # a daemon
+    os.setsid()
+    os.execlp("sleep", "sleep", MARK)
+if any("SECRET" in value for value in os.environ.values()):
+    done.append("environment")
+done += [fd for fd in range(100) if os.path.exists(f"/proc/self/fd/{fd}") and "/home" in os.readlink(f"/proc/self/fd/{fd}")]
+print("\\033]0;evil\\007\\033[2J")
+if done:
+    raise RuntimeError(f"it could: {done}")
+"""
+
+
+def test_what_a_fork_tries_fails(submit, validate, home, tmp_path):
+    (home / ".ssh").mkdir()
+    secrets = [home / ".ssh" / "id_ed25519", home / "key", tmp_path / ".env"]
+    for path in secrets:
+        path.write_text("SECRET\n")
+    mark = f"{os.getpid()}00000.5"
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.socket(socket.AF_UNIX) as abstract:
+        abstract.bind(f"\0evil-{os.getpid()}")
+        abstract.listen()
+        known = {"PATHS": [str(path) for path in secrets], "PIDS": [os.getpid(), os.getppid()],
+                 "PORT": server.getsockname()[1], "ABSTRACT": abstract.getsockname(), "MARK": mark}
+        submit("".join(f"{name} = {value!r}\n" for name, value in known.items()) + ATTACK + LAYER)
+        done = validate(GITHUB_TOKEN="SECRET", VALIDATOR_KEY="SECRET", SOMETHING="SECRET")
+    judged, = done.json["judged"]
+    assert judged["valid"] and judged["score"] > 0, judged["reason"]
+    assert "\033" not in done.out + done.err
+    assert [path.read_text() for path in secrets] == ["SECRET\n"] * 3
+    assert subprocess.run(["grep", "-qsz", f"^{mark}$", *pathlib.Path("/proc").glob("[0-9]*/cmdline")]).returncode
+
+
+BAD = {
+    "No module named 'missing'": "import missing",
+    "it ran more than 1024 processes and threads": "import os, time\n"
+        "os.fork() or os.execlp('sh', 'sh', '-c', 'bomb() { bomb | bomb & }; bomb; sleep 600')\n"
+        "time.sleep(600)",
+    "MiB of memory": "x = []\nwhile True: x.append(b'x' * 2**24)",
+    "status 3": "import os; os._exit(3)",
+    "takes longer than the 30 s": "while True: pass",
+    "answers with something else": "import os\nfor fd in range(3, 20):\n"
+                                   "    try: os.write(fd, b'\\xff\\x1b[31mgarbage\\n')\n"
+                                   "    except OSError: pass",
+}
+
+
+def test_bad_forks_get_nothing_and_good_ones_their_due(localnet, submit, validate, alice):
+    """Side by side: one fork's end is not another's."""
+    for code in BAD.values():
+        submit(f"{code}\n{LAYER}", tokens_per_sec=1e15)
+    good = submit(LAYER)
+    done = validate("--budget", "30", "--finalize", device="cpu,cpu")
+    assert done.code == 0, done.err
+    *bad, last = sorted(done.json["judged"], key=lambda judged: judged["submission_id"])
+    assert last["submission_id"] == good and last["valid"] and last["score"] > 0
+    for words, judged in zip(BAD, bad, strict=True):
+        assert words in judged["reason"], judged["reason"]
+        assert not judged["valid"] and judged["score"] == 0
+    assert done.json["round"]["winner"] == alice.address
+    assert [entry["submission_id"] for entry in done.json["round"]["rankings"]] == [good]
+
+
+def test_a_fork_for_gpus_stays_pending_on_a_cpu(localnet, submit, validate):
+    submit("import torch\nclass QuasarAttention(torch.nn.Module):\n    def __init__(self, **options):\n"
+           "        super().__init__()\n        torch.zeros(1, device='cuda')\n")
+    good = submit(LAYER)
+    done = validate()
+    assert done.code == 3 and "stays pending: the fork needs a GPU" in done.err
+    assert [judged["submission_id"] for judged in done.json["judged"]] == [good]
+    pending, = done.json["pending"]
+    assert "needs a GPU" in pending["reason"]
+    waiting = localnet.get("/get_submission_stats").json["recent_submissions"]
+    assert [entry["id"] for entry in waiting] == [pending["submission_id"]]
+
+
+def test_only_the_target_has_to_work(submit, validate):
+    picky = LAYER.replace("return", "assert x.shape[1] == 600\n        return")
+    submit(picky, benchmarks={"512": {"tokens_per_sec": 1}, "550": {"tokens_per_sec": 1}})
+    submit(picky, benchmarks={"700": {"tokens_per_sec": 1}}, target_sequence_length=700)
+    right, wrong = validate().json["judged"]
+    assert right["valid"] and right["score"] > 0 and "512: fla/layers/quasar.py" in next(
+        check["detail"] for check in right["checks"] if check["name"] == "benchmark" and check["status"] == "warn")
+    assert not wrong["valid"] and "AssertionError" in wrong["reason"]
+
+
+def test_a_clock_that_lies_is_not_believed(submit, validate):
+    """The process's clock stands still, ours does not."""
+    submit(LAYER)
+    submit(LAYER + "import time\ntime.time = iter(i * 1e-6 for i in range(10**6)).__next__\n")
+    honest, liar = validate().json["judged"]
+    assert liar["score"] < 10 * honest["score"]
+
+
+def test_without_a_sandbox_nothing_is_run_unless_asked_to(submit, validate, tmp_path, home):
+    witness = tmp_path / "witness"
+    submit(f"open({str(witness)!r}, 'w')\n{LAYER}")
+    bare = tmp_path / "bin"
+    bare.mkdir()
+    for program in ("choom", "prlimit", "env", "sh"):
+        (bare / program).symlink_to(shutil.which(program))
+    refused = validate(PATH=str(bare))
+    assert refused.code == 3 and "sandbox" in refused.err and "apt install bubblewrap" in refused.err
+    assert not witness.exists()
+    done = validate("--no-sandbox", PATH=str(bare))
+    assert done.code == 0 and "without a sandbox" in done.err and not done.json["sandbox"]
+    assert done.json["judged"][0]["score"] > 0 and witness.exists()
