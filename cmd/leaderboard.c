@@ -5,11 +5,13 @@
 #include "api/rewards.h"
 #include "api/standings.h"
 #include "base/clock.h"
+#include "base/json.h"
 #include "base/number.h"
 #include "cli/connect.h"
 #include "cli/table.h"
 #include "cmd/commands.h"
 #include "key/wallet.h"
+#include "score/gpu.h"
 #include "score/score.h"
 
 static const char *const not_told[] = {
@@ -130,6 +132,86 @@ static void print_text(
 		printf("  - %s\n", not_told[i]);
 }
 
+/* --- by the dashboard, where miners are shown no lists ------------------------------------------------- */
+
+static void print_leaders_json(const struct api_leaderboard *board, const char *own, const char *gpu)
+{
+	cJSON *document = cJSON_CreateObject();
+	cJSON *ranking = cJSON_AddArrayToObject(document, "ranking");
+
+	for (size_t i = 0; i < board->count; i++) {
+		const struct api_leader *leader = &board->leaders[i];
+		int64_t length = leader->target_sequence_length;
+		cJSON *item = cJSON_CreateObject();
+
+		cJSON_AddNumberToObject(item, "rank", (double)i + 1);
+		json_add_id(item, "submission_id", leader->submission_id);
+		cJSON_AddStringToObject(item, "hotkey", leader->miner_hotkey);
+		cJSON_AddBoolToObject(item, "own", !strcmp(leader->miner_hotkey, own));
+		cJSON_AddStringToObject(item, "league", league_for(length)->name);
+		cJSON_AddNumberToObject(item, "target_sequence_length", (double)length);
+		json_add_real(item, "normalized_tokens_per_sec", leader->tokens_per_sec);
+		json_add_real(item, "tokens_per_sec", leader->tokens_per_sec * gpu_factor(gpu));
+		json_add_real(item, "weighted_score", score_weighted(leader->tokens_per_sec, length));
+		cJSON_AddItemToArray(ranking, item);
+	}
+	cJSON_AddStringToObject(document, "validator_gpu", gpu);
+	cJSON_AddNumberToObject(document, "skipped_rows", (double)board->skipped);
+	output_json(document);
+}
+
+static void print_leaders(const struct api_leaderboard *board, const char *own, const char *gpu)
+{
+	static const char *const headings[] = {
+		"rank", "submission", "hotkey", "league", "normalised", "on that GPU", "weighted score", ""};
+	struct table table;
+
+	if (!board->count) {
+		puts("Nothing ranks yet: validators have measured nothing in this round.");
+		return;
+	}
+	table_begin(&table, headings, "rrllrrrl");
+	for (size_t i = 0; i < board->count; i++) {
+		const struct api_leader *leader = &board->leaders[i];
+		int64_t length = leader->target_sequence_length;
+		bool is_own = !strcmp(leader->miner_hotkey, own);
+		char normalised[48], speed[48], weighted[48];
+
+		number_grouped(leader->tokens_per_sec, normalised);
+		number_grouped(leader->tokens_per_sec * gpu_factor(gpu), speed);
+		number_grouped(score_weighted(leader->tokens_per_sec, length), weighted);
+		table_cell(&table, "%zu", i + 1);
+		table_cell(&table, "%lld", (long long)leader->submission_id);
+		table_cell(&table, "%.12s…", leader->miner_hotkey);
+		table_cell(&table, "%s", league_for(length)->name);
+		table_cell(&table, "%s", normalised);
+		table_cell(&table, "%s", speed);
+		table_cell(&table, "%s", weighted);
+		table_cell(&table, "%s", is_own ? "you" : "");
+		if (is_own)
+			table_mark_row(&table);
+	}
+	table_print(&table, stdout);
+	printf("\nTokens/s as validators measured them, divided by the factor of their GPU; before that on "
+	       "%s.\n",
+		gpu);
+}
+
+static int show_leaders(
+	const struct invocation *invocation, struct api *api, int64_t top, const char *own, struct error *err)
+{
+	const char *gpu = arg_string(invocation, "validator-gpu");
+	struct api_leaderboard board;
+	int result = api_dashboard_leaderboard(api, (int)top, &board, err);
+
+	if (!result && invocation->json)
+		print_leaders_json(&board, own, gpu);
+	else if (!result)
+		print_leaders(&board, own, gpu);
+	api_release(&board.memory);
+	return result;
+}
+
 /* The address of the own hotkey; "" when its wallet is not here or does not tell. */
 static void read_own_address(const struct invocation *invocation, char own[SS58_SIZE])
 {
@@ -159,9 +241,13 @@ static int run(struct invocation *invocation, struct error *err)
 	api = require_api(invocation, NULL, err);
 	if (!api)
 		return -1;
+	read_own_address(invocation, own);
+	if (api_has_dashboard(api) && !api_shows_lists(api)) {
+		result = show_leaders(invocation, api, top, own, err);
+		goto done;
+	}
 	if (standings_read(api, &standings, err) < 0 || rewards_read(api, &rewards, err) < 0)
 		goto done;
-	read_own_address(invocation, own);
 	shown = standings.count < (size_t)top ? standings.count : (size_t)top;
 	if (invocation->json)
 		print_json(&standings, shown, &rewards, own);
@@ -182,10 +268,14 @@ const struct command cmd_leaderboard = {
 		"Ranks by weighted score (tokens/s times the league's multiplier); if scores are equal, "
 		"the earlier commitment wins. \"waiting\" means not validated yet. Your own hotkey is "
 		"marked if its wallet is on this machine. Notes below the table say what the validator "
-		"does not show.",
+		"does not show.\n\n"
+		"Versions from 2026-04 on show it only with DASHBOARD_API_KEY, as what validators measured, "
+		"normalised by their GPU.",
 	.opts =
 		(const struct opt[]){
 			{"top", 'n', "N", NULL, "20", NULL, "Number of ranks to show."},
+			{"validator-gpu", 0, "NAME", NULL, "RTX 5090", NULL,
+				"Also show speeds as measured on this GPU, where they are normalised."},
 			OPTS_WALLET,
 			OPTS_API,
 			{0},

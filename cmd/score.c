@@ -4,10 +4,12 @@
 
 #include "base/number.h"
 #include "cmd/commands.h"
+#include "score/gpu.h"
 #include "score/score.h"
 
-static void print_json(int64_t seq, double tokens_per_sec, double claimed)
+static void print_json(int64_t seq, double tokens_per_sec, double claimed, const char *gpu)
 {
+	double normalised = tokens_per_sec / gpu_factor(gpu);
 	const struct league *league = league_for(seq);
 	cJSON *document = cJSON_CreateObject();
 
@@ -16,6 +18,10 @@ static void print_json(int64_t seq, double tokens_per_sec, double claimed)
 	cJSON_AddStringToObject(document, "league", league->name);
 	cJSON_AddNumberToObject(document, "multiplier", league->multiplier);
 	cJSON_AddNumberToObject(document, "weighted_score", score_weighted(tokens_per_sec, seq));
+	cJSON_AddStringToObject(document, "validator_gpu", gpu);
+	cJSON_AddNumberToObject(document, "normalization_factor", gpu_factor(gpu));
+	cJSON_AddNumberToObject(document, "normalized_tokens_per_sec", normalised);
+	cJSON_AddNumberToObject(document, "normalized_weighted_score", score_weighted(normalised, seq));
 	if (isnan(claimed)) {
 		cJSON_AddNullToObject(document, "claimed");
 		cJSON_AddNullToObject(document, "score");
@@ -26,14 +32,20 @@ static void print_json(int64_t seq, double tokens_per_sec, double claimed)
 	output_json(document);
 }
 
-static void print_text(int64_t seq, double tokens_per_sec, double claimed)
+static void print_text(int64_t seq, double tokens_per_sec, double claimed, const char *gpu)
 {
+	double normalised = tokens_per_sec / gpu_factor(gpu);
+	const struct gpu *known = gpu_find(gpu);
 	const struct league *league = league_for(seq);
-	char text[48];
+	char text[48], weighted[48];
 
 	printf("league          %s (x%g)\n", league->name, league->multiplier);
 	number_grouped(score_weighted(tokens_per_sec, seq), text);
 	printf("weighted score  %s\n", text);
+	number_grouped(normalised, text);
+	number_grouped(score_weighted(normalised, seq), weighted);
+	printf("normalised      %s tokens/s, weighted %s, if measured on %s (%s%.2f)\n", text, weighted,
+		known ? known->name : gpu, known ? "divided by " : "not known: ", gpu_factor(gpu));
 	if (isnan(claimed))
 		return;
 	number_grouped(claimed, text);
@@ -46,6 +58,7 @@ static int run(struct invocation *invocation, struct error *err)
 {
 	int64_t seq = 0;
 	double tokens_per_sec = NAN, claimed = NAN;
+	const char *gpu = arg_string(invocation, "validator-gpu");
 
 	if (arg_integer(invocation, "seq", 1, MOST_TOKENS, &seq, err) < 0 ||
 		arg_real(invocation, "tokens-per-sec", 0, 1e15, &tokens_per_sec, err) < 0 ||
@@ -54,9 +67,9 @@ static int run(struct invocation *invocation, struct error *err)
 	if (isnan(tokens_per_sec))
 		return error_set(err, STATUS_USAGE, "missing option --tokens-per-sec");
 	if (invocation->json)
-		print_json(seq, tokens_per_sec, claimed);
+		print_json(seq, tokens_per_sec, claimed, gpu);
 	else
-		print_text(seq, tokens_per_sec, claimed);
+		print_text(seq, tokens_per_sec, claimed, gpu);
 	return 0;
 }
 
@@ -67,13 +80,17 @@ const struct command cmd_score = {
 		"Submissions are ranked by tokens/s times the multiplier of their league, which depends "
 		"on the target sequence length. If a validator measures less than 90% of the claim, the "
 		"score is 0, and a failure is counted against the submitter's address; otherwise the "
-		"score is 1 + (measured - claimed) / claimed.",
+		"score is 1 + (measured - claimed) / claimed.\n\n"
+		"Versions of the validator from 2026-04 on rank what validators measure, divided by a factor "
+		"of the validator's GPU; the claim does not count.",
 	.opts =
 		(const struct opt[]){
 			{"seq", 's', "N", "TARGET_SEQUENCE_LENGTH", NULL, NULL,
 				"Target sequence length, in tokens."},
 			{"tokens-per-sec", 't', "X", NULL, NULL, NULL, "Measured speed."},
 			{"claimed", 'c', "X", NULL, NULL, NULL, "Claimed speed."},
+			{"validator-gpu", 0, "NAME", NULL, "RTX 5090", NULL,
+				"GPU that the speed is measured on, as validators name it."},
 			{0},
 		},
 	.examples =

@@ -141,11 +141,12 @@ _quasar()
 		--seed) words="" ;;
 		esac ;;
 	"quasar score")
-		words="--seq --tokens-per-sec --claimed --json --workspace --quiet --verbose --help "
+		words="--seq --tokens-per-sec --claimed --validator-gpu --json --workspace --quiet --verbose --help "
 		case $previous in
 		--seq) words="" ;;
 		--tokens-per-sec) words="" ;;
 		--claimed) words="" ;;
+		--validator-gpu) words="" ;;
 		esac ;;
 	"quasar leagues")
 		words="--seq --json --workspace --quiet --verbose --help "
@@ -236,9 +237,10 @@ _quasar()
 		--timeout) words="" ;;
 		esac ;;
 	"quasar leaderboard")
-		words="--top --wallet --hotkey --path --api --api-version --timeout --json --workspace --quiet --verbose --help "
+		words="--top --validator-gpu --wallet --hotkey --path --api --api-version --timeout --json --workspace --quiet --verbose --help "
 		case $previous in
 		--top) words="" ;;
+		--validator-gpu) words="" ;;
 		--wallet) words="" ;;
 		--hotkey) words="" ;;
 		--path) words=""; files=1 ;;

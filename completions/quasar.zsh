@@ -212,6 +212,7 @@ _quasar_score()
 		'--seq=[Target sequence length, in tokens.]:N:' \
 		'--tokens-per-sec=[Measured speed.]:X:' \
 		'--claimed=[Claimed speed.]:X:' \
+		'--validator-gpu=[GPU that the speed is measured on, as validators name it.]:NAME:' \
 		'--json[Print one JSON document instead of text.]' \
 		'--workspace=[Workspace to use. Default\: $QUASAR_WORKSPACE, or else the current directory or its nearest parent that is a workspace of yours.]:DIR:_files -/' \
 		'--quiet[Suppress notices and progress.]' \
@@ -384,6 +385,7 @@ _quasar_leaderboard()
 {
 	_arguments \
 		'--top=[Number of ranks to show.]:N:' \
+		'--validator-gpu=[Also show speeds as measured on this GPU, where they are normalised.]:NAME:' \
 		'--wallet=[Name of the wallet that holds the hotkey.]:NAME:' \
 		'--hotkey=[Name of the hotkey in that wallet.]:NAME:' \
 		'--path=[Folder that holds the wallets.]:DIR:_files -/' \

@@ -223,6 +223,19 @@ struct api_miner {
 	size_t count, skipped;
 };
 
+struct api_leader {
+	int64_t submission_id; /* 0: not told */
+	const char *miner_hotkey;
+	double tokens_per_sec; /* NAN: not told */
+	int64_t target_sequence_length;
+};
+
+struct api_leaderboard {
+	struct api_memory memory;
+	const struct api_leader *leaders;
+	size_t count, skipped;
+};
+
 struct api_round {
 	struct api_memory memory;
 	int64_t id, round_number, time_remaining_seconds, total_submissions;
@@ -308,6 +321,10 @@ int api_dashboard_miner(struct api *api, const char *hotkey, struct api_miner *o
 /* GET /get_pending_validations?limit=, which is 100 at most. Of versions with a docket. */
 int api_pending_validations(
 	struct api *api, int limit, struct api_pending_validations *out, struct error *err);
+
+/* GET /dashboard/leaderboard?limit=, with the API key: what the active round would rank now, best first, by what was
+ * measured and normalised. */
+int api_dashboard_leaderboard(struct api *api, int limit, struct api_leaderboard *out, struct error *err);
 
 /* GET /get_current_round: makes a 48-hour round when none is active. */
 int api_current_round(struct api *api, struct api_round *out, struct error *err);

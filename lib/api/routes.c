@@ -580,6 +580,37 @@ int api_dashboard_miner(struct api *api, const char *hotkey, struct api_miner *o
 	return api_finish(api, &route, decode_miner(out, err), err);
 }
 
+static int decode_leader(const cJSON *row, void *item, struct error *err)
+{
+	struct api_leader *leader = item;
+
+	leader->tokens_per_sec = NAN;
+	if (read_id(row, "submission_id", JSON_OPTIONAL, &leader->submission_id, err) < 0 ||
+		json_string(row, "miner_hotkey", JSON_REQUIRED, &leader->miner_hotkey, err) < 0 ||
+		json_real(row, "tokens_per_sec", JSON_OPTIONAL, &leader->tokens_per_sec, err) < 0 ||
+		json_integer(row, "target_sequence_length", JSON_REQUIRED, &leader->target_sequence_length,
+			err) < 0)
+		return -1;
+	return 0;
+}
+
+int api_dashboard_leaderboard(struct api *api, int limit, struct api_leaderboard *out, struct error *err)
+{
+	static const struct route route = {.name = "GET /dashboard/leaderboard", .with_key = true};
+	struct list list = {.name = "leaderboard", .decode = decode_leader, .size = sizeof(*out->leaders)};
+	char query[64];
+	int result;
+
+	*out = (struct api_leaderboard){0};
+	snprintf(query, sizeof(query), "?limit=%d%s%s", limit, api_network(api) ? "&network=" : "",
+		api_network(api) ? api_network(api) : "");
+	result = call_list(api, &route, query, &list, JSON_REQUIRED, &out->memory, err);
+	out->leaders = list.items;
+	out->count = list.count;
+	out->skipped = list.skipped;
+	return result;
+}
+
 /* --- rounds ----------------------------------------------------------------------------------- */
 
 static int decode_round(struct api_round *out, struct error *err)

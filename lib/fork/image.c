@@ -16,7 +16,7 @@
 /* A path's part; the host, which a dot, a port or "localhost" tells from it. */
 #define COMPONENT "[a-z0-9]+((\\.|_|__|-+)[a-z0-9]+)*"
 #define HOST_PART "[a-zA-Z0-9]([a-zA-Z0-9-]*[a-zA-Z0-9])?"
-#define HOST "(" HOST_PART "(\\." HOST_PART ")*(:[0-9]+)?/)?"
+#define HOST "(((localhost|" HOST_PART "(\\." HOST_PART ")+)(:[0-9]+)?|" HOST_PART ":[0-9]+)/)?"
 #define TAG "(:[a-zA-Z0-9_][a-zA-Z0-9_.-]{0,127})?"
 #define DIGEST "(@sha256:[0-9a-f]{64})?"
 

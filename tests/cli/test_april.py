@@ -422,6 +422,10 @@ def test_with_a_key_status_shows_what_was_measured(miner, localnet):
     [row] = miner("status", "--json", env=KEY).json["submissions"]
     assert row["validated_tokens_per_sec"] == 4321 and row["score"] == 1
     assert "measured" not in miner("status").out
+    [leader] = miner("leaderboard", "--json", "--validator-gpu", "H100", env=KEY).json["ranking"]
+    assert leader["own"] and leader["normalized_tokens_per_sec"] == 4321
+    assert leader["tokens_per_sec"] == pytest.approx(4321 * 1.3)
+    assert "you" in miner("leaderboard", env=KEY).out
 
 
 def test_the_key_stays_secret(miner, proxy):

@@ -92,6 +92,19 @@ def test_one_bad_page_takes_only_its_own_with_it(damaged):
     assert len(damaged.submissions()) == 1 and damaged.pending() == []
 
 
+def test_a_damaged_store_of_an_earlier_program_is_read(damaged):
+    with sqlite3.connect(damaged.database) as db:
+        for column in ("docker_image", "reveal_time", "doubt_since"):
+            db.execute(f"ALTER TABLE submission DROP COLUMN {column}")
+        db.executescript("DROP TABLE validator; PRAGMA user_version = 4")
+    db.close()
+    damaged.break_store(lambda data: spoil_page(data, page_of(data, f"{20:064x}")))
+    done = damaged("recover", "--json")
+    assert done.code == 0, done.err
+    assert done.json["read"] + done.json["unreadable"] == 41 and done.json["read"] >= 20
+    assert damaged.reveal().code == 0
+
+
 def test_a_lost_salt_is_named(damaged):
     damaged.break_store(lambda data: spoil_page(data, page_of(data, damaged.salts[-1])))
     waiting = damaged.pending()[0]

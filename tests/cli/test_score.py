@@ -29,6 +29,16 @@ def test_score_for_people(quasar):
     assert "1M (x3)" in done.out and "180,000,000" in done.out and "0.0000" in done.out and "failure" in done.out
 
 
+@pytest.mark.parametrize("gpu, factor", [(None, 1.0), ("NVIDIA H100 80GB HBM3", 1.3), ("L4", 0.55), ("abacus", 1.0)])
+def test_the_speed_normalised_by_the_validators_gpu(quasar, gpu, factor):
+    option = ["--validator-gpu", gpu] if gpu else []
+    done = quasar("score", "--json", "-s", "1M", "-t", "1300", *option)
+    assert done.json["normalization_factor"] == factor and done.json["normalized_tokens_per_sec"] == 1300 / factor
+    assert done.json["normalized_weighted_score"] == pytest.approx(3900 / factor)
+    text = quasar("score", "-s", "1M", "-t", "1300", *option).out
+    assert "normalised" in text and (gpu != "abacus" or "not known" in text)
+
+
 def test_the_target_length_comes_from_the_settings(quasar):
     done = quasar("score", "--json", "-t", "1", env={"TARGET_SEQUENCE_LENGTH": "300k"})
     assert done.json["league"] == "300k"

@@ -22,6 +22,7 @@
 #include "api/refusal.h"
 #include "api/retry.h"
 #include "api/standings.h"
+#include "api/version.h"
 #include "base/clock.h"
 #include "base/hex.h"
 #include "base/log.h"
@@ -215,6 +216,28 @@ static void refusals_say_what_to_do(void **state)
 			REFUSAL_EARLY, STATUS_EARLY, "reveal --wait"},
 		{"POST /x", 429, JSON, WORDS("Rate limit exceeded"), REFUSAL_LIMIT, STATUS_NETWORK,
 			"Wait a minute"},
+		{"POST /commit_submission", 429, JSON,
+			WORDS("Rate limit exceeded. Please wait 287 seconds before submitting again."),
+			REFUSAL_COOLDOWN, STATUS_NETWORK, "Nothing is lost"},
+		{"POST /x", 429, "text/html", "please wait 9 seconds", REFUSAL_LIMIT, STATUS_NETWORK, ""},
+		{"POST /x", 401, JSON, WORDS("Signature expired (130s old, max 120s)"), REFUSAL_EXPIRED,
+			STATUS_REFUSED, "clock"},
+		{"GET /pending_reveals", 403, JSON, WORDS("Hotkey is not an authorized validator. No."),
+			REFUSAL_NOT_FOR_US, STATUS_REFUSED, "validators only"},
+		{"GET /dashboard/miner/5F", 401, JSON, WORDS("Invalid API key"), REFUSAL_KEY, STATUS_REFUSED,
+			"DASHBOARD_API_KEY"},
+		{"GET /dashboard/miner/5F", 404, JSON, WORDS("Miner not found"), REFUSAL_UNKNOWN,
+			STATUS_REFUSED, ""},
+		{"POST /x", 403, JSON, WORDS("Miner flagged: over-claim"), REFUSAL_FLAGGED, STATUS_REFUSED,
+			"operator"},
+		{"POST /x", 403, JSON, WORDS("GitHub account alice belongs to another hotkey"),
+			REFUSAL_SHARED, STATUS_REFUSED, "quasar doctor"},
+		{"POST /x", 403, JSON, WORDS("IP address 192.0.2.1 belongs to another hotkey"),
+			REFUSAL_SHARED, STATUS_REFUSED, "public address"},
+		{"POST /submit_kernel", 400, JSON, WORDS("tokens_per_sec must be a positive number."),
+			REFUSAL_VALUE, STATUS_REFUSED, ""},
+		{"POST /submit_kernel", 400, JSON, WORDS("5e+08 outside plausible range"), REFUSAL_VALUE,
+			STATUS_REFUSED, ""},
 		{"POST /x", 500, JSON, "", REFUSAL_INTERNAL, STATUS_NETWORK, "later"},
 		{"POST /x", 520, "text/html", "", REFUSAL_DOWN, STATUS_NETWORK, "later"},
 		{"POST /x", 304, "", "", REFUSAL_UNCLEAR, STATUS_NETWORK, ""},
@@ -244,6 +267,9 @@ static void refusals_say_what_to_do(void **state)
 	assert_int_equal(refusal_blocks("Cannot reveal yet. Wait 37 blocks (~7 minutes)"), 37);
 	assert_int_equal(refusal_blocks("Cannot reveal yet. Wait -3 blocks"), 0);
 	assert_int_equal(refusal_blocks("Cannot reveal yet. Wait a minute"), 0);
+	assert_true(refusal_seconds("Please wait 287 seconds before submitting again.") == 287);
+	assert_true(refusal_seconds("Please wait 287 blocks") == 0);
+	assert_true(refusal_seconds("Please wait -3 seconds") == 0);
 }
 
 static void base_urls_are_checked(void **state)
@@ -529,6 +555,97 @@ static void a_commitment_carries_the_hotkeys_signature(void **state)
 	assert_true(signature_verify(address, CRYPTO_SR25519, address, strlen(address), signature));
 }
 
+#define ROUTES(route)                                                                                        \
+	"HTTP/1.1 200 OK\r\nConnection: close\r\nDate: Thu, 01 Jan 2032 00:00:00 GMT\r\n"                 \
+	"Content-Type: application/json\r\n\r\n{\"paths\":{\"" route "\":{}}}"
+#define REFUSED(status, words)                                                                               \
+	"HTTP/1.1 " status " No\r\nConnection: close\r\nContent-Type: application/json\r\n\r\n"              \
+	"{\"detail\":\"" words "\"}"
+
+static void a_signature_covers_the_validators_time_where_it_may(void **state)
+{
+	struct fixture *fixture = *state;
+	const char *address = keypair_address(fixture->keypair), *request = fixture->server.requests[1];
+	uint8_t signature[SIGNATURE_LENGTH];
+	char digits[129], *identity;
+	long long time;
+
+	script(fixture,
+		(const struct answer[]){
+			{ROUTES("/get_pending_validations"), false}, {COMMITTED(HASH), false}, {0}});
+	api_follow_version(fixture->api, NULL);
+	assert_int_equal(commit(fixture), 0);
+	assert_string_equal(api_version_if_found(fixture->api)->name, "2026-04");
+	assert_int_equal(sscanf(strstr(request, "Timestamp: "), "Timestamp: %lld\r", &time), 1);
+	assert_true(llabs(time - 1956528000) <= 5);
+	assert_int_equal(sscanf(strstr(request, "Signature: "), "Signature: %128[0-9a-f]\r", digits), 1);
+	assert_int_equal(hex_decode(digits, signature, sizeof(signature)), 0);
+	identity = xprintf("%s:%lld", address, time);
+	assert_true(signature_verify(address, CRYPTO_SR25519, identity, strlen(identity), signature));
+	free(identity);
+}
+
+static void a_version_that_an_answer_contradicts_is_found_out_anew(void **state)
+{
+	struct fixture *fixture = *state;
+
+	script(fixture,
+		(const struct answer[]){{REFUSED("401", "Invalid signature"), false},
+			{ROUTES("/commit_submission"), false}, {COMMITTED(HASH), false}, {0}});
+	api_follow_version(fixture->api, api_version_named("2026-04"));
+	assert_int_equal(commit(fixture), 0); /* nothing was done when it was refused */
+	assert_non_null(strstr(fixture->server.requests[0], "Timestamp: "));
+	assert_null(strstr(fixture->server.requests[2], "Timestamp: "));
+	assert_string_equal(api_version(fixture->api)->name, "2026-02");
+}
+
+static void a_wrong_signature_stays_one(void **state)
+{
+	struct fixture *fixture = *state;
+
+	script(fixture,
+		(const struct answer[]){{REFUSED("401", "Invalid signature"), false},
+			{ROUTES("/get_pending_validations"), false}, {0}});
+	api_follow_version(fixture->api, api_version_named("2026-04"));
+	assert_int_equal(commit(fixture), -1);
+	assert_int_equal(api_last(fixture->api)->refusal, REFUSAL_SIGNATURE);
+	assert_int_equal(fixture->server.count, 2);
+}
+
+static void lists_that_miners_are_not_shown_are_not_asked_for(void **state)
+{
+	struct fixture *fixture = *state;
+	struct api_pending_filter filter = {.hotkey = "5F"};
+	struct api_pending_reveals pending;
+
+	script(fixture,
+		(const struct answer[]){{REFUSED("401", "Missing Hotkey or Signature headers"), false},
+			{"HTTP/1.1 404 No\r\nConnection: close\r\n\r\n", false},
+			{REFUSED("401", "Missing Hotkey or Signature headers"), false}, {0}});
+	api_follow_version(fixture->api, NULL);
+	for (int i = 0; i < 2; i++) {
+		assert_int_equal(
+			api_pending_reveals(fixture->api, &filter, &pending, &fixture->err), -1);
+		assert_int_equal(api_last(fixture->api)->refusal, REFUSAL_NOT_FOR_US);
+		assert_non_null(strstr(fixture->err.message, "not shown to miners"));
+		api_release(&pending.memory);
+	}
+	assert_int_equal(fixture->server.count, 3);
+	assert_string_equal(api_version(fixture->api)->name, "2026-04");
+}
+
+static void a_forced_version_is_not_asked_for(void **state)
+{
+	struct fixture *fixture = *state;
+
+	script(fixture, (const struct answer[]){{COMMITTED(HASH), false}, {0}});
+	api_force_version(fixture->api, api_version_named("2026-02"));
+	api_follow_version(fixture->api, api_version_named("2026-04"));
+	assert_int_equal(commit(fixture), 0);
+	assert_int_equal(fixture->server.count, 1);
+	assert_null(api_version_named("2031-01"));
+}
+
 static void a_lost_answer_is_told_from_a_request_that_never_left(void **state)
 {
 	struct fixture *fixture = *state;
@@ -722,6 +839,16 @@ int main(void)
 		cmocka_unit_test(retries_end_when_the_time_is_up),
 		cmocka_unit_test_setup_teardown(
 			a_commitment_carries_the_hotkeys_signature, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(
+			a_signature_covers_the_validators_time_where_it_may, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(
+			a_version_that_an_answer_contradicts_is_found_out_anew, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(
+			a_wrong_signature_stays_one, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(
+			lists_that_miners_are_not_shown_are_not_asked_for, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(
+			a_forced_version_is_not_asked_for, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(
 			a_lost_answer_is_told_from_a_request_that_never_left, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(

@@ -23,6 +23,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "fork/image.h"
 #include "fork/inspect.h"
 #include "fork/leak.h"
 #include "fork/private.h"
@@ -665,6 +666,103 @@ static void two_processes_share_a_store(void **state)
 	store_close(store);
 }
 
+static void what_became_of_a_request_is_kept(void **state)
+{
+	struct store *store = make_store(*state);
+	int64_t id = prepare(store, SUBMISSION_DIRECT, NULL);
+	struct submission submission = {.reveal_time = 0};
+	struct error err = {0};
+	double doubt_since;
+	char *version;
+
+	assert_int_equal(store_submission_get(store, id, &submission, &err), 0);
+	assert_true(isnan(submission.doubt_since) && isnan(submission.reveal_time));
+	submission_free(&submission);
+	assert_int_equal(store_submission_sending(store, id, "sending", &err), 0);
+	assert_int_equal(store_submission_get(store, id, &submission, &err), 0);
+	doubt_since = submission.doubt_since;
+	assert_true(doubt_since > 0);
+	submission_free(&submission);
+	assert_int_equal(store_submission_sending(store, id, "sending", &err), 0);
+	assert_int_equal(store_submission_reveal_time(store, id, 1795198440.5, &err), 0);
+	assert_int_equal(store_submission_get(store, id, &submission, &err), 0);
+	assert_true(submission.doubt_since == doubt_since); /* the first attempt may have arrived */
+	assert_true(submission.reveal_time == 1795198440.5);
+	submission_free(&submission);
+	assert_int_equal(store_submission_not_sent(store, id, &err), 0);
+	assert_int_equal(store_submission_get(store, id, &submission, &err), 0);
+	assert_true(isnan(submission.doubt_since));
+	submission_free(&submission);
+
+	assert_null(store_validator_version(store, "http://a"));
+	assert_int_equal(store_set_validator_version(store, "http://a", "2026-02", &err), 0);
+	assert_int_equal(store_set_validator_version(store, "http://a", "2026-04", &err), 0);
+	version = store_validator_version(store, "http://a");
+	assert_string_equal(version, "2026-04");
+	assert_null(store_validator_version(store, "http://b"));
+	free(version);
+	store_close(store);
+}
+
+static void images_are_named_as_registries_take_them(void **state)
+{
+#define SHA "@sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+	static const struct {
+		const char *reference;
+		bool good, pinned;
+	} cases[] = {
+		{"alice/quasar-miner-gpu:latest", true, false},
+		{"ubuntu", true, false},
+		{"docker.io/alice/quasar-miner-gpu" SHA, true, true},
+		{"alice/quasar-miner-gpu:1.0" SHA, true, true},
+		{"localhost:5000/a/b/c:v1_2", true, false},
+		{"ghcr.io/alice/x__y.z--w:A", true, false},
+		{"", false, false},
+		{"Alice/quasar", false, false},
+		{"alice/Quasar", false, false},
+		{"https://hub.docker.com/alice/quasar", false, false},
+		{"alice/quasar:", false, false},
+		{"alice/quasar@sha256:0123", false, false},
+		{"alice//quasar", false, false},
+		{"alice/quasar latest", false, false},
+		{"alice/quasar\nx", false, false},
+		{"-alice/quasar", false, false},
+		{"$(touch x)", false, false},
+	};
+	struct error err;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		if ((image_check_syntax(cases[i].reference, &err) == 0) != cases[i].good)
+			fail_msg("%s", cases[i].reference);
+		if (cases[i].good)
+			assert_int_equal(image_is_pinned(cases[i].reference), cases[i].pinned);
+	}
+}
+
+static void a_fork_belongs_to_the_name_in_its_url(void **state)
+{
+	static const char *const cases[][2] = {
+		{"https://github.com/alice/flash-linear-attention", "alice"},
+		{"http://github.com/Alice/x", "Alice"},
+		{"https://github.com/alice", NULL},
+		{"https://github.com//x", NULL},
+		{"https://example.org/alice/x", NULL},
+		{"git@github.com:alice/x", NULL},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		char *owner = fork_url_owner(cases[i][0]);
+
+		if (cases[i][1])
+			assert_string_equal(owner, cases[i][1]);
+		else
+			assert_null(owner);
+		free(owner);
+	}
+}
+
 static void the_store_is_private(void **state)
 {
 	char *folder = path_join(*state, ".quasar"), *path = path_join(folder, "state.db");
@@ -1192,6 +1290,9 @@ int main(void)
 		IN_DIRECTORY(what_was_prepared_survives_a_kill),
 		IN_DIRECTORY(two_processes_share_a_store),
 		IN_DIRECTORY(the_store_is_private),
+		IN_DIRECTORY(what_became_of_a_request_is_kept),
+		cmocka_unit_test(images_are_named_as_registries_take_them),
+		cmocka_unit_test(a_fork_belongs_to_the_name_in_its_url),
 		IN_DIRECTORY(a_damaged_or_foreign_store_is_left_alone),
 		IN_DIRECTORY(a_store_appears_whole_or_not_at_all),
 		IN_DIRECTORY(a_workspace_is_held_by_one_process),
