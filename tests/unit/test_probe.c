@@ -10,20 +10,6 @@
 #include "directory.h"
 #include "probe/probe.h"
 
-/* A file of the fork. */
-static void put(const char *fork, const char *name, const char *text)
-{
-	char *path = path_join(fork, name), *folder = xstrdup(path);
-	struct error err;
-
-	*strrchr(folder, '/') = '\0';
-	if (directory_make(folder, 0700, &err) < 0 ||
-		file_write(path, text, strlen(text), 0600, FILE_REPLACE, &err) < 0)
-		fail_msg("%s", err.message);
-	free(folder);
-	free(path);
-}
-
 static struct probe *open_probe(const char *fork, const char *python, struct error *err)
 {
 	return probe_open(&(struct probe_options){.fork = fork,
@@ -39,12 +25,12 @@ static void files_are_compiled_without_being_run(void **state)
 	struct error err;
 	struct probe *probe;
 
-	put(*state, "fla/layers/quasar.py", "raise SystemExit\n");
-	put(*state, "fla/ops/quasar/chunk.py", "import nothing_of_that_name\n");
+	put_text(*state, "fla/layers/quasar.py", "raise SystemExit\n");
+	put_text(*state, "fla/ops/quasar/chunk.py", "import nothing_of_that_name\n");
 	probe = open_probe(*state, NULL, &err);
 	assert_non_null(probe);
 	assert_int_equal(probe_compile(probe, &err), 0);
-	put(*state, "fla/ops/quasar/chunk.py", "x = 1\ndef broken(:\n");
+	put_text(*state, "fla/ops/quasar/chunk.py", "x = 1\ndef broken(:\n");
 	assert_int_equal(probe_compile(probe, &err), -1);
 	assert_int_equal(err.status, STATUS_FAILED);
 	assert_string_equal(err.message, "fla/ops/quasar/chunk.py:2: SyntaxError: invalid syntax");
@@ -60,9 +46,9 @@ static void a_fork_cannot_stand_in_for_what_the_session_uses(void **state)
 	struct error err;
 	struct probe *probe;
 
-	put(*state, "json.py", "raise SystemExit\n");
-	put(*state, "traceback.py", "raise SystemExit\n");
-	put(*state, "fla/layers/quasar.py", "");
+	put_text(*state, "json.py", "raise SystemExit\n");
+	put_text(*state, "traceback.py", "raise SystemExit\n");
+	put_text(*state, "fla/layers/quasar.py", "");
 	probe = open_probe(*state, NULL, &err);
 	assert_non_null(probe);
 	assert_int_equal(probe_compile(probe, &err), 0);
@@ -73,7 +59,7 @@ static void a_session_needs_a_fork_and_a_python(void **state)
 {
 	struct error err;
 
-	put(*state, "fla/layers/quasar.py", "");
+	put_text(*state, "fla/layers/quasar.py", "");
 	assert_null(open_probe("/no/such/fork", NULL, &err));
 	assert_int_equal(err.status, STATUS_ENVIRONMENT);
 	assert_null(open_probe(*state, "no-such-python", &err));
