@@ -47,8 +47,9 @@ static bool is_dirty(const struct run *run)
 static void tell_state(const struct fork_state *fork)
 {
 	if (fork->changed)
-		log_warn("the fork has uncommitted changes, for example in %s: no claim can be made from this "
-			 "result. Commit them and measure again",
+		log_warn(
+			"the fork has uncommitted changes, for example in %s: no claim can be made from this "
+			"result. Commit them and measure again",
 			fork->changed_name);
 	else if (fork->ahead)
 		log_note("%zu commit%s of the fork %s not pushed: no claim is sent before. Run `quasar push`",
@@ -164,15 +165,17 @@ static void tell_quality(const struct run *run, const struct result *result)
 		log_note("%lld tokens: the median is not settled: too few runs to tell how far it may be off",
 			tokens);
 	else if (!sample_settled(&result->sample))
-		log_note("%lld tokens: the median is not settled: it may be off by %.1f %%. A larger --budget "
-			 "helps, or less load on this machine",
+		log_note(
+			"%lld tokens: the median is not settled: it may be off by %.1f %%. A larger --budget "
+			"helps, or less load on this machine",
 			tokens, measurement->noise * 100);
 	if (!run->of_fork ||
 		number_parse_real(settings_get(run->invocation->settings, "CLAIM_MARGIN", NULL), &margin) < 0)
 		return;
 	if (claim_margin(margin, measurement->spread) > margin)
-		log_note("%lld tokens: the runs differ by %.1f %%, so a claim will be %.1f %% below the median, not "
-			 "only the margin of %.3g %%",
+		log_note(
+			"%lld tokens: the runs differ by %.1f %%, so a claim will be %.1f %% below the median, not "
+			"only the margin of %.3g %%",
 			tokens, measurement->spread * 100, claim_margin(margin, measurement->spread) * 100,
 			margin * 100);
 }
@@ -220,7 +223,8 @@ static int choose_workload(struct run *run, struct error *err)
 	if (!run->of_fork && arg_given(invocation, "fork"))
 		return error_set(err, STATUS_USAGE, "--fork cannot be combined with --native or --op");
 	if (arg_flag(invocation, "compare") && arg_given(invocation, "fork"))
-		return error_set(err, STATUS_USAGE, "--compare is for the workspace's own fork, not for --fork");
+		return error_set(
+			err, STATUS_USAGE, "--compare is for the workspace's own fork, not for --fork");
 	return 0;
 }
 
@@ -320,22 +324,23 @@ const struct command cmd_bench = {
 	.summary = "measure the speed of the fork, of quasar's own layer or of an operation",
 	.description =
 		"Times the fork's own layer as validators do: in Python, by PyTorch, on random input of the same "
-		"shape, " TEXT(MEASURE_WARMUPS) " warm-up calls, then rounds of " TEXT(MEASURE_RUNS) " calls. It goes on until the median is known to "
-		"within 1%, or says that it is not. --budget limits that; on a slow machine it also reduces the "
-		"number of calls.\n\n"
-		"--native measures quasar's own layer, which needs no PyTorch, and --op one of quasar's own "
-		"operations. Validators run neither.\n\n"
-		"--device auto uses the first GPU if there is one, or else the CPU. Memory is the peak of the "
-		"process or, on a GPU, of what was allocated there. For an operation, the last column compares "
-		"with the least time that memory allows: reading every input and writing every output once, at "
-		"the speed of a copy measured in the same run.\n\n"
-		"In a workspace, results are stored with the fork's commit, and `quasar commit` makes its claim "
-		"from the newest one of the fork at the target length, on a GPU or else on the CPU. If its runs "
-		"differ by more than the margin, the claim is lower, so that the slow ones keep it. What was measured with "
-		"uncommitted changes is stored as such, and no claim is made from it. Quasar's own layer counts "
-		"only in a rehearsal: on the CPU, where there is no PyTorch, for a validator on this machine.\n\n"
-		"--compare holds each result against the last and the best one of the same on this device, and "
-		"says whether it differs by more than noise.",
+		"shape, " TEXT(MEASURE_WARMUPS) " warm-up calls, then rounds of " TEXT(
+			MEASURE_RUNS) " calls. It goes on until the median is known to "
+				      "within 1%, or says that it is not. --budget limits that; on a slow machine it also reduces the "
+				      "number of calls.\n\n"
+				      "--native measures quasar's own layer, which needs no PyTorch, and --op one of quasar's own "
+				      "operations. Validators run neither.\n\n"
+				      "--device auto uses the first GPU if there is one, or else the CPU. Memory is the peak of the "
+				      "process or, on a GPU, of what was allocated there. For an operation, the last column compares "
+				      "with the least time that memory allows: reading every input and writing every output once, at "
+				      "the speed of a copy measured in the same run.\n\n"
+				      "In a workspace, results are stored with the fork's commit, and `quasar commit` makes its claim "
+				      "from the newest one of the fork at the target length, on a GPU or else on the CPU. If its runs "
+				      "differ by more than the margin, the claim is lower, so that the slow ones keep it. What was measured with "
+				      "uncommitted changes is stored as such, and no claim is made from it. Quasar's own layer counts "
+				      "only in a rehearsal: on the CPU, where there is no PyTorch, for a validator on this machine.\n\n"
+				      "--compare holds each result against the last and the best one of the same on this device, and "
+				      "says whether it differs by more than noise.",
 	.opts =
 		(const struct opt[]){
 			{"seq", 's', "N[,N...]", NULL, NULL, NULL,

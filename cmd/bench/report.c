@@ -52,9 +52,10 @@ static void print_change(const char *which, const struct benchmark *now, const s
 
 	clock_format(then->when, when);
 	number_grouped(round(then->tokens_per_sec), rate);
-	printf("%12s %s, %.16s: %s tokens/s at commit %.8s%s; now %+.1f %%, %s the noise of %.1f %%\n", "", which,
-		when, rate, then->fork_commit ? then->fork_commit : "none", then->dirty ? " (changed)" : "",
-		change.change * 100, change.real ? "more than" : "within", change.noise * 100);
+	printf("%12s %s, %.16s: %s tokens/s at commit %.8s%s; now %+.1f %%, %s the noise of %.1f %%\n", "",
+		which, when, rate, then->fork_commit ? then->fork_commit : "none",
+		then->dirty ? " (changed)" : "", change.change * 100, change.real ? "more than" : "within",
+		change.noise * 100);
 }
 
 void bench_print_result(const struct run *run, const struct result *result)

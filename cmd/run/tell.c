@@ -176,8 +176,8 @@ bool loop_needs_a_person(enum refusal refusal, const struct error *err)
 
 /* --- submissions --------------------------------------------------------------------------------------- */
 
-void loop_tell_submission(struct loop *loop, const char *name, int64_t id, const struct error *refusal,
-	const char *remark)
+void loop_tell_submission(
+	struct loop *loop, const char *name, int64_t id, const struct error *refusal, const char *remark)
 {
 	struct submission submission;
 	struct error ignored;

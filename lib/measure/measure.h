@@ -30,8 +30,8 @@ struct measure_plan {
 	int warmups, runs;
 	const char
 		*weights; /* of the layer, a safetensors file; NULL: random ones of the validator's shape */
-	double budget; /* seconds: fewer runs when it would be exceeded, at least one; 0: no limit */
-	bool settle;   /* go on beyond `runs` until the median is settled, as far as the budget allows */
+	double budget;    /* seconds: fewer runs when it would be exceeded, at least one; 0: no limit */
+	bool settle;      /* go on beyond `runs` until the median is settled, as far as the budget allows */
 	struct sample *sample; /* gets the time of each run; NULL: not wanted */
 	uint64_t seed;
 	double copy_rate; /* of the device's memory, bytes per second, for the floor; 0: not wanted */

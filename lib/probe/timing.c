@@ -5,7 +5,7 @@
 
 #include "base/clock.h"
 
-#define BATCH 8       /* rounds after which the median is looked at */
+#define BATCH 8      /* rounds after which the median is looked at */
 #define NO_LIMIT 1e9 /* seconds */
 
 struct timing {
@@ -94,7 +94,8 @@ static int time_rounds(struct timing *timing, struct error *err)
 		bool affordable = timing->call * (plan->warmups + timing->calls) < time_left(timing);
 		struct probe_times times;
 
-		if (time_batch(timing, affordable ? plan->warmups : 0, timing->calls, rounds, &times, err) < 0)
+		if (time_batch(timing, affordable ? plan->warmups : 0, timing->calls, rounds, &times, err) <
+			0)
 			return -1;
 		add_times(timing, &times);
 	}

@@ -94,8 +94,8 @@ int benchmark_list(struct store *store, const struct benchmark_filter *filter, s
 		" AND device_name = ?8))"
 		" ORDER BY id DESC LIMIT ?9",
 		"sissssisi", filter->fork_commit, (int64_t)(filter->like != NULL), codes[like->code],
-		like->operation, like->semantics, like->weights, like->seq,
-		like->device_name, limit ? (int64_t)limit : INT64_C(-1));
+		like->operation, like->semantics, like->weights, like->seq, like->device_name,
+		limit ? (int64_t)limit : INT64_C(-1));
 	int found = query ? 1 : -1;
 
 	*list = (struct benchmark_list){0};

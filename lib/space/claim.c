@@ -11,8 +11,7 @@ static const struct basis {
 	enum benchmark_code code;
 	enum benchmark_device device;
 } bases[] = {
-	{BENCHMARK_FORK, BENCHMARK_CUDA},
-	{BENCHMARK_FORK, BENCHMARK_CPU},
+	{BENCHMARK_FORK, BENCHMARK_CUDA}, {BENCHMARK_FORK, BENCHMARK_CPU},
 	{BENCHMARK_NATIVE, BENCHMARK_CPU}, /* in a rehearsal */
 };
 enum { BASES = sizeof(bases) / sizeof(bases[0]) };
@@ -86,7 +85,8 @@ double claim_margin(double margin, double spread)
 	return fmax(margin, spread / (1 + spread));
 }
 
-static void claim_from(const struct benchmark *benchmark, const struct claim_terms *terms, struct claim *claim)
+static void claim_from(
+	const struct benchmark *benchmark, const struct claim_terms *terms, struct claim *claim)
 {
 	claim->measured = benchmark->tokens_per_sec;
 	claim->margin = claim_margin(terms->margin, benchmark->spread);

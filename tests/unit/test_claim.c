@@ -328,7 +328,8 @@ static void a_store_of_the_second_version_is_brought_up_to_date(void **state)
 	assert_int_equal(list.count, 2);
 	assert_true(list.items[0].dirty && list.items[0].noise == 0.005);
 	assert_int_equal(list.items[1].id, 9);
-	assert_true(!list.items[1].dirty && isnan(list.items[1].noise) && list.items[1].tokens_per_sec == 1000);
+	assert_true(
+		!list.items[1].dirty && isnan(list.items[1].noise) && list.items[1].tokens_per_sec == 1000);
 	assert_string_equal(list.items[1].fork_commit, COMMIT);
 	benchmark_list_free(&list);
 	store_close(store);
@@ -386,8 +387,8 @@ static int make(const struct benchmark *benchmarks, size_t count, struct claim *
 	for (size_t i = 0; i < count; i++)
 		items[i] = benchmarks[i];
 	*err = (struct error){0};
-	return claim_make(
-		&list, &(struct claim_terms){COMMIT, TARGET, .margin = 0.03, .rehearsal = rehearsal}, claim, err);
+	return claim_make(&list,
+		&(struct claim_terms){COMMIT, TARGET, .margin = 0.03, .rehearsal = rehearsal}, claim, err);
 }
 
 static void expect_claim(const struct benchmark *benchmarks, size_t count, double median)

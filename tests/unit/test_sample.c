@@ -52,7 +52,8 @@ static void the_noise_is_a_confidence_interval(void **state)
 {
 	static const struct {
 		int count, first; /* its rank, from 1 */
-	} table[] = {{6, 1}, {8, 1}, {9, 2}, {10, 2}, {12, 3}, {15, 4}, {20, 6}, {25, 8}, {30, 10}, {50, 18}, {100, 40}};
+	} table[] = {{6, 1}, {8, 1}, {9, 2}, {10, 2}, {12, 3}, {15, 4}, {20, 6}, {25, 8}, {30, 10}, {50, 18},
+		{100, 40}};
 
 	(void)state;
 	for (int few = 1; few < 6; few++)
