@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "api/http.h"
 #include "api/version.h"
 #include "base/clock.h"
 #include "base/json.h"
@@ -331,22 +332,6 @@ static int run_forever(struct run *run, struct error *err)
 	}
 }
 
-/* Whether the URL names this machine. */
-static bool is_local(const char *url)
-{
-	static const char *const names[] = {"localhost", "127.0.0.1", "[::1]"};
-	const char *host = strstr(url, "://");
-
-	for (size_t i = 0; host && i < sizeof(names) / sizeof(*names); i++) {
-		size_t length = strlen(names[i]);
-
-		if (!strncmp(host + 3, names[i], length) &&
-			strspn(host + 3 + length, ":/") + !host[3 + length])
-			return true;
-	}
-	return false;
-}
-
 /* "cuda:0,cuda:1": every GPU there is. NULL on error; the caller frees. */
 static char *list_gpus(struct error *err)
 {
@@ -427,7 +412,8 @@ static int prepare_python(struct run *run, bool sandboxed, struct error *err)
 static int read_options(struct run *run, struct error *err)
 {
 	const struct invocation *invocation = run->invocation;
-	bool any = arg_flag(invocation, "local-forks"), rehearsal = is_local(arg_string(invocation, "api"));
+	bool any = arg_flag(invocation, "local-forks"),
+	     rehearsal = http_is_this_machine(arg_string(invocation, "api"));
 	bool native = arg_flag(invocation, "native");
 	struct judge judge = {
 		.python = native ? NULL : &run->python,

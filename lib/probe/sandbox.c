@@ -221,8 +221,8 @@ static int make_command(struct sandbox *sandbox, const struct sandbox_options *o
 		.tasks = MOST_TASKS,
 	};
 	add_environment(sandbox);
-	/* should memory run out all the same, it goes first; and the watch gets its turn among hundreds of processes */
-	add(sandbox, "choom", "-n", "1000", "--", "nice", "-n", "10", "prlimit", "--core=0", NULL);
+	/* should memory run out all the same, it goes first */
+	add(sandbox, "choom", "-n", "1000", "--", "prlimit", "--core=0", NULL);
 	add_format(sandbox, "--nofile=%d", MOST_DESCRIPTORS);
 	add(sandbox, "--", "bwrap", "--die-with-parent", "--new-session", "--cap-drop", "ALL", NULL);
 	add(sandbox, "--unshare-all", "--unshare-user", "--disable-userns", NULL);

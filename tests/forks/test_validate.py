@@ -232,7 +232,7 @@ def test_without_a_sandbox_nothing_is_run_unless_asked_to(submit, validate, tmp_
     submit(f"open({str(witness)!r}, 'w')\n{LAYER}")
     bare = tmp_path / "bin"
     bare.mkdir()
-    for program in ("choom", "nice", "prlimit", "env", "sh"):
+    for program in ("choom", "prlimit", "env", "sh"):
         (bare / program).symlink_to(shutil.which(program))
     refused = validate(PATH=str(bare))
     assert refused.code == 3 and "sandbox" in refused.err and "apt install bubblewrap" in refused.err

@@ -158,7 +158,7 @@ static void other_parameters_are_the_forks_fault(void **state)
 	char *path = path_join(*state, "fla/weights");
 
 	device_open_cpu(&device);
-	put(*state, "fla/weights", "{}");
+	put_text(*state, "fla/weights", "{}");
 	assert_null(expected_open(path, &device, &err));
 	assert_int_equal(err.status, STATUS_FAILED);
 	device_close(&device);
