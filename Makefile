@@ -85,8 +85,8 @@ $(BUILD)/lib/key/mnemonic.o: lib/key/english.txt
 $(BUILD)/lib/space/launcher.o: $(wildcard templates/workspace/*)
 $(BUILD)/lib/gpu/compile.o: $(wildcard kernels/*/*)
 $(BUILD)/lib/probe/python.o: lib/probe/python.py
-$(BUILD)/lib/measure/python_layer.o: lib/measure/python_layer.py
 $(BUILD)/lib/fork/python_ast.o: lib/fork/python_ast.py
+$(BUILD)/lib/probe/probe.o: lib/probe/probe.py
 
 # The fork: fork/ as it is, and beside its Python the kernels that it runs. FORK_FILES lists path and source.
 FORK_SOURCES := $(shell find fork -type f -not -name '*.pyc' | sort)

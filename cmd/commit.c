@@ -139,6 +139,8 @@ static int send(const struct invocation *invocation, struct session *session, co
 	if (!result && !earlier) {
 		if (!invocation->json)
 			proposal_print(&proposal);
+		else if (proposal.claim.stands_in)
+			log_warn(CLAIM_REHEARSAL);
 		if (way->kind == SUBMISSION_COMMIT)
 			log_note("%s", hidden_advice);
 		result = verify(invocation, session, &proposal, err);
@@ -177,6 +179,7 @@ static int run_submit(struct invocation *invocation, struct error *err)
 
 static const struct opt opts[] = {
 	OPTS_CLAIM,
+	OPT_PYTHON,
 	{"claim", 0, "N", NULL, NULL, NULL,
 		"Tokens/s to claim. Default: the benchmark's median less the margin."},
 	{"no-verify", 0, NULL, NULL, NULL, NULL,
@@ -198,9 +201,11 @@ const struct command cmd_commit = {
 		"fork away, but its time counts when scores are tied. From the reveal block on, `quasar "
 		"reveal` discloses the fork.\n\n"
 		"Fork, commit and claim come from the workspace: the clone's remote, its HEAD, and the "
-		"latest `quasar bench` of that commit at the target length, less the margin. The fork "
-		"must pass the checks of `quasar verify`, and validators must be able to fetch the "
-		"commit.\n\n"
+		"latest `quasar bench` of that commit at the target length, less the margin; where its runs "
+		"differ by more, so much less that the slow ones keep the claim. The fork must pass the checks of `quasar verify`, and "
+		"validators must be able to fetch the commit.\n\n"
+		"Where there is no PyTorch to run the fork, quasar's own layer stands in for it in a "
+		"rehearsal alone: for a validator on this machine.\n\n"
 		"The salt is written to disk before the commitment is sent. If the response is lost or "
 		"the process dies, run `quasar commit` again: it asks the validator for the commitment "
 		"first, and never sends a second one.",

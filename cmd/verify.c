@@ -1,10 +1,11 @@
-/* quasar verify: the checks, and how fast what they checked is. */
+/* quasar verify: the checks of a fork, or of quasar's own code, and how fast what they checked is. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "cli/device.h"
@@ -29,29 +30,29 @@ struct length {
 struct run {
 	struct invocation *invocation;
 	struct verify_request request;
+	bool native; /* quasar's own code, not the fork's */
 	struct device device;
 	struct check_list checks;
+	struct checks_found found; /* of the fork */
+	enum semantics wanted;
 	struct length lengths[MOST_LENGTHS];
 	int count;
-	double budget, started;
-	double claimed; /* tokens/s, to hold against what is measured; 0: none */
+	double started;
 	char semantics[64];
 };
 
+/* --- quasar's own code -------------------------------------------------------------------------- */
+
 static double time_left(const struct run *run)
 {
-	return run->budget - (clock_elapsed() - run->started);
+	return run->request.budget - (clock_elapsed() - run->started);
 }
 
 static int measure(struct run *run, struct length *length, struct error *err)
 {
 	struct measure_plan plan = {
-		/* on a GPU a validator runs the fork's own */
-		.workload = run->request.op                          ? WORKLOAD_OP
-			: run->claimed > 0 && run->device.index >= 0 ? WORKLOAD_PYTHON
-								     : WORKLOAD_LAYER,
+		.workload = run->request.op ? WORKLOAD_OP : WORKLOAD_LAYER,
 		.family = run->request.op,
-		.fork_path = run->request.fork_path,
 		.semantics = (enum semantics)run->request.options[0],
 		.tokens = length->tokens,
 		.warmups = MEASURE_WARMUPS,
@@ -88,7 +89,7 @@ static int full_length(struct run *run, struct length *length, double seconds_pe
 			needed, available);
 	} else {
 		log_note("%lld tokens …", (long long)length->tokens);
-		result = verify_computed(run->invocation, &request, &run->device, suffix, &run->checks, err);
+		result = verify_native(run->invocation, &request, &run->device, suffix, &run->checks, err);
 		if (!result)
 			result = measure(run, length, err);
 	}
@@ -109,12 +110,9 @@ static int full_lengths(struct run *run, double seconds_per_token, struct error 
 {
 	static const int64_t usual[] = {512, 1024, 2048, 4096, 16384, 65536, 262144};
 	size_t usual_count = sizeof(usual) / sizeof(*usual);
-	int64_t target = 0;
 
-	if (arg_integer(run->invocation, "target", 1, MOST_TOKENS, &target, err) < 0)
-		return -1;
 	for (size_t i = 0; i <= usual_count; i++) {
-		int64_t tokens = i < usual_count ? usual[i] : target;
+		int64_t tokens = i < usual_count ? usual[i] : run->request.target;
 		bool known = !tokens;
 
 		for (int n = 0; n < run->count; n++)
@@ -129,45 +127,94 @@ static int full_lengths(struct run *run, double seconds_per_token, struct error 
 	return 0;
 }
 
-static void print_setting(const struct run *run)
+static void print_native_setting(const struct run *run)
 {
 	const struct family *family = run->request.op ? run->request.op : families[0];
 	char input[160];
 
 	fixture_describe(family, input, sizeof(input));
-	printf("%sOn %s, seed %llu, %s semantics; %s.\n"
+	printf("On %s, seed %llu, %s semantics; %s.\n"
 	       "This is quasar's own native implementation of %s, not the fork's Python.\n\n",
-		run->request.op ? "" : "\n", run->device.description, (unsigned long long)run->request.seed,
-		run->semantics, input, run->request.op ? family->title : "the operation");
+		run->device.description, (unsigned long long)run->request.seed, run->semantics, input,
+		run->request.op ? family->title : "the operation");
 }
 
-static int compute(struct run *run, struct error *err)
+static int compute_native(struct run *run, struct error *err)
 {
 	double started = clock_elapsed();
-	struct length *last;
 
 	if (!run->invocation->json)
-		print_setting(run);
-	if (verify_computed(run->invocation, &run->request, &run->device, "", &run->checks, err) < 0)
+		print_native_setting(run);
+	if (verify_native(run->invocation, &run->request, &run->device, "", &run->checks, err) < 0)
 		return -1;
 	run->count = 1;
 	run->lengths[0].tokens = run->request.tokens;
 	if (measure(run, &run->lengths[0], err) < 0)
 		return -1;
-	if (arg_flag(run->invocation, "full") &&
-		full_lengths(run, (clock_elapsed() - started) / (double)run->request.tokens, err) < 0)
+	return run->request.more_lengths
+		? full_lengths(run, (clock_elapsed() - started) / (double)run->request.tokens, err)
+		: 0;
+}
+
+/* --- the fork ------------------------------------------------------------------------------------ */
+
+/* The lengths that were timed as validators do. */
+static void take_lengths(struct run *run)
+{
+	for (int i = 0; i < run->found.length_count; i++) {
+		const struct checks_length *from = &run->found.lengths[i];
+		struct length *length = &run->lengths[run->count];
+
+		if (from->times.calls < MEASURE_RUNS)
+			continue;
+		*length = (struct length){.tokens = from->tokens, .measured = true};
+		checks_measurement(from, &length->measurement);
+		run->count++;
+	}
+}
+
+/* A claim is for the target; where that was not measured, it is not kept. */
+static void check_claim(struct run *run)
+{
+	double claimed = run->request.claimed;
+
+	for (int i = 0; i < run->count; i++)
+		if (run->lengths[i].tokens == run->request.target) {
+			verify_claim(run->lengths[i].measurement.tokens_per_second, claimed, &run->checks);
+			return;
+		}
+	check_add(&run->checks, "claim", CHECK_FAIL,
+		"Give it more time with --budget SECONDS, or a shorter target with --target N.",
+		"not measured: the target, %lld tokens, was left out", (long long)run->request.target);
+}
+
+static int check_fork(struct run *run, struct error *err)
+{
+	if (!run->invocation->json && !run->request.static_only)
+		printf("\nOn %s, seed %llu.\n\n", run->device.description,
+			(unsigned long long)run->request.seed);
+	if (verify_fork(run->invocation, &run->request, &run->device, &run->checks, &run->found, err) < 0)
 		return -1;
-	for (last = &run->lengths[run->count - 1]; !last->measured; last--)
-		; /* the first was */
-	if (run->claimed > 0)
-		verify_claim(last->measurement.tokens_per_second, run->claimed, &run->checks);
+	take_lengths(run);
+	if (run->request.claimed > 0 && run->found.ran)
+		check_claim(run);
 	return 0;
+}
+
+/* --- the result ---------------------------------------------------------------------------------- */
+
+/* Whether the fork was to be run and was not, through no fault of its own. */
+static bool not_run(const struct run *run)
+{
+	return !run->native && !run->request.static_only && *run->found.why_not;
 }
 
 static void print_result(const struct run *run)
 {
 	size_t failures = check_count(&run->checks, CHECK_FAIL);
 	size_t warnings = check_count(&run->checks, CHECK_WARN);
+	const char *result = failures ? "failed" : not_run(run) ? "NOT RUN" : "passed";
+	enum color shown = failures ? COLOR_RED : not_run(run) ? COLOR_YELLOW : COLOR_GREEN;
 
 	if (run->count && run->lengths[0].measured) {
 		printf("\n");
@@ -176,24 +223,29 @@ static void print_result(const struct run *run)
 	for (int i = 0; i < run->count; i++)
 		if (run->lengths[i].measured)
 			measurement_print(run->lengths[i].tokens, &run->lengths[i].measurement);
-	printf("\n%s%s%s: %zu ok, %zu warnings, %zu failed, %zu skipped\n",
-		color(stdout, failures ? COLOR_RED : COLOR_GREEN), failures ? "failed" : "passed",
+	printf("\n%s%s%s: %zu ok, %zu warnings, %zu failed, %zu skipped\n", color(stdout, shown), result,
 		color(stdout, COLOR_NONE), check_count(&run->checks, CHECK_OK), warnings, failures,
 		check_count(&run->checks, CHECK_SKIP));
+	if (not_run(run))
+		printf("The fork was NOT RUN: %s\n", run->found.why_not);
 }
 
 static void print_json(const struct run *run)
 {
 	cJSON *document = cJSON_CreateObject(), *measurements;
 
-	cJSON_AddBoolToObject(document, "passed", !check_count(&run->checks, CHECK_FAIL));
+	cJSON_AddBoolToObject(document, "passed", !check_count(&run->checks, CHECK_FAIL) && !not_run(run));
 	cJSON_AddItemToObject(document, "checks", check_json(&run->checks));
 	if (!run->request.static_only) {
 		cJSON_AddStringToObject(document, "device", run->device.description);
-		cJSON_AddStringToObject(document, "implementation", "native");
+		cJSON_AddStringToObject(document, "implementation", run->native ? "native" : "fork");
 		if (run->request.op)
 			cJSON_AddStringToObject(document, "op", run->request.op->name);
-		cJSON_AddStringToObject(document, "semantics", run->semantics);
+		if (!run->native) {
+			cJSON_AddBoolToObject(document, "ran", run->found.ran);
+			json_add_text(document, "torch", *run->found.torch ? run->found.torch : NULL);
+		}
+		json_add_text(document, "semantics", run->native ? run->semantics : run->found.function);
 		cJSON_AddNumberToObject(document, "seed", (double)run->request.seed);
 		measurements = cJSON_AddArrayToObject(document, "measurements");
 		for (int i = 0; i < run->count; i++) {
@@ -217,23 +269,38 @@ static int read_request(struct run *run, struct error *err)
 	int64_t seed = (int64_t)command_seed();
 
 	run->request = (struct verify_request){
+		.foreign = arg_given(invocation, "fork"),
 		.strict = arg_flag(invocation, "strict"),
 		.static_only = arg_flag(invocation, "static"),
+		.more_lengths = arg_flag(invocation, "full"),
 		.op = arg_given(invocation, "op") ? family : NULL,
 		.device = arg_string(invocation, "device"),
 		.weights = arg_string(invocation, "weights"),
 	};
+	run->native = arg_flag(invocation, "native") || run->request.op;
 	if (arg_integer(invocation, "seq", 1, MOST_TOKENS, &run->request.tokens, err) < 0 ||
 		arg_integer(invocation, "seed", 0, (int64_t)1 << 53, &seed, err) < 0 ||
-		arg_real(invocation, "budget", 0, 1e9, &run->budget, err) < 0 ||
-		arg_real(invocation, "claimed", 0, 1e15, &run->claimed, err) < 0 ||
+		arg_integer(invocation, "target", 1, MOST_TOKENS, &run->request.target, err) < 0 ||
+		arg_real(invocation, "budget", 0, 1e9, &run->request.budget, err) < 0 ||
+		arg_real(invocation, "claimed", 0, 1e15, &run->request.claimed, err) < 0 ||
 		command_semantics(invocation, family, run->request.options, err) < 0)
 		return -1;
-	if (run->request.op &&
-		(run->request.static_only || run->request.weights || run->claimed > 0 ||
-			arg_given(invocation, "fork")))
+	if (run->native &&
+		(run->request.static_only || run->request.claimed > 0 || arg_given(invocation, "fork") ||
+			arg_given(invocation, "python")))
 		return error_set(err, STATUS_USAGE,
-			"--op cannot be combined with --fork, --static, --weights or --claimed");
+			"%s cannot be combined with --fork, --python, --static or --claimed",
+			run->request.op ? "--op" : "--native");
+	if (run->request.op && run->request.weights)
+		return error_set(err, STATUS_USAGE, "--op cannot be combined with --weights: it has none");
+	if (run->request.weights && !run->native)
+		return error_set(
+			err, STATUS_USAGE, "--weights needs --native: the fork is checked at its own");
+	run->wanted = (enum semantics)run->request.options[0];
+	if (arg_given(invocation, "semantics"))
+		run->request.wanted = &run->wanted;
+	run->request.target_required = run->request.more_lengths || run->request.claimed > 0 ||
+		arg_given(invocation, "target");
 	family_options_format(family, run->request.options, run->semantics, sizeof(run->semantics));
 	run->request.seed = (uint64_t)seed;
 	run->started = clock_elapsed();
@@ -263,21 +330,18 @@ static int run_verify(struct invocation *invocation, struct error *err)
 {
 	struct run run = {.invocation = invocation};
 	struct workspace workspace = {0};
-	struct python python = {0};
 	int result = -1;
 
 	if (read_request(&run, err) < 0)
 		goto done;
-	if (!run.request.op &&
-		(find_fork(invocation, &workspace, &run.request.fork_path, &run.request.fork_url, err) < 0 ||
-			command_python_if_any(invocation, workspace.fork_path, &python, err) < 0))
+	if (!run.native &&
+		find_fork(invocation, &workspace, &run.request.fork_path, &run.request.fork_url, err) < 0)
 		goto done;
-	run.request.python = python.path;
 	if (!invocation->json)
 		run.checks.report = report_check;
-	result = run.request.op ? 0 : verify_static(&run.request, &run.checks, err);
-	if (!result && !run.request.static_only)
-		result = compute(&run, err);
+	result = run.native ? compute_native(&run, err) : verify_static(invocation, &run.request, &run.checks, err);
+	if (!result && !run.native)
+		result = check_fork(&run, err);
 	if (result)
 		goto done;
 	if (invocation->json)
@@ -286,9 +350,10 @@ static int run_verify(struct invocation *invocation, struct error *err)
 		print_result(&run);
 	if (check_count(&run.checks, CHECK_FAIL))
 		result = error_set(err, STATUS_FAILED, "%s", "");
+	else if (not_run(&run))
+		result = error_set(err, STATUS_ENVIRONMENT, "%s", "");
 done:
 	check_free(&run.checks);
-	python_free(&python);
 	workspace_close(&workspace);
 	device_close(&run.device);
 	return result;
@@ -298,50 +363,56 @@ const struct command cmd_verify = {
 	.name = "verify",
 	.summary = "run every check that a validator runs",
 	.description =
-		"Checks the fork's files, imports and git state as validators do. Then it computes the "
-		"operation and the whole layer three times on random tensors, into poisoned outputs, and "
-		"compares them with an fp64 reference. Finally it measures tokens/s and memory, and shows "
-		"league and weighted score.\n\n"
+		"Checks the fork's files, imports and git state as validators do. Then it runs the fork's own "
+		"layer, with the miner's Python: whether it imports, and computes the right function at every "
+		"length, in every call and whoever calls; whether the time that it seems to take is the time "
+		"that it takes. Finally it shows tokens/s and memory, league and weighted score. docs/checks.md "
+		"lists what makes each check fail.\n\n"
 		"imports.ast is the import rule of April 2026, on the syntax tree of every Python file under "
 		"fla/. The miner's Python parses the files; without one, quasar reads them itself and cannot "
 		"tell whether their syntax is right.\n\n"
-		"The computation uses quasar's native implementation, on this machine's device. Your "
-		"fork's Python is not run, with one exception: on a GPU, --claimed compares the claim "
-		"with the speed of the fork's own layer.\n\n"
+		"Without PyTorch, or if the fork needs a GPU and there is none, the fork is not run: verify says so "
+		"and exits with 3.\n\n"
+		"--native checks quasar's own implementation instead, which needs no fork and no Python: the "
+		"operation and the layer, three times on random tensors, against an fp64 reference.\n\n"
 		"VERIFY_COSINE_THRESHOLD and VERIFY_MAX_ABS_DIFF set the thresholds between runs.",
 	.opts =
 		(const struct opt[]){
-			{"seq", 's', "N", NULL, "4096", NULL, "Sequence length to compute on, in tokens."},
+			{"seq", 's', "N", NULL, "4096", NULL, "Sequence length to look at most, in tokens."},
 			{"fork", 0, "PATH", NULL, NULL, NULL, "Path of the fork. Default: the workspace's."},
+			OPT_PYTHON,
 			{"full", 0, NULL, NULL, NULL, NULL,
-				"Also compute 512 to 262144 tokens and the target, as far as time and "
+				"Look at lengths up to 262144 tokens and at the target, as far as time and "
 				"memory allow."},
 			{"target", 0, "N", "TARGET_SEQUENCE_LENGTH", NULL, NULL,
-				"Target sequence length, for --full."},
+				"Target sequence length. Left out if it takes long, unless given here, with "
+				"--full or --claimed."},
 			{"budget", 0, "SECONDS", NULL, "300", NULL, "Time limit for all computations."},
 			{"static", 0, NULL, NULL, NULL, NULL,
-				"Only check files, imports and git; compute nothing."},
+				"Only check files, imports, git and Python's syntax; run nothing."},
 			{"strict", 0, NULL, NULL, NULL, NULL,
 				"Fail instead of warning if chunk.py lacks one of the twelve import lines."},
 			{"claimed", 0, "N", NULL, NULL, NULL,
-				"Tokens/s that you want to claim: fail if less than 90% of it is measured."},
-			OPT_OP("Check only an operation, and no fork."),
+				"Tokens/s that you want to claim: fail if less than 90% of it is measured at "
+				"the target."},
 			OPT_SEMANTICS,
+			{"native", 0, NULL, NULL, NULL, NULL, "Check quasar's own code, not a fork."},
+			OPT_OP("Check only an operation of quasar's own."),
 			OPT_WEIGHTS,
 			OPT_DEVICE,
-			OPT_PYTHON,
 			{"seed", 0, "N", NULL, NULL, NULL, "Seed of an earlier run, to repeat it."},
 			{0},
 		},
 	.examples =
 		(const struct example[]){
-			{"quasar verify", "check the workspace's fork and compute at 4096 tokens"},
+			{"quasar verify", "check the workspace's fork"},
+			{"quasar verify --semantics upstream", "require the reference fork's function"},
 			{"quasar verify --static --fork ~/flash-linear-attention",
 				"check only the files, of any clone"},
-			{"quasar verify --op linear --semantics causal,relu",
-				"one operation, without a fork"},
 			{"quasar verify --full --budget 600 --claimed 50k",
 				"every length within ten minutes, and a claim"},
+			{"quasar verify --op linear --semantics causal,relu",
+				"one operation of quasar's own"},
 			{"quasar verify --json | jq -r '.checks[] | select(.status == \"fail\").name'",
 				"the names of failed checks"},
 			{0},

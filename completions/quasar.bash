@@ -110,25 +110,27 @@ _quasar()
 		--timeout) words="" ;;
 		esac ;;
 	"quasar verify")
-		words="--seq --fork --full --target --budget --static --strict --claimed --op --semantics --weights --device --python --seed --json --workspace --quiet --verbose --help "
+		words="--seq --fork --python --full --target --budget --static --strict --claimed --semantics --native --op --weights --device --seed --json --workspace --quiet --verbose --help "
 		case $previous in
 		--seq) words="" ;;
 		--fork) words="" ;;
+		--python) words="" ;;
 		--target) words="" ;;
 		--budget) words="" ;;
 		--claimed) words="" ;;
-		--op) words="quasar linear" ;;
 		--semantics) words="upstream causal bidirectional elu+1 relu squared-relu identity normalised unnormalised" ;;
+		--op) words="quasar linear" ;;
 		--weights) words=""; files=1 ;;
 		--device) words="" ;;
-		--python) words="" ;;
 		--seed) words="" ;;
 		esac ;;
 	"quasar bench")
-		words="--seq --target --python --layer --op --semantics --runs --budget --compare --weights --device --seed --json --workspace --quiet --verbose --help "
+		words="--seq --target --fork --python --native --op --semantics --runs --budget --compare --csv --markdown --weights --device --seed --json --workspace --quiet --verbose --help "
 		case $previous in
 		--seq) words="" ;;
 		--target) words="" ;;
+		--fork) words="" ;;
+		--python) words="" ;;
 		--op) words="quasar linear" ;;
 		--semantics) words="upstream causal bidirectional elu+1 relu squared-relu identity normalised unnormalised" ;;
 		--runs) words="" ;;

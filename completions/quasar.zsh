@@ -156,19 +156,20 @@ _quasar_register()
 _quasar_verify()
 {
 	_arguments \
-		'--seq=[Sequence length to compute on, in tokens.]:N:' \
+		'--seq=[Sequence length to look at most, in tokens.]:N:' \
 		'--fork=[Path of the fork. Default\: the workspace'\''s.]:PATH:' \
-		'--full[Also compute 512 to 262144 tokens and the target, as far as time and memory allow.]' \
-		'--target=[Target sequence length, for --full.]:N:' \
+		'--python=[Python that runs the fork\: a program, or a virtual environment.]:PATH:' \
+		'--full[Look at lengths up to 262144 tokens and at the target, as far as time and memory allow.]' \
+		'--target=[Target sequence length. Left out if it takes long, unless given here, with --full or --claimed.]:N:' \
 		'--budget=[Time limit for all computations.]:SECONDS:' \
-		'--static[Only check files, imports and git; compute nothing.]' \
+		'--static[Only check files, imports, git and Python'\''s syntax; run nothing.]' \
 		'--strict[Fail instead of warning if chunk.py lacks one of the twelve import lines.]' \
-		'--claimed=[Tokens/s that you want to claim\: fail if less than 90% of it is measured.]:N:' \
-		'--op=[Check only an operation, and no fork. Without NAME\: quasar.]:[NAME]:(quasar linear)' \
+		'--claimed=[Tokens/s that you want to claim\: fail if less than 90% of it is measured at the target.]:N:' \
 		'--semantics=[Variant of the operation. QuasarAttention\: upstream, what the reference fork computes (default), or causal, the published recurrence. Linear attention\: by default bidirectional, elu+1 and normalised.]:NAME,...:(upstream causal bidirectional elu+1 relu squared-relu identity normalised unnormalised)' \
+		'--native[Check quasar'\''s own code, not a fork.]' \
+		'--op=[Check only an operation of quasar'\''s own. Without NAME\: quasar.]:[NAME]:(quasar linear)' \
 		'--weights=[Weights of the layer\: a safetensors file with the fork'\''s parameter names. Default\: random.]:FILE:_files' \
 		'--device=[Where to compute\: auto, cpu, cuda or cuda\:N.]:NAME:' \
-		'--python=[Python that runs the fork\: a program, or a virtual environment.]:PATH:' \
 		'--seed=[Seed of an earlier run, to repeat it.]:N:' \
 		'--json[Print one JSON document instead of text.]' \
 		'--workspace=[Workspace to use. Default\: $QUASAR_WORKSPACE, or else the current directory or its nearest parent that is a workspace of yours.]:DIR:_files -/' \
@@ -183,16 +184,19 @@ _quasar_bench()
 	_arguments \
 		'--seq=[Sequence length in tokens; several give a table. Default\: the target.]:N[,N...]:' \
 		'--target=[Sequence length to measure without --seq.]:N:' \
-		'--python[Measure the fork'\''s own layer, in Python.]' \
-		'--layer[Measure quasar'\''s own layer.]' \
+		'--fork=[Path of another fork than the workspace'\''s; nothing is stored.]:PATH:' \
+		'--python=[Python that runs the fork\: a program, or a virtual environment.]:PATH:' \
+		'--native[Measure quasar'\''s own layer.]' \
 		'--op=[Measure only an operation, quasar'\''s own. Without NAME\: quasar.]:[NAME]:(quasar linear)' \
 		'--semantics=[Variant of the operation. QuasarAttention\: upstream, what the reference fork computes (default), or causal, the published recurrence. Linear attention\: by default bidirectional, elu+1 and normalised.]:NAME,...:(upstream causal bidirectional elu+1 relu squared-relu identity normalised unnormalised)' \
-		'--runs=[Number of timed calls.]:N:' \
+		'--runs=[Number of timed calls\: so many, whether the median is settled or not.]:N:' \
 		'--budget=[Time limit for each length.]:SECONDS:' \
-		'--compare[Compare each result with earlier ones.]' \
+		'--compare[Compare with the last and the best earlier result.]' \
+		'--csv[Print CSV\: a row for each length and run.]' \
+		'--markdown[Print a table in Markdown.]' \
 		'--weights=[Weights of the layer\: a safetensors file with the fork'\''s parameter names. Default\: random.]:FILE:_files' \
 		'--device=[Where to compute\: auto, cpu, cuda or cuda\:N.]:NAME:' \
-		'--seed=[Seed for random weights and input.]:N:' \
+		'--seed=[Seed for random weights and input of --native and --op.]:N:' \
 		'--json[Print one JSON document instead of text.]' \
 		'--workspace=[Workspace to use. Default\: $QUASAR_WORKSPACE, or else the current directory or its nearest parent that is a workspace of yours.]:DIR:_files -/' \
 		'--quiet[Suppress notices and progress.]' \
@@ -258,7 +262,7 @@ _quasar_commit()
 {
 	_arguments \
 		'--seq=[Sequence length to compete at, in tokens.]:N:' \
-		'--margin=[How far below the measured median to claim.]:PERCENT:' \
+		'--margin=[How far below the measured median to claim at least.]:PERCENT:' \
 		'--python=[Python that runs the fork\: a program, or a virtual environment.]:PATH:' \
 		'--claim=[Tokens/s to claim. Default\: the benchmark'\''s median less the margin.]:N:' \
 		'--no-verify[Send even if checks fail, and skip those that compute. A failed validation scores zero, and five of them ban the address.]' \
@@ -297,7 +301,7 @@ _quasar_submit()
 {
 	_arguments \
 		'--seq=[Sequence length to compete at, in tokens.]:N:' \
-		'--margin=[How far below the measured median to claim.]:PERCENT:' \
+		'--margin=[How far below the measured median to claim at least.]:PERCENT:' \
 		'--python=[Python that runs the fork\: a program, or a virtual environment.]:PATH:' \
 		'--claim=[Tokens/s to claim. Default\: the benchmark'\''s median less the margin.]:N:' \
 		'--no-verify[Send even if checks fail, and skip those that compute. A failed validation scores zero, and five of them ban the address.]' \
@@ -323,7 +327,7 @@ _quasar_run()
 		'--notify=[Run CMD in a shell for each event.]:CMD:' \
 		'--log=[Output format\: for programs or for people.]:FORMAT:(json text)' \
 		'--seq=[Sequence length to compete at, in tokens.]:N:' \
-		'--margin=[How far below the measured median to claim.]:PERCENT:' \
+		'--margin=[How far below the measured median to claim at least.]:PERCENT:' \
 		'--python=[Python that runs the fork\: a program, or a virtual environment.]:PATH:' \
 		'--wallet=[Name of the wallet that holds the hotkey.]:NAME:' \
 		'--hotkey=[Name of the hotkey in that wallet.]:NAME:' \

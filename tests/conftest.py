@@ -34,8 +34,9 @@ def home(tmp_path):
 
 @pytest.fixture
 def environment(home):
-    """What a command sees of the environment: nothing of the user's settings."""
+    """What a command sees of the environment: nothing of the user's settings, and no PyTorch."""
     return {"HOME": str(home), "PATH": os.environ["PATH"], "LANG": "C.UTF-8",
+            "QUASAR_PYTHON": str(ROOT / "tests" / "bare-python"),
             **{k: v for k, v in os.environ.items() if k.startswith(("ASAN_", "UBSAN_", "LSAN_"))}}
 
 

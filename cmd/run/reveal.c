@@ -17,7 +17,7 @@ static void reveal_failed(struct loop *loop, const struct submission *submission
 	/* a refused submission keeps its reason, and `quasar reveal ID` can still try it */
 	if (workflow_gave_up(&loop->session.workflow, submission->id)) {
 		loop_answered(loop, PART_REVEAL, submission->id);
-		loop_tell_submission(loop, "refused", submission->id, err);
+		loop_tell_submission(loop, "refused", submission->id, err, NULL);
 		return;
 	}
 	if (err->status == STATUS_ENVIRONMENT) {
@@ -36,7 +36,7 @@ static int reveal_one(struct loop *loop, const struct submission *submission, st
 
 	if (workflow_reveal(workflow, submission, err) == 0) {
 		loop_answered(loop, PART_REVEAL, submission->id);
-		loop_tell_submission(loop, "revealed", submission->id, NULL);
+		loop_tell_submission(loop, "revealed", submission->id, NULL, NULL);
 		loop->next_standing = 0;
 		return 0;
 	}
@@ -63,7 +63,7 @@ static int look_at_one(struct loop *loop, const struct submission *submission,
 
 	*next = now + DUE_POLL_LONGEST;
 	if (pending && workflow_check_listed(&loop->session.workflow, submission, pending, err) < 0) {
-		loop_tell_submission(loop, "refused", submission->id, err);
+		loop_tell_submission(loop, "refused", submission->id, err, NULL);
 		return 0;
 	}
 	due_read(&loop->session.workflow, submission, pending, &loop->blocks, &due);

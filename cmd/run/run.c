@@ -331,6 +331,7 @@ const struct command cmd_run = {
 			{"log", 0, "FORMAT", NULL, "json", "json|text",
 				"Output format: for programs or for people."},
 			OPTS_CLAIM,
+			OPT_PYTHON,
 			OPTS_WALLET,
 			{"api", 0, "URL", "VALIDATOR_API_URL", NULL, NULL, "Base URL of the validator API."},
 			{"timeout", 0, "SECONDS", NULL, "60", NULL,

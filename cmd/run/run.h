@@ -37,6 +37,7 @@ struct loop {
 	enum stage stage;
 	struct process work; /* verify or bench */
 	double work_began;
+	bool rehearsal;    /* command_rehearsal(), when this round of work began */
 	char head[41];     /* the fork's commit that the round is about; "": none yet */
 	char verified[41]; /* the commit that passed `quasar verify` last */
 	char refused[41];  /* the commit whose submission the validator refused last */
@@ -61,8 +62,9 @@ struct loop {
 /* Something that somebody has to mend while the loop goes on: told once. */
 void loop_tell_problem(struct loop *loop, const struct error *err);
 
-/* `refusal`: why the validator refused it; NULL: it did not. */
-void loop_tell_submission(struct loop *loop, const char *name, int64_t id, const struct error *refusal);
+/* `refusal`: why the validator refused it; NULL: it did not. `remark`: what else is to be said; NULL: nothing. */
+void loop_tell_submission(
+	struct loop *loop, const char *name, int64_t id, const struct error *refusal, const char *remark);
 
 /* The validator did not do this as it should, which passes. Tells it, unless it is known. `refusal`: what it
  * answered. Returns when to try again. */

@@ -176,7 +176,8 @@ bool loop_needs_a_person(enum refusal refusal, const struct error *err)
 
 /* --- submissions --------------------------------------------------------------------------------------- */
 
-void loop_tell_submission(struct loop *loop, const char *name, int64_t id, const struct error *refusal)
+void loop_tell_submission(
+	struct loop *loop, const char *name, int64_t id, const struct error *refusal, const char *remark)
 {
 	struct submission submission;
 	struct error ignored;
@@ -192,9 +193,10 @@ void loop_tell_submission(struct loop *loop, const char *name, int64_t id, const
 			submission_label(&submission), refusal->message);
 	} else {
 		event_emit(&loop->events, name, fields,
-			"submission %s: %.0f tokens/s at %lld tokens, commit %.10s",
+			"submission %s: %.0f tokens/s at %lld tokens, commit %.10s%s%s",
 			submission_label(&submission), submission.tokens_per_sec,
-			(long long)submission.target_sequence_length, submission.commit_hash);
+			(long long)submission.target_sequence_length, submission.commit_hash,
+			remark ? "; " : "", remark ? remark : "");
 	}
 	submission_free(&submission);
 }

@@ -18,23 +18,36 @@ static void rest(struct loop *loop)
 	loop->stage = STAGE_WAITING;
 }
 
-/* Starts a subcommand of this program in the workspace. */
+/* Starts a subcommand of this program in the workspace. In a rehearsal the fork cannot run: its files are checked, and
+ * quasar's own layer is measured. */
 static void start_work(struct loop *loop, enum stage stage)
 {
-	/* as it was when the settings were read: the claim is made for that length */
-	const char *seq = arg_string(loop->invocation, "seq");
-	const char *directory = loop->invocation->workspace;
-	/* what verify measures besides is not needed here: little time for that */
-	const char *verify[] = {
-		"/proc/self/exe", "verify", "--json", "-q", "-C", directory, "--budget", "1", NULL};
-	const char *bench[] = {
-		"/proc/self/exe", "bench", "--json", "-q", "-C", directory, "--seq", seq, NULL};
-	const char *const *argv = stage == STAGE_VERIFYING ? verify : bench;
+	const struct invocation *invocation = loop->invocation;
+	bool verifying = stage == STAGE_VERIFYING;
+	const char *words[12] = {"/proc/self/exe", verifying ? "verify" : "bench", "--json", "-q", "-C",
+		invocation->workspace};
+	size_t count = 6;
 	struct error err;
 
+	if (!verifying) {
+		words[count++] =
+			"--seq"; /* as it was when the settings were read: the claim is made for that length */
+		words[count++] = arg_string(invocation, "seq");
+	}
+	if (arg_given(invocation, "python")) {
+		words[count++] = "--python";
+		words[count++] = arg_string(invocation, "python");
+	}
+	if (loop->rehearsal && verifying) {
+		words[count++] = "--static";
+	} else if (loop->rehearsal) {
+		words[count++] = "--native";
+		words[count++] = "--budget"; /* how fast it really is matters to nobody */
+		words[count++] = "1";
+	}
 	loop->stage = stage;
 	loop->work_began = clock_elapsed();
-	if (process_start(&loop->work, argv, loop->settings, "", &err) == 0)
+	if (process_start(&loop->work, words, loop->settings, "", &err) == 0)
 		return;
 	loop_tell_problem(loop, &err);
 	rest(loop);
@@ -68,23 +81,33 @@ static cJSON *work_result(struct loop *loop, const char *what, int status)
 	return NULL;
 }
 
-/* Copies the checks that failed into `fields`; their names, for people. The caller frees. */
+static const char *text_of(const cJSON *object, const char *name)
+{
+	const char *text = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(object, name));
+
+	return text ? text : "";
+}
+
+/* Copies the checks that failed into `fields`; their names, for people, or where none failed, why the fork was not
+ * run. The caller frees. */
 static char *failed_checks(const cJSON *document, cJSON *fields)
 {
 	const cJSON *check, *checks = cJSON_GetObjectItemCaseSensitive(document, "checks");
 	cJSON *failed = cJSON_AddArrayToObject(fields, "failed");
+	const char *not_run = "it was not run";
 	struct buffer names = {0};
 
 	buffer_text(&names, "");
 	cJSON_ArrayForEach (check, checks) {
-		const char *result = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(check, "status"));
-		const char *name = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(check, "name"));
-
-		if (!result || !name || strcmp(result, "fail"))
+		if (!strcmp(text_of(check, "status"), "skip"))
+			not_run = text_of(check, "detail");
+		if (strcmp(text_of(check, "status"), "fail") != 0)
 			continue;
-		buffer_printf(&names, "%s%s", names.length ? ", " : "", name);
+		buffer_printf(&names, "%s%s", names.length ? ", " : "", text_of(check, "name"));
 		cJSON_AddItemToArray(failed, cJSON_Duplicate(check, true));
 	}
+	if (!names.length)
+		buffer_text(&names, not_run);
 	return names.data;
 }
 
@@ -106,8 +129,13 @@ static void verify_ended(struct loop *loop, int status)
 	failed = failed_checks(document, fields);
 	if (!passed)
 		cJSON_AddStringToObject(fields, "hint", "`quasar verify` shows what to do.");
-	event_emit(&loop->events, "verify", fields, "commit %.10s %s%s", loop->head,
-		passed ? "passes every check" : "fails: ", failed);
+	if (!passed)
+		event_emit(&loop->events, "verify", fields, "commit %.10s %s: %s", loop->head,
+			cJSON_GetArraySize(cJSON_GetObjectItem(fields, "failed")) ? "fails" : "was not run",
+			failed);
+	else
+		event_emit(&loop->events, "verify", fields, "commit %.10s passes %s", loop->head,
+			loop->rehearsal ? "the checks of its files; " CLAIM_REHEARSAL : "every check");
 	free(failed);
 	cJSON_Delete(document);
 	if (!passed) {
@@ -142,7 +170,8 @@ static void bench_ended(struct loop *loop, int status)
 		copy_text(fields, document, "device");
 		copy_text(fields, document, "workload");
 	}
-	event_emit(&loop->events, "bench", fields, "%.0f tokens/s, commit %.10s", tokens_per_sec, loop->head);
+	event_emit(&loop->events, "bench", fields, "%.0f tokens/s, commit %.10s%s", tokens_per_sec,
+		loop->head, loop->rehearsal ? "; " CLAIM_REHEARSAL : "");
 	cJSON_Delete(document);
 	loop->stage = STAGE_COMMITTING;
 	loop->next_commit = 0;
@@ -242,6 +271,9 @@ static int commit_proposal(struct loop *loop, const struct proposal *proposal, s
 	int64_t id = 0;
 	bool better;
 
+	/* a claim is made of what was verified; a commit that came since has its own round */
+	if (strcmp(proposal->plan.commit_hash, loop->verified) != 0)
+		return 0;
 	if (is_better(loop, proposal, &better, err) < 0)
 		return -1;
 	if (!better)
@@ -249,7 +281,8 @@ static int commit_proposal(struct loop *loop, const struct proposal *proposal, s
 	if (proposal_verify(loop->invocation, &loop->session, proposal, false, NULL, err) < 0)
 		return -1;
 	if (workflow_commit(&loop->session.workflow, &proposal->plan, &id, err) == 0) {
-		loop_tell_submission(loop, "committed", id, NULL);
+		loop_tell_submission(
+			loop, "committed", id, NULL, proposal->claim.stands_in ? CLAIM_REHEARSAL : NULL);
 		loop->poll = DUE_POLL_SHORTEST;
 		loop->next_look = loop->next_standing = 0;
 		return 0;
@@ -259,7 +292,7 @@ static int commit_proposal(struct loop *loop, const struct proposal *proposal, s
 		return -1;
 	memcpy(loop->refused, proposal->plan.commit_hash, sizeof(loop->refused));
 	loop->refused_until = clock_elapsed() + REFUSED_SECONDS;
-	loop_tell_submission(loop, "refused", id, err);
+	loop_tell_submission(loop, "refused", id, err, NULL);
 	return 0;
 }
 
@@ -325,8 +358,11 @@ int loop_try_commit(struct loop *loop, struct error *err)
 
 void loop_begin_round(struct loop *loop)
 {
+	const struct session *session = &loop->session;
+
 	process_kill(&loop->work);
 	loop->next_round = clock_elapsed() + loop->interval;
+	loop->rehearsal = command_rehearsal(loop->invocation, session->api, session->workspace.fork_path);
 	if (!loop->head[0] || (!strcmp(loop->refused, loop->head) && clock_elapsed() < loop->refused_until))
 		rest(loop);
 	else

@@ -65,6 +65,11 @@ const char *api_url(const struct api *api)
 	return api->base;
 }
 
+bool api_is_local(const struct api *api)
+{
+	return http_is_this_machine(api->base);
+}
+
 void api_set_timeout(struct api *api, double timeout)
 {
 	api->timeout = timeout;

@@ -41,6 +41,9 @@ void api_close(struct api *api);
 /* The URL without what makes no difference: a slash at its end, the scheme's own port. */
 const char *api_url(const struct api *api);
 
+/* Whether the validator is on this machine: what is sent to it is a rehearsal. */
+bool api_is_local(const struct api *api);
+
 /* Another `timeout` from the next call on. */
 void api_set_timeout(struct api *api, double timeout);
 

@@ -90,10 +90,23 @@ static bool has_part(CURLU *url, CURLUPart part)
 }
 
 /* A name may begin with "127." too. */
-static bool is_this_machine(const char *host)
+static bool is_this_machine(CURLU *url)
 {
-	return !strcasecmp(host, "localhost") || !strcmp(host, "[::1]") ||
+	char *host = url_part(url, CURLUPART_HOST);
+	bool is = !strcasecmp(host, "localhost") || !strcmp(host, "[::1]") ||
 		(!strncmp(host, "127.", 4) && !host[strspn(host, "0123456789.")]);
+
+	free(host);
+	return is;
+}
+
+bool http_is_this_machine(const char *url)
+{
+	CURLU *parts = curl_url();
+	bool is = parts && curl_url_set(parts, CURLUPART_URL, url, 0) == CURLUE_OK && is_this_machine(parts);
+
+	curl_url_cleanup(parts);
+	return is;
 }
 
 char *http_check_base(const char *url, bool *plain, struct error *err)
@@ -109,13 +122,10 @@ char *http_check_base(const char *url, bool *plain, struct error *err)
 	for (size_t i = 0; !bad && i < sizeof(unwanted) / sizeof(unwanted[0]); i++)
 		bad = has_part(parts, unwanted[i]);
 	if (!bad && curl_url_get(parts, CURLUPART_URL, &text, CURLU_NO_DEFAULT_PORT) == CURLUE_OK) {
-		char *host = url_part(parts, CURLUPART_HOST);
-
 		base = xstrdup(text);
 		while (base[0] && base[strlen(base) - 1] == '/')
 			base[strlen(base) - 1] = '\0';
-		*plain = part_is(parts, CURLUPART_SCHEME, "http") && !is_this_machine(host);
-		free(host);
+		*plain = part_is(parts, CURLUPART_SCHEME, "http") && !is_this_machine(parts);
 	}
 	curl_free(text);
 	curl_url_cleanup(parts);

@@ -53,5 +53,8 @@ int http_exchange(
  * caller frees. */
 char *http_check_base(const char *url, bool *plain, struct error *err);
 
+/* Whether a URL's host is this machine by its name or address alone: "localhost", 127.…, [::1]. */
+bool http_is_this_machine(const char *url);
+
 /* `text` as it stands in a query. The caller frees. */
 char *http_escape(const char *text);

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -57,6 +58,16 @@ static bool may_pass(const char *assignment)
 	return may;
 }
 
+static bool assigns(char *const *list, const char *assignment)
+{
+	size_t name = strcspn(assignment, "=") + 1;
+
+	for (; list && *list; list++)
+		if (!strncmp(*list, assignment, name))
+			return true;
+	return false;
+}
+
 /* Its strings stay where they are; the caller frees the list. */
 static char **make_environment(char *const *more)
 {
@@ -69,7 +80,7 @@ static char **make_environment(char *const *more)
 		count++;
 	list = xcalloc(count + 1, sizeof(*list));
 	for (char **variable = environ; variable && *variable; variable++)
-		if (may_pass(*variable))
+		if (may_pass(*variable) && !assigns(more, *variable))
 			list[kept++] = *variable;
 	while (more && *more)
 		list[kept++] = *more++;
@@ -92,7 +103,7 @@ static int text_file(const char *text)
 }
 
 /* In the child: only what is allowed between fork and exec. */
-static void become(const char *const *argv, char *const *environment, int input, int output, pid_t parent)
+static void become(const char *const *argv, char *const *environment, const int standard[3], pid_t parent)
 {
 	sigset_t none;
 
@@ -102,39 +113,86 @@ static void become(const char *const *argv, char *const *environment, int input,
 	signal(SIGHUP, SIG_DFL);
 	setpgid(0, 0);
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	if (getppid() == parent && dup2(input, STDIN_FILENO) >= 0 && dup2(output, STDOUT_FILENO) >= 0)
+	for (int fd = 0; fd < 3; fd++)
+		if (dup2(standard[fd], fd) < 0)
+			_exit(127);
+	if (getppid() == parent)
 		execve(argv[0], (char *const *)argv, environment);
 	_exit(127);
+}
+
+/* `standard`: its stdin, stdout and stderr. */
+static int start(struct process *process, const char *const *argv, char *const *more, const int standard[3],
+	struct error *err)
+{
+	char **environment = make_environment(more);
+	pid_t parent = getpid();
+
+	signal(SIGCHLD,
+		SIG_DFL); /* ignored, as some supervisors leave it, it would take the exit status away */
+	process->pid = fork();
+	if (!process->pid)
+		become(argv, environment, standard, parent);
+	free(environment);
+	if (process->pid > 0) {
+		setpgid(process->pid, process->pid); /* whichever of the two comes first */
+		return 0;
+	}
+	process->pid = 0;
+	return error_set(err, STATUS_ENVIRONMENT, "cannot start %s: %s", argv[0], strerror(errno));
+}
+
+static void close_end(int *fd)
+{
+	if (*fd >= 0)
+		close(*fd);
+	*fd = -1;
+}
+
+static void close_ends(struct process *process)
+{
+	close_end(&process->output);
+	close_end(&process->talk);
 }
 
 int process_start(struct process *process, const char *const *argv, char *const *more, const char *input,
 	struct error *err)
 {
-	int ends[2] = {-1, -1}, in = text_file(input);
-	char **environment = make_environment(more);
-	pid_t parent = getpid();
+	int ends[2] = {-1, -1}, in = text_file(input), result;
 
-	*process = (struct process){.output = -1};
-	signal(SIGCHLD,
-		SIG_DFL); /* ignored, as some supervisors leave it, it would take the exit status away */
-	if (in < 0 || pipe2(ends, O_CLOEXEC) < 0 || (process->pid = fork()) < 0) {
-		error_set(err, STATUS_ENVIRONMENT, "cannot start %s: %s", argv[0], strerror(errno));
-		process->pid = 0;
-	} else if (!process->pid) {
-		become(argv, environment, in, ends[1], parent);
+	*process = (struct process){.output = -1, .talk = -1};
+	if (in < 0 || pipe2(ends, O_CLOEXEC) < 0) {
+		result = error_set(err, STATUS_ENVIRONMENT, "cannot start %s: %s", argv[0], strerror(errno));
 	} else {
-		setpgid(process->pid, process->pid); /* whichever of the two comes first */
 		process->output = ends[0];
 		fcntl(ends[0], F_SETFL, O_NONBLOCK);
-		ends[0] = -1;
+		result = start(process, argv, more, (int[]){in, ends[1], STDERR_FILENO}, err);
 	}
-	for (int i = 0; i < 2; i++)
-		if (ends[i] >= 0)
-			close(ends[i]);
-	if (in >= 0)
-		close(in);
-	free(environment);
-	return process->pid ? 0 : -1;
+	if (result)
+		close_ends(process);
+	close_end(&ends[1]);
+	close_end(&in);
+	return result;
+}
+
+int process_talk(struct process *process, const char *const *argv, char *const *more, struct error *err)
+{
+	int ends[2] = {-1, -1}, talk[2] = {-1, -1}, result;
+
+	*process = (struct process){.output = -1, .talk = -1};
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, talk) < 0 || pipe2(ends, O_CLOEXEC) < 0) {
+		result = error_set(err, STATUS_ENVIRONMENT, "cannot start %s: %s", argv[0], strerror(errno));
+	} else {
+		process->output = ends[0];
+		fcntl(ends[0], F_SETFL, O_NONBLOCK);
+		result = start(process, argv, more, (int[]){talk[1], talk[1], ends[1]}, err);
+	}
+	process->talk = talk[0];
+	if (result)
+		close_ends(process);
+	close_end(&ends[1]);
+	close_end(&talk[1]);
+	return result;
 }
 
 /* Whether it runs no more. It stays to be reaped: until then no other process can get its number. */
@@ -169,11 +227,17 @@ void process_reap(pid_t child)
 		waitpid(child, NULL, 0);
 }
 
-static void close_output(struct process *process)
+/* Adds to its text. Of a program that says what it has to say elsewhere, the last words are kept. */
+static void keep(struct process *process, const char *part, size_t length)
 {
-	if (process->output >= 0)
-		close(process->output);
-	process->output = -1;
+	struct buffer *text = &process->text;
+
+	if (process->talk >= 0 && text->length + length > TEXT_LIMIT) {
+		text->length -= TEXT_LIMIT / 2;
+		memmove(text->data, text->data + TEXT_LIMIT / 2, text->length);
+	}
+	if (text->length + length <= TEXT_LIMIT)
+		buffer_append(text, part, length);
 }
 
 /* Takes what has been written, but not for ever from one that does not stop writing. */
@@ -186,10 +250,10 @@ static void take_output(struct process *process)
 	while (process->output >= 0 && taken < TEXT_LIMIT &&
 		(got = read(process->output, part, sizeof(part))) >= 0) {
 		taken += (size_t)got;
-		if (!got)
-			close_output(process);
-		else if (process->text.length + (size_t)got <= TEXT_LIMIT)
-			buffer_append(&process->text, part, (size_t)got);
+		if (got)
+			keep(process, part, (size_t)got);
+		else
+			close_end(&process->output);
 	}
 }
 
@@ -203,6 +267,8 @@ bool process_ended(struct process *process, int *status)
 	waitpid(process->pid, &ended, 0);
 	*status = WIFSIGNALED(ended) ? 128 + WTERMSIG(ended) : WEXITSTATUS(ended);
 	process->pid = 0;
+	close_end(&process->talk);
+	buffer_free(&process->heard);
 	return true;
 }
 
@@ -221,8 +287,9 @@ void process_kill(struct process *process)
 	kill(-process->pid, SIGKILL);
 	process_reap(process->pid);
 	process->pid = 0;
-	close_output(process);
+	close_ends(process);
 	buffer_free(&process->text);
+	buffer_free(&process->heard);
 }
 
 int process_finish(struct process *process, double seconds, int *status, struct error *err)
@@ -240,6 +307,76 @@ int process_finish(struct process *process, double seconds, int *status, struct 
 				: error_set(err, STATUS_ENVIRONMENT, "no response within %.0f s", seconds);
 	}
 	return 0;
+}
+
+/* --- talking --------------------------------------------------------------------------------------- */
+
+int process_say(struct process *process, const char *line, struct error *err)
+{
+	char *whole = xprintf("%s\n", line);
+	size_t length = strlen(whole);
+	/* a line fits into the socket, unless earlier ones were not read */
+	bool said = send(process->talk, whole, length, MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)length;
+
+	free(whole);
+	return said ? 0 : error_set(err, STATUS_FAILED, "it does not listen");
+}
+
+void process_hush(struct process *process)
+{
+	shutdown(process->talk, SHUT_WR);
+}
+
+/* A whole line out of what was heard; NULL when there is none yet. */
+static char *take_line(struct buffer *heard)
+{
+	char *end = heard->length ? memchr(heard->data, '\n', heard->length) : NULL, *line;
+
+	if (!end)
+		return NULL;
+	*end++ = '\0';
+	line = xstrdup(heard->data);
+	heard->length -= (size_t)(end - heard->data);
+	memmove(heard->data, end, heard->length);
+	return line;
+}
+
+/* Takes what it has said; -1 when it says no more. */
+static int listen_once(struct process *process)
+{
+	char part[4096];
+	ssize_t got = recv(process->talk, part, sizeof(part), MSG_DONTWAIT);
+
+	if (got < 0)
+		return errno == EAGAIN || errno == EINTR ? 0 : -1;
+	buffer_append(&process->heard, part, (size_t)got);
+	return got && process->heard.length <= TEXT_LIMIT ? 0 : -1;
+}
+
+char *process_hear(struct process *process, double seconds, struct error *err)
+{
+	double deadline = clock_elapsed() + seconds;
+	char *line;
+
+	while (!(line = take_line(&process->heard))) {
+		struct pollfd wait[] = {
+			{.fd = process->talk, .events = POLLIN}, {.fd = process->output, .events = POLLIN}};
+		double left = deadline - clock_elapsed();
+
+		if (left <= 0) {
+			error_set(err, STATUS_ENVIRONMENT, "no response within %.0f s", seconds);
+			return NULL;
+		}
+		if (clock_poll(wait, 2, left, err) < 0)
+			return NULL;
+		if (wait[1].revents)
+			take_output(process);
+		if (wait[0].revents && listen_once(process) < 0) {
+			error_set(err, STATUS_FAILED, "it ended");
+			return NULL;
+		}
+	}
+	return line;
 }
 
 char *process_ask(const char *const *argv, char *const *more, double seconds, struct error *err)

@@ -10,7 +10,9 @@
 struct process {
 	pid_t pid;          /* 0: none runs */
 	int output;         /* for clock_poll(): readable when it has written; -1: it has closed its stdout */
-	struct buffer text; /* what it wrote to stdout so far, at most 1 MiB */
+	struct buffer text; /* what it wrote to stdout so far, at most the first 1 MiB */
+	int talk;           /* of process_talk(); -1: it is not talked with, or does not talk any more */
+	struct buffer heard; /* what came that way and is no whole line yet */
 };
 
 /* Starts argv[0] (a path) in a process group of its own. It reads `input` from stdin, which lies in memory
@@ -19,6 +21,21 @@ struct process {
  * STATUS_ENVIRONMENT when it cannot be started; a path that cannot be executed shows as exit status 127. */
 int process_start(struct process *process, const char *const *argv, char *const *more, const char *input,
 	struct error *err);
+
+/* The same for a program that is talked with: what process_say() says it reads from stdin, process_hear() hears
+ * what it writes to stdout, and `output` and `text` are its stderr, of which the last is kept. */
+int process_talk(struct process *process, const char *const *argv, char *const *more, struct error *err);
+
+/* Says a line, which has to be shorter than 64 KiB. STATUS_FAILED when the program does not listen. */
+int process_say(struct process *process, const char *line, struct error *err);
+
+/* Waits at most so many seconds for a line, of at most 1 MiB and without its line break. The caller frees. NULL,
+ * with the program still there: STATUS_ENVIRONMENT when the time is up, STATUS_FAILED when it ended or talks without
+ * end, STATUS_INTERRUPTED. */
+char *process_hear(struct process *process, double seconds, struct error *err);
+
+/* Says no more: it reads the end of its stdin. */
+void process_hush(struct process *process);
 
 /* Takes what it has written. True when it has ended and nobody can write any more: then `status` is its exit
  * status, 128 and more for a signal. The text is the caller's to free. Never waits: to be called when

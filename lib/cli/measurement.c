@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "base/json.h"
 #include "base/number.h"
 #include "cli/progress.h"
 #include "score/score.h"
@@ -15,12 +16,10 @@ void measurement_json(cJSON *object, int64_t tokens, const struct measurement *m
 	cJSON_AddNumberToObject(object, "tokens_per_sec", measurement->tokens_per_second);
 	cJSON_AddNumberToObject(object, "seconds", measurement->seconds);
 	cJSON_AddNumberToObject(object, "spread", measurement->spread);
+	json_add_real(object, "noise", measurement->noise);
 	cJSON_AddNumberToObject(object, "runs", measurement->runs);
 	cJSON_AddNumberToObject(object, "warmups", measurement->warmups);
-	if (isfinite(measurement->memory_mb))
-		cJSON_AddNumberToObject(object, "memory_mb", measurement->memory_mb);
-	else
-		cJSON_AddNullToObject(object, "memory_mb");
+	json_add_real(object, "memory_mb", measurement->memory_mb);
 	if (measurement->floor_seconds > 0) {
 		cJSON_AddNumberToObject(object, "bytes", measurement->bytes);
 		cJSON_AddNumberToObject(object, "operations", measurement->operations);
@@ -65,17 +64,35 @@ static void show_progress(int done, int planned, void *context)
 	progress_update(progress, done);
 }
 
+/* `plan`, with progress shown that progress_end() ends. */
+static struct measure_plan watched(const struct measure_plan *plan, struct progress *progress)
+{
+	struct measure_plan shown = *plan;
+
+	shown.progress = show_progress;
+	shown.context = progress;
+	progress_begin(progress, "measuring", plan->warmups + plan->runs, "runs");
+	return shown;
+}
+
 int measurement_run(const struct device *device, const struct measure_plan *plan,
 	struct measurement *measurement, struct error *err)
 {
-	struct measure_plan shown = *plan;
 	struct progress progress;
-	int result;
+	const struct measure_plan with_progress = watched(plan, &progress);
+	int result = measure_run(device, &with_progress, measurement, err);
 
-	shown.progress = show_progress;
-	shown.context = &progress;
-	progress_begin(&progress, "measuring", plan->warmups + plan->runs, "runs");
-	result = measure_run(device, &shown, measurement, err);
+	progress_end(&progress);
+	return result;
+}
+
+int measurement_run_fork(const struct probe_options *options, const struct measure_plan *plan,
+	struct measurement *measurement, struct error *err)
+{
+	struct progress progress;
+	const struct measure_plan with_progress = watched(plan, &progress);
+	int result = timing_run(options, &with_progress, measurement, err);
+
 	progress_end(&progress);
 	return result;
 }

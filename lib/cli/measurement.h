@@ -6,8 +6,9 @@
 #include <stdint.h>
 
 #include "measure/measure.h"
+#include "probe/timing.h"
 
-/* Adds seq, tokens_per_sec, seconds, spread, runs, warmups, memory_mb, league, multiplier and
+/* Adds seq, tokens_per_sec, seconds, spread, noise, runs, warmups, memory_mb, league, multiplier and
  * weighted_score; where a floor is known also bytes, operations, floor_seconds and floor_fraction. */
 void measurement_json(cJSON *object, int64_t tokens, const struct measurement *measurement);
 
@@ -15,6 +16,8 @@ void measurement_json(cJSON *object, int64_t tokens, const struct measurement *m
 void measurement_print_heading(bool with_floor);
 void measurement_print(int64_t tokens, const struct measurement *measurement);
 
-/* measure_run(), with its progress on stderr. */
+/* measure_run() and timing_run(), with their progress on stderr. */
 int measurement_run(const struct device *device, const struct measure_plan *plan,
+	struct measurement *measurement, struct error *err);
+int measurement_run_fork(const struct probe_options *options, const struct measure_plan *plan,
 	struct measurement *measurement, struct error *err);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/number.h"
+#include "cli/python.h"
 #include "cli/verification.h"
 #include "score/score.h"
 
@@ -14,13 +15,18 @@ static int make_claim(
 {
 	const struct benchmark_filter filter = {.fork_commit = proposal->fork.commit};
 	struct plan *plan = &proposal->plan;
+	const struct claim_terms terms = {
+		.commit = plan->commit_hash,
+		.tokens = plan->target_sequence_length,
+		.margin = proposal->margin,
+		.rehearsal = proposal->rehearsal,
+	};
 	struct benchmark_list list;
 	int result;
 
 	if (benchmark_list(session->workspace.store, &filter, 0, &list, err) < 0)
 		return -1;
-	result = claim_make(&list, plan->commit_hash, plan->target_sequence_length, proposal->margin,
-		&proposal->claim, err);
+	result = claim_make(&list, &terms, &proposal->claim, err);
 	benchmark_list_free(&list);
 	plan->tokens_per_sec = by_hand > 0 ? by_hand : proposal->claim.tokens_per_sec;
 	plan->vram_mb = proposal->claim.memory_mb;
@@ -58,6 +64,7 @@ int proposal_read(const struct invocation *invocation, struct session *session, 
 	}
 	proposal->plan.fork_url = session->workspace.fork_url;
 	proposal->plan.commit_hash = proposal->fork.commit;
+	proposal->rehearsal = command_rehearsal(invocation, session->api, session->workspace.fork_path);
 	if (make_claim(session, claim, proposal, err) == 0)
 		return 0;
 failed:
@@ -106,29 +113,26 @@ static int checks_failed(const struct check_list *checks, struct error *err)
 int proposal_verify(const struct invocation *invocation, const struct session *session,
 	const struct proposal *proposal, bool compute, check_report *report, struct error *err)
 {
-	struct python python = {0};
-	struct verify_request request = {
+	const struct verify_request request = {
 		.fork_path = session->workspace.fork_path,
 		.fork_url = proposal->plan.fork_url,
 		.submitting = true,
 		.static_only = !compute,
+		.rehearsal = proposal->rehearsal,
 		.tokens = VERIFY_TOKENS,
+		.budget = VERIFY_SECONDS,
 		.measured = proposal->claim.measured,
 		.claimed = proposal->claim.measured > 0 ? proposal->plan.tokens_per_sec
 							: 0, /* else unchecked */
 	};
 	struct check_list checks = {.report = report};
-	int result = command_python_if_any(invocation, request.fork_path, &python, err);
+	int result = verify_run(invocation, &request, &checks, err);
 
-	request.python = python.path;
-	if (!result)
-		result = verify_run(invocation, &request, &checks, err);
 	if (!result)
 		result = check_published(proposal, session, &checks, err);
 	if (!result && check_count(&checks, CHECK_FAIL))
 		result = checks_failed(&checks, err);
 	check_free(&checks);
-	python_free(&python);
 	return result;
 }
 
@@ -146,11 +150,14 @@ void proposal_print(const struct proposal *proposal)
 	printf("fork      %s at %.10s\n", plan->fork_url, plan->commit_hash);
 	printf("league    %s (%s tokens, x%g)\n", league->name, tokens, league->multiplier);
 	if (claim->measured > 0 && plan->tokens_per_sec == claim->tokens_per_sec)
-		printf("claim     %s tokens/s: measured %s less %g%%\n", claimed, measured,
-			proposal->margin * 100);
+		printf("claim     %s tokens/s: measured %s less %.3g%%%s%s\n", claimed, measured,
+			claim->margin * 100, claim->margin > proposal->margin ? ", as its runs differ" : "",
+			claim->runs == 1 ? " (a single run: how noisy it is, is not known)" : "");
 	else
 		printf("claim     %s tokens/s, as given%s%s\n", claimed,
 			claim->measured > 0 ? "; measured " : "", claim->measured > 0 ? measured : "");
+	if (claim->stands_in)
+		printf("          " CLAIM_REHEARSAL "\n");
 	printf("weighted  %s\n", weighted);
 }
 

@@ -11,7 +11,8 @@
 struct proposal {
 	struct plan plan; /* points into the rest */
 	struct fork_state fork;
-	double margin; /* of the claim below what was measured */
+	double margin;  /* of the claim below what was measured, at least */
+	bool rehearsal; /* command_rehearsal() */
 	struct claim
 		claim; /* what its benchmarks allow; the plan's is another one when it was made by hand */
 };
@@ -20,9 +21,10 @@ struct proposal {
 #define OPTS_CLAIM                                                                                           \
 	{"seq", 's', "N", "TARGET_SEQUENCE_LENGTH", NULL, NULL,                                              \
 		"Sequence length to compete at, in tokens."},                                                \
-		{"margin", 0, "PERCENT", "CLAIM_MARGIN", NULL, NULL,                                         \
-			"How far below the measured median to claim."},                                      \
-		OPT_PYTHON
+	{                                                                                                    \
+		"margin", 0, "PERCENT", "CLAIM_MARGIN", NULL, NULL,                                          \
+			"How far below the measured median to claim at least."                               \
+	}
 
 /* What those options say. STATUS_USAGE when it cannot be meant. */
 int proposal_options(const struct invocation *invocation, int64_t *tokens, double *margin, struct error *err);

@@ -36,13 +36,15 @@ int command_python(
 	return result;
 }
 
-int command_python_if_any(
-	const struct invocation *invocation, const char *fork, struct python *python, struct error *err)
+bool command_rehearsal(const struct invocation *invocation, const struct api *api, const char *fork)
 {
-	if (command_python(invocation, fork, python, err) == 0)
-		return 0;
-	if (err->status != STATUS_ENVIRONMENT || arg_string(invocation, "python"))
-		return -1;
-	python_free(python);
-	return 0;
+	struct python python;
+	struct error ignored;
+	bool runs;
+
+	if (!api_is_local(api))
+		return false;
+	runs = command_python(invocation, fork, &python, &ignored) == 0 && python.torch;
+	python_free(&python);
+	return !runs;
 }

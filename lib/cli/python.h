@@ -1,6 +1,7 @@
-/* python: the Python that runs the fork, as options and settings say. */
+/* python: the Python that runs the fork, as options and settings say, and what happens without it. */
 #pragma once
 
+#include "api/client.h"
 #include "cli/command.h"
 #include "probe/python.h"
 
@@ -15,7 +16,6 @@
 int command_python(
 	const struct invocation *invocation, const char *fork, struct python *python, struct error *err);
 
-/* The same where Python helps but is not needed: that there is none is no error unless one was named. Its path is
- * NULL then. */
-int command_python_if_any(
-	const struct invocation *invocation, const char *fork, struct python *python, struct error *err);
+/* Whether submitting there is a rehearsal in which quasar's own layer stands in for the fork: the validator is on this
+ * machine, and there is no Python with PyTorch that could run the fork. */
+bool command_rehearsal(const struct invocation *invocation, const struct api *api, const char *fork);

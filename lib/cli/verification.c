@@ -1,10 +1,12 @@
 #include "cli/verification.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/number.h"
 #include "cli/device.h"
+#include "cli/python.h"
 #include "fork/fork.h"
 #include "fork/inspect.h"
 #include "measure/accuracy.h"
@@ -23,14 +25,27 @@ static void check_git(const struct verify_request *request, struct check_list *c
 	fork_state_free(&state);
 }
 
-int verify_static(const struct verify_request *request, struct check_list *checks, struct error *err)
+static int find_python(const struct invocation *invocation, const struct verify_request *request,
+	struct python *python, struct error *err)
 {
-	const struct inspect_options options = {.strict = request->strict, .python = request->python};
+	return command_python(invocation, request->foreign ? NULL : request->fork_path, python, err);
+}
 
-	if (inspect_fork(request->fork_path, &options, checks, err) < 0)
-		return -1;
-	check_git(request, checks);
-	return 0;
+int verify_static(const struct invocation *invocation, const struct verify_request *request,
+	struct check_list *checks, struct error *err)
+{
+	struct python python = {0};
+	struct error missing; /* is no error: fork.compile tells of it */
+	struct inspect_options options = {.strict = request->strict};
+	int result;
+
+	if (find_python(invocation, request, &python, &missing) == 0)
+		options.python = python.path;
+	result = inspect_fork(request->fork_path, &options, checks, err);
+	if (!result)
+		check_git(request, checks);
+	python_free(&python);
+	return result;
 }
 
 static int threshold(const struct invocation *invocation, const char *name, double *value, struct error *err)
@@ -43,7 +58,66 @@ static int threshold(const struct invocation *invocation, const char *name, doub
 	return 0;
 }
 
-int verify_computed(const struct invocation *invocation, const struct verify_request *request,
+/* VERIFY_COSINE_THRESHOLD and VERIFY_MAX_ABS_DIFF. */
+static int thresholds(
+	const struct invocation *invocation, double *cosine, double *difference, struct error *err)
+{
+	if (threshold(invocation, "VERIFY_COSINE_THRESHOLD", cosine, err) < 0)
+		return -1;
+	return threshold(invocation, "VERIFY_MAX_ABS_DIFF", difference, err);
+}
+
+/* By a Python that is there. */
+static int check_fork(const struct verify_request *request, struct checks_plan *plan,
+	const struct python *python, struct check_list *checks, struct checks_found *found, struct error *err)
+{
+	struct error missing;
+
+	plan->python = python->path;
+	if (!request->static_only && python->torch)
+		return checks_run(plan, checks, found, err);
+	if (checks_compile(plan, checks, err) < 0)
+		return -1;
+	if (!request->static_only && python_require_torch(python, &missing) < 0) {
+		snprintf(found->why_not, sizeof(found->why_not), "%.250s", missing.message);
+		check_problem(checks, "fork.import", CHECK_SKIP, &missing);
+	}
+	return 0;
+}
+
+int verify_fork(const struct invocation *invocation, const struct verify_request *request,
+	const struct device *device, struct check_list *checks, struct checks_found *found, struct error *err)
+{
+	struct checks_plan plan = {
+		.fork = request->fork_path,
+		.device = device,
+		.tokens = request->tokens,
+		.target = request->target,
+		.target_required = request->target_required,
+		.more_lengths = request->more_lengths,
+		.wanted = request->wanted,
+		.budget = request->budget,
+		.seed = request->seed,
+	};
+	struct python python = {0};
+	struct error missing;
+	int result;
+
+	*found = (struct checks_found){0};
+	if (thresholds(invocation, &plan.repeat_cosine, &plan.repeat_difference, err) < 0)
+		return -1;
+	if (find_python(invocation, request, &python, &missing) < 0) {
+		snprintf(found->why_not, sizeof(found->why_not), "%.250s", missing.message);
+		check_problem(checks, "fork.compile", CHECK_SKIP, &missing);
+		result = 0;
+	} else {
+		result = check_fork(request, &plan, &python, checks, found, err);
+	}
+	python_free(&python);
+	return result;
+}
+
+int verify_native(const struct invocation *invocation, const struct verify_request *request,
 	const struct device *device, const char *suffix, struct check_list *checks, struct error *err)
 {
 	struct accuracy_plan plan = {
@@ -56,8 +130,7 @@ int verify_computed(const struct invocation *invocation, const struct verify_req
 	};
 
 	memcpy(plan.options, request->options, sizeof(plan.options));
-	if (threshold(invocation, "VERIFY_COSINE_THRESHOLD", &plan.repeat_cosine, err) < 0 ||
-		threshold(invocation, "VERIFY_MAX_ABS_DIFF", &plan.repeat_difference, err) < 0)
+	if (thresholds(invocation, &plan.repeat_cosine, &plan.repeat_difference, err) < 0)
 		return -1;
 	if (accuracy_op(device, &plan, checks, err) < 0)
 		return -1;
@@ -78,22 +151,38 @@ void verify_claim(double measured, double claimed, struct check_list *checks)
 		measured / claimed, score);
 }
 
+/* The fork was not run, and the checks do not say that it is at fault: what then? */
+static int stand_in(const struct invocation *invocation, const struct verify_request *request,
+	const struct device *device, const char *why, struct check_list *checks, struct error *err)
+{
+	if (!request->rehearsal) {
+		check_add(checks, "fork.run", CHECK_FAIL,
+			"Validators run it. Run it here first, or send it unseen with --no-verify.",
+			"the fork was not run: %s", why);
+		return 0;
+	}
+	check_add(checks, "fork.run", CHECK_WARN, NULL,
+		"rehearsal: quasar's own layer stands in for the fork, which was not run: %s", why);
+	return verify_native(invocation, request, device, "", checks, err);
+}
+
 int verify_run(const struct invocation *invocation, const struct verify_request *request,
 	struct check_list *checks, struct error *err)
 {
 	struct verify_request seeded = *request;
+	struct checks_found found = {0};
 	struct device device = {0};
 	int result;
 
-	if (verify_static(request, checks, err) < 0)
+	if (verify_static(invocation, request, checks, err) < 0)
 		return -1;
-	if (request->static_only)
-		return 0;
 	seeded.seed = request->seed ? request->seed : command_seed();
-	result = command_device(invocation, request->device, &device, err);
+	result = request->static_only ? 0 : command_device(invocation, request->device, &device, err);
 	if (!result)
-		result = verify_computed(invocation, &seeded, &device, "", checks, err);
-	if (!result && request->claimed > 0)
+		result = verify_fork(invocation, &seeded, &device, checks, &found, err);
+	if (!result && *found.why_not && !request->static_only)
+		result = stand_in(invocation, &seeded, &device, found.why_not, checks, err);
+	if (!result && request->claimed > 0 && !request->static_only)
 		verify_claim(request->measured, request->claimed, checks);
 	device_close(&device);
 	return result;

@@ -5,36 +5,56 @@
 #include "cli/command.h"
 #include "measure/device.h"
 #include "op/family.h"
+#include "probe/checks.h"
 
 #define VERIFY_TOKENS 4096 /* the length that validators' local check uses */
+#define VERIFY_SECONDS 300
 
 struct verify_request {
 	const char *fork_path;
-	const char *fork_url;        /* what validators will clone; NULL: not known */
-	const char *python;          /* path of the Python that reads the fork's syntax; NULL: none */
-	bool strict;                 /* the seeds' import rule fails instead of warning */
-	bool submitting;             /* what validators would not see fails instead of warning */
-	bool static_only;            /* stop before anything is computed */
+	const char *fork_url; /* what validators will clone; NULL: not known */
+	bool foreign;         /* the fork may be a stranger's: no Python that is in it is run */
+	bool strict;          /* the seeds' import rule fails instead of warning */
+	bool submitting;      /* what validators would not see, or run, fails instead of warning */
+	bool static_only;     /* stop before anything is computed */
+	bool rehearsal;       /* where the fork cannot be run, quasar's own layer may stand in for it */
+	int64_t tokens;       /* length for the computed checks */
+	const char *device;   /* NULL: as the setting says */
+	uint64_t seed;        /* of the tensors; 0: a new one */
+	double budget;        /* seconds, for the fork */
+
+	/* Of the fork. */
+	const enum semantics *wanted; /* the function that it has to compute; NULL: either */
+	int64_t target;               /* 0: none */
+	bool target_required, more_lengths;
+	double measured,
+		claimed; /* tokens/s, for the check "claim" of verify_run(); claimed 0: no such check */
+
+	/* Of quasar's own code. */
 	const struct family *op;     /* this operation alone; NULL: the first one, and the layer around it */
 	int options[FAMILY_OPTIONS]; /* which of its functions */
-	int64_t tokens;              /* length for the computed checks */
-	const char *device;          /* NULL: as the setting says */
-	uint64_t seed;               /* of the tensors; 0: a new one */
 	const char *weights;         /* of the layer, a safetensors file; NULL: random ones */
-	double measured, claimed;    /* tokens/s, for the check "claim"; claimed 0: no such check */
 };
 
-/* Adds the checks in the order of `quasar verify`: files, imports, CUDA source, git, the operation, the
- * layer, the claim. Checks that do not pass are no error; -1 is for what kept them from being made. */
+/* Adds the checks in the order of `quasar verify`: files, imports, CUDA source, git, the fork's layer, the claim.
+ * Checks that do not pass are no error; -1 is for what kept them from being made. A fork that cannot be run on
+ * this machine fails "fork.run", but for a rehearsal, where quasar's own layer is checked in its place and says so. */
 int verify_run(const struct invocation *invocation, const struct verify_request *request,
 	struct check_list *checks, struct error *err);
 
 /* Its parts: files, imports, CUDA source and git. */
-int verify_static(const struct verify_request *request, struct check_list *checks, struct error *err);
+int verify_static(const struct invocation *invocation, const struct verify_request *request,
+	struct check_list *checks, struct error *err);
 
-/* The operation and, of the first family, the layer at one length. Beyond the first length, `suffix` tells
- * the checks apart. */
-int verify_computed(const struct invocation *invocation, const struct verify_request *request,
+/* The fork's layer, by the miner's Python. With request->static_only only what needs no PyTorch; `device` is not
+ * used then. */
+int verify_fork(const struct invocation *invocation, const struct verify_request *request,
+	const struct device *device, struct check_list *checks, struct checks_found *found,
+	struct error *err);
+
+/* quasar's own code: the operation and, of the first family, the layer at one length. Beyond the first length,
+ * `suffix` tells the checks apart. */
+int verify_native(const struct invocation *invocation, const struct verify_request *request,
 	const struct device *device, const char *suffix, struct check_list *checks, struct error *err);
 
 /* Would the validator find the claim kept, if it measured the same? Tokens/s. */

@@ -35,6 +35,10 @@ struct layer {
 	float *beta;        /* [heads] */
 };
 
+/* The parameters one by one: number `index`, with its name in a state dict and how many numbers it has. NULL behind the
+ * last one. */
+float *layer_parameter(struct layer *layer, int index, const char **name, size_t *count);
+
 /* To be called when weights were changed by hand. */
 int layer_prepare(struct layer *layer, struct error *err);
 

@@ -44,6 +44,18 @@ static void list_parameters(struct layer *layer, struct parameter list[PARAMETER
 	}
 }
 
+float *layer_parameter(struct layer *layer, int index, const char **name, size_t *count)
+{
+	struct parameter list[PARAMETERS];
+
+	if (index >= PARAMETERS)
+		return NULL;
+	list_parameters(layer, list);
+	*name = list[index].name;
+	*count = list[index].count;
+	return *list[index].data;
+}
+
 static struct layer *layer_allocate(int hidden, int heads, int dim, struct error *err)
 {
 	struct layer *layer = calloc(1, sizeof(*layer));

@@ -8,11 +8,10 @@
 #include "base/memory.h"
 #include "layer/layer.h"
 #include "measure/fixture.h"
-#include "measure/python_layer.h"
 
 const char *workload_name(enum workload workload)
 {
-	static const char *const names[] = {"layer", "op", "python"};
+	static const char *const names[] = {"layer", "op"};
 
 	return names[workload];
 }
@@ -88,68 +87,62 @@ static int run_once(const struct setup *setup, double *seconds, struct error *er
 	return result;
 }
 
-static int by_value(const void *a, const void *b)
+void measure_conclude(const struct measure_plan *plan, struct sample *sample, struct measurement *result)
 {
-	double x = *(const double *)a, y = *(const double *)b;
+	struct sample_summary summary = sample_summarise(sample);
 
-	return (x > y) - (x < y);
+	result->seconds = summary.median;
+	result->spread = summary.spread;
+	result->noise = summary.noise;
+	result->tokens_per_second = (double)plan->tokens / summary.median;
+	if (plan->sample)
+		*plan->sample = *sample;
+	else
+		sample_free(sample);
 }
 
-/* Median, spread and speed; sorts the times. */
-static void summarise(const struct measure_plan *plan, double *times, int count, struct measurement *result)
+/* Whether the planned runs are done, and as many more as it takes. Looks at them once for every ten. */
+static bool is_enough(const struct measure_plan *plan, const struct sample *sample)
 {
-	qsort(times, (size_t)count, sizeof(*times), by_value);
-	result->seconds = (times[(count - 1) / 2] + times[count / 2]) / 2;
-	result->spread = (times[count - 1] - times[0]) / result->seconds;
-	result->tokens_per_second = (double)plan->tokens / result->seconds;
+	if (sample->count < (size_t)plan->runs)
+		return false;
+	return !plan->settle || sample->count >= MEASURE_MOST_RUNS ||
+		(sample->count % MEASURE_RUNS == 0 && sample_settled(sample));
 }
 
 static int time_runs(const struct setup *setup, struct measurement *result, struct error *err)
 {
 	const struct measure_plan *plan = setup->plan;
-	double *times = xcalloc((size_t)plan->runs, sizeof(*times)), started = clock_elapsed(), last = 0;
+	double started = clock_elapsed(), last = 0;
 	int planned = plan->warmups + plan->runs, failed = 0;
+	struct sample sample = {0};
 
-	for (int i = 0; i < planned && !failed; i++) {
+	for (int i = 0; !failed && !is_enough(plan, &sample); i++) {
 		bool warmup = i < plan->warmups;
 		double spent = clock_elapsed() - started;
 
 		/* warm-ups may take a quarter of the time; one is enough to have touched everything */
 		if (plan->budget > 0 && result->warmups && warmup && spent + last > plan->budget / 4)
 			continue;
-		if (plan->budget > 0 && result->runs && spent + last > plan->budget)
+		if (plan->budget > 0 && sample.count && spent + last > plan->budget)
 			break;
 		failed = run_once(setup, &last, err);
+		if (failed)
+			break;
 		if (warmup)
 			result->warmups++;
 		else
-			times[result->runs++] = last;
+			sample_add(&sample, last);
 		if (plan->progress)
-			plan->progress(i + 1, planned, plan->context);
+			plan->progress(i + 1, i < planned ? planned : i + 1, plan->context);
 	}
+	result->runs = (int)sample.count;
 	result->shortened = result->warmups + result->runs < planned;
-	if (!failed)
-		summarise(plan, times, result->runs, result);
-	free(times);
+	if (failed)
+		sample_free(&sample);
+	else
+		measure_conclude(plan, &sample, result);
 	return failed;
-}
-
-/* The fork's own. */
-static int measure_python(const struct device *device, const struct measure_plan *plan,
-	struct measurement *result, struct error *err)
-{
-	struct python_layer_times times;
-
-	if (python_layer_time(
-		    plan->fork_path, device->index, plan->tokens, plan->warmups, plan->runs, &times, err) < 0)
-		return -1;
-	*result = (struct measurement){
-		.warmups = plan->warmups,
-		.runs = plan->runs * times.rounds,
-		.memory_mb = times.memory_mb,
-	};
-	summarise(plan, times.seconds, times.rounds, result);
-	return 0;
 }
 
 int measure_run(const struct device *device, const struct measure_plan *plan, struct measurement *result,
@@ -158,8 +151,6 @@ int measure_run(const struct device *device, const struct measure_plan *plan, st
 	struct setup setup = {.device = device, .plan = plan};
 	int status;
 
-	if (plan->workload == WORKLOAD_PYTHON)
-		return measure_python(device, plan, result, err);
 	*result = (struct measurement){0};
 	status = prepare(&setup, err);
 	if (!status) {

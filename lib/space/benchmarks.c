@@ -1,5 +1,6 @@
 #include "space/benchmarks.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -31,11 +32,16 @@ const char benchmarks_table[] =
 	" seq, runs, tokens_per_sec, spread, memory_mb, fork_commit, version FROM bench;"
 	"DROP TABLE bench;";
 
+/* Older benchmarks were made from commits alone: what ran of uncommitted files was stored without one. */
+const char benchmarks_noise[] =
+	"ALTER TABLE benchmark ADD COLUMN dirty INTEGER NOT NULL DEFAULT 0 CHECK (dirty IN (0, 1));"
+	"ALTER TABLE benchmark ADD COLUMN noise REAL;";
+
 static const char *const codes[] = {[BENCHMARK_FORK] = "fork", [BENCHMARK_NATIVE] = "native"};
 
 #define COLUMNS                                                                                              \
 	"at, code, operation, semantics, weights, device_kind, device_index, device_name, seq, runs,"        \
-	" tokens_per_sec, spread, memory_mb, fork_commit, version"
+	" tokens_per_sec, spread, memory_mb, fork_commit, version, dirty, noise"
 
 int benchmark_insert(struct store *store, const struct benchmark *benchmark, struct error *err)
 {
@@ -44,11 +50,12 @@ int benchmark_insert(struct store *store, const struct benchmark *benchmark, str
 	return database_run(store->database, err,
 		"INSERT INTO benchmark (" COLUMNS
 		") VALUES (?1, ?2, ?3, ?4, ?5, iif(?6, 'cuda', 'cpu'), iif(?6, ?7, NULL),"
-		" ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)",
-		"rssssiisiirrrss", benchmark->when, codes[benchmark->code], benchmark->operation,
+		" ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)",
+		"rssssiisiirrrssir", benchmark->when, codes[benchmark->code], benchmark->operation,
 		benchmark->semantics, benchmark->weights, (int64_t)on_gpu, (int64_t)benchmark->device_index,
 		benchmark->device_name, benchmark->seq, (int64_t)benchmark->runs, benchmark->tokens_per_sec,
-		benchmark->spread, benchmark->memory_mb, benchmark->fork_commit, benchmark->version);
+		benchmark->spread, benchmark->memory_mb, benchmark->fork_commit, benchmark->version,
+		(int64_t)benchmark->dirty, benchmark->noise);
 }
 
 static struct benchmark read_row(sqlite3_stmt *query)
@@ -71,6 +78,8 @@ static struct benchmark read_row(sqlite3_stmt *query)
 		.memory_mb = database_real(query, 13),
 		.fork_commit = database_copy_text(query, 14),
 		.version = database_copy_text(query, 15),
+		.dirty = sqlite3_column_int(query, 16),
+		.noise = database_real(query, 17),
 	};
 }
 
@@ -81,10 +90,11 @@ int benchmark_list(struct store *store, const struct benchmark_filter *filter, s
 	const struct benchmark *like = filter->like ? filter->like : &anything;
 	sqlite3_stmt *query = database_query(store->database, err,
 		"SELECT id, " COLUMNS " FROM benchmark WHERE (?1 IS NULL OR fork_commit = ?1) AND (NOT ?2 OR"
-		" (code = ?3 AND operation IS ?4 AND semantics = ?5 AND weights IS ?6 AND seq = ?7))"
-		" ORDER BY id DESC LIMIT ?8",
-		"sissssii", filter->fork_commit, (int64_t)(filter->like != NULL), codes[like->code],
-		like->operation, like->semantics, like->weights, like->seq,
+		" (code = ?3 AND operation IS ?4 AND semantics = ?5 AND weights IS ?6 AND seq = ?7"
+		" AND device_name = ?8))"
+		" ORDER BY id DESC LIMIT ?9",
+		"sissssisi", filter->fork_commit, (int64_t)(filter->like != NULL), codes[like->code],
+		like->operation, like->semantics, like->weights, like->seq, like->device_name,
 		limit ? (int64_t)limit : INT64_C(-1));
 	int found = query ? 1 : -1;
 
@@ -112,4 +122,30 @@ void benchmark_list_free(struct benchmark_list *list)
 	}
 	free(list->items);
 	*list = (struct benchmark_list){0};
+}
+
+static double noise_of(const struct benchmark *benchmark)
+{
+	return isnan(benchmark->noise) ? benchmark->spread : benchmark->noise;
+}
+
+struct benchmark_change benchmark_compare(const struct benchmark *now, const struct benchmark *then)
+{
+	struct benchmark_change change = {
+		.change = now->tokens_per_sec / then->tokens_per_sec - 1,
+		.noise = noise_of(now) + noise_of(then),
+	};
+
+	change.real = fabs(change.change) > change.noise;
+	return change;
+}
+
+const struct benchmark *benchmark_best(const struct benchmark_list *list)
+{
+	const struct benchmark *best = NULL;
+
+	for (size_t i = 0; i < list->count; i++)
+		if (!best || list->items[i].tokens_per_sec > best->tokens_per_sec)
+			best = &list->items[i];
+	return best;
 }

@@ -25,9 +25,11 @@ struct benchmark {
 	int64_t seq;       /* tokens */
 	int runs;
 	double tokens_per_sec; /* median over the runs */
-	double spread;         /* (slowest - fastest) / median */
+	double spread;         /* between the runs, as a part of the median (measure/sample.h) */
+	double noise;          /* how far the median may be off, as a part of it; NAN: not known */
 	double memory_mb;      /* peak; NAN: not measured */
 	char *fork_commit;     /* NULL: none */
+	bool dirty;            /* the fork's files were others than the commit's */
 	char *version;         /* of quasar */
 };
 
@@ -35,8 +37,9 @@ struct benchmark {
 int benchmark_insert(struct store *store, const struct benchmark *benchmark, struct error *err);
 
 struct benchmark_filter {
-	const struct benchmark *like; /* the same code, operation, semantics, weights and length; NULL: any */
-	const char *fork_commit;      /* NULL: any */
+	/* the same code, operation, semantics, weights, device (by its description) and length; NULL: any */
+	const struct benchmark *like;
+	const char *fork_commit; /* NULL: any */
 };
 
 struct benchmark_list {
@@ -48,3 +51,14 @@ struct benchmark_list {
 int benchmark_list(struct store *store, const struct benchmark_filter *filter, size_t limit,
 	struct benchmark_list *list, struct error *err);
 void benchmark_list_free(struct benchmark_list *list);
+
+/* From one benchmark to another one like it. */
+struct benchmark_change {
+	double change; /* of the speed, as a part of the older one's */
+	double noise;  /* that both together may be off; where it is not known, their spreads */
+	bool real;     /* the change is larger than that */
+};
+struct benchmark_change benchmark_compare(const struct benchmark *now, const struct benchmark *then);
+
+/* The fastest of the list, the newest of several; NULL: the list is empty. */
+const struct benchmark *benchmark_best(const struct benchmark_list *list);

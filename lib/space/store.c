@@ -49,6 +49,7 @@ static const char *const migrations[] = {
 	"CREATE INDEX bench_by_seq ON bench (seq);",
 
 	benchmarks_table,
+	benchmarks_noise,
 	NULL,
 };
 

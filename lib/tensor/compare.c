@@ -51,6 +51,15 @@ struct comparison compare_bf16_double(const uint16_t *a, const double *b, size_t
 	return finish(&sums);
 }
 
+struct comparison compare_float(const float *a, const float *b, size_t count)
+{
+	struct sums sums = {.finite = true};
+
+	for (size_t i = 0; i < count; i++)
+		add(&sums, (double)a[i], (double)b[i]);
+	return finish(&sums);
+}
+
 struct comparison compare_float_double(const float *a, const double *b, size_t count)
 {
 	struct sums sums = {.finite = true};

@@ -14,4 +14,5 @@ struct comparison {
 
 struct comparison compare_bf16(const uint16_t *a, const uint16_t *b, size_t count);
 struct comparison compare_bf16_double(const uint16_t *a, const double *b, size_t count);
+struct comparison compare_float(const float *a, const float *b, size_t count);
 struct comparison compare_float_double(const float *a, const double *b, size_t count);

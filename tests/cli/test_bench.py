@@ -1,7 +1,10 @@
 """quasar bench: what it measures, says and stores."""
+import csv
 import json
 import random
+import sqlite3
 import struct
+import subprocess
 
 import pytest
 
@@ -14,7 +17,7 @@ def workspace(quasar, tmp_path):
 
 
 def test_a_length_is_measured(quasar):
-    done = quasar("bench", "--seq", "100", "--json")
+    done = quasar("bench", "--native", "--seq", "100", "--runs", 10, "--json")
     assert done.code == 0, done.err
     document = done.json
     assert document["workload"] == "layer" and document["semantics"] == "upstream"
@@ -22,11 +25,12 @@ def test_a_length_is_measured(quasar):
     [result] = document["results"]
     assert result["seq"] == 100 and result["warmups"] == 3 and result["runs"] == 10
     assert result["tokens_per_sec"] == pytest.approx(100 / result["seconds"])
-    assert result["spread"] >= 0 and result["memory_mb"] > 1
+    assert result["spread"] >= 0 and result["noise"] >= 0 and result["memory_mb"] > 1
+    assert len(result["times"]) == 10 and sorted(result["times"])[4] <= result["seconds"] <= sorted(result["times"])[5]
     assert result["weighted_score"] == pytest.approx(result["multiplier"] * result["tokens_per_sec"])
 
 
-@pytest.mark.parametrize("args", [["--op"], ["--layer"], ["--op", "--semantics", "causal"]])
+@pytest.mark.parametrize("args", [["--op"], ["--native"], ["--op", "--semantics", "causal"]])
 def test_a_table_for_several_lengths(quasar, args):
     done = quasar("bench", "--seq", "64,100,1k", "--runs", 2, *args)
     assert done.code == 0
@@ -52,37 +56,74 @@ def test_any_family_can_be_measured(quasar):
 
 
 @pytest.mark.parametrize("args", [["--op", "none"], ["--op=none"], ["--op", "linear", "--semantics", "upstream"],
-                                  ["--op", "--semantics", "relu"], ["--semantics", "relu"], ["--op", "linear", "--layer"]])
+                                  ["--op", "--semantics", "relu"], ["--native", "--semantics", "relu"],
+                                  ["--op", "linear", "--native"]])
 def test_what_no_family_has(quasar, args):
     done = quasar("bench", "--seq", 100, *args)
     assert done.code == 2, done.out + done.err
 
 
 def test_without_seq_the_target_is_measured(quasar):
-    done = quasar("bench", "--json", "--runs", 1, env={"TARGET_SEQUENCE_LENGTH": "90"})
+    done = quasar("bench", "--native", "--json", "--runs", 1, env={"TARGET_SEQUENCE_LENGTH": "90"})
     assert [result["seq"] for result in done.json["results"]] == [90]
 
 
 def test_a_small_budget_cuts_the_runs_and_says_so(quasar):
-    done = quasar("bench", "--seq", 2000, "--budget", "0.001", "--json")
+    done = quasar("bench", "--native", "--seq", 2000, "--budget", "0.001", "--json")
     assert done.code == 0 and "--budget" in done.err
-    assert done.json["results"][0]["runs"] == 1
+    [result] = done.json["results"]
+    assert result["runs"] == 1 and result["noise"] is None and not result["settled"] and "not settled" in done.err
+
+
+def test_it_goes_on_until_the_median_is_settled(quasar):
+    """Or until the budget is used up, and then says so."""
+    done = quasar("bench", "--op", "--seq", 64, "--budget", 20, "--json")
+    [result] = done.json["results"]
+    assert result["runs"] >= 10 and result["runs"] % 10 == 0
+    assert result["settled"] == (result["noise"] <= 0.01) == ("not settled" not in done.err)
+    if not result["settled"]:
+        assert result["runs"] >= 1000 or sum(result["times"]) > 10
 
 
 def test_results_are_stored_and_compared(quasar, workspace):
-    first = quasar("bench", "--seq", 128, "--json", cwd=workspace).json
+    def bench(*args):
+        done = quasar("bench", "--seq", 128, "--runs", 6, "--compare", *args, "--json", cwd=workspace)
+        assert done.code == 0, done.err
+        return done.json
+
+    first = bench("--native")
     assert first["stored"] is True and len(first["fork_commit"]) == 40
-    second = quasar("bench", "--seq", 128, "--compare", "--json", cwd=workspace).json["results"][0]
-    [earlier] = second["earlier"]
-    assert earlier["tokens_per_sec"] == pytest.approx(first["results"][0]["tokens_per_sec"])
-    assert earlier["ratio"] == pytest.approx(second["tokens_per_sec"] / earlier["tokens_per_sec"])
-    assert earlier["fork_commit"] == first["fork_commit"]
+    [first_result] = first["results"]
+    assert first_result["last"] is None and first_result["best"] is None
+    with sqlite3.connect(workspace / ".quasar/state.db") as database:
+        database.execute("UPDATE benchmark SET noise = 0.02, tokens_per_sec = 1e12")
+    [second] = bench("--native")["results"]
+    assert second["last"] == second["best"] and second["last"]["fork_commit"] == first["fork_commit"]
+    assert second["last"]["change"] == pytest.approx(second["tokens_per_sec"] / 1e12 - 1)
+    assert second["last"]["noise"] == pytest.approx(0.02 + second["noise"])
+    assert second["last"]["more_than_noise"] == (abs(second["last"]["change"]) > second["last"]["noise"])
+    [third] = bench("--native")["results"]
+    assert third["best"]["tokens_per_sec"] == 1e12 and third["last"]["tokens_per_sec"] == second["tokens_per_sec"]
     # another length, workload or function is not compared with
-    for other in (["--seq", 129], ["--seq", 128, "--op"], ["--seq", 128, "--op", "linear"], ["--seq", 128, "--semantics", "causal"]):
-        done = quasar("bench", *other, "--compare", "--json", cwd=workspace)
-        assert done.json["results"][0]["earlier"] == []
-    text = quasar("bench", "--seq", 128, "--compare", cwd=workspace)
-    assert text.code == 0 and first["fork_commit"][:8] in text.out and "%" in text.out
+    for other in (["--seq", 129, "--native"], ["--op"], ["--op", "linear"], ["--native", "--semantics", "causal"]):
+        assert bench(*other)["results"][0]["last"] is None
+    text = quasar("bench", "--native", "--seq", 128, "--runs", 6, "--compare", cwd=workspace)
+    assert text.code == 0 and first["fork_commit"][:8] in text.out and "the noise of" in text.out
+    assert "best, " in text.out and "1,000,000,000,000 tokens/s" in text.out
+
+
+def test_tables_to_work_with_and_to_paste(quasar):
+    done = quasar("bench", "--native", "--seq", "64,100", "--runs", 3, "--csv")
+    rows = list(csv.DictReader(done.out.splitlines()))
+    assert [(row["seq"], row["run"]) for row in rows] == [(seq, run) for seq in ("64", "100") for run in "123"]
+    for row in rows:
+        assert float(row["tokens_per_sec"]) == pytest.approx(int(row["seq"]) / float(row["seconds"]))
+        assert row["workload"] == "layer" and row["semantics"] == "upstream" and row["device"].startswith("cpu (")
+    lines = quasar("bench", "--native", "--seq", "64,1k", "--runs", 3, "--markdown").out.splitlines()
+    assert lines[0].startswith("Quasar's own layer") and lines[1] == ""
+    table = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]]
+    assert table[0][:2] == ["tokens", "tokens/s"] and {len(row) for row in table} == {9}
+    assert [row[0] for row in table[2:]] == ["64", "1,000"]
 
 
 def write_weights(path, hidden=64, heads=2, dim=32, **changed):
@@ -107,16 +148,16 @@ def write_weights(path, hidden=64, heads=2, dim=32, **changed):
 
 def test_weights_come_from_a_file(quasar, tmp_path, workspace):
     weights = write_weights(tmp_path / "layer.safetensors")
-    done = quasar("bench", "--weights", weights, "--seq", 100)
+    done = quasar("bench", "--native", "--weights", weights, "--seq", 100)
     assert done.code == 0 and str(weights) in done.out
-    done = quasar("verify", "--weights", weights, "--seq", 100, "--json", cwd=workspace)
+    done = quasar("verify", "--native", "--weights", weights, "--seq", 100, "--json", cwd=workspace)
     assert done.code == 0 and done.json["passed"], done.out
     write_weights(weights, beta_log=[3])
-    done = quasar("bench", "--weights", weights, "--seq", 100)
+    done = quasar("bench", "--native", "--weights", weights, "--seq", 100)
     assert done.code == 3 and "beta_log" in done.err
     weights.write_bytes(weights.read_bytes()[:1000])
-    assert quasar("bench", "--weights", weights, "--seq", 100).code == 3
-    assert quasar("bench", "--weights", tmp_path / "none", "--seq", 100).code == 3
+    assert quasar("bench", "--native", "--weights", weights, "--seq", 100).code == 3
+    assert quasar("bench", "--native", "--weights", tmp_path / "none", "--seq", 100).code == 3
     assert quasar("bench", "--op", "--weights", weights, "--seq", 100).code == 2
 
 
@@ -127,9 +168,11 @@ def test_threads_are_a_setting(quasar):
     assert done.code == 2 and "QUASAR_THREADS" in done.err
 
 
-@pytest.mark.parametrize("args, code", [(["--device", "cuda"], 3), (["--op", "--layer"], 2), (["--seq", "1,x"], 2),
+@pytest.mark.parametrize("args, code", [(["--device", "cuda"], 3), (["--op", "--native"], 2), (["--seq", "1,x"], 2),
                                         (["--seq", "4G"], 2), (["--runs", "0"], 2), (["--compare"], 3),
-                                        (["--seq", "4000M"], 3)])
+                                        (["--native", "--seq", "4000M"], 3), (["--csv", "--json"], 2),
+                                        (["--csv", "--markdown"], 2), (["--weights", "x"], 2), (["--semantics", "causal"], 2),
+                                        (["--native", "--fork", "x"], 2), (["--compare", "--fork", "x"], 2), ([], 3)])
 def test_what_cannot_be_measured(quasar, args, code):
     done = quasar("bench", *args)
     assert done.code == code and done.err.startswith("quasar bench: ")
@@ -140,7 +183,25 @@ def test_an_error_is_one_json_document(quasar):
     assert done.code == 3 and json.loads(done.out)["error"]["kind"] == "environment"
 
 
-def test_whose_layer_is_measured_is_one_choice(quasar, workspace):
-    for both in (["--python", "--op"], ["--layer", "--python"], ["--op", "--layer"]):
-        assert quasar("bench", *both, cwd=workspace).code == 2
-    assert quasar("bench", "--python").code == 3
+def test_the_fork_needs_pytorch(quasar, workspace):
+    done = quasar("bench", "--seq", 100, cwd=workspace)
+    assert done.code == 3 and "no PyTorch" in done.err and "install torch" in done.err and "--native" in done.err
+    done = quasar("bench", "--seq", 100)
+    assert done.code == 3 and "--fork PATH" in done.err and "--native" in done.err
+
+
+def test_what_keeps_a_claim_from_being_made_is_stored(quasar, workspace):
+    """Uncommitted files, whichever layer is measured."""
+    def bench():
+        document = quasar("bench", "--native", "--seq", 64, "--runs", 1, "--json", cwd=workspace).json
+        return document["results"][0]["dirty"], document["unpushed_commits"]
+
+    assert bench() == (False, 0)
+    (workspace / "fork/new.py").write_text("x = 1\n")
+    assert bench() == (True, 0)
+    git = ("git", "-C", workspace / "fork", "-c", "user.name=a", "-c", "user.email=a@b.c")
+    subprocess.run([*git, "add", "new.py"], check=True)
+    subprocess.run([*git, "commit", "-qm", "more"], check=True)
+    assert bench() == (False, 1)
+    with sqlite3.connect(workspace / ".quasar/state.db") as database:
+        assert database.execute("SELECT dirty FROM benchmark ORDER BY id").fetchall() == [(0,), (1,), (0,)]

@@ -124,7 +124,7 @@ def path_with(tmp_path):
         (tmp_path / "bin").mkdir()
         (tmp_path / "bin/python3").write_text(f"#!/bin/sh\n{script}\n")
         (tmp_path / "bin/python3").chmod(0o755)
-        return {"PATH": f"{tmp_path}/bin"}
+        return {"PATH": f"{tmp_path}/bin", "QUASAR_PYTHON": ""}
 
     return make
 

@@ -144,7 +144,7 @@ def test_a_reveal_on_the_other_machine(quasar, hotkey, localnet, tmp_path):
     for name in ("old", "new"):
         assert quasar("init", name, "--seq", "512").code == 0
     assert quasar("register", cwd=tmp_path / "old", env=api).code == 0
-    assert quasar("bench", "--runs", 1, cwd=tmp_path / "old", env=api).code == 0
+    assert quasar("bench", "--native", "--runs", 1, cwd=tmp_path / "old", env=api).code == 0
     done = quasar("commit", "--margin", "50%", cwd=tmp_path / "old", env=api)
     assert done.code == 0, done.err
     assert quasar("export-state", "../state.sealed", cwd=tmp_path / "old", env=api).code == 0

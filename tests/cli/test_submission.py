@@ -41,7 +41,7 @@ def make_workspace(quasar, validator, tmp_path, register=True):
     miner = Miner(quasar, validator, directory)
     if register:
         assert miner("register").code == 0
-    done = miner("bench", "--runs", 1)
+    done = miner("bench", "--native", "--runs", 1)
     assert done.code == 0, done.err
     return miner
 
@@ -91,7 +91,7 @@ def test_a_commitment_is_made_and_revealed(miner, proxy):
 
 
 def test_the_claim_is_the_median_less_the_margin(miner):
-    measured = miner("bench", "--runs", 1, "--json").json["results"][-1]["tokens_per_sec"]
+    measured = miner("bench", "--native", "--runs", 1, "--json").json["results"][-1]["tokens_per_sec"]
     done = miner("commit", "--json", "--margin", "10%")
     assert done.code == 0, done.err
     assert done.json["tokens_per_sec"] == float(int(measured * 0.9))
@@ -103,6 +103,27 @@ def test_quasars_own_layer_on_a_gpu_is_no_claim(miner):
     done = miner("commit")
     assert done.code == 3 and "validators do not run" in done.err and "quasar bench" in done.err
     assert miner("commit", "--claim", 5).code == 0
+
+
+def test_quasars_own_layer_stands_in_for_the_fork_in_a_rehearsal_alone(miner, proxy):
+    """Any other address than this machine's own is a validator's, though this one listens there, too."""
+    elsewhere = {"VALIDATOR_API_URL": proxy.url.replace("127.0.0.1", "0.0.0.0")}
+    done = miner("commit", env=elsewhere)
+    assert done.code == 3 and "only of quasar's own layer, which validators do not run" in done.err
+    done = miner("commit", "--claim", 5, env=elsewhere)
+    assert done.code == 1 and "the fork was not run" in done.err and "--no-verify" in done.err
+    assert server_commitments(proxy) == []
+    done = miner("commit", "--claim", 5, "--no-verify", "--json", env=elsewhere)
+    assert done.code == 0 and "rehearsal" not in done.err, done.err
+    rehearsed = miner("commit", "--again")
+    assert rehearsed.code == 0 and "rehearsal: quasar's own layer stands in for the fork" in rehearsed.out
+
+
+def test_changes_that_are_not_committed_are_no_claim(miner):
+    with sqlite3.connect(miner.directory / ".quasar" / "state.db") as database:
+        database.execute("UPDATE benchmark SET dirty = 1")
+    done = miner("commit")
+    assert done.code == 3 and "changes that are not committed" in done.err and "quasar bench" in done.err
 
 
 def test_the_salt_is_private(miner):

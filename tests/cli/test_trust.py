@@ -128,7 +128,7 @@ def test_settings_that_are_no_file_hang_nothing(quasar, workspace, make):
 def test_a_pipe_hangs_nothing_anywhere(quasar, workspace, home):
     pipe = workspace / "pipe"
     os.mkfifo(pipe)
-    for args in (["bench", "--layer", "--seq", "64", "--weights", pipe], ["import-state", pipe]):
+    for args in (["bench", "--native", "--seq", "64", "--weights", pipe], ["import-state", pipe]):
         done = quasar(*args, cwd=workspace, timeout=30, env={"QUASAR_PASSPHRASE": "correct horse"})
         assert done.code == 3 and "not a regular file" in done.err
     hotkeys = home / ".bittensor/wallets/quasar_miner/hotkeys"
@@ -152,27 +152,37 @@ def test_settings_as_editors_and_shells_write_them(quasar, workspace, text):
 
 # --- what programs see --------------------------------------------------------------------------------
 
-def test_no_secret_reaches_the_forks_python(quasar, workspace, tmp_path):
+@pytest.fixture
+def with_torch(tmp_path):
+    """The environment of a Python that takes this module for PyTorch."""
+    def make(text):
+        site = tmp_path / "site"
+        (site / "torch-9.dist-info").mkdir(parents=True)
+        (site / "torch-9.dist-info/METADATA").write_text("Metadata-Version: 2.1\nName: torch\nVersion: 9\n")
+        (site / "torch.py").write_text(text)
+        return {"PYTHONPATH": str(site), "QUASAR_PYTHON": "/usr/bin/python3", "DEVICE": "cpu"}
+
+    return make
+
+
+def test_no_secret_reaches_the_forks_python(quasar, workspace, tmp_path, with_torch):
     seen = tmp_path / "seen"
     layer = workspace / "fork/fla/layers/quasar.py"
     layer.write_text(f"import os\nopen({str(seen)!r}, 'w').write(repr(dict(os.environ)))\nraise SystemExit('seen')\n")
+    with open(workspace / ".env", "a") as file:
+        file.write("PYTORCH_ALLOC_CONF=a:b\nTRITON_API_KEY=hunter2\n")
     secrets = {name: "hunter2" for name in ("GITHUB_TOKEN", "WALLET_PASSWORD", "QUASAR_PASSPHRASE", "BT_PW__X",
                                             "OPENAI_API_KEY", "AWS_SECRET_ACCESS_KEY", "SSH_AUTH_SOCK")}
-    site = tmp_path / "site"
-    site.mkdir()
-    (site / "torch.py").write_text("")
-    quasar("bench", "--python", "--seq", "64", "--device", "cpu", cwd=workspace,
-           env={**secrets, "PYTHONPATH": str(site), "CUDA_VISIBLE_DEVICES": "1", "TRITON_CACHE_DIR": "/t"})
+    done = quasar("bench", "--seq", "64", cwd=workspace, env={
+        **secrets, **with_torch("device, __version__ = str, '9'"), "TRITON_CACHE_DIR": "/t"})
+    assert done.code == 1 and "SystemExit: seen" in done.err
     environment = eval(seen.read_text())
     assert "hunter2" not in seen.read_text()
-    assert environment["CUDA_VISIBLE_DEVICES"] == "1" and environment["TRITON_CACHE_DIR"] == "/t"
+    assert environment["PYTORCH_ALLOC_CONF"] == "a:b" and environment["TRITON_CACHE_DIR"] == "/t"
     assert {"PATH", "HOME", "PYTHONPATH", "LANG"} <= set(environment)
 
 
-def test_a_python_that_closes_its_stdout_is_waited_for(quasar, workspace, tmp_path):
-    site = tmp_path / "site"
-    site.mkdir()
-    (site / "torch.py").write_text("import os, time\nos.close(1); os.close(2)\ntime.sleep(0.3)\nos._exit(7)\n")
-    done = quasar("bench", "--python", "--seq", "64", "--device", "cpu", cwd=workspace, timeout=60,
-                  env={"PYTHONPATH": str(site)})
-    assert done.code == 3 and "without a message" in done.err
+def test_a_python_that_closes_its_stdout_is_waited_for(quasar, workspace, with_torch):
+    env = with_torch("import os, time\nos.close(1); os.close(2)\ntime.sleep(0.3)\nos._exit(7)\n")
+    done = quasar("bench", "--seq", "64", cwd=workspace, timeout=60, env=env)
+    assert done.code == 3 and "ended with status 7" in done.err

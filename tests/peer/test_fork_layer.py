@@ -16,51 +16,75 @@ def git(fork, *args):
 
 @pytest.fixture
 def environment(environment):
-    """This Python, which has PyTorch, is the python3 of the miner."""
-    return {**environment, "PATH": f"{pathlib.Path(sys.executable).parent}{os.pathsep}{environment['PATH']}"}
+    """This Python, which has PyTorch, is the miner's."""
+    return {**environment, "PATH": f"{pathlib.Path(sys.executable).parent}{os.pathsep}{environment['PATH']}",
+            "QUASAR_PYTHON": sys.executable}
 
 
 def test_it_is_timed(quasar, workspace):
-    done = quasar("bench", "--python", "--seq", "100,200", "--runs", 4, "--json", cwd=workspace)
+    done = quasar("bench", "--seq", "100,200", "--runs", 4, "--json", cwd=workspace)
     assert done.code == 0, done.err
     document = done.json
-    assert document["workload"] == "python" and document["semantics"] is None and document["stored"]
+    assert document["workload"] == "fork" and document["semantics"] is None and document["stored"]
+    assert document["python"] == sys.executable and document["torch"]
     assert [result["seq"] for result in document["results"]] == [100, 200]
     for result in document["results"]:
-        assert result["warmups"] == 3 and result["runs"] in (4, 8, 12) and result["memory_mb"] > 1
+        assert result["warmups"] == 3 and result["runs"] == 4 and result["memory_mb"] > 1
+        assert result["times"] == [result["seconds"]] and not result["settled"]
         assert result["tokens_per_sec"] == pytest.approx(result["seq"] / result["seconds"])
-    shown = quasar("bench", "--python", "--seq", 100, "--runs", 1, "--compare", cwd=workspace)
-    assert "The fork's own layer, in Python" in shown.out and "at commit" in shown.out
+    rounds = quasar("bench", "--seq", 64, "--budget", 1.5, "--json", cwd=workspace).json["results"][0]
+    assert rounds["runs"] == 10 * len(rounds["times"])
+    shown = quasar("bench", "--seq", 100, "--runs", 1, "--compare", cwd=workspace)
+    assert "The fork's own layer, by PyTorch" in shown.out and "at commit" in shown.out
+
+
+def test_the_budget_bounds_it(quasar, workspace):
+    """The last of the warm-up calls is what is left to be reported."""
+    done = quasar("bench", "--seq", 64, "--budget", 0.0001, "--json", cwd=workspace)
+    [result] = done.json["results"]
+    assert (result["warmups"], result["runs"]) == (2, 1) and "--budget" in done.err
+
+
+def test_another_fork_is_not_stored(quasar, workspace, tmp_path):
+    done = quasar("bench", "--fork", workspace / "fork", "--seq", 64, "--runs", 1, "--json", cwd=tmp_path)
+    assert done.code == 0 and done.json["stored"] is False and "nothing was stored" in done.err
 
 
 def test_it_may_print_what_it_likes(quasar, workspace):
     layer = workspace / "fork" / LAYER
     layer.write_text(layer.read_text() + "\n\nprint('{}')\n")
-    assert quasar("bench", "--python", "--seq", 64, "--runs", 1, cwd=workspace).code == 0
+    done = quasar("bench", "--seq", 64, "--runs", 1, "--json", cwd=workspace)
+    assert done.code == 0 and done.json["results"][0]["dirty"] is True and "uncommitted changes" in done.err
 
 
 @pytest.mark.parametrize("layer, words", [
     ("raise RuntimeError('shared memory is too small')", "RuntimeError: shared memory is too small"),
-    ("import os; os._exit(0)", "without a message"),
-    ("import os; print('{}', flush=True); os._exit(0)", "{}"),
+    ("import os; os._exit(0)", "ended with status 0"),
+    ("import os; print('last words', flush=True); os._exit(1)", "last words"),
 ])
 def test_a_layer_that_does_not_run_says_why(quasar, workspace, layer, words):
     (workspace / "fork" / LAYER).write_text(layer)
-    done = quasar("bench", "--python", "--seq", 100, cwd=workspace)
-    assert done.code == 3 and words in done.err and "--layer" in done.err
+    done = quasar("bench", "--seq", 100, cwd=workspace)
+    assert done.code == 1 and words in done.err and "--native" in done.err
 
 
 def test_the_claim_is_what_it_does(quasar, localnet, tmp_path):
+    """Of commits alone, and quasar's own layer is not the fork's, not even in a rehearsal."""
     miner = tmp_path / "miner"
     for command in (["wallet", "new"], ["init", miner, "--api", localnet.url, "--seq", 128], ["-C", miner, "register"],
-                    ["-C", miner, "bench", "--layer", "--runs", 1]):
+                    ["-C", miner, "bench", "--native", "--runs", 1]):
         done = quasar(*command)
         assert done.code == 0, done.err
-    measured = quasar("bench", "--python", "--runs", 1, "--json", cwd=miner).json["results"][0]["tokens_per_sec"]
-    assert quasar("bench", "--layer", "--runs", 1, cwd=miner).code == 0  # the last, but none that validators run
+    refused = quasar("commit", "--no-verify", cwd=miner)
+    assert refused.code == 3 and "quasar's own layer" in refused.err
+    measured = quasar("bench", "--runs", 1, "--json", cwd=miner).json["results"][0]["tokens_per_sec"]
+    (miner / "fork/new.py").write_text("x = 1\n")
+    assert quasar("bench", "--runs", 1, cwd=miner).code == 0
+    (miner / "fork/new.py").unlink()
+    assert quasar("bench", "--native", "--runs", 1, cwd=miner).code == 0
     done = quasar("commit", "--no-verify", "--json", cwd=miner)
     assert done.code == 0, done.err
-    assert done.json["tokens_per_sec"] == int(measured * 0.97)
+    assert done.json["tokens_per_sec"] == int(measured * 0.97) and "rehearsal" not in done.err
 
 
 # --- in a clone ---------------------------------------------------------------------------------------------

@@ -250,14 +250,16 @@ static void base_urls_are_checked(void **state)
 {
 	static const struct {
 		const char *url, *base;
-		bool plain;
+		bool plain, local;
 	} good[] = {
-		{"http://localhost:8000", "http://localhost:8000", false},
-		{"http://127.0.0.1:8000/", "http://127.0.0.1:8000", false},
-		{"http://[::1]:1/", "http://[::1]:1", false},
-		{"https://validator.example/api//", "https://validator.example/api", false},
-		{"http://validator.example", "http://validator.example", true},
-		{"http://127.0.0.1.example", "http://127.0.0.1.example", true},
+		{"http://localhost:8000", "http://localhost:8000", false, true},
+		{"http://127.0.0.1:8000/", "http://127.0.0.1:8000", false, true},
+		{"http://[::1]:1/", "http://[::1]:1", false, true},
+		{"https://LOCALHOST/api", "https://LOCALHOST/api", false, true},
+		{"https://validator.example/api//", "https://validator.example/api", false, false},
+		{"https://localhost.example/127.0.0.1", "https://localhost.example/127.0.0.1", false, false},
+		{"http://validator.example", "http://validator.example", true, false},
+		{"http://127.0.0.1.example", "http://127.0.0.1.example", true, false},
 	};
 	struct error err = {0};
 	bool plain;
@@ -268,6 +270,7 @@ static void base_urls_are_checked(void **state)
 
 		assert_string_equal(base, good[i].base);
 		assert_int_equal(plain, good[i].plain);
+		assert_int_equal(http_is_this_machine(base), good[i].local);
 		free(base);
 	}
 	for (const char *const *bad = (const char *const[]){"", "localhost:8000", "ftp://host",

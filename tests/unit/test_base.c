@@ -327,6 +327,57 @@ static void processes_are_heard_to_their_end(void **state)
 	assert_int_equal(status, 127);
 }
 
+static void programs_are_talked_with(void **state)
+{
+	static const char script[] = "read a; echo \"<$a>\"; read b; echo 1; echo \"$b\" >&2; echo 2; exit 5";
+	const char *argv[] = {"/bin/sh", "-c", script, NULL};
+	struct process process;
+	struct error err;
+	char *line;
+	int status;
+
+	(void)state;
+	assert_int_equal(process_talk(&process, argv, NULL, &err), 0);
+	assert_null(process_hear(&process, 0.01, &err));
+	assert_int_equal(err.status, STATUS_ENVIRONMENT);
+	for (const char *const *said = (const char *const[]){"one", "two", NULL}; *said; said++)
+		assert_int_equal(process_say(&process, *said, &err), 0);
+	for (const char *const *heard = (const char *const[]){"<one>", "1", "2", NULL}; *heard; heard++) {
+		line = process_hear(&process, 600, &err);
+		assert_string_equal(line, *heard);
+		free(line);
+	}
+	assert_null(process_hear(&process, 600, &err)); /* it ended */
+	assert_int_equal(err.status, STATUS_FAILED);
+	assert_int_equal(process_say(&process, "three", &err), -1);
+	assert_int_equal(process_finish(&process, 600, &status, &err), 0);
+	assert_int_equal(status, 5);
+	assert_string_equal(process.text.data, "two\n");
+	buffer_free(&process.text);
+}
+
+static void the_last_words_of_a_talker_are_kept(void **state)
+{
+	const char *argv[] = {"/bin/sh", "-c", "yes | head -c 3000000 >&2; echo last >&2; echo", NULL};
+	struct process process;
+	struct error err;
+	int status;
+
+	(void)state;
+	assert_int_equal(process_talk(&process, argv, NULL, &err), 0);
+	free(process_hear(&process, 600, &err));
+	assert_int_equal(process_finish(&process, 600, &status, &err), 0);
+	assert_true(process.text.length <= 1 << 20);
+	assert_string_equal(process.text.data + process.text.length - 5, "last\n");
+	buffer_free(&process.text);
+
+	argv[2] = "yes | tr -d '\\n' | head -c 3000000; sleep 1000"; /* a line without end */
+	assert_int_equal(process_talk(&process, argv, NULL, &err), 0);
+	assert_null(process_hear(&process, 600, &err));
+	assert_int_equal(err.status, STATUS_FAILED);
+	process_kill(&process);
+}
+
 static void programs_answer_questions(void **state)
 {
 	struct error err;
@@ -569,6 +620,8 @@ int main(void)
 		cmocka_unit_test(floats_as_python_writes_them),
 		cmocka_unit_test(documents_as_python_writes_them),
 		cmocka_unit_test(processes_are_heard_to_their_end),
+		cmocka_unit_test(programs_are_talked_with),
+		cmocka_unit_test(the_last_words_of_a_talker_are_kept),
 		cmocka_unit_test(programs_answer_questions),
 		cmocka_unit_test(no_process_is_waited_for_longer_than_wanted),
 		cmocka_unit_test(its_whole_group_ends_with_it),

@@ -56,6 +56,7 @@ static struct benchmark measured(double tokens_per_sec)
 		.runs = 30,
 		.tokens_per_sec = tokens_per_sec,
 		.spread = 0.01,
+		.noise = 0.005,
 		.memory_mb = 512,
 		.fork_commit = (char *)COMMIT,
 		.version = (char *)"0.1.0",
@@ -109,8 +110,9 @@ static void a_benchmark_is_kept_as_it_was(void **state)
 
 	operation.operation = (char *)"linear";
 	operation.weights = (char *)"layer.safetensors";
-	operation.memory_mb = NAN;
+	operation.memory_mb = operation.noise = NAN;
 	operation.fork_commit = NULL;
+	operation.dirty = true;
 	insert(store, measured(1000));
 	insert(store, operation);
 	list = list_of(store, (struct benchmark_filter){0}, 0);
@@ -123,6 +125,8 @@ static void a_benchmark_is_kept_as_it_was(void **state)
 	assert_int_equal(list.items[0].device, BENCHMARK_CPU);
 	assert_true(isnan(list.items[0].memory_mb));
 	assert_null(list.items[0].fork_commit);
+	assert_true(isnan(list.items[0].noise) && list.items[0].dirty);
+	assert_true(list.items[1].noise == 0.005 && !list.items[1].dirty);
 	assert_int_equal(list.items[1].code, BENCHMARK_FORK);
 	assert_int_equal(list.items[1].device, BENCHMARK_CUDA);
 	assert_int_equal(list.items[1].device_index, 1);
@@ -150,7 +154,8 @@ static void benchmarks_are_found_by_what_was_measured(void **state)
 	other.fork_commit = (char *)OTHER;
 	insert(store, other);
 	assert_int_equal(count_like(store, measured(0)), 1);
-	assert_int_equal(count_like(store, native(0, BENCHMARK_CPU)), 2); /* whatever it ran on */
+	assert_int_equal(count_like(store, native(0, BENCHMARK_CPU)), 1);
+	assert_int_equal(count_like(store, native(0, BENCHMARK_CUDA)), 1); /* of whatever commit */
 	other = native(0, BENCHMARK_CPU);
 	other.semantics = (char *)"causal";
 	assert_int_equal(count_like(store, other), 0);
@@ -218,7 +223,25 @@ static const char first_version[] =
 	" (5, 5.5, 'cpu (x)', 'op.linear', 'causal,relu,normalised', 64, 1, 6.0, 0.1, 7.0, NULL, '0.1.0'),"
 	" (6, 6.5, 'Tesla T4', 'layer', 'upstream', 4096, 1, 7.0, 0.1, 7.0, '" COMMIT "', '0.1.0');";
 
-static void write_first_version(const char *directory)
+/* What the second version did to it, and a row of its own. */
+static const char second_version[] =
+	"CREATE TABLE benchmark ("
+	" id INTEGER PRIMARY KEY, at REAL NOT NULL,"
+	" code TEXT NOT NULL CHECK (code IN ('fork', 'native')),"
+	" operation TEXT, semantics TEXT NOT NULL, weights TEXT,"
+	" device_kind TEXT NOT NULL CHECK (device_kind IN ('cpu', 'cuda')),"
+	" device_index INTEGER, device_name TEXT NOT NULL,"
+	" seq INTEGER NOT NULL, runs INTEGER NOT NULL,"
+	" tokens_per_sec REAL NOT NULL, spread REAL NOT NULL, memory_mb REAL,"
+	" fork_commit TEXT, version TEXT NOT NULL,"
+	" CHECK ((device_kind = 'cuda') = (device_index IS NOT NULL)));"
+	"CREATE INDEX benchmark_by_commit ON benchmark (fork_commit);"
+	"DROP TABLE bench;"
+	"PRAGMA user_version = 2;"
+	"INSERT INTO benchmark VALUES (9, 1.5, 'fork', NULL, '', NULL, 'cuda', 1, 'cuda:1 (NVIDIA H200)', 4096, 30,"
+	" 1000.0, 0.01, 512.0, '" COMMIT "', '0.1.0');";
+
+static void write_store(const char *directory, const char *const *scripts, size_t count)
 {
 	char *folder = path_join(directory, ".quasar"), *path = path_join(folder, "state.db");
 	struct error err;
@@ -226,8 +249,9 @@ static void write_first_version(const char *directory)
 
 	assert_int_equal(directory_make(folder, 0700, &err), 0);
 	assert_int_equal(sqlite3_open(path, &database), SQLITE_OK);
-	if (sqlite3_exec(database, first_version, NULL, NULL, NULL) != SQLITE_OK)
-		fail_msg("%s", sqlite3_errmsg(database));
+	for (size_t i = 0; i < count; i++)
+		if (sqlite3_exec(database, scripts[i], NULL, NULL, NULL) != SQLITE_OK)
+			fail_msg("%s", sqlite3_errmsg(database));
 	sqlite3_close(database);
 	assert_int_equal(chmod(path, 0600), 0);
 	free(path);
@@ -254,7 +278,7 @@ static void a_store_of_the_first_version_is_brought_up_to_date(void **state)
 	struct error err = {0};
 	struct store *store;
 
-	write_first_version(*state);
+	write_store(*state, (const char *const[]){first_version}, 1);
 	store_close(open_store(*state)); /* and a second time, when there is nothing to do */
 	store = open_store(*state);
 	list = list_of(store, (struct benchmark_filter){0}, 0);
@@ -271,6 +295,7 @@ static void a_store_of_the_first_version_is_brought_up_to_date(void **state)
 		else
 			assert_null(row->operation);
 		assert_null(row->weights);
+		assert_true(!row->dirty && isnan(row->noise));
 		assert_true(row->when == i + 1.5);
 	}
 	assert_true(isnan(list.items[ROWS - 1].memory_mb) && list.items[0].memory_mb == 7);
@@ -288,9 +313,69 @@ static void a_store_of_the_first_version_is_brought_up_to_date(void **state)
 	store_close(store);
 }
 
+static void a_store_of_the_second_version_is_brought_up_to_date(void **state)
+{
+	struct benchmark_list list;
+	struct benchmark dirty = measured(1);
+	struct store *store;
+
+	write_store(*state, (const char *const[]){first_version, second_version}, 2);
+	store_close(open_store(*state));
+	store = open_store(*state);
+	dirty.dirty = true;
+	insert(store, dirty);
+	list = list_of(store, (struct benchmark_filter){0}, 0);
+	assert_int_equal(list.count, 2);
+	assert_true(list.items[0].dirty && list.items[0].noise == 0.005);
+	assert_int_equal(list.items[1].id, 9);
+	assert_true(
+		!list.items[1].dirty && isnan(list.items[1].noise) && list.items[1].tokens_per_sec == 1000);
+	assert_string_equal(list.items[1].fork_commit, COMMIT);
+	benchmark_list_free(&list);
+	store_close(store);
+}
+
+/* --- changes ------------------------------------------------------------------------------------- */
+
+static void expect_change(double then, double now, double noise_then, double noise_now, bool real)
+{
+	struct benchmark before = measured(then), after = measured(now);
+	struct benchmark_change change;
+
+	before.noise = noise_then;
+	before.spread = 0.1; /* counts where the noise is not known */
+	after.noise = noise_now;
+	change = benchmark_compare(&after, &before);
+	assert_true(fabs(change.change - (now / then - 1)) < 1e-12);
+	assert_int_equal(change.real, real);
+}
+
+static void a_change_is_held_against_the_noise_of_both(void **state)
+{
+	(void)state;
+	expect_change(1000, 1020, 0.005, 0.005, true);
+	expect_change(1000, 980, 0.005, 0.005, true);
+	expect_change(1000, 1020, 0.005, 0.02, false);
+	expect_change(1000, 1020, 0.02, 0.005, false);
+	expect_change(1000, 1000, 0, 0, false);
+	expect_change(1000, 1090, NAN, 0.005, false);
+	expect_change(1000, 1110, NAN, 0.005, true);
+}
+
+static void the_best_is_the_fastest(void **state)
+{
+	struct benchmark items[] = {measured(2), measured(5), measured(5), measured(3)};
+
+	(void)state;
+	assert_ptr_equal(benchmark_best(&(struct benchmark_list){items, 4}), &items[1]);
+	assert_null(benchmark_best(&(struct benchmark_list){items, 0}));
+}
+
 /* --- the rule ------------------------------------------------------------------------------------ */
 
 #define MOST_BENCHMARKS 4
+
+static bool rehearsal; /* each test says so itself, and forgets it */
 
 /* What claim_make() says of up to four benchmarks, the newest first. */
 static int make(const struct benchmark *benchmarks, size_t count, struct claim *claim, struct error *err)
@@ -302,7 +387,8 @@ static int make(const struct benchmark *benchmarks, size_t count, struct claim *
 	for (size_t i = 0; i < count; i++)
 		items[i] = benchmarks[i];
 	*err = (struct error){0};
-	return claim_make(&list, COMMIT, TARGET, 0.03, claim, err);
+	return claim_make(&list,
+		&(struct claim_terms){COMMIT, TARGET, .margin = 0.03, .rehearsal = rehearsal}, claim, err);
 }
 
 static void expect_claim(const struct benchmark *benchmarks, size_t count, double median)
@@ -313,7 +399,7 @@ static void expect_claim(const struct benchmark *benchmarks, size_t count, doubl
 	if (make(benchmarks, count, &claim, &err) < 0)
 		fail_msg("%s", err.message);
 	assert_true(claim.measured == median);
-	assert_true(claim.tokens_per_sec == floor(median * 0.97));
+	assert_true(claim.tokens_per_sec == floor(median * 0.97) && claim.margin == 0.03);
 	claim_free(&claim);
 }
 
@@ -339,6 +425,7 @@ static void the_best_basis_counts(void **state)
 
 	(void)state;
 	fork_on_cpu.device = BENCHMARK_CPU;
+	rehearsal = true;
 	for (int there = 1; there < 8; there++) {
 		struct benchmark newest_first[3], oldest_first[3];
 		int count = 0;
@@ -354,6 +441,63 @@ static void the_best_basis_counts(void **state)
 		expect_claim(newest_first, count, there & 4 ? 2000 : there & 2 ? 100 : 900);
 		expect_claim(oldest_first, count, there & 4 ? 2000 : there & 2 ? 100 : 900);
 	}
+	rehearsal = false;
+}
+
+/* Quasar's layer stands in on the CPU of a rehearsal, and says so; elsewhere nothing rests on it. */
+static void quasars_layer_counts_in_a_rehearsal_alone(void **state)
+{
+	const struct benchmark on_cpu = native(900, BENCHMARK_CPU), on_gpu = native(900, BENCHMARK_CUDA);
+	const struct benchmark forks = measured(800);
+	struct claim claim;
+	struct error err;
+
+	(void)state;
+	expect_none(&on_cpu, 1, "only of quasar's own layer, which validators do not run");
+	rehearsal = true;
+	expect_none(&on_gpu, 1, "only of quasar's own layer, which validators do not run");
+	assert_int_equal(make(&on_cpu, 1, &claim, &err), 0);
+	assert_true(claim.stands_in && claim.tokens_per_sec == 873);
+	claim_free(&claim);
+	assert_int_equal(make(&forks, 1, &claim, &err), 0);
+	assert_false(claim.stands_in);
+	claim_free(&claim);
+	rehearsal = false;
+}
+
+static void uncommitted_files_do_not_count(void **state)
+{
+	struct benchmark benchmarks[] = {measured(9000), measured(1000)};
+
+	(void)state;
+	benchmarks[0].dirty = true;
+	expect_none(benchmarks, 1, "only with changes that are not committed");
+	expect_claim(benchmarks, 2, 1000);
+}
+
+static void expect_margin(double spread, double margin)
+{
+	struct benchmark benchmarks[] = {measured(1000), measured(1000)};
+	struct claim claim;
+	struct error err;
+
+	benchmarks[0].spread = spread;
+	benchmarks[1].spread = 0.5; /* an older one does not count */
+	assert_int_equal(make(benchmarks, 2, &claim, &err), 0);
+	assert_true(fabs(claim.margin - margin) < 1e-12 && claim.measured == 1000);
+	assert_true(claim.tokens_per_sec == floor(1000 * (1 - claim.margin)));
+	claim_free(&claim);
+}
+
+static void a_spread_beyond_the_margin_widens_it(void **state)
+{
+	(void)state;
+	expect_margin(0, 0.03);
+	expect_margin(0.03, 0.03);
+	expect_margin(0.05, 0.05 / 1.05);
+	expect_margin(0.25, 0.2); /* a run that takes 1.25 times as long does 0.8 of the speed */
+	expect_margin(1, 0.5);
+	expect_margin(9, 0.9);
 }
 
 static void the_newest_counts(void **state)
@@ -374,15 +518,17 @@ static void what_validators_do_not_run_does_not_count(void **state)
 	other[1].semantics = (char *)"causal";
 	other[2].weights = (char *)"small.safetensors";
 	other[3].operation = (char *)"quasar";
-	expect_none(&other[0], 1, "on a GPU, which validators do not run");
+	rehearsal = true;
+	expect_none(&other[0], 1, "which validators do not run");
 	expect_none(&other[1], 1, "other semantics or weights");
 	expect_none(&other[2], 1, "other semantics or weights");
 	expect_none(&other[3], 1, "an operation by itself");
-	expect_none(other, MOST_BENCHMARKS, "on a GPU, which validators do not run");
+	expect_none(other, MOST_BENCHMARKS, "which validators do not run");
 	for (int i = 0; i < MOST_BENCHMARKS; i++) {
 		with_ours[0] = other[i];
 		expect_claim(with_ours, 2, 1000);
 	}
+	rehearsal = false;
 }
 
 /* The description is for people: no claim hangs on its words. */
@@ -393,8 +539,10 @@ static void the_words_of_a_description_mean_nothing(void **state)
 	(void)state;
 	on_gpu.device_name = (char *)"cpu (by name)";
 	on_cpu.device_name = (char *)"cuda:0 (by name)";
-	expect_none(&on_gpu, 1, "on a GPU, which validators do not run");
+	rehearsal = true;
+	expect_none(&on_gpu, 1, "which validators do not run");
 	expect_claim(&on_cpu, 1, 900);
+	rehearsal = false;
 }
 
 static void other_commits_and_lengths_do_not_count(void **state)
@@ -418,6 +566,7 @@ static void nothing_is_claimed_from_less_than_a_token_a_second(void **state)
 	(void)state;
 	assert_int_equal(make(&crawling, 1, &claim, &err), -1);
 	assert_true(claim.tokens_per_sec == 0);
+	assert_non_null(strstr(err.message, "nothing is left to claim of the 0.5 tokens/s measured"));
 	claim_free(&claim);
 }
 
@@ -466,7 +615,13 @@ int main(void)
 		IN_DIRECTORY(a_benchmark_is_kept_as_it_was),
 		IN_DIRECTORY(benchmarks_are_found_by_what_was_measured),
 		IN_DIRECTORY(a_store_of_the_first_version_is_brought_up_to_date),
+		IN_DIRECTORY(a_store_of_the_second_version_is_brought_up_to_date),
+		cmocka_unit_test(a_change_is_held_against_the_noise_of_both),
+		cmocka_unit_test(the_best_is_the_fastest),
 		cmocka_unit_test(the_best_basis_counts),
+		cmocka_unit_test(quasars_layer_counts_in_a_rehearsal_alone),
+		cmocka_unit_test(uncommitted_files_do_not_count),
+		cmocka_unit_test(a_spread_beyond_the_margin_widens_it),
 		cmocka_unit_test(the_newest_counts),
 		cmocka_unit_test(what_validators_do_not_run_does_not_count),
 		cmocka_unit_test(the_words_of_a_description_mean_nothing),

@@ -1,0 +1,88 @@
+/* inquiry: what the checks of a fork share, while they are made. */
+#pragma once
+
+#include "base/buffer.h"
+#include "probe/checks.h"
+#include "probe/expected.h"
+#include "tensor/compare.h"
+
+#define SHORT 512   /* tokens; where a fork is looked at closely, at little cost */
+#define SHORTEST 64 /* where it is looked at many times */
+
+#define MOST_SPEEDUP 2    /* by a name, or by having seen an input: noise stays below */
+#define CHANCES 4         /* for noise to do so */
+#define TIMED_SECONDS 0.3 /* of rounds that are compared with each other */
+
+enum poison { POISON_NONE = 0, POISON_HUGE = 0x7f, POISON_NEGATIVE = 0xfe }; /* as bytes of any float */
+
+struct inquiry {
+	const struct checks_plan *plan;
+	struct check_list *checks;
+	struct checks_found *found;
+	struct probe *probe;
+	struct expected *expected;
+	const char *weights;
+	size_t failures; /* before any of these checks */
+	double started, seconds_per_token;
+	float *x, *y;             /* of SHORT tokens: an input and its output */
+	uint64_t stream;          /* of random numbers */
+	enum semantics semantics; /* that it computes; only with found->function */
+	/* found on the way, for checks that are made from several findings */
+	char state_fault[200], timing_fault[300], lengths_fault[300];
+};
+
+/* The numbers of so many tokens. */
+size_t numbers(int64_t tokens);
+/* Room for them; NULL: STATUS_ENVIRONMENT. */
+float *allocate(int64_t tokens, struct error *err);
+/* New random numbers, never seen before. */
+void fill(struct inquiry *it, float *x, size_t count);
+
+double time_left(const struct inquiry *it);
+/* Seconds of a call in the fastest round, by the slower of the clocks. */
+double fastest(const struct probe_times *times);
+
+/* Whether two outputs are as near to each other as those of two runs have to be. */
+bool agree(const struct inquiry *it, const struct comparison *pair);
+bool same(const struct inquiry *it, const float *a, const float *b, int64_t tokens);
+
+/* A call on an input of SHORT tokens. */
+int call(struct inquiry *it, const char *input, enum poison poison, float *out, struct error *err);
+
+/* Opens a session; `elsewhere`: as in struct probe_options. */
+struct probe *open_probe(const struct inquiry *it, const char *script, bool elsewhere, struct error *err);
+
+/* What one of the functions gives for x, to be freed, and how near an output comes to it. */
+struct closeness {
+	struct comparison all;
+	double token_cosine; /* the worst token's */
+};
+int expect(struct inquiry *it, enum semantics semantics, const float *x, int64_t tokens,
+	struct expected_output *expected, struct error *err);
+double expect_seconds(const struct inquiry *it, int64_t tokens);
+struct closeness hold_against(const float *out, const double *reference, int64_t tokens);
+bool is_close(const struct closeness *found);
+
+void passed(struct inquiry *it, const char *name, const char *detail);
+void failed(struct inquiry *it, const char *name, const char *remedy, const char *detail);
+/* Passed without a fault, which is text otherwise. */
+void conclude(
+	struct inquiry *it, const char *name, const char *fault, const char *remedy, const char *detail);
+/* Keeps the first fault, which tells most. */
+void blame(char *fault, size_t size, const char *format, ...) __attribute__((format(printf, 3, 4)));
+
+/* The checks, each in its file. They add what they find; -1 for what kept them from it, STATUS_FAILED when that is the fork. */
+int check_finite(struct inquiry *it, struct error *err); /* check_output.c */
+int check_written(struct inquiry *it, struct error *err);
+int check_repeat(struct inquiry *it, struct error *err);
+int check_reference(struct inquiry *it, struct error *err);
+int check_inputs(struct inquiry *it, struct error *err);
+int check_gradient(struct inquiry *it, struct error *err); /* check_gradient.c */
+int check_lengths(struct inquiry *it, struct error *err);  /* check_lengths.c */
+int check_state(struct inquiry *it, struct error *err);    /* check_deceit.c */
+int check_name(struct inquiry *it, struct error *err);
+int check_memory(struct inquiry *it, struct error *err);
+int check_timing(struct inquiry *it, struct error *err);
+
+/* fork.name of a fork that fails as a validator runs it: whether it runs elsewhere. */
+void try_elsewhere(struct inquiry *it);

@@ -1,0 +1,131 @@
+#include "probe/timing.h"
+
+#include <math.h>
+#include <stdio.h>
+
+#include "base/clock.h"
+
+#define BATCH 8      /* rounds after which the median is looked at */
+#define NO_LIMIT 1e9 /* seconds */
+
+struct timing {
+	struct probe *probe;
+	const struct measure_plan *plan;
+	struct measurement *result;
+	struct sample sample;
+	double started, call; /* seconds that a call takes, about */
+	int calls;            /* of a round */
+};
+
+static double time_left(const struct timing *timing)
+{
+	double budget = timing->plan->budget > 0 ? timing->plan->budget : NO_LIMIT;
+
+	return budget - (clock_elapsed() - timing->started);
+}
+
+/* Rounds on one input, the warm-ups on the same. */
+static int time_batch(struct timing *timing, int warmups, int calls, int rounds, struct probe_times *times,
+	struct error *err)
+{
+	const struct probe_timing request = {
+		.tokens = timing->plan->tokens,
+		.warmups = warmups,
+		.calls = calls,
+		.rounds = rounds,
+		.seconds = fmax(time_left(timing), 0),
+	};
+
+	probe_limit(timing->probe, PROBE_SECONDS);
+	return probe_time(timing->probe, &request, times, err);
+}
+
+static void add_times(struct timing *timing, const struct probe_times *times)
+{
+	const struct measure_plan *plan = timing->plan;
+	int planned = plan->warmups + plan->runs, done;
+
+	for (int i = 0; i < times->rounds; i++)
+		sample_add(&timing->sample, times->process[i] / times->calls);
+	timing->result->runs += times->rounds * times->calls;
+	done = plan->warmups + timing->result->runs;
+	if (plan->progress)
+		plan->progress(done, done < planned ? planned : done, plan->context);
+}
+
+/* As many calls as warm up tell by the last of them how many the budget allows. Where it allows no more, that one is
+ * the measurement. */
+static int plan_rounds(struct timing *timing, struct error *err)
+{
+	const struct measure_plan *plan = timing->plan;
+	struct probe_times times;
+
+	timing->result->warmups = plan->warmups > 0 ? plan->warmups - 1 : 0;
+	if (time_batch(timing, timing->result->warmups, 1, 1, &times, err) < 0)
+		return -1;
+	timing->result->memory_mb = times.memory_mb;
+	timing->call = times.process[0];
+	timing->calls = (int)fmin(plan->runs, time_left(timing) / timing->call);
+	timing->result->shortened = timing->calls < plan->runs;
+	if (timing->calls < 1)
+		add_times(timing, &times);
+	else
+		timing->result->warmups++;
+	return 0;
+}
+
+static bool is_enough(const struct timing *timing)
+{
+	const struct sample *sample = &timing->sample;
+
+	if (!sample->count)
+		return false;
+	return !timing->plan->settle || time_left(timing) <= 0 || sample->count >= MEASURE_MOST_RUNS ||
+		sample_settled(sample);
+}
+
+/* Each batch has an input of its own, and warms up again where that costs little beside its rounds. */
+static int time_rounds(struct timing *timing, struct error *err)
+{
+	const struct measure_plan *plan = timing->plan;
+	int rounds = plan->settle ? BATCH : 1;
+
+	while (!is_enough(timing)) {
+		bool affordable = timing->call * (plan->warmups + timing->calls) < time_left(timing);
+		struct probe_times times;
+
+		if (time_batch(timing, affordable ? plan->warmups : 0, timing->calls, rounds, &times, err) <
+			0)
+			return -1;
+		add_times(timing, &times);
+	}
+	return 0;
+}
+
+int timing_run(const struct probe_options *options, const struct measure_plan *plan,
+	struct measurement *result, struct error *err)
+{
+	char script[sizeof(PROBE_SCRIPT) + 24];
+	struct probe_options named = *options;
+	struct timing timing = {.plan = plan, .result = result};
+	int failed;
+
+	snprintf(script, sizeof(script), PROBE_SCRIPT, (long long)plan->tokens);
+	named.script = script;
+	*result = (struct measurement){0};
+	timing.probe = probe_open(&named, err);
+	if (!timing.probe)
+		return -1;
+	failed = probe_load(timing.probe, err);
+	timing.started = clock_elapsed(); /* importing is not measured */
+	if (!failed)
+		failed = plan_rounds(&timing, err);
+	if (!failed)
+		failed = time_rounds(&timing, err);
+	probe_close(timing.probe);
+	if (failed)
+		sample_free(&timing.sample);
+	else
+		measure_conclude(plan, &timing.sample, result);
+	return failed;
+}

@@ -1,0 +1,2 @@
+"""upstream: nothing special."""
+from fla.plain import QuasarAttention

@@ -1,0 +1,139 @@
+"""`quasar verify` on forks that sin, each in its own way, and on honest ones that look as if they did.
+
+A fork is fla/plain.py, which is right, and a layer made of it: a file of sins/ or honest/. The first word of a file tells what
+verify has to find: the check that fails, or the function that the fork computes.
+"""
+import os
+import pathlib
+import shutil
+import sys
+
+import pytest
+import torch
+
+from sample_fork import FILES, NAMES
+
+HERE = pathlib.Path(__file__).parent
+ROOT = HERE.parents[1]
+GPU = torch.cuda.is_available()
+
+
+def first_word(path):
+    """Of the docstring; a fork need not be valid Python."""
+    return path.read_text().removeprefix('"""').split(":")[0]
+
+
+def forks(folder):
+    """One for each first word, which takes a minute or two; all with FORKS=all."""
+    files = {path if os.environ.get("FORKS") == "all" else first_word(path): path
+             for path in sorted((HERE / folder).glob("*.py"), reverse=True)}
+    return [pytest.param(path, id=path.stem) for path in sorted(files.values())]
+
+
+@pytest.fixture
+def fork(tmp_path):
+    """Makes a fork of such a file."""
+
+    def make(layer):
+        package = tmp_path / "fork" / "fla"
+        operators = package / "ops" / "quasar"
+        operators.mkdir(parents=True)
+        (package / "layers").mkdir()
+        for name in FILES:
+            (operators / f"{name}.py").write_text("")
+        (operators / "chunk.py").write_text("".join(f"from fla.utils import {name}\n" for name in NAMES))
+        (package / "utils.py").write_text("".join(f"{name} = None\n" for name in NAMES))
+        shutil.copy(HERE / "plain.py", package)
+        shutil.copy(layer, package / "layers" / "quasar.py")
+        if layer.stem == "import_shadow":
+            (package.parent / "torch.py").write_text("")
+        return package.parent
+
+    return make
+
+
+def surroundings():
+    """One thread for each of the tests that run side by side; libraries of CUDA where PyTorch found them."""
+    return {"OMP_NUM_THREADS": "1", **{name: value for name, value in os.environ.items() if name.startswith("LD_")}}
+
+
+@pytest.fixture
+def verify(quasar, fork):
+    """Runs `quasar verify` on such a file, at a length that costs little."""
+
+    def run(layer, *args):
+        return quasar("verify", "--fork", fork(layer), "--python", sys.executable, "--json", "--seq", 64, *args,
+                      env=surroundings())
+
+    return run
+
+
+def statuses(done):
+    return {check["name"]: check["status"] for check in done.json["checks"]}
+
+
+@pytest.mark.parametrize("sin", forks("sins"))
+def test_a_sin_is_named_by_its_check(verify, sin):
+    if "Needs a GPU" in sin.read_text() and not GPU:
+        pytest.skip("commits its sin on a GPU only")
+    done = verify(sin)
+    assert done.code in (0, 1), done.err
+    found = statuses(done)
+    expected = "warn" if sin.stem.startswith("gradient") else "fail"
+    assert found.get(first_word(sin)) == expected, done.out
+    assert done.json["passed"] is (expected == "warn") and done.code == (expected == "fail")
+
+
+@pytest.mark.parametrize("layer", forks("honest"))
+def test_no_honest_fork_fails(verify, layer):
+    done = verify(layer, "--claimed", 1, "--target", 64)
+    assert done.code == 0 and done.json["passed"] and done.json["ran"], done.out + done.err
+    assert statuses(done)["claim"] == "ok"
+    assert done.json["semantics"] == first_word(layer)
+    found = {name: status for name, status in statuses(done).items() if name.startswith("fork.")}
+    assert found.pop("fork.memory") == ("ok" if GPU else "skip")
+    assert found.pop("fork.gradient") in ("ok", "warn")  # what is kept in bf16 has none
+    assert set(found.values()) == {"ok"}, done.out
+
+
+def test_semantics_asks_for_a_function(verify):
+    assert statuses(verify(HERE / "honest" / "causal.py", "--semantics", "upstream"))["fork.reference"] == "fail"
+
+
+def test_a_claim_is_held_to_what_is_measured_at_the_target(verify):
+    done = verify(HERE / "honest" / "plain.py", "--claimed", 10**9, "--target", 64)
+    assert statuses(done)["claim"] == "fail" and done.code == 1, done.out
+    [measured] = [row for row in done.json["measurements"] if row["seq"] == 64]
+    assert measured["runs"] >= 10 and measured["warmups"] == 3 and measured["tokens_per_sec"] > 1
+
+
+def test_a_claim_without_time_for_its_target_is_not_kept(verify):
+    done = verify(HERE / "honest" / "plain.py", "--claimed", 1, "--target", 10**9)
+    assert statuses(done)["claim"] == "fail" and done.code == 1
+
+
+def test_a_fork_that_needs_a_gpu_is_not_run_without_one(verify, tmp_path):
+    layer = tmp_path / "layer.py"
+    layer.write_text((HERE / "plain.py").read_text().replace("def forward(self, x):\n", "def forward(self, x):\n"
+                                                             "        x = x.cuda()\n"))
+    done = verify(layer)
+    if GPU:
+        assert done.code == 0, done.out
+    else:
+        assert done.code == 3 and done.json["ran"] is False and done.json["passed"] is False, done.out
+        assert statuses(done)["fork.call"] == "skip"
+
+
+@pytest.mark.parametrize("semantics", ["upstream", "causal"])
+@pytest.mark.parametrize("backend", ["cuda", "triton", "torch"])
+def test_the_fork_of_init_passes(quasar, tmp_path, backend, semantics):
+    if backend != "torch" and not GPU:
+        pytest.skip("this back end needs a GPU")
+    fork = tmp_path / "fork"
+    shutil.copytree(ROOT / "build" / "fork", fork)
+    start, layer = fork / "fla" / "__init__.py", fork / "fla" / "layers" / "quasar.py"
+    start.write_text(f"import os\nos.environ['QUASAR_BACKEND'] = '{backend}'\n" + start.read_text())
+    layer.write_text(layer.read_text().replace('semantics="upstream"', f'semantics="{semantics}"'))
+    done = quasar("verify", "--fork", fork, "--python", sys.executable, "--json", "--seq", 200, "--semantics", semantics,
+                  env=surroundings())
+    assert done.code == 0 and done.json["passed"] and done.json["semantics"] == semantics, done.out
