@@ -339,7 +339,8 @@ static int run_verify(struct invocation *invocation, struct error *err)
 		goto done;
 	if (!invocation->json)
 		run.checks.report = report_check;
-	result = run.native ? compute_native(&run, err) : verify_static(invocation, &run.request, &run.checks, err);
+	result = run.native ? compute_native(&run, err)
+			    : verify_static(invocation, &run.request, &run.checks, err);
 	if (!result && !run.native)
 		result = check_fork(&run, err);
 	if (result)
