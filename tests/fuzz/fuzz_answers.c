@@ -47,7 +47,7 @@ static void require_clean(const char *text)
 		REQUIRE((unsigned char)*text >= 0x20 && *text != 0x7f);
 }
 
-static const struct api_claim claim = {"https://github.com/a/b", "abc", 50000, NAN, NULL};
+static const struct api_claim claim = {"https://github.com/a/b", "abc", NULL, 50000, NAN, NULL};
 
 /* --- one function a route --------------------------------------------------------------------- */
 
