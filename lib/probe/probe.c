@@ -19,6 +19,7 @@
 
 #define START_SECONDS 60.0 /* for Python alone, which is this machine's matter */
 #define END_SECONDS 2.0    /* for a process that has said its last */
+#define HUSH_SECONDS 30.0  /* for one that is asked to end, which PyTorch takes its time for */
 
 EMBED(source_probe, "lib/probe/probe.py");
 
@@ -754,7 +755,7 @@ bool probe_prints_results(struct probe *probe)
 
 	if (probe_alive(probe)) {
 		process_hush(&probe->process);
-		process_finish(&probe->process, END_SECONDS, &status, &ignored);
+		process_finish(&probe->process, HUSH_SECONDS, &status, &ignored);
 	}
 	return probe->process.text.data && strstr(probe->process.text.data, "RESULT:");
 }

@@ -1,8 +1,12 @@
 """fork.inputs: no token sees any other."""
 import fla.plain
+import torch.nn.functional as F
 
 
 class QuasarAttention(fla.plain.QuasarAttention):
-    def attend(self, x):
-        tokens = x.shape[1]
-        return super().attend(x.reshape(tokens, 1, -1)).reshape(1, tokens, self.heads, -1)
+    def convolved(self, name, x):
+        return F.silu(getattr(self, f"{name}_proj")(x)).unflatten(-1, (self.heads, -1))
+
+    @staticmethod
+    def operation(q, k, v, beta):
+        return v * (q * k).sum(-1, keepdim=True) * beta.view(-1, 1)
