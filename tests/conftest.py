@@ -131,6 +131,14 @@ def make_miner(quasar):
 
 
 @pytest.fixture
+def alice(localnet, make_miner):
+    """A miner whom the local validator knows."""
+    miner = make_miner("alice")
+    localnet.post("/register_miner", {"hotkey": miner.address, "model_name": "m", "league": "100k"}, miner.headers)
+    return miner
+
+
+@pytest.fixture
 def terminal(environment, tmp_path):
     """Runs the binary on a terminal: terminal("wallet", "import", env={…})."""
     runs = []

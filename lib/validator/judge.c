@@ -171,7 +171,7 @@ static int choose_lengths(const struct api_submission *submission, int64_t lengt
 	return distinct;
 }
 
-/* MiB that so many tokens will take, by what it took so far; 0 when that tells nothing. */
+/* MiB that so many tokens will take, by what it took so far; 0 or NAN when that tells nothing. */
 static double memory_needed(const struct judge *judge, const struct verdict *verdict, int64_t tokens)
 {
 	const int last = verdict->benchmark_count - 1;
@@ -201,7 +201,7 @@ static bool is_feasible(const struct judge *judge, const struct verdict *verdict
 	if (judge->python && judge->device.index >= 0)
 		return true;
 	return tokens <= MOST_TOKENS &&
-		memory_needed(judge, verdict, tokens) < 0.8 * memory_available() / judge->share &&
+		!(memory_needed(judge, verdict, tokens) > 0.8 * memory_available() / judge->share) &&
 		(!last || calls * (double)tokens / last->tokens_per_second < judge->seconds);
 }
 

@@ -22,13 +22,6 @@ def fork(tmp_path):
 
 
 @pytest.fixture
-def alice(localnet, make_miner):
-    miner = make_miner("alice")
-    localnet.post("/register_miner", {"hotkey": miner.address, "model_name": "m", "league": "100k"}, miner.headers)
-    return miner
-
-
-@pytest.fixture
 def submit(localnet, alice, fork):
     def submit(**fields):
         body = {"miner_hotkey": alice.address, "fork_url": fork.url, "commit_hash": fork.commit_hash,

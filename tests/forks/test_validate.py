@@ -30,13 +30,6 @@ class QuasarAttention(torch.nn.Module):
 
 
 @pytest.fixture
-def alice(localnet, make_miner):
-    miner = make_miner("alice")
-    localnet.post("/register_miner", {"hotkey": miner.address, "model_name": "m", "league": "100k"}, miner.headers)
-    return miner
-
-
-@pytest.fixture
 def submit(tmp_path, localnet, alice):
     """Submits a fork whose layer is in that file, or in that directory; its number."""
 
