@@ -49,6 +49,7 @@ static void check_round(struct api *api, struct check_list *checks)
 static void check_version(const struct invocation *invocation, struct api *api, struct check_list *checks)
 {
 	char *image = workspace_docker_image(invocation->settings);
+	const char *network = network_setting(invocation->settings);
 	const struct api_version *version;
 	struct error err;
 
@@ -57,9 +58,11 @@ static void check_version(const struct invocation *invocation, struct api *api, 
 	version = api_version(api);
 	if (api_version_if_found(api) || strcmp(arg_string(invocation, "api-version"), "auto"))
 		check_add(checks, "api.version", CHECK_OK, NULL, "%s%s%s", version->name,
-			version->networks ? ", network " : "",
-			version->networks ? settings_get(invocation->settings, "SUBTENSOR_NETWORK", NULL)
-					  : "");
+			version->networks && network ? ", network " : "",
+			version->networks && network ? network : "");
+	if (version->networks && !network)
+		check_add(checks, "network", CHECK_FAIL, "Set SUBTENSOR_NETWORK in .env to finney or test.",
+			"SUBTENSOR_NETWORK is neither finney nor test");
 	if (version->images && image)
 		image_check(image, 0, checks);
 	else if (version->images)

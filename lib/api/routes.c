@@ -648,7 +648,8 @@ int api_current_round(struct api *api, struct api_round *out, struct error *err)
 
 int api_wake_round(struct api *api, struct error *err)
 {
-	static const struct route route = {.name = "GET /get_current_round", .once = true, .seconds = 10};
+	static const struct route route = {
+		.name = "GET /get_current_round", .for_validators = true, .once = true, .seconds = 10};
 	struct api_memory memory;
 	int result = api_call(api, &route, NULL, NULL, &memory, err);
 

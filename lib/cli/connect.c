@@ -22,25 +22,28 @@ static void tell_address(const struct invocation *invocation)
 		log_note("Signing for the validator %s, which %s names.", url, source);
 }
 
+const char *network_setting(const struct settings *settings)
+{
+	const char *network = settings_get(settings, "SUBTENSOR_NETWORK", NULL);
+
+	return strcmp(network, "finney") && strcmp(network, "test") ? NULL : network;
+}
+
 /* What else the settings say that a version of the validator may ask for. */
 static int set_up(const struct invocation *invocation, struct api *api, struct error *err)
 {
-	const char *name = arg_string(invocation, "api-version"), *source;
-	const char *network = settings_get(invocation->settings, "SUBTENSOR_NETWORK", &source);
+	const char *name = arg_string(invocation, "api-version");
 	const char *key = settings_get(invocation->settings, "DASHBOARD_API_KEY", NULL);
 	const struct api_version *version = api_version_named(name);
 
 	if (!version && strcmp(name, "auto"))
 		return error_set(err, STATUS_USAGE, "API_VERSION: there is no version \"%s\"", name);
-	if (strcmp(network, "finney") && strcmp(network, "test"))
-		return error_set(err, STATUS_USAGE,
-			"SUBTENSOR_NETWORK (from %s): \"%s\" is neither finney nor test", source, network);
 	if (key && (strpbrk(key, "\r\n") || strlen(key) > LONGEST_KEY))
 		return error_set(err, STATUS_USAGE, "DASHBOARD_API_KEY is not an API key");
 	if (version)
 		api_force_version(api, version);
 	api_follow_version(api, NULL);
-	api_set_network(api, network);
+	api_set_network(api, network_setting(invocation->settings));
 	api_set_dashboard_key(api, key);
 	return 0;
 }

@@ -8,6 +8,7 @@
 #include "api/version.h"
 #include "base/log.h"
 #include "base/number.h"
+#include "cli/connect.h"
 #include "cli/python.h"
 #include "cli/verification.h"
 #include "fork/image.h"
@@ -74,6 +75,13 @@ static int follow_version(const struct invocation *invocation, struct session *s
 		log_warn("%s; taking it for %s", err->message, api_version(session->api)->name);
 	}
 	proposal->version = api_version(session->api);
+	if (proposal->version->networks) {
+		proposal->network = network_setting(invocation->settings);
+		if (!proposal->network) {
+			error_set(err, STATUS_USAGE, "SUBTENSOR_NETWORK is neither finney nor test");
+			return error_hint(err, "Say in .env on which of them you compete.");
+		}
+	}
 	if (proposal->version->images)
 		plan->docker_image = proposal->docker_image = workspace_docker_image(invocation->settings);
 	if (plan->docker_image && image_check_syntax(plan->docker_image, err) < 0)
@@ -228,6 +236,8 @@ void proposal_print(const struct proposal *proposal)
 	number_grouped(claim->measured, measured);
 	printf("fork      %s at %.10s\n", plan->fork_url, plan->commit_hash);
 	printf("league    %s (%s tokens, x%g)\n", league->name, tokens, league->multiplier);
+	if (proposal->network)
+		printf("network   %s\n", proposal->network);
 	if (proposal->docker_image)
 		printf("image     %s\n", proposal->docker_image);
 	if (!proposal->by_hand && !proposal->version->claims_rank)

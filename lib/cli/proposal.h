@@ -12,6 +12,7 @@ struct proposal {
 	struct plan plan; /* points into the rest */
 	struct fork_state fork;
 	const struct api_version *version; /* of the validator that it is for */
+	const char *network;               /* NULL: the version does not keep them apart */
 	char *docker_image;                /* NULL: none, or the version does not ask for one */
 	bool by_hand;                      /* the claim is what the miner said */
 	double margin;                     /* of the claim below what was measured, at least */

@@ -556,7 +556,7 @@ static void a_commitment_carries_the_hotkeys_signature(void **state)
 }
 
 #define ROUTES(route)                                                                                        \
-	"HTTP/1.1 200 OK\r\nConnection: close\r\nDate: Thu, 01 Jan 2032 00:00:00 GMT\r\n"                 \
+	"HTTP/1.1 200 OK\r\nConnection: close\r\nDate: Thu, 01 Jan 2032 00:00:00 GMT\r\n"                    \
 	"Content-Type: application/json\r\n\r\n{\"paths\":{\"" route "\":{}}}"
 #define REFUSED(status, words)                                                                               \
 	"HTTP/1.1 " status " No\r\nConnection: close\r\nContent-Type: application/json\r\n\r\n"              \
@@ -624,8 +624,7 @@ static void lists_that_miners_are_not_shown_are_not_asked_for(void **state)
 			{REFUSED("401", "Missing Hotkey or Signature headers"), false}, {0}});
 	api_follow_version(fixture->api, NULL);
 	for (int i = 0; i < 2; i++) {
-		assert_int_equal(
-			api_pending_reveals(fixture->api, &filter, &pending, &fixture->err), -1);
+		assert_int_equal(api_pending_reveals(fixture->api, &filter, &pending, &fixture->err), -1);
 		assert_int_equal(api_last(fixture->api)->refusal, REFUSAL_NOT_FOR_US);
 		assert_non_null(strstr(fixture->err.message, "not shown to miners"));
 		api_release(&pending.memory);
@@ -843,12 +842,10 @@ int main(void)
 			a_signature_covers_the_validators_time_where_it_may, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(
 			a_version_that_an_answer_contradicts_is_found_out_anew, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(
-			a_wrong_signature_stays_one, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(a_wrong_signature_stays_one, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(
 			lists_that_miners_are_not_shown_are_not_asked_for, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(
-			a_forced_version_is_not_asked_for, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(a_forced_version_is_not_asked_for, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(
 			a_lost_answer_is_told_from_a_request_that_never_left, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(
