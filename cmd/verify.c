@@ -270,6 +270,7 @@ static int read_request(struct run *run, struct error *err)
 	int64_t seed = (int64_t)command_seed();
 
 	run->request = (struct verify_request){
+		.foreign = arg_given(invocation, "fork"),
 		.strict = arg_flag(invocation, "strict"),
 		.static_only = arg_flag(invocation, "static"),
 		.more_lengths = arg_flag(invocation, "full"),

@@ -48,14 +48,3 @@ bool command_rehearsal(const struct invocation *invocation, const struct api *ap
 	python_free(&python);
 	return !runs;
 }
-
-int command_python_if_any(
-	const struct invocation *invocation, const char *fork, struct python *python, struct error *err)
-{
-	if (command_python(invocation, fork, python, err) == 0)
-		return 0;
-	if (err->status != STATUS_ENVIRONMENT || arg_string(invocation, "python"))
-		return -1;
-	python_free(python);
-	return 0;
-}

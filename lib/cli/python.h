@@ -19,8 +19,3 @@ int command_python(
 /* Whether submitting there is a rehearsal in which quasar's own layer stands in for the fork: the validator is on this
  * machine, and there is no Python with PyTorch that could run the fork. */
 bool command_rehearsal(const struct invocation *invocation, const struct api *api, const char *fork);
-
-/* The same where Python helps but is not needed: that there is none is no error unless one was named. Its path is
- * NULL then. */
-int command_python_if_any(
-	const struct invocation *invocation, const char *fork, struct python *python, struct error *err);

@@ -25,16 +25,23 @@ static void check_git(const struct verify_request *request, struct check_list *c
 	fork_state_free(&state);
 }
 
+static int find_python(const struct invocation *invocation, const struct verify_request *request,
+	struct python *python, struct error *err)
+{
+	return command_python(invocation, request->foreign ? NULL : request->fork_path, python, err);
+}
+
 int verify_static(const struct invocation *invocation, const struct verify_request *request,
 	struct check_list *checks, struct error *err)
 {
 	struct inspect_options options = {.rules = request->rules, .strict = request->strict};
 	struct python python = {0};
-	int result = command_python_if_any(invocation, request->fork_path, &python, err);
+	struct error missing; /* is no error: fork.compile tells of it */
+	int result;
 
-	options.python = python.path;
-	if (!result)
-		result = inspect_fork(request->fork_path, &options, checks, err);
+	if (find_python(invocation, request, &python, &missing) == 0)
+		options.python = python.path;
+	result = inspect_fork(request->fork_path, &options, checks, err);
 	if (!result)
 		check_git(request, checks);
 	python_free(&python);
@@ -99,7 +106,7 @@ int verify_fork(const struct invocation *invocation, const struct verify_request
 	*found = (struct checks_found){0};
 	if (thresholds(invocation, &plan.repeat_cosine, &plan.repeat_difference, err) < 0)
 		return -1;
-	if (command_python(invocation, request->fork_path, &python, &missing) < 0) {
+	if (find_python(invocation, request, &python, &missing) < 0) {
 		snprintf(found->why_not, sizeof(found->why_not), "%.250s", missing.message);
 		check_problem(checks, "fork.compile", CHECK_SKIP, &missing);
 		result = 0;

@@ -15,6 +15,7 @@ struct verify_request {
 	const char *fork_path;
 	const char *fork_url;     /* what validators will clone; NULL: not known */
 	enum inspect_rules rules; /* of the service that it is for */
+	bool foreign;             /* the fork may be a stranger's: no Python that is in it is run */
 	bool strict;              /* the seeds' import rule fails instead of warning */
 	bool submitting;          /* what validators would not see, or run, fails instead of warning */
 	bool static_only;         /* stop before anything is computed */
