@@ -1,5 +1,6 @@
 #include "probe/sandbox.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <math.h>
 #include <stdarg.h>
@@ -7,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/file.h"
@@ -104,6 +106,27 @@ static void add_system(struct sandbox *sandbox)
 	}
 	for (size_t i = 0; i < sizeof(maybe) / sizeof(*maybe); i++)
 		add(sandbox, "--ro-bind-try", maybe[i], maybe[i], NULL);
+}
+
+/* A /proc of its own. Of that, the machine's part is read-only: where root validates, it could be written to like root's.
+ * The processes' part stays writable: CUDA does not start without naming its threads there. */
+static void add_proc(struct sandbox *sandbox)
+{
+	DIR *proc = opendir("/proc");
+	const struct dirent *entry;
+
+	add(sandbox, "--proc", "/proc", NULL);
+	while (proc && (entry = readdir(proc))) {
+		char *path = path_join("/proc", entry->d_name);
+		struct stat status;
+
+		if (!strchr(".0123456789", entry->d_name[0]) && lstat(path, &status) == 0 &&
+			(S_ISDIR(status.st_mode) || (S_ISREG(status.st_mode) && status.st_mode & 0222)))
+			add(sandbox, "--ro-bind", path, path, NULL);
+		free(path);
+	}
+	if (proc)
+		closedir(proc);
 }
 
 /* Whether `place` is, or holds, what lies at `path`. Both by their real names. */
@@ -231,8 +254,7 @@ static int make_command(struct sandbox *sandbox, const struct sandbox_options *o
 	add(sandbox, "--info-fd", NULL);
 	add_format(sandbox, "%d", sandbox->info);
 	add_system(sandbox);
-	/* writable, /proc/sys would be root's where root validates */
-	add(sandbox, "--proc", "/proc", "--remount-ro", "/proc", NULL);
+	add_proc(sandbox);
 	if (add_devices(sandbox, options->gpu, err) < 0)
 		return -1;
 	add(sandbox, "--size", NULL);

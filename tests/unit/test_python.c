@@ -202,6 +202,8 @@ static void a_real_python_says_what_it_has(void **state)
 	assert_string_equal(python.path, "/usr/bin/python3");
 	assert_string_equal(python.torch, "9.8.7+cu999");
 	assert_string_equal(python.cuda, "99.9");
+	assert_string_equal(python.places[0], "/usr"); /* where the packages of a distribution lie, too */
+	assert_null(python.places[1]);
 	python_free(&python);
 }
 
