@@ -6,7 +6,7 @@
 
 #include "probe/inquiry.h"
 
-#define MOST_OUTSIDE_MB 512.0 /* of a GPU: kernels, handles of libraries and the driver's own */
+#define MOST_OUTSIDE_MB 1024.0 /* of a GPU: kernels, handles of libraries and the driver's own */
 
 /* --- state ------------------------------------------------------------------------------------------------ */
 
@@ -47,25 +47,21 @@ done:
 
 /* --- another name ----------------------------------------------------------------------------------------- */
 
-/* Under a name, in a place and with an environment that no validator has; up to its first output. */
-static struct probe *open_elsewhere(struct inquiry *it, float *out, struct error *err)
+/* Runs the fork elsewhere, up to its first output. */
+static int call_elsewhere(struct inquiry *it, float *out, struct error *err)
 {
-	char script[32];
-	struct probe *probe;
-
-	snprintf(script, sizeof(script), "layer_%llx.py", (unsigned long long)it->plan->seed & 0xffffff);
-	probe = open_probe(it, script, true, err);
-	if (probe && probe_load(probe, err) == 0 &&
-		(!it->weights || probe_load_weights(probe, it->weights, err) == 0) &&
-		probe_input(probe, "a", it->x, SHORT, err) == 0 &&
-		probe_call(probe, "a", SHORT, POISON_NONE, out, err) == 0)
-		return probe;
-	probe_close(probe);
-	return NULL;
+	if (!it->elsewhere && !(it->elsewhere = open_probe_elsewhere(it, err)))
+		return -1;
+	probe_limit(it->elsewhere, PROBE_SECONDS);
+	if (probe_load(it->elsewhere, err) < 0 ||
+		(it->weights && probe_load_weights(it->elsewhere, it->weights, err) < 0) ||
+		probe_input(it->elsewhere, "a", it->x, SHORT, err) < 0)
+		return -1;
+	return probe_call(it->elsewhere, "a", SHORT, POISON_NONE, out, err);
 }
 
 /* A call's seconds in each of two sessions, one after the other, so that neither has the machine to itself. */
-static int compare_speed(struct inquiry *it, struct probe *elsewhere, double seconds[2], struct error *err)
+static int compare_speed(struct inquiry *it, double seconds[2], struct error *err)
 {
 	const struct probe_timing timing = {
 		.tokens = SHORT,
@@ -75,7 +71,7 @@ static int compare_speed(struct inquiry *it, struct probe *elsewhere, double sec
 		.rounds = 3,
 		.seconds = TIMED_SECONDS,
 	};
-	struct probe *const probes[] = {it->probe, elsewhere};
+	struct probe *const probes[] = {it->probe, it->elsewhere};
 	struct probe_times times;
 	double ratio = INFINITY;
 
@@ -94,7 +90,6 @@ static int compare_speed(struct inquiry *it, struct probe *elsewhere, double sec
 int check_name(struct inquiry *it, struct error *err)
 {
 	float *out;
-	struct probe *elsewhere;
 	char fault[200] = "";
 	double seconds[2] = {0};
 	int result = -1;
@@ -105,8 +100,7 @@ int check_name(struct inquiry *it, struct error *err)
 		return 0;
 	}
 	out = allocate(SHORT, err);
-	elsewhere = out ? open_elsewhere(it, out, err) : NULL;
-	if (elsewhere && compare_speed(it, elsewhere, seconds, err) == 0) {
+	if (out && call_elsewhere(it, out, err) == 0 && compare_speed(it, seconds, err) == 0) {
 		if (!same(it, it->y, out, SHORT))
 			blame(fault, sizeof(fault),
 				"under another name and in another place the output is another one");
@@ -119,7 +113,6 @@ int check_name(struct inquiry *it, struct error *err)
 			"the same under another name, in another place and without a validator's environment");
 		result = 0;
 	}
-	probe_close(elsewhere);
 	free(out);
 	return result;
 }
@@ -129,12 +122,10 @@ void try_elsewhere(struct inquiry *it)
 {
 	struct error ignored;
 	float *out = allocate(SHORT, &ignored);
-	struct probe *probe = out ? open_elsewhere(it, out, &ignored) : NULL;
 
-	if (probe)
+	if (out && call_elsewhere(it, out, &ignored) == 0)
 		failed(it, "fork.name", "Nothing may depend on who calls.",
 			"it runs under another name and in another place");
-	probe_close(probe);
 	free(out);
 }
 

@@ -148,23 +148,31 @@ static int compare_fresh(struct inquiry *it, int64_t tokens, double seen, struct
 	return result;
 }
 
-/* Warm-ups and calls of a validator where there is time for them; fewer otherwise. */
-static void plan_calls(const struct inquiry *it, double seconds, bool important, struct probe_timing *timing)
+/* Seconds that the calls at a length may take. */
+static double allowed(const struct inquiry *it, int64_t tokens)
 {
-	double allowed = important ? time_left(it) / 2 : PASSING_SECONDS;
-	bool in_full = seconds * (MEASURE_WARMUPS + MEASURE_RUNS) <= allowed;
+	const struct checks_plan *plan = it->plan;
+
+	if (tokens == plan->tokens || (tokens == plan->target && plan->target_required))
+		return time_left(it) / 2;
+	return tokens == plan->target ? UNASKED_SECONDS : PASSING_SECONDS;
+}
+
+/* Warm-ups and calls of a validator where there is time for them; fewer otherwise. */
+static void plan_calls(const struct inquiry *it, struct probe_timing *timing)
+{
+	double call = it->seconds_per_token * (double)timing->tokens;
+	bool in_full = call * (MEASURE_WARMUPS + MEASURE_RUNS) <= allowed(it, timing->tokens);
 
 	timing->warmups = in_full ? MEASURE_WARMUPS : 1;
 	timing->calls = in_full ? MEASURE_RUNS : 2;
 	timing->rounds = in_full ? 3 : 1;
-	timing->seconds = important ? 1 : 0;
+	timing->seconds = fmin(1, allowed(it, timing->tokens));
 }
 
 static int look_at_length(struct inquiry *it, int64_t tokens, struct error *err)
 {
-	const struct checks_plan *plan = it->plan;
-	const bool most = tokens == plan->tokens,
-		   important = most || (tokens == plan->target && plan->target_required);
+	const bool most = tokens == it->plan->tokens;
 	float *x = allocate(3 * tokens, err);
 	struct probe_timing timing = {.tokens = tokens, .inputs = (const char *const[]){"x", NULL}};
 	struct checks_length *length = &it->found->lengths[it->found->length_count];
@@ -173,7 +181,7 @@ static int look_at_length(struct inquiry *it, int64_t tokens, struct error *err)
 	log_note("%lld tokens …", (long long)tokens);
 	probe_limit(it->probe, PROBE_SECONDS);
 	*length = (struct checks_length){.tokens = tokens};
-	plan_calls(it, it->seconds_per_token * (double)tokens, important, &timing);
+	plan_calls(it, &timing);
 	if (x) {
 		timing.last = x + numbers(tokens);
 		timing.drawn = timing.last + numbers(tokens);

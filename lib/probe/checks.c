@@ -101,7 +101,7 @@ static const struct step steps[] = {
 static int begin(struct inquiry *it, const char *script, struct error *err)
 {
 	it->started = clock_elapsed();
-	it->probe = open_probe(it, script, false, err);
+	it->probe = open_probe(it, script, err);
 	if (it->probe)
 		return take_steps(it, &(const struct step){"fork.compile", check_compile, true}, 1, err);
 	if (err->status != STATUS_ENVIRONMENT)
@@ -124,6 +124,9 @@ int checks_compile(const struct checks_plan *plan, struct check_list *checks, st
 /* All that needs PyTorch. */
 static int run_layer(struct inquiry *it, struct error *err)
 {
+	/* where there is a GPU, there are processors enough for importing PyTorch twice at a time */
+	if (it->plan->device->index >= 0 && (it->elsewhere = open_probe_elsewhere(it, err)))
+		probe_prepare(it->elsewhere, err);
 	if (probe_start_torch(it->probe, err) < 0) {
 		if (err->status != STATUS_ENVIRONMENT)
 			return -1;
@@ -158,6 +161,7 @@ int checks_run(const struct checks_plan *plan, struct check_list *checks, struct
 		result = run_layer(&it, err);
 	expected_close(it.expected);
 	probe_close(it.probe);
+	probe_close(it.elsewhere);
 	free(it.x);
 	return result < 0 ? -1 : 0;
 }

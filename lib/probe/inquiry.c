@@ -128,7 +128,7 @@ double expect_seconds(const struct inquiry *it, int64_t tokens)
 	return expected_seconds(it->expected, tokens, it->plan->budget * FP64_SHARE);
 }
 
-struct probe *open_probe(const struct inquiry *it, const char *script, bool elsewhere, struct error *err)
+static struct probe *open_as(const struct inquiry *it, const char *script, bool elsewhere, struct error *err)
 {
 	const struct probe_options options = {
 		.fork = it->plan->fork,
@@ -141,4 +141,17 @@ struct probe *open_probe(const struct inquiry *it, const char *script, bool else
 	};
 
 	return probe_open(&options, err);
+}
+
+struct probe *open_probe(const struct inquiry *it, const char *script, struct error *err)
+{
+	return open_as(it, script, false, err);
+}
+
+struct probe *open_probe_elsewhere(const struct inquiry *it, struct error *err)
+{
+	char script[32];
+
+	snprintf(script, sizeof(script), "layer_%llx.py", (unsigned long long)it->plan->seed & 0xffffff);
+	return open_as(it, script, true, err);
 }

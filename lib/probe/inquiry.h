@@ -20,6 +20,7 @@ struct inquiry {
 	struct check_list *checks;
 	struct checks_found *found;
 	struct probe *probe;
+	struct probe *elsewhere; /* under another name; NULL until it is needed, on a CPU */
 	struct expected *expected;
 	const char *weights;
 	size_t failures; /* before any of these checks */
@@ -49,8 +50,9 @@ bool same(const struct inquiry *it, const float *a, const float *b, int64_t toke
 /* A call on an input of SHORT tokens. */
 int call(struct inquiry *it, const char *input, enum poison poison, float *out, struct error *err);
 
-/* Opens a session; `elsewhere`: as in struct probe_options. */
-struct probe *open_probe(const struct inquiry *it, const char *script, bool elsewhere, struct error *err);
+/* Opens a session as a validator would, or one under a name, in a place and with an environment that no validator has. */
+struct probe *open_probe(const struct inquiry *it, const char *script, struct error *err);
+struct probe *open_probe_elsewhere(const struct inquiry *it, struct error *err);
 
 /* What one of the functions gives for x, to be freed, and how near an output comes to it. */
 struct closeness {

@@ -28,6 +28,7 @@ struct probe {
 	char *clone;     /* the fork's files by symbolic links, and the script */
 	bool gpu, elsewhere;
 	double seconds, deadline;
+	bool preparing; /* an answer to that is to come */
 	bool needs_gpu;
 	char *torch, *type, *weights, *gradients;
 };
@@ -345,12 +346,21 @@ const char *probe_torch(const struct probe *probe)
 	return probe->torch;
 }
 
+int probe_prepare(struct probe *probe, struct error *err)
+{
+	probe->preparing = say(probe, request_new("import_torch"), err) == 0;
+	return probe->preparing ? 0 : -1;
+}
+
 int probe_start_torch(struct probe *probe, struct error *err)
 {
 	cJSON *request = request_new("start_torch"), *answer;
 	const char *version = "?";
 	struct error ignored;
 
+	if (probe->preparing)
+		cJSON_Delete(hear_answer(probe, &ignored)); /* what is wrong with it is said again */
+	probe->preparing = false;
 	cJSON_AddBoolToObject(request, "gpu", probe->gpu);
 	answer = ask(probe, request, err);
 	if (!answer) {

@@ -44,6 +44,9 @@ bool probe_needs_gpu(const struct probe *probe);
 /* Compiles the layer and fla/ops/quasar/, without running anything. Needs no PyTorch. */
 int probe_compile(struct probe *probe, struct error *err);
 
+/* Has it begin to import PyTorch, and does not wait for that: what is asked next waits. */
+int probe_prepare(struct probe *probe, struct error *err);
+
 /* Imports PyTorch; everything below needs that. STATUS_ENVIRONMENT when there is none, or it finds no GPU. */
 int probe_start_torch(struct probe *probe, struct error *err);
 const char *probe_torch(const struct probe *probe); /* its version; NULL before */

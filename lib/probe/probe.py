@@ -101,10 +101,17 @@ def counted_on():
             for place, (holder, names) in places.items() for name in names}
 
 
+def import_torch(request):
+    """What takes longest of start_torch(), and nothing of the GPU."""
+    global torch
+    import torch
+    return {}
+
+
 def start_torch(request):
     """Imports PyTorch, and keeps of it what the measurements rest on."""
-    global torch, device, usual, kept
-    import torch
+    global device, usual, kept
+    import_torch(request)
     if request["gpu"] and not torch.cuda.is_available():
         raise RuntimeError(f"PyTorch {torch.__version__} finds no GPU")
     device = torch.device("cuda" if request["gpu"] else "cpu")
@@ -284,6 +291,8 @@ def time_calls(request):
     for i in range(request["warmups"]):
         _ = call(inputs[i % len(inputs)])
     _ = None
+    others = [y for name, y in tensors.items() if name not in request["inputs"]] + [y for pair in stopped for y in pair]
+    held = sum(y.numel() * y.element_size() for y in others)  # bytes, which a validator's script does not hold
     rounds, memory, drawn, drawn_from, seen = [], None, None, 0, 0
     began = time.perf_counter()
     while len(rounds) < request["rounds"] and (not rounds or time.perf_counter() - began < request["seconds"]):
@@ -307,7 +316,7 @@ def time_calls(request):
         early = kept.clone(kept.detach(last))
         rounds.append(elapsed)
         if memory is None and on_gpu():
-            memory = torch.cuda.max_memory_allocated() / 2**20
+            memory = (torch.cuda.max_memory_allocated() - held) / 2**20
     answer = describe(last)
     if request["outputs"]:
         for output, path in zip((early, drawn), request["outputs"]):
@@ -360,7 +369,7 @@ def uncounted():
 
 
 ACTIONS = {function.__name__: function for function in (
-    compile_sources, start_torch, import_fork, construct, save_weights, load_weights, put_input, call_once, negate,
+    compile_sources, import_torch, start_torch, import_fork, construct, save_weights, load_weights, put_input, call_once, negate,
     gradients, time_calls, replaced, memory)}
 
 

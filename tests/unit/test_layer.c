@@ -281,6 +281,10 @@ static void weights_come_from_a_file(void **state)
 {
 	struct error err = {0};
 	struct layer *written = layer_random(HIDDEN, HEADS, DIM, 9, &err), *loaded;
+	const char *name;
+	size_t size;
+	float *numbers;
+	int count;
 
 	(void)state;
 	write_layer(written, false);
@@ -289,10 +293,16 @@ static void weights_come_from_a_file(void **state)
 	assert_int_equal(loaded->hidden, HIDDEN);
 	assert_int_equal(loaded->heads, HEADS);
 	assert_int_equal(loaded->dim, DIM);
-	assert_memory_equal(written->v_proj, loaded->v_proj, WIDTH * HIDDEN * sizeof(float));
-	assert_memory_equal(written->k_conv1d, loaded->k_conv1d, WIDTH * 4 * sizeof(float));
-	assert_memory_equal(written->beta_log, loaded->beta_log, HEADS * sizeof(float));
-	assert_memory_equal(written->o_proj, loaded->o_proj, HIDDEN * WIDTH * sizeof(float));
+	for (count = 0; (numbers = layer_parameter(written, count, &name, &size)); count++) {
+		const char *same_name;
+		size_t same_size;
+
+		assert_memory_equal(numbers, layer_parameter(loaded, count, &same_name, &same_size),
+			size * sizeof(float));
+		assert_string_equal(name, same_name);
+		assert_int_equal(size, same_size);
+	}
+	assert_int_equal(count, 12);
 	layer_free(loaded);
 	write_layer(written, true);
 	loaded = layer_load(path, &err);
