@@ -139,7 +139,7 @@ static int send(const struct invocation *invocation, struct session *session, co
 	if (!result && !earlier) {
 		if (!invocation->json)
 			proposal_print(&proposal);
-		if (proposal.claim.stands_in)
+		else if (proposal.claim.stands_in)
 			log_warn(CLAIM_REHEARSAL);
 		if (way->kind == SUBMISSION_COMMIT)
 			log_note("%s", hidden_advice);

@@ -4,6 +4,7 @@ import json
 import random
 import sqlite3
 import struct
+import subprocess
 
 import pytest
 
@@ -191,9 +192,16 @@ def test_the_fork_needs_pytorch(quasar, workspace):
 
 def test_what_keeps_a_claim_from_being_made_is_stored(quasar, workspace):
     """Uncommitted files, whichever layer is measured."""
-    bench = ("bench", "--native", "--seq", 64, "--runs", 1, "--json")
-    assert quasar(*bench, cwd=workspace).json["results"][0]["dirty"] is False
+    def bench():
+        document = quasar("bench", "--native", "--seq", 64, "--runs", 1, "--json", cwd=workspace).json
+        return document["results"][0]["dirty"], document["unpushed_commits"]
+
+    assert bench() == (False, 0)
     (workspace / "fork/new.py").write_text("x = 1\n")
-    assert quasar(*bench, cwd=workspace).json["results"][0]["dirty"] is True
+    assert bench() == (True, 0)
+    git = ("git", "-C", workspace / "fork", "-c", "user.name=a", "-c", "user.email=a@b.c")
+    subprocess.run([*git, "add", "new.py"], check=True)
+    subprocess.run([*git, "commit", "-qm", "more"], check=True)
+    assert bench() == (False, 1)
     with sqlite3.connect(workspace / ".quasar/state.db") as database:
-        assert database.execute("SELECT dirty FROM benchmark ORDER BY id").fetchall() == [(0,), (1,)]
+        assert database.execute("SELECT dirty FROM benchmark ORDER BY id").fetchall() == [(0,), (1,), (0,)]

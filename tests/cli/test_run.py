@@ -221,7 +221,7 @@ def test_settings_wait_for_a_hangup(miner):
 
 def test_an_improved_claim_is_committed(miner, proxy):
     miner.set(CLAIM_MARGIN="90%")
-    loop = miner.run("--improve", "400%")
+    loop = miner.run("--improve", "100%")
     loop.until("revealed")
     miner.set(CLAIM_MARGIN="0%")
     miner.new_commit()

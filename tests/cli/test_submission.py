@@ -105,6 +105,27 @@ def test_quasars_own_layer_on_a_gpu_is_no_claim(miner):
     assert miner("commit", "--claim", 5).code == 0
 
 
+def test_quasars_own_layer_stands_in_for_the_fork_in_a_rehearsal_alone(miner, proxy):
+    """Any other address than this machine's own is a validator's, though this one listens there, too."""
+    elsewhere = {"VALIDATOR_API_URL": proxy.url.replace("127.0.0.1", "0.0.0.0")}
+    done = miner("commit", env=elsewhere)
+    assert done.code == 3 and "only of quasar's own layer, which validators do not run" in done.err
+    done = miner("commit", "--claim", 5, env=elsewhere)
+    assert done.code == 1 and "the fork was not run" in done.err and "--no-verify" in done.err
+    assert server_commitments(proxy) == []
+    done = miner("commit", "--claim", 5, "--no-verify", "--json", env=elsewhere)
+    assert done.code == 0 and "rehearsal" not in done.err, done.err
+    rehearsed = miner("commit", "--again")
+    assert rehearsed.code == 0 and "rehearsal: quasar's own layer stands in for the fork" in rehearsed.out
+
+
+def test_changes_that_are_not_committed_are_no_claim(miner):
+    with sqlite3.connect(miner.directory / ".quasar" / "state.db") as database:
+        database.execute("UPDATE benchmark SET dirty = 1")
+    done = miner("commit")
+    assert done.code == 3 and "changes that are not committed" in done.err and "quasar bench" in done.err
+
+
 def test_the_salt_is_private(miner):
     outputs = [miner("commit", "--json", "-v"), miner("status", "--json", "-v"), miner("status"),
                miner("reveal", "--wait", "-v")]

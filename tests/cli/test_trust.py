@@ -167,15 +167,13 @@ def with_torch(tmp_path):
 
 def test_no_secret_reaches_the_forks_python(quasar, workspace, tmp_path, with_torch):
     seen = tmp_path / "seen"
-    layer = workspace / "fork/fla/layers/quasar.py"
-    layer.write_text(f"import os\nopen({str(seen)!r}, 'w').write(repr(dict(os.environ)))\nraise SystemExit('seen')\n")
+    env = with_torch(f"import os\nopen({str(seen)!r}, 'w').write(repr(dict(os.environ)))\nraise SystemExit('seen')\n")
     with open(workspace / ".env", "a") as file:
         file.write("PYTORCH_ALLOC_CONF=a:b\nTRITON_API_KEY=hunter2\n")
     secrets = {name: "hunter2" for name in ("GITHUB_TOKEN", "WALLET_PASSWORD", "QUASAR_PASSPHRASE", "BT_PW__X",
                                             "OPENAI_API_KEY", "AWS_SECRET_ACCESS_KEY", "SSH_AUTH_SOCK")}
-    done = quasar("bench", "--seq", "64", cwd=workspace, env={
-        **secrets, **with_torch("device, __version__ = str, '9'"), "TRITON_CACHE_DIR": "/t"})
-    assert done.code == 1 and "SystemExit: seen" in done.err
+    done = quasar("bench", "--seq", "64", cwd=workspace, env={**secrets, **env, "TRITON_CACHE_DIR": "/t"})
+    assert done.code == 3 and "SystemExit: seen" in done.err
     environment = eval(seen.read_text())
     assert "hunter2" not in seen.read_text()
     assert environment["PYTORCH_ALLOC_CONF"] == "a:b" and environment["TRITON_CACHE_DIR"] == "/t"
