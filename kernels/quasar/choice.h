@@ -75,7 +75,7 @@ CHOICE_FUNCTION int chunk_has_wgmma(
 /* Three launches spare each pass the making of T, for the price of moving it through memory: where a multiprocessor
  * has room for one block or two the work is short of warps, and it pays; in long sequences of small heads memory is
  * what is short. */
-#define LONG_CHUNKS 32768 /* of all heads together */
+#define LONG_CHUNKS 16384 /* of all heads together */
 
 CHOICE_FUNCTION int chunk_wanted_launches(const struct chunk_problem *problem, int wgmma)
 {
