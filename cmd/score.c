@@ -35,7 +35,7 @@ static void print_json(int64_t seq, double tokens_per_sec, double claimed, const
 static void print_text(int64_t seq, double tokens_per_sec, double claimed, const char *gpu)
 {
 	double normalised = tokens_per_sec / gpu_factor(gpu);
-	const struct gpu *known = gpu_find(gpu);
+	const struct gpu_rating *known = gpu_find(gpu);
 	const struct league *league = league_for(seq);
 	char text[48], weighted[48];
 

@@ -15,6 +15,7 @@
 #include "cli/report.h"
 #include "cli/verification.h"
 #include "cmd/commands.h"
+#include "fork/image.h"
 #include "measure/accuracy.h"
 #include "measure/fixture.h"
 #include "score/score.h"
@@ -270,6 +271,7 @@ static int read_request(struct run *run, struct error *err)
 	int64_t seed = (int64_t)command_seed();
 
 	run->request = (struct verify_request){
+		.version = api_version_oldest(),
 		.foreign = arg_given(invocation, "fork"),
 		.strict = arg_flag(invocation, "strict"),
 		.static_only = arg_flag(invocation, "static"),
@@ -310,8 +312,9 @@ static int read_request(struct run *run, struct error *err)
 	return command_device(invocation, run->request.device, &run->device, err);
 }
 
-/* The rules of the validator that the workspace submits to, as far as it is known. */
-static enum inspect_rules rules_of(const struct invocation *invocation, const struct workspace *workspace)
+/* The version of the validator that the workspace submits to, as far as it is known. */
+static const struct api_version *version_of(
+	const struct invocation *invocation, const struct workspace *workspace)
 {
 	const char *url = settings_get(invocation->settings, "VALIDATOR_API_URL", NULL);
 	const char *forced = settings_get(invocation->settings, "API_VERSION", NULL);
@@ -321,7 +324,7 @@ static enum inspect_rules rules_of(const struct invocation *invocation, const st
 	if (!version && kept)
 		version = api_version_named(kept);
 	free(kept);
-	return inspect_rules_of(version ? version : api_version_oldest());
+	return version ? version : api_version_oldest();
 }
 
 /* The fork that --fork or the workspace names, and what validators would clone. */
@@ -338,8 +341,18 @@ static int find_fork(const struct invocation *invocation, struct workspace *work
 		return -1;
 	request->fork_path = workspace->fork_path;
 	request->fork_url = workspace->fork_url;
-	request->rules = rules_of(invocation, workspace);
+	request->version = version_of(invocation, workspace);
 	return 0;
+}
+
+/* The image that goes with submissions, where the workspace's validator ranks none without. */
+static void check_image(struct run *run)
+{
+	char *image = workspace_docker_image(run->invocation->settings);
+
+	if (image && run->request.version->images)
+		image_check(image, run->request.static_only ? 0 : run->request.budget, &run->checks);
+	free(image);
 }
 
 static int run_verify(struct invocation *invocation, struct error *err)
@@ -356,8 +369,10 @@ static int run_verify(struct invocation *invocation, struct error *err)
 		run.checks.report = report_check;
 	result = run.native ? compute_native(&run, err)
 			    : verify_static(invocation, &run.request, &run.checks, err);
-	if (!result && !run.native)
+	if (!result && !run.native) {
+		check_image(&run);
 		result = check_fork(&run, err);
+	}
 	if (result)
 		goto done;
 	if (invocation->json)

@@ -7,7 +7,9 @@
 #include "base/number.h"
 #include "cli/measurement.h"
 #include "cmd/bench/bench.h"
+#include "gpu/gpu.h"
 #include "measure/fixture.h"
+#include "score/gpu.h"
 #include "score/score.h"
 
 /* --- text ---------------------------------------------------------------------------------------- */
@@ -58,11 +60,34 @@ static void print_change(const char *which, const struct benchmark *now, const s
 		change.noise * 100);
 }
 
+/* The factor by which validators of the newer service divide what this GPU measures of a layer; 0: it has none. */
+static double ranking_factor(const struct run *run)
+{
+	const struct gpu_rating *known = run->device.index < 0 || run->plan.workload == WORKLOAD_OP
+		? NULL
+		: gpu_find(gpu_properties_of(device_gpu(&run->device))->name);
+
+	return known ? known->factor : 0;
+}
+
+static void print_normalised(const struct run *run, const struct measurement *measurement)
+{
+	double factor = ranking_factor(run);
+	char text[48];
+
+	if (factor <= 0)
+		return;
+	number_grouped(round(measurement->tokens_per_second / factor), text);
+	printf("%12s %s tokens/s for the ranking since April 2026: divided by %g for this GPU\n", "", text,
+		factor);
+}
+
 void bench_print_result(const struct run *run, const struct result *result)
 {
 	const struct benchmark *last = result->earlier.items, *best = benchmark_best(&result->earlier);
 
 	measurement_print(result->benchmark.seq, &result->measurement);
+	print_normalised(run, &result->measurement);
 	if (last)
 		print_change(best == last ? "last and best" : "last", &result->benchmark, last);
 	else if (arg_flag(run->invocation, "compare"))
@@ -99,6 +124,11 @@ static cJSON *result_json(const struct run *run, const struct result *result)
 	cJSON *object = cJSON_CreateObject();
 
 	measurement_json(object, now->seq, &result->measurement);
+	if (ranking_factor(run) > 0) {
+		cJSON_AddNumberToObject(object, "normalization_factor", ranking_factor(run));
+		cJSON_AddNumberToObject(object, "normalized_tokens_per_sec",
+			result->measurement.tokens_per_second / ranking_factor(run));
+	}
 	cJSON_AddBoolToObject(object, "settled", sample_settled(&result->sample));
 	cJSON_AddItemToObject(
 		object, "times", cJSON_CreateDoubleArray(result->sample.seconds, (int)result->sample.count));

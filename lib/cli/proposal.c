@@ -189,7 +189,7 @@ int proposal_verify(const struct invocation *invocation, const struct session *s
 	struct verify_request request = {
 		.fork_path = session->workspace.fork_path,
 		.fork_url = proposal->plan.fork_url,
-		.rules = inspect_rules_of(proposal->version),
+		.version = proposal->version,
 		.submitting = true,
 		.static_only = !compute,
 		.rehearsal = proposal->rehearsal,

@@ -34,7 +34,8 @@ static int find_python(const struct invocation *invocation, const struct verify_
 int verify_static(const struct invocation *invocation, const struct verify_request *request,
 	struct check_list *checks, struct error *err)
 {
-	struct inspect_options options = {.rules = request->rules, .strict = request->strict};
+	struct inspect_options options = {
+		.rules = inspect_rules_of(request->version), .strict = request->strict};
 	struct python python = {0};
 	struct error missing; /* is no error: fork.compile tells of it */
 	int result;

@@ -1,9 +1,9 @@
 /* verification: the checks of `quasar verify`, for all the commands that make them. */
 #pragma once
 
+#include "api/version.h"
 #include "base/check.h"
 #include "cli/command.h"
-#include "fork/inspect.h"
 #include "measure/device.h"
 #include "op/family.h"
 #include "probe/checks.h"
@@ -13,17 +13,17 @@
 
 struct verify_request {
 	const char *fork_path;
-	const char *fork_url;     /* what validators will clone; NULL: not known */
-	enum inspect_rules rules; /* of the service that it is for */
-	bool foreign;             /* the fork may be a stranger's: no Python that is in it is run */
-	bool strict;              /* the seeds' import rule fails instead of warning */
-	bool submitting;          /* what validators would not see, or run, fails instead of warning */
-	bool static_only;         /* stop before anything is computed */
-	bool rehearsal;           /* where the fork cannot be run, quasar's own layer may stand in for it */
-	int64_t tokens;           /* length for the computed checks */
-	const char *device;       /* NULL: as the setting says */
-	uint64_t seed;            /* of the tensors; 0: a new one */
-	double budget;            /* seconds, for the fork */
+	const char *fork_url;              /* what validators will clone; NULL: not known */
+	const struct api_version *version; /* of the service that it is for */
+	bool foreign;                      /* the fork may be a stranger's: no Python that is in it is run */
+	bool strict;                       /* the seeds' import rule fails instead of warning */
+	bool submitting;    /* what validators would not see, or run, fails instead of warning */
+	bool static_only;   /* stop before anything is computed */
+	bool rehearsal;     /* where the fork cannot be run, quasar's own layer may stand in for it */
+	int64_t tokens;     /* length for the computed checks */
+	const char *device; /* NULL: as the setting says */
+	uint64_t seed;      /* of the tensors; 0: a new one */
+	double budget;      /* seconds, for the fork */
 
 	/* Of the fork. */
 	const enum semantics *wanted; /* the function that it has to compute; NULL: either */

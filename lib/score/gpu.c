@@ -5,7 +5,7 @@
 #include <strings.h>
 
 /* In the order that validators look through it. */
-const struct gpu gpu_table[] = {
+const struct gpu_rating gpu_table[] = {
 	{"RTX 5090", 1.00},
 	{"RTX PRO 6000 Blackwell", 1.10},
 	{"H100", 1.30},
@@ -37,16 +37,16 @@ static const char *skip_word(const char *text, const char *word)
 	return text + length + strspn(text + length, " ");
 }
 
-const struct gpu *gpu_find(const char *name)
+const struct gpu_rating *gpu_find(const char *name)
 {
 	const char *model = skip_word(skip_word(name, "NVIDIA"), "GeForce");
 
 	if (!*model)
 		return NULL;
-	for (const struct gpu *gpu = gpu_table; gpu->name; gpu++)
+	for (const struct gpu_rating *gpu = gpu_table; gpu->name; gpu++)
 		if (!strcasecmp(gpu->name, model))
 			return gpu;
-	for (const struct gpu *gpu = gpu_table; gpu->name; gpu++)
+	for (const struct gpu_rating *gpu = gpu_table; gpu->name; gpu++)
 		if (strcasestr(gpu->name, model) || strcasestr(model, gpu->name))
 			return gpu;
 	return NULL;
@@ -54,7 +54,7 @@ const struct gpu *gpu_find(const char *name)
 
 double gpu_factor(const char *name)
 {
-	const struct gpu *gpu = gpu_find(name);
+	const struct gpu_rating *gpu = gpu_find(name);
 
 	return gpu ? gpu->factor : 1;
 }

@@ -2,18 +2,18 @@
  * submission does not gain by who judges it. */
 #pragma once
 
-struct gpu {
+struct gpu_rating {
 	const char *name; /* without "NVIDIA" and "GeForce" */
 	double factor;    /* of the RTX 5090's speed */
 };
 
 /* Ends with a name that is NULL. */
-extern const struct gpu gpu_table[];
+extern const struct gpu_rating gpu_table[];
 
 /* The entry of a GPU, by its name as the driver tells it or a part of that, in any case of letters. As validators do,
  * it takes the first entry that contains the name or is contained in it, unless one has that very name: "L4" is found
  * as "L40S". NULL: unknown. */
-const struct gpu *gpu_find(const char *name);
+const struct gpu_rating *gpu_find(const char *name);
 
 /* The factor of a GPU, which is 1 when it is unknown. */
 double gpu_factor(const char *name);
