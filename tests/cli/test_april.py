@@ -82,7 +82,7 @@ def test_claims_are_kept_within_the_validators_bounds(miner, claim, code):
 
 
 def test_a_claim_is_modest_and_a_high_one_is_warned_of(miner):
-    measured = miner("bench", "--runs", 1, "--json").json["results"][-1]["tokens_per_sec"]
+    measured = miner("bench", "--native", "--runs", 1, "--json").json["results"][-1]["tokens_per_sec"]
     done = send(miner)
     assert done.json["tokens_per_sec"] < 0.6 * measured and "flags" not in done.err
     done = send(miner, "commit", "--again", "--claim", 2 * measured)
@@ -411,7 +411,7 @@ def test_what_is_not_shown_is_no_outage(miner):
 
 
 def test_with_a_key_status_shows_what_was_measured(miner, localnet):
-    done = send(miner, "submit", env={"MINER_DOCKER_IMAGE": IMAGE})
+    done = send(miner, "submit", "--claim", 5000, env={"MINER_DOCKER_IMAGE": IMAGE})
     assert done.code == 0, done.err
     assert "not measured yet" in miner("status", env=KEY).out
     marked = localnet.request("POST", "/mark_validated_with_verification", {

@@ -1,4 +1,5 @@
 """run: the miner's loop, through new commits, signals, kills, outages and refusals."""
+import contextlib
 import json
 import os
 import pathlib
@@ -354,14 +355,12 @@ def test_it_outlives_its_terminal(miner, tmp_path):
 
 def test_it_outlives_the_reader_of_its_lines(miner, tmp_path):
     heard = tmp_path / "heard"
-    with subprocess.Popen([QUASAR, "run", "--notify", f"echo $QUASAR_EVENT >>{heard}"], cwd=miner.directory,
-                          env=miner.environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
+    with running_for_people(miner, "--notify", f"echo $QUASAR_EVENT >>{heard}",
+                            stderr=subprocess.STDOUT) as process:
         process.stdout.readline()
         process.stdout.close()
         process.send_signal(signal.SIGHUP)
         heard_event(heard, "settings")
-        process.terminate()
-        assert process.wait(timeout=LONG) == 0
 
 
 def test_a_locked_wallet_needs_a_person_who_is_told(miner, quasar, tmp_path):
@@ -526,26 +525,31 @@ def test_two_workspaces_run_side_by_side(miner, quasar, environment, proxy, tmp_
     assert len({submission["miner_hotkey"] for submission in on_server(proxy)}) == 2
 
 
+@contextlib.contextmanager
+def running_for_people(miner, *args, **streams):
+    """`quasar run` as a person starts it; however the test ends, it ends too."""
+    process = subprocess.Popen([QUASAR, "run", *args], cwd=miner.directory, env=miner.environment,
+                               stdout=subprocess.PIPE, text=True, **streams)
+    with process:
+        try:
+            yield process
+            process.terminate()
+            assert process.wait(timeout=LONG) == 0
+        finally:
+            process.kill()
+
+
 def test_lines_for_people(miner):
-    with subprocess.Popen([QUASAR, "run", "--log", "text"], cwd=miner.directory, env=miner.environment,
-                          stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+    with running_for_people(miner, "--log", "text", stderr=subprocess.DEVNULL) as process:
         line = process.stdout.readline()
-        process.terminate()
-        assert process.wait(timeout=LONG) == 0
     assert "started" in line and "mining in" in line and "{" not in line
 
 
 def test_people_are_told_what_to_do(miner):
     (miner.directory / "fork/new.py").write_text("")
-    loop = subprocess.Popen([QUASAR, "run", "--log", "text"], cwd=miner.directory, env=miner.environment,
-                            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-    with loop as process:
-        for line in process.stdout:
-            if " problem " in line:
-                assert "new.py" in line and "quasar push" in process.stdout.readline()
-                break
-        process.terminate()
-        assert process.wait(timeout=LONG) == 0
+    with running_for_people(miner, "--log", "text", stderr=subprocess.DEVNULL) as process:
+        problem = next(line for line in process.stdout if " problem " in line)
+        assert "new.py" in problem and "quasar push" in process.stdout.readline()
 
 
 def test_options_that_make_no_sense(miner):
