@@ -239,6 +239,7 @@ static int write_settings(struct plan *plan, const char *fork, struct error *err
 {
 	static const char *const options[][2] = {
 		{"api", "VALIDATOR_API_URL"},
+		{"network", "SUBTENSOR_NETWORK"},
 		{"wallet", "WALLET_MINER_NAME"},
 		{"hotkey", "WALLET_HOTKEY"},
 		{"path", "BT_WALLET_PATH"},
@@ -424,6 +425,8 @@ const struct command cmd_init = {
 				"Sequence length to compete at, in tokens; written to .env."},
 			{"api", 0, "URL", NULL, NULL, NULL,
 				"Base URL of the validator API; written to .env."},
+			{"network", 0, "NAME", NULL, NULL, "finney|test",
+				"Network to compete on; written to .env."},
 			{"wallet", 0, "NAME", NULL, NULL, NULL,
 				"Name of the wallet that holds the hotkey; written to .env."},
 			{"hotkey", 0, "NAME", NULL, NULL, NULL,

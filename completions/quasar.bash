@@ -88,12 +88,13 @@ _quasar()
 		--crypto) words="sr25519 ed25519" ;;
 		esac ;;
 	"quasar init")
-		words="--fork-url --github --from --seq --api --wallet --hotkey --path --json --workspace --quiet --verbose --help "
+		words="--fork-url --github --from --seq --api --network --wallet --hotkey --path --json --workspace --quiet --verbose --help "
 		case $previous in
 		--fork-url) words="" ;;
 		--from) words=""; files=1 ;;
 		--seq) words="" ;;
 		--api) words="" ;;
+		--network) words="finney test" ;;
 		--wallet) words="" ;;
 		--hotkey) words="" ;;
 		--path) words=""; files=1 ;;
@@ -126,7 +127,7 @@ _quasar()
 		--seed) words="" ;;
 		esac ;;
 	"quasar bench")
-		words="--seq --target --fork --python --native --op --semantics --runs --budget --compare --csv --markdown --weights --device --seed --json --workspace --quiet --verbose --help "
+		words="--seq --target --fork --python --native --op --semantics --runs --budget --compare --validator-gpu --csv --markdown --weights --device --seed --json --workspace --quiet --verbose --help "
 		case $previous in
 		--seq) words="" ;;
 		--target) words="" ;;
@@ -136,6 +137,7 @@ _quasar()
 		--semantics) words="upstream causal bidirectional elu+1 relu squared-relu identity normalised unnormalised" ;;
 		--runs) words="" ;;
 		--budget) words="" ;;
+		--validator-gpu) words="" ;;
 		--weights) words=""; files=1 ;;
 		--device) words="" ;;
 		--seed) words="" ;;

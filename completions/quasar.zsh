@@ -124,6 +124,7 @@ _quasar_init()
 		'--from=[Use an existing clone as the fork, in place.]:DIR:_files -/' \
 		'--seq=[Sequence length to compete at, in tokens; written to .env.]:N:' \
 		'--api=[Base URL of the validator API; written to .env.]:URL:' \
+		'--network=[Network to compete on; written to .env.]:NAME:(finney test)' \
 		'--wallet=[Name of the wallet that holds the hotkey; written to .env.]:NAME:' \
 		'--hotkey=[Name of the hotkey in that wallet; written to .env.]:NAME:' \
 		'--path=[Folder that holds the wallets; written to .env.]:DIR:_files -/' \
@@ -193,6 +194,7 @@ _quasar_bench()
 		'--runs=[Number of timed calls\: so many, whether the median is settled or not.]:N:' \
 		'--budget=[Time limit for each length.]:SECONDS:' \
 		'--compare[Compare with the last and the best earlier result.]' \
+		'--validator-gpu=[Normalise as validators of 2026-04 do on this GPU. Default\: the one that is measured on.]:NAME:' \
 		'--csv[Print CSV\: a row for each length and run.]' \
 		'--markdown[Print a table in Markdown.]' \
 		'--weights=[Weights of the layer\: a safetensors file with the fork'\''s parameter names. Default\: random.]:FILE:_files' \

@@ -49,7 +49,6 @@ static void check_round(struct api *api, struct check_list *checks)
 static void check_version(const struct invocation *invocation, struct api *api, struct check_list *checks)
 {
 	char *image = workspace_docker_image(invocation->settings);
-	const char *network = network_setting(invocation->settings);
 	const struct api_version *version;
 	struct error err;
 
@@ -57,12 +56,11 @@ static void check_version(const struct invocation *invocation, struct api *api, 
 		check_problem(checks, "api.version", CHECK_WARN, &err);
 	version = api_version(api);
 	if (api_version_if_found(api) || strcmp(arg_string(invocation, "api-version"), "auto"))
-		check_add(checks, "api.version", CHECK_OK, NULL, "%s%s%s", version->name,
-			version->networks && network ? ", network " : "",
-			version->networks && network ? network : "");
-	if (version->networks && !network)
-		check_add(checks, "network", CHECK_FAIL, "Set SUBTENSOR_NETWORK in .env to finney or test.",
-			"SUBTENSOR_NETWORK is neither finney nor test");
+		check_add(checks, "api.version", CHECK_OK, NULL, "%s", version->name);
+	if (api_require_network(api, &err) < 0)
+		check_problem(checks, "network", CHECK_FAIL, &err);
+	else if (version->networks)
+		check_add(checks, "network", CHECK_OK, NULL, "%s", api_network(api));
 	if (version->images && image)
 		image_check(image, 0, checks);
 	else if (version->images)

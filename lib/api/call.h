@@ -46,6 +46,3 @@ int api_finish(struct api *api, const struct route *route, int result, struct er
 /* The SS58 address of the key that signs, and a signature by it over a text, in hex, for a body. */
 const char *api_hotkey(const struct api *api);
 int api_sign(struct api *api, const char *text, char signature[129], struct error *err);
-
-/* What api_set_network() said; NULL: nothing. */
-const char *api_network(const struct api *api);

@@ -310,6 +310,16 @@ bool api_shows_lists(struct api *api)
 	return api->version.known->lists || api->is_validator;
 }
 
+int api_require_network(struct api *api, struct error *err)
+{
+	if (!api_learn_version(api)->networks || api->network)
+		return 0;
+	api->last = (struct api_exchange){.delivery = API_NOT_SENT};
+	error_set(err, STATUS_USAGE,
+		"SUBTENSOR_NETWORK says neither finney nor test, and this validator keeps them apart");
+	return error_hint(err, "Say in .env on which of them you compete.");
+}
+
 bool api_has_dashboard(struct api *api)
 {
 	return api->dashboard_key && api_learn_version(api)->dashboard;

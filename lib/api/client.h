@@ -51,6 +51,8 @@ void api_set_timeout(struct api *api, double timeout);
 /* What goes with the requests of versions that ask for it; the strings must outlive the client. `network`: "finney"
  * or "test"; NULL: not told. `key`: an API key for the dashboard; NULL: none. */
 void api_set_network(struct api *api, const char *network);
+/* As it was set. */
+const char *api_network(const struct api *api);
 void api_set_dashboard_key(struct api *api, const char *key);
 /* The key that signs is an authorized validator's: it may read what miners may not. */
 void api_set_validator(struct api *api);
@@ -75,6 +77,9 @@ int api_find_version(struct api *api, struct error *err);
 const struct api_version *api_version_if_found(const struct api *api);
 /* Whether the lists of commitments, submissions, rounds and weights are shown to who asks here. May ask. */
 bool api_shows_lists(struct api *api);
+/* STATUS_USAGE where networks are kept apart and none was told. Whatever registers or submits asks this first: the
+ * validator would take it for finney. May ask. */
+int api_require_network(struct api *api, struct error *err);
 /* Whether there is a dashboard, and a key for it. May ask. */
 bool api_has_dashboard(struct api *api);
 

@@ -87,13 +87,16 @@ static int call_list(struct api *api, const struct route *route, const char *que
 }
 
 /* For the versions that keep networks apart. */
-static void add_network(struct api *api, cJSON *body)
+static int add_network(struct api *api, cJSON *body, struct error *err)
 {
-	if (api_network(api) && api_learn_version(api)->networks)
+	if (api_require_network(api, err) < 0)
+		return -1;
+	if (api_version(api)->networks)
 		cJSON_AddStringToObject(body, "network", api_network(api));
+	return 0;
 }
 
-/* The same for a query, which may have begun. */
+/* The same for a query, which may have begun; who only reads need not tell. */
 static void query_network(struct api *api, struct buffer *query)
 {
 	if (api_network(api) && api_learn_version(api)->networks)
@@ -144,10 +147,14 @@ int api_register_miner(struct api *api, const char *model_name, const char *leag
 	cJSON *body = cJSON_CreateObject();
 
 	*out = (struct api_registration){0};
+	/* without the uid that some versions take: they keep it only until a validator tells the chain's */
 	cJSON_AddStringToObject(body, "hotkey", api_hotkey(api));
 	cJSON_AddStringToObject(body, "model_name", model_name);
 	cJSON_AddStringToObject(body, "league", league);
-	add_network(api, body);
+	if (add_network(api, body, err) < 0) {
+		cJSON_Delete(body);
+		return -1;
+	}
 	if (api_call(api, &route, NULL, body, &out->memory, err) < 0)
 		return -1;
 	return api_finish(
@@ -223,8 +230,7 @@ int api_submit_kernel(struct api *api, const struct api_claim *claim, int64_t ta
 	cJSON_AddNumberToObject(body, "target_sequence_length", (double)target_sequence_length);
 	if (repo_hash)
 		cJSON_AddStringToObject(body, "repo_hash", repo_hash);
-	add_network(api, body);
-	if (add_claim(api, claim, repo_hash, body, err) < 0) {
+	if (add_network(api, body, err) < 0 || add_claim(api, claim, repo_hash, body, err) < 0) {
 		cJSON_Delete(body);
 		return -1;
 	}
@@ -268,7 +274,10 @@ int api_commit_submission(struct api *api, const char *commitment_hash, int64_t 
 	cJSON_AddStringToObject(body, "commitment_hash", commitment_hash);
 	cJSON_AddNumberToObject(body, "target_sequence_length", (double)target_sequence_length);
 	cJSON_AddStringToObject(body, "signature", signature);
-	add_network(api, body);
+	if (add_network(api, body, err) < 0) {
+		cJSON_Delete(body);
+		return -1;
+	}
 	if (api_call(api, &route, NULL, body, &out->memory, err) < 0)
 		return -1;
 	return api_finish(api, &route, decode_commitment(out, commitment_hash, err), err);
@@ -666,9 +675,12 @@ int api_create_round(struct api *api, int64_t duration_hours, int64_t baseline_s
 
 	*out = (struct api_round){0};
 	cJSON_AddNumberToObject(body, "duration_hours", (double)duration_hours);
-	add_network(api, body);
 	if (baseline_submission_id)
 		cJSON_AddNumberToObject(body, "baseline_submission_id", (double)baseline_submission_id);
+	if (add_network(api, body, err) < 0) {
+		cJSON_Delete(body);
+		return -1;
+	}
 	if (api_call(api, &route, NULL, body, &out->memory, err) < 0)
 		return -1;
 	return api_finish(api, &route, decode_round(out, err), err);

@@ -18,6 +18,7 @@ const struct api_version api_versions[] = {
 		.docket = true,
 		.flags = true,
 		.reads_trees = true,
+		.pays_lowest = true,
 		.claim_least = 10,
 		.claim_most = 5e7,
 		.claim_share = 0.5,

@@ -20,6 +20,7 @@ struct api_version {
 	bool flags; /* shuts out hotkeys that share what may not be shared, or that claim far too much */
 	bool reads_trees; /* judges a fork's imports by its syntax trees; else by its text */
 	bool claims_rank; /* ranks by the claim; else by what validators measured, normalised by their GPU */
+	bool pays_lowest; /* pays a hotkey that wins several places of a round for the lowest of them only */
 	double claim_least; /* tokens/s that may be claimed */
 	double claim_most;
 	double claim_share; /* of what was measured: as much is claimed at most */

@@ -13,9 +13,5 @@ struct api *require_api(
 struct api *require_api_for(const struct invocation *invocation, const struct keypair *keypair,
 	double timeout, struct error *err);
 
-/* "finney" or "test", as SUBTENSOR_NETWORK says; NULL: it says something else, which only versions that keep networks
- * apart mind. */
-const char *network_setting(const struct settings *settings);
-
 /* The seconds that --timeout says. */
 int arg_timeout(const struct invocation *invocation, double *timeout, struct error *err);

@@ -81,13 +81,10 @@ static int follow_version(const struct invocation *invocation, struct session *s
 		log_warn("%s; taking it for %s", err->message, api_version(session->api)->name);
 	}
 	proposal->version = api_version(session->api);
-	if (proposal->version->networks) {
-		proposal->network = network_setting(invocation->settings);
-		if (!proposal->network) {
-			error_set(err, STATUS_USAGE, "SUBTENSOR_NETWORK is neither finney nor test");
-			return error_hint(err, "Say in .env on which of them you compete.");
-		}
-	}
+	if (api_require_network(session->api, err) < 0)
+		return -1;
+	if (proposal->version->networks)
+		proposal->network = api_network(session->api);
 	if (proposal->version->images)
 		plan->docker_image = proposal->docker_image = workspace_docker_image(invocation->settings);
 	if (plan->docker_image && image_check_syntax(plan->docker_image, err) < 0)

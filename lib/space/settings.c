@@ -18,10 +18,11 @@
 
 const struct setting settings_table[] = {
 	{"The validator", "VALIDATOR_API_URL", "http://localhost:8000", SETTING_PLAIN,
-		"Base URL of the validator API. In production: https://quasar-subnet.onrender.com"},
-	{NULL, "NETUID", "24", SETTING_UNUSED, "The subnet's number: 24 on test, 439 on finney."},
-	{NULL, "SUBTENSOR_NETWORK", "test", SETTING_PLAIN,
-		"The network to compete on, for validators that keep them apart: test or finney."},
+		"Base URL of the validator API. In production: https://quasar-validator-api.onrender.com"},
+	{NULL, "NETUID", "24", SETTING_UNUSED, "The subnet's number."},
+	{NULL, "SUBTENSOR_NETWORK", NULL, SETTING_PLAIN,
+		"The network to compete on: finney, or test. Versions from 2026-04 on need it. If unset: test, and "
+		"only at a validator on this machine."},
 	{NULL, "API_VERSION", "auto", SETTING_PLAIN,
 		"Version of the validator's service: auto finds it out; 2026-04 or 2026-02."},
 	{NULL, "DASHBOARD_API_KEY", NULL, SETTING_SECRET,

@@ -520,6 +520,7 @@ static void script(struct fixture *fixture, const struct answer *answers)
 	server_start(&fixture->server);
 	fixture->api = api_open(fixture->server.url, fixture->keypair, 5, &fixture->err);
 	assert_non_null(fixture->api);
+	api_set_network(fixture->api, "test");
 }
 
 static int commit(struct fixture *fixture)
@@ -595,8 +596,33 @@ static void a_version_that_an_answer_contradicts_is_found_out_anew(void **state)
 	api_follow_version(fixture->api, api_version_named("2026-04"));
 	assert_int_equal(commit(fixture), 0); /* nothing was done when it was refused */
 	assert_non_null(strstr(fixture->server.requests[0], "Timestamp: "));
+	assert_non_null(strstr(fixture->server.requests[0], "\"network\":\"test\""));
 	assert_null(strstr(fixture->server.requests[2], "Timestamp: "));
 	assert_string_equal(api_version(fixture->api)->name, "2026-02");
+}
+
+/* The validator would take it for finney's. */
+static void nothing_is_sent_to_a_network_that_nobody_chose(void **state)
+{
+	struct fixture *fixture = *state;
+	struct api_registration registration;
+	struct api_claim claim = {.fork_url = "u", .commit_hash = "c", .tokens_per_sec = 1, .vram_mb = NAN};
+	int64_t id;
+
+	script(fixture, (const struct answer[]){{COMMITTED(HASH), false}, {0}});
+	api_force_version(fixture->api, api_version_named("2026-04"));
+	api_set_network(fixture->api, NULL);
+	assert_int_equal(commit(fixture), -1);
+	assert_int_equal(fixture->err.status, STATUS_USAGE);
+	assert_non_null(strstr(fixture->err.message, "SUBTENSOR_NETWORK"));
+	assert_int_equal(api_last(fixture->api)->delivery, API_NOT_SENT);
+	assert_int_equal(api_submit_kernel(fixture->api, &claim, 1, NULL, &id, &fixture->err), -1);
+	assert_int_equal(api_register_miner(fixture->api, "m", "1M", &registration, &fixture->err), -1);
+	api_release(&registration.memory);
+	assert_int_equal(fixture->server.count, 0);
+	api_force_version(fixture->api, api_version_named("2026-02")); /* which knows of no networks */
+	assert_int_equal(commit(fixture), 0);
+	assert_null(strstr(fixture->server.requests[0], "network"));
 }
 
 static void a_wrong_signature_stays_one(void **state)
@@ -842,6 +868,8 @@ int main(void)
 			a_signature_covers_the_validators_time_where_it_may, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(
 			a_version_that_an_answer_contradicts_is_found_out_anew, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(
+			nothing_is_sent_to_a_network_that_nobody_chose, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(a_wrong_signature_stays_one, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(
 			lists_that_miners_are_not_shown_are_not_asked_for, set_up, tear_down),
