@@ -166,7 +166,7 @@ static void advise(const struct session *session, const struct way *way, const s
 	if (way->kind == SUBMISSION_COMMIT && proposal->version->judges_hidden)
 		log_note("%s", hidden_advice);
 	proposal_concerns(proposal, warn_of, NULL);
-	if (!proposal->version->claims_rank && submitted_lately(session, proposal->version->round_seconds))
+	if (proposal->version->pays_lowest && submitted_lately(session, proposal->version->round_seconds))
 		log_note(
 			"This hotkey has submitted within the last %.0f hours. If several of its submissions "
 			"win in a round, this validator pays it for the lowest place only.",

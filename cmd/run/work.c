@@ -214,25 +214,50 @@ static int round_began(struct loop *loop, double *began, struct error *err)
 	return 0;
 }
 
-/* The submission that the next one has to beat: the latest of this round, for a round ranks only what was handed
- * in during it. `found` says whether there is one. */
-static int last_submission(struct loop *loop, bool *found, struct submission *last, struct error *err)
+/* What was handed in for this hotkey, and not refused. */
+static int read_submissions(struct loop *loop, struct submission_list *list, struct error *err)
 {
 	struct submission_filter filter = {
 		.steps = ~(STEP_BIT(STEP_REFUSED) | STEP_BIT(STEP_ABANDONED)),
 		.api_url = loop->session.workflow.api_url,
 		.hotkey = loop->session.workflow.hotkey,
 	};
+
+	return store_submissions(loop->session.workspace.store, &filter, list, err);
+}
+
+/* Whether a validator has found that it cannot win a place, and has let the dashboard tell. */
+static bool is_judged_out(const struct api_miner *judged, const struct submission *submission)
+{
+	for (size_t i = 0; i < judged->count; i++)
+		if (submission->server_id && judged->submissions[i].id == submission->server_id)
+			return judged->submissions[i].score == 0;
+	return false;
+}
+
+/* Whether what keeps the earlier one from winning a place does not keep the new one. */
+static bool is_beaten_already(
+	const struct submission *earlier, const struct api_miner *judged, const struct plan *plan)
+{
+	if (!earlier->docker_image && plan->docker_image)
+		return true;
+	return is_judged_out(judged, earlier) && strcmp(earlier->commit_hash, plan->commit_hash) != 0;
+}
+
+/* The submission that the next one has to beat: the latest of this round, for a round ranks only what was handed
+ * in during it. `found` says whether there is one. */
+static int last_submission(struct loop *loop, const struct plan *plan, const struct api_miner *judged,
+	bool *found, struct submission *last, struct error *err)
+{
 	struct submission_list list;
 	double began;
 	int64_t id = 0;
 
 	*found = false;
-	if (round_began(loop, &began, err) < 0 ||
-		store_submissions(loop->session.workspace.store, &filter, &list, err) < 0)
+	if (round_began(loop, &began, err) < 0 || read_submissions(loop, &list, err) < 0)
 		return -1;
 	for (size_t i = 0; i < list.count; i++)
-		if (list.items[i].created_at >= began)
+		if (list.items[i].created_at >= began && !is_beaten_already(&list.items[i], judged, plan))
 			id = list.items[i].id;
 	submission_list_free(&list);
 	*found = id != 0;
@@ -241,7 +266,8 @@ static int last_submission(struct loop *loop, bool *found, struct submission *la
 
 /* Is the proposal enough better than the last submission? Of the same commit only noise could differ, so
  * there the improvement has to be larger than the spread of its measurements, too. */
-static int is_better(struct loop *loop, const struct proposal *proposal, bool *better, struct error *err)
+static int is_better(struct loop *loop, const struct proposal *proposal, const struct api_miner *judged,
+	bool *better, struct error *err)
 {
 	const struct plan *plan = &proposal->plan;
 	double weighted = score_weighted(plan->tokens_per_sec, plan->target_sequence_length), before, improve;
@@ -249,7 +275,7 @@ static int is_better(struct loop *loop, const struct proposal *proposal, bool *b
 	bool found;
 	cJSON *fields;
 
-	if (last_submission(loop, &found, &last, err) < 0)
+	if (last_submission(loop, plan, judged, &found, &last, err) < 0)
 		return -1;
 	*better = true;
 	if (!found)
@@ -274,6 +300,59 @@ static int is_better(struct loop *loop, const struct proposal *proposal, bool *b
 	return 0;
 }
 
+/* Where a hotkey that wins several places is paid for the lowest only, it competes with itself: what is better waits
+ * until every round that an earlier one may win a place in is over. When one began is not known, but it lasts no
+ * longer than its length from any submission to it. */
+static int is_held(struct loop *loop, const struct proposal *proposal, const struct api_miner *judged,
+	bool *held, struct error *err)
+{
+	double length = proposal->version->round_seconds, until = -INFINITY;
+	struct submission_list list;
+	char time[32];
+	cJSON *fields;
+
+	*held = false;
+	if (!proposal->version->pays_lowest)
+		return 0;
+	if (read_submissions(loop, &list, err) < 0)
+		return -1;
+	for (size_t i = 0; i < list.count; i++)
+		if (list.items[i].docker_image && !is_judged_out(judged, &list.items[i]))
+			until = fmax(until, list.items[i].created_at + length);
+	submission_list_free(&list);
+	*held = until > clock_now() + api_clock_skew(loop->session.api);
+	if (!*held)
+		return 0;
+	clock_format(until, time);
+	fields = cJSON_CreateObject();
+	cJSON_AddStringToObject(fields, "commit", proposal->plan.commit_hash);
+	json_add_time(fields, "until", until);
+	event_emit(&loop->events, "held", fields,
+		"commit %.10s is held until %.16s UTC: if two submissions win in a round, this validator pays "
+		"for the lower place only. `quasar commit --again` sends it now",
+		proposal->plan.commit_hash, time);
+	return 0;
+}
+
+static int is_worth_sending(
+	struct loop *loop, const struct proposal *proposal, bool *worth, struct error *err)
+{
+	struct api *api = loop->session.api;
+	struct api_miner judged = {0};
+	struct error unknown;
+	bool held = false;
+	int result;
+
+	if (proposal->version->pays_lowest && api_has_dashboard(api)) /* else each may still win a place */
+		api_dashboard_miner(api, loop->session.workflow.hotkey, &judged, &unknown);
+	result = is_better(loop, proposal, &judged, worth, err);
+	if (!result && *worth)
+		result = is_held(loop, proposal, &judged, &held, err);
+	*worth &= !held;
+	api_release(&judged.memory);
+	return result;
+}
+
 static void tell_concern(const struct error *concern, void *loop)
 {
 	loop_tell_problem(loop, concern);
@@ -282,14 +361,14 @@ static void tell_concern(const struct error *concern, void *loop)
 static int commit_proposal(struct loop *loop, const struct proposal *proposal, struct error *err)
 {
 	int64_t id = 0;
-	bool better;
+	bool worth = false;
 
 	/* a claim is made of what was verified; a commit that came since has its own round */
 	if (strcmp(proposal->plan.commit_hash, loop->verified) != 0)
 		return 0;
-	if (is_better(loop, proposal, &better, err) < 0)
+	if (is_worth_sending(loop, proposal, &worth, err) < 0)
 		return -1;
-	if (!better)
+	if (!worth)
 		return 0;
 	proposal_concerns(proposal, tell_concern, loop);
 	if (proposal_verify(loop->invocation, &loop->session, proposal, false, NULL, err) < 0)
