@@ -29,7 +29,7 @@ struct run {
 	const struct invocation *invocation;
 	struct keypair *keypair; /* a validator's; NULL where judges need not sign */
 	struct api *api;
-	struct python python;
+	struct python python; /* reads the forks and, but for --native, runs them */
 	struct judge *judges; /* one on each device */
 	size_t judge_count;
 	bool live; /* checks are shown as they are made */
@@ -286,7 +286,7 @@ static int run_once(struct run *run, struct error *err)
 		cJSON_Delete(document);
 	} else {
 		cJSON_AddStringToObject(document, "benchmark",
-			run->python.path ? "the fork's layer" : "quasar's own layer, native");
+			run->judges->python ? "the fork's layer" : "quasar's own layer, native");
 		cJSON_AddBoolToObject(document, "sandbox", run->judges->sandboxed);
 		add_devices(document, run);
 		cJSON_AddItemReferenceToObject(document, "judged", run->judged);
@@ -401,8 +401,7 @@ static int open_judges(struct run *run, const struct judge *judge, struct error 
 /* What runs strangers' code is found, and found to work, before any of it is fetched. */
 static int prepare_python(struct run *run, bool sandboxed, struct error *err)
 {
-	if (command_python(run->invocation, NULL, &run->python, err) < 0 ||
-		python_require_torch(&run->python, err) < 0)
+	if (python_require_torch(&run->python, err) < 0)
 		return -1;
 	if (!sandboxed)
 		log_warn("forks run without a sandbox: they can do on this machine whatever you can");
@@ -424,6 +423,7 @@ static int read_options(struct run *run, struct error *err)
 				    : FORK_REACH_PUBLIC,
 		.measure = measurement_run,
 	};
+	int found;
 
 	if (arg_flag(invocation, "assume-verified") && !rehearsal)
 		return error_set(err, STATUS_USAGE,
@@ -437,8 +437,10 @@ static int read_options(struct run *run, struct error *err)
 		arg_real(invocation, "gpu-factor", 1e-6, 1e6, &run->gpu_factor, err) < 0 ||
 		arg_real(invocation, "budget", 0.1, 86400, &judge.seconds, err) < 0)
 		return -1;
-	if (!native && prepare_python(run, judge.sandboxed, err) < 0)
+	found = command_python(invocation, NULL, &run->python, err);
+	if (!native && (found < 0 || prepare_python(run, judge.sandboxed, err) < 0))
 		return -1;
+	judge.reader = run->python.path;
 	if (open_judges(run, &judge, err) < 0)
 		return -1;
 	run->live = run->judge_count == 1 && !invocation->json;
@@ -468,7 +470,7 @@ static void introduce(const struct run *run)
 {
 	const char *api = arg_string(run->invocation, "api");
 
-	if (!run->python.path)
+	if (!run->judges->python)
 		printf("A rehearsal for %s: quasar's own layer stands in for the forks, none of which is run.\n",
 			api);
 	else

@@ -127,8 +127,9 @@ int judge_examine(const struct judge *judge, const struct api_submission *submis
 		path = clone_path(verdict);
 		result = clone_fork(judge, submission, verdict->place, path, checks, err);
 		if (!result && !first_failure(checks))
-			result = inspect_fork(
-				path, &(struct inspect_options){.rules = judge->rules}, checks, err);
+			result = inspect_fork(path,
+				&(struct inspect_options){.rules = judge->rules, .python = judge->reader},
+				checks, err);
 		free(path);
 	}
 	verdict->reason = first_failure(checks);

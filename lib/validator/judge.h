@@ -21,6 +21,8 @@ struct judge {
 	bool local_forks; /* clone file:// and plain paths, too */
 	enum fork_reach reach;
 	enum inspect_rules rules;
+	const char *
+		reader; /* path of a Python that reads the syntax of forks, and runs nothing of them; NULL: none */
 	double seconds; /* for a length; validators give 300 */
 	/* What ranks is the speed that is measured, divided by the GPU's factor; else the claim, which it must bear out. */
 	bool ranks_measured;
