@@ -358,6 +358,9 @@ const struct command cmd_bench = {
 			{"budget", 0, "SECONDS", NULL, "60", NULL, "Time limit for each length."},
 			{"compare", 0, NULL, NULL, NULL, NULL,
 				"Compare with the last and the best earlier result."},
+			{"validator-gpu", 0, "NAME", NULL, NULL, NULL,
+				"Normalise as validators of 2026-04 do on this GPU. Default: the one that is "
+				"measured on."},
 			{"csv", 0, NULL, NULL, NULL, NULL, "Print CSV: a row for each length and run."},
 			{"markdown", 0, NULL, NULL, NULL, NULL, "Print a table in Markdown."},
 			OPT_WEIGHTS,

@@ -60,34 +60,34 @@ static void print_change(const char *which, const struct benchmark *now, const s
 		change.noise * 100);
 }
 
-/* The factor by which validators of the newer service divide what this GPU measures of a layer; 0: it has none. */
-static double ranking_factor(const struct run *run)
+/* The GPU by whose factor validators of the newer service divide what is measured of a layer here: this one, or the one
+ * that it is to stand for. NULL: none. */
+static const char *ranking_gpu(const struct run *run)
 {
-	const struct gpu_rating *known = run->device.index < 0 || run->plan.workload == WORKLOAD_OP
-		? NULL
-		: gpu_find(gpu_properties_of(device_gpu(&run->device))->name);
+	const char *name = arg_string(run->invocation, "validator-gpu");
 
-	return known ? known->factor : 0;
+	if (run->plan.workload == WORKLOAD_OP)
+		return NULL;
+	return name || run->device.index < 0 ? name : gpu_properties_of(device_gpu(&run->device))->name;
 }
 
-static void print_normalised(const struct run *run, const struct measurement *measurement)
+static void print_normalised(const char *gpu, const struct measurement *measurement)
 {
-	double factor = ranking_factor(run);
 	char text[48];
 
-	if (factor <= 0)
-		return;
-	number_grouped(round(measurement->tokens_per_second / factor), text);
-	printf("%12s %s tokens/s for the ranking since April 2026: divided by %g for this GPU\n", "", text,
-		factor);
+	number_grouped(round(measurement->tokens_per_second / gpu_factor(gpu)), text);
+	printf("%12s %s tokens/s normalised, as it ranks since April 2026: divided by %g for %s%s\n", "",
+		text, gpu_factor(gpu), gpu, gpu_find(gpu) ? "" : ", which validators do not know");
 }
 
 void bench_print_result(const struct run *run, const struct result *result)
 {
 	const struct benchmark *last = result->earlier.items, *best = benchmark_best(&result->earlier);
+	const char *gpu = ranking_gpu(run);
 
 	measurement_print(result->benchmark.seq, &result->measurement);
-	print_normalised(run, &result->measurement);
+	if (gpu)
+		print_normalised(gpu, &result->measurement);
 	if (last)
 		print_change(best == last ? "last and best" : "last", &result->benchmark, last);
 	else if (arg_flag(run->invocation, "compare"))
@@ -121,13 +121,14 @@ static cJSON *change_json(const struct benchmark *now, const struct benchmark *t
 static cJSON *result_json(const struct run *run, const struct result *result)
 {
 	const struct benchmark *now = &result->benchmark;
+	const char *gpu = ranking_gpu(run);
 	cJSON *object = cJSON_CreateObject();
 
 	measurement_json(object, now->seq, &result->measurement);
-	if (ranking_factor(run) > 0) {
-		cJSON_AddNumberToObject(object, "normalization_factor", ranking_factor(run));
+	if (gpu) {
+		cJSON_AddNumberToObject(object, "normalization_factor", gpu_factor(gpu));
 		cJSON_AddNumberToObject(object, "normalized_tokens_per_sec",
-			result->measurement.tokens_per_second / ranking_factor(run));
+			result->measurement.tokens_per_second / gpu_factor(gpu));
 	}
 	cJSON_AddBoolToObject(object, "settled", sample_settled(&result->sample));
 	cJSON_AddItemToObject(
