@@ -838,13 +838,12 @@ static enum presence find_presence(struct workflow *workflow, const struct submi
 }
 
 /* Nothing is given up as long as the validator may still have it. */
-static int kept(enum status status, struct error *err)
+static int kept(struct error *err)
 {
-	err->status = status;
+	err->status = STATUS_NETWORK;
 	return error_hint(err,
-		"The commitment is kept, because the validator's list %s. Run `quasar reveal` to try "
-		"again.",
-		status == STATUS_NETWORK ? "does not confirm this" : "still has it");
+		"The commitment is kept, because the validator's list does not confirm this. Run `quasar "
+		"reveal` to try again.");
 }
 
 /* The answer to an earlier reveal was lost; unless the conflict is about another submission than this one. */
@@ -863,7 +862,7 @@ static int revealed_before(struct workflow *workflow, const struct submission *s
 	case PRESENCE_UNKNOWN:
 		break;
 	}
-	return kept(STATUS_NETWORK, err);
+	return kept(err);
 }
 
 /* No such submission, says the validator. */
@@ -874,7 +873,7 @@ static int not_known(struct workflow *workflow, const struct submission *submiss
 	case PRESENCE_ABSENT:
 		return forgotten(workflow, submission, err);
 	default: /* perhaps under another id, which is stored by now */
-		return kept(STATUS_NETWORK, err);
+		return kept(err);
 	}
 }
 
@@ -890,7 +889,10 @@ static int mismatched(struct workflow *workflow, const struct submission *submis
 		store_submission_refused(workflow->store, submission->id, err->message, &ignored);
 		return -1;
 	default:
-		return kept(STATUS_REFUSED, err);
+		return error_hint(err,
+			"The commitment is kept, and its salt is the one that was committed. Ask the "
+			"validator's operator before you reveal again: each such answer counts as a failure, "
+			"and five ban the address.");
 	}
 }
 
