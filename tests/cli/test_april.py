@@ -1,12 +1,16 @@
 """The April version of the validator: no lists for miners, a pause between submissions, images, flags, and versions
 that change under a running program."""
+import datetime
 import hashlib
 import re
+import signal
 import sqlite3
+import urllib.parse
 
 import pytest
 
 from conftest import API_KEY
+from disguise import Newer, Older
 from lossy import LossyProxy, Say
 from scripted_server import Step, refuse, reply
 from test_faults import Commit, Reveal, Submit, kill_at_every_step, make_scene  # noqa: F401: one is a fixture
@@ -97,6 +101,32 @@ def test_the_network_goes_along(miner, localnet):
         assert database.execute("SELECT network FROM miner").fetchall() == [("test",)]
     done = send(miner, env={"SUBTENSOR_NETWORK": "local"})
     assert done.code == 2 and "neither finney nor test" in done.err
+
+
+def test_elsewhere_nothing_is_sent_before_a_network_is_chosen(miner, proxy):
+    """On this machine a rehearsal is for test; any other address is a validator's, though this one listens there, too."""
+    elsewhere = {"VALIDATOR_API_URL": proxy.url.replace("127.0.0.1", "0.0.0.0")}
+    chosen = {**elsewhere, "SUBTENSOR_NETWORK": "finney"}
+    for command in (["register"], ["commit", "--no-verify", "--claim", 50], ["submit", "--no-verify", "--claim", 50]):
+        done = miner(*command, env=elsewhere)
+        assert done.code == 2 and "neither finney nor test" in done.err and ".env" in done.err
+    assert not any(method == "POST" for method, _ in proxy.requests)
+    [network] = [check for check in miner("doctor", "--json", env=elsewhere).json["checks"] if check["name"] == "network"]
+    assert network["status"] == "fail" and "SUBTENSOR_NETWORK" in network["detail"]
+    proxy.faults[COMMIT] = ["drop"] * 9
+    assert send(miner, "commit", "--claim", 50, "--timeout", 0.2, env=chosen).code == 4
+    proxy.faults.clear()
+    before = len(proxy.requests)
+    done = send(miner, "commit", "--claim", 50, env=elsewhere)  # what is not finished is not sent to another network either
+    assert done.code == 2 and not any(method == "POST" for method, _ in proxy.requests[before:])
+    assert send(miner, "commit", "--claim", 50, env=chosen).code == 0 and steps(miner) == ["committed"]
+    assert "network   finney" in miner("commit", "--again", "--no-verify", "--claim", 50, env=chosen).out
+
+
+def test_init_writes_the_network(quasar, tmp_path):
+    assert quasar("init", tmp_path / "chosen", "--network", "finney").code == 0
+    assert 'SUBTENSOR_NETWORK="finney"' in (tmp_path / "chosen" / ".env").read_text()
+    assert quasar("init", tmp_path / "wrong", "--network", "main").code == 2
 
 
 # --- the pause between submissions ---------------------------------------------------------------------
@@ -230,6 +260,44 @@ def test_a_reveal_whose_id_was_given_again_is_not_sent(miner, localnet):
     assert steps(miner) == ["refused", "revealed"]
 
 
+PATH = [("GET", "/openapi.json"), ("GET", "/get_current_round"), ("GET", "/health"), ("POST", "/register_miner"), COMMIT,
+        REVEAL]
+
+
+@pytest.mark.parametrize("key", [{}, KEY], ids=["without a key", "with a key"])
+def test_every_answer_is_lost_once_with_the_pause_in_the_middle(start_localnet, make_miner, quasar, tmp_path, key):
+    """All on one way, the dashboard's included, while the validator takes a submission every other second."""
+    judge = make_miner("judge")
+    server = start_localnet("--like", "2026-04", "--block-time", "0.2", "--blocks-until-reveal", "1", "--cooldown", "2",
+                            "--validator-hotkeys", judge.address, "--api-keys", API_KEY)
+    proxy = LossyProxy(server.url)
+    proxy.reader = judge.headers
+    miner = make_workspace(quasar, proxy, tmp_path, register=False)
+    hotkey = quasar("wallet", "show", "--json").json["address"]
+
+    def lose():
+        for route in [*PATH, SUBMIT, ("GET", f"/dashboard/miner/{hotkey}")]:
+            proxy.faults[route] = ["lose", 503]
+
+    lose()
+    assert miner("register", env=key).code == 0
+    assert send(miner, env=key).code == 0
+    lose()
+    assert miner("reveal", "--wait", env=key).code == 0
+    assert miner("status", env=key).code == 0
+    lose()
+    done = send(miner, "submit", "--claim", 50, env=key)
+    if not key:  # the pause that it meets may be that of the commitment before
+        assert done.code == 4 and "may have arrived" in done.err
+        done = send(miner, "submit", "--claim", 50, env=KEY)
+    assert done.code == 0, done.err
+    assert 429 in refusals(proxy) or key
+    assert [step for step in steps(miner) if step != "abandoned"] == ["revealed", "submitted"]
+    assert len([row for row in server_submissions(proxy) if row["tokens_per_sec"]]) == 2
+    assert len(server_commitments(proxy)) == steps(miner).count("abandoned")
+    proxy.close()
+
+
 @pytest.mark.parametrize("task", [Commit, Reveal, Submit], ids=lambda task: task.name)
 def test_killed_at_every_step(make_scene, capsys, task):  # noqa: F811
     kill_at_every_step(make_scene(cooldown=2 if task is Submit else 0), capsys, task, 12)
@@ -272,6 +340,37 @@ def test_an_expired_signature_is_made_anew_by_the_servers_clock(miner, proxy):
     done = send(miner, "commit", "--again")
     assert done.code == 5 and "clock" in done.err and "sr25519" not in done.err
     assert steps(miner) == ["committed", "prepared"]  # it may be sent once the clock is right
+
+
+# --- bans ----------------------------------------------------------------------------------------------
+
+def ban(localnet):
+    for _ in range(5):
+        assert localnet.request("POST", "/record_failure", {"ip_address": "127.0.0.1"}, localnet.reader).status == 200
+
+
+def test_a_ban_is_told_and_keeps_no_reveal(miner, localnet):
+    assert send(miner).code == 0
+    ban(localnet)
+    for command in ("commit", "submit"):
+        done = send(miner, command, "--again")
+        assert done.code == 5 and "banned" in done.err and "ban ends in 2" in done.err and "wrong reveals" in done.err
+        assert "sr25519" not in done.err and "operator" not in done.err
+    assert steps(miner) == ["committed", "refused", "refused"]
+    assert miner("reveal", "--wait").code == 0  # as February's, it bans from submitting alone
+    assert steps(miner)[0] == "revealed"
+
+
+def test_wrong_reveals_ban_and_none_is_sent_in_vain(miner, localnet, proxy):
+    """A stored salt that fits no more is never sent; five such answers would ban."""
+    assert send(miner, env={"MINER_DOCKER_IMAGE": IMAGE}).code == 0
+    with sqlite3.connect(miner.directory / ".quasar" / "state.db") as database:
+        database.execute("UPDATE submission SET docker_image = NULL")
+    database.close()
+    done = miner("reveal", "--wait")
+    assert done.code == 3 and "does not belong to its commitment" in done.err and proxy.count("/reveal_submission") == 0
+    localnet.stop()
+    assert localnet.failures() == []
 
 
 # --- flags ---------------------------------------------------------------------------------------------
@@ -344,19 +443,6 @@ def test_it_can_be_forced(miner, proxy, how):
     assert miner("register", env={"API_VERSION": "2031-01"}).code == 2
 
 
-class Newer:
-    """What an earlier validator's proxy answers to look like the April version: the service is replaced, with its
-    database."""
-    closed = Say(401, {"detail": "Missing Hotkey or Signature headers"})
-    lists = ("/pending_reveals", "/get_submission_stats", "/get_current_round", "/get_weights")
-
-    @staticmethod
-    def begin(proxy):
-        proxy.always["GET", "/openapi.json"] = Say(200, {"paths": {"/get_pending_validations": {}}})
-        for path in Newer.lists:
-            proxy.always["GET", path] = Newer.closed
-
-
 @pytest.fixture
 def old(start_localnet):
     """A February validator behind a proxy."""
@@ -405,7 +491,7 @@ def test_what_is_not_shown_is_no_outage(miner):
     done = miner("recover", "--json")
     assert done.code == 0 and done.json["compared"] is False
     found = {check["name"]: check for check in miner("doctor", "--json").json["checks"]}
-    assert found["api.version"]["detail"] == "2026-04, network test"
+    assert found["api.version"]["detail"] == "2026-04" and found["network"]["detail"] == "test"
     assert found["round"]["status"] == "skip" and found["image"]["status"] == "warn"
     assert found["reveals"]["status"] in ("ok", "warn") and "HTTP" not in found["reveals"]["detail"]
 
@@ -495,6 +581,75 @@ def test_run_ends_when_it_is_flagged(make_runner, localnet, proxy):
     assert loop.wait() == 5 and "Miner flagged: copied" in loop.seen[-1]["message"]
 
 
+def test_run_ends_when_it_is_banned_and_reveals_at_the_next_start(make_runner, localnet, proxy):
+    runner = make_runner(proxy.url)
+    proxy.always[REVEAL] = 503
+    loop = runner.run("--improve", "-100%", "--interval", "100000", "--timeout", "1")
+    loop.until("committed")
+    ban(localnet)
+    runner.new_commit()
+    assert loop.wait() == 5 and "banned" in loop.seen[-1]["message"] and "ban ends in" in loop.seen[-1]["hint"]
+    proxy.always.clear()
+    loop = runner.run("--improve", "1000%")
+    loop.until("revealed")
+    loop.until("kept")
+    assert loop.end() == 0
+    assert [entry["step"] for entry in runner.submissions()] == ["revealed", "refused"]
+
+
+def test_run_submits_once_a_round_where_only_the_lowest_place_is_paid(make_runner, localnet, proxy):
+    runner = make_runner(proxy.url)
+    runner.set(MINER_DOCKER_IMAGE=IMAGE, DASHBOARD_API_KEY=API_KEY)
+    loop = runner.run("--improve", "-100%")
+    committed = loop.until("committed")["submission"]
+    loop.until("revealed")
+    commit = runner.new_commit()
+    held = loop.until("held")
+    assert held["commit"] == commit and "lower place only" in held["message"] and "--again" in held["message"]
+    assert seconds_between(committed["created_at"], held["until"]) == 48 * 3600
+    loop.until("held")
+    # what a validator has found to be no good wins nothing: the next commit need not wait
+    marked = localnet.request("POST", "/mark_validated_with_verification", {
+        "submission_id": committed["submission_id"], "score": 0.0, "verified": False}, localnet.reader)
+    assert marked.status == 200, marked.body
+    assert loop.until("committed")["submission"]["commit_hash"] == commit
+    loop.until("revealed")
+    runner.new_commit()
+    loop.until("held")
+    age(runner, 48 * 3600)
+    loop.until("committed")  # a round later
+    loop.until("revealed")
+    assert loop.end() == 0 and loop.count("committed") == 3 and loop.count("problem") == 0
+    assert len(server_submissions(proxy)) == 2  # and the one that is validated
+
+
+def seconds_between(*times):
+    first, last = (datetime.datetime.fromisoformat(time.rstrip("Z")) for time in times)
+    return round((last - first).total_seconds())
+
+
+def age(runner, seconds):
+    """Lets that time have passed since everything was handed in."""
+    with sqlite3.connect(runner.directory / ".quasar" / "state.db", timeout=30) as database:
+        database.execute("UPDATE submission SET created_at = created_at - ?", (seconds,))
+    database.close()
+
+
+def test_run_holds_nothing_for_a_submission_that_has_no_image(make_runner, proxy):
+    runner = make_runner(proxy.url)
+    loop = runner.run("--improve", "1000%")
+    loop.until("revealed")
+    loop.until("kept")  # without an image nothing is better
+    runner.set(MINER_DOCKER_IMAGE=IMAGE)
+    loop.process.send_signal(signal.SIGHUP)
+    assert loop.until("committed")["submission"]["docker_image"] == IMAGE
+    loop.until("revealed")
+    loop.until("kept")
+    assert loop.end() == 0 and loop.count("committed") == 2
+
+
+# --- a version that changes under a running `run` ---------------------------------------------------------
+
 def test_run_goes_on_when_the_version_changes_under_it(make_runner, old):
     """From February to April, and back."""
     runner = make_runner(old.url)
@@ -509,3 +664,49 @@ def test_run_goes_on_when_the_version_changes_under_it(make_runner, old):
     loop.until("kept")
     assert loop.end() == 0 and loop.count("outage") == 0 and loop.count("committed") == 1
     assert len(server_submissions(old)) == 1
+
+
+EARLY = Say(425, {"detail": "Cannot reveal yet. Wait 2 blocks (~0 minutes)"})
+
+
+def test_run_reveals_what_it_committed_under_the_other_version(make_runner, proxy):
+    """The service is replaced, with its database, while a commitment waits for its block: by April's, and then by
+    February's."""
+    runner, older = make_runner(proxy.url), Older(proxy)
+    older.begin()
+    proxy.always[REVEAL] = EARLY
+    loop = runner.run("--improve", "-100%", "--interval", "100000", "--timeout", "5")
+    loop.until("committed")
+    assert proxy.count("/pending_reveals") > 0
+    older.end()
+    loop.until("revealed")
+    proxy.always[REVEAL] = EARLY
+    runner.new_commit()
+    loop.until("committed")
+    older.begin()
+    proxy.always[REVEAL] = None
+    loop.until("revealed")
+    assert loop.end() == 0 and loop.count("committed") == loop.count("revealed") == 2 and loop.count("refused") == 0
+    older.end()
+    assert len(server_submissions(proxy)) == 2
+
+
+@pytest.mark.parametrize("first, then", [("2026-02", "2026-04"), ("2026-04", "2026-02")])
+def test_run_commits_anew_when_the_other_version_has_another_database(make_runner, start_version, first, then):
+    servers = {like: start_version(like, "--block-time", "0.2", "--blocks-until-reveal", "1") for like in (first, then)}
+    proxy = LossyProxy(servers[first].url)
+    runner = make_runner(proxy.url)
+    assert runner("register", "--api", servers["2026-02"].url).code == 0  # which April's does by itself
+    proxy.always[REVEAL] = EARLY
+    loop = runner.run("--improve", "1000%", "--timeout", "5")
+    loop.until("committed")
+    proxy.target = urllib.parse.urlsplit(servers[then].url)
+    proxy.always.clear()
+    assert "has lost submission #1" in loop.until("refused")["message"]
+    loop.until("committed")
+    loop.until("revealed")
+    loop.until("kept")
+    assert loop.end() == 0 and loop.count("committed") == 2
+    assert [event["api_version"] for event in loop.seen if event["event"] == "version"][-1] == then
+    assert [entry["step"] for entry in runner.submissions()] == ["refused", "revealed"]
+    proxy.close()
