@@ -264,7 +264,7 @@ PATH = [("GET", "/openapi.json"), ("GET", "/get_current_round"), ("GET", "/healt
         REVEAL]
 
 
-@pytest.mark.parametrize("key", [{}, KEY], ids=["without a key", "with a key"])
+@pytest.mark.parametrize("key", [pytest.param({}, id="without a key"), pytest.param(KEY, id="with a key", marks=pytest.mark.long)])
 def test_every_answer_is_lost_once_with_the_pause_in_the_middle(start_localnet, make_miner, quasar, tmp_path, key):
     """All on one way, the dashboard's included, while the validator takes a submission every other second."""
     judge = make_miner("judge")
@@ -298,14 +298,15 @@ def test_every_answer_is_lost_once_with_the_pause_in_the_middle(start_localnet, 
     proxy.close()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("task", [Commit, Reveal, Submit], ids=lambda task: task.name)
 def test_killed_at_every_step(make_scene, capsys, task):  # noqa: F811
     kill_at_every_step(make_scene(cooldown=2 if task is Submit else 0), capsys, task, 12)
 
 
-@pytest.mark.parametrize("fault", ["drop", "lose", "late", 503, 500])
-@pytest.mark.parametrize("route", [("POST", "/register_miner"), ("GET", "/openapi.json"), ("GET", "/get_current_round"),
-                                   ("GET", "/health"), COMMIT, REVEAL], ids=lambda route: route[1])
+@pytest.mark.parametrize("fault", ["lose", *(pytest.param(fault, marks=pytest.mark.long)
+                                              for fault in ("drop", "late", 503, 500))])
+@pytest.mark.parametrize("route", PATH, ids=lambda route: route[1])
 def test_whichever_request_fails_one_submission_is_revealed(miner, proxy, route, fault):
     proxy.faults[route] = [fault]
     assert miner("register").code == 0
@@ -691,7 +692,7 @@ def test_run_reveals_what_it_committed_under_the_other_version(make_runner, prox
     assert len(server_submissions(proxy)) == 2
 
 
-@pytest.mark.parametrize("first, then", [("2026-02", "2026-04"), ("2026-04", "2026-02")])
+@pytest.mark.parametrize("first, then", [("2026-02", "2026-04"), pytest.param("2026-04", "2026-02", marks=pytest.mark.long)])
 def test_run_commits_anew_when_the_other_version_has_another_database(make_runner, start_version, first, then):
     servers = {like: start_version(like, "--block-time", "0.2", "--blocks-until-reveal", "1") for like in (first, then)}
     proxy = LossyProxy(servers[first].url)
