@@ -3,6 +3,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 static enum log_level current_level = LOG_NORMAL;
@@ -62,6 +63,14 @@ bool is_terminal(FILE *stream)
 	const char *terminal = getenv("TERM");
 
 	return terminal && strcmp(terminal, "dumb") && isatty(fileno(stream));
+}
+
+size_t terminal_width(FILE *stream)
+{
+	struct winsize window = {0};
+
+	ioctl(fileno(stream), TIOCGWINSZ, &window);
+	return window.ws_col ? window.ws_col : SIZE_MAX;
 }
 
 const char *color(FILE *stream, enum color wanted)

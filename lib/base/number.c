@@ -101,3 +101,13 @@ void number_grouped(double value, char text[48])
 	}
 	text[out] = '\0';
 }
+
+void number_short(double value, char text[16])
+{
+	static const char *const suffixes[] = {"", "k", "M", "G", "T"};
+	size_t i = 0;
+
+	for (; fabs(value) >= 999.5 && i < sizeof(suffixes) / sizeof(*suffixes) - 1; i++)
+		value /= 1000;
+	snprintf(text, 16, "%.3g%s", value, suffixes[i]);
+}

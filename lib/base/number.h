@@ -14,3 +14,6 @@ void number_repr(double value, char text[32]);
 
 /* "1,234,567" for people. */
 void number_grouped(double value, char text[48]);
+
+/* Three digits where there is little room: "987", "1.23k", "45.6M", "0.00123". */
+void number_short(double value, char text[16]);
