@@ -6,7 +6,12 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "base/text.h"
+
+#define CLEAR_LINE "\r\033[K"
+
 static enum log_level current_level = LOG_NORMAL;
+static bool passing; /* a line is there that gives way */
 
 void log_set_level(enum log_level level)
 {
@@ -23,6 +28,7 @@ static void line(const char *prefix, const char *format, va_list args)
 	char text[2048];
 
 	vsnprintf(text, sizeof(text), format, args);
+	log_passing_end();
 	fprintf(stderr, "%s%s\n", prefix, text); /* one write a line, so that processes do not mix */
 }
 
@@ -56,6 +62,28 @@ void log_debug(const char *format, ...)
 	if (current_level >= LOG_VERBOSE)
 		line("debug: ", format, args);
 	va_end(args);
+}
+
+void log_passing(const char *format, ...)
+{
+	char text[1024];
+	va_list args;
+
+	if (log_is_quiet() || !is_terminal(stderr))
+		return;
+	va_start(args, format);
+	vsnprintf(text, sizeof(text), format, args);
+	va_end(args);
+	fprintf(stderr, CLEAR_LINE "%.*s", (int)text_prefix(text, terminal_width(stderr) - 1), text);
+	fflush(stderr);
+	passing = true;
+}
+
+void log_passing_end(void)
+{
+	if (passing)
+		fputs(CLEAR_LINE, stderr);
+	passing = false;
 }
 
 bool is_terminal(FILE *stream)

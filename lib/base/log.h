@@ -17,6 +17,12 @@ void log_warn(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* Shown with --verbose only. */
 void log_debug(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
+/* A line on stderr that gives way to the next one, and to whatever is logged: how far something has come. Cut to the
+ * terminal's width; nothing with --quiet, or where there is no terminal. */
+void log_passing(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* Takes it away, before something else is printed. */
+void log_passing_end(void);
+
 /* Whether it is a terminal that follows escape sequences (TERM is set, and not "dumb"). */
 bool is_terminal(FILE *stream);
 
