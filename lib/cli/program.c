@@ -95,7 +95,7 @@ static void apply_global(struct globals *globals, const struct opt *opt, const c
 		log_set_level(!strcmp(opt->name, "quiet") ? LOG_QUIET : LOG_VERBOSE);
 }
 
-static bool is_choice(const char *choices, const char *value, size_t length)
+bool is_choice(const char *choices, const char *value, size_t length)
 {
 	while (choices) {
 		if (!strncmp(choices, value, length) && (choices[length] == '|' || !choices[length]))
@@ -226,8 +226,8 @@ static void tell_misspelt(const struct invocation *invocation)
 
 	while ((name = settings_unknown(invocation->settings, &at, &meant)))
 		if (meant)
-			log_warn("%s/.env: %s is not a setting; did you mean %s?", invocation->workspace, name,
-				meant);
+			log_warn("%s/.env: %s is not a setting; did you mean %s?", invocation->workspace,
+				name, meant);
 }
 
 static int run(struct invocation *invocation, const struct globals *globals, struct error *err)

@@ -227,7 +227,8 @@ static bool leave_out(const struct inquiry *it, int64_t tokens, char *why, size_
 	else if (seconds > time_left(it))
 		snprintf(why, size, "; %s tokens take about %s, which --budget does not leave", count, time);
 	else if (tokens > 4 * SHORT && !asked && seconds > UNASKED_SECONDS)
-		snprintf(why, size, "; %s tokens would take about %s: --full looks at them, too", count, time);
+		snprintf(
+			why, size, "; %s tokens would take about %s: --full looks at them, too", count, time);
 	else
 		return false;
 	return true;

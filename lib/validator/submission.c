@@ -200,7 +200,8 @@ static void answer_commitment(
 	json_add_id(reply->body, "submission_id", database_last_id(validator->database));
 	cJSON_AddStringToObject(reply->body, "commitment_hash", hash);
 	cJSON_AddNumberToObject(reply->body, "reveal_block", (double)reveal_block);
-	json_add_naive_time(reply->body, "estimated_reveal_time", validator_block_begins(validator, reveal_block));
+	json_add_naive_time(
+		reply->body, "estimated_reveal_time", validator_block_begins(validator, reveal_block));
 	cJSON_AddStringToObject(reply->body, "message", message);
 }
 
