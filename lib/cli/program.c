@@ -12,6 +12,7 @@
 #include "base/version.h"
 #include "cli/command.h"
 #include "cli/help.h"
+#include "cli/layout.h"
 #include "space/workspace.h"
 
 const struct opt global_opts[] = {
@@ -210,10 +211,11 @@ static void print_error(const char *path, bool json, const struct error *err)
 		log_note("%s: %s", path, err->message);
 		return;
 	}
-	fprintf(stderr, "%s: %s%s%s\n", path, color(stderr, COLOR_RED), err->message,
-		color(stderr, COLOR_NONE));
+	fprintf(stderr, "%s: %s", path, color(stderr, COLOR_RED));
+	layout_words(stderr, err->message, strlen(path) + 2, 0);
+	fputs(color(stderr, COLOR_NONE), stderr);
 	if (err->hint[0])
-		fprintf(stderr, "%s\n", err->hint);
+		layout_words(stderr, err->hint, 0, 0);
 	if (err->status == STATUS_USAGE)
 		fprintf(stderr, "See: %s --help\n", path);
 }
