@@ -8,6 +8,7 @@
 #include "base/json.h"
 #include "base/number.h"
 #include "cli/connect.h"
+#include "cli/layout.h"
 #include "cli/table.h"
 #include "cmd/commands.h"
 #include "key/wallet.h"
@@ -27,9 +28,7 @@ static cJSON *standing_json(const struct standing *standing, size_t rank, const 
 	const struct api_submission *submission = standing->submission;
 	int64_t length = submission->target_sequence_length;
 	cJSON *item = cJSON_CreateObject();
-	char text[32];
 
-	clock_format(submission->created_at, text);
 	cJSON_AddNumberToObject(item, "rank", (double)rank);
 	cJSON_AddNumberToObject(item, "submission_id", (double)submission->id);
 	cJSON_AddStringToObject(item, "hotkey", submission->miner_hotkey);
@@ -40,7 +39,7 @@ static cJSON *standing_json(const struct standing *standing, size_t rank, const 
 	cJSON_AddNumberToObject(item, "tokens_per_sec", submission->tokens_per_sec);
 	cJSON_AddNumberToObject(item, "weighted_score", score_weighted(submission->tokens_per_sec, length));
 	cJSON_AddStringToObject(item, "state", standing_state_name(standing->state));
-	cJSON_AddStringToObject(item, "created_at", text);
+	json_add_time(item, "created_at", submission->created_at);
 	return item;
 }
 
@@ -79,9 +78,11 @@ static void print_ranking(const struct standings *standings, size_t shown, const
 {
 	static const char *const headings[] = {"rank", "submission", "hotkey", "league", "tokens", "tokens/s",
 		"weighted score", "submitted (UTC)", "state", ""};
+	static const int spare[] = {4, 7, 1, 8, 5, 3, -1};
 	struct table table;
 
 	table_begin(&table, headings, "rrllrrrlll");
+	table_spare(&table, spare);
 	for (size_t i = 0; i < shown; i++) {
 		const struct api_submission *submission = standings->ranked[i].submission;
 		int64_t length = submission->target_sequence_length;
@@ -129,7 +130,7 @@ static void print_text(
 			strcmp(rewards->weights.weights[i].hotkey, own) ? "" : "  you");
 	puts("\nWhat the validator does not show");
 	for (size_t i = 0; i < NOT_TOLD; i++)
-		printf("  - %s\n", not_told[i]);
+		layout_format(stdout, 4, "  - %s", not_told[i]);
 }
 
 /* --- by the dashboard, where miners are shown no lists ------------------------------------------------- */
@@ -164,6 +165,7 @@ static void print_leaders(const struct api_leaderboard *board, const char *own, 
 {
 	static const char *const headings[] = {
 		"rank", "submission", "hotkey", "league", "normalised", "on that GPU", "weighted score", ""};
+	static const int spare[] = {1, 5, 3, 4, -1};
 	struct table table;
 
 	if (!board->count) {
@@ -171,6 +173,7 @@ static void print_leaders(const struct api_leaderboard *board, const char *own, 
 		return;
 	}
 	table_begin(&table, headings, "rrllrrrl");
+	table_spare(&table, spare);
 	for (size_t i = 0; i < board->count; i++) {
 		const struct api_leader *leader = &board->leaders[i];
 		int64_t length = leader->target_sequence_length;
@@ -192,8 +195,8 @@ static void print_leaders(const struct api_leaderboard *board, const char *own, 
 			table_mark_row(&table);
 	}
 	table_print(&table, stdout);
-	printf("\nTokens/s as validators measured them, divided by the factor of their GPU; before that on "
-	       "%s.\n",
+	layout_format(stdout, 0,
+		"\nTokens/s as validators measured them, divided by the factor of their GPU; before that on %s.",
 		gpu);
 }
 
@@ -238,7 +241,7 @@ static int run(struct invocation *invocation, struct error *err)
 
 	if (arg_integer(invocation, "top", 1, 1000000, &top, err) < 0)
 		return -1;
-	api = require_api(invocation, NULL, err);
+	api = require_api_soon(invocation, NULL, err);
 	if (!api)
 		return -1;
 	read_own_address(invocation, own);
@@ -277,7 +280,7 @@ const struct command cmd_leaderboard = {
 			{"validator-gpu", 0, "NAME", NULL, "RTX 5090", NULL,
 				"Also show speeds as measured on this GPU, where they are normalised."},
 			OPTS_WALLET,
-			OPTS_API,
+			OPTS_API_SOON,
 			{0},
 		},
 	.examples =

@@ -4,11 +4,14 @@
 #include <string.h>
 
 #include "api/rewards.h"
+#include "base/buffer.h"
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "base/number.h"
 #include "cli/connect.h"
+#include "cli/layout.h"
+#include "cli/session.h"
 #include "cmd/commands.h"
 #include "score/score.h"
 
@@ -118,22 +121,23 @@ static void print_json(const struct api_round *round, const struct target *targe
 
 static void print_target(const struct target *target)
 {
-	char text[48];
+	struct buffer text = {0};
+	char weighted[48];
 
 	if (!target->submission_id && !target->hotkey)
 		return;
-	number_grouped(target->weighted, text);
-	fputs("to beat      ", stdout);
+	number_grouped(target->weighted, weighted);
 	if (isnan(target->weighted))
-		fputs("a score that the validator does not show", stdout);
+		buffer_text(&text, "a score that the validator does not show");
 	else
-		printf("%sweighted score %s", target->at_most ? "at most " : "", text);
+		buffer_printf(&text, "%sweighted score %s", target->at_most ? "at most " : "", weighted);
 	if (target->submission_id)
-		printf(", submission %lld", (long long)target->submission_id);
+		buffer_printf(&text, ", submission %lld", (long long)target->submission_id);
 	if (target->hotkey)
-		printf(", by %s, who won the %s", target->hotkey,
+		buffer_printf(&text, ", by %s, who won the %s", target->hotkey,
 			target->at_most ? "latest round with rewards" : "round before");
-	putchar('\n');
+	layout_field(stdout, 13, "to beat", "%s", text.data);
+	buffer_free(&text);
 }
 
 static void print_text(const struct api_round *round, const struct target *target)
@@ -155,7 +159,7 @@ static void print_text(const struct api_round *round, const struct target *targe
 
 static int run(struct invocation *invocation, struct error *err)
 {
-	struct api *api = require_api(invocation, NULL, err);
+	struct api *api = require_api_soon(invocation, NULL, err);
 	struct api_round round = {0};
 	struct target target = {0};
 	int result = -1;
@@ -164,6 +168,8 @@ static int run(struct invocation *invocation, struct error *err)
 		return -1;
 	if (api_current_round(api, &round, err) == 0)
 		result = find_target_or_warn(api, &round, &target, err);
+	else if (err->status == STATUS_NETWORK)
+		session_hint_stored(invocation, api, NULL, err);
 	if (!result && invocation->json)
 		print_json(&round, &target);
 	else if (!result)
@@ -182,7 +188,7 @@ const struct command cmd_round = {
 		"previous winner's weighted score. The deployed validator does not report the baseline; "
 		"it is then taken from the best submission shown of the hotkey with the largest reward in "
 		"the previous round. If no round is running, asking the validator starts one.",
-	.opts = (const struct opt[]){OPTS_API, {0}},
+	.opts = (const struct opt[]){OPTS_API_SOON, {0}},
 	.examples =
 		(const struct example[]){
 			{"quasar round", "show the current round of the workspace's validator"},

@@ -88,11 +88,12 @@ _quasar()
 		--crypto) words="sr25519 ed25519" ;;
 		esac ;;
 	"quasar init")
-		words="--fork-url --github --from --seq --api --network --wallet --hotkey --path --json --workspace --quiet --verbose --help "
+		words="--fork-url --github --from --seq --network --api --wallet --hotkey --path --venv --json --workspace --quiet --verbose --help "
 		case $previous in
 		--fork-url) words="" ;;
 		--from) words=""; files=1 ;;
 		--seq) words="" ;;
+		--network) words="finney test local" ;;
 		--api) words="" ;;
 		--network) words="finney test" ;;
 		--wallet) words="" ;;

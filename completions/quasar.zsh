@@ -123,11 +123,12 @@ _quasar_init()
 		'--github[Create a fork on GitHub with GITHUB_TOKEN, and clone it.]' \
 		'--from=[Use an existing clone as the fork, in place.]:DIR:_files -/' \
 		'--seq=[Sequence length to compete at, in tokens; written to .env.]:N:' \
-		'--api=[Base URL of the validator API; written to .env.]:URL:' \
-		'--network=[Network to compete on; written to .env.]:NAME:(finney test)' \
+		'--network=[Where to compete\: finney or test, at the validators'\'' service, or local, at `quasar localnet`; written to .env.]:NAME:(finney test local)' \
+		'--api=[Base URL of another validator API; written to .env.]:URL:' \
 		'--wallet=[Name of the wallet that holds the hotkey; written to .env.]:NAME:' \
 		'--hotkey=[Name of the hotkey in that wallet; written to .env.]:NAME:' \
 		'--path=[Folder that holds the wallets; written to .env.]:DIR:_files -/' \
+		'--venv[Make .venv in the workspace, with PyTorch, to run the fork. Downloads some gigabytes.]' \
 		'--json[Print one JSON document instead of text.]' \
 		'--workspace=[Workspace to use. Default\: $QUASAR_WORKSPACE, or else the current directory or its nearest parent that is a workspace of yours.]:DIR:_files -/' \
 		'--quiet[Suppress notices and progress.]' \

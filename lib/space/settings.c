@@ -10,16 +10,19 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/secret.h"
+#include "base/suggest.h"
 
 /* Each line is compared with those before it. */
 #define FILE_LIMIT ((size_t)64 << 10)
+
+#define MISSPELT 2 /* wrong letters at most; more of them make another name */
 
 #define BYTE_ORDER_MARK "\xef\xbb\xbf" /* as editors on Windows begin a file */
 
 const struct setting settings_table[] = {
 	{"The validator", "VALIDATOR_API_URL", "http://localhost:8000", SETTING_PLAIN,
-		"Base URL of the validator API. In production: https://quasar-validator-api.onrender.com"},
-	{NULL, "NETUID", "24", SETTING_UNUSED, "The subnet's number."},
+		"Base URL of the validator API. In production: " PRODUCTION_API},
+	{NULL, "NETUID", "24", SETTING_UNUSED, "The subnet's number: 24 on test, 439 on finney."},
 	{NULL, "SUBTENSOR_NETWORK", NULL, SETTING_PLAIN,
 		"The network to compete on: finney, or test. Versions from 2026-04 on need it. If unset: test, and "
 		"only at a validator on this machine."},
@@ -302,6 +305,34 @@ const char *settings_get(const struct settings *settings, const char *name, cons
 	return NULL;
 }
 
+/* Ends with NULL. */
+static const char *const compute_prefixes[] = {"CUDA_", "PYTORCH_", "TRITON_", NULL};
+
+static bool is_for_compute(const char *name)
+{
+	for (const char *const *prefix = compute_prefixes; *prefix; prefix++)
+		if (!strncmp(name, *prefix, strlen(*prefix)))
+			return true;
+	return false;
+}
+
+const char *settings_unknown(const struct settings *settings, size_t *at, const char **meant)
+{
+	while (*at < settings->count) {
+		const char *name = settings->entries[(*at)++].name;
+		struct suggestion near = {.word = name};
+		const struct setting *setting = settings_table;
+
+		for (; setting->name && strcmp(setting->name, name); setting++)
+			suggestion_offer(&near, setting->name);
+		if (setting->name || is_for_compute(name))
+			continue;
+		*meant = near.name && near.distance <= MISSPELT ? near.name : NULL;
+		return name;
+	}
+	return NULL;
+}
+
 void settings_write(const struct settings *values, struct buffer *out)
 {
 	buffer_text(out,
@@ -350,10 +381,7 @@ char **settings_environment(void)
 
 void settings_export_compute(const struct settings *settings)
 {
-	static const char *const prefixes[] = {"CUDA_", "PYTORCH_", "TRITON_"};
-
 	for (size_t i = 0; i < settings->count; i++)
-		for (size_t p = 0; p < sizeof(prefixes) / sizeof(*prefixes); p++)
-			if (!strncmp(settings->entries[i].name, prefixes[p], strlen(prefixes[p])))
-				setenv(settings->entries[i].name, settings->entries[i].value, false);
+		if (is_for_compute(settings->entries[i].name))
+			setenv(settings->entries[i].name, settings->entries[i].value, false);
 }

@@ -24,6 +24,9 @@ struct setting {
 	const char *help;
 };
 
+/* The validators' service. */
+#define PRODUCTION_API "https://quasar-subnet.onrender.com"
+
 /* What is said of a setting that is unused. */
 #define SETTING_UNUSED_NOTE "Accepted, but has no effect."
 
@@ -46,6 +49,10 @@ void settings_put(struct settings *settings, const char *name, const char *value
  * "default". An empty value counts as not set. Any name may be asked for, also one that is not in the
  * table. */
 const char *settings_get(const struct settings *settings, const char *name, const char **source);
+
+/* A name in the .env that is no setting of the table and nothing that settings_export_compute() passes on: the first from
+ * entry `*at` on, which is moved behind it; NULL: no more. `meant`: the setting that it is a misspelling of, or NULL. */
+const char *settings_unknown(const struct settings *settings, size_t *at, const char **meant);
 
 /* Appends an .env file that explains every setting. `values` may be NULL, or holds values to write
  * instead of the defaults. */
