@@ -82,6 +82,7 @@ $(BUILD)/flags: FORCE
 
 # files that EMBED takes in
 $(BUILD)/lib/key/mnemonic.o: lib/key/english.txt
+$(BUILD)/lib/cli/completion.o: $(wildcard completions/*)
 $(BUILD)/lib/space/launcher.o: $(wildcard templates/workspace/*)
 $(BUILD)/lib/gpu/compile.o: $(wildcard kernels/*/*)
 $(BUILD)/lib/probe/python.o: lib/probe/python.py
@@ -109,9 +110,8 @@ $(BUILD)/fork: $(BUILD)/fork_files.h $(FORK_SOURCES) $(FORK_KERNELS)
 
 # What the tables of commands and settings say; tracked, and `make check` fails when they are stale.
 documents: $(QUASAR)
-	$(call say,DOCS,.env.example completions man)$(QUASAR) generate env >.env.example && \
-	rm -rf completions man && mkdir completions man && $(QUASAR) generate man man && \
-	for shell in bash zsh fish; do $(QUASAR) generate $$shell >completions/quasar.$$shell || exit; done
+	$(call say,DOCS,.env.example man)$(QUASAR) generate env >.env.example && \
+	rm -rf man && mkdir man && $(QUASAR) generate man man
 
 # --- benchmarks ------------------------------------------------------------------------------------
 
@@ -248,7 +248,7 @@ help:
 	@echo 'make install      to PREFIX ($(PREFIX)), below DESTDIR if given'
 	@echo 'make uninstall    remove what `make install` put there'
 	@echo 'make dist         a relocatable folder and tarball under dist/'
-	@echo 'make documents    man pages, completions and .env.example, from the tables of commands and settings'
+	@echo 'make documents    man pages and .env.example, from the tables of commands and settings'
 	@echo 'make deps         install the Debian packages that are missing'
 	@echo 'make clean        remove build/ and dist/'
 
