@@ -84,7 +84,7 @@ $(BUILD)/lib/key/mnemonic.o: lib/key/english.txt
 $(BUILD)/lib/cli/completion.o: $(wildcard completions/*)
 $(BUILD)/lib/space/launcher.o: $(wildcard templates/workspace/*)
 $(BUILD)/lib/gpu/compile.o: $(wildcard kernels/*/*)
-$(BUILD)/lib/probe/python.o: lib/probe/python.py
+$(BUILD)/lib/probe/python.o: lib/probe/python.py lib/probe/import.py
 $(BUILD)/lib/probe/probe.o: lib/probe/probe.py
 $(BUILD)/lib/fork/python_ast.o: lib/fork/python_ast.py
 

@@ -218,6 +218,7 @@ static int run(struct invocation *invocation, const struct globals *globals, str
 		invocation->workspace = place.directory;
 		invocation->workspace_above = place.above;
 		invocation->settings = place.settings;
+		settings_export_compute(place.settings);
 		result = invocation->command->run(invocation, err);
 		place.settings = invocation->settings; /* it may have read them again */
 	}

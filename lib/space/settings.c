@@ -347,12 +347,50 @@ char **settings_environment(void)
 	return list;
 }
 
-void settings_export_compute(const struct settings *settings)
+/* Whether CUDA, PyTorch or Triton may read it. */
+static bool is_for_compute(const char *name)
 {
 	static const char *const prefixes[] = {"CUDA_", "PYTORCH_", "TRITON_"};
 
-	for (size_t i = 0; i < settings->count; i++)
-		for (size_t p = 0; p < sizeof(prefixes) / sizeof(*prefixes); p++)
-			if (!strncmp(settings->entries[i].name, prefixes[p], strlen(prefixes[p])))
-				setenv(settings->entries[i].name, settings->entries[i].value, false);
+	for (size_t i = 0; i < sizeof(prefixes) / sizeof(*prefixes); i++)
+		if (!strncmp(name, prefixes[i], strlen(prefixes[i])))
+			return true;
+	return false;
+}
+
+void settings_export_compute(const struct settings *settings)
+{
+	static struct settings *exported; /* by an earlier call */
+
+	for (size_t i = 0; exported && i < exported->count; i++)
+		unsetenv(exported->entries[i].name);
+	settings_free(exported);
+	exported = settings_new();
+	for (size_t i = 0; i < settings->count; i++) {
+		const struct entry *entry = &settings->entries[i];
+
+		if (!is_for_compute(entry->name) || getenv(entry->name))
+			continue;
+		setenv(entry->name, entry->value, true);
+		settings_put(exported, entry->name, entry->value);
+	}
+}
+
+static bool is_known(const char *name)
+{
+	for (const struct setting *setting = settings_table; setting->name; setting++)
+		if (!strcmp(setting->name, name))
+			return true;
+	return is_for_compute(name);
+}
+
+const char *settings_unknown(const struct settings *settings, size_t *at)
+{
+	while (*at < settings->count) {
+		const char *name = settings->entries[(*at)++].name;
+
+		if (!is_known(name))
+			return name;
+	}
+	return NULL;
 }

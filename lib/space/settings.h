@@ -56,5 +56,9 @@ void settings_write(const struct settings *values, struct buffer *out);
 char **settings_environment(void);
 
 /* Puts what the .env says to CUDA, PyTorch and Triton (CUDA_…, PYTORCH_…, TRITON_…) into this process's environment,
- * unless that says it itself: the driver reads it here, and so does the fork's own process. */
+ * unless that says it itself: the driver reads it here, and so does the fork's own process. What an earlier call put
+ * there goes. */
 void settings_export_compute(const struct settings *settings);
+
+/* The next name in the .env, from *at on, that nothing reads; NULL: there is none. `*at` begins at 0. */
+const char *settings_unknown(const struct settings *settings, size_t *at);
