@@ -246,6 +246,7 @@ static const struct opt opts[] = {
 static const enum status exits[] = {STATUS_FAILED, STATUS_ENVIRONMENT, STATUS_NETWORK, STATUS_REFUSED, 0};
 
 const struct command cmd_commit = {
+	.group = "Submit",
 	.name = "commit",
 	.summary = "commit to the fork's HEAD without revealing it yet",
 	.description =

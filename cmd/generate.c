@@ -32,6 +32,7 @@ static int run_generate(struct invocation *invocation, struct error *err)
 }
 
 const struct command cmd_generate = {
+	.group = "More",
 	.name = "generate",
 	.summary = "write man pages, completions or .env.example",
 	.positionals = "man [DIR] | bash | zsh | fish | env",

@@ -1,7 +1,6 @@
 /* quasar help: what a command does and takes. */
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/memory.h"
 #include "cli/help.h"
@@ -13,18 +12,14 @@ static int run_help(struct invocation *invocation, struct error *err)
 	char *path = xstrdup("quasar");
 
 	for (int i = 0; i < invocation->positional_count; i++) {
-		const char *name = invocation->positionals[i];
-		const struct command *const *next = command->subcommands;
 		char *longer;
 
-		while (next && *next && strcmp((*next)->name, name))
-			next++;
-		if (!next || !*next) {
+		command = find_command(command, path, invocation->positionals[i], err);
+		if (!command) {
 			free(path);
-			return error_set(err, STATUS_USAGE, "unknown command \"%s\"", name);
+			return -1;
 		}
-		command = *next;
-		longer = xprintf("%s %s", path, name);
+		longer = xprintf("%s %s", path, command->name);
 		free(path);
 		path = longer;
 	}

@@ -27,9 +27,7 @@ static cJSON *standing_json(const struct standing *standing, size_t rank, const 
 	const struct api_submission *submission = standing->submission;
 	int64_t length = submission->target_sequence_length;
 	cJSON *item = cJSON_CreateObject();
-	char text[32];
 
-	clock_format(submission->created_at, text);
 	cJSON_AddNumberToObject(item, "rank", (double)rank);
 	cJSON_AddNumberToObject(item, "submission_id", (double)submission->id);
 	cJSON_AddStringToObject(item, "hotkey", submission->miner_hotkey);
@@ -40,7 +38,7 @@ static cJSON *standing_json(const struct standing *standing, size_t rank, const 
 	cJSON_AddNumberToObject(item, "tokens_per_sec", submission->tokens_per_sec);
 	cJSON_AddNumberToObject(item, "weighted_score", score_weighted(submission->tokens_per_sec, length));
 	cJSON_AddStringToObject(item, "state", standing_state_name(standing->state));
-	cJSON_AddStringToObject(item, "created_at", text);
+	json_add_time(item, "created_at", submission->created_at);
 	return item;
 }
 
@@ -238,7 +236,7 @@ static int run(struct invocation *invocation, struct error *err)
 
 	if (arg_integer(invocation, "top", 1, 1000000, &top, err) < 0)
 		return -1;
-	api = require_api(invocation, NULL, err);
+	api = require_api_soon(invocation, NULL, err);
 	if (!api)
 		return -1;
 	read_own_address(invocation, own);
@@ -277,7 +275,7 @@ const struct command cmd_leaderboard = {
 			{"validator-gpu", 0, "NAME", NULL, "RTX 5090", NULL,
 				"Also show speeds as measured on this GPU, where they are normalised."},
 			OPTS_WALLET,
-			OPTS_API,
+			OPTS_API_SOON,
 			{0},
 		},
 	.examples =

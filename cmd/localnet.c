@@ -125,6 +125,7 @@ static int run(struct invocation *invocation, struct error *err)
 }
 
 const struct command cmd_localnet = {
+	.group = "Validate",
 	.name = "localnet",
 	.summary = "run a validator on this machine, to try things out",
 	.description =

@@ -5,6 +5,7 @@
 #include "api/version.h"
 #include "cli/connect.h"
 #include "cli/hotkey.h"
+#include "cli/session.h"
 #include "cmd/commands.h"
 #include "score/score.h"
 
@@ -42,6 +43,7 @@ static void print_result(const struct invocation *invocation, const struct api_r
 			registration->already ? "was already registered" : "is registered",
 			registration->league, league_by_name(registration->league)->multiplier,
 			registration->model_name);
+		puts("Next: quasar verify");
 		return;
 	}
 	document = cJSON_CreateObject();
@@ -66,7 +68,7 @@ static int run(struct invocation *invocation, struct error *err)
 	if (arg_integer(invocation, "seq", 1, MOST_TOKENS, &seq, err) < 0)
 		return -1;
 	keypair = require_hotkey(invocation, err);
-	api = keypair ? require_api(invocation, keypair, err) : NULL;
+	api = keypair ? require_api_soon(invocation, keypair, err) : NULL;
 	if (!api)
 		goto done;
 	result = api_register_miner(
@@ -80,6 +82,8 @@ static int run(struct invocation *invocation, struct error *err)
 		error_hint(err,
 			"Validators answer like this if the hotkey is already registered for another "
 			"league. Then there is no need to register again: go on with `quasar commit`.");
+	} else if (err->status == STATUS_NETWORK) {
+		session_hint_stored(invocation, api, keypair_address(keypair), err);
 	}
 done:
 	api_release(&registration.memory);
@@ -101,7 +105,7 @@ const struct command cmd_register = {
 			{"model", 'm', "NAME", "REFERENCE_MODEL", NULL, NULL,
 				"Reference model to register for."},
 			OPTS_WALLET,
-			OPTS_API,
+			OPTS_API_SOON,
 			{0},
 		},
 	.examples =

@@ -206,8 +206,8 @@ static void report(const struct invocation *invocation, struct session *session,
 		return;
 	cJSON_AddItemToArray(revealed, submission_json(&now));
 	if (!invocation->json)
-		printf("Revealed submission %s: %s at %.10s\n", submission_label(&now), now.fork_url,
-			now.commit_hash);
+		printf("Revealed submission %s: %s at %.10s\nNext: quasar status\n", submission_label(&now),
+			now.fork_url, now.commit_hash);
 	submission_free(&now);
 }
 

@@ -9,6 +9,8 @@
 #include "base/log.h"
 #include "base/number.h"
 #include "cli/connect.h"
+#include "cli/layout.h"
+#include "cli/session.h"
 #include "cmd/commands.h"
 #include "score/score.h"
 
@@ -155,7 +157,7 @@ static void print_text(const struct api_round *round, const struct target *targe
 
 static int run(struct invocation *invocation, struct error *err)
 {
-	struct api *api = require_api(invocation, NULL, err);
+	struct api *api = require_api_soon(invocation, NULL, err);
 	struct api_round round = {0};
 	struct target target = {0};
 	int result = -1;
@@ -164,6 +166,8 @@ static int run(struct invocation *invocation, struct error *err)
 		return -1;
 	if (api_current_round(api, &round, err) == 0)
 		result = find_target_or_warn(api, &round, &target, err);
+	else if (err->status == STATUS_NETWORK)
+		session_hint_stored(invocation, api, NULL, err);
 	if (!result && invocation->json)
 		print_json(&round, &target);
 	else if (!result)
@@ -182,7 +186,7 @@ const struct command cmd_round = {
 		"previous winner's weighted score. The deployed validator does not report the baseline; "
 		"it is then taken from the best submission shown of the hotkey with the largest reward in "
 		"the previous round. If no round is running, asking the validator starts one.",
-	.opts = (const struct opt[]){OPTS_API, {0}},
+	.opts = (const struct opt[]){OPTS_API_SOON, {0}},
 	.examples =
 		(const struct example[]){
 			{"quasar round", "show the current round of the workspace's validator"},

@@ -113,6 +113,7 @@ static int run_export(struct invocation *invocation, struct error *err)
 }
 
 const struct command cmd_export_state = {
+	.group = "Keep safe",
 	.name = "export-state",
 	.summary = "export all submissions, with their salts, to an encrypted file",
 	.positionals = "FILE",

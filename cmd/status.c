@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/number.h"
+#include "cli/layout.h"
 #include "cli/page.h"
 #include "cli/session.h"
 #include "cli/table.h"
@@ -22,8 +23,8 @@
 
 #define REST_SECONDS 10.0 /* for what is good to know besides the commitments */
 #define LOOK_SECONDS 5.0  /* that a look at the validator may take at the least */
+#define FIELD 11          /* the column where a field's value begins */
 #define ROOMY 10          /* rows of a page, from which on there is room for what never changes */
-#define NEXT_WIDTH 38     /* characters of a page for what comes next */
 
 /* What the validator told at one moment. The parts fail independently of each other. */
 struct report {
@@ -46,8 +47,12 @@ struct overview {
 	bool online;                       /* it came when the validator was last asked */
 	const struct api_version *version; /* of the validator, as far as is known; NULL: not yet */
 	bool hidden;                       /* it shows miners no lists */
-	char problem[1024];                /* why it, or a part of it, did not; "": all came */
+	struct error problem;              /* why it, or a part of it, did not; STATUS_OK: all came */
 	struct block_clock blocks;
+	struct elsewhere {
+		size_t count; /* submissions of the workspace at another validator, or by another hotkey */
+		char *api_url, *hotkey; /* of the latest */
+	} elsewhere;
 };
 
 /* Made in another workspace, doubled on the way, or lost here. */
@@ -134,6 +139,37 @@ static void report_read(struct session *session, struct report *report, struct e
 	report->elapsed = clock_elapsed();
 }
 
+static void elsewhere_free(struct elsewhere *elsewhere)
+{
+	free(elsewhere->api_url);
+	free(elsewhere->hotkey);
+	*elsewhere = (struct elsewhere){0};
+}
+
+static int elsewhere_read(struct session *session, struct elsewhere *elsewhere, struct error *err)
+{
+	const struct workflow *workflow = &session->workflow;
+	struct submission_list all;
+	size_t latest = 0;
+
+	elsewhere_free(elsewhere);
+	if (store_submissions(session->workspace.store, NULL, &all, err) < 0)
+		return -1;
+	for (size_t i = 0; i < all.count; i++) {
+		if (!strcmp(all.items[i].api_url, workflow->api_url) &&
+			!strcmp(all.items[i].hotkey, workflow->hotkey))
+			continue;
+		elsewhere->count++;
+		latest = i;
+	}
+	if (elsewhere->count) {
+		elsewhere->api_url = xstrdup(all.items[latest].api_url);
+		elsewhere->hotkey = xstrdup(all.items[latest].hotkey);
+	}
+	submission_list_free(&all);
+	return 0;
+}
+
 static int submissions_read(struct session *session, struct overview *overview, struct error *err)
 {
 	struct submission_filter filter = {
@@ -144,7 +180,7 @@ static int submissions_read(struct session *session, struct overview *overview, 
 		return -1;
 	submission_list_free(&overview->submissions);
 	overview->submissions = list;
-	return 0;
+	return elsewhere_read(session, &overview->elsewhere, err);
 }
 
 /* Brings it up to date. The store's part is needed; a validator that does not answer is only noted, and what
@@ -152,20 +188,18 @@ static int submissions_read(struct session *session, struct overview *overview, 
 static int overview_read(struct session *session, struct overview *overview, struct error *err)
 {
 	struct report report;
-	struct error problem;
 
 	/* the page shows it while the validator is waited for */
 	if (submissions_read(session, overview, err) < 0)
 		return -1;
-	report_read(session, &report, &problem);
-	snprintf(overview->problem, sizeof(overview->problem), "%s", problem.status ? problem.message : "");
+	report_read(session, &report, &overview->problem);
 	overview->version = api_version(session->api);
 	overview->hidden = !api_shows_lists(session->api);
 	overview->online = report.has_pending || report.has_standings || report.has_round || report.answers;
-	if (!overview->online || problem.status == STATUS_INTERRUPTED) {
+	if (!overview->online || overview->problem.status == STATUS_INTERRUPTED) {
 		report_free(&report);
-		*err = problem;
-		return problem.status == STATUS_INTERRUPTED ? -1 : 0;
+		*err = overview->problem;
+		return err->status == STATUS_INTERRUPTED ? -1 : 0;
 	}
 	report_free(&overview->report);
 	overview->report = report;
@@ -177,6 +211,7 @@ static int overview_read(struct session *session, struct overview *overview, str
 static void overview_free(struct overview *overview)
 {
 	submission_list_free(&overview->submissions);
+	elsewhere_free(&overview->elsewhere);
 	report_free(&overview->report);
 }
 
@@ -230,7 +265,7 @@ static cJSON *overview_json(const struct session *session, const struct overview
 	cJSON_AddStringToObject(document, "api_version", overview->version->name);
 	cJSON_AddBoolToObject(document, "lists_shown", !overview->hidden);
 	cJSON_AddBoolToObject(document, "online", online);
-	json_add_text(document, "problem", overview->problem[0] ? overview->problem : NULL);
+	json_add_text(document, "problem", overview->problem.status ? overview->problem.message : NULL);
 	if (online && report->has_pending)
 		cJSON_AddNumberToObject(document, "current_block", (double)report->pending.current_block);
 	if (online && report->has_round)
@@ -241,6 +276,7 @@ static cJSON *overview_json(const struct session *session, const struct overview
 		cJSON_AddNumberToObject(document, "skipped_rows",
 			(double)(report->pending.skipped + report->standings.stats.skipped));
 	}
+	cJSON_AddNumberToObject(document, "elsewhere", (double)overview->elsewhere.count);
 	list = cJSON_AddArrayToObject(document, "submissions");
 	for (size_t i = 0; i < overview->submissions.count; i++) {
 		const struct submission *submission = &overview->submissions.items[i];
@@ -453,14 +489,26 @@ static void print_submissions(const struct session *session, const struct overvi
 	for (size_t i = 0; i < count; i++)
 		order[i] = &overview->submissions.items[i];
 	table_begin(&table, headings, "rrllrrll");
+	table_spare(&table, spare);
 	if (page) {
 		qsort_r(order, count, sizeof(*order), compare_urgency, (void *)overview);
-		table_narrow(&table, page->columns > NEXT_WIDTH ? page->columns - NEXT_WIDTH : 0, spare);
+		table_narrow(&table, page->columns);
 	}
 	for (size_t i = 0; i < count; i++)
 		add_row(&table, session, overview, order[i]);
 	table_print(&table, out);
 	free(order);
+}
+
+static void print_elsewhere(const struct session *session, const struct elsewhere *elsewhere, FILE *out)
+{
+	bool same_api = elsewhere->count && !strcmp(elsewhere->api_url, session->workflow.api_url);
+
+	if (elsewhere->count)
+		layout_field(out, FIELD, "elsewhere", "%zu more, the latest %s %s: see `quasar status %s%s`",
+			elsewhere->count, same_api ? "by hotkey" : "at",
+			same_api ? elsewhere->hotkey : elsewhere->api_url,
+			same_api ? "--hotkey NAME" : "--api ", same_api ? "" : elsewhere->api_url);
 }
 
 /* `page`: where it is shown; NULL: lines, which may be as many and as long as they need. */
@@ -476,10 +524,14 @@ static void print_overview(const struct session *session, const struct overview 
 	print_judged(overview, out);
 	if (page)
 		print_age(overview, out);
-	if (overview->problem[0])
-		fprintf(out, "%-11s%s\n", overview->online ? "missing" : "outage", overview->problem);
+	if (overview->problem.status)
+		layout_field(
+			out, FIELD, overview->online ? "missing" : "outage", "%s", overview->problem.message);
+	print_elsewhere(session, &overview->elsewhere, out);
 	if (overview->submissions.count)
 		print_submissions(session, overview, page, out);
+	else if (overview->elsewhere.count)
+		fputs("No submissions of this hotkey at this validator.\n", out);
 	else
 		fputs("No submissions yet. `quasar commit` makes the first one.\n", out);
 }
@@ -580,12 +632,18 @@ static int watch(
 static int print_once(const struct invocation *invocation, struct session *session, struct error *err)
 {
 	struct overview overview = {0};
-	int result = overview_read(session, &overview, err);
+	int result;
 
+	api_share_timeout(session->api);
+	result = overview_read(session, &overview, err);
 	if (!result && invocation->json)
 		print_line(session, &overview, stdout);
 	else if (!result)
 		print_overview(session, &overview, NULL, stdout);
+	if (!result && !overview.online) {
+		log_note("%s", overview.problem.hint);
+		result = error_set(err, STATUS_NETWORK, "%s", ""); /* said above */
+	}
 	overview_free(&overview);
 	return result;
 }
@@ -606,11 +664,12 @@ static int run(struct invocation *invocation, struct error *err)
 }
 
 const struct command cmd_status = {
+	.group = "Watch",
 	.name = "status",
 	.summary = "show where each submission stands: step, blocks left, rank",
 	.description =
 		"Combines the workspace's records with the validator's. If the validator does not "
-		"respond, it shows the records alone and says why. Versions from 2026-04 on do not show "
+		"respond, it shows the records alone, says why, and ends with exit code 4. Versions from 2026-04 on do not show "
 		"their lists to miners; with DASHBOARD_API_KEY, it shows what validators measured.\n\n"
 		"With --watch, a terminal shows a page that is updated every second, the most urgent "
 		"submissions first: those that need you, those to be revealed next, then the newest. "
@@ -625,7 +684,7 @@ const struct command cmd_status = {
 				"With --watch: how often to ask the validator, and the time limit for its "
 				"response (at least 5)."},
 			OPTS_WALLET,
-			OPTS_API,
+			OPTS_API_SOON,
 			{0},
 		},
 	.examples =
@@ -635,6 +694,6 @@ const struct command cmd_status = {
 			{"quasar status --json | jq '.submissions[-1].step'", "for a script"},
 			{0},
 		},
-	.exits = (const enum status[]){STATUS_ENVIRONMENT, 0},
+	.exits = (const enum status[]){STATUS_ENVIRONMENT, STATUS_NETWORK, 0},
 	.run = run,
 };

@@ -78,13 +78,15 @@ static int full_length(struct run *run, struct length *length, double seconds_pe
 	char *suffix = xprintf(".%lld", (long long)length->tokens), *name = xprintf("length%s", suffix);
 	double seconds = seconds_per_token * (double)length->tokens;
 	double needed = accuracy_memory(length->tokens), available = memory_available();
+	char time[32], left[32];
 	int result = 0;
 
 	request.tokens = length->tokens;
+	clock_duration(seconds, time);
+	clock_duration(time_left(run), left);
 	if (seconds > time_left(run)) {
 		check_add(&run->checks, name, CHECK_SKIP, "Allow more time with --budget SECONDS.",
-			"skipped: it takes about %.0f s, but only %.0f s are left", seconds,
-			fmax(time_left(run), 0));
+			"skipped: it takes about %s, but only %s is left", time, left);
 	} else if (needed > available) {
 		check_add(&run->checks, name, CHECK_SKIP, NULL,
 			"skipped: the fp64 reference takes about %.0f MiB, but only %.0f MiB are free",
@@ -217,19 +219,23 @@ static void print_result(const struct run *run)
 	size_t warnings = check_count(&run->checks, CHECK_WARN);
 	const char *result = failures ? "failed" : not_run(run) ? "NOT RUN" : "passed";
 	enum color shown = failures ? COLOR_RED : not_run(run) ? COLOR_YELLOW : COLOR_GREEN;
+	struct table table;
 
 	if (run->count && run->lengths[0].measured) {
-		printf("\n");
-		measurement_print_heading(false);
+		putchar('\n');
+		measurement_table(&table, false);
+		for (int i = 0; i < run->count; i++)
+			if (run->lengths[i].measured)
+				measurement_row(&table, run->lengths[i].tokens, &run->lengths[i].measurement);
+		table_print(&table, stdout);
 	}
-	for (int i = 0; i < run->count; i++)
-		if (run->lengths[i].measured)
-			measurement_print(run->lengths[i].tokens, &run->lengths[i].measurement);
 	printf("\n%s%s%s: %zu ok, %zu warnings, %zu failed, %zu skipped\n", color(stdout, shown), result,
 		color(stdout, COLOR_NONE), check_count(&run->checks, CHECK_OK), warnings, failures,
 		check_count(&run->checks, CHECK_SKIP));
 	if (not_run(run))
 		printf("The fork was NOT RUN: %s\n", run->found.why_not);
+	else if (!failures && !run->native && !run->request.foreign)
+		puts(run->request.static_only ? "Next: quasar verify" : "Next: quasar bench");
 }
 
 static void print_json(const struct run *run)
@@ -391,6 +397,7 @@ done:
 }
 
 const struct command cmd_verify = {
+	.group = "Make it fast",
 	.name = "verify",
 	.summary = "run every check that a validator runs",
 	.description =

@@ -118,6 +118,7 @@ static int report(const struct invocation *invocation, const char *phrase, struc
 			       "will not be shown again:\n\n"
 			       "  %s\n\n",
 				phrase);
+		puts(invocation->workspace ? "Next: quasar register" : "Next: quasar init");
 	}
 	hotkey_free(&hotkey);
 	return 0;
@@ -489,6 +490,7 @@ static const struct command cmd_verify_signature = {
 };
 
 const struct command cmd_wallet = {
+	.group = "Set up",
 	.name = "wallet",
 	.summary = "create, restore and use the hotkey that signs for you",
 	.subcommands =

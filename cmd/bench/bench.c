@@ -256,8 +256,11 @@ static int read_options(struct run *run, struct error *err)
 		.settle = !arg_given(invocation, "runs"),
 		.weights = arg_string(invocation, "weights"),
 	};
-	run->count = arg_integers(invocation, arg_given(invocation, "seq") ? "seq" : "target", 1, MOST_TOKENS,
-		run->lengths, MOST_LENGTHS, err);
+	if (arg_given(invocation, "seq"))
+		run->count = arg_integers(invocation, "seq", 1, MOST_TOKENS, run->lengths, MOST_LENGTHS, err);
+	else
+		run->count = arg_integer(invocation, "target", 1, MOST_TOKENS, run->lengths, err) < 0 ? -1
+												      : 1;
 	if (run->count < 0 || arg_integer(invocation, "runs", 1, 10000, &runs, err) < 0 ||
 		arg_integer(invocation, "seed", 0, (int64_t)1 << 53, &seed, err) < 0 ||
 		arg_real(invocation, "budget", 0, 1e9, &run->plan.budget, err) < 0 ||
@@ -293,6 +296,7 @@ static void close_run(struct run *run)
 		sample_free(&run->results[i].sample);
 		benchmark_list_free(&run->results[i].earlier);
 	}
+	table_free(&run->table);
 	python_free(&run->python);
 	fork_state_free(&run->fork);
 	workspace_close(&run->workspace);
@@ -313,7 +317,9 @@ static int run_bench(struct invocation *invocation, struct error *err)
 	if (!result && !run.workspace.store)
 		log_note("Not %s, so nothing was stored.",
 			invocation->workspace ? "the workspace's own fork" : "in a workspace");
-	if (!result && run.format != FORMAT_TEXT)
+	if (!result && run.format == FORMAT_TEXT)
+		bench_print_end(&run);
+	else if (!result)
 		bench_print_all(&run);
 	close_run(&run);
 	return result;

@@ -3,6 +3,7 @@
 
 #include "cli/device.h"
 #include "cli/python.h"
+#include "cli/table.h"
 #include "fork/fork.h"
 #include "space/benchmarks.h"
 #include "space/workspace.h"
@@ -35,11 +36,13 @@ struct run {
 	int64_t lengths[MOST_LENGTHS];
 	struct result results[MOST_LENGTHS];
 	int count, done;
+	struct table table; /* of the text */
 };
 
-/* What stands above the text, and each result as it comes. */
-void bench_print_heading(const struct run *run);
-void bench_print_result(const struct run *run, const struct result *result);
+/* What stands above the text, each result as it comes, and what stands below. */
+void bench_print_heading(struct run *run);
+void bench_print_result(struct run *run, const struct result *result);
+void bench_print_end(const struct run *run);
 
 /* All results, in another form than text. */
 void bench_print_all(const struct run *run);

@@ -5,12 +5,15 @@
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/number.h"
+#include "cli/chart.h"
 #include "cli/measurement.h"
 #include "cmd/bench/bench.h"
 #include "gpu/gpu.h"
 #include "measure/fixture.h"
 #include "score/gpu.h"
 #include "score/score.h"
+
+#define HISTORY 32 /* results, at most */
 
 /* --- text ---------------------------------------------------------------------------------------- */
 
@@ -28,7 +31,7 @@ static void print_subject(const struct run *run)
 			run->device.description);
 }
 
-void bench_print_heading(const struct run *run)
+void bench_print_heading(struct run *run)
 {
 	char input[160];
 
@@ -44,7 +47,8 @@ void bench_print_heading(const struct run *run)
 		printf("Copying within device memory runs at %.0f GB/s. \"of floor\": the time to move "
 		       "q, k, v and o\nonce at that rate, as a percentage of the time measured.\n\n",
 			run->plan.copy_rate / 1e9);
-	measurement_print_heading(run->plan.copy_rate > 0);
+	measurement_table(&run->table, run->plan.copy_rate > 0);
+	table_flush(&run->table, stdout);
 }
 
 static void print_change(const char *which, const struct benchmark *now, const struct benchmark *then)
@@ -82,11 +86,12 @@ static void print_normalised(const struct run *run, const struct measurement *me
 		factor);
 }
 
-void bench_print_result(const struct run *run, const struct result *result)
+void bench_print_result(struct run *run, const struct result *result)
 {
 	const struct benchmark *last = result->earlier.items, *best = benchmark_best(&result->earlier);
 
-	measurement_print(result->benchmark.seq, &result->measurement);
+	measurement_row(&run->table, result->benchmark.seq, &result->measurement);
+	table_flush(&run->table, stdout);
 	print_normalised(run, &result->measurement);
 	if (last)
 		print_change(best == last ? "last and best" : "last", &result->benchmark, last);
@@ -94,6 +99,73 @@ void bench_print_result(const struct run *run, const struct result *result)
 		printf("%12s nothing of this was measured earlier on this device\n", "");
 	if (best != last)
 		print_change("best", &result->benchmark, best);
+}
+
+/* Tokens/s over the lengths. */
+static void print_lengths(const struct run *run)
+{
+	struct chart_bar bars[MOST_LENGTHS];
+	char labels[MOST_LENGTHS][48], texts[MOST_LENGTHS][48];
+	int fastest = 0;
+
+	for (int i = 0; i < run->done; i++) {
+		const struct benchmark *now = &run->results[i].benchmark;
+
+		number_grouped((double)now->seq, labels[i]);
+		number_grouped(round(now->tokens_per_sec), texts[i]);
+		bars[i] = (struct chart_bar){labels[i], now->tokens_per_sec, texts[i], false};
+		if (now->tokens_per_sec > bars[fastest].value)
+			fastest = i;
+	}
+	bars[fastest].marked = true;
+	puts("\nTokens/s at each length:");
+	chart_bars(stdout, bars, (size_t)run->done);
+}
+
+/* What was measured of the same on this device, the latest last. */
+static void print_history(const struct run *run)
+{
+	const struct benchmark *now = &run->results[0].benchmark;
+	const struct benchmark_filter same = {.like = now};
+	struct benchmark_list list;
+	struct error ignored;
+	double values[HISTORY], slowest = INFINITY;
+	char count[48], least[16], most[16];
+
+	if (benchmark_list(run->workspace.store, &same, HISTORY, &list, &ignored) < 0)
+		return;
+	for (size_t i = 0; i < list.count; i++)
+		values[list.count - 1 - i] = list.items[i].tokens_per_sec;
+	if (list.count > 1) {
+		number_grouped((double)now->seq, count);
+		for (size_t i = 0; i < list.count; i++)
+			slowest = fmin(slowest, values[i]);
+		number_short(slowest, least);
+		number_short(benchmark_best(&list)->tokens_per_sec, most);
+		printf("\nHistory at %s tokens: ", count);
+		chart_sparkline(stdout, values, list.count, 0);
+		printf(" %s to %s tokens/s, %zu results\n", least, most, list.count);
+	}
+	benchmark_list_free(&list);
+}
+
+/* What a miner does with it. */
+static void print_next(const struct run *run)
+{
+	if (!run->of_fork || !run->workspace.store)
+		return;
+	puts(run->fork.changed            ? "Next: quasar push, then quasar bench again"
+			: run->fork.ahead ? "Next: quasar push && quasar commit"
+					  : "Next: quasar commit");
+}
+
+void bench_print_end(const struct run *run)
+{
+	if (run->done > 1)
+		print_lengths(run);
+	else if (run->workspace.store)
+		print_history(run);
+	print_next(run);
 }
 
 /* --- JSON ---------------------------------------------------------------------------------------- */

@@ -89,12 +89,15 @@ static void check_permissions(const char *directory, struct check_list *checks)
 /* A misspelt name would be ignored without a word. */
 static void check_settings(const struct settings *settings, struct check_list *checks)
 {
-	const char *name;
+	const char *name, *meant;
 	size_t at = 0, unknown = 0;
 
-	while ((name = settings_unknown(settings, &at))) {
-		check_add(checks, "settings", CHECK_WARN, "See `quasar generate env` for the names.",
-			".env sets %s, which nothing reads", name);
+	while ((name = settings_unknown(settings, &at, &meant))) {
+		char *remedy = meant ? xprintf("Did you mean %s?", meant)
+				     : xstrdup("`quasar generate env` lists the names.");
+
+		check_add(checks, "settings", CHECK_WARN, remedy, ".env sets %s, which nothing reads", name);
+		free(remedy);
 		unknown++;
 	}
 	if (!unknown)

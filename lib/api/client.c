@@ -30,6 +30,9 @@ struct api {
 	double timeout, skew;
 	struct http *http;
 	struct api_exchange last;
+	bool shares_timeout;
+	double wasted;        /* of it, in seconds */
+	struct error failure; /* what it was wasted on */
 	struct {
 		char route[32];
 		size_t skipped;
@@ -84,6 +87,11 @@ bool api_is_local(const struct api *api)
 void api_set_timeout(struct api *api, double timeout)
 {
 	api->timeout = timeout;
+}
+
+void api_share_timeout(struct api *api)
+{
+	api->shares_timeout = true;
 }
 
 void api_set_network(struct api *api, const char *network)
@@ -525,29 +533,39 @@ static int not_shown(struct api *api, const struct route *route, struct error *e
 	return refusal_hint(REFUSAL_NOT_FOR_US, err);
 }
 
-/* Takes over the body. */
-static int call(struct api *api, const struct route *route, const char *query, cJSON *body,
-	struct reading *reading, struct api_memory *memory, struct error *err)
+/* The validator is down as it was a moment ago, and all the time for that is up. */
+static int still_down(struct api *api, struct error *err)
 {
-	bool is_post = route->name[0] == 'P';
-	char *url = xprintf("%s%s%s", api->base, strchr(route->name, '/'), query ? query : "");
-	char *text = !is_post ? NULL : body ? cJSON_PrintUnformatted(body) : xstrdup("");
-	struct renewals renewals = {0};
+	api->last = (struct api_exchange){0};
+	*err = api->failure;
+	return -1;
+}
+
+static double time_allowed(const struct api *api)
+{
+	return api->shares_timeout ? fmax(0, api->timeout - api->wasted) : api->timeout;
+}
+
+/* Takes note of the seconds that a call took. */
+static void count_wasted(struct api *api, int result, double seconds, const struct error *err)
+{
+	if (!result) {
+		api->wasted = 0;
+	} else if (err->status == STATUS_NETWORK) {
+		api->wasted += seconds;
+		api->failure = *err;
+	}
+}
+
+/* Attempts it, again and again where that may help. */
+static int exchange(struct api *api, const struct route *route, const char *url, const char *text,
+	struct renewals *renewals, struct reading *reading, struct api_memory *memory, struct error *err)
+{
 	struct retry retry;
 	bool again;
 	int result = -1;
 
-	cJSON_Delete(body);
-	*memory = (struct api_memory){0};
-	if ((route->for_validators && !api_shows_lists(api)) ||
-		(route->with_key && !api_has_dashboard(api))) {
-		free(text);
-		free(url);
-		return not_shown(api, route, err);
-	}
-	if (route->is_signed)
-		api_learn_version(api);
-	retry_begin(&retry, api->timeout);
+	retry_begin(&retry, time_allowed(api));
 	api->last = (struct api_exchange){0};
 	do {
 		double left = retry_left(&retry);
@@ -568,10 +586,36 @@ static int call(struct api *api, const struct route *route, const char *query, c
 		log_debug("%s %s", route->name, url);
 		reading_begin(reading);
 		result = attempt(api, route, &request, reading, memory, err);
-		again = result < 0 && worth_renewing(api, route, &renewals);
+		again = result < 0 && worth_renewing(api, route, renewals);
 	} while (again ||
 		(result < 0 && api->last.transient && !route->once &&
 			retry_wait(&retry, api->last.retry_after, err) == 0));
+	count_wasted(api, result, clock_elapsed() - retry.began, err);
+	log_passing_end();
+	return result;
+}
+
+/* Takes over the body. */
+static int call(struct api *api, const struct route *route, const char *query, cJSON *body,
+	struct reading *reading, struct api_memory *memory, struct error *err)
+{
+	bool is_post = route->name[0] == 'P';
+	char *url = xprintf("%s%s%s", api->base, strchr(route->name, '/'), query ? query : "");
+	char *text = !is_post ? NULL : body ? cJSON_PrintUnformatted(body) : xstrdup("");
+	struct renewals renewals = {0};
+	int result;
+
+	cJSON_Delete(body);
+	*memory = (struct api_memory){0};
+	if ((route->for_validators && !api_shows_lists(api)) ||
+		(route->with_key && !api_has_dashboard(api))) {
+		result = not_shown(api, route, err);
+	} else {
+		if (route->is_signed)
+			api_learn_version(api);
+		result = time_allowed(api) ? exchange(api, route, url, text, &renewals, reading, memory, err)
+					   : still_down(api, err);
+	}
 	free(text);
 	free(url);
 	/* it was found out only now that they are not for miners */

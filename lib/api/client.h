@@ -48,6 +48,10 @@ bool api_is_local(const struct api *api);
 /* Another `timeout` from the next call on. */
 void api_set_timeout(struct api *api, double timeout);
 
+/* The time that calls take in vain counts for those after them: with a validator that is down, all of them together
+ * fail within one `timeout`, from then on with the same error. */
+void api_share_timeout(struct api *api);
+
 /* What goes with the requests of versions that ask for it; the strings must outlive the client. `network`: "finney"
  * or "test"; NULL: not told. `key`: an API key for the dashboard; NULL: none. */
 void api_set_network(struct api *api, const char *network);

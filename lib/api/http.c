@@ -1,6 +1,7 @@
 #include "api/http.h"
 
 #include <curl/curl.h>
+#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,6 +9,7 @@
 
 #include "base/certificates.h"
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/memory.h"
 #include "base/text.h"
 #include "base/version.h"
@@ -15,6 +17,7 @@
 #define REDIRECT_LIMIT 5
 #define HEADER_LIMIT (256 << 10)
 #define CONNECT_SECONDS 20
+#define SILENT_WAIT 2.0 /* before a terminal shows what is waited for */
 
 struct http {
 	CURL *curl;
@@ -27,7 +30,9 @@ struct hop {
 	struct http_answer *answer;
 	size_t header_bytes;
 	bool head_complete, too_large;
-	bool cut; /* a refusal that was long enough */
+	bool cut;     /* a refusal that was long enough */
+	char *host;   /* for people */
+	double began; /* clock_elapsed() */
 	char reason[CURL_ERROR_SIZE];
 };
 
@@ -200,7 +205,12 @@ static size_t take_header(char *data, size_t size, size_t count, void *context)
 
 static int watch(void *context, curl_off_t a, curl_off_t b, curl_off_t c, curl_off_t d)
 {
-	(void)context, (void)a, (void)b, (void)c, (void)d;
+	const struct hop *hop = context;
+	double waited = clock_elapsed() - hop->began;
+
+	(void)a, (void)b, (void)c, (void)d;
+	if (waited > SILENT_WAIT)
+		log_passing("waiting for %s, %.0f s", hop->host, waited);
 	clock_turn();
 	return interrupted();
 }
@@ -237,6 +247,7 @@ static void set_up(CURL *curl, const struct http_request *request, const char *u
 	curl_easy_setopt(curl, CURLOPT_HEADERDATA, hop);
 	curl_easy_setopt(curl, CURLOPT_NOPROGRESS, 0L);
 	curl_easy_setopt(curl, CURLOPT_XFERINFOFUNCTION, watch);
+	curl_easy_setopt(curl, CURLOPT_XFERINFODATA, hop);
 	curl_easy_setopt(curl, CURLOPT_ERRORBUFFER, hop->reason);
 	if (certificates)
 		curl_easy_setopt(curl, CURLOPT_CAINFO, certificates);
@@ -262,12 +273,21 @@ static bool is_tls_failure(CURLcode code)
 	}
 }
 
-static int hop_failed(CURLcode code, const struct hop *hop, const char *url, struct error *err)
+/* Nobody listens on this machine: that is known at once, and does not pass by itself. */
+static bool is_nobody_here(CURLcode code, const struct hop *hop, const char *url)
 {
-	char *host = url_host(url);
-	const char *reason = hop->reason[0] ? hop->reason : curl_easy_strerror(code);
+	long reason = 0;
 
-	hop->answer->transient = !hop->too_large && !is_tls_failure(code) && !interrupted();
+	curl_easy_getinfo(hop->curl, CURLINFO_OS_ERRNO, &reason);
+	return code == CURLE_COULDNT_CONNECT && reason == ECONNREFUSED && http_is_this_machine(url);
+}
+
+static void hop_failed(CURLcode code, const struct hop *hop, const char *url, struct error *err)
+{
+	const char *host = hop->host, *reason = hop->reason[0] ? hop->reason : curl_easy_strerror(code);
+	bool nobody_here = is_nobody_here(code, hop, url);
+
+	hop->answer->transient = !hop->too_large && !is_tls_failure(code) && !nobody_here && !interrupted();
 	if (interrupted()) {
 		error_set(err, STATUS_INTERRUPTED, "interrupted");
 	} else if (hop->too_large) {
@@ -278,18 +298,23 @@ static int hop_failed(CURLcode code, const struct hop *hop, const char *url, str
 		error_hint(err,
 			"Check the address, this machine's clock and the package ca-certificates. "
 			"SSL_CERT_FILE can name another file of trusted certificates.");
+	} else if (nobody_here) {
+		error_set(err, STATUS_NETWORK, "cannot reach %s: nothing listens there", host);
+		error_hint(err,
+			"Start a validator on this machine with `quasar localnet`, or set VALIDATOR_API_URL "
+			"(or --api) to another one's address.");
+	} else if (hop->answer->sent && code == CURLE_OPERATION_TIMEDOUT) {
+		error_set(err, STATUS_NETWORK, "no response in time from %s: %s", host, reason);
+		error_hint(err,
+			"A hosted service may have to wake up first: try again in a minute, or wait longer "
+			"with --timeout SECONDS.");
 	} else {
 		error_set(err, STATUS_NETWORK, "%s %s: %s",
-			!hop->answer->sent                         ? "cannot reach"
-				: code == CURLE_OPERATION_TIMEDOUT ? "no response in time from"
-								   : "lost the connection to",
-			host, reason);
+			hop->answer->sent ? "lost the connection to" : "cannot reach", host, reason);
 		error_hint(err,
 			"Check VALIDATOR_API_URL (or --api) and the network; `quasar localnet` starts "
 			"a validator on this machine.");
 	}
-	free(host);
-	return -1;
 }
 
 static const char *header(CURL *curl, const char *name)
@@ -334,7 +359,11 @@ static double retry_after(const char *text, const char *date)
 static int exchange_hop(struct http *http, const struct http_request *request, const char *url,
 	double timeout, struct http_answer *answer, char **next, struct error *err)
 {
-	struct hop hop = {.curl = http->curl, .request = request, .answer = answer};
+	struct hop hop = {.curl = http->curl,
+		.request = request,
+		.answer = answer,
+		.host = url_host(url),
+		.began = clock_elapsed()};
 	struct curl_slist *headers = header_list(request);
 	double began = clock_now();
 	curl_off_t sending_began = 0;
@@ -356,7 +385,10 @@ static int exchange_hop(struct http *http, const struct http_request *request, c
 	if (code == CURLE_OK && !hop.head_complete)
 		code = CURLE_RECV_ERROR;
 	if (code != CURLE_OK)
-		return hop_failed(code, &hop, url, err);
+		hop_failed(code, &hop, url, err);
+	free(hop.host);
+	if (code != CURLE_OK)
+		return -1;
 	curl_easy_getinfo(http->curl, CURLINFO_RESPONSE_CODE, &status);
 	curl_easy_getinfo(http->curl, CURLINFO_REDIRECT_URL, &redirect);
 	answer->status = (int)status;

@@ -40,6 +40,26 @@ static int give_up(const struct retry *retry, double retry_after, struct error *
 		retry->failures == 1 ? "" : "s", spent);
 }
 
+/* Counts the seconds down on a terminal; elsewhere says once how many they are. */
+static int sit_out(double wait, struct error *err)
+{
+	char text[32];
+
+	clock_duration(ceil(wait), text);
+	if (!is_terminal(stderr)) {
+		if (wait > SILENT_WAIT)
+			log_note("%s; trying again in %s", err->message, text);
+		return clock_sleep(wait, err);
+	}
+	for (; wait > 0; wait--) {
+		clock_duration(ceil(wait), text);
+		log_passing("%s; trying again in %s", err->message, text);
+		if (clock_sleep(fmin(1, wait), err) < 0)
+			return -1;
+	}
+	return 0;
+}
+
 int retry_wait(struct retry *retry, double retry_after, struct error *err)
 {
 	double wait = fmin(LONGEST_WAIT, FIRST_WAIT * exp2(fmin(retry->failures, 10))) * random_unit();
@@ -49,11 +69,5 @@ int retry_wait(struct retry *retry, double retry_after, struct error *err)
 	retry->failures++;
 	if (wait >= retry_left(retry))
 		return give_up(retry, retry_after, err);
-	if (wait > SILENT_WAIT) {
-		char text[32];
-
-		clock_duration(ceil(wait), text);
-		log_note("%s; trying again in %s", err->message, text);
-	}
-	return clock_sleep(wait, err);
+	return sit_out(wait, err);
 }

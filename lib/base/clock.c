@@ -89,9 +89,19 @@ void clock_duration(double seconds, char text[32])
 	if (whole < 60)
 		snprintf(text, 32, "%ld s", whole);
 	else if (whole < 3600)
-		snprintf(text, 32, "%ld m %02ld s", whole / 60, whole % 60);
+		snprintf(text, 32, "%ld min %02ld s", whole / 60, whole % 60);
 	else
-		snprintf(text, 32, "%ld h %02ld m", whole / 3600, whole / 60 % 60);
+		snprintf(text, 32, "%ld h %02ld min", whole / 3600, whole / 60 % 60);
+}
+
+void clock_measured(double seconds, char text[32])
+{
+	if (seconds < 1)
+		snprintf(text, 32, "%.*f ms", seconds < 1e-3 ? 3 : 2, seconds * 1e3);
+	else if (seconds < 600)
+		snprintf(text, 32, "%.2f s", seconds);
+	else
+		clock_duration(seconds, text);
 }
 
 static void on_stop(int signal_number)

@@ -21,8 +21,10 @@ void clock_format(double unix_time, char text[32]);
 /* Reads ISO 8601 with or without fraction, "Z" or offset; no zone means UTC. -1 when it is not a time. */
 int clock_parse(const char *text, double *unix_time);
 
-/* "2 m 05 s", "3 h 04 m": a duration for people. `text` holds 32 bytes. */
+/* "2 min 05 s", "3 h 04 min": a duration for people. `text` holds 32 bytes. */
 void clock_duration(double seconds, char text[32]);
+/* The same for what was measured: "0.123 ms", "45.67 ms", "12.35 s", and as above from ten minutes on. */
+void clock_measured(double seconds, char text[32]);
 
 /* Makes SIGINT and SIGTERM set a flag that waiting and long work look at; a second one ends the process. */
 void interrupt_install(void);

@@ -150,12 +150,21 @@ void json_add_text(cJSON *object, const char *name, const char *text)
 	cJSON_AddItemToObject(object, name, text ? cJSON_CreateString(text) : cJSON_CreateNull());
 }
 
-void json_add_time(cJSON *object, const char *name, double unix_time)
+void json_add_naive_time(cJSON *object, const char *name, double unix_time)
 {
 	char text[32];
 
 	clock_format(unix_time, text);
 	json_add_text(object, name, isnan(unix_time) ? NULL : text);
+}
+
+void json_add_time(cJSON *object, const char *name, double unix_time)
+{
+	char text[32], zoned[40];
+
+	clock_format(unix_time, text);
+	snprintf(zoned, sizeof(zoned), "%sZ", text);
+	json_add_text(object, name, text[0] == '?' ? NULL : zoned);
 }
 
 void json_add_id(cJSON *object, const char *name, int64_t id)

@@ -31,11 +31,13 @@ int json_array(
 int json_object(
 	const cJSON *object, const char *name, enum json_need need, const cJSON **out, struct error *err);
 
-/* Adds a field to an object; NAN, NULL and an id of 0 become null, a time is written by clock_format(). */
+/* Adds a field to an object; NAN, NULL and an id of 0 become null. */
 void json_add_real(cJSON *object, const char *name, double value);
 void json_add_text(cJSON *object, const char *name, const char *text);
 void json_add_id(cJSON *object, const char *name, int64_t id);
+/* ISO 8601 in UTC, ending with "Z"; or without a zone, as the validator writes times. */
 void json_add_time(cJSON *object, const char *name, double unix_time);
+void json_add_naive_time(cJSON *object, const char *name, double unix_time);
 
 /* Appends the document as Python's json.dumps(…, sort_keys=True) writes it: keys sorted by code point,
  * ", " and ": ", non-ASCII as \uXXXX. A number whose double is whole and that was made by

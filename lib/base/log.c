@@ -3,9 +3,15 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "base/text.h"
+
+#define CLEAR_LINE "\r\033[K"
+
 static enum log_level current_level = LOG_NORMAL;
+static bool passing; /* a line is there that gives way */
 
 void log_set_level(enum log_level level)
 {
@@ -22,6 +28,7 @@ static void line(const char *prefix, const char *format, va_list args)
 	char text[2048];
 
 	vsnprintf(text, sizeof(text), format, args);
+	log_passing_end();
 	fprintf(stderr, "%s%s\n", prefix, text); /* one write a line, so that processes do not mix */
 }
 
@@ -57,11 +64,41 @@ void log_debug(const char *format, ...)
 	va_end(args);
 }
 
+void log_passing(const char *format, ...)
+{
+	char text[1024];
+	va_list args;
+
+	if (log_is_quiet() || !is_terminal(stderr))
+		return;
+	va_start(args, format);
+	vsnprintf(text, sizeof(text), format, args);
+	va_end(args);
+	fprintf(stderr, CLEAR_LINE "%.*s", (int)text_prefix(text, terminal_width(stderr) - 1), text);
+	fflush(stderr);
+	passing = true;
+}
+
+void log_passing_end(void)
+{
+	if (passing)
+		fputs(CLEAR_LINE, stderr);
+	passing = false;
+}
+
 bool is_terminal(FILE *stream)
 {
 	const char *terminal = getenv("TERM");
 
 	return terminal && strcmp(terminal, "dumb") && isatty(fileno(stream));
+}
+
+size_t terminal_width(FILE *stream)
+{
+	struct winsize window = {0};
+
+	ioctl(fileno(stream), TIOCGWINSZ, &window);
+	return window.ws_col ? window.ws_col : SIZE_MAX;
 }
 
 const char *color(FILE *stream, enum color wanted)

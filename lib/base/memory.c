@@ -49,16 +49,22 @@ char *xstrdup(const char *text)
 	return must(strdup(text));
 }
 
-char *xprintf(const char *format, ...)
+char *xvprintf(const char *format, va_list args)
 {
 	char *text = NULL;
+
+	return must(vasprintf(&text, format, args) < 0 ? NULL : text);
+}
+
+char *xprintf(const char *format, ...)
+{
+	char *text;
 	va_list args;
 
 	va_start(args, format);
-	if (vasprintf(&text, format, args) < 0)
-		text = NULL;
+	text = xvprintf(format, args);
 	va_end(args);
-	return must(text);
+	return text;
 }
 
 FILE *xmemstream(char **text, size_t *length)

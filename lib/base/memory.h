@@ -3,6 +3,7 @@
  * error returned. Secrets use sodium_malloc, which locks and wipes. */
 #pragma once
 
+#include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
 
@@ -14,6 +15,7 @@ void *xcalloc(size_t count, size_t size);
 void *xrealloc(void *old, size_t size);
 char *xstrdup(const char *text);
 char *xprintf(const char *format, ...) __attribute__((format(printf, 1, 2)));
+char *xvprintf(const char *format, va_list args) __attribute__((format(printf, 1, 0)));
 
 /* open_memstream() and its fclose(), after which the text is complete and the caller's to free. */
 FILE *xmemstream(char **text, size_t *length);

@@ -5,51 +5,115 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <stdbool.h>
 #include <string.h>
 
-int number_parse_integer(const char *text, int64_t *value)
-{
-	int64_t sum = 0, scale = 1;
-	bool negative = *text == '-', any = false;
+#define LONGEST 63   /* characters of a number */
+#define EXACT 0x1p53 /* up to which a double holds every whole number */
 
-	for (text += negative; isdigit((unsigned char)*text) || (*text == '_' && any); text++) {
-		if (*text == '_')
-			continue;
-		if (__builtin_mul_overflow(sum, 10, &sum) || __builtin_add_overflow(sum, *text - '0', &sum))
-			return -1;
-		any = true;
+static bool is_digit(char letter)
+{
+	return isdigit((unsigned char)letter);
+}
+
+/* Up to three digits, then three behind each comma. Returns the length; 0: it is something else. */
+static size_t grouped_length(const char *text)
+{
+	size_t length = strspn(text, "0123456789");
+
+	if (length < 1 || length > 3 || text[length] != ',')
+		return 0;
+	while (text[length] == ',') {
+		if (strspn(text + length + 1, "0123456789") != 3)
+			return 0;
+		length += 4;
 	}
-	if (*text == 'k' || *text == 'K')
-		scale = 1000;
-	else if (*text == 'm' || *text == 'M')
-		scale = 1000000;
-	if (scale > 1)
-		text++;
-	if (!any || *text || __builtin_mul_overflow(sum, negative ? -scale : scale, value))
-		return -1;
+	return length;
+}
+
+bool number_is_grouped(const char *text)
+{
+	size_t length = grouped_length(text);
+
+	return length && !text[length];
+}
+
+/* Without what groups digits: commas, and underscores behind one. -1 when it is too long. */
+static int without_groups(const char *text, char plain[LONGEST + 1])
+{
+	bool negative = *text == '-';
+	size_t commas = grouped_length(text + negative), used = 0;
+
+	for (size_t i = 0; text[i]; i++) {
+		if ((text[i] == ',' && i < commas + negative) ||
+			(text[i] == '_' && i && is_digit(text[i - 1])))
+			continue;
+		if (used == LONGEST)
+			return -1;
+		plain[used++] = text[i];
+	}
+	plain[used] = '\0';
 	return 0;
+}
+
+/* The power of ten that a suffix stands for; NULL: it is none. */
+static const char *exponent_of(const char *suffix)
+{
+	static const char *const suffixes[][2] = {
+		{"", ""}, {"k", "e3"}, {"K", "e3"}, {"m", "e6"}, {"M", "e6"}, {"%", "e-2"}, {" %", "e-2"}};
+
+	for (size_t i = 0; i < sizeof(suffixes) / sizeof(*suffixes); i++)
+		if (!strcmp(suffix, suffixes[i][0]))
+			return suffixes[i][1];
+	return NULL;
 }
 
 int number_parse_real(const char *text, double *value)
 {
-	char *end;
+	char plain[LONGEST + 1], scaled[LONGEST + 4], *end;
+	const char *exponent;
 
-	/* strtod would also take spaces, hexadecimal, "inf" and "nan" */
-	if (!isdigit((unsigned char)text[text[0] == '-' || text[0] == '.']) || strpbrk(text, "xXnN"))
+	if (without_groups(text, plain) < 0)
 		return -1;
-	*value = strtod(text, &end);
-	if (*end == 'k' || *end == 'K') {
-		*value *= 1e3;
-		end++;
-	} else if (*end == 'm' || *end == 'M') {
-		*value *= 1e6;
-		end++;
-	} else if (*end == '%') {
-		*value /= 100;
-		end++;
-	}
-	return *end || !isfinite(*value) ? -1 : 0;
+	/* strtod would also take spaces, hexadecimal, "inf" and "nan" */
+	if (!is_digit(plain[plain[0] == '-' || plain[0] == '.']) || strpbrk(plain, "xXnN"))
+		return -1;
+	strtod(plain, &end);
+	exponent = exponent_of(end);
+	if (!exponent)
+		return -1;
+	/* one conversion: 2.3 times 1e6 is not the nearest to 2.3e6 */
+	snprintf(scaled, sizeof(scaled), "%.*s%s", (int)(end - plain), plain, exponent);
+	*value = strtod(scaled, &end);
+	return !*end && isfinite(*value) ? 0 : -1;
+}
+
+/* Digits alone, however many. */
+static int parse_digits(const char *text, int64_t *value)
+{
+	bool negative = *text == '-';
+	int64_t sum = 0;
+
+	for (text += negative; *text; text++)
+		if (!is_digit(*text) || __builtin_mul_overflow(sum, 10, &sum) ||
+			__builtin_add_overflow(sum, *text - '0', &sum))
+			return -1;
+	*value = negative ? -sum : sum;
+	return 0;
+}
+
+int number_parse_integer(const char *text, int64_t *value)
+{
+	char plain[LONGEST + 1];
+	double real;
+
+	if (number_parse_real(text, &real) < 0 || strchr(text, '%') || without_groups(text, plain) < 0)
+		return -1;
+	if (parse_digits(plain, value) == 0)
+		return 0;
+	if (fabs(real) > EXACT || real != floor(real))
+		return -1;
+	*value = (int64_t)real;
+	return 0;
 }
 
 void number_repr(double value, char text[32])
@@ -100,4 +164,14 @@ void number_grouped(double value, char text[48])
 		text[out++] = from[i];
 	}
 	text[out] = '\0';
+}
+
+void number_short(double value, char text[16])
+{
+	static const char *const suffixes[] = {"", "k", "M", "G", "T"};
+	size_t i = 0;
+
+	for (; fabs(value) >= 999.5 && i < sizeof(suffixes) / sizeof(*suffixes) - 1; i++)
+		value /= 1000;
+	snprintf(text, 16, "%.3g%s", value, suffixes[i]);
 }

@@ -28,6 +28,7 @@ struct example {
 struct invocation;
 
 struct command {
+	const char *group; /* heading in the list of commands; NULL: the same as the one before */
 	const char *name, *summary;
 	const char *positionals; /* "[DIR]" as the synopsis shows it; NULL: none */
 	int min_positionals, max_positionals;
@@ -58,18 +59,23 @@ bool arg_flag(const struct invocation *invocation, const char *name);
 const char *arg_string(const struct invocation *invocation, const char *name);
 /* True when the value comes from the command line. */
 bool arg_given(const struct invocation *invocation, const char *name);
-/* "64k", "1M" and "1_000_000" are understood. Outside of the bounds or not a number: STATUS_USAGE, naming
+/* Numbers as in base/number.h. Outside of the bounds or not a number: STATUS_USAGE, naming
  * where the value came from. Leaves `out` alone when there is no value. */
 int arg_integer(const struct invocation *invocation, const char *name, int64_t least, int64_t most,
 	int64_t *out, struct error *err);
 int arg_real(const struct invocation *invocation, const char *name, double least, double most, double *out,
 	struct error *err);
-/* A list "4096,64k,1M" of at most `capacity` numbers; returns the count, or -1. */
+/* A list "4096,64k,1M" of at most `capacity` numbers; returns the count, or -1. "131,072" is one number; "262,144", which
+ * may be two, is two, and a note says so. */
 int arg_integers(const struct invocation *invocation, const char *name, int64_t least, int64_t most,
 	int64_t *out, int capacity, struct error *err);
 
 /* The workspace's directory; STATUS_ENVIRONMENT with the way out when there is none. */
 const char *require_workspace(const struct invocation *invocation, struct error *err);
+
+/* The subcommand of that name; NULL, with STATUS_USAGE and what may have been meant. `path`: the parent's full name. */
+const struct command *find_command(
+	const struct command *parent, const char *path, const char *name, struct error *err);
 
 /* Prints a document to stdout, indented, and frees it. */
 void output_json(cJSON *document);
@@ -88,12 +94,14 @@ void output_json(cJSON *document);
 		"api-version", 0, "VERSION", "API_VERSION", NULL, "auto|2026-04|2026-02",                    \
 			"Version of the validator's service. auto: find it out."                             \
 	}
-#define OPTS_API                                                                                             \
-	OPTS_VALIDATOR,                                                                                      \
+#define OPT_TIMEOUT(seconds)                                                                                 \
 	{                                                                                                    \
-		"timeout", 0, "SECONDS", NULL, "120", NULL,                                                  \
+		"timeout", 0, "SECONDS", NULL, seconds, NULL,                                                \
 			"Time limit for the whole exchange, retries included."                               \
 	}
+#define OPTS_API OPTS_VALIDATOR, OPT_TIMEOUT("120")
+/* For what somebody looks at and can simply ask again: an outage shows soon. */
+#define OPTS_API_SOON OPTS_VALIDATOR, OPT_TIMEOUT("5")
 
 /* Runs the command that the words name, below the program, and says on stderr what went wrong. Returns the
  * exit code. */

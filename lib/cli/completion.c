@@ -93,9 +93,10 @@ static void offer_opts(struct line *line, const struct opt *opts)
 static void offer_commands(struct line *line)
 {
 	const struct command *command = line->program;
+	struct error ignored;
 
 	for (int i = 0; command && i < line->invocation.positional_count; i++)
-		command = program_find_command(command, line->invocation.positionals[i]);
+		command = find_command(command, "", line->invocation.positionals[i], &ignored);
 	if (command)
 		offer_subcommands(line, command);
 }
@@ -305,9 +306,10 @@ static void read_before(struct line *line, char **words, int count, int *at)
 static void read_line(struct line *line, char **words, int count)
 {
 	struct invocation *invocation = &line->invocation;
+	struct error ignored;
 
 	for (int i = 0; i < count; i++) {
-		const struct command *next = program_find_command(invocation->command, words[i]);
+		const struct command *next = find_command(invocation->command, "", words[i], &ignored);
 
 		if (!line->only_positionals && !strcmp(words[i], "--"))
 			line->only_positionals = true;

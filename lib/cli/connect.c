@@ -70,3 +70,13 @@ struct api *require_api(const struct invocation *invocation, const struct keypai
 		tell_address(invocation);
 	return require_api_for(invocation, keypair, timeout, err);
 }
+
+struct api *require_api_soon(
+	const struct invocation *invocation, const struct keypair *keypair, struct error *err)
+{
+	struct api *api = require_api(invocation, keypair, err);
+
+	if (api)
+		api_share_timeout(api);
+	return api;
+}

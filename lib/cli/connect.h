@@ -9,6 +9,10 @@
 struct api *require_api(
 	const struct invocation *invocation, const struct keypair *keypair, struct error *err);
 
+/* The same for the options OPTS_API_SOON: --timeout is what all that goes wrong may take together. */
+struct api *require_api_soon(
+	const struct invocation *invocation, const struct keypair *keypair, struct error *err);
+
 /* The same with another time limit, for a command with the options OPTS_VALIDATOR. */
 struct api *require_api_for(const struct invocation *invocation, const struct keypair *keypair,
 	double timeout, struct error *err);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/service.h"
@@ -41,13 +42,14 @@ void event_emit(struct event_log *log, const char *name, cJSON *fields, const ch
 {
 	cJSON *event = cJSON_CreateObject(), *field;
 	char message[2048], time[32], *line;
+	double now = clock_now();
 	va_list args;
 
 	va_start(args, format);
 	vsnprintf(message, sizeof(message), format, args);
 	va_end(args);
-	clock_format(clock_now(), time);
-	cJSON_AddStringToObject(event, "time", time);
+	clock_format(now, time);
+	json_add_time(event, "time", now);
 	cJSON_AddStringToObject(event, "event", name);
 	cJSON_AddStringToObject(event, "message", message);
 	while (fields && (field = cJSON_DetachItemFromArray(fields, 0)))

@@ -3,14 +3,10 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 
 #include "base/log.h"
 #include "base/memory.h"
-#include "base/version.h"
-
-#define NARROWEST 40 /* columns of a page */
-#define WIDEST 96
+#include "cli/layout.h"
 
 const struct exit_code help_exit_codes[] = {
 	{STATUS_OK, "done"},
@@ -55,46 +51,6 @@ const char *help_default(const struct opt *opt)
 	return NULL;
 }
 
-/* How long lines may be: they fit the terminal, and are never hard to read. */
-static int line_width(FILE *out)
-{
-	struct winsize window = {0};
-
-	ioctl(fileno(out), TIOCGWINSZ, &window);
-	return window.ws_col >= NARROWEST && window.ws_col < WIDEST ? window.ws_col : WIDEST;
-}
-
-/* Prints words with the first line starting at `column`, the others at `indent`. */
-static void print_wrapped(FILE *out, const char *text, int column, int indent)
-{
-	int width = line_width(out);
-
-	while (*text) {
-		int length = (int)strcspn(text, " \n");
-
-		fprintf(out, "%.*s", length, text);
-		column += length;
-		text += length;
-		while (*text == '\n') {
-			fprintf(out, "\n%*s", text[1] == '\n' ? 0 : indent, "");
-			column = indent;
-			text++;
-		}
-		if (*text != ' ')
-			continue;
-		text++;
-		length = (int)strcspn(text, " \n");
-		if (column + 1 + length > width) {
-			fprintf(out, "\n%*s", indent, "");
-			column = indent;
-		} else {
-			fputc(' ', out);
-			column++;
-		}
-	}
-	fputc('\n', out);
-}
-
 static void print_opts(FILE *out, const struct opt *opts)
 {
 	for (; opts && opts->name; opts++) {
@@ -116,7 +72,7 @@ static void print_opts(FILE *out, const struct opt *opts)
 			free(help);
 			help = closed;
 		}
-		print_wrapped(out, help, 28, 28);
+		layout_prose(out, help, 28, 28);
 		free(help);
 	}
 }
@@ -124,8 +80,13 @@ static void print_opts(FILE *out, const struct opt *opts)
 static void print_subcommands(FILE *out, const struct command *command)
 {
 	for (size_t i = 0; command->subcommands[i]; i++) {
-		fprintf(out, "  %-14s", command->subcommands[i]->name);
-		print_wrapped(out, command->subcommands[i]->summary, 16, 16);
+		const struct command *next = command->subcommands[i];
+
+		if (next->group)
+			fprintf(out, "%s%s%s%s\n", i ? "\n" : "", color(out, COLOR_BOLD), next->group,
+				color(out, COLOR_NONE));
+		fprintf(out, "  %-14s", next->name);
+		layout_prose(out, next->summary, 16, 16);
 	}
 }
 
@@ -139,7 +100,7 @@ void help_synopsis(FILE *out, const char *path, const struct command *command)
 static void print_title(FILE *out, const char *path, const struct command *command)
 {
 	fprintf(out, "%s - ", path);
-	print_wrapped(out, command->summary, (int)strlen(path) + 3, 0);
+	layout_prose(out, command->summary, strlen(path) + 3, 0);
 	fputs("\nusage: ", out);
 	help_synopsis(out, path, command);
 	fputc('\n', out);
@@ -162,10 +123,12 @@ void help_full(FILE *out, const char *path, const struct command *command)
 	print_title(out, path, command);
 	if (command->description) {
 		fputc('\n', out);
-		print_wrapped(out, command->description, 0, 0);
+		layout_prose(out, command->description, 0, 0);
 	}
 	if (command->subcommands) {
-		fprintf(out, "\n%scommands%s\n", bold, plain);
+		fputc('\n', out);
+		if (!command->subcommands[0]->group)
+			fprintf(out, "%scommands%s\n", bold, plain);
 		print_subcommands(out, command);
 	}
 	if (command->opts) {
@@ -184,6 +147,6 @@ void help_full(FILE *out, const char *path, const struct command *command)
 		if (!help_may_end_with(command, code->status))
 			continue;
 		fprintf(out, "  %3d  ", code->status);
-		print_wrapped(out, code->meaning, 7, 7);
+		layout_prose(out, code->meaning, 7, 7);
 	}
 }

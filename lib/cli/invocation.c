@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "base/memory.h"
 #include "base/number.h"
 #include "space/workspace.h"
@@ -106,6 +107,10 @@ int arg_integers(const struct invocation *invocation, const char *name, int64_t 
 
 	if (!text)
 		return 0;
+	if (number_is_grouped(text) && strstr(text, ",0")) /* no number of a list begins with a zero */
+		return read_integer(text, source, least, most, out, err) < 0 ? -1 : 1;
+	if (number_is_grouped(text))
+		log_note("%s: %s is read as several numbers; write one without commas.", source, text);
 	copy = rest = xstrdup(text);
 	while ((part = strsep(&rest, ","))) {
 		if (count == capacity)

@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "base/clock.h"
 #include "base/json.h"
 #include "base/number.h"
 #include "cli/progress.h"
@@ -33,27 +34,38 @@ void measurement_json(cJSON *object, int64_t tokens, const struct measurement *m
 		object, "weighted_score", score_weighted(measurement->tokens_per_second, tokens));
 }
 
-void measurement_print_heading(bool with_floor)
+void measurement_table(struct table *table, bool with_floor)
 {
-	printf("%12s %12s %8s %6s %14s %12s %7s %16s%s\n", "tokens", "median", "spread", "runs", "tokens/s",
-		"memory", "league", "weighted score", with_floor ? "   of floor" : "");
+	static const char *const headings[] = {"tokens", "median", "spread", "runs", "tokens/s", "memory",
+		"league", "weighted score", "of floor"};
+	static const size_t widths[] = {9, 9, 6, 4, 11, 9, 6, 14, 8};
+	static const int spare[] = {3, 2, 5, 6, -1};
+
+	table_begin(table, headings, with_floor ? "rrrrrrrrr" : "rrrrrrrr");
+	table_reserve(table, widths);
+	table_spare(table, spare);
 }
 
-void measurement_print(int64_t tokens, const struct measurement *measurement)
+void measurement_row(struct table *table, int64_t tokens, const struct measurement *measurement)
 {
-	const struct league *league = league_for(tokens);
-	char count[48], rate[48], weighted[48], memory[32] = "?";
+	char count[48], median[32], rate[48], weighted[48], memory[32] = "?";
 
 	number_grouped((double)tokens, count);
+	clock_measured(measurement->seconds, median);
 	number_grouped(round(measurement->tokens_per_second), rate);
 	number_grouped(round(score_weighted(measurement->tokens_per_second, tokens)), weighted);
 	if (isfinite(measurement->memory_mb))
 		snprintf(memory, sizeof(memory), "%.0f MiB", measurement->memory_mb);
-	printf("%12s %9.2f ms %6.1f %% %6d %14s %12s %7s %16s", count, measurement->seconds * 1e3,
-		measurement->spread * 100, measurement->runs, rate, memory, league->name, weighted);
+	table_cell(table, "%s", count);
+	table_cell(table, "%s", median);
+	table_cell(table, "%.1f %%", measurement->spread * 100);
+	table_cell(table, "%d", measurement->runs);
+	table_cell(table, "%s", rate);
+	table_cell(table, "%s", memory);
+	table_cell(table, "%s", league_for(tokens)->name);
+	table_cell(table, "%s", weighted);
 	if (measurement->floor_seconds > 0)
-		printf(" %8.1f %%", measurement->floor_seconds / measurement->seconds * 100);
-	putchar('\n');
+		table_cell(table, "%.1f %%", measurement->floor_seconds / measurement->seconds * 100);
 }
 
 static void show_progress(int done, int planned, void *context)

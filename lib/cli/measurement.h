@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "cli/table.h"
 #include "measure/measure.h"
 #include "probe/timing.h"
 
@@ -12,9 +13,10 @@
  * weighted_score; where a floor is known also bytes, operations, floor_seconds and floor_fraction. */
 void measurement_json(cJSON *object, int64_t tokens, const struct measurement *measurement);
 
-/* A table: the heading, and a line for one length. */
-void measurement_print_heading(bool with_floor);
-void measurement_print(int64_t tokens, const struct measurement *measurement);
+/* Begins a table with a row for each length, which may be printed one by one; and adds one. `with_floor`: every
+ * measurement has one. */
+void measurement_table(struct table *table, bool with_floor);
+void measurement_row(struct table *table, int64_t tokens, const struct measurement *measurement);
 
 /* measure_run() and timing_run(), with their progress on stderr. */
 int measurement_run(const struct device *device, const struct measure_plan *plan,

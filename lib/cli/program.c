@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/process.h"
+#include "base/suggest.h"
 #include "base/version.h"
 #include "cli/help.h"
 #include "cli/program.h"
@@ -23,11 +24,19 @@ const struct opt global_opts[] = {
 	{0},
 };
 
-const struct command *program_find_command(const struct command *parent, const char *name)
+const struct command *find_command(
+	const struct command *parent, const char *path, const char *name, struct error *err)
 {
-	for (size_t i = 0; parent->subcommands && parent->subcommands[i]; i++)
-		if (!strcmp(parent->subcommands[i]->name, name))
-			return parent->subcommands[i];
+	struct suggestion near = {.word = name};
+
+	for (const struct command *const *at = parent->subcommands; at && *at; at++) {
+		if (!strcmp((*at)->name, name))
+			return *at;
+		suggestion_offer(&near, (*at)->name);
+	}
+	error_set(err, STATUS_USAGE, "unknown command \"%s\"", name);
+	if (near.name)
+		error_hint(err, "Did you mean `%s %s`?", path, near.name);
 	return NULL;
 }
 
@@ -65,6 +74,22 @@ static bool is_global(const struct opt *opt)
 	while (global->name && global != opt)
 		global++;
 	return global->name;
+}
+
+static int unknown_option(const struct opt *opts, const char *word, struct error *err)
+{
+	char *name = xprintf("%.*s", (int)strcspn(word, "="), word);
+	struct suggestion near = {.word = name + strspn(name, "-")};
+
+	for (const struct opt *opt = opts; opt && opt->name; opt++)
+		suggestion_offer(&near, opt->name);
+	for (const struct opt *opt = global_opts; opt->name; opt++)
+		suggestion_offer(&near, opt->name);
+	error_set(err, STATUS_USAGE, "unknown option %s", name);
+	if (near.name)
+		error_hint(err, "Did you mean --%s?", near.name);
+	free(name);
+	return -1;
 }
 
 static void apply_global(struct globals *globals, const struct opt *opt, const char *value)
@@ -117,7 +142,7 @@ int program_read_option(struct invocation *invocation, struct globals *globals, 
 	const struct opt *opt = program_find_opt(invocation->command, word, &value);
 
 	if (!opt)
-		return error_set(err, STATUS_USAGE, "unknown option %.*s", (int)strcspn(word, "="), word);
+		return unknown_option(invocation->command->opts, word, err);
 	if (!opt->arg && value)
 		return error_set(err, STATUS_USAGE, "option --%s takes no value", opt->name);
 	if (program_opt_is_optional(opt) && !value) {
@@ -183,6 +208,7 @@ static void print_error(const char *path, bool json, const struct error *err)
 		output_json(document);
 	}
 	fflush(stdout);
+	log_passing_end();
 	if (err->status == STATUS_INTERRUPTED) { /* no fault, and with --quiet not worth a word */
 		log_note("%s: %s", path, err->message);
 		return;
@@ -193,6 +219,18 @@ static void print_error(const char *path, bool json, const struct error *err)
 		fprintf(stderr, "%s\n", err->hint);
 	if (err->status == STATUS_USAGE)
 		fprintf(stderr, "See: %s --help\n", path);
+}
+
+/* A setting that is misspelt would be silently without effect. */
+static void tell_misspelt(const struct invocation *invocation)
+{
+	const char *name, *meant;
+	size_t at = 0;
+
+	while ((name = settings_unknown(invocation->settings, &at, &meant)))
+		if (meant)
+			log_warn("%s/.env: %s is not a setting; did you mean %s?", invocation->workspace,
+				name, meant);
 }
 
 int program_find_workspace(const struct globals *globals, struct workspace_place *place, struct error *err)
@@ -219,12 +257,27 @@ static int run(struct invocation *invocation, const struct globals *globals, str
 		invocation->workspace_above = place.above;
 		invocation->settings = place.settings;
 		settings_export_compute(place.settings);
+		tell_misspelt(invocation);
 		result = invocation->command->run(invocation, err);
 		place.settings = invocation->settings; /* it may have read them again */
 	}
 	settings_free(place.settings);
 	free(place.directory);
 	return result;
+}
+
+/* `quasar` alone: its commands and, for who has no workspace, where to begin. */
+static void welcome(const struct command *program)
+{
+	struct workspace_place place = {0};
+	struct error ignored;
+
+	help_usage(stdout, program->name, program);
+	if (workspace_find(NULL, &place, &ignored) == 0 && !place.directory)
+		printf("\nYou are not in a workspace. To begin: `%s wallet new`, then `%s init DIR`.\n",
+			program->name, program->name);
+	settings_free(place.settings);
+	free(place.directory);
 }
 
 int program_main(const struct command *program, int argc, char **argv)
@@ -248,15 +301,18 @@ int program_main(const struct command *program, int argc, char **argv)
 		goto done;
 	}
 	for (; !result && first < argc && invocation.command->subcommands; first++) {
-		const struct command *next = program_find_command(invocation.command, argv[first]);
+		const struct command *next;
 		char *longer;
 
 		if (argv[first][0] == '-') { /* `quasar -C DIR status` */
 			result = program_read_option(&invocation, &globals, argv, argc, &first, &err);
 			continue;
 		}
-		if (!next)
+		next = find_command(invocation.command, path, argv[first], &err);
+		if (!next) {
+			result = -1;
 			break;
+		}
 		invocation.command = next;
 		longer = xprintf("%s %s", path, next->name);
 		free(path);
@@ -266,13 +322,13 @@ int program_main(const struct command *program, int argc, char **argv)
 		opt_count++;
 	invocation.values = xcalloc(opt_count, sizeof(*invocation.values));
 	invocation.positionals = xcalloc((size_t)argc, sizeof(*invocation.positionals));
-	if (invocation.command->subcommands && first < argc && argv[first][0] != '-')
-		result = error_set(&err, STATUS_USAGE, "unknown command \"%s\"", argv[first]);
 	if (!result)
 		result = read_words(&invocation, &globals, argv + first, argc - first, &err);
 	invocation.json = globals.json;
 	if (!result && globals.help)
 		help_full(stdout, path, invocation.command);
+	else if (!result && invocation.command == program)
+		welcome(program);
 	else if (!result && invocation.command->subcommands)
 		help_usage(stdout, path, invocation.command);
 	else if (!result) {

@@ -13,9 +13,6 @@ struct globals {
 	const char *workspace;
 };
 
-/* The command of that name directly below `parent`; NULL: none. */
-const struct command *program_find_command(const struct command *parent, const char *name);
-
 /* The option that a word names, "--name", "--name=value" or "-n", among the command's own and the global ones;
  * NULL: none. `value`, if not NULL, points behind the '=', or is NULL itself. */
 const struct opt *program_find_opt(const struct command *command, const char *word, const char **value);

@@ -1,11 +1,15 @@
 #include "cli/progress.h"
 
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/text.h"
+
+#define BAR 24 /* columns at the most */
 
 void progress_begin(struct progress *progress, const char *what, double total, const char *unit)
 {
@@ -17,6 +21,23 @@ void progress_begin(struct progress *progress, const char *what, double total, c
 		.on_terminal = is_terminal(stderr),
 	};
 	progress->shown = progress->started;
+}
+
+/* The bar takes what the rest of the line leaves of the terminal. */
+static void draw_bar(const struct progress *progress, double done, double rate, const char *left)
+{
+	char bar[BAR + 1], rest[160];
+	double part = fmin(1, fmax(0, done / progress->total));
+	size_t columns = terminal_width(stderr), taken, length;
+
+	snprintf(rest, sizeof(rest), "%.0f/%.0f %s, %.3g/s, %s left", done, progress->total, progress->unit,
+		rate, left);
+	taken = text_width(progress->what) + text_width(rest) + strlen(" [] ") + 1;
+	length = columns > taken + BAR ? BAR : columns > taken ? columns - taken : 0;
+	memset(bar, '.', length);
+	memset(bar, '#', (size_t)((double)length * part));
+	bar[length] = '\0';
+	log_passing("%s [%s] %s", progress->what, bar, rest);
 }
 
 void progress_update(struct progress *progress, double done)
@@ -35,17 +56,10 @@ void progress_update(struct progress *progress, double done)
 		return;
 	}
 	if (progress->total > 0) {
-		char bar[25] = "........................";
-		double part = done / progress->total;
-
-		memset(bar, '#', (size_t)(24 * (part < 0 ? 0 : part > 1 ? 1 : part)));
-		fprintf(stderr, "\r\033[K%s [%s] %.0f/%.0f %s, %.3g/s, %s left", progress->what, bar, done,
-			progress->total, progress->unit, rate, left[0] ? left : "?");
+		draw_bar(progress, done, rate, left[0] ? left : "?");
 	} else {
-		fprintf(stderr, "\r\033[K%s: %.0f %s, %.3g/s", progress->what, done, progress->unit, rate);
+		log_passing("%s: %.0f %s, %.3g/s", progress->what, done, progress->unit, rate);
 	}
-	fflush(stderr);
-	progress->drawn = true;
 }
 
 void progress_status(struct progress *progress, const char *format, ...)
@@ -65,14 +79,11 @@ void progress_status(struct progress *progress, const char *format, ...)
 		log_note("%s", text);
 		return;
 	}
-	fprintf(stderr, "\r\033[K%s", text);
-	fflush(stderr);
-	progress->drawn = true;
+	log_passing("%s", text);
 }
 
 void progress_end(struct progress *progress)
 {
-	if (progress->drawn)
-		fputs("\r\033[K", stderr);
-	progress->drawn = false;
+	if (progress->on_terminal)
+		log_passing_end();
 }

@@ -8,7 +8,7 @@ struct progress {
 	const char *what, *unit;
 	double total; /* 0 when not known */
 	double started, shown;
-	bool on_terminal, drawn, spoken;
+	bool on_terminal, spoken;
 };
 void progress_begin(struct progress *progress, const char *what, double total, const char *unit);
 void progress_update(struct progress *progress, double done);

@@ -6,6 +6,9 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/text.h"
+#include "cli/layout.h"
+
+#define DETAIL 25 /* the column where it begins */
 
 static void print_check(FILE *out, const struct check *check)
 {
@@ -19,12 +22,16 @@ static void print_check(FILE *out, const struct check *check)
 		[CHECK_SKIP] = {"skip", COLOR_DIM},
 	};
 	char *detail = xstrdup(check->detail);
+	size_t name = text_width(check->name);
 
 	text_clean(detail);
-	fprintf(out, "%s%-4s%s  %-18s %s\n", color(out, looks[check->status].color),
-		looks[check->status].word, color(out, COLOR_NONE), check->name, detail);
-	if (check->remedy)
-		fprintf(out, "%25s%s\n", "", check->remedy);
+	fprintf(out, "%s%-4s%s  %-18s ", color(out, looks[check->status].color), looks[check->status].word,
+		color(out, COLOR_NONE), check->name);
+	layout_words(out, detail, DETAIL + (name > 18 ? name - 18 : 0), DETAIL);
+	if (check->remedy) {
+		fprintf(out, "%*s", DETAIL, "");
+		layout_words(out, check->remedy, DETAIL, DETAIL);
+	}
 	free(detail);
 }
 

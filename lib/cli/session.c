@@ -10,6 +10,7 @@
 #include "cli/connect.h"
 #include "cli/hotkey.h"
 #include "score/score.h"
+#include "space/due.h"
 
 /* What the validator was the last time, so that it need not be asked each time. */
 static void assume_version(struct session *session)
@@ -153,6 +154,62 @@ int session_check_elsewhere(const struct session *session, struct error *err)
 		result = elsewhere(first, count - 1, !strcmp(first->hotkey, workflow->hotkey), err);
 	submission_list_free(&list);
 	return result;
+}
+
+/* What is waited for, in words; "" when nothing is. */
+static void describe_committed(
+	const struct workflow *workflow, const struct submission_list *list, char text[160])
+{
+	const struct block_clock no_block = {0};
+	size_t count = 0;
+	char wait[64];
+
+	text[0] = '\0';
+	for (size_t i = 0; i < list->count; i++) {
+		if (list->items[i].step != STEP_COMMITTED)
+			continue;
+		due_describe_left(workflow, &list->items[i], &no_block, wait);
+		snprintf(text, 160, "; %s can be revealed %s", submission_label(&list->items[i]),
+			wait[0] ? wait : "now");
+		count++;
+	}
+	if (count > 1)
+		snprintf(text, 160, "; %zu wait for their reveal", count);
+}
+
+static int hint_submissions(const struct workflow *workflow, struct error *err)
+{
+	const struct submission_filter filter = {.api_url = workflow->api_url, .hotkey = workflow->hotkey};
+	struct submission_list list;
+	struct error ignored;
+	char before[sizeof(err->hint)], committed[160];
+
+	if (store_submissions(workflow->store, &filter, &list, &ignored) < 0)
+		return -1;
+	memcpy(before, err->hint, sizeof(before));
+	describe_committed(workflow, &list, committed);
+	if (list.count)
+		error_hint(err, "%s This workspace has %zu submission%s there%s: see `quasar status`.",
+			before, list.count, list.count == 1 ? "" : "s", committed);
+	submission_list_free(&list);
+	return -1;
+}
+
+int session_hint_stored(
+	const struct invocation *invocation, struct api *api, const char *hotkey, struct error *err)
+{
+	struct workspace workspace;
+	struct error ignored;
+
+	if (!invocation->workspace ||
+		workspace_open(invocation->workspace, invocation->settings, &workspace, &ignored) < 0)
+		return -1;
+	hint_submissions(
+		&(struct workflow){
+			.store = workspace.store, .api = api, .api_url = api_url(api), .hotkey = hotkey},
+		err);
+	workspace_close(&workspace);
+	return -1;
 }
 
 const char *submission_label(const struct submission *submission)

@@ -33,6 +33,11 @@ int session_settle(struct session *session, enum submission_kind kind, size_t *s
  * of them and how to reveal it, if there is one. */
 int session_check_elsewhere(const struct session *session, struct error *err);
 
+/* After an outage: adds to the hint what the workspace, if there is one, has of submissions to that validator. `hotkey`
+ * NULL: anybody's. Returns -1, as error_hint(). */
+int session_hint_stored(
+	const struct invocation *invocation, struct api *api, const char *hotkey, struct error *err);
+
 /* The submission as JSON, without its salt. */
 cJSON *submission_json(const struct submission *submission);
 /* "#3 (server id 17)" for messages and tables. Valid until the next call. */

@@ -85,7 +85,6 @@ char *password_find(const struct password_source *source, const char *path, enum
 		*origin = xstrdup(variable);
 		password = reveal_password(variable, value, err);
 	} else if (source->ask) {
-		*origin = xstrdup("the terminal");
 		password = password_ask(source, path, use, err);
 	} else {
 		error_set(err, STATUS_ENVIRONMENT, "no password was given");

@@ -21,8 +21,10 @@ enum password_use {
 char *password_ask(
 	const struct password_source *source, const char *what, enum password_use use, struct error *err);
 
+#define PASSWORD_ATTEMPTS 3 /* that a person has */
+
 /* The password for the key file at `path`; free with sodium_free. `origin` receives words for where it came
- * from, which the caller frees also when there is none. STATUS_ENVIRONMENT with a hint, or
+ * from, which the caller frees also when there is none; NULL: somebody typed it. STATUS_ENVIRONMENT with a hint, or
  * STATUS_INTERRUPTED. */
 char *password_find(const struct password_source *source, const char *path, enum password_use use,
 	char **origin, struct error *err);

@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/log.h"
 #include "base/memory.h"
 #include "base/secret.h"
 #include "key/keyfile.h"
@@ -100,17 +101,25 @@ static char *decrypt(const char *path, const char *content, size_t *length,
 	const struct password_source *source, struct error *err)
 {
 	char *origin = NULL, *json = NULL;
-	char *password = password_find(source, path, PASSWORD_KNOWN, &origin, err);
+	size_t size = *length;
 
-	if (password) {
-		json = keyfile_decrypt(content, *length, password, length, err);
-		if (!json) {
-			error_context(err, "cannot decrypt %s", path);
+	for (int left = PASSWORD_ATTEMPTS - 1; !json; left--) {
+		char *password = password_find(source, path, PASSWORD_KNOWN, &origin, err);
+
+		if (!password)
+			break;
+		json = keyfile_decrypt(content, size, password, length, err);
+		sodium_free(password);
+		if (!json && origin)
 			error_hint(err, "The password came from %s.", origin);
-		}
+		if (!json)
+			error_context(err, "cannot decrypt %s", path);
+		if (origin || !left)
+			break;
+		if (!json)
+			log_warn("%s; try again", err->message);
 	}
 	free(origin);
-	sodium_free(password);
 	return json;
 }
 

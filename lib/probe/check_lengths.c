@@ -218,17 +218,17 @@ static bool leave_out(const struct inquiry *it, int64_t tokens, char *why, size_
 	double seconds = length_seconds(it, tokens), mib = accuracy_memory(tokens);
 	bool asked = tokens == plan->tokens || plan->more_lengths ||
 		(tokens == plan->target && plan->target_required);
-	char count[48];
+	char count[48], time[32];
 
 	number_grouped((double)tokens, count);
+	clock_duration(seconds, time);
 	if (mib > memory_available())
 		snprintf(why, size, "; %s tokens need %.0f MiB of memory", count, mib);
 	else if (seconds > time_left(it))
-		snprintf(why, size, "; %s tokens take about %.0f s, which --budget does not leave", count,
-			seconds);
+		snprintf(why, size, "; %s tokens take about %s, which --budget does not leave", count, time);
 	else if (tokens > 4 * SHORT && !asked && seconds > UNASKED_SECONDS)
-		snprintf(why, size, "; %s tokens would take about %.0f s: --full looks at them, too", count,
-			seconds);
+		snprintf(
+			why, size, "; %s tokens would take about %s: --full looks at them, too", count, time);
 	else
 		return false;
 	return true;

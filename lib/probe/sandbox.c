@@ -64,11 +64,9 @@ __attribute__((sentinel)) static void add(struct sandbox *sandbox, ...)
 __attribute__((format(printf, 2, 3))) static void add_format(struct sandbox *sandbox, const char *format, ...)
 {
 	va_list values;
-	char *word;
 
 	va_start(values, format);
-	if (vasprintf(&word, format, values) >= 0)
-		add_word(sandbox, word);
+	add_word(sandbox, xvprintf(format, values));
 	va_end(values);
 }
 

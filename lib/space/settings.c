@@ -10,9 +10,12 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/secret.h"
+#include "base/suggest.h"
 
 /* Each line is compared with those before it. */
 #define FILE_LIMIT ((size_t)64 << 10)
+
+#define MISSPELT 2 /* wrong letters at most; more of them make another name */
 
 #define BYTE_ORDER_MARK "\xef\xbb\xbf" /* as editors on Windows begin a file */
 
@@ -301,6 +304,34 @@ const char *settings_get(const struct settings *settings, const char *name, cons
 	return NULL;
 }
 
+/* Ends with NULL. */
+static const char *const compute_prefixes[] = {"CUDA_", "PYTORCH_", "TRITON_", NULL};
+
+static bool is_for_compute(const char *name)
+{
+	for (const char *const *prefix = compute_prefixes; *prefix; prefix++)
+		if (!strncmp(name, *prefix, strlen(*prefix)))
+			return true;
+	return false;
+}
+
+const char *settings_unknown(const struct settings *settings, size_t *at, const char **meant)
+{
+	while (*at < settings->count) {
+		const char *name = settings->entries[(*at)++].name;
+		struct suggestion near = {.word = name};
+		const struct setting *setting = settings_table;
+
+		for (; setting->name && strcmp(setting->name, name); setting++)
+			suggestion_offer(&near, setting->name);
+		if (setting->name || is_for_compute(name))
+			continue;
+		*meant = near.name && near.distance <= MISSPELT ? near.name : NULL;
+		return name;
+	}
+	return NULL;
+}
+
 void settings_write(const struct settings *values, struct buffer *out)
 {
 	buffer_text(out,
@@ -347,17 +378,6 @@ char **settings_environment(void)
 	return list;
 }
 
-/* Whether CUDA, PyTorch or Triton may read it. */
-static bool is_for_compute(const char *name)
-{
-	static const char *const prefixes[] = {"CUDA_", "PYTORCH_", "TRITON_"};
-
-	for (size_t i = 0; i < sizeof(prefixes) / sizeof(*prefixes); i++)
-		if (!strncmp(name, prefixes[i], strlen(prefixes[i])))
-			return true;
-	return false;
-}
-
 void settings_export_compute(const struct settings *settings)
 {
 	static struct settings *exported; /* by an earlier call */
@@ -374,23 +394,4 @@ void settings_export_compute(const struct settings *settings)
 		setenv(entry->name, entry->value, true);
 		settings_put(exported, entry->name, entry->value);
 	}
-}
-
-static bool is_known(const char *name)
-{
-	for (const struct setting *setting = settings_table; setting->name; setting++)
-		if (!strcmp(setting->name, name))
-			return true;
-	return is_for_compute(name);
-}
-
-const char *settings_unknown(const struct settings *settings, size_t *at)
-{
-	while (*at < settings->count) {
-		const char *name = settings->entries[(*at)++].name;
-
-		if (!is_known(name))
-			return name;
-	}
-	return NULL;
 }

@@ -47,6 +47,10 @@ void settings_put(struct settings *settings, const char *name, const char *value
  * table. */
 const char *settings_get(const struct settings *settings, const char *name, const char **source);
 
+/* A name in the .env that is no setting of the table and nothing that settings_export_compute() passes on: the first from
+ * entry `*at` on, which is moved behind it; NULL: no more. `meant`: the setting that it is a misspelling of, or NULL. */
+const char *settings_unknown(const struct settings *settings, size_t *at, const char **meant);
+
 /* Appends an .env file that explains every setting. `values` may be NULL, or holds values to write
  * instead of the defaults. */
 void settings_write(const struct settings *values, struct buffer *out);
@@ -59,6 +63,3 @@ char **settings_environment(void);
  * unless that says it itself: the driver reads it here, and so does the fork's own process. What an earlier call put
  * there goes. */
 void settings_export_compute(const struct settings *settings);
-
-/* The next name in the .env, from *at on, that nothing reads; NULL: there is none. `*at` begins at 0. */
-const char *settings_unknown(const struct settings *settings, size_t *at);

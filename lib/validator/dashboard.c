@@ -82,7 +82,7 @@ static cJSON *submission_entry(sqlite3_stmt *query)
 	json_add_real(entry, "score", column_real(query, 5));
 	cJSON_AddBoolToObject(entry, "is_revealed", sqlite3_column_int(query, 6));
 	cJSON_AddBoolToObject(entry, "validated", sqlite3_column_int(query, 7));
-	json_add_time(entry, "created_at", sqlite3_column_double(query, 8));
+	json_add_naive_time(entry, "created_at", sqlite3_column_double(query, 8));
 	return entry;
 }
 

@@ -36,7 +36,7 @@ int handle_pending_reveals(
 		cJSON_AddNumberToObject(entry, "reveal_block", sqlite3_column_double(query, 3));
 		cJSON_AddNumberToObject(entry, "blocks_remaining", left > 0 ? (double)left : 0);
 		cJSON_AddBoolToObject(entry, "can_reveal", left <= 0);
-		json_add_time(entry, "created_at", sqlite3_column_double(query, 4));
+		json_add_naive_time(entry, "created_at", sqlite3_column_double(query, 4));
 		more = rows_add(validator, &rows, entry);
 	}
 	if (!more)
@@ -64,7 +64,7 @@ static cJSON *submission_entry(const struct validator *validator, sqlite3_stmt *
 	cJSON_AddItemToObject(
 		entry, "benchmarks", benchmarks ? cJSON_CreateRaw(benchmarks) : cJSON_CreateNull());
 	cJSON_AddBoolToObject(entry, "validated", sqlite3_column_int(query, 9));
-	json_add_time(entry, "created_at", sqlite3_column_double(query, 10));
+	json_add_naive_time(entry, "created_at", sqlite3_column_double(query, 10));
 	return entry;
 }
 
@@ -115,7 +115,7 @@ static int list_top(struct validator *validator, struct rows *rows, struct error
 		json_add_text(entry, "miner_hotkey", database_text(query, 1));
 		json_add_real(entry, "tokens_per_sec", speed > -INFINITY ? speed : NAN); /* it was NaN */
 		add_integer(entry, "target_sequence_length", sqlite3_column_int64(query, 3));
-		json_add_time(entry, "created_at", sqlite3_column_double(query, 4));
+		json_add_naive_time(entry, "created_at", sqlite3_column_double(query, 4));
 		rows_add(validator, rows, entry);
 	}
 	return row;
@@ -257,7 +257,7 @@ static cJSON *pending_entry(sqlite3_stmt *query)
 	json_add_real(entry, "vram_mb", column_real(query, 8));
 	json_add_text(entry, "benchmarks", database_text(query, 9)); /* as text, not as a document */
 	add_integer(entry, "round_id", sqlite3_column_int64(query, 10));
-	json_add_time(entry, "created_at", sqlite3_column_double(query, 11));
+	json_add_naive_time(entry, "created_at", sqlite3_column_double(query, 11));
 	return entry;
 }
 

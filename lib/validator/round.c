@@ -242,8 +242,8 @@ static cJSON *round_entry(const struct validator *validator, sqlite3_stmt *query
 
 	json_add_id(entry, "id", sqlite3_column_int64(query, 0));
 	cJSON_AddNumberToObject(entry, "round_number", sqlite3_column_double(query, 1));
-	json_add_time(entry, "start_time", sqlite3_column_double(query, 2));
-	json_add_time(entry, "end_time", sqlite3_column_double(query, 3));
+	json_add_naive_time(entry, "start_time", sqlite3_column_double(query, 2));
+	json_add_naive_time(entry, "end_time", sqlite3_column_double(query, 3));
 	json_add_text(entry, "status", database_text(query, 4));
 	cJSON_AddNumberToObject(entry, "time_remaining_seconds", left > 0 ? floor(left) : 0);
 	json_add_id(entry, "baseline_submission_id", sqlite3_column_int64(query, 5));
@@ -365,7 +365,7 @@ static void add_ranked(cJSON *list, const struct score_entry *entry, size_t plac
 	cJSON_AddNumberToObject(item, "multiplier", league->multiplier);
 	cJSON_AddNumberToObject(
 		item, "weighted_score", score_weighted(entry->tokens_per_sec, entry->target_sequence_length));
-	json_add_time(item, "created_at", entry->created_at);
+	json_add_naive_time(item, "created_at", entry->created_at);
 	json_add_text(item, "solution_hash", database_text(query, 1));
 	cJSON_AddItemToObject(item, "logit_verification_passed",
 		entry->logits == LOGITS_PENDING ? cJSON_CreateNull()

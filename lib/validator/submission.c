@@ -104,7 +104,7 @@ static void answer_submission(const struct validator *validator, const struct cl
 		cJSON_AddNullToObject(reply->body, "benchmarks");
 	if (validator->version->submits_images)
 		json_add_text(reply->body, "docker_image", claim->docker_image);
-	json_add_time(reply->body, "created_at", now);
+	json_add_naive_time(reply->body, "created_at", now);
 }
 
 /* 1: it may be taken; 0: not, and the reply is made. */
@@ -200,7 +200,8 @@ static void answer_commitment(
 	json_add_id(reply->body, "submission_id", database_last_id(validator->database));
 	cJSON_AddStringToObject(reply->body, "commitment_hash", hash);
 	cJSON_AddNumberToObject(reply->body, "reveal_block", (double)reveal_block);
-	json_add_time(reply->body, "estimated_reveal_time", validator_block_begins(validator, reveal_block));
+	json_add_naive_time(
+		reply->body, "estimated_reveal_time", validator_block_begins(validator, reveal_block));
 	cJSON_AddStringToObject(reply->body, "message", message);
 }
 

@@ -39,7 +39,7 @@ def test_round(quasar, serve):
     assert server.requests[0].headers["User-Agent"].startswith("quasar/")
     assert "Signature" not in server.requests[0].headers
     text = quasar("round", "--api", server.url + "/")  # a slash at the end does no harm
-    assert "round        1 (active)" in text.out and "1 h 06 m" in text.out
+    assert "round        1 (active)" in text.out and "1 h 06 min" in text.out
     assert server.requests[1].path == "/get_current_round"
 
 
@@ -212,7 +212,7 @@ def test_escape_sequences_do_not_reach_the_terminal(quasar, serve):
     (401, "Invalid signature", 5, ["sr25519", "quasar wallet show"]),
     (401, "Missing Hotkey or Signature headers", 5, ["proxy"]),
     (403, "Hotkey mismatch", 5, ["WALLET_HOTKEY"]),
-    (403, "IP address banned: IP banned for 23.5 more hours", 5, ["ends in 23 h 30 m", "UTC", "wrong reveals"]),
+    (403, "IP address banned: IP banned for 23.5 more hours", 5, ["ends in 23 h 30 min", "UTC", "wrong reveals"]),
     (404, "Miner not registered", 5, ["quasar register"]),
     (404, "Not Found", 5, ["VALIDATOR_API_URL"]),
     (405, "Method Not Allowed", 5, ["VALIDATOR_API_URL"]),
@@ -288,7 +288,7 @@ def test_a_wait_longer_than_the_time_left_is_not_begun(quasar, serve, value):
     # as a date it is meant by the server's clock, which is years away from ours
     server = serve(refuse(429, "Rate limit exceeded", {"Retry-After": value}), date="Tue, 14 Nov 2023 22:13:20 GMT")
     done = quasar("round", "--api", server.url)
-    assert done.code == 4 and "Rate limit exceeded" in done.err and "asks to wait 1 h 00 m" in done.err
+    assert done.code == 4 and "Rate limit exceeded" in done.err and "asks to wait 1 h 00 min" in done.err
     assert len(server.requests) == 1
 
 

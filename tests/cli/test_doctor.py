@@ -248,7 +248,8 @@ def test_names_in_the_settings_that_nothing_reads(quasar, workspace):
         env.write("CLAIM_MARGN=5\nCUDA_VISIBLE_DEVICES=0\nFROM_ELSEWHERE=s3cret\n")
     margin, other = settings()
     assert margin["status"] == other["status"] == "warn"
-    assert "CLAIM_MARGN" in margin["detail"] and "FROM_ELSEWHERE" in other["detail"]
+    assert "CLAIM_MARGN" in margin["detail"] and margin["remedy"] == "Did you mean CLAIM_MARGIN?"
+    assert "FROM_ELSEWHERE" in other["detail"] and "quasar generate env" in other["remedy"]
     assert "s3cret" not in str(other)
 
 

@@ -49,7 +49,7 @@ def add_submissions(miner, count):
 
 
 def time_left(screen):
-    found = re.search(r"reveal in \d+ blocks?, about (\d+) m (\d\d) s", screen.text)
+    found = re.search(r"reveal in \d+ blocks?, about (\d+) min (\d\d) s", screen.text)
     return found and int(found[1]) * 60 + int(found[2])
 
 

@@ -181,7 +181,7 @@ static void refusals_say_what_to_do(void **state)
 		{"POST /x", 403, JSON, WORDS("Hotkey mismatch"), REFUSAL_HOTKEY, STATUS_REFUSED,
 			"WALLET_HOTKEY"},
 		{"POST /x", 403, JSON, WORDS("IP address banned: IP banned for 2.5 more hours"),
-			REFUSAL_BANNED, STATUS_REFUSED, "ends in 2 h 30 m, at about 2023-11-15T00:43 UTC"},
+			REFUSAL_BANNED, STATUS_REFUSED, "ends in 2 h 30 min, at about 2023-11-15T00:43 UTC"},
 		{"POST /x", 403, JSON, WORDS("IP address banned: for good"), REFUSAL_BANNED, STATUS_REFUSED,
 			"24 hours"},
 		{"POST /x", 403, "text/html", "<html>banned</html>", REFUSAL_UNCLEAR, STATUS_NETWORK,
@@ -372,7 +372,7 @@ static void retries_end_when_the_time_is_up(void **state)
 	retry_begin(&retry, 10);
 	error_set(&err, STATUS_NETWORK, "busy");
 	assert_int_equal(retry_wait(&retry, 60, &err), -1);
-	assert_non_null(strstr(err.message, "asks to wait 1 m 00 s"));
+	assert_non_null(strstr(err.message, "asks to wait 1 min 00 s"));
 	assert_true(retry_left(&retry) > 9);
 }
 

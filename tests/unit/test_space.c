@@ -115,11 +115,13 @@ static void names_that_nothing_reads_are_found(void **state)
 {
 	struct settings *settings = load(
 		*state, "CLAIM_MARGN=3\nCLAIM_MARGIN=3\nCUDA_ANYTHING=1\nNETUID=24\ndevice=cpu\n");
+	const char *meant;
 	size_t at = 0;
 
-	assert_string_equal(settings_unknown(settings, &at), "CLAIM_MARGN");
-	assert_string_equal(settings_unknown(settings, &at), "device");
-	assert_null(settings_unknown(settings, &at));
+	assert_string_equal(settings_unknown(settings, &at, &meant), "CLAIM_MARGN");
+	assert_string_equal(meant, "CLAIM_MARGIN");
+	assert_string_equal(settings_unknown(settings, &at, &meant), "device");
+	assert_null(settings_unknown(settings, &at, &meant));
 	settings_free(settings);
 }
 
