@@ -20,8 +20,7 @@ override CFLAGS += -std=gnu11 -Wall -Wextra -Werror -Wshadow -Wstrict-prototypes
 	$(if $(FUZZER),-fsanitize=fuzzer-no-link)
 # gcc's OpenMP is linked into the binary, so that its settings can be made before it starts (lib/cpu/cpu.c)
 OPENMP := $(if $(findstring clang,$(shell $(CC) --version)),,$(filter /%,$(shell $(CC) -print-file-name=libgomp.a)))
-override LDFLAGS += $(if $(OPENMP),,-fopenmp) -Wl,-rpath,'$$ORIGIN/../lib:$$ORIGIN/lib' -Wl,--as-needed \
-	$(if $(SANITIZE),-fsanitize=$(SANITIZE))
+override LDFLAGS += $(if $(OPENMP),,-fopenmp) -Wl,-z,relro,-z,now -Wl,--as-needed $(if $(SANITIZE),-fsanitize=$(SANITIZE))
 LDLIBS  := $(OPENMP) -lcurl -lgit2 -lcjson -lsqlite3 -lmicrohttpd -lsodium -ldl -lpthread -lm
 
 # The instruction sets that numeric kernels are compiled for; which one runs is chosen at run time.
@@ -82,9 +81,10 @@ $(BUILD)/flags: FORCE
 
 # files that EMBED takes in
 $(BUILD)/lib/key/mnemonic.o: lib/key/english.txt
+$(BUILD)/lib/cli/completion.o: $(wildcard completions/*)
 $(BUILD)/lib/space/launcher.o: $(wildcard templates/workspace/*)
 $(BUILD)/lib/gpu/compile.o: $(wildcard kernels/*/*)
-$(BUILD)/lib/probe/python.o: lib/probe/python.py
+$(BUILD)/lib/probe/python.o: lib/probe/python.py lib/probe/import.py
 $(BUILD)/lib/probe/probe.o: lib/probe/probe.py
 $(BUILD)/lib/fork/python_ast.o: lib/fork/python_ast.py
 
@@ -109,9 +109,8 @@ $(BUILD)/fork: $(BUILD)/fork_files.h $(FORK_SOURCES) $(FORK_KERNELS)
 
 # What the tables of commands and settings say; tracked, and `make check` fails when they are stale.
 documents: $(QUASAR)
-	$(call say,DOCS,.env.example completions man)$(QUASAR) generate env >.env.example && \
-	rm -rf completions man && mkdir completions man && $(QUASAR) generate man man && \
-	for shell in bash zsh fish; do $(QUASAR) generate $$shell >completions/quasar.$$shell || exit; done
+	$(call say,DOCS,.env.example man)$(QUASAR) generate env >.env.example && \
+	rm -rf man && mkdir man && $(QUASAR) generate man man
 
 # --- benchmarks ------------------------------------------------------------------------------------
 
@@ -162,6 +161,9 @@ $(BUILD)/tests-gpu: tests/gpu/kernels.c $(BUILD)/libquasar.a
 	$(call say,CCLD,$@)$(CC) $(CFLAGS) -MMD -MP -MF $@.d -o $@ $< $(BUILD)/libquasar.a $(LDFLAGS) \
 		-lcmocka $(LDLIBS)
 
+# they may be copied into a folder that `make dist` made, whose libraries they then use
+$(BUILD)/tests-gpu $(BUILD)/bench-gpu: override LDFLAGS += -Wl,-rpath,'$$ORIGIN/../lib'
+
 # preloaded by the tests that kill a command at its every step
 $(BUILD)/fault.so: tests/fault/fault.c
 	@mkdir -p $(@D)
@@ -204,6 +206,12 @@ sweep: deps
 		tests/cli/test_faults.py tests/cli/test_recover.py tests/cli/test_hostile.py \
 		tests/cli/test_sweep.py
 
+# both packages: made, inspected, installed and run where nothing else is
+check-packages: deps
+	@scripts/install-packages lintian mmdebstrap
+	@$(MAKE) --no-print-directory $(JOBS) dist deb
+	@/usr/bin/python3 -m pytest -q tests/packages
+
 demo: deps
 	@$(MAKE) --no-print-directory $(JOBS) all
 	@scripts/demo $(abspath $(QUASAR))
@@ -212,6 +220,7 @@ demo: deps
 
 BINDIR  := $(DESTDIR)$(PREFIX)/bin
 SHARE   := $(DESTDIR)$(PREFIX)/share
+ZSH_COMPLETIONS ?= zsh/site-functions
 MANUALS := $(wildcard man/*.1)
 
 install: all
@@ -219,17 +228,26 @@ install: all
 	install -d $(SHARE)/man/man1
 	install -m 644 $(MANUALS) $(SHARE)/man/man1
 	install -D -m 644 completions/quasar.bash $(SHARE)/bash-completion/completions/quasar
-	install -D -m 644 completions/quasar.zsh $(SHARE)/zsh/site-functions/_quasar
+	install -D -m 644 completions/quasar.zsh $(SHARE)/$(ZSH_COMPLETIONS)/_quasar
 	install -D -m 644 completions/quasar.fish $(SHARE)/fish/vendor_completions.d/quasar.fish
 
 uninstall:
 	rm -f $(BINDIR)/quasar $(MANUALS:man/%=$(SHARE)/man/man1/%) \
-		$(SHARE)/bash-completion/completions/quasar $(SHARE)/zsh/site-functions/_quasar \
+		$(SHARE)/bash-completion/completions/quasar $(SHARE)/$(ZSH_COMPLETIONS)/_quasar \
 		$(SHARE)/fish/vendor_completions.d/quasar.fish
 
 # a folder, and a tarball of it, that runs on other glibc distributions
 dist: all
 	$(call say,DIST,dist/quasar-$(VERSION))scripts/make-dist $(BUILD) dist/quasar-$(VERSION)
+
+# dist/quasar_VERSION_ARCHITECTURE.deb; what its making leaves in debian/ is in .gitignore
+deb: all
+	@scripts/install-packages debhelper
+	@mkdir -p dist
+	$(call say,DEB,dist/quasar_$(VERSION))rm -rf $(DEB_TREE) && debian/rules binary $(if $(V),,>$(BUILD)/deb.log 2>&1) \
+		|| { cat $(BUILD)/deb.log; exit 1; }
+
+DEB_TREE := debian/quasar debian/.debhelper debian/debhelper-build-stamp
 
 # --- set-up ----------------------------------------------------------------------------------------
 
@@ -237,7 +255,7 @@ deps:
 	@scripts/install-packages
 
 clean:
-	rm -rf build dist
+	rm -rf build dist $(DEB_TREE) debian/files debian/quasar.substvars
 
 help:
 	@echo 'make              the binary build/quasar'
@@ -254,11 +272,13 @@ help:
 	@echo 'make install      to PREFIX ($(PREFIX)), below DESTDIR if given'
 	@echo 'make uninstall    remove what `make install` put there'
 	@echo 'make dist         a relocatable folder and tarball under dist/'
-	@echo 'make documents    man pages, completions and .env.example, from the tables of commands and settings'
+	@echo 'make deb          a Debian package under dist/'
+	@echo 'make check-packages   what `make dist` and `make deb` make, installed and run in a clean root'
+	@echo 'make documents    man pages and .env.example, from the tables of commands and settings'
 	@echo 'make deps         install the Debian packages that are missing'
 	@echo 'make clean        remove build/ and dist/'
 
 FORCE:
-.PHONY: all documents unit-tests fuzz-targets fuzz check check-long check-sanitized sweep demo bench bench-localnet bench-gpu soak install uninstall dist deps clean help FORCE
+.PHONY: all documents unit-tests fuzz-targets fuzz check check-long check-packages check-sanitized sweep demo bench bench-localnet bench-gpu soak install uninstall dist deb deps clean help FORCE
 .DELETE_ON_ERROR:
 .SUFFIXES:

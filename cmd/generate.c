@@ -17,17 +17,13 @@ static void generate_env(void)
 
 static int run_generate(struct invocation *invocation, struct error *err)
 {
-	const char *what = invocation->positionals[0];
+	const char *what = invocation->positionals[0], *completion = generate_completion(what);
 
 	if (!strcmp(what, "man"))
 		return generate_man(&program, program.name,
 			invocation->positional_count > 1 ? invocation->positionals[1] : ".", err);
-	if (!strcmp(what, "bash"))
-		generate_bash(&program);
-	else if (!strcmp(what, "zsh"))
-		generate_zsh(&program);
-	else if (!strcmp(what, "fish"))
-		generate_fish(&program);
+	if (completion)
+		fputs(completion, stdout);
 	else if (!strcmp(what, "env"))
 		generate_env();
 	else

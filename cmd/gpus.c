@@ -103,7 +103,6 @@ static int show_present(struct invocation *invocation, cJSON *list, struct error
 	struct table table;
 	int count;
 
-	settings_export_compute(invocation->settings);
 	count = gpu_count(err);
 	if (count > 0 && !invocation->json)
 		begin_table(&table);

@@ -417,7 +417,7 @@ const struct command cmd_verify = {
 	.opts =
 		(const struct opt[]){
 			{"seq", 's', "N", NULL, "4096", NULL, "Sequence length to look at most, in tokens."},
-			{"fork", 0, "PATH", NULL, NULL, NULL, "Path of the fork. Default: the workspace's."},
+			{"fork", 0, "DIR", NULL, NULL, NULL, "Path of the fork. Default: the workspace's."},
 			OPT_PYTHON,
 			{"full", 0, NULL, NULL, NULL, NULL,
 				"Look at lengths up to 262144 tokens and at the target, as far as time and "

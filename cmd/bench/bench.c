@@ -353,7 +353,7 @@ const struct command cmd_bench = {
 				"Sequence length in tokens; several give a table. Default: the target."},
 			{"target", 0, "N", "TARGET_SEQUENCE_LENGTH", NULL, NULL,
 				"Sequence length to measure without --seq."},
-			{"fork", 0, "PATH", NULL, NULL, NULL,
+			{"fork", 0, "DIR", NULL, NULL, NULL,
 				"Path of another fork than the workspace's; nothing is stored."},
 			OPT_PYTHON,
 			{"native", 0, NULL, NULL, NULL, NULL, "Measure quasar's own layer."},

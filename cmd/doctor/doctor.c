@@ -40,10 +40,10 @@ static int run(struct invocation *invocation, struct error *err)
 
 	if (arg_real(invocation, "timeout", 0.1, 600, &timeout, err) < 0)
 		return -1;
-	settings_export_compute(invocation->settings);
 	doctor_machine(invocation, &checks);
 	doctor_python(invocation, &checks);
 	doctor_workspace(invocation, &checks);
+	doctor_services(invocation, &checks);
 	doctor_validator(invocation, timeout, &checks);
 	if (interrupted())
 		result = error_set(err, STATUS_INTERRUPTED, "interrupted");
@@ -62,9 +62,9 @@ const struct command cmd_doctor = {
 	.summary = "check this machine and workspace, and say how to fix what is missing",
 	.description =
 		"Checks the machine (processor, GPU, libraries, memory, disk), the Python that runs the fork, "
-		"the wallet, the workspace with its state and fork, and the validator. It changes nothing, asks for no "
-		"password, and works outside a workspace too. If something required is missing, it lists "
-		"the commands that fix it and exits with 1.",
+		"the wallet, the workspace with its settings, state and fork, the files that start a miner, and the "
+		"validator. It changes nothing, asks for no password, and works outside a workspace too. If "
+		"something required is missing, it lists the commands that fix it and exits with 1.",
 	.opts =
 		(const struct opt[]){
 			OPTS_WALLET,

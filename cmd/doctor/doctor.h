@@ -14,5 +14,8 @@ void doctor_python(const struct invocation *invocation, struct check_list *check
 /* Wallet, workspace and fork, by what lies on this machine. */
 void doctor_workspace(const struct invocation *invocation, struct check_list *checks);
 
+/* Files that start a miner, of the workspace and of this user's and the system's process managers. */
+void doctor_services(const struct invocation *invocation, struct check_list *checks);
+
 /* The validator, asked for at most `timeout` seconds, and how the workspace's submissions stand there. */
 void doctor_validator(const struct invocation *invocation, double timeout, struct check_list *checks);

@@ -86,6 +86,24 @@ static void check_permissions(const char *directory, struct check_list *checks)
 		check_add(checks, "permissions", CHECK_OK, NULL, "settings and state are private");
 }
 
+/* A misspelt name would be ignored without a word. */
+static void check_settings(const struct settings *settings, struct check_list *checks)
+{
+	const char *name, *meant;
+	size_t at = 0, unknown = 0;
+
+	while ((name = settings_unknown(settings, &at, &meant))) {
+		char *remedy = meant ? xprintf("Did you mean %s?", meant)
+				     : xstrdup("`quasar generate env` lists the names.");
+
+		check_add(checks, "settings", CHECK_WARN, remedy, ".env sets %s, which nothing reads", name);
+		free(remedy);
+		unknown++;
+	}
+	if (!unknown)
+		check_add(checks, "settings", CHECK_OK, NULL, "every name in .env is known");
+}
+
 static void check_fork(const struct workspace *workspace, struct check_list *checks)
 {
 	const char *path = workspace->fork_path;
@@ -118,6 +136,7 @@ void doctor_workspace(const struct invocation *invocation, struct check_list *ch
 		return;
 	}
 	check_permissions(directory, checks);
+	check_settings(invocation->settings, checks);
 	if (workspace_open(directory, invocation->settings, &workspace, &err) < 0) {
 		check_problem(checks, "store", CHECK_FAIL, &err);
 		return;

@@ -134,6 +134,7 @@ static void reread(struct loop *loop)
 
 	if (fresh) {
 		loop->invocation->settings = fresh;
+		settings_export_compute(fresh);
 		if (reopen(loop, before, &err) == 0) {
 			settings_free(before);
 			event_emit(&loop->events, "settings", NULL, "reloaded .env");
@@ -145,6 +146,7 @@ static void reread(struct loop *loop)
 			return;
 		}
 		loop->invocation->settings = before;
+		settings_export_compute(before);
 		settings_free(fresh);
 		read_options(loop, &ignored); /* they were good before */
 	}

@@ -542,7 +542,7 @@ const struct command cmd_validate = {
 				"End the round: immediately with --once, otherwise when its time is up. With "
 				"2026-04, where rounds end by themselves: rank the last one anew."},
 			{"budget", 0, "SECONDS", NULL, "300", NULL, "Time limit for each length."},
-			{"device", 0, "NAME,...", "DEVICE", NULL, NULL,
+			{"device", 0, "DEVICE,...", "DEVICE", NULL, NULL,
 				"Where to run forks: auto, cpu, cuda:N, or all (GPUs). With several, "
 				"submissions are judged side by side, one on each."},
 			OPT_PYTHON,

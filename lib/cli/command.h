@@ -89,8 +89,9 @@ void output_json(cJSON *document);
 
 /* Option groups that several commands share. */
 #define OPTS_WALLET                                                                                          \
-	{"wallet", 0, "NAME", "WALLET_MINER_NAME", NULL, NULL, "Name of the wallet that holds the hotkey."}, \
-		{"hotkey", 0, "NAME", "WALLET_HOTKEY", NULL, NULL, "Name of the hotkey in that wallet."},    \
+	{"wallet", 0, "WALLET", "WALLET_MINER_NAME", NULL, NULL,                                             \
+		"Name of the wallet that holds the hotkey."},                                                \
+		{"hotkey", 0, "HOTKEY", "WALLET_HOTKEY", NULL, NULL, "Name of the hotkey in that wallet."},  \
 	{                                                                                                    \
 		"path", 0, "DIR", "BT_WALLET_PATH", NULL, NULL, "Folder that holds the wallets."             \
 	}

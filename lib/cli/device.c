@@ -15,7 +15,6 @@ int command_device(
 		return error_set(err, STATUS_USAGE,
 			"QUASAR_THREADS (from %s): \"%s\" is not a valid number of threads", source, threads);
 	cpu_threads_set((int)count);
-	settings_export_compute(invocation->settings);
 	name = name ? name : settings_get(invocation->settings, "DEVICE", NULL);
 	return device_open(name, device, err);
 }

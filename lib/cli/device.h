@@ -6,7 +6,7 @@
 
 #define OPT_DEVICE                                                                                           \
 	{                                                                                                    \
-		"device", 0, "NAME", "DEVICE", NULL, NULL, "Where to compute: auto, cpu, cuda or cuda:N."    \
+		"device", 0, "DEVICE", "DEVICE", NULL, NULL, "Where to compute: auto, cpu, cuda or cuda:N."  \
 	}
 #define OPT_SEMANTICS                                                                                        \
 	{                                                                                                    \

@@ -10,9 +10,9 @@
 #include "base/process.h"
 #include "base/suggest.h"
 #include "base/version.h"
-#include "cli/command.h"
 #include "cli/help.h"
 #include "cli/layout.h"
+#include "cli/program.h"
 #include "space/workspace.h"
 
 const struct opt global_opts[] = {
@@ -24,12 +24,6 @@ const struct opt global_opts[] = {
 	{"verbose", 'v', NULL, NULL, NULL, NULL, "Log more to stderr."},
 	{"help", 'h', NULL, NULL, NULL, NULL, "Show help."},
 	{0},
-};
-
-/* What the global options said. */
-struct globals {
-	bool json, help;
-	const char *workspace;
 };
 
 const struct command *find_command(
@@ -66,6 +60,22 @@ static const struct opt *find_opt(const struct opt *opts, const char *word, cons
 		}
 	}
 	return NULL;
+}
+
+const struct opt *program_find_opt(const struct command *command, const char *word, const char **value)
+{
+	const struct opt *opt = find_opt(command->opts, word, value);
+
+	return opt ? opt : find_opt(global_opts, word, value);
+}
+
+static bool is_global(const struct opt *opt)
+{
+	const struct opt *global = global_opts;
+
+	while (global->name && global != opt)
+		global++;
+	return global->name;
 }
 
 static int unknown_option(const struct opt *opts, const char *word, struct error *err)
@@ -122,28 +132,22 @@ static bool fits_choices(const struct opt *opt, const char *value)
 	return false;
 }
 
-/* Whether the option may stand alone; a value then is one of its choices, or behind "=". */
-static bool is_optional(const struct opt *opt)
+bool program_opt_is_optional(const struct opt *opt)
 {
 	return opt->arg && opt->arg[0] == '[';
 }
 
-/* Takes the option at words[*at] and the value behind it, if it has one. */
-static int read_option(struct invocation *invocation, struct globals *globals, char **words, int count,
+int program_read_option(struct invocation *invocation, struct globals *globals, char **words, int count,
 	int *at, struct error *err)
 {
 	const char *word = words[*at], *value;
-	const struct opt *opts = invocation->command->opts;
-	const struct opt *opt = find_opt(opts, word, &value);
-	bool is_global = !opt;
+	const struct opt *opt = program_find_opt(invocation->command, word, &value);
 
-	if (is_global)
-		opt = find_opt(global_opts, word, &value);
 	if (!opt)
-		return unknown_option(opts, word, err);
+		return unknown_option(invocation->command->opts, word, err);
 	if (!opt->arg && value)
 		return error_set(err, STATUS_USAGE, "option --%s takes no value", opt->name);
-	if (is_optional(opt) && !value) {
+	if (program_opt_is_optional(opt) && !value) {
 		if (*at + 1 < count && fits_choices(opt, words[*at + 1]))
 			value = words[++*at];
 	} else if (opt->arg && !value) {
@@ -155,10 +159,10 @@ static int read_option(struct invocation *invocation, struct globals *globals, c
 	if (opt->choices && value && !fits_choices(opt, value))
 		return error_set(err, STATUS_USAGE, "option --%s: \"%s\" is not one of %s", opt->name, value,
 			opt->choices);
-	if (is_global)
+	if (is_global(opt))
 		apply_global(globals, opt, value);
 	else
-		invocation->values[opt - opts] = value ? value : "";
+		invocation->values[opt - invocation->command->opts] = value ? value : "";
 	return 0;
 }
 
@@ -171,7 +175,7 @@ static int read_words(
 		if (!only_positionals && !strcmp(words[i], "--")) {
 			only_positionals = true;
 		} else if (!only_positionals && words[i][0] == '-' && words[i][1]) {
-			if (read_option(invocation, globals, words, count, &i, err) < 0)
+			if (program_read_option(invocation, globals, words, count, &i, err) < 0)
 				return -1;
 		} else {
 			invocation->positionals[invocation->positional_count++] = words[i];
@@ -232,15 +236,21 @@ static void tell_misspelt(const struct invocation *invocation)
 				name, meant);
 }
 
-static int run(struct invocation *invocation, const struct globals *globals, struct error *err)
+int program_find_workspace(const struct globals *globals, struct workspace_place *place, struct error *err)
 {
 	const char *named = globals->workspace ? globals->workspace : getenv("QUASAR_WORKSPACE");
+
+	return workspace_find(named && *named ? named : NULL, place, err);
+}
+
+static int run(struct invocation *invocation, const struct globals *globals, struct error *err)
+{
 	struct workspace_place place;
 	int result;
 
 	if (sodium_init() < 0)
 		return error_set(err, STATUS_ENVIRONMENT, "libsodium cannot start: no random numbers");
-	if (workspace_find(named && *named ? named : NULL, &place, err) < 0)
+	if (program_find_workspace(globals, &place, err) < 0)
 		return -1;
 	if (globals->workspace && !place.directory) {
 		result = error_set(
@@ -249,6 +259,7 @@ static int run(struct invocation *invocation, const struct globals *globals, str
 		invocation->workspace = place.directory;
 		invocation->workspace_above = place.above;
 		invocation->settings = place.settings;
+		settings_export_compute(place.settings);
 		tell_misspelt(invocation);
 		result = invocation->command->run(invocation, err);
 		place.settings = invocation->settings; /* it may have read them again */
@@ -288,12 +299,16 @@ int program_main(const struct command *program, int argc, char **argv)
 		puts("quasar " QUASAR_VERSION);
 		goto done;
 	}
+	if (argc > 1 && !strcmp(argv[1], COMPLETE_WORD)) {
+		program_complete(program, argv + 2, argc - 2);
+		goto done;
+	}
 	for (; !result && first < argc && invocation.command->subcommands; first++) {
 		const struct command *next;
 		char *longer;
 
 		if (argv[first][0] == '-') { /* `quasar -C DIR status` */
-			result = read_option(&invocation, &globals, argv, argc, &first, &err);
+			result = program_read_option(&invocation, &globals, argv, argc, &first, &err);
 			continue;
 		}
 		next = find_command(invocation.command, path, argv[first], &err);

@@ -14,6 +14,7 @@
 #define IMPORT_SECONDS 120.0
 
 EMBED(source_python, "lib/probe/python.py");
+EMBED(source_import, "lib/probe/import.py");
 
 /* --- where it is --------------------------------------------------------------------------------- */
 
@@ -77,10 +78,9 @@ static struct candidate choose(const struct python_search *search)
 static char *command_of_install(const struct python *python, const char *workspace, bool virtual, bool pip)
 {
 	if (!virtual && workspace)
-		return xprintf("'%s' -m venv '%s/.venv' && '%s/.venv/bin/pip' install torch", python->path,
+		return xprintf("'%s' -m venv '%s/.venv' && '%s/.venv/bin/pip' install", python->path,
 			workspace, workspace);
-	return xprintf(
-		pip ? "'%s' -m pip install torch" : "uv pip install --python '%s' torch", python->path);
+	return xprintf(pip ? "'%s' -m pip install" : "uv pip install --python '%s'", python->path);
 }
 
 static char *copy(const char *text)
@@ -151,18 +151,33 @@ int python_require_torch(const struct python *python, struct error *err)
 	if (python->torch)
 		return 0;
 	error_set(err, STATUS_ENVIRONMENT, "%s has no PyTorch, which the fork needs to run", python->path);
-	return error_hint(err, "Install it: %s", python->install);
+	return error_hint(err, "Install it: %s torch", python->install);
+}
+
+/* What to do about a module that is missing: one of the fork's own, or one that has to be installed. */
+static void hint_module(const struct python *python, struct error *err)
+{
+	static const char missing[] = "No module named '";
+	const char *name = strstr(err->message, missing);
+	int length;
+
+	if (!name)
+		return;
+	name += strlen(missing);
+	length = (int)strcspn(name, ".'");
+	if (!strncmp(name, "fla", (size_t)length))
+		error_hint(err, "Put what is missing into the fork: quasar export");
+	else
+		error_hint(err, "%s %.*s", python->install, length, name);
 }
 
 int python_import_layer(const struct python *python, const char *fork, struct error *err)
 {
-	static const char source[] = "import os, sys\n"
-				     "os.chdir(sys.argv[1])\n"
-				     "sys.path[0] = sys.argv[1]\n"
-				     "import fla.layers.quasar";
-	const char *argv[] = {python->path, "-c", source, fork, NULL};
+	const char *argv[] = {python->path, "-c", source_import, fork, NULL};
 	char *answer = process_ask(argv, NULL, IMPORT_SECONDS, err);
 
+	if (!answer)
+		hint_module(python, err);
 	free(answer);
 	return answer ? 0 : -1;
 }

@@ -23,7 +23,7 @@ struct python {
 	char *torch;    /* PyTorch's version; NULL: it has none */
 	char *cuda;     /* that this PyTorch was built for; NULL: none, it runs on the CPU only */
 	char **places;  /* the folders that it needs to run, absolute; ends with NULL */
-	char *install;  /* the command that installs PyTorch for it */
+	char *install;  /* the command that installs packages for it, to be followed by their names */
 };
 
 /* Finds it and asks it, which takes a tenth of a second. STATUS_ENVIRONMENT when there is none, or the one that
@@ -33,8 +33,8 @@ int python_find(const struct python_search *search, struct python *python, struc
 /* STATUS_ENVIRONMENT, with the command that installs it, when this Python has no PyTorch. */
 int python_require_torch(const struct python *python, struct error *err);
 
-/* Whether it imports the fork's layer, which takes the seconds that PyTorch does: 0, or STATUS_ENVIRONMENT with what
- * Python said last. */
+/* Whether it imports the fork's layer, which takes the seconds that PyTorch does: 0, or STATUS_ENVIRONMENT with
+ * where in the fork it fails and why, and what to install if that is it. */
 int python_import_layer(const struct python *python, const char *fork, struct error *err);
 
 void python_free(struct python *python);

@@ -1,11 +1,14 @@
 #include "space/launcher.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/buffer.h"
 #include "base/embed.h"
+#include "base/memory.h"
 
 #define WORKSPACE "templates/workspace/"
+#define PROGRAM_PLACE "@QUASAR@"
 
 EMBED(service_pm2, WORKSPACE "ecosystem.config.js");
 EMBED(service_systemd, WORKSPACE "quasar-miner.service");
@@ -49,7 +52,7 @@ static const char *value_at(const char *at, const struct launcher_values *values
 	const struct {
 		const char *place, *value;
 	} known[] = {
-		{"@QUASAR@", values->program},
+		{PROGRAM_PLACE, values->program},
 		{"@WORKSPACE@", values->workspace},
 		{"@NAME@", values->name},
 		{"@PATH@", values->path},
@@ -81,4 +84,50 @@ char *launcher_fill(const struct launcher *launcher, const struct launcher_value
 	}
 	buffer_text(&out, rest);
 	return out.data;
+}
+
+/* What stands before the program in its line, without blanks before and quotes behind: "ExecStart=". */
+static char *before_program(const struct launcher *launcher)
+{
+	const char *place = strstr(launcher->text, PROGRAM_PLACE), *start = place;
+
+	while (start > launcher->text && start[-1] != '\n')
+		start--;
+	start += strspn(start, " \t");
+	return xprintf("%.*s", (int)strcspn(start, "\"'\n"), start);
+}
+
+/* A word as the file writes it, quoted or bare. */
+static char *read_word(const struct launcher *launcher, const char *text)
+{
+	const char quote = *text == '"' || *text == '\'' ? *text++ : '\0';
+	struct buffer word = {0};
+
+	buffer_text(&word, "");
+	while (*text && *text != '\n' && (quote ? *text != quote : !strchr(" \t,;", *text))) {
+		if (!strncmp(text, launcher->percent, strlen(launcher->percent)))
+			text += strlen(launcher->percent) - 1;
+		else if (!strncmp(text, launcher->dollar, strlen(launcher->dollar)))
+			text += strlen(launcher->dollar) - 1;
+		else if (*text == '\\' && text[1] && quote != '\'')
+			text++;
+		buffer_append(&word, text++, 1);
+	}
+	return word.data;
+}
+
+char *launcher_program(const struct launcher *launcher, const char *text)
+{
+	char *before = before_program(launcher), *program = NULL;
+
+	for (const char *line = text; line && !program; line = strchr(line, '\n')) {
+		line += strspn(line, " \t\n");
+		if (!strncmp(line, before, strlen(before)))
+			program = read_word(launcher, line + strlen(before));
+	}
+	free(before);
+	if (program && *program == '/')
+		return program;
+	free(program);
+	return NULL;
 }

@@ -21,3 +21,7 @@ struct launcher_values {
 
 /* The text with its places for the values filled in. The caller frees. */
 char *launcher_fill(const struct launcher *launcher, const struct launcher_values *values);
+
+/* The absolute path of the program that such a file starts, also where somebody has edited it; NULL: it starts none, or
+ * one that only the process manager can tell. The caller frees. */
+char *launcher_program(const struct launcher *launcher, const char *text);

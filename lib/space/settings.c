@@ -22,7 +22,7 @@
 const struct setting settings_table[] = {
 	{"The validator", "VALIDATOR_API_URL", "http://localhost:8000", SETTING_PLAIN,
 		"Base URL of the validator API. In production: " PRODUCTION_API},
-	{NULL, "NETUID", "24", SETTING_UNUSED, "The subnet's number: 24 on test, 439 on finney."},
+	{NULL, "NETUID", "24", SETTING_UNUSED, "The subnet's number."},
 	{NULL, "SUBTENSOR_NETWORK", NULL, SETTING_PLAIN,
 		"The network to compete on: finney, or test. Versions from 2026-04 on need it. If unset: test, and "
 		"only at a validator on this machine."},
@@ -381,7 +381,18 @@ char **settings_environment(void)
 
 void settings_export_compute(const struct settings *settings)
 {
-	for (size_t i = 0; i < settings->count; i++)
-		if (is_for_compute(settings->entries[i].name))
-			setenv(settings->entries[i].name, settings->entries[i].value, false);
+	static struct settings *exported; /* by an earlier call */
+
+	for (size_t i = 0; exported && i < exported->count; i++)
+		unsetenv(exported->entries[i].name);
+	settings_free(exported);
+	exported = settings_new();
+	for (size_t i = 0; i < settings->count; i++) {
+		const struct entry *entry = &settings->entries[i];
+
+		if (!is_for_compute(entry->name) || getenv(entry->name))
+			continue;
+		setenv(entry->name, entry->value, true);
+		settings_put(exported, entry->name, entry->value);
+	}
 }

@@ -25,7 +25,7 @@ struct setting {
 };
 
 /* The validators' service. */
-#define PRODUCTION_API "https://quasar-subnet.onrender.com"
+#define PRODUCTION_API "https://quasar-validator-api.onrender.com"
 
 /* What is said of a setting that is unused. */
 #define SETTING_UNUSED_NOTE "Accepted, but has no effect."
@@ -63,5 +63,6 @@ void settings_write(const struct settings *values, struct buffer *out);
 char **settings_environment(void);
 
 /* Puts what the .env says to CUDA, PyTorch and Triton (CUDA_…, PYTORCH_…, TRITON_…) into this process's environment,
- * unless that says it itself: the driver reads it here, and so does the fork's own process. */
+ * unless that says it itself: the driver reads it here, and so does the fork's own process. What an earlier call put
+ * there goes. */
 void settings_export_compute(const struct settings *settings);

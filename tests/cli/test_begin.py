@@ -33,7 +33,7 @@ def test_it_asks_for_what_it_is_not_told(person, tmp_path):
                               ("Install PyTorch", "")])
     assert done.code == 0 and "Next: cd " in done.out
     assert settings(tmp_path / "miner") == {
-        "VALIDATOR_API_URL": "https://quasar-subnet.onrender.com", "SUBTENSOR_NETWORK": "finney",
+        "VALIDATOR_API_URL": "https://quasar-validator-api.onrender.com", "SUBTENSOR_NETWORK": "finney",
         "WALLET_MINER_NAME": "rig", "TARGET_SEQUENCE_LENGTH": "1000000"}
 
 
@@ -59,8 +59,8 @@ def test_a_script_is_not_asked(quasar, tmp_path):
 
 
 @pytest.mark.parametrize("network, expected", [
-    ("finney", {"VALIDATOR_API_URL": "https://quasar-subnet.onrender.com", "SUBTENSOR_NETWORK": "finney"}),
-    ("test", {"VALIDATOR_API_URL": "https://quasar-subnet.onrender.com", "SUBTENSOR_NETWORK": "test"}),
+    ("finney", {"VALIDATOR_API_URL": "https://quasar-validator-api.onrender.com", "SUBTENSOR_NETWORK": "finney"}),
+    ("test", {"VALIDATOR_API_URL": "https://quasar-validator-api.onrender.com", "SUBTENSOR_NETWORK": "test"}),
     ("local", {"VALIDATOR_API_URL": "http://localhost:8000"})])
 def test_a_network_is_an_address_and_a_name(quasar, tmp_path, network, expected):
     assert quasar("init", "miner", "--network", network).code == 0

@@ -185,6 +185,108 @@ def test_which_python_and_why(quasar, path_with, workspace, tmp_path):
     assert missing["status"] == "warn" and "missing" in missing["detail"]
 
 
+@pytest.fixture
+def gone(environment, tmp_path):
+    """A workspace that a quasar made which is no longer there, and the path of that quasar."""
+    program = tmp_path / "old $HOME 100%" / "quasar"
+    program.parent.mkdir()
+    shutil.copy(QUASAR, program)
+    subprocess.run([program, "init", tmp_path / "miner"], env=environment, check=True, capture_output=True)
+    return tmp_path / "miner", program
+
+
+def services(quasar, **options):
+    done = quasar("doctor", "--json", *ONCE, "--api", "http://127.0.0.1:9", **options)
+    return [check for check in done.json["checks"] if check["name"] == "service"]
+
+
+def test_files_that_start_a_program_that_is_gone(quasar, gone, tmp_path):
+    miner, program = gone
+    fine, = services(quasar, cwd=miner)
+    assert fine["status"] == "ok" and fine["detail"].startswith("3 files")
+    program.unlink()
+    found = services(quasar, cwd=miner)
+    assert [(check["status"], check["detail"]) for check in found] == [
+        ("warn", f"{miner / name} starts {program}, which is not there any more")
+        for name in ("ecosystem.config.js", "quasar-miner.service", "start-in-screen.sh")]
+    for check in found:
+        remove, _, init = check["remedy"].partition(" && quasar ")
+        subprocess.run(["sh", "-c", remove], check=True)
+    assert quasar(*init.replace("'", "").split()).code == 0
+    assert services(quasar, cwd=miner)[0]["status"] == "ok"
+    assert services(quasar, cwd=tmp_path)[0]["status"] == "skip"
+
+
+def test_services_that_would_not_start_after_a_reboot(quasar, gone, home, tmp_path):
+    miner, program = gone
+    units = home / ".config/systemd/user"
+    units.mkdir(parents=True)
+    shutil.copy(miner / "quasar-miner.service", units)
+    (units / "edited.service").write_text(f"[Service]\nExecStart = {tmp_path}/bin/quasar run\nExecStart=/old/quasar run\n")
+    (units / "other.service").write_text("[Service]\nExecStart=/gone/elsewhere\n")
+    (units / "mine.service").write_text("[Service]\nExecStart=%h/bin/quasar run\n")
+    (home / ".pm2").mkdir()
+    (home / ".pm2/dump.pm2").write_text(json.dumps([
+        {"name": "quasar-miner", "pm_exec_path": str(program), "args": ["run", "-C", str(miner)]},
+        {"name": "web", "pm_exec_path": "/gone/node"}, {"name": 7}, 8]))
+    found = services(quasar, cwd=tmp_path)
+    assert [(check["status"], check["detail"].partition(" ")[0]) for check in found] == [("fail", f"{units}/edited.service")]
+    program.unlink()
+    found = {check["detail"].partition(" starts ")[0]: check["remedy"] for check in services(quasar, cwd=tmp_path)}
+    assert found.keys() == {f"{units}/edited.service", f"{units}/quasar-miner.service", f"{home}/.pm2/dump.pm2"}
+    assert found[f"{home}/.pm2/dump.pm2"] == "pm2 delete 'quasar-miner' && pm2 start ecosystem.config.js && pm2 save"
+    assert found[f"{units}/quasar-miner.service"].endswith("quasar-miner.service' && systemctl --user daemon-reload")
+
+
+def test_names_in_the_settings_that_nothing_reads(quasar, workspace):
+    def settings():
+        done = quasar("doctor", "--json", *ONCE, "--api", "http://127.0.0.1:9", cwd=workspace)
+        return [check for check in done.json["checks"] if check["name"] == "settings"]
+
+    assert [check["status"] for check in settings()] == ["ok"]
+    with (workspace / ".env").open("a") as env:
+        env.write("CLAIM_MARGN=5\nCUDA_VISIBLE_DEVICES=0\nFROM_ELSEWHERE=s3cret\n")
+    margin, other = settings()
+    assert margin["status"] == other["status"] == "warn"
+    assert "CLAIM_MARGN" in margin["detail"] and margin["remedy"] == "Did you mean CLAIM_MARGIN?"
+    assert "FROM_ELSEWHERE" in other["detail"] and "quasar generate env" in other["remedy"]
+    assert "s3cret" not in str(other)
+
+
+def test_what_the_settings_say_to_cuda_and_pytorch_reaches_the_python(quasar, path_with, workspace, tmp_path):
+    env = path_with(f"/usr/bin/env >>{tmp_path}/seen\n" + answer(torch="2.9.0"))
+    with (workspace / ".env").open("a") as file:
+        file.write("PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True\nCUDA_VISIBLE_DEVICES=1\nTRITON_CACHE_DIR=/theirs\n")
+    quasar("verify", "--seq", "64", cwd=workspace, env={**env, "TRITON_CACHE_DIR": "/mine"})
+    seen = (tmp_path / "seen").read_text().splitlines()
+    runs = sum(line.startswith("PATH=") for line in seen)  # it was asked what it has, and it was to run the fork
+    assert runs >= 2 and seen.count("PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True") == runs
+    assert "CUDA_VISIBLE_DEVICES=1" in seen  # and none for a fork on the CPU
+    assert "TRITON_CACHE_DIR=/mine" in seen and "TRITON_CACHE_DIR=/theirs" not in seen
+
+
+def test_why_the_fork_is_not_imported(quasar, environment, workspace, tmp_path):
+    """With something that Python takes for PyTorch."""
+    (tmp_path / "site/torch").mkdir(parents=True)
+    (tmp_path / "site/torch/__init__.py").write_text("")
+    (tmp_path / "site/torch-9.9.dist-info").mkdir()
+    (tmp_path / "site/torch-9.9.dist-info/METADATA").write_text("Metadata-Version: 2.1\nName: torch\nVersion: 9.9\n")
+    layer = workspace / "fork/fla/layers/quasar.py"
+
+    def imported(text):
+        layer.write_text(text)
+        return checks(quasar("doctor", "--json", *ONCE, "--api", "http://127.0.0.1:9", "--python", "/usr/bin/python3",
+                             cwd=workspace, env={"PYTHONPATH": str(tmp_path / "site")}))["fork.import"]
+
+    (workspace / "fork/fla/layers/__init__.py").write_text("")
+    (workspace / "fork/fla/__init__.py").write_text("")
+    assert imported("import torch\n")["status"] == "ok"
+    broken = imported("import torch\n\ntorch.no_such_thing\n")
+    assert broken["status"] == "fail" and ": fla/layers/quasar.py:3: AttributeError" in broken["detail"]
+    missing = imported("import einops_that_nobody_has\n")
+    assert missing["remedy"].endswith("pip' install einops_that_nobody_has")
+
+
 def test_it_shows_no_secrets_and_changes_nothing(quasar, hotkey, workspace):
     secrets = {"GITHUB_TOKEN": "s3cret-token", "WALLET_PASSWORD": "s3cret-password"}
     before = {path: path.read_bytes() for path in workspace.rglob("*") if path.is_file()}

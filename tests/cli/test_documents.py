@@ -1,7 +1,6 @@
-"""Man pages, completions, installation: what is made from the command table works where it is used."""
+"""Man pages, settings, installation: what is made from the command table works where it is used."""
 import os
 import re
-import shutil
 import subprocess
 
 import pytest
@@ -9,27 +8,11 @@ import pytest
 from conftest import QUASAR, ROOT
 
 
-def generate(quasar, tmp_path, what):
-    path = tmp_path / f"quasar.{what}"
-    path.write_text(quasar("generate", what).out)
-    return path
-
-
-def complete(script, *words):
-    """What bash offers after these words."""
-    driver = f"""source {script}
-COMP_WORDS=({' '.join(f"'{word}'" for word in words)}); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1))
-_quasar; printf '%s\\n' "${{COMPREPLY[@]}}" """
-    return subprocess.run(["bash", "-c", driver], capture_output=True, text=True, check=True).stdout.split()
-
-
 def test_tracked_documents_are_those_of_the_tables(quasar, tmp_path):
     """`make documents` writes them anew."""
     assert quasar("generate", "man", tmp_path).code == 0
     fresh = {page.name: page.read_text() for page in tmp_path.glob("*.1")}
     assert {page.name: page.read_text() for page in (ROOT / "man").iterdir()} == fresh
-    for shell in ("bash", "zsh", "fish"):
-        assert (ROOT / "completions" / f"quasar.{shell}").read_text() == quasar("generate", shell).out
     assert (ROOT / ".env.example").read_text() == quasar("generate", "env").out
 
 
@@ -42,23 +25,6 @@ def test_a_setting_is_read_or_said_to_have_no_effect(quasar):
     assert len(settings) == len(re.findall(r'^\t\{(?:NULL|".*?"), "[A-Z_]+"', table.read_text(), re.M))
     for name, explained in settings.items():
         assert ("has no effect" in explained) != (f'"{name}"' in sources), name
-
-
-def test_bash_completes_commands_options_and_choices(quasar, tmp_path):
-    script = generate(quasar, tmp_path, "bash")
-    assert complete(script, "quasar", "lea") == ["leagues", "leaderboard"]
-    assert set(complete(script, "quasar", "wallet", "")) >= {"new", "import", "list", "show", "sign", "verify"}
-    assert complete(script, "quasar", "commit", "--no") == ["--no-verify"]
-    assert "--json" in complete(script, "quasar", "reveal", "--")
-    assert set(complete(script, "quasar", "verify", "--semantics", "")) >= {"upstream", "causal"}
-
-
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_completions_are_valid_in_their_shell(quasar, tmp_path, shell):
-    if not shutil.which(shell):
-        pytest.skip(f"{shell} is not installed")
-    done = subprocess.run([shell, "-n", generate(quasar, tmp_path, shell)], capture_output=True, text=True)
-    assert done.returncode == 0 and done.stderr == ""
 
 
 def test_man_pages_are_clean_and_one_for_each_command(quasar, tmp_path):

@@ -209,15 +209,18 @@ static void a_real_python_says_what_it_has(void **state)
 
 static void the_forks_layer_is_imported(void **state)
 {
-	struct python python = {.path = (char *)"/usr/bin/python3"};
+	struct python python = {.path = (char *)"/usr/bin/python3", .install = (char *)"pip install"};
 	char *folder = path_join(*state, "fla/layers"), *layer = path_join(folder, "quasar.py");
 	static const char good[] =
 		"import os\nassert os.getcwd() == os.path.dirname(os.path.dirname(__file__))[:-4]\n";
-	static const char bad[] = "raise ValueError('not today')\n";
+	static const char bad[] = "import os\nraise ValueError('not today')\n";
+	static const char wrong[] = "def f(:\n";
+	static const char more[] = "import nobody_has.this\n";
 	struct error err = {0};
 
 	assert_int_equal(python_import_layer(&python, *state, &err), -1);
 	assert_non_null(strstr(err.message, "No module named 'fla'"));
+	assert_non_null(strstr(err.hint, "quasar export"));
 	assert_int_equal(directory_make(folder, 0700, &err), 0);
 	assert_int_equal(file_write(layer, good, strlen(good), 0600, FILE_REPLACE, &err), 0);
 	if (python_import_layer(&python, *state, &err) < 0)
@@ -225,7 +228,13 @@ static void the_forks_layer_is_imported(void **state)
 	assert_int_equal(file_write(layer, bad, strlen(bad), 0600, FILE_REPLACE, &err), 0);
 	assert_int_equal(python_import_layer(&python, *state, &err), -1);
 	assert_int_equal(err.status, STATUS_ENVIRONMENT);
-	assert_non_null(strstr(err.message, "ValueError: not today"));
+	assert_non_null(strstr(err.message, "fla/layers/quasar.py:2: ValueError: not today"));
+	assert_int_equal(file_write(layer, wrong, strlen(wrong), 0600, FILE_REPLACE, &err), 0);
+	assert_int_equal(python_import_layer(&python, *state, &err), -1);
+	assert_non_null(strstr(err.message, "fla/layers/quasar.py:1: SyntaxError: "));
+	assert_int_equal(file_write(layer, more, strlen(more), 0600, FILE_REPLACE, &err), 0);
+	assert_int_equal(python_import_layer(&python, *state, &err), -1);
+	assert_string_equal(err.hint, "pip install nobody_has");
 	free(layer);
 	free(folder);
 }

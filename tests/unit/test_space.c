@@ -96,9 +96,32 @@ static void what_concerns_computing_reaches_the_environment(void **state)
 	assert_string_equal(getenv("TRITON_CACHE_DIR"), "/mine"); /* the environment wins */
 	assert_null(getenv("GITHUB_USERNAME"));
 	assert_null(getenv("XPYTORCH_A"));
-	unsetenv("CUDA_VISIBLE_DEVICES");
-	unsetenv("PYTORCH_ALLOC_CONF");
+	settings_free(settings);
+
+	settings = load(*state, "PYTORCH_ALLOC_CONF=other\nTRITON_CACHE_DIR=/theirs\n");
+	settings_export_compute(settings); /* of the .env before, nothing stays */
+	assert_string_equal(getenv("PYTORCH_ALLOC_CONF"), "other");
+	assert_null(getenv("CUDA_VISIBLE_DEVICES"));
+	assert_string_equal(getenv("TRITON_CACHE_DIR"), "/mine");
+	settings_free(settings);
+	settings = load(*state, "");
+	settings_export_compute(settings);
+	assert_null(getenv("PYTORCH_ALLOC_CONF"));
+	settings_free(settings);
 	unsetenv("TRITON_CACHE_DIR");
+}
+
+static void names_that_nothing_reads_are_found(void **state)
+{
+	struct settings *settings = load(
+		*state, "CLAIM_MARGN=3\nCLAIM_MARGIN=3\nCUDA_ANYTHING=1\nNETUID=24\ndevice=cpu\n");
+	const char *meant;
+	size_t at = 0;
+
+	assert_string_equal(settings_unknown(settings, &at, &meant), "CLAIM_MARGN");
+	assert_string_equal(meant, "CLAIM_MARGIN");
+	assert_string_equal(settings_unknown(settings, &at, &meant), "device");
+	assert_null(settings_unknown(settings, &at, &meant));
 	settings_free(settings);
 }
 
@@ -1275,6 +1298,7 @@ int main(void)
 		IN_DIRECTORY(settings_survive_writing),
 		IN_DIRECTORY(settings_are_read_as_people_write_them),
 		IN_DIRECTORY(what_concerns_computing_reaches_the_environment),
+		IN_DIRECTORY(names_that_nothing_reads_are_found),
 		IN_DIRECTORY(bad_settings_are_named_by_line),
 		IN_DIRECTORY(settings_are_bounded),
 		cmocka_unit_test(deployed_rule),
