@@ -8,9 +8,10 @@
 #include "base/json.h"
 #include "base/number.h"
 #include "cli/connect.h"
+#include "cli/hotkey.h"
 #include "cli/table.h"
 #include "cmd/commands.h"
-#include "key/wallet.h"
+#include "cmd/leaderboard/leaderboard.h"
 #include "score/gpu.h"
 #include "score/score.h"
 
@@ -212,20 +213,6 @@ static int show_leaders(
 	return result;
 }
 
-/* The address of the own hotkey; "" when its wallet is not here or does not tell. */
-static void read_own_address(const struct invocation *invocation, char own[SS58_SIZE])
-{
-	struct hotkey hotkey;
-	struct error ignored;
-
-	own[0] = '\0';
-	if (wallet_inspect_hotkey(arg_string(invocation, "path"), arg_string(invocation, "wallet"),
-		    arg_string(invocation, "hotkey"), &hotkey, &ignored) < 0)
-		return;
-	memcpy(own, hotkey.address, SS58_SIZE);
-	hotkey_free(&hotkey);
-}
-
 static int run(struct invocation *invocation, struct error *err)
 {
 	struct standings standings = {0};
@@ -241,7 +228,11 @@ static int run(struct invocation *invocation, struct error *err)
 	api = require_api(invocation, NULL, err);
 	if (!api)
 		return -1;
-	read_own_address(invocation, own);
+	hotkey_own_address(invocation, own);
+	if (arg_flag(invocation, "web")) {
+		result = leaderboard_serve(invocation, api, own, err);
+		goto done;
+	}
 	if (api_has_dashboard(api) && !api_shows_lists(api)) {
 		result = show_leaders(invocation, api, top, own, err);
 		goto done;
@@ -270,12 +261,21 @@ const struct command cmd_leaderboard = {
 		"marked if its wallet is on this machine. Notes below the table say what the validator "
 		"does not show.\n\n"
 		"Versions from 2026-04 on show it only with DASHBOARD_API_KEY, as what validators measured, "
-		"normalised by their GPU.",
+		"normalised by their GPU.\n\n"
+		"With --web, it is a page for browsers on this machine, which keeps itself up to date until "
+		"you press Ctrl-C. While the validator does not respond, the page shows its last answer "
+		"and how old it is.",
 	.opts =
 		(const struct opt[]){
 			{"top", 'n', "N", NULL, "20", NULL, "Number of ranks to show."},
 			{"validator-gpu", 0, "NAME", NULL, "RTX 5090", NULL,
 				"Also show speeds as measured on this GPU, where they are normalised."},
+			{"web", 0, NULL, NULL, NULL, NULL, "Serve it as a page on this machine."},
+			{"port", 'p', "N", NULL, "8100", NULL,
+				"With --web: port to listen on; 0: any free port."},
+			{"interval", 0, "SECONDS", NULL, "12", NULL,
+				"With --web: how often to ask the validator."},
+			{"open", 0, NULL, NULL, NULL, NULL, "With --web: open the page in the browser."},
 			OPTS_WALLET,
 			OPTS_API,
 			{0},
@@ -285,8 +285,9 @@ const struct command cmd_leaderboard = {
 			{"quasar leaderboard", "the top 20"},
 			{"quasar leaderboard --json | jq '.ranking[] | select(.own)'",
 				"your own ranks, for a script"},
+			{"quasar leaderboard --web --open", "a page that keeps itself up to date"},
 			{0},
 		},
-	.exits = (const enum status[]){STATUS_NETWORK, STATUS_REFUSED, 0},
+	.exits = (const enum status[]){STATUS_ENVIRONMENT, STATUS_NETWORK, STATUS_REFUSED, 0},
 	.run = run,
 };
