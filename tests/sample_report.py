@@ -1,5 +1,6 @@
 """What a report is made of, put where it is kept: many benchmarks in a workspace, long lists with hostile names in a
 local validator."""
+import contextlib
 import math
 import sqlite3
 import time
@@ -19,7 +20,7 @@ def add_benchmarks(workspace, head, commits=12, lengths=LENGTHS, each=1):
                 rows.append((time.time() - 86400 * (commits - commit) + len(rows), "fork", "", "cuda", 0,
                              "cuda:0 (NVIDIA H200, 139 GiB)", length, 40, speed, 0.02 + 0.01 * (commit % 3), 812.0,
                              name, "0.1.0", 0, 0.004))
-    with sqlite3.connect(workspace / ".quasar" / "state.db") as store:
+    with contextlib.closing(sqlite3.connect(workspace / ".quasar" / "state.db")) as store, store:
         store.executemany(
             "INSERT INTO benchmark (at, code, semantics, device_kind, device_index, device_name, seq, runs,"
             " tokens_per_sec, spread, memory_mb, fork_commit, version, dirty, noise)"
@@ -30,7 +31,7 @@ def add_benchmarks(workspace, head, commits=12, lengths=LENGTHS, each=1):
 def fill_validator(database, count=250):
     """Of a local validator that is not running: a completed round, and an active one with so many submissions."""
     now = time.time()
-    with sqlite3.connect(database) as store:
+    with contextlib.closing(sqlite3.connect(database)) as store, store:
         store.execute("INSERT INTO round (id, network, round_number, start_time, end_time, status, winner_hotkey)"
                       " VALUES (1, 'finney', 1, ?, ?, 'completed', ?)", (now - 200000, now - 30000, HOSTILE))
         store.execute("INSERT INTO round (id, network, round_number, start_time, end_time, status)"
@@ -43,3 +44,4 @@ def fill_validator(database, count=250):
                 " VALUES (?, ?, '127.0.0.1', ?, ?, 's', ?, 'c0ffee', ?, ?, ?, ?, ?)",
                 (hotkey, 1 if i < 6 else 2, now - 30000 + i, [300000, 1000000][i % 2], HOSTILE, 50000 + 137.0 * i,
                  i % 10 != 9, i % 3 > 0, 1.0, [None, 1, 1, 0][i % 4]))
+        store.execute("UPDATE round SET winner_submission_id = 6 WHERE id = 1")

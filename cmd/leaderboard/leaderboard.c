@@ -15,14 +15,6 @@
 #include "score/gpu.h"
 #include "score/score.h"
 
-static const char *const not_told[] = {
-	"Speeds are the miners' claims: the validator shows neither what it measured nor the score.",
-	"Failed logit verification excludes a submission, but the validator does not show which ones failed.",
-	"Only the ten fastest validated submissions are shown.",
-	"Submissions from earlier rounds are listed together with those of the current one.",
-};
-#define NOT_TOLD (sizeof(not_told) / sizeof(not_told[0]))
-
 static cJSON *standing_json(const struct standing *standing, size_t rank, const char *own)
 {
 	const struct api_submission *submission = standing->submission;
@@ -63,8 +55,8 @@ static void print_json(
 		cJSON_AddNumberToObject(item, "weight", rewards->weights.weights[i].weight);
 		cJSON_AddItemToArray(paid, item);
 	}
-	for (size_t i = 0; i < NOT_TOLD; i++)
-		cJSON_AddItemToArray(notes, cJSON_CreateString(not_told[i]));
+	for (const char *const *note = standings_not_told; *note; note++)
+		cJSON_AddItemToArray(notes, cJSON_CreateString(*note));
 	cJSON_AddNumberToObject(document, "rounds_since_rewards", (double)rewards->rounds_since);
 	cJSON_AddNumberToObject(document, "ranked", (double)standings->count);
 	cJSON_AddNumberToObject(
@@ -129,8 +121,8 @@ static void print_text(
 			rewards->weights.weights[i].hotkey,
 			strcmp(rewards->weights.weights[i].hotkey, own) ? "" : "  you");
 	puts("\nWhat the validator does not show");
-	for (size_t i = 0; i < NOT_TOLD; i++)
-		printf("  - %s\n", not_told[i]);
+	for (const char *const *note = standings_not_told; *note; note++)
+		printf("  - %s\n", *note);
 }
 
 /* --- by the dashboard, where miners are shown no lists ------------------------------------------------- */

@@ -5,4 +5,5 @@
 #include "cli/command.h"
 
 /* Serves the leaderboard as a page until interrupted; --web. */
-int leaderboard_serve(const struct invocation *invocation, struct api *api, const char *own, struct error *err);
+int leaderboard_serve(
+	const struct invocation *invocation, struct api *api, const char *own, struct error *err);

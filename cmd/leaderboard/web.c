@@ -84,7 +84,8 @@ static int watch(struct web *web, struct api *api, const char *own, double inter
 		int result = board_ask(api, own, &fresh, err);
 
 		update(web, &fresh, result < 0 ? err : NULL, begun);
-		if (result < 0 && (err->status == STATUS_INTERRUPTED || (err->status == STATUS_REFUSED && !told)))
+		if (result < 0 &&
+			(err->status == STATUS_INTERRUPTED || (err->status == STATUS_REFUSED && !told)))
 			return -1;
 		told |= !result;
 	} while (clock_sleep(interval, err) == 0);
@@ -100,7 +101,8 @@ static void announce(const struct invocation *invocation, const struct server *s
 	fflush(stdout);
 }
 
-int leaderboard_serve(const struct invocation *invocation, struct api *api, const char *own, struct error *err)
+int leaderboard_serve(
+	const struct invocation *invocation, struct api *api, const char *own, struct error *err)
 {
 	struct web web = {.mutex = PTHREAD_MUTEX_INITIALIZER, .board.to_beat = NAN};
 	struct server_options options = {.routes = routes, .context = &web};

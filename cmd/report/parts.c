@@ -42,9 +42,10 @@ static char *describe_subject(const struct benchmark *benchmark)
 	int device = (int)strcspn(benchmark->device_name, ",");
 
 	return xprintf("%s %s%s%s%s, %.*s%s", whose, benchmark->operation ? benchmark->operation : "layer",
-		*benchmark->semantics ? " (" : "", benchmark->semantics, *benchmark->semantics ? ")" : "", device,
-		benchmark->device_name,
-		memchr(benchmark->device_name, '(', (size_t)device) && benchmark->device_name[device] ? ")" : "");
+		*benchmark->semantics ? " (" : "", benchmark->semantics, *benchmark->semantics ? ")" : "",
+		device, benchmark->device_name,
+		memchr(benchmark->device_name, '(', (size_t)device) && benchmark->device_name[device] ? ")"
+												      : "");
 }
 
 /* The first few different ones among those that `fits` takes. */
@@ -89,7 +90,8 @@ static char *describe_point(const struct benchmark *benchmark)
 	number_grouped(round(benchmark->tokens_per_sec), speed);
 	number_grouped((double)benchmark->seq, tokens);
 	clock_format(benchmark->when, when);
-	return xprintf("%s tokens/s at %s tokens, spread %.1f %%, %.10s", speed, tokens, benchmark->spread * 100, when);
+	return xprintf("%s tokens/s at %s tokens, spread %.1f %%, %.10s", speed, tokens,
+		benchmark->spread * 100, when);
 }
 
 static struct svg_point point_of(const struct benchmark *benchmark, double x)
@@ -183,7 +185,8 @@ static void draw_history(const struct facts *facts, struct part *part)
 	make_history(facts, tokens, &history);
 	for (size_t i = 0; i < facts->benchmarks.count; i++) {
 		const struct benchmark *benchmark = &facts->benchmarks.items[i];
-		size_t commit = benchmark->seq == tokens ? find_commit(&history, benchmark) : COMMITS, subject;
+		size_t commit = benchmark->seq == tokens ? find_commit(&history, benchmark) : COMMITS,
+		       subject;
 
 		if (commit >= history.count)
 			continue;
@@ -197,12 +200,14 @@ static void draw_history(const struct facts *facts, struct part *part)
 		for (size_t n = 0; n < history.count; n++)
 			if (points[i][n].label)
 				points[i][count++] = points[i][n];
-		series[i] = (struct svg_series){subjects.names[i], points[i], count, true, false};
+		series[i] = (struct svg_series){subjects.names[i], points[i], count, .line = true};
 	}
 	number_grouped((double)tokens, grouped);
 	title = xprintf("Speed over commits, at %s tokens", grouped);
 	plot = (struct svg_plot){.title = title,
-		.x = {.title = "commit of the fork, oldest first", .scale = SVG_ORDINAL, .names = history.labels,
+		.x = {.title = "commit of the fork, oldest first",
+			.scale = SVG_ORDINAL,
+			.names = history.labels,
 			.name_count = history.count},
 		.y = {.title = "tokens/s, median and spread"},
 		.series = series,
@@ -246,7 +251,7 @@ static void add_benchmark(struct sheet *sheet, const struct benchmark *benchmark
 static void make_benchmarks(const struct facts *facts, struct part *part)
 {
 	*part = (struct part){.name = report_part_names[REPORT_BENCHMARKS],
-		.title = "Speed over commits",
+		.title = "Benchmarks",
 		.empty = xstrdup("Nothing has been measured yet. `quasar bench` measures the fork."),
 		.most = TABLE_MOST};
 	sheet_begin(&part->sheet, benchmark_columns);
@@ -268,7 +273,8 @@ static size_t choose_lengths(const struct facts *facts, const struct benchmark *
 		const struct benchmark *benchmark = &facts->benchmarks.items[i];
 		size_t at = 0;
 
-		if (!same_subject(benchmark, newest) || !same_text(benchmark->fork_commit, newest->fork_commit) ||
+		if (!same_subject(benchmark, newest) ||
+			!same_text(benchmark->fork_commit, newest->fork_commit) ||
 			benchmark->dirty != newest->dirty)
 			continue;
 		while (at < count && chosen[at]->seq < benchmark->seq)
@@ -292,27 +298,54 @@ static const struct sheet_column length_columns[] = {
 	{0},
 };
 
+/* What a length is worth by a speed, and without a label: nothing was measured there. */
+static struct svg_point weighted_at(double tokens, double speed, double multiplier)
+{
+	return (struct svg_point){tokens, speed * multiplier, NAN, NAN, NULL};
+}
+
+/* The weighted score at the measured lengths and, in between, at the steps of the leagues, by a speed that lies between
+ * the two beside it. Returns how many points that gives. */
+static size_t weigh_lengths(const struct benchmark *const *chosen, size_t count, struct svg_point *out)
+{
+	size_t made = 0;
+
+	for (size_t i = 0; i < count; i++) {
+		const struct benchmark *now = chosen[i], *then = i ? chosen[i - 1] : now;
+
+		for (size_t league = 1; league < LEAGUE_COUNT; league++) {
+			double step = (double)league_table[league].least, part, speed;
+
+			if (!(step > (double)then->seq && step <= (double)now->seq))
+				continue;
+			part = log(step / (double)then->seq) / log((double)now->seq / (double)then->seq);
+			speed = then->tokens_per_sec * pow(now->tokens_per_sec / then->tokens_per_sec, part);
+			out[made++] = weighted_at(step, speed, league_table[league - 1].multiplier);
+			out[made++] = weighted_at(step, speed, league_table[league].multiplier);
+		}
+		out[made] = weighted_at((double)now->seq, score_weighted(now->tokens_per_sec, now->seq), 1);
+		out[made++].label = describe_point(now);
+	}
+	return made;
+}
+
 static void draw_lengths(const struct benchmark *const *chosen, size_t count, struct part *part)
 {
-	struct svg_point points[2][LENGTHS];
+	struct svg_point points[LENGTHS], weighted[LENGTHS + 2 * LEAGUE_COUNT];
 	char names[LEAGUE_COUNT][16];
 	struct svg_rule rules[LEAGUE_COUNT];
-	const struct svg_series series[] = {{"tokens/s", points[0], count, true, false},
-		{"weighted score", points[1], count, true, false}};
-	const struct svg_plot plot = {.title = "Throughput by length, and what the leagues make of it",
-		.x = {.title = "tokens; the lines are where a league begins, and its multiplier", .scale = SVG_LOG},
+	const struct svg_series series[] = {{"tokens/s", points, count, .line = true},
+		{"weighted score", weighted, weigh_lengths(chosen, count, weighted), .line = true}};
+	const struct svg_plot plot = {.title = "Tokens/s, and what the leagues make of it",
+		.x = {.title = "tokens; dashed: where a league begins", .scale = SVG_LOG},
 		.y = {.title = "tokens/s, and tokens/s times the multiplier", .scale = SVG_LOG},
 		.series = series,
 		.series_count = 2,
 		.x_rules = rules,
 		.x_rule_count = LEAGUE_COUNT - 1};
 
-	for (size_t i = 0; i < count; i++) {
-		points[0][i] = points[1][i] = point_of(chosen[i], (double)chosen[i]->seq);
-		points[1][i].y = score_weighted(chosen[i]->tokens_per_sec, chosen[i]->seq);
-		points[1][i].low = points[1][i].high = NAN;
-		points[1][i].label = NULL;
-	}
+	for (size_t i = 0; i < count; i++)
+		points[i] = point_of(chosen[i], (double)chosen[i]->seq);
 	for (size_t i = 1; i < LEAGUE_COUNT; i++) {
 		snprintf(names[i], sizeof(names[i]), "×%g", league_table[i].multiplier);
 		rules[i - 1] = (struct svg_rule){(double)league_table[i].least, names[i]};
@@ -328,7 +361,8 @@ static void make_lengths(const struct facts *facts, struct part *part)
 
 	*part = (struct part){.name = report_part_names[REPORT_LENGTHS],
 		.title = "Throughput by length",
-		.empty = xstrdup("Nothing has been measured yet. `quasar bench --seq 4096,64k,1M` measures several lengths.")};
+		.empty = xstrdup(
+			"Nothing has been measured yet. `quasar bench --seq 4096,64k,1M` measures several lengths.")};
 	sheet_begin(&part->sheet, length_columns);
 	for (size_t i = 0; i < count; i++) {
 		const struct league *league = league_for(chosen[i]->seq);
@@ -344,8 +378,8 @@ static void make_lengths(const struct facts *facts, struct part *part)
 		return;
 	subject = describe_subject(chosen[0]);
 	part->summary = chosen[0]->fork_commit
-		? xprintf("The newest measurements of commit `%.10s`%s: %s.", chosen[0]->fork_commit,
-			  chosen[0]->dirty ? " with changes" : "", subject)
+		? xprintf("The newest measurements of commit `%.10s`%s: %s. Between two lengths, the weighted score supposes a speed between theirs.",
+			  chosen[0]->fork_commit, chosen[0]->dirty ? " with changes" : "", subject)
 		: xprintf("The newest measurements: %s.", subject);
 	free(subject);
 	draw_lengths(chosen, count, part);
@@ -374,8 +408,8 @@ static void draw_claim(const struct claim_line *lines, size_t count, struct part
 
 	for (size_t i = 0; i < count; i++) {
 		number_grouped(round(lines[i].speed), texts[i]);
-		bars[i] = (struct svg_bar){
-			lines[i].name, lines[i].speed, lines[i].low, lines[i].high, lines[i].strong, texts[i]};
+		bars[i] = (struct svg_bar){lines[i].name, lines[i].speed, lines[i].low, lines[i].high,
+			lines[i].strong, texts[i]};
 	}
 	svg_bars(picture->title, bars, count, PART_WIDE, &picture->wide);
 	svg_bars(picture->title, bars, count, PART_NARROW, &picture->narrow);
@@ -400,7 +434,8 @@ static char *describe_claim(const struct facts *facts, double to_beat)
 	if (isfinite(to_beat)) {
 		number_grouped(round(to_beat), least);
 		buffer_printf(&out, " That %s the score to beat, %s, by %.1f %%.",
-			weighted > to_beat ? "exceeds" : "falls short of", least, fabs(weighted / to_beat - 1) * 100);
+			weighted > to_beat ? "exceeds" : "falls short of", least,
+			fabs(weighted / to_beat - 1) * 100);
 	} else if (facts->answered) {
 		buffer_text(&out, " The validator tells no score to beat.");
 	}
@@ -410,7 +445,8 @@ static char *describe_claim(const struct facts *facts, double to_beat)
 static void make_claim(const struct facts *facts, struct part *part)
 {
 	const struct claim *claim = &facts->claim;
-	double to_beat = facts->answered ? facts->board.to_beat : NAN, half = claim->measured * claim->spread / 2;
+	double to_beat = facts->answered ? facts->board.to_beat : NAN,
+	       half = claim->measured * claim->spread / 2;
 	double multiplier = league_for(facts->tokens)->multiplier;
 	const struct claim_line lines[] = {
 		{"measured", claim->measured, claim->measured - half, claim->measured + half, false},
@@ -421,8 +457,9 @@ static void make_claim(const struct facts *facts, struct part *part)
 	size_t count = isfinite(to_beat) ? 4 : 3;
 
 	*part = (struct part){.name = report_part_names[REPORT_CLAIM],
-		.title = "What may be claimed",
-		.empty = xprintf("Nothing yet: commit `%.10s` has not been measured at %lld tokens. `quasar bench` does that.",
+		.title = "Claim",
+		.empty = xprintf(
+			"Nothing yet: commit `%.10s` has not been measured at %lld tokens. `quasar bench` does that.",
 			*facts->commit ? facts->commit : "none", (long long)facts->tokens)};
 	sheet_begin(&part->sheet, claim_columns);
 	if (!(claim->tokens_per_sec > 0))
@@ -468,7 +505,8 @@ static double rank_of(const struct facts *facts, const struct submission *submis
 	return NAN;
 }
 
-static void add_submission(struct sheet *sheet, const struct facts *facts, const struct submission *submission)
+static void add_submission(
+	struct sheet *sheet, const struct facts *facts, const struct submission *submission)
 {
 	sheet_number(sheet, (double)submission->id);
 	sheet_number(sheet, count_or_none(submission->server_id));
@@ -502,14 +540,15 @@ struct way {
 	const char *names[4], *texts[4];
 };
 
-static struct svg_way way_of(
-	const struct facts *facts, const struct submission *submission, const struct journal *journal, struct way *way)
+static struct svg_way way_of(const struct facts *facts, const struct submission *submission,
+	const struct journal *journal, struct way *way)
 {
 	static const char *const commit_steps[] = {"prepared", "committed", "revealed", "ranked"};
 	static const char *const direct_steps[] = {"prepared", "submitted", "ranked"};
 	bool direct = submission->kind == SUBMISSION_DIRECT;
 	const char *const *steps = direct ? direct_steps : commit_steps;
-	struct svg_way line = {.label = way->label, .steps = way->names, .texts = way->texts, .count = direct ? 3 : 4};
+	struct svg_way line = {
+		.label = way->label, .steps = way->names, .texts = way->texts, .count = direct ? 3 : 4};
 	double rank = rank_of(facts, submission);
 
 	snprintf(way->label, sizeof(way->label), "#%lld", (long long)submission->id);
@@ -535,11 +574,13 @@ static void draw_ways(const struct facts *facts, struct part *part)
 	size_t total = facts->submissions.count, count = total < REPORT_WAYS ? total : REPORT_WAYS;
 	struct svg_way lines[REPORT_WAYS];
 	struct way ways[REPORT_WAYS];
-	struct part_picture *picture = part_picture(
-		part, count < total ? "How far the latest submissions have come" : "How far each submission has come");
+	struct part_picture *picture = part_picture(part,
+		count < total ? "How far the latest submissions have come"
+			      : "How far each submission has come");
 
 	for (size_t i = 0; i < count; i++)
-		lines[i] = way_of(facts, &facts->submissions.items[total - 1 - i], &facts->journals[i], &ways[i]);
+		lines[i] = way_of(
+			facts, &facts->submissions.items[total - 1 - i], &facts->journals[i], &ways[i]);
 	svg_ways(picture->title, lines, count, PART_WIDE, &picture->wide);
 	svg_ways(picture->title, lines, count, PART_NARROW, &picture->narrow);
 }
@@ -569,9 +610,8 @@ static void make_leaderboard(const struct facts *facts, struct part *part)
 	free(part->summary);
 	free(part->empty);
 	part->summary = NULL;
-	part->empty = facts->asked
-		? xprintf("The validator does not show it now: %s", facts->problem)
-		: xstrdup("The validator was not asked.");
+	part->empty = facts->asked ? xprintf("The validator does not show it now: %s", facts->problem)
+				   : xstrdup("The validator was not asked.");
 }
 
 static void make_tuning(const struct facts *facts, struct part *part)

@@ -37,8 +37,8 @@ static int read_submissions(
 	facts->journals = xcalloc(REPORT_WAYS, sizeof(*facts->journals));
 	count = facts->submissions.count;
 	for (size_t i = 0; i < REPORT_WAYS && i < count; i++)
-		if (store_journal(workspace->store, facts->submissions.items[count - 1 - i].id, &facts->journals[i], err) <
-			0)
+		if (store_journal(workspace->store, facts->submissions.items[count - 1 - i].id,
+			    &facts->journals[i], err) < 0)
 			return -1;
 	return 0;
 }
@@ -46,8 +46,10 @@ static int read_submissions(
 /* What `quasar commit` would claim; that nothing may be is no error here. */
 static void make_claim(const struct api *api, double margin, struct facts *facts)
 {
-	const struct claim_terms terms = {
-		.commit = facts->commit, .tokens = facts->tokens, .margin = margin, .rehearsal = api_is_local(api)};
+	const struct claim_terms terms = {.commit = facts->commit,
+		.tokens = facts->tokens,
+		.margin = margin,
+		.rehearsal = api_is_local(api)};
 	struct error ignored;
 
 	claim_make(&facts->benchmarks, &terms, &facts->claim, &ignored);
@@ -143,7 +145,8 @@ static void add_facts(const struct facts *facts, struct buffer *out)
 		add_fact(out, "Claim", claim->tokens_per_sec, "", more);
 		snprintf(more, sizeof(more), "league %s, ×%g", league_for(facts->tokens)->name,
 			league_for(facts->tokens)->multiplier);
-		add_fact(out, "Weighted score", score_weighted(claim->tokens_per_sec, facts->tokens), "", more);
+		add_fact(out, "Weighted score", score_weighted(claim->tokens_per_sec, facts->tokens), "",
+			more);
 	}
 	if (facts->answered)
 		add_fact(out, "Score to beat", facts->board.to_beat, "", "weighted");
@@ -151,7 +154,8 @@ static void add_facts(const struct facts *facts, struct buffer *out)
 		if (facts->board.entries[i].own && facts->board.entries[i].rank) {
 			double gap = board_gap(&facts->board, i);
 
-			snprintf(more, sizeof(more), isfinite(gap) ? "%.1f %% to the place above" : "nobody is above", gap * 100);
+			snprintf(more, sizeof(more),
+				isfinite(gap) ? "%.1f %% to the place above" : "nobody is above", gap * 100);
 			add_fact(out, "Place", (double)facts->board.entries[i].rank, "", more);
 			break;
 		}
@@ -166,9 +170,10 @@ static void make_page(const struct facts *facts, struct buffer *out)
 	clock_format(clock_now(), when);
 	html_begin(out, title, HTML_STILL);
 	html_add(out,
-		"<header>\n<h1>%s</h1>\n<p class=\"quiet\">Validator %s; commit <code>%s</code>. Made by quasar %s "
+		"<header>\n<h1>%s</h1>\n<p class=\"quiet\">Validator %s; commit <code>%.10s</code>. Made by quasar %s "
 		"on %.10s at %.5s UTC.</p>\n</header>\n",
-		title, facts->api_url, *facts->commit ? facts->commit : "none", QUASAR_VERSION, when, when + 11);
+		title, facts->api_url, *facts->commit ? facts->commit : "none", QUASAR_VERSION, when,
+		when + 11);
 	add_facts(facts, out);
 	buffer_text(out, "<div class=\"beside\">\n");
 	for (enum report_part which = 0; which < REPORT_PARTS; which++) {
@@ -198,9 +203,10 @@ static enum report_part asked_part(const struct invocation *invocation)
 
 static int make_svg(const struct part *part, struct buffer *out, struct error *err)
 {
-	return part_svg(part, out) ? 0
-				   : error_set(err, STATUS_ENVIRONMENT, "there is no picture of %s: %s", part->name,
-					     part->empty && !sheet_rows(&part->sheet) ? part->empty : "it is a table");
+	return part_svg(part, out)
+		? 0
+		: error_set(err, STATUS_ENVIRONMENT, "there is no picture of %s: %s", part->name,
+			  part->empty && !sheet_rows(&part->sheet) ? part->empty : "it is a table");
 }
 
 static void make_json(const struct facts *facts, enum report_part asked, struct buffer *out)
@@ -278,9 +284,11 @@ static int check_options(const struct invocation *invocation, struct error *err)
 	bool page = !strcmp(format, "html"), single = arg_string(invocation, "part") != NULL;
 
 	if (page && single)
-		return error_set(err, STATUS_USAGE, "--part: a page has all parts; add --format svg, csv, markdown or json");
+		return error_set(err, STATUS_USAGE,
+			"--part: a page has all parts; add --format svg, csv, markdown or json");
 	if (!single && (!strcmp(format, "svg") || !strcmp(format, "csv")))
-		return error_set(err, STATUS_USAGE, "--format %s is of one part: say which with --part", format);
+		return error_set(
+			err, STATUS_USAGE, "--format %s is of one part: say which with --part", format);
 	if (!page && arg_flag(invocation, "open"))
 		return error_set(err, STATUS_USAGE, "--open is for pages, not for --format %s", format);
 	return 0;
@@ -353,7 +361,8 @@ const struct command cmd_report = {
 			{"part", 0, "NAME", NULL, NULL,
 				"benchmarks|lengths|claim|submissions|leaderboard|tuning",
 				"Which part, with --format."},
-			{"tuning", 0, "FILE", NULL, NULL, NULL, "Results of tuning, as `quasar tune --json` prints them."},
+			{"tuning", 0, "FILE", NULL, NULL, NULL,
+				"Results of tuning, as `quasar tune --json` prints them."},
 			{"offline", 0, NULL, NULL, NULL, NULL, "Do not ask the validator."},
 			OPTS_CLAIM,
 			OPTS_WALLET,
@@ -365,7 +374,8 @@ const struct command cmd_report = {
 		(const struct example[]){
 			{"quasar report --open", "write report.html, and look at it"},
 			{"quasar report --part lengths --format svg >lengths.svg", "one picture"},
-			{"quasar report --part benchmarks --format csv", "every measurement, for a spreadsheet"},
+			{"quasar report --part benchmarks --format csv",
+				"every measurement, for a spreadsheet"},
 			{0},
 		},
 	.exits = (const enum status[]){STATUS_ENVIRONMENT, 0},

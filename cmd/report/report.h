@@ -12,8 +12,8 @@
 struct facts {
 	const char *directory; /* the workspace's */
 	const char *api_url;
-	char commit[41]; /* HEAD of the fork; "": there is none */
-	int64_t tokens;  /* target length */
+	char commit[41];                    /* HEAD of the fork; "": there is none */
+	int64_t tokens;                     /* target length */
 	struct benchmark_list benchmarks;   /* newest first */
 	struct submission_list submissions; /* oldest first, those of this validator and hotkey */
 	struct journal *journals;           /* of the last of them, REPORT_WAYS at most */

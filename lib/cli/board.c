@@ -62,6 +62,7 @@ static int ask_standings(struct api *api, const char *own, struct board *board, 
 		};
 	}
 	board->unrevealed = (int64_t)standings.unrevealed;
+	board->notes = standings_not_told;
 	standings_free(&standings);
 	return result;
 }

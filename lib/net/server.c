@@ -791,7 +791,7 @@ static struct MHD_Response *make_response(struct exchange *exchange)
 		add_location(exchange, response);
 	else
 		add_header(response, "Content-Type",
-			reply->text           ? "text/plain; charset=utf-8"
+			reply->text             ? "text/plain; charset=utf-8"
 				: reply->policy ? "text/html; charset=utf-8"
 						: "application/json");
 	if (reply->policy)

@@ -23,8 +23,8 @@ bool validator_check_page(struct server_request *request, struct server_reply *r
 	return false;
 }
 
-static int read_rounds(
-	struct validator *validator, const char *network, struct board *board, int64_t *active, struct error *err)
+static int read_rounds(struct validator *validator, const char *network, struct board *board, int64_t *active,
+	struct error *err)
 {
 	sqlite3_stmt *query = database_query(validator->database, err,
 		"SELECT id, round_number, status, start_time, end_time, winner_hotkey,"
@@ -80,7 +80,8 @@ static int read_entries(struct validator *validator, int64_t round, struct board
 	return row;
 }
 
-static int count_unrevealed(struct validator *validator, int64_t round, struct board *board, struct error *err)
+static int count_unrevealed(
+	struct validator *validator, int64_t round, struct board *board, struct error *err)
 {
 	sqlite3_stmt *query;
 	int found = database_row(validator->database, &query, err,

@@ -516,8 +516,7 @@ static int list_weights(struct validator *validator, int64_t round, cJSON *list,
 	return result;
 }
 
-int validator_latest_weights(
-	struct validator *validator, const char *network, cJSON *list, struct error *err)
+int validator_latest_weights(struct validator *validator, const char *network, cJSON *list, struct error *err)
 {
 	int64_t round;
 	int found = find_round(validator, completed_round, network, &round, err);

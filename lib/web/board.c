@@ -74,6 +74,8 @@ void board_rank(struct board *board)
 			.logits = board->entries[i].excluded ? LOGITS_FAILED : LOGITS_PENDING,
 		};
 	ranked = next = score_rank(scores, count, isnan(board->to_beat) ? -INFINITY : board->to_beat, order);
+	for (size_t i = 0; i < count; i++)
+		board->entries[i].rank = 0;
 	for (size_t i = 0; i < ranked; i++) {
 		board->entries[order[i]].rank = i + 1;
 		sorted[i] = board->entries[order[i]];
@@ -81,10 +83,11 @@ void board_rank(struct board *board)
 	for (size_t i = 0; i < count; i++)
 		if (!board->entries[i].rank)
 			sorted[next++] = board->entries[i];
-	free(board->entries);
+	if (count)
+		memcpy(board->entries, sorted, count * sizeof(*sorted));
+	free(sorted);
 	free(order);
 	free(scores);
-	board->entries = sorted;
 }
 
 double board_left(const struct board *board)
@@ -112,12 +115,12 @@ static const struct sheet_column standings_columns[] = {
 	{"rank", "Rank", SHEET_COUNT},
 	{"hotkey", "Hotkey", SHEET_CODE},
 	{"weighted_score", "Weighted score", SHEET_SCORE},
-	{"gap", "To the place above", SHEET_PERCENT},
+	{"gap", "Behind", SHEET_PERCENT},
 	{"tokens_per_sec", "Tokens/s", SHEET_COUNT},
 	{"league", "League", SHEET_TEXT},
-	{"target_sequence_length", "Tokens", SHEET_COUNT},
 	{"state", "State", SHEET_TEXT},
 	{"created_at", "Submitted (UTC)", SHEET_TIME},
+	{"target_sequence_length", "Tokens", SHEET_COUNT},
 	{"submission_id", "Id", SHEET_COUNT},
 	{0},
 };
@@ -132,8 +135,9 @@ static void describe_own(const struct board *board, struct buffer *out)
 			continue;
 		number_grouped(ceil(entry->speed * board_gap(board, i)), more);
 		if (i)
-			buffer_printf(out, " Yours is at place %zu: %s tokens/s more at its length (+%.1f %%) reach the "
-					   "place above.",
+			buffer_printf(out,
+				" Yours is at place %zu: %s tokens/s more at its length (+%.1f %%) reach the "
+				"place above.",
 				entry->rank, more, board_gap(board, i) * 100);
 		else
 			buffer_text(out, " Yours leads.");
@@ -158,16 +162,15 @@ void board_standings(const struct board *board, size_t first, size_t most, struc
 		sheet_number(&part->sheet, board_gap(board, i));
 		sheet_number(&part->sheet, entry->speed);
 		sheet_text(&part->sheet, league_for(entry->tokens)->name);
-		sheet_number(&part->sheet, (double)entry->tokens);
 		sheet_text(&part->sheet, entry->state);
 		sheet_number(&part->sheet, entry->created_at);
+		sheet_number(&part->sheet, (double)entry->tokens);
 		sheet_number(&part->sheet, entry->id ? (double)entry->id : NAN);
 		if (entry->own)
 			sheet_mark(&part->sheet);
 	}
 	buffer_printf(&summary, "The score is tokens/s times the league's multiplier; %s.",
-		board->measured ? "speeds are what validators measured, normalised by their GPU"
-				: "speeds are the miners' claims");
+		board->measured ? "speeds are what validators measured" : "speeds are the miners' claims");
 	describe_own(board, &summary);
 	if (board->unrevealed)
 		buffer_printf(&summary, " %lld committed, not revealed yet.", (long long)board->unrevealed);
@@ -186,7 +189,8 @@ static const struct sheet_column rounds_columns[] = {
 
 void board_rounds(const struct board *board, struct part *part)
 {
-	*part = (struct part){.name = "rounds", .title = "Rounds", .empty = xstrdup("No round has begun yet.")};
+	*part = (struct part){
+		.name = "rounds", .title = "Rounds", .empty = xstrdup("No round has begun yet.")};
 	sheet_begin(&part->sheet, rounds_columns);
 	for (size_t i = 0; i < board->round_count; i++) {
 		const struct board_round *round = &board->rounds[i];
@@ -210,8 +214,9 @@ static const struct sheet_column rewards_columns[] = {
 
 void board_rewards(const struct board *board, struct part *part)
 {
-	*part = (struct part){
-		.name = "rewards", .title = "Latest rewards", .empty = xstrdup("No round has had rewards yet.")};
+	*part = (struct part){.name = "rewards",
+		.title = "Latest rewards",
+		.empty = xstrdup("No round has had rewards yet.")};
 	sheet_begin(&part->sheet, rewards_columns);
 	for (size_t i = 0; i < board->share_count; i++) {
 		sheet_text(&part->sheet, board->shares[i].hotkey);
@@ -249,8 +254,9 @@ static void add_facts(const struct board *board, struct buffer *out)
 	}
 	buffer_text(out, "</dl>\n");
 	if (length > 0)
-		html_add(out, "<svg class=\"progress\" id=\"progress\" aria-hidden=\"true\"><rect width=\"%.2f%%\" "
-			      "height=\"100%%\"/></svg>\n",
+		html_add(out,
+			"<svg class=\"progress\" id=\"progress\" aria-hidden=\"true\"><rect width=\"%.2f%%\" "
+			"height=\"100%%\"/></svg>\n",
 			100 * (1 - board_left(board) / length));
 }
 
@@ -270,7 +276,8 @@ static void add_condition(const struct board *board, struct buffer *out)
 	if (board->since > 0) {
 		format_time(board->since, when);
 		clock_duration(fmax(0, clock_now() - board->since), length);
-		html_add(out, "<strong class=\"outage\">The validator has not been reached since %s UTC (%s).</strong>",
+		html_add(out,
+			"<strong class=\"outage\">The validator has not been reached since %s UTC (%s).</strong>",
 			when, length);
 		if (board->now > 0) {
 			format_time(board->now, when);
@@ -306,6 +313,16 @@ static void add_part(struct part *part, struct buffer *out)
 	part_free(part);
 }
 
+static void add_notes(const struct board *board, struct buffer *out)
+{
+	if (!board->notes)
+		return;
+	buffer_text(out, "<section id=\"notes\">\n<h2>What the validator does not show</h2>\n<ul>\n");
+	for (const char *const *note = board->notes; *note; note++)
+		html_add(out, "<li>%s</li>\n", *note);
+	buffer_text(out, "</ul>\n</section>\n");
+}
+
 void board_html(const struct board *board, size_t page, struct buffer *out)
 {
 	size_t pages = (board->entry_count + BOARD_PAGE - 1) / BOARD_PAGE;
@@ -314,7 +331,7 @@ void board_html(const struct board *board, size_t page, struct buffer *out)
 
 	page = page < 1 ? 1 : page > pages && pages ? pages : page;
 	html_begin(out, title, HTML_LIVE);
-	html_add(out, "<header>\n<p class=\"quiet\">%s</p>\n<h1>Leaderboard</h1>\n", board->name);
+	html_add(out, "<header>\n<h1>%s</h1>\n", board->name);
 	add_condition(board, out);
 	buffer_text(out, "</header>\n");
 	add_facts(board, out);
@@ -327,6 +344,7 @@ void board_html(const struct board *board, size_t page, struct buffer *out)
 	board_rewards(board, &part);
 	add_part(&part, out);
 	buffer_text(out, "</div>\n");
+	add_notes(board, out);
 	html_end(out);
 	free(title);
 }

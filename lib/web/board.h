@@ -13,8 +13,8 @@ struct board_entry {
 	size_t rank; /* from 1; 0: it does not rank */
 	int64_t id;
 	char *hotkey;
-	int64_t tokens;    /* target length */
-	double speed;      /* tokens/s that count: claimed or, where measurements rank, measured; NAN: none yet */
+	int64_t tokens; /* target length */
+	double speed; /* tokens/s that count: claimed or, where measurements rank, measured; NAN: none yet */
 	double created_at; /* Unix time; NAN: not told */
 	const char *state; /* "waiting", "validated" … */
 	bool excluded;     /* whatever its speed, it does not rank */
@@ -39,7 +39,6 @@ struct board {
 	double now;    /* when it was read, Unix time; 0: nothing has been yet */
 	double since;  /* the validator has not been reached since then; 0: it has */
 	char *problem; /* why not, or what could not be read; NULL: nothing */
-	double refresh; /* seconds between two looks; 0: it is one moment's */
 
 	bool has_round; /* the first of `rounds` is the current one */
 	double to_beat; /* weighted score; NAN: nothing, or not told */
@@ -52,6 +51,8 @@ struct board {
 	size_t round_count;
 	struct board_share *shares; /* of the latest rewards */
 	size_t share_count;
+	const char *const
+		*notes; /* what the validator does not show; ends with NULL. NULL: nothing to say. Static */
 };
 
 /* Room for one more, zeroed. */

@@ -18,9 +18,10 @@ EMBED(chart_style, "templates/page/chart.css");
 EMBED(page_style, "templates/page/page.css");
 EMBED(live_script, "templates/page/live.js");
 
-static void add_escaped(struct buffer *out, const char *text)
+/* At most so many bytes of it; -1: all. */
+static void add_escaped(struct buffer *out, const char *text, int most)
 {
-	char *clean = xstrdup(text ? text : "");
+	char *clean = xprintf("%.*s", most, text ? text : "");
 
 	text_clean(clean);
 	for (const char *at = clean; *at;) {
@@ -49,7 +50,7 @@ void html_add(struct buffer *out, const char *format, ...)
 		at += length;
 		switch (at[-1]) {
 		case 's':
-			add_escaped(out, va_arg(args, const char *));
+			add_escaped(out, va_arg(args, const char *), spec[1] == '.' ? atoi(spec + 2) : -1);
 			break;
 		case 'd':
 			if (strstr(spec, "ll"))
@@ -153,8 +154,9 @@ void html_begin(struct buffer *out, const char *title, enum html_page kind)
 		buffer_text(out, live_script);
 		buffer_text(out, "</script>\n");
 	}
-	buffer_text(out, "</head>\n<body>\n<a class=\"skip\" href=\"#main\">Skip to the content</a>\n"
-			 "<main id=\"main\">\n");
+	buffer_text(out,
+		"</head>\n<body>\n<a class=\"skip\" href=\"#main\">Skip to the content</a>\n"
+		"<main id=\"main\">\n");
 }
 
 void html_end(struct buffer *out)

@@ -4,7 +4,8 @@
 #include "base/buffer.h"
 
 /* Appends as printf does, with every %s escaped for text and attributes in double quotes, and cleaned of what is not
- * seen: markup is only what `format` says. Takes %s, %d, %zu, %lld and %f with width and precision. */
+ * seen: markup is only what `format` says. Takes %s and %.Ns, %d, %zu, %lld, and %f with a
+ * precision. */
 void html_add(struct buffer *out, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* A paragraph of a class; what stands between backticks is code. */

@@ -32,19 +32,23 @@ void part_html(const struct part *part, struct buffer *out)
 {
 	size_t rows = sheet_rows(&part->sheet);
 
-	html_add(out, "<section id=\"%s\" aria-labelledby=\"%s-title\">\n<h2 id=\"%s-title\">%s</h2>\n", part->name,
-		part->name, part->name, part->title);
+	html_add(out, "<section id=\"%s\" aria-labelledby=\"%s-title\">\n<h2 id=\"%s-title\">%s</h2>\n",
+		part->name, part->name, part->name, part->title);
 	if (part->summary)
 		html_prose(out, "", part->summary);
+	buffer_text(out, part->picture_count > 1 ? "<div class=\"figures\">\n" : "");
 	for (size_t i = 0; i < part->picture_count; i++) {
-		html_add(out, "<figure>\n<figcaption>%s</figcaption>\n<div class=\"wide\">", part->pictures[i].title);
+		html_add(out, "<figure>\n<figcaption>%s</figcaption>\n<div class=\"wide\">",
+			part->pictures[i].title);
 		buffer_text(out, part->pictures[i].wide.data);
 		buffer_text(out, "</div>\n<div class=\"narrow\">");
 		buffer_text(out, part->pictures[i].narrow.data);
 		buffer_text(out, "</div>\n</figure>\n");
 	}
+	buffer_text(out, part->picture_count > 1 ? "</div>\n" : "");
 	if (rows && part->picture_count)
-		html_add(out, "<details id=\"%s-table\">\n<summary>As a table</summary>\n", part->name);
+		html_add(out, "<details id=\"%s-table\">\n<summary>%s as a table</summary>\n", part->name,
+			part->title);
 	if (rows)
 		sheet_html(&part->sheet, part->title, part->most, out);
 	else if (part->empty)

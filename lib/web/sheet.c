@@ -124,7 +124,10 @@ static double largest(const struct sheet *sheet, size_t column)
 
 static const char *cell_class(enum sheet_kind kind)
 {
-	return is_number(kind) ? "number" : kind == SHEET_TEXT ? "text" : kind == SHEET_CODE ? "code" : "short";
+	return is_number(kind)       ? "number"
+		: kind == SHEET_TEXT ? "text"
+		: kind == SHEET_CODE ? "code"
+				     : "short";
 }
 
 static void add_bar(struct buffer *out, double part)
@@ -165,7 +168,8 @@ void sheet_html(const struct sheet *sheet, const char *caption, size_t most, str
 	for (size_t i = 0; i < sheet->width; i++)
 		largests[i] = largest(sheet, i);
 	/* what is wider than the window scrolls by itself, with the keyboard, too */
-	html_add(out, "<div class=\"scroll\" role=\"region\" aria-label=\"%s\" tabindex=\"0\">\n<table>\n", caption);
+	html_add(out, "<div class=\"scroll\" role=\"region\" aria-label=\"%s\" tabindex=\"0\">\n<table>\n",
+		caption);
 	add_head(sheet, out);
 	buffer_text(out, "<tbody>\n");
 	for (size_t i = 0; i < shown * sheet->width; i++) {

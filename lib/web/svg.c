@@ -8,14 +8,18 @@
 #include "base/text.h"
 #include "web/html.h"
 
-#define LETTER 6.6 /* width of a letter on average, of 12 px */
+#define LETTER 7.4 /* width of a letter, of 12 px in a wide face */
 #define LINE 18.0
 #define COLOURS 4 /* of series, in chart.css */
 #define TICKS 64
 
 static double text_length(const char *text)
 {
-	return LETTER * (double)text_width(text);
+	double length = LETTER * (double)text_width(text);
+
+	for (; *text; text++)
+		length += *text >= 'A' && *text <= 'Z' ? 2 : 0;
+	return length;
 }
 
 static void begin(struct buffer *out, const char *title, double width, double height)
@@ -82,7 +86,8 @@ static void take(struct scale *scale, double value)
 
 static void tick(struct scale *scale, double value)
 {
-	if (scale->tick_count < TICKS && value >= scale->least * (1 - 1e-9) && value <= scale->most * (1 + 1e-9))
+	if (scale->tick_count < TICKS && value >= scale->least * (1 - 1e-9) &&
+		value <= scale->most * (1 + 1e-9))
 		scale->ticks[scale->tick_count++] = value;
 }
 
@@ -90,10 +95,13 @@ static void tick(struct scale *scale, double value)
 static void tick_linear(struct scale *scale, double wanted)
 {
 	double rough = (scale->most - scale->least) / wanted, unit = pow(10, floor(log10(rough)));
-	double step = rough / unit < 1.5 ? unit : rough / unit < 3.5 ? 2 * unit : rough / unit < 7.5 ? 5 * unit : 10 * unit;
+	double step = rough / unit < 1.5 ? unit
+		: rough / unit < 3.5     ? 2 * unit
+		: rough / unit < 7.5     ? 5 * unit
+					 : 10 * unit;
 
-	for (double value = ceil(scale->least / step) * step; value <= scale->most && scale->tick_count < TICKS;
-		value += step)
+	for (double value = ceil(scale->least / step) * step;
+		value <= scale->most && scale->tick_count < TICKS; value += step)
 		tick(scale, value);
 }
 
@@ -164,11 +172,11 @@ static void take_all(struct plot *plot)
 
 static void mark(struct buffer *out, size_t series, double x, double y, const char *label)
 {
-	static const char *const shapes[COLOURS] = {"M-4,0a4,4 0 1,0 8,0a4,4 0 1,0 -8,0z", "M-3.5,-3.5h7v7h-7z",
-		"M0,-5l5,5l-5,5l-5,-5z", "M0,-4.5l4.8,8h-9.6z"};
+	static const char *const shapes[COLOURS] = {"M-4,0a4,4 0 1,0 8,0a4,4 0 1,0 -8,0z",
+		"M-3.5,-3.5h7v7h-7z", "M0,-5l5,5l-5,5l-5,-5z", "M0,-4.5l4.8,8h-9.6z"};
 
-	html_add(out, "<path class=\"mark s%zu\" transform=\"translate(%.1f,%.1f)\" d=\"%s\">", series % COLOURS, x,
-		y, shapes[series % COLOURS]);
+	html_add(out, "<path class=\"mark s%zu\" transform=\"translate(%.1f,%.1f)\" d=\"%s\">",
+		series % COLOURS, x, y, shapes[series % COLOURS]);
 	if (label)
 		html_add(out, "<title>%s</title>", label);
 	buffer_text(out, "</path>\n");
@@ -223,7 +231,8 @@ static void draw_x_axis(const struct plot *plot, struct buffer *out)
 	const struct svg_axis *axis = &plot->chart->x;
 	char text[48];
 
-	html_add(out, "<path class=\"axis\" d=\"M%.1f,%.1fH%.1f\"/>\n", plot->x.from, plot->y.from, plot->x.to);
+	html_add(out, "<path class=\"axis\" d=\"M%.1f,%.1fH%.1f\"/>\n", plot->x.from, plot->y.from,
+		plot->x.to);
 	for (size_t i = 0; i < plot->x.tick_count; i++) {
 		short_number(plot->x.ticks[i], text);
 		draw_x_label(plot, plot->x.ticks[i], text, out);
@@ -263,8 +272,8 @@ static void draw_rules(const struct plot *plot, struct buffer *out)
 			continue;
 		html_add(out, "<path class=\"rule\" d=\"M%.1f,%.1fV%.1f\"/>", x, plot->y.from, plot->y.to);
 		if (x - last > text_length(rule->label) + 6) {
-			html_add(out, "<text class=\"quiet number middle\" x=\"%.1f\" y=\"%.1f\">%s</text>", x,
-				plot->y.to - 5, rule->label);
+			html_add(out, "<text class=\"quiet number middle\" x=\"%.1f\" y=\"%.1f\">%s</text>",
+				x, plot->y.to - 5, rule->label);
 			last = x;
 		}
 		buffer_text(out, "\n");
@@ -280,11 +289,11 @@ static void draw_series(const struct plot *plot, size_t which, struct buffer *ou
 		const struct svg_point *point = &series->points[i];
 
 		if (isfinite(point->low) && isfinite(point->high))
-			html_add(out, "<path class=\"whisker s%zu\" d=\"M%.1f,%.1fV%.1f\"/>\n", which % COLOURS,
-				place(&plot->x, point->x), place(&plot->y, point->low),
+			html_add(out, "<path class=\"whisker s%zu\" d=\"M%.1f,%.1fV%.1f\"/>\n",
+				which % COLOURS, place(&plot->x, point->x), place(&plot->y, point->low),
 				place(&plot->y, point->high));
 	}
-	if (series->line && series->count > 1) {
+	if (series->line && series->count) {
 		html_add(out, "<path class=\"line s%zu\" d=\"", which % COLOURS);
 		for (size_t i = 0; i < series->count; i++) {
 			html_add(out, "%s%.1f,%.1f", command, place(&plot->x, series->points[i].x),
@@ -293,9 +302,16 @@ static void draw_series(const struct plot *plot, size_t which, struct buffer *ou
 		}
 		buffer_text(out, "\"/>\n");
 	}
-	for (size_t i = 0; i < series->count && !series->plain; i++)
-		mark(out, which, place(&plot->x, series->points[i].x), place(&plot->y, series->points[i].y),
-			series->points[i].label);
+	for (size_t i = 0; i < series->count; i++) {
+		const struct svg_point *point = &series->points[i];
+		double x = place(&plot->x, point->x), y = place(&plot->y, point->y);
+
+		if (point->label)
+			mark(out, which, x, y, point->label);
+		if (point->label && series->named)
+			html_add(out, "<text class=\"halo middle\" x=\"%.1f\" y=\"%.1f\">%s</text>\n", x,
+				y + 18, point->label);
+	}
 }
 
 void svg_plot(const struct svg_plot *chart, double width, struct buffer *out)
@@ -318,7 +334,7 @@ void svg_plot(const struct svg_plot *chart, double width, struct buffer *out)
 		widest = fmax(widest, text_length(text));
 	}
 	plot.x.from = widest + 12;
-	plot.x.to = width - 12;
+	plot.x.to = width - 24;
 	settle(&plot.x, plot.x.to - plot.x.from);
 	begin(out, chart->title, width, plot.y.from + 2 * LINE + 10);
 	draw_legend(&plot, out);
@@ -346,7 +362,8 @@ void svg_bars(const char *title, const struct svg_bar *bars, size_t count, doubl
 	begin(out, title, width, step * (double)count + 6);
 	for (size_t i = 0; i < count; i++) {
 		const struct svg_bar *bar = &bars[i];
-		double y = step * (double)i + (narrow ? 22 : 6), unit = (width - left - right) / (most > 0 ? most : 1);
+		double y = step * (double)i + (narrow ? 22 : 6),
+		       unit = (width - left - right) / (most > 0 ? most : 1);
 		double tip = left + unit * fmax(bar->value, isfinite(bar->high) ? bar->high : 0);
 
 		html_add(out, "<text class=\"%s\" x=\"%.1f\" y=\"%.1f\">%s</text>\n", narrow ? "" : "end",
@@ -356,9 +373,10 @@ void svg_bars(const char *title, const struct svg_bar *bars, size_t count, doubl
 			bar->strong ? "bar s0" : "bar", left, y, fmax(1, unit * bar->value));
 		if (isfinite(bar->low) && isfinite(bar->high))
 			html_add(out, "<path class=\"over\" d=\"M%.1f,%.1fH%.1fm0,-4v8M%.1f,%.1fv8\"/>\n",
-				left + unit * bar->low, y + 9, left + unit * bar->high, left + unit * bar->low,
-				y + 5);
-		html_add(out, "<text class=\"number\" x=\"%.1f\" y=\"%.1f\">%s</text>\n", tip + 8, y + 14, bar->text);
+				left + unit * bar->low, y + 9, left + unit * bar->high,
+				left + unit * bar->low, y + 5);
+		html_add(out, "<text class=\"number\" x=\"%.1f\" y=\"%.1f\">%s</text>\n", tip + 8, y + 14,
+			bar->text);
 	}
 	end(out);
 }
@@ -391,15 +409,16 @@ void svg_heat(const struct svg_heat *heat, double width, struct buffer *out)
 	cell = fmin(96, (width - left) / (double)heat->column_count);
 	begin(out, heat->title, width, top + 32 * (double)heat->row_count + 4);
 	html_add(out, "<text class=\"quiet\" x=\"%.1f\" y=\"12\">%s</text>\n", left, heat->column_title);
-	html_add(out, "<text class=\"quiet end\" x=\"%.1f\" y=\"%.1f\">%s</text>\n", left - 10, top - 8, heat->row_title);
+	html_add(out, "<text class=\"quiet end\" x=\"%.1f\" y=\"%.1f\">%s</text>\n", left - 10, top - 8,
+		heat->row_title);
 	for (size_t i = 0; i < heat->column_count; i++)
 		html_add(out, "<text class=\"number middle\" x=\"%.1f\" y=\"%.1f\">%s</text>\n",
 			left + cell * ((double)i + 0.5), top - 8, heat->columns[i]);
 	for (size_t row = 0; row < heat->row_count; row++) {
 		double y = top + 32 * (double)row;
 
-		html_add(out, "<text class=\"number end\" x=\"%.1f\" y=\"%.1f\">%s</text>\n", left - 10, y + 20,
-			heat->rows[row]);
+		html_add(out, "<text class=\"number end\" x=\"%.1f\" y=\"%.1f\">%s</text>\n", left - 10,
+			y + 20, heat->rows[row]);
 		for (size_t column = 0; column < heat->column_count; column++) {
 			double value = heat->values[row * heat->column_count + column];
 			double x = left + cell * (double)column;
@@ -408,10 +427,11 @@ void svg_heat(const struct svg_heat *heat, double width, struct buffer *out)
 			buffer_text(out, "<g>");
 			html_add(out,
 				"<rect class=\"heat h%zu%s\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"30\"/>",
-				tried ? shade(value, least, most) : SHADES, tried && value <= least ? " best" : "", x + 1, y,
-				cell - 2);
+				tried ? shade(value, least, most) : SHADES,
+				tried && value <= least ? " best" : "", x + 1, y, cell - 2);
 			if (tried && cell > 36)
-				html_add(out, "<text class=\"middle number h%zu\" x=\"%.1f\" y=\"%.1f\">%.3f</text>",
+				html_add(out,
+					"<text class=\"middle number h%zu\" x=\"%.1f\" y=\"%.1f\">%.3f</text>",
 					shade(value, least, most), x + cell / 2, y + 20, value);
 			if (tried)
 				html_add(out, "<title>%.4f %s</title>", value, heat->unit);
@@ -436,15 +456,15 @@ static void draw_way(const struct svg_way *way, double left, double width, doubl
 			html_add(out, "<path class=\"%s\" d=\"M%.1f,%.1fH%.1f\"/>",
 				i + 1 < way->reached ? "line s0" : "grid", x + 6, y, x + step - 6);
 		html_add(out, "<circle class=\"%s\" cx=\"%.1f\" cy=\"%.1f\" r=\"5\"/>",
-			stopped    ? "failed"
+			stopped        ? "failed"
 				: done ? "mark s0"
 				       : "open",
 			x, y);
-		html_add(out, "<text class=\"%s\" x=\"%.1f\" y=\"%.1f\">%s</text>", done ? "" : "quiet", x - 5,
-			y + 20, way->steps[i]);
+		html_add(out, "<text class=\"%s\" x=\"%.1f\" y=\"%.1f\">%s</text>", done ? "" : "quiet",
+			x - 5, y + 20, way->steps[i]);
 		if (way->texts[i])
-			html_add(out, "<text class=\"quiet number\" x=\"%.1f\" y=\"%.1f\">%s</text>", x - 5, y + 35,
-				way->texts[i]);
+			html_add(out, "<text class=\"quiet number\" x=\"%.1f\" y=\"%.1f\">%s</text>", x - 5,
+				y + 35, way->texts[i]);
 		buffer_text(out, "\n");
 	}
 }

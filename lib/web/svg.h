@@ -18,8 +18,9 @@ struct svg_axis {
 
 struct svg_point {
 	double x, y;
-	double low, high;  /* NAN: not known */
-	const char *label; /* what is said of it when it is pointed at; NULL: nothing */
+	double low, high; /* NAN: not known */
+	const char *
+		label; /* what is said of it when it is pointed at; NULL: it has no mark, and only bends the line */
 };
 
 struct svg_series {
@@ -27,7 +28,7 @@ struct svg_series {
 	const struct svg_point *points; /* from left to right */
 	size_t count;
 	bool line;  /* joins them */
-	bool plain; /* without a mark at each of them */
+	bool named; /* with its label beside each mark */
 };
 
 /* A line across at a value, with a word beside it. */

@@ -9,10 +9,10 @@
 #include "base/memory.h"
 #include "web/svg.h"
 
-#define BEST 10    /* bars */
-#define KERNELS 8  /* that pictures are drawn of */
-#define ROWS 4096  /* that are read */
-#define VALUES 16  /* of a parameter, in a heat map */
+#define BEST 10   /* bars */
+#define KERNELS 8 /* that pictures are drawn of */
+#define ROWS 4096 /* that are read */
+#define VALUES 16 /* of a parameter, in a heat map */
 
 struct row {
 	const char *kernel, *limited_by, *bound;
@@ -46,7 +46,8 @@ static char *describe_parameters(const cJSON *parameters)
 	buffer_text(&out, "");
 	cJSON_ArrayForEach (value, parameters)
 		if (cJSON_IsNumber(value))
-			buffer_printf(&out, "%s%s=%g", out.length ? " " : "", value->string, value->valuedouble);
+			buffer_printf(
+				&out, "%s%s=%g", out.length ? " " : "", value->string, value->valuedouble);
 	return out.data;
 }
 
@@ -74,7 +75,8 @@ static void read_rows(const cJSON *document, struct rows *rows)
 			.limited_by = text(item, "limited_by"),
 			.bound = text(item, "bound"),
 			.values = cJSON_GetObjectItemCaseSensitive(item, "parameters"),
-			.parameters = describe_parameters(cJSON_GetObjectItemCaseSensitive(item, "parameters")),
+			.parameters = describe_parameters(
+				cJSON_GetObjectItemCaseSensitive(item, "parameters")),
 			.ms = ms,
 			.error = number(item, "error"),
 			.occupancy = number(item, "occupancy"),
@@ -183,7 +185,8 @@ static void draw_heat(const struct row *rows, size_t count, struct part *part)
 	}
 	name_values(&chosen[0], texts[0], names[0]);
 	name_values(&chosen[1], texts[1], names[1]);
-	title = xprintf("%s: the best time in ms by %s and %s", rows[0].kernel, chosen[0].name, chosen[1].name);
+	title = xprintf(
+		"%s: the best time in ms by %s and %s", rows[0].kernel, chosen[0].name, chosen[1].name);
 	heat = (struct svg_heat){title, chosen[0].name, chosen[1].name, names[0], names[1], chosen[0].count,
 		chosen[1].count, values, "ms"};
 	picture = part_picture(part, title);
@@ -242,10 +245,10 @@ static void draw_roofline(const cJSON *document, const struct rows *rows, struct
 		roof[0] = (struct svg_point){least, least * bandwidth, NAN, NAN, NULL};
 		roof[1] = (struct svg_point){ridge, peak, NAN, NAN, NULL};
 		roof[2] = (struct svg_point){most, peak, NAN, NAN, NULL};
-		series[0] = (struct svg_series){"what the device allows", roof, 3, true, true};
-		series[1] = (struct svg_series){"the fastest of each kernel", points, count, false, false};
+		series[0] = (struct svg_series){"what the device allows", roof, 3, .line = true};
+		series[1] = (struct svg_series){"the fastest of each kernel", points, count, .named = true};
 		plot = (struct svg_plot){.title = "Roofline",
-			.x = {.title = "operations per byte of memory traffic", .scale = SVG_LOG},
+			.x = {.title = "operations per byte of memory", .scale = SVG_LOG},
 			.y = {.title = "TFLOP/s", .scale = SVG_LOG},
 			.series = series,
 			.series_count = 2};
@@ -305,12 +308,15 @@ void tuning_part(const cJSON *document, struct part *part)
 	sheet_begin(&part->sheet, columns);
 	read_rows(document, &rows);
 	if (rows.count)
-		part->summary = xprintf("%zu configurations for %s, %s. The fastest of each kernel stands out.", rows.count,
+		part->summary = xprintf(
+			"%zu configurations for %s, %s. The fastest of each kernel stands out.", rows.count,
 			device ? device : "this device",
-			cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(document, "predicted")) ? "predicted, not measured"
-											      : "as measured");
+			cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(document, "predicted"))
+				? "predicted, not measured"
+				: "as measured");
 	for (size_t first = 0, end; first < rows.count && kernels < KERNELS; first = end, kernels++) {
-		for (end = first; end < rows.count && !strcmp(rows.items[end].kernel, rows.items[first].kernel);)
+		for (end = first;
+			end < rows.count && !strcmp(rows.items[end].kernel, rows.items[first].kernel);)
 			end++;
 		draw_heat(&rows.items[first], end - first, part);
 		draw_best(&rows.items[first], end - first, part);

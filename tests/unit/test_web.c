@@ -32,20 +32,25 @@ static void only_the_format_is_markup(void **state)
 	struct buffer out = {0};
 
 	(void)state;
-	html_add(&out, "<b title=\"%s\">%s</b> %d %zu %lld %.2f%%", HOSTILE, HOSTILE, -3, (size_t)4, 5LL, 6.125);
+	html_add(&out, "<b title=\"%s\">%s</b> %d %zu %lld %.2f%%", HOSTILE, HOSTILE, -3, (size_t)4, 5LL,
+		6.125);
 	assert_string_equal(out.data, "<b title=\"" ESCAPED "\">" ESCAPED "</b> -3 4 5 6.12%");
 	buffer_free(&out);
 }
 
 static void what_is_not_seen_is_taken_out(void **state)
 {
+	const char *volatile none = NULL;
 	struct buffer out = {0};
 
 	(void)state;
-	html_add(&out, "%s", "a\033[31mb\001c\nd\xff" "e\xe2\x80\xae" "f");
+	html_add(&out, "%s",
+		"a\033[31mb\001c\nd\xff"
+		"e\xe2\x80\xae"
+		"f");
 	assert_string_equal(out.data, "ab?c d?e?f");
 	buffer_free(&out);
-	html_add(&out, "[%s]", NULL);
+	html_add(&out, "[%s]", none);
 	assert_string_equal(out.data, "[]");
 	buffer_free(&out);
 }
@@ -56,8 +61,8 @@ static void prose_has_code_and_no_markup(void **state)
 
 	(void)state;
 	html_prose(&out, "quiet", "Run `quasar <x>`, then `");
-	assert_string_equal(out.data,
-		"<p class=\"quiet\">Run <code>quasar &#60;x&#62;</code>, then <code></code></p>\n");
+	assert_string_equal(
+		out.data, "<p class=\"quiet\">Run <code>quasar &#60;x&#62;</code>, then <code></code></p>\n");
 	buffer_free(&out);
 }
 
@@ -69,7 +74,9 @@ static void a_page_loads_nothing(void **state)
 	html_begin(&out, HOSTILE, HTML_LIVE);
 	html_end(&out);
 	assert_non_null(strstr(out.data, "<title>" ESCAPED "</title>"));
-	assert_null(strstr(out.data, "src="  "\""));
+	assert_null(strstr(out.data,
+		"src="
+		"\""));
 	assert_int_equal(count_of(out.data, "href="), 2); /* the icon, which is data, and the content */
 	assert_null(strstr(html_policy(), "unsafe"));
 	assert_int_equal(count_of(html_policy(), "'sha256-"), 2);
@@ -224,7 +231,8 @@ static void the_leaderboard_in_pages(void **state)
 
 static void a_board_without_anything(void **state)
 {
-	struct board board = {.name = xstrdup(HOSTILE), .to_beat = NAN, .problem = xstrdup(HOSTILE), .since = 1};
+	struct board board = {
+		.name = xstrdup(HOSTILE), .to_beat = NAN, .problem = xstrdup(HOSTILE), .since = 1};
 	struct buffer out = {0};
 
 	(void)state;
@@ -246,7 +254,8 @@ static void assert_numbers_only(const struct buffer *svg)
 
 static void draw(enum svg_scale scale, const struct svg_point *points, size_t count)
 {
-	const struct svg_series series[] = {{HOSTILE, points, count, true, false}, {"none", NULL, 0, true, false}};
+	const struct svg_series series[] = {
+		{HOSTILE, points, count, .line = true, .named = true}, {"none", NULL, 0, .line = true}};
 	const struct svg_rule rule = {50, HOSTILE};
 	const struct svg_plot plot = {.title = HOSTILE,
 		.x = {.title = HOSTILE, .scale = scale},
