@@ -187,6 +187,12 @@ check: deps
 	@$(MAKE) --no-print-directory $(JOBS) DEBUG=1 unit-tests fuzz-targets
 	@tests/run
 
+# the pages in a real browser, which this installs
+check-pages: deps
+	@scripts/install-packages chromium fonts-dejavu-core
+	@$(MAKE) --no-print-directory $(JOBS) all
+	@CHROMIUM=$$(command -v chromium) QUASAR=$(abspath $(QUASAR)) /usr/bin/python3 -m pytest -q tests/cli/test_pages.py
+
 # the command-line tests once more, with the sanitizers in the binary
 check-sanitized: deps
 	@$(MAKE) --no-print-directory $(JOBS) all
@@ -239,6 +245,7 @@ help:
 	@echo 'make              the binary build/quasar'
 	@echo 'make demo         a whole miner journey on this machine, nothing faked'
 	@echo 'make check        all tests'
+	@echo 'make check-pages  the pages in a real browser: chromium is installed for it'
 	@echo 'make check-sanitized  the tests of the commands, with sanitizers in the binary'
 	@echo 'make sweep        faults injected at every point of commit, reveal and submit'
 	@echo 'make fuzz         new inputs for the parsers, FUZZ_SECONDS=10 for each of them'
@@ -254,6 +261,6 @@ help:
 	@echo 'make clean        remove build/ and dist/'
 
 FORCE:
-.PHONY: all documents unit-tests fuzz-targets fuzz check check-sanitized sweep demo bench bench-localnet bench-gpu soak install uninstall dist deps clean help FORCE
+.PHONY: all documents unit-tests fuzz-targets fuzz check check-pages check-sanitized sweep demo bench bench-localnet bench-gpu soak install uninstall dist deps clean help FORCE
 .DELETE_ON_ERROR:
 .SUFFIXES:

@@ -22,6 +22,7 @@ _quasar()
 		"quasar status") path="$path $word" ;;
 		"quasar round") path="$path $word" ;;
 		"quasar leaderboard") path="$path $word" ;;
+		"quasar report") path="$path $word" ;;
 		"quasar gpus") path="$path $word" ;;
 		"quasar doctor") path="$path $word" ;;
 		"quasar localnet") path="$path $word" ;;
@@ -35,7 +36,7 @@ _quasar()
 	done
 	case $path in
 	"quasar")
-		words="wallet init register verify bench score leagues export push commit reveal submit run status round leaderboard gpus doctor localnet validate export-state import-state recover generate help --json --workspace --quiet --verbose --help "
+		words="wallet init register verify bench score leagues export push commit reveal submit run status round leaderboard report gpus doctor localnet validate export-state import-state recover generate help --json --workspace --quiet --verbose --help "
 		case $previous in
 		esac ;;
 	"quasar wallet")
@@ -237,10 +238,28 @@ _quasar()
 		--timeout) words="" ;;
 		esac ;;
 	"quasar leaderboard")
-		words="--top --validator-gpu --wallet --hotkey --path --api --api-version --timeout --json --workspace --quiet --verbose --help "
+		words="--top --validator-gpu --web --port --interval --open --wallet --hotkey --path --api --api-version --timeout --json --workspace --quiet --verbose --help "
 		case $previous in
 		--top) words="" ;;
 		--validator-gpu) words="" ;;
+		--port) words="" ;;
+		--interval) words="" ;;
+		--wallet) words="" ;;
+		--hotkey) words="" ;;
+		--path) words=""; files=1 ;;
+		--api) words="" ;;
+		--api-version) words="auto 2026-04 2026-02" ;;
+		--timeout) words="" ;;
+		esac ;;
+	"quasar report")
+		words="--out --open --format --part --tuning --offline --seq --margin --wallet --hotkey --path --api --api-version --timeout --json --workspace --quiet --verbose --help "
+		case $previous in
+		--out) words=""; files=1 ;;
+		--format) words="html svg csv markdown json" ;;
+		--part) words="benchmarks lengths claim submissions leaderboard tuning" ;;
+		--tuning) words=""; files=1 ;;
+		--seq) words="" ;;
+		--margin) words="" ;;
 		--wallet) words="" ;;
 		--hotkey) words="" ;;
 		--path) words=""; files=1 ;;

@@ -386,12 +386,41 @@ _quasar_leaderboard()
 	_arguments \
 		'--top=[Number of ranks to show.]:N:' \
 		'--validator-gpu=[Also show speeds as measured on this GPU, where they are normalised.]:NAME:' \
+		'--web[Serve it as a page on this machine.]' \
+		'--port=[With --web\: port to listen on; 0\: any free port.]:N:' \
+		'--interval=[With --web\: how often to ask the validator.]:SECONDS:' \
+		'--open[With --web\: open the page in the browser.]' \
 		'--wallet=[Name of the wallet that holds the hotkey.]:NAME:' \
 		'--hotkey=[Name of the hotkey in that wallet.]:NAME:' \
 		'--path=[Folder that holds the wallets.]:DIR:_files -/' \
 		'--api=[Base URL of the validator API.]:URL:' \
 		'--api-version=[Version of the validator'\''s service. auto\: find it out.]:VERSION:(auto 2026-04 2026-02)' \
 		'--timeout=[Time limit for the whole exchange, retries included.]:SECONDS:' \
+		'--json[Print one JSON document instead of text.]' \
+		'--workspace=[Workspace to use. Default\: $QUASAR_WORKSPACE, or else the current directory or its nearest parent that is a workspace of yours.]:DIR:_files -/' \
+		'--quiet[Suppress notices and progress.]' \
+		'--verbose[Log more to stderr.]' \
+		'--help[Show help.]' \
+		'*:file:_files'
+}
+
+_quasar_report()
+{
+	_arguments \
+		'--out=[File to write; -\: stdout. Default\: report.html for a page, otherwise stdout.]:FILE:_files' \
+		'--open[Open the page in the browser.]' \
+		'--format=[html\: the page. svg and csv\: one part. markdown and json\: one part, or all.]:FORMAT:(html svg csv markdown json)' \
+		'--part=[Which part, with --format.]:NAME:(benchmarks lengths claim submissions leaderboard tuning)' \
+		'--tuning=[Results of tuning, as `quasar tune --json` prints them.]:FILE:_files' \
+		'--offline[Do not ask the validator.]' \
+		'--seq=[Sequence length to compete at, in tokens.]:N:' \
+		'--margin=[How far below the measured median to claim at least.]:PERCENT:' \
+		'--wallet=[Name of the wallet that holds the hotkey.]:NAME:' \
+		'--hotkey=[Name of the hotkey in that wallet.]:NAME:' \
+		'--path=[Folder that holds the wallets.]:DIR:_files -/' \
+		'--api=[Base URL of the validator API.]:URL:' \
+		'--api-version=[Version of the validator'\''s service. auto\: find it out.]:VERSION:(auto 2026-04 2026-02)' \
+		'--timeout=[Time limit for the validator'\''s answers.]:SECONDS:' \
 		'--json[Print one JSON document instead of text.]' \
 		'--workspace=[Workspace to use. Default\: $QUASAR_WORKSPACE, or else the current directory or its nearest parent that is a workspace of yours.]:DIR:_files -/' \
 		'--quiet[Suppress notices and progress.]' \
@@ -571,6 +600,7 @@ _quasar()
 		'status:show where each submission stands\: step, blocks left, rank'
 		'round:show the current round\: time left, submissions, the score to beat'
 		'leaderboard:rank the submissions at the validator, and list the rewards'
+		'report:make a page of benchmarks, the claim, submissions and standing'
 		'gpus:list this machine'\''s GPUs, and the data sheets of common ones'
 		'doctor:check this machine and workspace, and say how to fix what is missing'
 		'localnet:run a validator on this machine, to try things out'

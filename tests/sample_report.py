@@ -44,4 +44,4 @@ def fill_validator(database, count=250):
                 " VALUES (?, ?, '127.0.0.1', ?, ?, 's', ?, 'c0ffee', ?, ?, ?, ?, ?)",
                 (hotkey, 1 if i < 6 else 2, now - 30000 + i, [300000, 1000000][i % 2], HOSTILE, 50000 + 137.0 * i,
                  i % 10 != 9, i % 3 > 0, 1.0, [None, 1, 1, 0][i % 4]))
-        store.execute("UPDATE round SET winner_submission_id = 6 WHERE id = 1")
+        store.execute("UPDATE round SET winner_submission_id = 1 WHERE id = 1")
