@@ -187,6 +187,11 @@ check: deps
 	@$(MAKE) --no-print-directory $(JOBS) DEBUG=1 unit-tests fuzz-targets
 	@tests/run
 
+# what `make check` leaves out, for it takes long
+check-long: deps
+	@$(MAKE) --no-print-directory $(JOBS) all $(BUILD)/fault.so
+	@tests/run --long
+
 # the pages in a real browser, which this installs
 check-pages: deps
 	@scripts/install-packages chromium fonts-dejavu-core
@@ -244,7 +249,8 @@ clean:
 help:
 	@echo 'make              the binary build/quasar'
 	@echo 'make demo         a whole miner journey on this machine, nothing faked'
-	@echo 'make check        all tests'
+	@echo 'make check        the tests, but for those that take long'
+	@echo 'make check-long   those: kills at every step, forks that sin'
 	@echo 'make check-pages  the pages in a real browser: chromium is installed for it'
 	@echo 'make check-sanitized  the tests of the commands, with sanitizers in the binary'
 	@echo 'make sweep        faults injected at every point of commit, reveal and submit'
@@ -261,6 +267,6 @@ help:
 	@echo 'make clean        remove build/ and dist/'
 
 FORCE:
-.PHONY: all documents unit-tests fuzz-targets fuzz check check-pages check-sanitized sweep demo bench bench-localnet bench-gpu soak install uninstall dist deps clean help FORCE
+.PHONY: all documents unit-tests fuzz-targets fuzz check check-long check-pages check-sanitized sweep demo bench bench-localnet bench-gpu soak install uninstall dist deps clean help FORCE
 .DELETE_ON_ERROR:
 .SUFFIXES:

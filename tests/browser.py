@@ -4,18 +4,12 @@ import itertools
 import json
 import os
 import re
-import shutil
 import subprocess
 
 # It may reach nothing: a request that leaves the machine fails, and is seen.
 OPTIONS = ["--headless=new", "--remote-debugging-pipe", "--no-first-run", "--disable-background-networking",
            "--disable-component-update", "--disable-sync", "--disable-gpu", "--disable-extensions", "--mute-audio",
            "--disable-dev-shm-usage", "--hide-scrollbars", "--force-color-profile=srgb"]
-
-
-def find():
-    """Its path, or None. CHROMIUM names another one."""
-    return os.environ.get("CHROMIUM") or shutil.which("chromium")
 
 
 class Browser:
