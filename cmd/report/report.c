@@ -300,7 +300,7 @@ static int deliver(const struct invocation *invocation, const struct buffer *out
 	bool page = !strcmp(asked_format(invocation), "html");
 	const char *named = arg_string(invocation, "out"), *path = named ? named : page ? "report.html" : "-";
 	char *whole;
-	int result;
+	int result = 0;
 
 	if (!strcmp(path, "-"))
 		return fwrite(out->data, 1, out->length, stdout) == out->length
@@ -308,11 +308,13 @@ static int deliver(const struct invocation *invocation, const struct buffer *out
 			: error_set(err, STATUS_ENVIRONMENT, "cannot write to stdout");
 	if (file_write(path, out->data, out->length, 0644, FILE_REPLACE, err) < 0)
 		return -1;
+	if (!invocation->json)
+		printf("Wrote %s, %zu KiB.\n", path, (out->length + 1023) / 1024);
 	whole = realpath(path, NULL);
-	printf("Wrote %s, %zu KiB.\n", path, (out->length + 1023) / 1024);
-	result = arg_flag(invocation, "open") ? browser_open(whole ? whole : path, err) : 0;
-	if (!result && page && !arg_flag(invocation, "open"))
-		puts("Open it in a browser, or let `quasar report --open` do that.");
+	if (arg_flag(invocation, "open"))
+		result = browser_open(whole ? whole : path, err);
+	else if (page)
+		puts("Next: open it in a browser, or let `quasar report --open` do that.");
 	free(whole);
 	return result;
 }

@@ -180,10 +180,10 @@ void board_standings(const struct board *board, size_t first, size_t most, struc
 static const struct sheet_column rounds_columns[] = {
 	{"round_number", "Round", SHEET_COUNT},
 	{"status", "Status", SHEET_TEXT},
+	{"winner_hotkey", "Winner", SHEET_CODE},
+	{"total_submissions", "Submissions", SHEET_COUNT},
 	{"start_time", "Began (UTC)", SHEET_TIME},
 	{"end_time", "Ends (UTC)", SHEET_TIME},
-	{"total_submissions", "Submissions", SHEET_COUNT},
-	{"winner_hotkey", "Winner", SHEET_CODE},
 	{0},
 };
 
@@ -197,10 +197,10 @@ void board_rounds(const struct board *board, struct part *part)
 
 		sheet_number(&part->sheet, (double)round->number);
 		sheet_text(&part->sheet, round->status);
+		sheet_text(&part->sheet, round->winner);
+		sheet_number(&part->sheet, (double)round->submissions);
 		sheet_number(&part->sheet, round->start);
 		sheet_number(&part->sheet, round->end);
-		sheet_number(&part->sheet, (double)round->submissions);
-		sheet_text(&part->sheet, round->winner);
 		if (!i && board->has_round)
 			sheet_mark(&part->sheet);
 	}
@@ -338,7 +338,7 @@ void board_html(const struct board *board, size_t page, struct buffer *out)
 	board_standings(board, (page - 1) * BOARD_PAGE, BOARD_PAGE, &part);
 	add_part(&part, out);
 	add_pages(page, pages, out);
-	buffer_text(out, "<div class=\"beside\">\n");
+	buffer_text(out, "<div class=\"beside uneven\">\n");
 	board_rounds(board, &part);
 	add_part(&part, out);
 	board_rewards(board, &part);

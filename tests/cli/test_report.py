@@ -136,6 +136,15 @@ def test_standing_and_submissions(report, quasar, workspace, hotkey, start_local
     assert hotkey not in done.out and "revealed" in done.out
 
 
+def test_a_dashboard_stands_for_the_lists(quasar, report, workspace, start_version):
+    server = start_version("2026-04")
+    done = quasar("report", "--part", "leaderboard", "--json", "--api", server.url, cwd=workspace,
+                  env={"DASHBOARD_API_KEY": API_KEY})
+    assert "speeds are what validators measured" in done.json["leaderboard"]["summary"], done.err
+    refused = report("--part", "leaderboard", "--json", api=server.url)
+    assert "not shown to miners" in refused.json["leaderboard"]["summary"]
+
+
 # --- the pages of servers ---------------------------------------------------------------------------
 
 
