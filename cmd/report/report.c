@@ -186,6 +186,7 @@ static void make_page(const struct facts *facts, struct buffer *out)
 		part_free(&part);
 	}
 	html_end(out);
+	free(title);
 }
 
 /* --- the forms ------------------------------------------------------------------------------------ */

@@ -9,8 +9,8 @@
 #include "base/clock.h"
 #include "base/memory.h"
 
-/* Of a dashboard, which ranks them itself. */
-#define LEADERS_MOST 1000
+/* More a dashboard does not show. */
+#define LEADERS_MOST 200
 
 static char *copy(const char *text)
 {

@@ -14,9 +14,8 @@
 /* Room for one more of `count` items of a list. */
 static void *grow(void *list, size_t count, size_t size)
 {
-	/* whenever it is as long as a power of two */
-	if (!(count & (count - 1)))
-		list = xrealloc(list, (count ? 2 * count : 1) * size);
+	if (!(count & (count - 1))) /* a power of two: it is full */
+		list = xrealloc(list, (2 * count + 1) * size);
 	memset((char *)list + count * size, 0, size);
 	return list;
 }

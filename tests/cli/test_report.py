@@ -2,6 +2,7 @@
 import csv
 import io
 import json
+import os
 import re
 import signal
 import subprocess
@@ -75,7 +76,8 @@ def test_ten_thousand_measurements(report, workspace, head):
     assert count > 10000
     began = time.monotonic()
     done = report("--out", "page.html")
-    assert done.code == 0 and time.monotonic() - began < 1
+    assert done.code == 0, done.err
+    assert time.monotonic() - began < (10 if "ASAN_OPTIONS" in os.environ else 1)
     assert (workspace / "page.html").stat().st_size < 500_000
     assert len(report("--part", "benchmarks", "--format", "csv").out.splitlines()) == count + 1
 
