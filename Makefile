@@ -87,6 +87,7 @@ $(BUILD)/lib/gpu/compile.o: $(wildcard kernels/*/*)
 $(BUILD)/lib/probe/python.o: lib/probe/python.py lib/probe/import.py
 $(BUILD)/lib/probe/probe.o: lib/probe/probe.py
 $(BUILD)/lib/fork/python_ast.o: lib/fork/python_ast.py
+$(BUILD)/lib/web/html.o: $(wildcard templates/page/*)
 
 # The fork: fork/ as it is, and beside its Python the kernels that it runs. FORK_FILES lists path and source.
 FORK_SOURCES := $(shell find fork -type f -not -name '*.pyc' | sort)
@@ -193,6 +194,12 @@ check-long: deps
 	@$(MAKE) --no-print-directory $(JOBS) all $(BUILD)/fault.so
 	@tests/run --long
 
+# the pages in a real browser, which this installs
+check-pages: deps
+	@scripts/install-packages chromium fonts-dejavu-core
+	@$(MAKE) --no-print-directory $(JOBS) all
+	@CHROMIUM=$$(command -v chromium) QUASAR=$(abspath $(QUASAR)) /usr/bin/python3 -m pytest -q tests/cli/test_pages.py
+
 # the command-line tests once more, with the sanitizers in the binary
 check-sanitized: deps
 	@$(MAKE) --no-print-directory $(JOBS) all
@@ -262,6 +269,7 @@ help:
 	@echo 'make demo         a whole miner journey on this machine, nothing faked'
 	@echo 'make check        the tests, but for those that take long'
 	@echo 'make check-long   those: kills at every step, forks that sin'
+	@echo 'make check-pages  the pages in a real browser: chromium is installed for it'
 	@echo 'make check-sanitized  the tests of the commands, with sanitizers in the binary'
 	@echo 'make sweep        faults injected at every point of commit, reveal and submit'
 	@echo 'make fuzz         new inputs for the parsers, FUZZ_SECONDS=10 for each of them'
@@ -279,6 +287,6 @@ help:
 	@echo 'make clean        remove build/ and dist/'
 
 FORCE:
-.PHONY: all documents unit-tests fuzz-targets fuzz check check-long check-packages check-sanitized sweep demo bench bench-localnet bench-gpu soak install uninstall dist deb deps clean help FORCE
+.PHONY: all documents unit-tests fuzz-targets fuzz check check-long check-packages check-pages check-sanitized sweep demo bench bench-localnet bench-gpu soak install uninstall dist deb deps clean help FORCE
 .DELETE_ON_ERROR:
 .SUFFIXES:

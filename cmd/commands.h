@@ -22,6 +22,7 @@ extern const struct command cmd_localnet;
 extern const struct command cmd_push;
 extern const struct command cmd_recover;
 extern const struct command cmd_register;
+extern const struct command cmd_report;
 extern const struct command cmd_reveal;
 extern const struct command cmd_round;
 extern const struct command cmd_run;

@@ -19,6 +19,7 @@ static const struct command *const commands[] = {
 	&cmd_status,
 	&cmd_round,
 	&cmd_leaderboard,
+	&cmd_report,
 	&cmd_gpus,
 	&cmd_doctor,
 	&cmd_localnet,

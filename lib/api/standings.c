@@ -9,6 +9,14 @@
 /* How many of those that wait for validation are asked for. */
 #define WAITING_LIMIT 1000
 
+const char *const standings_not_told[] = {
+	"Speeds are the miners' claims: the validator shows neither what it measured nor the score.",
+	"Failed logit verification excludes a submission, but the validator does not show which ones failed.",
+	"Only the ten fastest validated submissions are shown.",
+	"Submissions from earlier rounds are listed together with those of the current one.",
+	NULL,
+};
+
 /* The candidates for a rank, each once. */
 struct candidates {
 	struct standing *standings;

@@ -30,6 +30,9 @@ int standings_read(struct api *api, struct standings *standings, struct error *e
 /* From 1; 0: does not rank, or is not shown. */
 size_t standings_rank(const struct standings *standings, int64_t submission_id);
 
+/* What the validator does not show, and so is not in them: sentences; ends with NULL. */
+extern const char *const standings_not_told[];
+
 /* A zeroed struct is fine too. */
 void standings_free(struct standings *standings);
 

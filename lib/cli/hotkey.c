@@ -1,5 +1,7 @@
 #include "cli/hotkey.h"
 
+#include <string.h>
+
 #include "base/log.h"
 #include "base/secret.h"
 
@@ -30,4 +32,17 @@ struct keypair *require_hotkey(const struct invocation *invocation, struct error
 		hotkey_free(&hotkey);
 	}
 	return wallet_open_hotkey(path, wallet, name, &password, err);
+}
+
+void hotkey_own_address(const struct invocation *invocation, char own[SS58_SIZE])
+{
+	struct hotkey hotkey;
+	struct error ignored;
+
+	own[0] = '\0';
+	if (wallet_inspect_hotkey(arg_string(invocation, "path"), arg_string(invocation, "wallet"),
+		    arg_string(invocation, "hotkey"), &hotkey, &ignored) < 0)
+		return;
+	memcpy(own, hotkey.address, SS58_SIZE);
+	hotkey_free(&hotkey);
 }

@@ -3,6 +3,7 @@
 
 #include "cli/command.h"
 #include "key/keypair.h"
+#include "key/ss58.h"
 #include "key/wallet.h"
 
 /* Says so on stderr when others may read or write the key file. */
@@ -14,3 +15,6 @@ struct keypair *require_hotkey(const struct invocation *invocation, struct error
 
 /* Where a command's passwords come from. Holds as long as the invocation. */
 struct password_source password_source(const struct invocation *invocation);
+
+/* The address of that hotkey, without opening it; "" when its wallet is not here or does not tell. */
+void hotkey_own_address(const struct invocation *invocation, char own[SS58_SIZE]);

@@ -92,14 +92,15 @@ void server_refuse(struct server_reply *reply, unsigned status, const char *form
 	vsnprintf(text, sizeof(text), format, args);
 	va_end(args);
 	cJSON_Delete(reply->body);
-	reply->status = status;
-	reply->body = cJSON_CreateObject();
+	free(reply->page);
+	*reply = (struct server_reply){.status = status, .body = cJSON_CreateObject()};
 	cJSON_AddStringToObject(reply->body, "detail", text);
 }
 
 void server_fault(struct server_reply *reply)
 {
 	cJSON_Delete(reply->body);
+	free(reply->page);
 	*reply = (struct server_reply){.status = 500, .text = "Internal Server Error"};
 }
 
@@ -133,13 +134,17 @@ static void release(struct exchange *exchange, size_t bytes)
 	exchange->held -= bytes;
 }
 
-/* The reply's body as text, which takes its place. */
+/* The reply's page, or its body as text, which takes its place. */
 static char *print_body(struct exchange *exchange)
 {
 	struct server_reply *reply = &exchange->reply;
-	char *text = exchange->server->options.dialect.python_json ? python_json_print(reply->body)
-								   : cJSON_PrintUnformatted(reply->body);
+	char *text = reply->page;
 
+	reply->page = NULL;
+	if (text)
+		return text;
+	text = exchange->server->options.dialect.python_json ? python_json_print(reply->body)
+							     : cJSON_PrintUnformatted(reply->body);
 	cJSON_Delete(reply->body);
 	reply->body = NULL;
 	return text;
@@ -150,7 +155,7 @@ static void render(struct exchange *exchange)
 {
 	struct server_reply *reply = &exchange->reply;
 
-	if (!reply->text && !reply->body)
+	if (!reply->text && !reply->page && !reply->body)
 		reply->body = cJSON_CreateObject();
 	if (!reply->text)
 		exchange->text = print_body(exchange);
@@ -369,6 +374,7 @@ static void rollback(struct server *server)
 static void discard_reply(struct exchange *exchange)
 {
 	cJSON_Delete(exchange->reply.body);
+	free(exchange->reply.page);
 	free(exchange->text);
 	exchange->text = NULL;
 	release(exchange, exchange->text_held);
@@ -554,6 +560,7 @@ static void on_completed(
 	cJSON_Delete((cJSON *)exchange->request.captures);
 	cJSON_Delete((cJSON *)exchange->request.body);
 	cJSON_Delete(exchange->reply.body);
+	free(exchange->reply.page);
 	free(exchange->text);
 	buffer_free(&exchange->received);
 	release(exchange, exchange->held);
@@ -652,6 +659,18 @@ static bool is_own_origin(const struct server *server, const char *origin)
 	return !strcmp(origin, server->url);
 }
 
+bool server_is_local(const struct server_request *request)
+{
+	const char *host = cJSON_GetStringValue(cJSON_GetObjectItem(request->headers, "Host"));
+	size_t length = !host ? 0 : *host == '[' ? strcspn(host, "]") + 1 : strcspn(host, ":");
+	char name[64];
+
+	if (strcmp(request->client, "127.0.0.1") && strcmp(request->client, "::1"))
+		return false;
+	snprintf(name, sizeof(name), "%.*s", (int)length, host ? host : "");
+	return !strcmp(name, "localhost") || !strcmp(name, "127.0.0.1") || !strcmp(name, "[::1]");
+}
+
 /* A page of somebody else's in this machine's browser wants something changed. */
 static bool is_forged(const struct exchange *exchange)
 {
@@ -721,6 +740,20 @@ static void allow_origin(const struct exchange *exchange, struct MHD_Response *r
 	add_header(response, "Access-Control-Max-Age", "600");
 }
 
+/* What keeps a browser from doing more with a page than to show it to who asked. */
+static void guard_page(const struct server_reply *reply, struct MHD_Response *response)
+{
+	struct buffer policy = {0};
+
+	buffer_printf(&policy, "%s; frame-ancestors 'none'", reply->policy);
+	add_header(response, "Content-Security-Policy", policy.data);
+	add_header(response, "X-Content-Type-Options", "nosniff");
+	add_header(response, "Referrer-Policy", "no-referrer");
+	add_header(response, "Cross-Origin-Resource-Policy", "same-origin");
+	add_header(response, "Cache-Control", "no-store");
+	buffer_free(&policy);
+}
+
 static void add_location(const struct exchange *exchange, struct MHD_Response *response)
 {
 	const char *host = header(exchange, "Host");
@@ -758,7 +791,11 @@ static struct MHD_Response *make_response(struct exchange *exchange)
 		add_location(exchange, response);
 	else
 		add_header(response, "Content-Type",
-			reply->text ? "text/plain; charset=utf-8" : "application/json");
+			reply->text             ? "text/plain; charset=utf-8"
+				: reply->policy ? "text/html; charset=utf-8"
+						: "application/json");
+	if (reply->policy)
+		guard_page(reply, response);
 	if (reply->status == 405)
 		add_header(response, "Allow", exchange->other_method);
 	if (reply->retry_after > 0) {
@@ -767,7 +804,7 @@ static struct MHD_Response *make_response(struct exchange *exchange)
 		snprintf(seconds, sizeof(seconds), "%.0f", ceil(reply->retry_after));
 		add_header(response, "Retry-After", seconds);
 	}
-	if (exchange->server->options.dialect.cors && *header(exchange, "Origin"))
+	if (exchange->server->options.dialect.cors && !reply->policy && *header(exchange, "Origin"))
 		allow_origin(exchange, response);
 	return response;
 }

@@ -34,12 +34,18 @@ struct server_reply {
 	unsigned status;    /* 200 unless set */
 	cJSON *body;        /* for the handler to make; the server frees it; may refer to the request */
 	const char *text;   /* static; sent as plain text instead of a body */
+	char *page;         /* HTML, sent instead of a body; the server frees it */
+	const char *policy; /* of a page, its Content-Security-Policy; static */
 	double retry_after; /* seconds, for a Retry-After header; 0: none */
 };
 
 /* Answers {"detail": text} with a status. */
 void server_refuse(struct server_reply *reply, unsigned status, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
+
+/* Whether whoever asks is on this machine, and knows it by a name that no web page elsewhere can have: a page whose own
+ * name was made to lead here cannot read what is for this machine's user. */
+bool server_is_local(const struct server_request *request);
 
 /* Answers 500. What the handler did is kept when it returns 0. */
 void server_fault(struct server_reply *reply);

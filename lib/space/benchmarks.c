@@ -100,7 +100,8 @@ int benchmark_list(struct store *store, const struct benchmark_filter *filter, s
 
 	*list = (struct benchmark_list){0};
 	while (found > 0 && (found = database_step(store->database, query, err)) > 0) {
-		list->items = xrealloc(list->items, (list->count + 1) * sizeof(*list->items));
+		if (!(list->count & (list->count - 1))) /* a power of two: it is full */
+			list->items = xrealloc(list->items, (2 * list->count + 1) * sizeof(*list->items));
 		list->items[list->count++] = read_row(query);
 	}
 	if (found < 0)

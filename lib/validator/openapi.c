@@ -55,6 +55,7 @@ bool validator_describe(struct server_request *request, struct server_reply *rep
 	cJSON_AddStringToObject(info, "version", version->name);
 	paths = cJSON_AddObjectToObject(reply->body, "paths");
 	for (const struct server_route *route = version->routes; route->method; route++)
-		add_route(paths, route);
+		if (strcmp(route->pattern, VALIDATOR_PAGE))
+			add_route(paths, route);
 	return true;
 }

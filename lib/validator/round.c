@@ -106,6 +106,15 @@ static enum baseline usual_baseline(const struct validator *validator)
 	return validator->version->baseline_one_round ? BASELINE_BEFORE : BASELINE_OWN;
 }
 
+int validator_to_beat(struct validator *validator, int64_t round, double *score, struct error *err)
+{
+	if (baseline_score(validator, round, usual_baseline(validator), score, err) < 0)
+		return -1;
+	if (isinf(*score))
+		*score = NAN;
+	return 0;
+}
+
 static int rank(struct validator *validator, int64_t round, enum baseline which, struct ranking *ranking,
 	struct error *err)
 {
@@ -505,6 +514,14 @@ static int list_weights(struct validator *validator, int64_t round, cJSON *list,
 		result = add_weight(validator, &ranking.entries[ranking.order[place]], place, list, err);
 	ranking_free(&ranking);
 	return result;
+}
+
+int validator_latest_weights(struct validator *validator, const char *network, cJSON *list, struct error *err)
+{
+	int64_t round;
+	int found = find_round(validator, completed_round, network, &round, err);
+
+	return found > 0 ? list_weights(validator, round, list, err) : found;
 }
 
 /* Which round the weights are of. */

@@ -85,6 +85,12 @@ int validator_active_round(struct validator *validator, const char *network, int
 int validator_submission_round(struct validator *validator, const char *network, int64_t *id,
 	struct server_reply *reply, struct error *err);
 
+/* The weighted score that a round's submissions have to exceed; NAN: any will do. */
+int validator_to_beat(struct validator *validator, int64_t round, double *score, struct error *err);
+/* Adds the weights of the latest completed round to the list; none while there is no such round. */
+int validator_latest_weights(
+	struct validator *validator, const char *network, cJSON *list, struct error *err);
+
 /* A column, NAN when it is NULL. */
 double column_real(sqlite3_stmt *query, int column);
 
@@ -125,6 +131,11 @@ validator_handler handle_current_round, handle_completed_rounds, handle_create_r
 validator_handler handle_sync_uids, handle_flagged_miners, handle_flag_miner;
 /* dashboard.c */
 validator_handler handle_overview, handle_leaderboard, handle_top_miners, handle_dashboard_miner;
+
+/* page.c, with the `check` of who may see it */
+#define VALIDATOR_PAGE "/" /* for people, and no part of the API */
+validator_handler handle_page;
+bool validator_check_page(struct server_request *request, struct server_reply *reply, void *context);
 
 /* openapi.c: the `check` of /openapi.json, which makes the reply. */
 bool validator_describe(struct server_request *request, struct server_reply *reply, void *context);

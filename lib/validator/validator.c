@@ -247,6 +247,7 @@ static bool check_health(struct server_request *request, struct server_reply *re
 static const struct server_route open_routes[] = {
 	{"GET", "/health", false, check_health, NULL},
 	{"GET", "/openapi.json", false, validator_describe, NULL},
+	{"GET", VALIDATOR_PAGE, false, validator_check_page, handle_page},
 	{"POST", "/register_miner", true, validator_authenticate, handle_register_miner},
 	{"POST", "/submit_kernel", true, validator_authenticate, handle_submit_kernel},
 	{"POST", "/commit_submission", true, validator_authenticate, handle_commit_submission},
@@ -269,6 +270,7 @@ static const struct server_route open_routes[] = {
 static const struct server_route guarded_routes[] = {
 	{"GET", "/health", false, check_health, NULL},
 	{"GET", "/openapi.json", false, validator_describe, NULL},
+	{"GET", VALIDATOR_PAGE, false, validator_check_page, handle_page},
 	{"POST", "/register_miner", true, validator_authenticate, handle_register_miner},
 	{"POST", "/submit_kernel", true, validator_authenticate, handle_submit_kernel},
 	{"POST", "/commit_submission", true, validator_authenticate, handle_commit_submission},

@@ -8,20 +8,13 @@
 #include "base/json.h"
 #include "base/number.h"
 #include "cli/connect.h"
+#include "cli/hotkey.h"
 #include "cli/layout.h"
 #include "cli/table.h"
 #include "cmd/commands.h"
-#include "key/wallet.h"
+#include "cmd/leaderboard/leaderboard.h"
 #include "score/gpu.h"
 #include "score/score.h"
-
-static const char *const not_told[] = {
-	"Speeds are the miners' claims: the validator shows neither what it measured nor the score.",
-	"Failed logit verification excludes a submission, but the validator does not show which ones failed.",
-	"Only the ten fastest validated submissions are shown.",
-	"Submissions from earlier rounds are listed together with those of the current one.",
-};
-#define NOT_TOLD (sizeof(not_told) / sizeof(not_told[0]))
 
 static cJSON *standing_json(const struct standing *standing, size_t rank, const char *own)
 {
@@ -61,8 +54,8 @@ static void print_json(
 		cJSON_AddNumberToObject(item, "weight", rewards->weights.weights[i].weight);
 		cJSON_AddItemToArray(paid, item);
 	}
-	for (size_t i = 0; i < NOT_TOLD; i++)
-		cJSON_AddItemToArray(notes, cJSON_CreateString(not_told[i]));
+	for (const char *const *note = standings_not_told; *note; note++)
+		cJSON_AddItemToArray(notes, cJSON_CreateString(*note));
 	cJSON_AddNumberToObject(document, "rounds_since_rewards", (double)rewards->rounds_since);
 	cJSON_AddNumberToObject(document, "ranked", (double)standings->count);
 	cJSON_AddNumberToObject(
@@ -129,8 +122,8 @@ static void print_text(
 			rewards->weights.weights[i].hotkey,
 			strcmp(rewards->weights.weights[i].hotkey, own) ? "" : "  you");
 	puts("\nWhat the validator does not show");
-	for (size_t i = 0; i < NOT_TOLD; i++)
-		layout_format(stdout, 4, "  - %s", not_told[i]);
+	for (const char *const *note = standings_not_told; *note; note++)
+		layout_format(stdout, 4, "  - %s", *note);
 }
 
 /* --- by the dashboard, where miners are shown no lists ------------------------------------------------- */
@@ -215,20 +208,6 @@ static int show_leaders(
 	return result;
 }
 
-/* The address of the own hotkey; "" when its wallet is not here or does not tell. */
-static void read_own_address(const struct invocation *invocation, char own[SS58_SIZE])
-{
-	struct hotkey hotkey;
-	struct error ignored;
-
-	own[0] = '\0';
-	if (wallet_inspect_hotkey(arg_string(invocation, "path"), arg_string(invocation, "wallet"),
-		    arg_string(invocation, "hotkey"), &hotkey, &ignored) < 0)
-		return;
-	memcpy(own, hotkey.address, SS58_SIZE);
-	hotkey_free(&hotkey);
-}
-
 static int run(struct invocation *invocation, struct error *err)
 {
 	struct standings standings = {0};
@@ -244,7 +223,11 @@ static int run(struct invocation *invocation, struct error *err)
 	api = require_api_soon(invocation, NULL, err);
 	if (!api)
 		return -1;
-	read_own_address(invocation, own);
+	hotkey_own_address(invocation, own);
+	if (arg_flag(invocation, "web")) {
+		result = leaderboard_serve(invocation, api, own, err);
+		goto done;
+	}
 	if (api_has_dashboard(api) && !api_shows_lists(api)) {
 		result = show_leaders(invocation, api, top, own, err);
 		goto done;
@@ -273,12 +256,21 @@ const struct command cmd_leaderboard = {
 		"marked if its wallet is on this machine. Notes below the table say what the validator "
 		"does not show.\n\n"
 		"Versions from 2026-04 on show it only with DASHBOARD_API_KEY, as what validators measured, "
-		"normalised by their GPU.",
+		"normalised by their GPU.\n\n"
+		"With --web, it is a page for browsers on this machine, which keeps itself up to date until "
+		"you press Ctrl-C. While the validator does not respond, the page shows its last answer "
+		"and how old it is.",
 	.opts =
 		(const struct opt[]){
 			{"top", 'n', "N", NULL, "20", NULL, "Number of ranks to show."},
 			{"validator-gpu", 0, "NAME", NULL, "RTX 5090", NULL,
 				"Also show speeds as measured on this GPU, where they are normalised."},
+			{"web", 0, NULL, NULL, NULL, NULL, "Serve it as a page on this machine."},
+			{"port", 'p', "N", NULL, "8100", NULL,
+				"With --web: port to listen on; 0: any free port."},
+			{"interval", 0, "SECONDS", NULL, "12", NULL,
+				"With --web: how often to ask the validator."},
+			{"open", 0, NULL, NULL, NULL, NULL, "With --web: open the page in the browser."},
 			OPTS_WALLET,
 			OPTS_API_SOON,
 			{0},
@@ -288,8 +280,9 @@ const struct command cmd_leaderboard = {
 			{"quasar leaderboard", "the top 20"},
 			{"quasar leaderboard --json | jq '.ranking[] | select(.own)'",
 				"your own ranks, for a script"},
+			{"quasar leaderboard --web --open", "a page that keeps itself up to date"},
 			{0},
 		},
-	.exits = (const enum status[]){STATUS_NETWORK, STATUS_REFUSED, 0},
+	.exits = (const enum status[]){STATUS_ENVIRONMENT, STATUS_NETWORK, STATUS_REFUSED, 0},
 	.run = run,
 };

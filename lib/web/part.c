@@ -1,0 +1,95 @@
+#include "web/part.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "base/memory.h"
+#include "web/html.h"
+
+struct part_picture *part_picture(struct part *part, const char *title)
+{
+	part->pictures = xrealloc(part->pictures, (part->picture_count + 1) * sizeof(*part->pictures));
+	part->pictures[part->picture_count] = (struct part_picture){.title = xstrdup(title)};
+	return &part->pictures[part->picture_count++];
+}
+
+void part_free(struct part *part)
+{
+	for (size_t i = 0; i < part->picture_count; i++) {
+		free(part->pictures[i].title);
+		buffer_free(&part->pictures[i].wide);
+		buffer_free(&part->pictures[i].narrow);
+	}
+	free(part->pictures);
+	free(part->summary);
+	free(part->empty);
+	sheet_free(&part->sheet);
+	*part = (struct part){0};
+}
+
+void part_html(const struct part *part, struct buffer *out)
+{
+	size_t rows = sheet_rows(&part->sheet);
+
+	html_add(out, "<section id=\"%s\" aria-labelledby=\"%s-title\">\n<h2 id=\"%s-title\">%s</h2>\n",
+		part->name, part->name, part->name, part->title);
+	if (part->summary)
+		html_prose(out, "", part->summary);
+	buffer_text(out, part->picture_count > 1 ? "<div class=\"figures\">\n" : "");
+	for (size_t i = 0; i < part->picture_count; i++) {
+		html_add(out, "<figure>\n<figcaption>%s</figcaption>\n<div class=\"wide\">",
+			part->pictures[i].title);
+		buffer_text(out, part->pictures[i].wide.data);
+		buffer_text(out, "</div>\n<div class=\"narrow\">");
+		buffer_text(out, part->pictures[i].narrow.data);
+		buffer_text(out, "</div>\n</figure>\n");
+	}
+	buffer_text(out, part->picture_count > 1 ? "</div>\n" : "");
+	if (rows && part->picture_count)
+		html_add(out, "<details id=\"%s-table\">\n<summary>%s as a table</summary>\n", part->name,
+			part->title);
+	if (rows)
+		sheet_html(&part->sheet, part->title, part->most, out);
+	else if (part->empty)
+		html_prose(out, "quiet", part->empty);
+	if (rows && part->picture_count)
+		buffer_text(out, "</details>\n");
+	buffer_text(out, "</section>\n");
+}
+
+bool part_svg(const struct part *part, struct buffer *out)
+{
+	const char *svg, *inside;
+
+	if (!part->picture_count)
+		return false;
+	svg = part->pictures[0].wide.data;
+	inside = strchr(svg, '\n') + 1;
+	buffer_append(out, svg, (size_t)(inside - svg));
+	buffer_text(out, "<style>");
+	buffer_text(out, html_chart_style());
+	buffer_text(out, "</style>\n");
+	buffer_text(out, inside);
+	return true;
+}
+
+void part_markdown(const struct part *part, struct buffer *out)
+{
+	buffer_printf(out, "## %s\n\n", part->title);
+	if (part->summary)
+		buffer_printf(out, "%s\n\n", part->summary);
+	if (sheet_rows(&part->sheet))
+		sheet_markdown(&part->sheet, out);
+	else if (part->empty)
+		buffer_printf(out, "%s\n", part->empty);
+}
+
+cJSON *part_json(const struct part *part)
+{
+	cJSON *object = cJSON_CreateObject();
+
+	json_add_text(object, "summary", part->summary ? part->summary : part->empty);
+	cJSON_AddItemToObject(object, "rows", sheet_json(&part->sheet));
+	return object;
+}
