@@ -1,5 +1,7 @@
 #include "op/quasar/config.h"
 
+#include <string.h>
+
 #include "kernels/quasar/choice.h"
 
 const struct parameter quasar_parameters[] = {
@@ -111,4 +113,96 @@ struct config quasar_config_default(
 
 	return (struct config){{choice.chunk, choice.num_stages, choice.min_blocks, choice.product_warps,
 		choice.num_launches, choice.groups}};
+}
+
+/* The number of groups that chunks are cut into where so many are asked for: none of them is empty. */
+static int cut_into(const struct quasar_problem *problem, const struct config *config, int64_t groups)
+{
+	int chunks = quasar_chunks(problem, config), longest;
+
+	groups = groups < 1 ? 1 : groups > chunks ? chunks : groups;
+	longest = (int)((chunks + groups - 1) / groups);
+	return (chunks - 1) / longest + 1;
+}
+
+void quasar_groups_values(const struct quasar_problem *problem, const struct gpu_properties *properties,
+	const struct config *config, int values[CONFIG_VALUES])
+{
+	int64_t sequences = problem->batch * problem->heads;
+	int count = 0;
+
+	for (int halves = 0; halves <= 8; halves++) {
+		int groups = cut_into(problem, config, halves * properties->multiprocessors / 2 / sequences);
+		bool known = false;
+
+		for (int i = 0; i < count; i++)
+			known |= values[i] == groups;
+		if (!known)
+			values[count++] = groups;
+	}
+	values[count] = 0;
+}
+
+/* --- what is launched ------------------------------------------------------------------------------- */
+
+/* Whether the rows of [T, H] are evenly spaced. */
+static bool is_compact(const struct quasar_problem *problem, const struct tensor *tensor)
+{
+	return tensor->stride[1] == problem->heads * tensor->stride[2];
+}
+
+/* The constants of the problem, then those of the configuration. */
+static void list_parameters(const struct quasar_problem *problem, const struct config *config,
+	struct kernel_parameter list[LAUNCH_PARAMETERS + 1])
+{
+	bool upstream = problem->semantics == SEMANTICS_UPSTREAM;
+	const struct kernel_parameter constants[] = {
+		{"HEAD_DIM", problem->dim},
+		{"UPSTREAM", upstream},
+		{"INPUT", (int)problem->q.dtype},
+		{"VECTOR",
+			tensor_is_vector(&problem->q) && tensor_is_vector(&problem->k) &&
+				tensor_is_vector(&problem->v) && tensor_is_vector(&problem->o)},
+		{"COMPACT",
+			upstream && is_compact(problem, &problem->q) && is_compact(problem, &problem->k) &&
+				is_compact(problem, &problem->v)},
+	};
+	int count = sizeof(constants) / sizeof(*constants);
+
+	memcpy(list, constants, sizeof(constants));
+	for (int i = 0; quasar_parameters[i].name; i++)
+		if (quasar_parameters[i].compiled)
+			list[count++] = (struct kernel_parameter){
+				quasar_parameters[i].name, config->value[i]};
+	list[count] = (struct kernel_parameter){0};
+}
+
+int quasar_launches(const struct quasar_problem *problem, const struct config *config,
+	struct config_launch launches[CONFIG_LAUNCHES])
+{
+	int dim = problem->dim, planes = CHUNK_PLANES((int)problem->q.dtype), count = 0;
+	int chunk = config->value[QUASAR_CHUNK], stages = config->value[QUASAR_NUM_STAGES];
+	int separate = config->value[QUASAR_NUM_LAUNCHES], groups = config->value[QUASAR_GROUPS];
+	int64_t sequences = problem->batch * problem->heads;
+	struct config_launch any = {.source = "quasar/chunk.cu", .threads = CHUNK_THREADS(dim)};
+
+	list_parameters(problem, config, any.parameters);
+	if (separate == 3) {
+		launches[count] = any;
+		launches[count].name = "quasar_chunk_inverse";
+		launches[count].shared_bytes = CHUNK_INVERSE_SHARED(dim, chunk, planes);
+		launches[count++].blocks = sequences *
+			((quasar_chunks(problem, config) - 1) / CHUNKS_AT_ONCE(dim, chunk) + 1);
+	}
+	if (groups > 1) { /* nobody asks for the transition of a last group */
+		launches[count] = any;
+		launches[count].name = "quasar_chunk_transition";
+		launches[count].shared_bytes = CHUNK_TRANSITION_SHARED(dim, chunk, planes, stages, separate);
+		launches[count++].blocks = sequences * (groups - 1);
+	}
+	launches[count] = any;
+	launches[count].name = "quasar_chunk_output";
+	launches[count].shared_bytes = shared_bytes(problem, config);
+	launches[count++].blocks = sequences * groups;
+	return count;
 }

@@ -29,6 +29,15 @@ int quasar_config_check(const struct quasar_problem *problem, const struct gpu_p
 struct config quasar_config_default(
 	const struct quasar_problem *problem, const struct gpu_properties *properties);
 
+/* The kernels of a call in a configuration, in the order of their launches; returns how many. */
+int quasar_launches(const struct quasar_problem *problem, const struct config *config,
+	struct config_launch launches[CONFIG_LAUNCHES]);
+
+/* Numbers of groups worth trying, with the other parameters as they are: as many as fill the multiprocessors with 1 to 4
+ * blocks each, half of these, and one. Ends with 0. */
+void quasar_groups_values(const struct quasar_problem *problem, const struct gpu_properties *properties,
+	const struct config *config, int values[CONFIG_VALUES]);
+
 /* Chunks of a head, and how many of them the groups have; the last group may have fewer. */
 int quasar_chunks(const struct quasar_problem *problem, const struct config *config);
 int quasar_chunks_per_group(const struct quasar_problem *problem, const struct config *config);
