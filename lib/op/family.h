@@ -51,7 +51,8 @@ struct op_problem {
 struct family_configs {
 	const char *kernel;                 /* that they are of: "quasar_chunk" */
 	const struct parameter *parameters; /* ends with an entry without a name */
-	/* Why a GPU cannot run a problem in a configuration: STATUS_USAGE or STATUS_ENVIRONMENT. */
+	/* Why a GPU cannot run a problem in a configuration, or why that is not worth trying: STATUS_USAGE or
+	 * STATUS_ENVIRONMENT. */
 	int (*check)(const struct op_problem *problem, const struct gpu_properties *properties,
 		const struct config *config, struct error *err);
 	/* The one that is chosen where nothing was measured. */

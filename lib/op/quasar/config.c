@@ -102,6 +102,20 @@ int quasar_config_check(const struct quasar_problem *problem, const struct gpu_p
 	return 0;
 }
 
+int quasar_config_worthwhile(const struct quasar_problem *problem, const struct gpu_properties *properties,
+	const struct config *config, struct error *err)
+{
+	const struct chunk_problem chunk = chunk_problem(problem);
+	const struct chunk_machine machine = chunk_machine(properties);
+	int wanted = config->value[QUASAR_MIN_BLOCKS];
+	int fit = chunk_blocks_that_fit(&chunk, &machine, config->value[QUASAR_CHUNK],
+		config->value[QUASAR_NUM_STAGES], config->value[QUASAR_NUM_LAUNCHES]);
+
+	return wanted <= fit
+		? 0
+		: error_set(err, STATUS_USAGE, "MIN_BLOCKS=%d has shared memory for %d", wanted, fit);
+}
+
 /* --- the choice ------------------------------------------------------------------------------------- */
 
 struct config quasar_config_default(

@@ -24,6 +24,11 @@ extern const struct parameter quasar_parameters[];
 int quasar_config_check(const struct quasar_problem *problem, const struct gpu_properties *properties,
 	const struct config *config, struct error *err);
 
+/* Whether MIN_BLOCKS blocks have enough shared memory: where they do not, registers are left for blocks that never come.
+ * STATUS_USAGE. */
+int quasar_config_worthwhile(const struct quasar_problem *problem, const struct gpu_properties *properties,
+	const struct config *config, struct error *err);
+
 /* The one that is thought fastest. Where none can run, one that needs least; quasar_config_check() says
  * why. */
 struct config quasar_config_default(

@@ -129,7 +129,9 @@ static int config_check(const struct op_problem *problem, const struct gpu_prope
 {
 	const struct quasar_problem quasar = in_words(problem);
 
-	return quasar_config_check(&quasar, properties, config, err);
+	return quasar_config_check(&quasar, properties, config, err) < 0
+		? -1
+		: quasar_config_worthwhile(&quasar, properties, config, err);
 }
 
 static struct config config_usual(const struct op_problem *problem, const struct gpu_properties *properties)
