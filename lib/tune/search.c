@@ -194,7 +194,7 @@ static void find_builds(struct state *state)
 static void build(struct state *state, size_t first)
 {
 	struct build *own = &state->builds[first];
-	struct tune_build found = {-1, -1, -1, NAN, NULL};
+	struct tune_build found = TUNE_BUILD_UNKNOWN;
 	struct error err = {0};
 	int result;
 

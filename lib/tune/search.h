@@ -8,6 +8,7 @@
  * Builds run ahead of timing, several at once; each device is used by one thread at a time. */
 #pragma once
 
+#include <math.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -37,6 +38,8 @@ struct tune_build {
 	double occupancy;
 	const char *limited_by;
 };
+
+#define TUNE_BUILD_UNKNOWN ((struct tune_build){-1, -1, -1, NAN, NULL})
 
 struct tune_candidate {
 	struct config config;
