@@ -57,6 +57,9 @@ struct state {
 	const size_t *batch;
 	size_t batch_count, next_build, next_trial;
 	int runs;
+	unsigned batch_number;
+	int servers, busy; /* threads of the other devices; those that are not done */
+	bool ended;
 };
 
 const char *tune_strategy_name(enum tune_strategy strategy)
@@ -290,17 +293,9 @@ static void try_out(struct state *state, int device, size_t index)
 	pthread_mutex_unlock(&state->mutex);
 }
 
-struct timer {
-	struct state *state;
-	int device;
-	pthread_t thread;
-};
-
-static void *timer(void *context)
+/* A device's part of a batch. */
+static void run_trials(struct state *state, int device)
 {
-	const struct timer *own = context;
-	struct state *state = own->state;
-
 	pthread_mutex_lock(&state->mutex);
 	while (state->next_trial < state->batch_count && !is_over(state, TRIALS_SHARE)) {
 		size_t index = state->batch[state->next_trial++];
@@ -314,7 +309,7 @@ static void *timer(void *context)
 			fail(candidate_of(state, index), needed->problem);
 		} else {
 			pthread_mutex_unlock(&state->mutex);
-			try_out(state, own->device, index);
+			try_out(state, device, index);
 			pthread_mutex_lock(&state->mutex);
 		}
 		if (candidate_of(state, index)->outcome == TUNE_UNTRIED)
@@ -323,35 +318,65 @@ static void *timer(void *context)
 		tell(state, candidate_of(state, index));
 	}
 	pthread_mutex_unlock(&state->mutex);
+}
+
+/* Every device but the first, which the caller's thread serves, has one thread for the whole search: a process that is
+ * started from a thread may be bound to end with it. */
+struct server {
+	struct state *state;
+	int device;
+	pthread_t thread;
+};
+
+static void *serve(void *context)
+{
+	const struct server *own = context;
+	struct state *state = own->state;
+	unsigned seen = 0;
+
+	pthread_mutex_lock(&state->mutex);
+	for (;;) {
+		while (!state->ended && seen == state->batch_number)
+			pthread_cond_wait(&state->changed, &state->mutex);
+		if (state->ended)
+			break;
+		seen = state->batch_number;
+		pthread_mutex_unlock(&state->mutex);
+		run_trials(state, own->device);
+		pthread_mutex_lock(&state->mutex);
+		state->busy--;
+		pthread_cond_broadcast(&state->changed);
+	}
+	pthread_mutex_unlock(&state->mutex);
 	return NULL;
 }
 
 static void run_batch(struct state *state, const size_t *batch, size_t count, int runs)
 {
 	pthread_t builders[MOST_THREADS];
-	struct timer timers[MOST_THREADS];
-	int builder_count = 0, timer_count = 0;
+	int builder_count = 0;
 
+	pthread_mutex_lock(&state->mutex);
 	state->batch = batch;
 	state->batch_count = count;
 	state->next_build = state->next_trial = 0;
 	state->runs = runs;
-	while (builder_count < state->search->builders &&
+	state->batch_number++;
+	state->busy = state->servers;
+	pthread_cond_broadcast(&state->changed);
+	pthread_mutex_unlock(&state->mutex);
+	while (builder_count < state->search->builders && builder_count < MOST_THREADS &&
 		!pthread_create(&builders[builder_count], NULL, builder, state))
 		builder_count++;
 	if (!builder_count)
 		builder(state);
-	for (; timer_count < state->search->devices; timer_count++) {
-		timers[timer_count] = (struct timer){.state = state, .device = timer_count};
-		if (pthread_create(&timers[timer_count].thread, NULL, timer, &timers[timer_count]))
-			break;
-	}
-	if (!timer_count)
-		timer(&(struct timer){.state = state});
+	run_trials(state, 0);
 	for (int i = 0; i < builder_count; i++)
 		pthread_join(builders[i], NULL);
-	for (int i = 0; i < timer_count; i++)
-		pthread_join(timers[i].thread, NULL);
+	pthread_mutex_lock(&state->mutex);
+	while (state->busy)
+		pthread_cond_wait(&state->changed, &state->mutex);
+	pthread_mutex_unlock(&state->mutex);
 }
 
 /* --- duels --------------------------------------------------------------------------------------- */
@@ -619,6 +644,26 @@ static void count_tried(const struct tune_search *search, struct tune_found *fou
 	}
 }
 
+static void start_servers(struct state *state, struct server servers[MOST_THREADS])
+{
+	for (int device = 1; device < state->search->devices && device < MOST_THREADS; device++) {
+		struct server *own = &servers[state->servers];
+
+		*own = (struct server){.state = state, .device = device};
+		state->servers += !pthread_create(&own->thread, NULL, serve, own);
+	}
+}
+
+static void stop_servers(struct state *state, struct server servers[MOST_THREADS])
+{
+	pthread_mutex_lock(&state->mutex);
+	state->ended = true;
+	pthread_cond_broadcast(&state->changed);
+	pthread_mutex_unlock(&state->mutex);
+	for (int i = 0; i < state->servers; i++)
+		pthread_join(servers[i].thread, NULL);
+}
+
 int tune_search_run(const struct tune_search *search, struct tune_found *found, struct error *err)
 {
 	double earlier = search->candidates[0].outcome == TUNE_TIMED ? search->candidates[0].seconds : 0;
@@ -636,8 +681,11 @@ int tune_search_run(const struct tune_search *search, struct tune_found *found, 
 		.changed = PTHREAD_COND_INITIALIZER,
 	};
 
+	struct server servers[MOST_THREADS];
+
 	*found = (struct tune_found){0};
 	find_builds(&state);
+	start_servers(&state, servers);
 	if (start(&state) == 0) {
 		take_over(&state, earlier);
 		resume(&state);
@@ -650,6 +698,7 @@ int tune_search_run(const struct tune_search *search, struct tune_found *found, 
 		if (found->interrupted)
 			state.fault = (struct error){0};
 	}
+	stop_servers(&state, servers);
 	count_tried(search, found);
 	free(state.first_of);
 	free(state.builds);

@@ -15,7 +15,8 @@ static void require_sound(const struct tune_result *result)
 	REQUIRE(strlen(key->source) == 64 && key->device[0] && key->kernel[0]);
 	REQUIRE(key->class.length >= 0 && key->class.length < 63 && key->class.sequences > 0);
 	REQUIRE(utf8_valid(key->device, strlen(key->device)) && !strchr(key->device, '\033'));
-	REQUIRE(strspn(result->parameters, " =_0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz") ==
+	REQUIRE(strspn(result->parameters,
+			" =_0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz") ==
 		strlen(result->parameters));
 	shape_class_format(&key->class, text, sizeof(text));
 }
