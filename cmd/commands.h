@@ -29,6 +29,7 @@ extern const struct command cmd_run;
 extern const struct command cmd_score;
 extern const struct command cmd_status;
 extern const struct command cmd_submit;
+extern const struct command cmd_tune;
 extern const struct command cmd_validate;
 extern const struct command cmd_verify;
 extern const struct command cmd_wallet;

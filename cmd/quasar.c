@@ -8,6 +8,7 @@ static const struct command *const commands[] = {
 	&cmd_register,
 	&cmd_verify,
 	&cmd_bench,
+	&cmd_tune,
 	&cmd_score,
 	&cmd_leagues,
 	&cmd_export,

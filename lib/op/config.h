@@ -3,10 +3,12 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "base/error.h"
+#include "gpu/compile.h"
 
-enum { CONFIG_PARAMETERS = 8, CONFIG_VALUES = 8 };
+enum { CONFIG_PARAMETERS = 8, CONFIG_VALUES = 16, CONFIG_LAUNCHES = 3, LAUNCH_PARAMETERS = 16 };
 
 /* Something that can be tuned. The problem's own constants (head dimension, type, …) are none of these. */
 struct parameter {
@@ -18,6 +20,14 @@ struct parameter {
 /* A value for each parameter of a family, in its order. */
 struct config {
 	int value[CONFIG_PARAMETERS];
+};
+
+/* A kernel that an operation launches in a configuration. */
+struct config_launch {
+	const char *source, *name; /* "quasar/chunk.cu", "quasar_chunk_output" */
+	struct kernel_parameter parameters[LAUNCH_PARAMETERS + 1];
+	int threads, shared_bytes; /* of a block */
+	int64_t blocks;
 };
 
 /* "CHUNK=64 NUM_STAGES=2 …" */

@@ -128,6 +128,22 @@ void strides_contiguous(const int64_t size[4], int64_t stride[4])
 		stride[i] = stride[i + 1] * size[i + 1];
 }
 
+struct op_problem family_problem(const struct family *family, const struct op_shape *shape, enum dtype dtype,
+	const int options[FAMILY_OPTIONS])
+{
+	struct op_problem problem = {.shape = *shape, .dtype = dtype};
+
+	memcpy(problem.options, options, sizeof(problem.options));
+	for (int i = 0; family->tensors[i].name; i++) {
+		int64_t size[4];
+
+		family_tensor_size(&family->tensors[i], shape, size);
+		problem.tensors[i].dtype = tensor_is_sequence(&family->tensors[i]) ? dtype : DTYPE_F32;
+		strides_contiguous(size, problem.tensors[i].stride);
+	}
+	return problem;
+}
+
 double family_traffic(const struct family *family, const struct op_problem *problem)
 {
 	double bytes = 0;

@@ -2,6 +2,7 @@
  * tunes an operation goes through this table, and knows no operation by name. */
 #pragma once
 
+#include "gpu/gpu.h"
 #include "op/config.h"
 #include "tensor/random.h"
 #include "tensor/tensor.h"
@@ -45,15 +46,36 @@ struct op_problem {
 	struct tensor tensors[FAMILY_TENSORS]; /* in the family's order; data NULL: left out */
 };
 
-struct gpu;
-struct gpu_workspace;
+/* The ways in which a family's GPU version can be built and launched. Nothing here asks a driver: properties may be
+ * those of a GPU that is elsewhere, and a problem is one that family_problem() makes. */
+struct family_configs {
+	const char *kernel, *source; /* that they are of: "quasar_chunk" in kernels/"quasar/chunk.cu" */
+	const struct parameter *parameters; /* ends with an entry without a name */
+	/* Why a GPU cannot run a problem in a configuration, or why that is not worth trying: STATUS_USAGE or
+	 * STATUS_ENVIRONMENT. */
+	int (*check)(const struct op_problem *problem, const struct gpu_properties *properties,
+		const struct config *config, struct error *err);
+	/* The one that is chosen where nothing was measured. */
+	struct config (*usual)(const struct op_problem *problem, const struct gpu_properties *properties);
+	/* One that tuning found for a problem of this shape class (op/tuned.h), fitted to this problem; the usual one where
+	 * it cannot be used. */
+	struct config (*adopt)(const struct op_problem *problem, const struct gpu_properties *properties,
+		const struct config *tuned);
+	/* What is worth trying of a parameter whose table has no values, where those before it are as in `config`;
+	 * ends with 0. */
+	void (*values)(const struct op_problem *problem, const struct gpu_properties *properties,
+		const struct config *config, int parameter, int values[CONFIG_VALUES]);
+	/* The kernels of a call, in the order of their launches; returns how many. */
+	int (*launches)(const struct op_problem *problem, const struct config *config,
+		struct config_launch launches[CONFIG_LAUNCHES]);
+};
 
 struct family {
-	const char *name;                    /* "quasar" */
-	const char *title;                   /* "QuasarAttention" */
-	const struct family_tensor *tensors; /* ends with an entry whose name is NULL */
-	const struct family_option *options; /* ends with an entry without values */
-	const struct parameter *parameters;  /* of the GPU version's configurations; NULL: there is none */
+	const char *name;                     /* "quasar" */
+	const char *title;                    /* "QuasarAttention" */
+	const struct family_tensor *tensors;  /* ends with an entry whose name is NULL */
+	const struct family_option *options;  /* ends with an entry without values */
+	const struct family_configs *configs; /* of the GPU version; NULL: there is none */
 
 	/* Says what is wrong with a problem, if anything. Every implementation asks first. STATUS_USAGE. */
 	int (*check)(const struct op_problem *problem, struct error *err);
@@ -101,6 +123,10 @@ bool tensor_is_sequence(const struct family_tensor *tensor);
 /* The size of each of its dimensions; with fewer than 4 the first ones are 1. Returns the number of
  * elements. */
 int64_t family_tensor_size(const struct family_tensor *tensor, const struct op_shape *shape, int64_t size[4]);
+
+/* A problem of contiguous tensors that have no memory: for what asks only how one would be computed. */
+struct op_problem family_problem(const struct family *family, const struct op_shape *shape, enum dtype dtype,
+	const int options[FAMILY_OPTIONS]);
 
 /* Strides of a contiguous tensor of that size. */
 void strides_contiguous(const int64_t size[4], int64_t stride[4]);

@@ -8,6 +8,15 @@ struct tensor tensor_contiguous(void *data, enum dtype dtype, int64_t tokens, in
 	return (struct tensor){data, dtype, {tokens * heads * dim, (int64_t)heads * dim, dim, 1}};
 }
 
+bool tensor_is_vector(const struct tensor *tensor)
+{
+	uintptr_t bits = (uintptr_t)tensor->data;
+
+	for (int i = 0; i < 3; i++)
+		bits |= (uintptr_t)tensor->stride[i] * dtype_size(tensor->dtype);
+	return tensor->stride[3] == 1 && bits % TENSOR_VECTOR_BYTES == 0;
+}
+
 struct extent {
 	int64_t size, stride;
 };

@@ -21,6 +21,10 @@ struct tensor {
 /* A contiguous [B, T, H, S] tensor. */
 struct tensor tensor_contiguous(void *data, enum dtype dtype, int64_t tokens, int heads, int dim);
 
+/* Whether every row of a tensor is contiguous, and aligned so that a GPU's threads load so many bytes at a time. */
+#define TENSOR_VECTOR_BYTES 16
+bool tensor_is_vector(const struct tensor *tensor);
+
 /* Whether a tensor of that size can be read: memory, known type, alignment, strides in bounds.
  * STATUS_USAGE, which names the tensor. Sizes are positive. */
 int tensor_check(const struct tensor *tensor, const char *name, const int64_t size[4], struct error *err);

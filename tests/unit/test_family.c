@@ -356,10 +356,12 @@ static void tables_are_sound(void **state)
 				strlen(family->tensors[i].shape));
 			assert_int_equal(family_tensor_find(family, family->tensors[i].name), i);
 		}
-		assert_true(!family->cuda == !family->parameters);
-		for (int i = 0; family->parameters && family->parameters[i].name; i++) {
+		assert_true(!family->cuda == !family->configs);
+		for (int i = 0; family->configs && family->configs->parameters[i].name; i++) {
+			const struct parameter *parameter = &family->configs->parameters[i];
+
 			assert_true(i < CONFIG_PARAMETERS);
-			assert_true(!family->parameters[i].compiled || family->parameters[i].values[0] > 0);
+			assert_true(!parameter->compiled || parameter->values[0] > 0);
 		}
 	}
 }

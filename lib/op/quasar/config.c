@@ -1,11 +1,13 @@
 #include "op/quasar/config.h"
 
+#include <string.h>
+
 #include "kernels/quasar/choice.h"
 
 const struct parameter quasar_parameters[] = {
 	[QUASAR_CHUNK] = {"CHUNK", true, CHUNK_VALUES},
 	[QUASAR_NUM_STAGES] = {"NUM_STAGES", true, NUM_STAGES_VALUES},
-	[QUASAR_MIN_BLOCKS] = {"MIN_BLOCKS", true, {1, 2, 3, 4}},
+	[QUASAR_MIN_BLOCKS] = {"MIN_BLOCKS", true, MIN_BLOCKS_VALUES},
 	[QUASAR_PRODUCT_WARPS] = {"PRODUCT_WARPS", true, PRODUCT_WARPS_VALUES},
 	[QUASAR_NUM_LAUNCHES] = {"NUM_LAUNCHES", true, NUM_LAUNCHES_VALUES},
 	[QUASAR_GROUPS] = {"GROUPS", false, {0}},
@@ -100,15 +102,130 @@ int quasar_config_check(const struct quasar_problem *problem, const struct gpu_p
 	return 0;
 }
 
+int quasar_config_worthwhile(const struct quasar_problem *problem, const struct gpu_properties *properties,
+	const struct config *config, struct error *err)
+{
+	const struct chunk_problem chunk = chunk_problem(problem);
+	const struct chunk_machine machine = chunk_machine(properties);
+	int wanted = config->value[QUASAR_MIN_BLOCKS];
+	int fit = chunk_blocks_that_fit(&chunk, &machine, config->value[QUASAR_CHUNK],
+		config->value[QUASAR_NUM_STAGES], config->value[QUASAR_NUM_LAUNCHES]);
+
+	return wanted <= fit
+		? 0
+		: error_set(err, STATUS_USAGE, "MIN_BLOCKS=%d has shared memory for %d", wanted, fit);
+}
+
 /* --- the choice ------------------------------------------------------------------------------------- */
+
+static struct config config_of(const struct chunk_choice *choice)
+{
+	return (struct config){{choice->chunk, choice->num_stages, choice->min_blocks, choice->product_warps,
+		choice->num_launches, choice->groups}};
+}
 
 struct config quasar_config_default(
 	const struct quasar_problem *problem, const struct gpu_properties *properties)
 {
 	const struct chunk_problem chunk = chunk_problem(problem);
 	const struct chunk_machine machine = chunk_machine(properties);
-	struct chunk_choice choice = chunk_choose(&chunk, &machine);
+	const struct chunk_choice choice = chunk_choose(&chunk, &machine);
 
-	return (struct config){{choice.chunk, choice.num_stages, choice.min_blocks, choice.product_warps,
-		choice.num_launches, choice.groups}};
+	return config_of(&choice);
+}
+
+struct config quasar_config_adopt(const struct quasar_problem *problem,
+	const struct gpu_properties *properties, const struct config *tuned)
+{
+	const struct chunk_problem chunk = chunk_problem(problem);
+	const struct chunk_machine machine = chunk_machine(properties);
+	const int *value = tuned->value;
+	const struct chunk_choice wanted = {value[QUASAR_CHUNK], value[QUASAR_NUM_STAGES],
+		value[QUASAR_MIN_BLOCKS], value[QUASAR_PRODUCT_WARPS], value[QUASAR_NUM_LAUNCHES],
+		value[QUASAR_GROUPS]};
+	const struct chunk_choice choice = chunk_adopt(&chunk, &machine, &wanted);
+
+	return config_of(&choice);
+}
+
+void quasar_groups_values(const struct quasar_problem *problem, const struct gpu_properties *properties,
+	const struct config *config, int values[CONFIG_VALUES])
+{
+	int64_t sequences = problem->batch * problem->heads;
+	int chunks = quasar_chunks(problem, config), count = 0;
+
+	for (int halves = 0; halves <= 8; halves++) {
+		int groups = chunk_cut(chunks, halves * properties->multiprocessors / 2 / sequences);
+		bool known = false;
+
+		for (int i = 0; i < count; i++)
+			known |= values[i] == groups;
+		if (!known)
+			values[count++] = groups;
+	}
+	values[count] = 0;
+}
+
+/* --- what is launched ------------------------------------------------------------------------------- */
+
+/* Whether the rows of [T, H] are evenly spaced. */
+static bool is_compact(const struct quasar_problem *problem, const struct tensor *tensor)
+{
+	return tensor->stride[1] == problem->heads * tensor->stride[2];
+}
+
+/* The constants of the problem, then those of the configuration. */
+static void list_parameters(const struct quasar_problem *problem, const struct config *config,
+	struct kernel_parameter list[LAUNCH_PARAMETERS + 1])
+{
+	bool upstream = problem->semantics == SEMANTICS_UPSTREAM;
+	const struct kernel_parameter constants[] = {
+		{"HEAD_DIM", problem->dim},
+		{"UPSTREAM", upstream},
+		{"INPUT", (int)problem->q.dtype},
+		{"VECTOR",
+			tensor_is_vector(&problem->q) && tensor_is_vector(&problem->k) &&
+				tensor_is_vector(&problem->v) && tensor_is_vector(&problem->o)},
+		{"COMPACT",
+			upstream && is_compact(problem, &problem->q) && is_compact(problem, &problem->k) &&
+				is_compact(problem, &problem->v)},
+	};
+	int count = sizeof(constants) / sizeof(*constants);
+
+	memcpy(list, constants, sizeof(constants));
+	for (int i = 0; quasar_parameters[i].name; i++)
+		if (quasar_parameters[i].compiled)
+			list[count++] = (struct kernel_parameter){
+				quasar_parameters[i].name, config->value[i]};
+	list[count] = (struct kernel_parameter){0};
+}
+
+int quasar_launches(const struct quasar_problem *problem, const struct config *config,
+	struct config_launch launches[CONFIG_LAUNCHES])
+{
+	int dim = problem->dim, planes = CHUNK_PLANES((int)problem->q.dtype), count = 0;
+	int chunk = config->value[QUASAR_CHUNK], stages = config->value[QUASAR_NUM_STAGES];
+	int separate = config->value[QUASAR_NUM_LAUNCHES], groups = config->value[QUASAR_GROUPS];
+	int64_t sequences = problem->batch * problem->heads;
+	struct config_launch any = {.source = QUASAR_SOURCE, .threads = CHUNK_THREADS(dim)};
+
+	list_parameters(problem, config, any.parameters);
+	if (separate == 3) {
+		launches[count] = any;
+		launches[count].name = "quasar_chunk_inverse";
+		launches[count].shared_bytes = CHUNK_INVERSE_SHARED(dim, chunk, planes);
+		launches[count++].blocks = sequences *
+			((quasar_chunks(problem, config) - 1) / CHUNKS_AT_ONCE(dim, chunk) + 1);
+	}
+	if (groups > 1) { /* nobody asks for the transition of a last group */
+		launches[count] = any;
+		launches[count].name = "quasar_chunk_transition";
+		launches[count].shared_bytes = CHUNK_TRANSITION_SHARED(dim, chunk, planes, stages, separate);
+		launches[count++].blocks = sequences * (groups - 1);
+	}
+	launches[count] = any;
+	launches[count].name = "quasar_chunk_output";
+	launches[count].shared_bytes = shared_bytes(problem, config);
+	launches[count++].blocks = sequences * groups;
+	return count;
 }

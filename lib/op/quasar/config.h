@@ -15,6 +15,10 @@ enum {
 	QUASAR_GROUPS
 }; /* in struct config */
 
+#define QUASAR_TUNED_KERNEL "quasar_chunk" /* what configurations are stored under */
+
+#define QUASAR_SOURCE "quasar/chunk.cu"
+
 /* Their names and values; ends with an entry whose name is NULL. */
 extern const struct parameter quasar_parameters[];
 
@@ -24,10 +28,29 @@ extern const struct parameter quasar_parameters[];
 int quasar_config_check(const struct quasar_problem *problem, const struct gpu_properties *properties,
 	const struct config *config, struct error *err);
 
+/* Whether MIN_BLOCKS blocks have enough shared memory: where they do not, registers are left for blocks that never come.
+ * STATUS_USAGE. */
+int quasar_config_worthwhile(const struct quasar_problem *problem, const struct gpu_properties *properties,
+	const struct config *config, struct error *err);
+
 /* The one that is thought fastest. Where none can run, one that needs least; quasar_config_check() says
  * why. */
 struct config quasar_config_default(
 	const struct quasar_problem *problem, const struct gpu_properties *properties);
+
+/* One that tuning found for a problem of this shape class (op/tuned.h), with the groups that this one can be cut into;
+ * the default where it cannot be used. */
+struct config quasar_config_adopt(const struct quasar_problem *problem,
+	const struct gpu_properties *properties, const struct config *tuned);
+
+/* The kernels of a call in a configuration, in the order of their launches; returns how many. */
+int quasar_launches(const struct quasar_problem *problem, const struct config *config,
+	struct config_launch launches[CONFIG_LAUNCHES]);
+
+/* Numbers of groups worth trying, with the other parameters as they are: as many as fill the multiprocessors with 1 to 4
+ * blocks each, half of these, and one. Ends with 0. */
+void quasar_groups_values(const struct quasar_problem *problem, const struct gpu_properties *properties,
+	const struct config *config, int values[CONFIG_VALUES]);
 
 /* Chunks of a head, and how many of them the groups have; the last group may have fewer. */
 int quasar_chunks(const struct quasar_problem *problem, const struct config *config);

@@ -6,8 +6,8 @@
 
 #include "kernels/quasar/arguments.h"
 #include "op/quasar/config.h"
+#include "op/tuned.h"
 
-#define VECTOR_BYTES 16
 #define MOST_BLOCKS INT_MAX
 
 static struct device_tensor device_tensor(const struct tensor *tensor)
@@ -16,20 +16,18 @@ static struct device_tensor device_tensor(const struct tensor *tensor)
 		tensor->data, {tensor->stride[0], tensor->stride[1], tensor->stride[2], tensor->stride[3]}};
 }
 
-/* Whether every row of a tensor is contiguous and aligned for 16-byte accesses. */
-static bool is_vector(const struct tensor *tensor)
+/* What tuning found on such a GPU for such a problem, else what is chosen without. */
+static struct config choose(const struct quasar_problem *problem, const struct gpu_properties *properties)
 {
-	uintptr_t bits = (uintptr_t)tensor->data;
+	const struct op_shape shape = {
+		problem->batch, problem->tokens, problem->heads, problem->dim, problem->dim};
+	const struct shape_class class = shape_class_of(
+		semantics_name(problem->semantics), problem->q.dtype, &shape);
+	struct config tuned;
 
-	for (int i = 0; i < 3; i++)
-		bits |= (uintptr_t)tensor->stride[i] * dtype_size(tensor->dtype);
-	return tensor->stride[3] == 1 && bits % VECTOR_BYTES == 0;
-}
-
-/* Whether the rows of [T, H] are evenly spaced. */
-static bool is_compact(const struct quasar_problem *problem, const struct tensor *tensor)
-{
-	return tensor->stride[1] == problem->heads * tensor->stride[2];
+	return tuned_find(properties->name, QUASAR_TUNED_KERNEL, &class, &tuned)
+		? quasar_config_adopt(problem, properties, &tuned)
+		: quasar_config_default(problem, properties);
 }
 
 static int check_problem(const struct quasar_problem *problem, struct error *err)
@@ -95,50 +93,10 @@ static int lay_out(struct gpu *gpu, struct gpu_workspace *workspace, const struc
 	return gpu_upload(gpu, (void *)arguments->first_row, problem->first_row, layout.first_row, err);
 }
 
-/* The constants of the problem, and those of the configuration. */
-enum { CONSTANTS = 5 };
-
-static void list_parameters(const struct quasar_problem *problem, const struct config *config,
-	struct kernel_parameter list[CONSTANTS + CONFIG_PARAMETERS + 1])
-{
-	bool upstream = problem->semantics == SEMANTICS_UPSTREAM;
-	const struct kernel_parameter constants[CONSTANTS] = {
-		{"HEAD_DIM", problem->dim},
-		{"UPSTREAM", upstream},
-		{"INPUT", (int)problem->q.dtype},
-		{"VECTOR",
-			is_vector(&problem->q) && is_vector(&problem->k) && is_vector(&problem->v) &&
-				is_vector(&problem->o)},
-		{"COMPACT",
-			upstream && is_compact(problem, &problem->q) && is_compact(problem, &problem->k) &&
-				is_compact(problem, &problem->v)},
-	};
-	int count = CONSTANTS;
-
-	memcpy(list, constants, sizeof(constants));
-	for (int i = 0; quasar_parameters[i].name; i++)
-		if (quasar_parameters[i].compiled)
-			list[count++] = (struct kernel_parameter){
-				quasar_parameters[i].name, config->value[i]};
-	list[count] = (struct kernel_parameter){0};
-}
-
-/* One pass of quasar/chunk.cu. */
-static struct gpu_kernel *pass(struct gpu *gpu, const struct quasar_problem *problem,
-	const struct config *config, const char *name, int shared, struct error *err)
-{
-	struct kernel_parameter parameters[CONSTANTS + CONFIG_PARAMETERS + 1];
-
-	list_parameters(problem, config, parameters);
-	return gpu_kernel(gpu, "quasar/chunk.cu", name, parameters, CHUNK_THREADS(problem->dim), shared, err);
-}
-
 int quasar_cuda(struct gpu *gpu, struct gpu_workspace *workspace, const struct quasar_problem *problem,
 	const struct config *config, struct error *err)
 {
 	const struct gpu_properties *properties = gpu_properties_of(gpu);
-	bool upstream = problem->semantics == SEMANTICS_UPSTREAM;
-	int planes = CHUNK_PLANES((int)problem->q.dtype), chunk, stages, launches;
 	struct quasar_chunk_arguments arguments = {
 		.q = device_tensor(&problem->q),
 		.k = device_tensor(&problem->k),
@@ -151,47 +109,37 @@ int quasar_cuda(struct gpu *gpu, struct gpu_workspace *workspace, const struct q
 		.batch = (int)problem->batch,
 		.heads = problem->heads,
 	};
-	struct gpu_kernel *inverse = NULL, *transition, *output;
+	struct config_launch launches[CONFIG_LAUNCHES];
+	struct gpu_kernel *kernels[CONFIG_LAUNCHES];
 	struct config usual;
-	unsigned sequences;
+	int count;
 
 	if (check_problem(problem, err) < 0)
 		return -1;
 	if (!config) {
-		usual = quasar_config_default(problem, properties);
+		usual = choose(problem, properties);
 		config = &usual;
 	}
 	if (quasar_config_check(problem, properties, config, err) < 0)
 		return -1;
-	chunk = config->value[QUASAR_CHUNK];
-	stages = config->value[QUASAR_NUM_STAGES];
-	launches = config->value[QUASAR_NUM_LAUNCHES];
-	output = pass(gpu, problem, config, "quasar_chunk_output",
-		CHUNK_OUTPUT_SHARED(problem->dim, chunk, planes, stages, launches, upstream), err);
-	transition = pass(gpu, problem, config, "quasar_chunk_transition",
-		CHUNK_TRANSITION_SHARED(problem->dim, chunk, planes, stages, launches), err);
-	if (launches == 3)
-		inverse = pass(gpu, problem, config, "quasar_chunk_inverse",
-			CHUNK_INVERSE_SHARED(problem->dim, chunk, planes), err);
-	if (!output || !transition || (launches == 3 && !inverse))
-		return -1;
+	count = quasar_launches(problem, config, launches);
+	for (int i = 0; i < count; i++) {
+		const struct config_launch *launch = &launches[i];
+
+		kernels[i] = gpu_kernel(gpu, launch->source, launch->name, launch->parameters,
+			launch->threads, launch->shared_bytes, err);
+		if (!kernels[i])
+			return -1;
+	}
 	arguments.chunks = quasar_chunks(problem, config);
 	arguments.groups = config->value[QUASAR_GROUPS];
 	arguments.chunks_per_group = quasar_chunks_per_group(problem, config);
 	if (lay_out(gpu, workspace, problem, config, &arguments, err) < 0)
 		return -1;
-	sequences = (unsigned)(arguments.batch * arguments.heads);
-	if (inverse &&
-		gpu_launch(inverse,
-			sequences *
-				(unsigned)((arguments.chunks - 1) / CHUNKS_AT_ONCE(problem->dim, chunk) + 1),
-			1, &arguments, err) < 0)
-		return -1;
-	/* nobody asks for the transition of a last group */
-	if (arguments.groups > 1 &&
-		gpu_launch(transition, sequences * (unsigned)(arguments.groups - 1), 1, &arguments, err) < 0)
-		return -1;
-	return gpu_launch(output, sequences * (unsigned)arguments.groups, 1, &arguments, err);
+	for (int i = 0; i < count; i++)
+		if (gpu_launch(kernels[i], (unsigned)launches[i].blocks, 1, &arguments, err) < 0)
+			return -1;
+	return 0;
 }
 
 /* --- the others ------------------------------------------------------------------------------------ */
@@ -251,8 +199,9 @@ int quasar_cuda_recurrent(struct gpu *gpu, const struct quasar_problem *problem,
 		return -1;
 	if (problem->semantics != SEMANTICS_CAUSAL)
 		return error_set(err, STATUS_USAGE, "token by token there are only causal semantics");
-	if (((uintptr_t)problem->initial_state | (uintptr_t)problem->final_state) % VECTOR_BYTES)
-		return error_set(err, STATUS_USAGE, "the states are not aligned to %d bytes", VECTOR_BYTES);
+	if (((uintptr_t)problem->initial_state | (uintptr_t)problem->final_state) % TENSOR_VECTOR_BYTES)
+		return error_set(
+			err, STATUS_USAGE, "the states are not aligned to %d bytes", TENSOR_VECTOR_BYTES);
 	kernel = gpu_kernel(gpu, "quasar/recurrent.cu", "quasar_recurrent", parameters,
 		RECURRENT_THREADS(problem->dim), 0, err);
 	return kernel ? gpu_launch(kernel, (unsigned)(problem->batch * problem->heads), 1, &arguments, err)
@@ -264,7 +213,7 @@ int quasar_cuda_gate(struct gpu *gpu, const struct tensor *k, int64_t batch, int
 {
 	struct quasar_gate_arguments arguments = {device_tensor(k), beta, alpha, tokens, (int)batch, heads};
 	struct kernel_parameter parameters[] = {
-		{"HEAD_DIM", dim}, {"INPUT", (int)k->dtype}, {"VECTOR", is_vector(k)}, {0}};
+		{"HEAD_DIM", dim}, {"INPUT", (int)k->dtype}, {"VECTOR", tensor_is_vector(k)}, {0}};
 	int64_t blocks = (batch * tokens * heads + GATE_ROWS - 1) / GATE_ROWS;
 	struct gpu_kernel *kernel;
 
@@ -290,8 +239,9 @@ int forward_substitution_cuda(
 			"matrices of %d x %d are not supported: 16, 32 and 64 are", size, size);
 	if (count < 1 || count > MOST_BLOCKS)
 		return error_set(err, STATUS_USAGE, "%lld matrices in one call", (long long)count);
-	if (((uintptr_t)lower | (uintptr_t)inverse) % VECTOR_BYTES)
-		return error_set(err, STATUS_USAGE, "the matrices are not aligned to %d bytes", VECTOR_BYTES);
+	if (((uintptr_t)lower | (uintptr_t)inverse) % TENSOR_VECTOR_BYTES)
+		return error_set(
+			err, STATUS_USAGE, "the matrices are not aligned to %d bytes", TENSOR_VECTOR_BYTES);
 	kernel = gpu_kernel(gpu, "quasar/forward_substitution.cu", "forward_substitution", parameters,
 		SUBSTITUTION_THREADS(size), 0, err);
 	return kernel ? gpu_launch(kernel, (unsigned)count, 1, &arguments, err) : -1;

@@ -22,16 +22,12 @@ static const struct family_tensor tensors[] = {
 /* enum semantics */
 static const struct family_option options[] = {{{"upstream", "causal"}}, {{0}}};
 
-/* STATUS_USAGE when it is none. */
-static int quasar_of(const struct op_problem *problem, struct quasar_problem *quasar, struct error *err)
+/* The problem in the family's own words, whether it makes sense or not. */
+static struct quasar_problem in_words(const struct op_problem *problem)
 {
 	const struct tensor *at = problem->tensors;
 
-	if (problem->shape.key_dim != problem->shape.value_dim)
-		return error_set(err, STATUS_USAGE,
-			"keys of dimension %d and values of %d: they have to be the same",
-			problem->shape.key_dim, problem->shape.value_dim);
-	*quasar = (struct quasar_problem){
+	return (struct quasar_problem){
 		.semantics = (enum semantics)problem->options[0],
 		.batch = problem->shape.batch,
 		.tokens = problem->shape.tokens,
@@ -45,6 +41,16 @@ static int quasar_of(const struct op_problem *problem, struct quasar_problem *qu
 		.initial_state = at[INITIAL].data,
 		.final_state = at[FINAL].data,
 	};
+}
+
+/* STATUS_USAGE when it is none. */
+static int quasar_of(const struct op_problem *problem, struct quasar_problem *quasar, struct error *err)
+{
+	if (problem->shape.key_dim != problem->shape.value_dim)
+		return error_set(err, STATUS_USAGE,
+			"keys of dimension %d and values of %d: they have to be the same",
+			problem->shape.key_dim, problem->shape.value_dim);
+	*quasar = in_words(problem);
 	return quasar_check(quasar, err);
 }
 
@@ -116,12 +122,67 @@ static double operations(const struct op_problem *problem)
 	return 2 * (3 * dim * dim + 4.0 / 2 * chunk * dim + chunk * chunk / 6) * rows;
 }
 
+/* --- configurations ---------------------------------------------------------------------------------- */
+
+static int config_check(const struct op_problem *problem, const struct gpu_properties *properties,
+	const struct config *config, struct error *err)
+{
+	const struct quasar_problem quasar = in_words(problem);
+
+	return quasar_config_check(&quasar, properties, config, err) < 0
+		? -1
+		: quasar_config_worthwhile(&quasar, properties, config, err);
+}
+
+static struct config config_usual(const struct op_problem *problem, const struct gpu_properties *properties)
+{
+	const struct quasar_problem quasar = in_words(problem);
+
+	return quasar_config_default(&quasar, properties);
+}
+
+static struct config config_adopt(
+	const struct op_problem *problem, const struct gpu_properties *properties, const struct config *tuned)
+{
+	const struct quasar_problem quasar = in_words(problem);
+
+	return quasar_config_adopt(&quasar, properties, tuned);
+}
+
+static void config_values(const struct op_problem *problem, const struct gpu_properties *properties,
+	const struct config *config, int parameter, int values[CONFIG_VALUES])
+{
+	const struct quasar_problem quasar = in_words(problem);
+
+	(void)parameter; /* there is only one */
+	quasar_groups_values(&quasar, properties, config, values);
+}
+
+static int config_launches(const struct op_problem *problem, const struct config *config,
+	struct config_launch launches[CONFIG_LAUNCHES])
+{
+	const struct quasar_problem quasar = in_words(problem);
+
+	return quasar_launches(&quasar, config, launches);
+}
+
+static const struct family_configs configs = {
+	.kernel = QUASAR_TUNED_KERNEL,
+	.source = QUASAR_SOURCE,
+	.parameters = quasar_parameters,
+	.check = config_check,
+	.usual = config_usual,
+	.adopt = config_adopt,
+	.values = config_values,
+	.launches = config_launches,
+};
+
 const struct family family_quasar = {
 	.name = "quasar",
 	.title = "QuasarAttention",
 	.tensors = tensors,
 	.options = options,
-	.parameters = quasar_parameters,
+	.configs = &configs,
 	.check = check,
 	.reference = reference,
 	.cpu = cpu,
