@@ -20,6 +20,12 @@
 		2, 1, 0                                                                                      \
 	}
 
+/* Of MIN_BLOCKS: blocks on a multiprocessor that the compiler leaves registers for. */
+#define MIN_BLOCKS_VALUES                                                                                    \
+	{                                                                                                    \
+		1, 2, 3, 4, 0                                                                                \
+	}
+
 /* Of PRODUCT_WARPS: by how many warps together the products with a state are made, by mma.sync or, by four, wgmma. */
 #define PRODUCT_WARPS_VALUES                                                                                 \
 	{                                                                                                    \
@@ -157,13 +163,23 @@ CHOICE_FUNCTION double chunk_cost(int groups, int longest, long long sharing)
 	return cost;
 }
 
+/* The groups that chunks are cut into where so many are asked for: none of them is empty. */
+CHOICE_FUNCTION int chunk_cut(int chunks, long long groups)
+{
+	int longest;
+
+	groups = groups < 1 ? 1 : groups > chunks ? chunks : groups;
+	longest = (int)((chunks + groups - 1) / groups);
+	return (chunks - 1) / longest + 1;
+}
+
 /* How many groups the chunks of a head are cut into: more groups have fewer chunks each, but more groups
  * before them to step over, and share the multiprocessors with more blocks. */
 CHOICE_FUNCTION int chunk_choose_groups(
 	const struct chunk_problem *problem, int chunks, int resident_blocks, int multiprocessors)
 {
 	double least = 0;
-	int best = 0, longest;
+	int best = 0;
 
 	for (int groups = 1;
 		groups == 1 || (groups <= chunks && groups * problem->sequences <= resident_blocks);
@@ -171,15 +187,13 @@ CHOICE_FUNCTION int chunk_choose_groups(
 		long long sharing = (groups * problem->sequences + multiprocessors - 1) / multiprocessors;
 		double cost;
 
-		longest = (chunks + groups - 1) / groups;
-		cost = chunk_cost(groups, longest, sharing);
+		cost = chunk_cost(groups, (chunks + groups - 1) / groups, sharing);
 		if (!best || cost < least) {
 			least = cost;
 			best = groups;
 		}
 	}
-	longest = (chunks + best - 1) / best;
-	return (chunks - 1) / longest + 1; /* none of them empty */
+	return chunk_cut(chunks, best);
 }
 
 CHOICE_FUNCTION struct chunk_choice chunk_choose(
@@ -191,5 +205,44 @@ CHOICE_FUNCTION struct chunk_choice chunk_choose(
 	/* the compiler leaves registers for min_blocks, and hardly ever for more */
 	choice.groups = chunk_choose_groups(
 		problem, chunks, choice.min_blocks * machine->multiprocessors, machine->multiprocessors);
+	return choice;
+}
+
+/* --- what was measured elsewhere --------------------------------------------------------------------- */
+
+CHOICE_FUNCTION int chunk_has_value(const int *values, int value)
+{
+	while (*values && *values != value)
+		values++;
+	return *values != 0;
+}
+
+/* Whether a build is one that there is, and that this problem and this machine can use. */
+CHOICE_FUNCTION int chunk_can_build(const struct chunk_problem *problem, const struct chunk_machine *machine,
+	const struct chunk_choice *choice)
+{
+	const int chunks[] = CHUNK_VALUES, stages[] = NUM_STAGES_VALUES, blocks[] = MIN_BLOCKS_VALUES,
+		  warps[] = PRODUCT_WARPS_VALUES, launches[] = NUM_LAUNCHES_VALUES;
+
+	return chunk_has_value(chunks, choice->chunk) && chunk_has_value(stages, choice->num_stages) &&
+		chunk_has_value(blocks, choice->min_blocks) &&
+		chunk_has_value(warps, choice->product_warps) &&
+		chunk_has_value(launches, choice->num_launches) &&
+		!(problem->upstream && choice->chunk != UPSTREAM_CHUNK) &&
+		!(choice->product_warps == 4 && !chunk_has_wgmma(problem, machine, choice->chunk)) &&
+		chunk_blocks_that_fit(
+			problem, machine, choice->chunk, choice->num_stages, choice->num_launches);
+}
+
+/* A choice that tuning made for a sequence of about this length, with the groups that this one can be cut into. Where it
+ * cannot be used, the usual one. */
+CHOICE_FUNCTION struct chunk_choice chunk_adopt(const struct chunk_problem *problem,
+	const struct chunk_machine *machine, const struct chunk_choice *tuned)
+{
+	struct chunk_choice choice = *tuned;
+
+	if (!chunk_can_build(problem, machine, tuned))
+		return chunk_choose(problem, machine);
+	choice.groups = chunk_cut((int)((problem->rows + choice.chunk - 1) / choice.chunk), tuned->groups);
 	return choice;
 }

@@ -197,6 +197,18 @@ static const char *source_text(const char *source, struct error *err)
 	return NULL;
 }
 
+void kernel_source_hash(const char *source, char hash[KERNEL_SOURCE_HASH])
+{
+	const char *texts[HEADER_COUNT + 2] = {0};
+	struct error none;
+
+	texts[0] = source_text(source, &none);
+	memcpy(texts + 1, header_texts, sizeof(header_texts));
+	hash[0] = '\0';
+	if (texts[0])
+		cache_key(hash, texts);
+}
+
 static int make_options(struct options *options, const struct kernel_parameter *parameters, bool ptx,
 	int target, struct error *err)
 {

@@ -10,6 +10,11 @@ struct kernel_parameter {
 	int value;
 };
 
+#define KERNEL_SOURCE_HASH 65 /* 64 hexadecimal digits and the zero */
+
+/* A hash of a kernel file and of all headers that it may include; "" for a file that is not in the binary. */
+void kernel_source_hash(const char *source, char hash[KERNEL_SOURCE_HASH]);
+
 /* Appends the machine code of a kernel file ("quasar/chunk.cu") for a compute capability (90 is 9.0). When
  * the compiler does not know that architecture yet, PTX for the newest older one, which the driver
  * finishes. STATUS_USAGE for a file that is not in the binary and for more parameters than can be passed

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/buffer.h"
+#include "base/file.h"
 #include "base/memory.h"
 #include "gpu/cuda.h"
 #include "kernels/common/arguments.h"
@@ -57,6 +58,22 @@ static int attribute(const struct cuda_driver *driver, int device, enum cuda_att
 	return value;
 }
 
+/* The kernel module tells its version; where that cannot be seen, the CUDA version that the driver is for. */
+static void find_driver_version(const struct cuda_driver *driver, char *version, size_t size)
+{
+	struct buffer text = {0};
+	struct error none;
+	int cuda = 0;
+
+	if (file_read("/sys/module/nvidia/version", size, &text, &none) == 0 && text.length > 1) {
+		snprintf(version, size, "%.*s", (int)strcspn(text.data, "\n"), text.data);
+	} else {
+		driver->cuDriverGetVersion(&cuda);
+		snprintf(version, size, "CUDA %d.%d", cuda / 1000, cuda % 1000 / 10);
+	}
+	buffer_free(&text);
+}
+
 int gpu_query(int index, struct gpu_properties *properties, struct error *err)
 {
 	const struct cuda_driver *driver = cuda_driver(err);
@@ -90,6 +107,7 @@ int gpu_query(int index, struct gpu_properties *properties, struct error *err)
 	driver->cuDeviceGetPCIBusId(properties->pci, sizeof(properties->pci), device);
 	for (char *digit = properties->pci; *digit; digit++)
 		*digit = (char)tolower((unsigned char)*digit);
+	find_driver_version(driver, properties->driver, sizeof(properties->driver));
 	driver->cuDeviceTotalMem_v2(&memory, device);
 	properties->memory_bytes = (int64_t)memory;
 	return 0;

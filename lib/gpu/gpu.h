@@ -15,8 +15,9 @@
 /* What the driver says. */
 struct gpu_properties {
 	char name[256];
-	char pci[16];   /* its place on the bus, "0000:81:00.0" */
-	int capability; /* 90 is compute capability 9.0 */
+	char driver[64]; /* its version, "580.159.03" */
+	char pci[16];    /* its place on the bus, "0000:81:00.0" */
+	int capability;  /* 90 is compute capability 9.0 */
 	int multiprocessors;
 	int shared_per_multiprocessor, shared_per_block; /* bytes */
 	int registers;                                   /* per multiprocessor */

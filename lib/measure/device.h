@@ -53,6 +53,6 @@ void device_close(struct device *device);
 /* The CPU. */
 void device_open_cpu(struct device *device);
 
-/* A GPU. */
+/* A GPU, whose operations run in the configurations that tuning has found for it. */
 int device_open_cuda(int index, struct device *device, struct error *err);
 struct gpu *device_gpu(const struct device *device); /* as lib/gpu knows it; NULL: the CPU */

@@ -7,6 +7,7 @@
 #include "gpu/gpu.h"
 #include "layer/cuda.h"
 #include "measure/device.h"
+#include "tune/results.h"
 
 struct device_gpu {
 	struct gpu *gpu;
@@ -160,6 +161,7 @@ int device_open_cuda(int index, struct device *device, struct error *err)
 		.close = cuda_close,
 	};
 	*device->gpu = (struct device_gpu){.gpu = gpu};
+	tune_use_results(properties);
 	snprintf(device->description, sizeof(device->description),
 		"cuda:%d (%.64s, %d multiprocessors, %.0f GiB)", index, properties->name,
 		properties->multiprocessors, (double)properties->memory_bytes / 0x1p30);

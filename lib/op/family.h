@@ -49,7 +49,7 @@ struct op_problem {
 /* The ways in which a family's GPU version can be built and launched. Nothing here asks a driver: properties may be
  * those of a GPU that is elsewhere, and a problem is one that family_problem() makes. */
 struct family_configs {
-	const char *kernel;                 /* that they are of: "quasar_chunk" */
+	const char *kernel, *source; /* that they are of: "quasar_chunk" in kernels/"quasar/chunk.cu" */
 	const struct parameter *parameters; /* ends with an entry without a name */
 	/* Why a GPU cannot run a problem in a configuration, or why that is not worth trying: STATUS_USAGE or
 	 * STATUS_ENVIRONMENT. */
@@ -57,6 +57,10 @@ struct family_configs {
 		const struct config *config, struct error *err);
 	/* The one that is chosen where nothing was measured. */
 	struct config (*usual)(const struct op_problem *problem, const struct gpu_properties *properties);
+	/* One that tuning found for a problem of this shape class (op/tuned.h), fitted to this problem; the usual one where
+	 * it cannot be used. */
+	struct config (*adopt)(const struct op_problem *problem, const struct gpu_properties *properties,
+		const struct config *tuned);
 	/* What is worth trying of a parameter whose table has no values, where those before it are as in `config`;
 	 * ends with 0. */
 	void (*values)(const struct op_problem *problem, const struct gpu_properties *properties,

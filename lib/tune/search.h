@@ -5,9 +5,10 @@
  * again every few trials, and a challenger takes that one's place only when it wins a duel, in turns, by more than
  * the noise, and is verified then.
  *
- * Builds run ahead of timing, several at once; each device is used by one thread at a time. */
+ * Builds run ahead of timing, several at once. Each device is used by one thread: the first by the caller's. */
 #pragma once
 
+#include <math.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -38,6 +39,8 @@ struct tune_build {
 	const char *limited_by;
 };
 
+#define TUNE_BUILD_UNKNOWN ((struct tune_build){-1, -1, -1, NAN, NULL})
+
 struct tune_candidate {
 	struct config config;
 	enum tune_outcome
@@ -54,7 +57,7 @@ struct tune_work {
 	void *context;
 	/* Called by several threads at a time, once for all candidates with the same compiled parameters. */
 	int (*build)(void *context, const struct config *config, struct tune_build *build, struct error *err);
-	/* Seconds of each of `runs` calls. Each device's calls come from one thread at a time. */
+	/* Seconds of each of `runs` calls. Each device's calls come from one thread. */
 	int (*time)(void *context, int device, const struct config *config, int runs, double *seconds,
 		struct error *err);
 	/* Whether it computes the right thing. */

@@ -11,6 +11,7 @@
 
 #include "op/family.h"
 #include "op/quasar/config.h"
+#include "op/tuned.h"
 
 /* As their drivers say. */
 static const struct gpu_properties a100 = {.name = "A100",
@@ -238,6 +239,90 @@ static void texts_are_read_back(void **state)
 	}
 }
 
+/* What was found for one length is cut for another; what this GPU cannot run is not used. */
+static void what_tuning_found_is_fitted(void **state)
+{
+	const struct config tuned = {{64, 1, 2, 4, 3, 40}}, shorter = {{64, 1, 2, 4, 3, 32}};
+	struct quasar_problem problem = problem_of(
+		&(struct choice){&h200, SEMANTICS_UPSTREAM, DTYPE_BF16, 64, 1, 100000, 8, {{0}}});
+	struct config usual, found = quasar_config_adopt(&problem, &h200, &tuned);
+	struct error err;
+
+	(void)state;
+	assert_memory_equal(&found, &tuned, sizeof(found)); /* 1563 chunks in 40 groups of 40 */
+	assert_int_equal(quasar_config_check(&problem, &h200, &found, &err), 0);
+	problem.tokens = 2048; /* 32 chunks */
+	found = quasar_config_adopt(&problem, &h200, &tuned);
+	assert_memory_equal(&found, &shorter, sizeof(found));
+	assert_int_equal(quasar_config_check(&problem, &h200, &found, &err), 0);
+	usual = quasar_config_default(&problem, &a100);
+	found = quasar_config_adopt(&problem, &a100, &tuned); /* has no wgmma */
+	assert_memory_equal(&found, &usual, sizeof(found));
+	usual = quasar_config_default(&problem, &h200);
+	found = quasar_config_adopt(&problem, &h200, &(struct config){{64, 7, 2, 4, 3, 40}});
+	assert_memory_equal(&found, &usual, sizeof(found));
+	found = quasar_config_adopt(&problem, &h200, &(struct config){{32, 1, 2, 1, 3, 40}});
+	assert_memory_equal(&found, &usual, sizeof(found)); /* upstream has chunks of 64 */
+}
+
+static void what_is_launched_is_listed(void **state)
+{
+	const struct quasar_problem problem = problem_of(
+		&(struct choice){&h200, SEMANTICS_UPSTREAM, DTYPE_BF16, 64, 1, 100000, 8, {{0}}});
+	struct config_launch launches[CONFIG_LAUNCHES];
+
+	(void)state;
+	assert_int_equal(quasar_launches(&problem, &(struct config){{64, 2, 3, 4, 2, 1}}, launches), 1);
+	assert_string_equal(launches[0].name, "quasar_chunk_output");
+	assert_int_equal(launches[0].blocks, 8);
+	assert_int_equal(quasar_launches(&problem, &(struct config){{64, 2, 2, 4, 3, 40}}, launches), 3);
+	assert_string_equal(launches[0].name, "quasar_chunk_inverse");
+	assert_int_equal(launches[0].blocks, 8 * 1563);
+	assert_string_equal(launches[1].name, "quasar_chunk_transition");
+	assert_int_equal(launches[1].blocks, 8 * 39);
+	assert_int_equal(launches[2].blocks, 8 * 40);
+	assert_int_equal(launches[2].threads, 128);
+	assert_int_equal(launches[2].shared_bytes, 2 * (3 * 64 * 64 * 2 + 64 * 64 * 2));
+	assert_string_equal(launches[2].parameters[0].name, "HEAD_DIM");
+	assert_int_equal(launches[2].parameters[0].value, 64);
+}
+
+static void tuned_configurations_are_found_by_class(void **state)
+{
+	const struct op_shape shape = {1, 100000, 8, 64, 64}, longer = {1, 131071, 8, 64, 64},
+			      twice = {1, 131072, 8, 64, 64}, other = {2, 100000, 8, 64, 64},
+			      same = {2, 100000, 4, 64, 64};
+	const struct config first = {{1}}, second = {{2}};
+	struct shape_class class = shape_class_of("upstream", DTYPE_BF16, &shape), another;
+	struct config found;
+	char text[128];
+
+	(void)state;
+	shape_class_format(&class, text, sizeof(text));
+	assert_string_equal(text, "upstream, bf16, 8 heads of 64, 65,536 tokens and more");
+	assert_false(tuned_find("H200", "kernel", &class, &found));
+	tuned_put("H200", "kernel", &class, &first);
+	tuned_put("H100", "kernel", &class, &second);
+	another = shape_class_of("upstream", DTYPE_BF16, &longer);
+	assert_true(tuned_find("H200", "kernel", &another, &found) && found.value[0] == 1);
+	another = shape_class_of("upstream", DTYPE_BF16, &same);
+	assert_true(tuned_find("H100", "kernel", &another, &found) && found.value[0] == 2);
+	another = shape_class_of("upstream", DTYPE_BF16, &twice);
+	assert_false(tuned_find("H200", "kernel", &another, &found));
+	another = shape_class_of("upstream", DTYPE_BF16, &other);
+	assert_false(tuned_find("H200", "kernel", &another, &found));
+	another = shape_class_of("upstream", DTYPE_F16, &shape);
+	assert_false(tuned_find("H200", "kernel", &another, &found));
+	another = shape_class_of("causal", DTYPE_BF16, &shape);
+	assert_false(tuned_find("H200", "kernel", &another, &found));
+	assert_false(tuned_find("A100", "kernel", &class, &found));
+	assert_false(tuned_find("H200", "other", &class, &found));
+	tuned_put("H200", "kernel", &class, &second);
+	assert_true(tuned_find("H200", "kernel", &class, &found) && found.value[0] == 2);
+	tuned_clear();
+	assert_false(tuned_find("H200", "kernel", &class, &found));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -246,6 +331,9 @@ int main(void)
 		cmocka_unit_test(what_the_kernel_lacks_is_refused),
 		cmocka_unit_test(groups_are_exact),
 		cmocka_unit_test(texts_are_read_back),
+		cmocka_unit_test(what_tuning_found_is_fitted),
+		cmocka_unit_test(what_is_launched_is_listed),
+		cmocka_unit_test(tuned_configurations_are_found_by_class),
 	};
 
 	return cmocka_run_group_tests_name("config", tests, NULL, NULL);

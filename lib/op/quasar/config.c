@@ -7,7 +7,7 @@
 const struct parameter quasar_parameters[] = {
 	[QUASAR_CHUNK] = {"CHUNK", true, CHUNK_VALUES},
 	[QUASAR_NUM_STAGES] = {"NUM_STAGES", true, NUM_STAGES_VALUES},
-	[QUASAR_MIN_BLOCKS] = {"MIN_BLOCKS", true, {1, 2, 3, 4}},
+	[QUASAR_MIN_BLOCKS] = {"MIN_BLOCKS", true, MIN_BLOCKS_VALUES},
 	[QUASAR_PRODUCT_WARPS] = {"PRODUCT_WARPS", true, PRODUCT_WARPS_VALUES},
 	[QUASAR_NUM_LAUNCHES] = {"NUM_LAUNCHES", true, NUM_LAUNCHES_VALUES},
 	[QUASAR_GROUPS] = {"GROUPS", false, {0}},
@@ -118,35 +118,44 @@ int quasar_config_worthwhile(const struct quasar_problem *problem, const struct 
 
 /* --- the choice ------------------------------------------------------------------------------------- */
 
+static struct config config_of(const struct chunk_choice *choice)
+{
+	return (struct config){{choice->chunk, choice->num_stages, choice->min_blocks, choice->product_warps,
+		choice->num_launches, choice->groups}};
+}
+
 struct config quasar_config_default(
 	const struct quasar_problem *problem, const struct gpu_properties *properties)
 {
 	const struct chunk_problem chunk = chunk_problem(problem);
 	const struct chunk_machine machine = chunk_machine(properties);
-	struct chunk_choice choice = chunk_choose(&chunk, &machine);
+	const struct chunk_choice choice = chunk_choose(&chunk, &machine);
 
-	return (struct config){{choice.chunk, choice.num_stages, choice.min_blocks, choice.product_warps,
-		choice.num_launches, choice.groups}};
+	return config_of(&choice);
 }
 
-/* The number of groups that chunks are cut into where so many are asked for: none of them is empty. */
-static int cut_into(const struct quasar_problem *problem, const struct config *config, int64_t groups)
+struct config quasar_config_adopt(const struct quasar_problem *problem,
+	const struct gpu_properties *properties, const struct config *tuned)
 {
-	int chunks = quasar_chunks(problem, config), longest;
+	const struct chunk_problem chunk = chunk_problem(problem);
+	const struct chunk_machine machine = chunk_machine(properties);
+	const int *value = tuned->value;
+	const struct chunk_choice wanted = {value[QUASAR_CHUNK], value[QUASAR_NUM_STAGES],
+		value[QUASAR_MIN_BLOCKS], value[QUASAR_PRODUCT_WARPS], value[QUASAR_NUM_LAUNCHES],
+		value[QUASAR_GROUPS]};
+	const struct chunk_choice choice = chunk_adopt(&chunk, &machine, &wanted);
 
-	groups = groups < 1 ? 1 : groups > chunks ? chunks : groups;
-	longest = (int)((chunks + groups - 1) / groups);
-	return (chunks - 1) / longest + 1;
+	return config_of(&choice);
 }
 
 void quasar_groups_values(const struct quasar_problem *problem, const struct gpu_properties *properties,
 	const struct config *config, int values[CONFIG_VALUES])
 {
 	int64_t sequences = problem->batch * problem->heads;
-	int count = 0;
+	int chunks = quasar_chunks(problem, config), count = 0;
 
 	for (int halves = 0; halves <= 8; halves++) {
-		int groups = cut_into(problem, config, halves * properties->multiprocessors / 2 / sequences);
+		int groups = chunk_cut(chunks, halves * properties->multiprocessors / 2 / sequences);
 		bool known = false;
 
 		for (int i = 0; i < count; i++)
@@ -202,7 +211,7 @@ int quasar_launches(const struct quasar_problem *problem, const struct config *c
 	int forgets = FADING_CHUNKS * dim / chunk, fading = longest < forgets ? longest : forgets;
 	double tile = (double)chunk * dim * (double)dtype_size(problem->q.dtype);
 	double square = CHUNK_SQUARE_BYTES(chunk, planes), loaded = separate == 3 ? square : 0;
-	struct config_launch any = {.source = "quasar/chunk.cu", .threads = CHUNK_THREADS(dim)};
+	struct config_launch any = {.source = QUASAR_SOURCE, .threads = CHUNK_THREADS(dim)};
 
 	list_parameters(problem, config, any.parameters);
 	if (separate == 3) {

@@ -15,6 +15,10 @@ enum {
 	QUASAR_GROUPS
 }; /* in struct config */
 
+#define QUASAR_TUNED_KERNEL "quasar_chunk" /* what configurations are stored under */
+
+#define QUASAR_SOURCE "quasar/chunk.cu"
+
 /* Their names and values; ends with an entry whose name is NULL. */
 extern const struct parameter quasar_parameters[];
 
@@ -33,6 +37,11 @@ int quasar_config_worthwhile(const struct quasar_problem *problem, const struct 
  * why. */
 struct config quasar_config_default(
 	const struct quasar_problem *problem, const struct gpu_properties *properties);
+
+/* One that tuning found for a problem of this shape class (op/tuned.h), with the groups that this one can be cut into;
+ * the default where it cannot be used. */
+struct config quasar_config_adopt(const struct quasar_problem *problem,
+	const struct gpu_properties *properties, const struct config *tuned);
 
 /* The kernels of a call in a configuration, in the order of their launches; returns how many. */
 int quasar_launches(const struct quasar_problem *problem, const struct config *config,

@@ -141,6 +141,14 @@ static struct config config_usual(const struct op_problem *problem, const struct
 	return quasar_config_default(&quasar, properties);
 }
 
+static struct config config_adopt(
+	const struct op_problem *problem, const struct gpu_properties *properties, const struct config *tuned)
+{
+	const struct quasar_problem quasar = in_words(problem);
+
+	return quasar_config_adopt(&quasar, properties, tuned);
+}
+
 static void config_values(const struct op_problem *problem, const struct gpu_properties *properties,
 	const struct config *config, int parameter, int values[CONFIG_VALUES])
 {
@@ -159,10 +167,12 @@ static int config_launches(const struct op_problem *problem, const struct config
 }
 
 static const struct family_configs configs = {
-	.kernel = "quasar_chunk",
+	.kernel = QUASAR_TUNED_KERNEL,
+	.source = QUASAR_SOURCE,
 	.parameters = quasar_parameters,
 	.check = config_check,
 	.usual = config_usual,
+	.adopt = config_adopt,
 	.values = config_values,
 	.launches = config_launches,
 };
