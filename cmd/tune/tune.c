@@ -49,6 +49,8 @@ static int run(struct invocation *invocation, struct error *err)
 	if (!request.family->configs)
 		return error_set(err, STATUS_USAGE, "%s has no GPU version yet, and nothing to tune",
 			request.family->title);
+	if (arg_given(invocation, "gpu"))
+		return tune_predict(&request, arg_string(invocation, "gpu"), err);
 	if (command_device(invocation, "cuda", &device, err) < 0)
 		return error_hint(err,
 			"Tuning measures on a GPU: run it on the machine that has one. For a GPU that is not here, "

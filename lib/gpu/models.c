@@ -30,7 +30,8 @@ const struct gpu_model gpu_models[] = {
 	{"RTX 5090", "RTX 5090", 120, 170, 100, 65536, 96, 32, 1792, 210, 2407},
 	{"RTX 6000 Ada", "RTX 6000 Ada Generation", 89, 142, 100, 65536, 96, 48, 960, 364, 2505},
 	{"RTX A6000", "RTX A6000", 86, 84, 100, 65536, 6, 48, 768, 155, 1800},
-	{"RTX PRO 6000", "RTX PRO 6000 Blackwell Workstation Edition", 120, 188, 100, 65536, 128, 96, 1792, 504, 2617},
+	{"RTX PRO 6000", "RTX PRO 6000 Blackwell Workstation Edition", 120, 188, 100, 65536, 128, 96, 1792,
+		504, 2617},
 };
 
 const size_t gpu_model_count = sizeof(gpu_models) / sizeof(*gpu_models);
@@ -166,8 +167,8 @@ static int not_found(const char *name, const char *wanted, bool several, struct 
 {
 	int listed = 0;
 
-	error_set(err, STATUS_USAGE, several ? "\"%.64s\" may be any of several GPUs" : "no GPU is known as \"%.64s\"",
-		name);
+	error_set(err, STATUS_USAGE,
+		several ? "\"%.64s\" may be any of several GPUs" : "no GPU is known as \"%.64s\"", name);
 	error_hint(err, several ? "Which one: " : "Near it: ");
 	for (int away = 0; away <= FAR && listed < NEAR; away++)
 		for (size_t i = 0; i < gpu_model_count && listed < NEAR; i++) {

@@ -31,6 +31,7 @@ struct config_launch {
 	/* With usual inputs, of a block: */
 	double trips; /* through its longest loop; 0: it has none */
 	double bytes; /* from and to memory */
+	bool waits;   /* each time for its own loads, which none before it has begun */
 };
 
 /* "CHUNK=64 NUM_STAGES=2 …" */

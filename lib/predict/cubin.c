@@ -7,7 +7,8 @@
 #define MACHINE_CUDA 190
 #define MOST_REGISTERS 255
 #define MOST_BYTES (1 << 24) /* of local or shared memory: far beyond any GPU */
-#define DRIVER_SHARED 1024   /* from compute capability 9.0 on a kernel's section begins with what is the driver's */
+#define DRIVER_SHARED                                                                                        \
+	1024 /* from compute capability 9.0 on a kernel's section begins with what is the driver's */
 
 /* Attributes in .nv.info: format, name, length of the value, then a symbol's number and a number. */
 enum { INFO_VALUE = 4, INFO_FRAME_SIZE = 0x11, INFO_REGISTERS = 0x2f };
@@ -77,7 +78,8 @@ static int open_image(struct image *image, struct error *err)
 }
 
 /* The section of a kernel, ".text." or another, or the section of that name where `kernel` is "". */
-static bool find_section(const struct image *image, const char *prefix, const char *kernel, Elf64_Shdr *section)
+static bool find_section(
+	const struct image *image, const char *prefix, const char *kernel, Elf64_Shdr *section)
 {
 	struct part names = part_of(image, &image->names);
 	size_t length = strlen(prefix);
@@ -104,7 +106,8 @@ static uint32_t find_symbol(const struct image *image, const char *kernel)
 	names = part_of(image, &strings);
 	for (uint32_t i = 1; i < symbols.length / sizeof(symbol); i++) {
 		memcpy(&symbol, symbols.bytes + i * sizeof(symbol), sizeof(symbol));
-		if (ELF64_ST_TYPE(symbol.st_info) == STT_FUNC && !strcmp(string_at(names, symbol.st_name), kernel))
+		if (ELF64_ST_TYPE(symbol.st_info) == STT_FUNC &&
+			!strcmp(string_at(names, symbol.st_name), kernel))
 			return i;
 	}
 	return 0;
@@ -151,7 +154,8 @@ int cubin_read(const void *bytes, size_t length, const char *kernel, int capabil
 	if (find_section(&image, ".nv.info", "", &section))
 		infos = part_of(&image, &section);
 	if (!symbol || !text.bytes || !infos.bytes)
-		return error_set(err, STATUS_ENVIRONMENT, "the compiler's machine code holds no kernel %s", kernel);
+		return error_set(
+			err, STATUS_ENVIRONMENT, "the compiler's machine code holds no kernel %s", kernel);
 	registers = find_info(infos, INFO_REGISTERS, symbol);
 	frame = find_info(infos, INFO_FRAME_SIZE, symbol);
 	if (registers < 1 || registers > MOST_REGISTERS || frame < 0 || frame > MOST_BYTES)

@@ -1,11 +1,13 @@
 #include "predict/model.h"
 
 #include <math.h>
+#include <stdbool.h>
 #include <string.h>
 
-#define SCHEDULERS 4       /* of a multiprocessor; each starts an instruction a cycle */
+#define SCHEDULERS 4         /* of a multiprocessor; each starts an instruction a cycle */
 #define SHARED_PER_CYCLE 128 /* bytes, of a multiprocessor */
 #define LANES 32
+#define MEMORY_CYCLES 400 /* from asking memory to its answer, as the miners' guide has it */
 
 /* Floating-point operations a cycle and multiprocessor that mma.sync gets out of the tensor cores at most, however many
  * there are: newer GPUs ask for other instructions. Measured on an H200. */
@@ -37,10 +39,18 @@ struct load {
 	double blocks; /* of all, which share the memory */
 };
 
-/* Adds seconds of each kind that code takes, `trips` times with so many bytes of a block's through memory each. */
-static double add_costs(double costs[COSTS], const struct gpu_model *gpu, const struct code *code,
-	const struct load *load, double trips, double bytes)
+/* What a block does several times. */
+struct work {
+	const struct code *code;
+	double times, bytes; /* of memory, each time */
+	bool waits;          /* for them */
+};
+
+/* Adds seconds of each kind that work takes. */
+static double add_costs(
+	double costs[COSTS], const struct gpu_model *gpu, const struct load *load, const struct work *work)
 {
+	const struct code *code = work->code;
 	double hertz = gpu->clock_mhz * 1e6;
 	double tensor_rate = gpu->bf16_tflops * 1e12 / gpu->multiprocessors;
 	double mma_rate = fmin(tensor_rate, MMA_SYNC_MOST * hertz);
@@ -48,16 +58,16 @@ static double add_costs(double costs[COSTS], const struct gpu_model *gpu, const 
 	const double parts[COSTS] = {
 		[TENSOR] = load->warps * (code->mma_flops / mma_rate + code->wgmma_flops / tensor_rate),
 		[SHARED] = load->warps * code->shared_bytes / SHARED_PER_CYCLE / hertz,
-		[MEMORY] = load->blocks * bytes / (MEMORY_PART * gpu->bandwidth_gbs * 1e9),
+		[MEMORY] = load->blocks * work->bytes / (MEMORY_PART * gpu->bandwidth_gbs * 1e9),
 		[ISSUE] = on_a_scheduler * code->instructions / hertz,
-		[WAIT] = LATENCY * code->instructions / hertz,
+		[WAIT] = (LATENCY * code->instructions + (work->waits ? MEMORY_CYCLES : 0)) / hertz,
 	};
 
 	for (int i = 0; i < COSTS; i++) {
-		costs[i] += parts[i] * trips;
+		costs[i] += parts[i] * work->times;
 		sum += pow(parts[i], EXPONENT);
 	}
-	return pow(sum, 1 / EXPONENT) * trips;
+	return pow(sum, 1 / EXPONENT) * work->times;
 }
 
 struct model_time model_launch(const struct gpu_model *gpu, const struct config_launch *launch,
@@ -67,13 +77,14 @@ struct model_time model_launch(const struct gpu_model *gpu, const struct config_
 	double at_once = fmin(occupancy->blocks, ceil(blocks / multiprocessors));
 	double waves = ceil(blocks / (at_once * multiprocessors));
 	const struct load load = {at_once * launch->threads / LANES, fmin(blocks, at_once * multiprocessors)};
-	double costs[COSTS] = {0}, seconds;
+	double in_loop = launch->trips > 0 ? launch->bytes : 0;
+	const struct work once = {&kernel->once, TAKEN, (launch->bytes - in_loop) / TAKEN, true};
+	const struct work loop = {
+		&kernel->loop, launch->trips, in_loop / fmax(launch->trips, 1), launch->waits};
+	double costs[COSTS] = {0};
+	double seconds = add_costs(costs, gpu, &load, &once) + add_costs(costs, gpu, &load, &loop);
 	int most = 0;
 
-	seconds = add_costs(costs, gpu, &kernel->once, &load, TAKEN, launch->trips > 0 ? 0 : launch->bytes / TAKEN);
-	if (launch->trips > 0)
-		seconds += add_costs(
-			costs, gpu, &kernel->loop, &load, launch->trips, launch->bytes / launch->trips);
 	for (int i = 1; i < COSTS; i++)
 		if (costs[i] > costs[most])
 			most = i;

@@ -8,7 +8,8 @@
 
 struct model_time {
 	double seconds;
-	const char *bound; /* what most of it goes to: "memory", "tensor cores", "shared memory", "instructions", "latency" */
+	const char *
+		bound; /* what most of it goes to: "memory", "tensor cores", "shared memory", "instructions", "latency" */
 };
 
 /* Of a launch of the kernel; its occupancy is at least one block. */

@@ -1,12 +1,12 @@
 #include "predict/occupancy.h"
 
 #define LANES 32
-#define PARTITIONS 4           /* of a multiprocessor, which share its registers evenly */
-#define REGISTERS_AT_ONCE 256  /* that a warp is given */
-#define SHARED_AT_ONCE 128     /* bytes that a block is given */
-#define DRIVER_SHARED 1024     /* that the driver takes beside them */
-#define MOST_THREADS 1024      /* of a block */
-#define MOST_REGISTERS 65536   /* of a block */
+#define PARTITIONS 4          /* of a multiprocessor, which share its registers evenly */
+#define REGISTERS_AT_ONCE 256 /* that a warp is given */
+#define SHARED_AT_ONCE 128    /* bytes that a block is given */
+#define DRIVER_SHARED 1024    /* that the driver takes beside them */
+#define MOST_THREADS 1024     /* of a block */
+#define MOST_REGISTERS 65536  /* of a block */
 
 static int rounded_up(int number, int step)
 {
@@ -49,10 +49,10 @@ struct occupancy occupancy_of(
 		int blocks;
 		const char *by;
 	} limits[] = {
-		{blocks_by_registers(properties, registers, warps), "registers"},
-		{blocks_by_shared(properties, shared_bytes), "shared memory"},
 		{threads > MOST_THREADS ? 0 : most / warps, "warps"},
 		{most_blocks(properties->capability), "blocks"},
+		{blocks_by_registers(properties, registers, warps), "registers"},
+		{blocks_by_shared(properties, shared_bytes), "shared memory"},
 	};
 	int least = 0;
 

@@ -26,7 +26,8 @@ struct compiling {
 
 /* --- compiling ------------------------------------------------------------------------------------- */
 
-static bool is_same_build(const struct predict_request *request, const struct config *a, const struct config *b)
+static bool is_same_build(
+	const struct predict_request *request, const struct config *a, const struct config *b)
 {
 	const struct parameter *parameters = request->family->configs->parameters;
 
@@ -122,8 +123,8 @@ static int predict_launch(const struct predict_request *request, const struct co
 	shared = kernel.shared_bytes + launch->shared_bytes;
 	occupancy = occupancy_of(&properties, kernel.registers, launch->threads, shared);
 	if (!occupancy.blocks)
-		return error_set(err, STATUS_ENVIRONMENT, "%s has too few %s for a block of %s", properties.name,
-			occupancy.limited_by, launch->name);
+		return error_set(err, STATUS_ENVIRONMENT, "%s has too few %s for a block of %s",
+			properties.name, occupancy.limited_by, launch->name);
 	time = model_launch(request->gpu, launch, &kernel, &occupancy);
 	prediction->seconds += time.seconds;
 	if (time.seconds < *longest)

@@ -211,7 +211,8 @@ int quasar_launches(const struct quasar_problem *problem, const struct config *c
 	int forgets = FADING_CHUNKS * dim / chunk, fading = longest < forgets ? longest : forgets;
 	double tile = (double)chunk * dim * (double)dtype_size(problem->q.dtype);
 	double square = CHUNK_SQUARE_BYTES(chunk, planes), loaded = separate == 3 ? square : 0;
-	struct config_launch any = {.source = QUASAR_SOURCE, .threads = CHUNK_THREADS(dim)};
+	struct config_launch any = {
+		.source = QUASAR_SOURCE, .threads = CHUNK_THREADS(dim), .waits = stages == 1};
 
 	list_parameters(problem, config, any.parameters);
 	if (separate == 3) {
