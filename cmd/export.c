@@ -5,6 +5,7 @@
 
 #include "base/log.h"
 #include "base/memory.h"
+#include "cli/tuned.h"
 #include "cmd/commands.h"
 #include "fork/export.h"
 #include "space/workspace.h"
@@ -113,11 +114,15 @@ static void print_outcome(const struct export_plan *plan, const char *named, boo
 static int export(const struct invocation *invocation, const char *path, const char *named, struct error *err)
 {
 	bool dry = arg_flag(invocation, "dry-run"), written = false;
+	enum export_part part = arg_flag(invocation, "op-only") ? EXPORT_OPERATION : EXPORT_EVERYTHING;
+	struct buffer tuned = {0};
 	struct export_plan plan;
 	int result = 0;
 
-	if (export_plan_make(path, arg_flag(invocation, "op-only"), &plan, err) < 0)
+	if (export_plan_make(path, part, command_tuned_file(&tuned) ? tuned.data : NULL, &plan, err) < 0) {
+		buffer_free(&tuned);
 		return -1;
+	}
 	if (!invocation->json)
 		print_files(&plan);
 	warn(&plan);
@@ -135,6 +140,7 @@ static int export(const struct invocation *invocation, const char *path, const c
 	else if (!result)
 		print_outcome(&plan, named, written);
 	export_plan_free(&plan);
+	buffer_free(&tuned);
 	return result;
 }
 
@@ -162,7 +168,8 @@ const struct command cmd_export = {
 		"Writes quasar's QuasarAttention into the workspace's fork, or into DIR, the root of any clone of "
 		"flash-linear-attention: the operation with its CUDA, Triton and PyTorch back ends (fla/ops/quasar), "
 		"the layer (fla/layers/quasar.py), and those of the modules they import (fla/utils.py and a few "
-		"others) that the fork does not have. Nothing else in the fork changes.\n\n"
+		"others) that the fork does not have. What `quasar tune` found for these kernels goes into "
+		"fla/ops/quasar/tuned.py. Nothing else in the fork changes.\n\n"
 		"Each file is listed with the number of lines added and removed; \"kept\" marks a file of the fork's "
 		"own that stays as it is. If a file to be changed has uncommitted changes, nothing is written. "
 		"Afterwards, the git command that undoes the export is shown. Commit and push the result: validators "

@@ -11,6 +11,7 @@ _quasar()
 		"quasar register") path="$path $word" ;;
 		"quasar verify") path="$path $word" ;;
 		"quasar bench") path="$path $word" ;;
+		"quasar tune") path="$path $word" ;;
 		"quasar score") path="$path $word" ;;
 		"quasar leagues") path="$path $word" ;;
 		"quasar export") path="$path $word" ;;
@@ -35,7 +36,7 @@ _quasar()
 	done
 	case $path in
 	"quasar")
-		words="wallet init register verify bench score leagues export push commit reveal submit run status round leaderboard gpus doctor localnet validate export-state import-state recover generate help --json --workspace --quiet --verbose --help "
+		words="wallet init register verify bench tune score leagues export push commit reveal submit run status round leaderboard gpus doctor localnet validate export-state import-state recover generate help --json --workspace --quiet --verbose --help "
 		case $previous in
 		esac ;;
 	"quasar wallet")
@@ -139,6 +140,28 @@ _quasar()
 		--weights) words=""; files=1 ;;
 		--device) words="" ;;
 		--seed) words="" ;;
+		esac ;;
+	"quasar tune")
+		words="--gpu --op --semantics --kernel --seq --target --head-dim --heads --dtype --budget --strategy --seed --devices --resume --list --show --export --import --forget --apply --fork --json --workspace --quiet --verbose --help "
+		case $previous in
+		--gpu) words="" ;;
+		--op) words="quasar linear" ;;
+		--semantics) words="upstream causal bidirectional elu+1 relu squared-relu identity normalised unnormalised" ;;
+		--kernel) words="" ;;
+		--seq) words="" ;;
+		--target) words="" ;;
+		--head-dim) words="" ;;
+		--heads) words="" ;;
+		--dtype) words="bf16 fp16 fp32" ;;
+		--budget) words="" ;;
+		--strategy) words="auto exhaustive halving local" ;;
+		--seed) words="" ;;
+		--devices) words="" ;;
+		--show) words="" ;;
+		--export) words=""; files=1 ;;
+		--import) words=""; files=1 ;;
+		--forget) words="" ;;
+		--fork) words="" ;;
 		esac ;;
 	"quasar score")
 		words="--seq --tokens-per-sec --claimed --validator-gpu --json --workspace --quiet --verbose --help "

@@ -206,6 +206,38 @@ _quasar_bench()
 		'*:file:_files'
 }
 
+_quasar_tune()
+{
+	_arguments \
+		'--gpu=[Predict for a GPU that is not here\: a100, h100-pcie, 4090, rtx5090.]:NAME:' \
+		'--op=[Operation to tune. Without NAME\: quasar.]:[NAME]:(quasar linear)' \
+		'--semantics=[Variant of the operation. QuasarAttention\: upstream, what the reference fork computes (default), or causal, the published recurrence. Linear attention\: by default bidirectional, elu+1 and normalised.]:NAME,...:(upstream causal bidirectional elu+1 relu squared-relu identity normalised unnormalised)' \
+		'--kernel=[Kernel to tune. Default\: all.]:NAME:' \
+		'--seq=[Sequence length in tokens. Default\: the target.]:N:' \
+		'--target=[Sequence length without --seq.]:N:' \
+		'--head-dim=[Size of a head.]:N:' \
+		'--heads=[Number of heads.]:N:' \
+		'--dtype=[Type of the tensors.]:TYPE:(bf16 fp16 fp32)' \
+		'--budget=[Time limit.]:SECONDS:' \
+		'--strategy=[How to choose among the candidates.]:NAME:(auto exhaustive halving local)' \
+		'--seed=[Seed for the input and for random choices.]:N:' \
+		'--devices=[Numbers of the GPUs, all of one kind, that candidates are spread over.]:N[,N...]:' \
+		'--resume[Go on with a tuning that was interrupted.]' \
+		'--list[List the stored results.]' \
+		'--show=[Show a stored result.]:ID:' \
+		'--export=[Write the stored results to a file, for another machine.]:FILE:_files' \
+		'--import=[Add the results of such a file.]:FILE:_files' \
+		'--forget=[Delete a stored result, or all.]:ID|all:' \
+		'--apply[Write the stored results into the fork, as `quasar export` does.]' \
+		'--fork=[Path of another fork than the workspace'\''s, for --apply.]:PATH:' \
+		'--json[Print one JSON document instead of text.]' \
+		'--workspace=[Workspace to use. Default\: $QUASAR_WORKSPACE, or else the current directory or its nearest parent that is a workspace of yours.]:DIR:_files -/' \
+		'--quiet[Suppress notices and progress.]' \
+		'--verbose[Log more to stderr.]' \
+		'--help[Show help.]' \
+		'*:file:_files'
+}
+
 _quasar_score()
 {
 	_arguments \
@@ -560,6 +592,7 @@ _quasar()
 		'register:register the hotkey with the validator'
 		'verify:run every check that a validator runs'
 		'bench:measure the speed of the fork, of quasar'\''s own layer or of an operation'
+		'tune:find the fastest configurations of the kernels on a GPU'
 		'score:show what a speed is worth\: league, weighted score, score of a claim'
 		'leagues:list the leagues, their multipliers and the rewards'
 		'export:put quasar'\''s kernels and layer into a fork'

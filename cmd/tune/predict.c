@@ -199,7 +199,6 @@ int tune_predict(const struct tune_request *request, const char *gpu, struct err
 	usual = configs->usual(&subject.problem, &properties);
 	if (configs->check(&subject.problem, &properties, &usual, err) < 0)
 		return -1;
-	settings_export_compute(request->invocation->settings);
 	if (kernel_compiler_check(subject.gpu->capability, &no_compiler) < 0) {
 		show_guide(&subject, &no_compiler);
 		return 0;

@@ -31,7 +31,7 @@ static void add_count(cJSON *object, const char *name, int value)
 	json_add_real(object, name, value < 0 ? NAN : value);
 }
 
-static cJSON *row_json(const struct tune_row *row)
+cJSON *tune_row_json(const struct tune_row *row)
 {
 	cJSON *object = cJSON_CreateObject();
 
@@ -63,7 +63,7 @@ void tune_print_json(
 	cJSON_Delete(more);
 	list = cJSON_AddArrayToObject(document, "kernels");
 	for (size_t i = 0; i < count; i++)
-		cJSON_AddItemToArray(list, row_json(&rows[i]));
+		cJSON_AddItemToArray(list, tune_row_json(&rows[i]));
 	output_json(document);
 }
 

@@ -5,6 +5,7 @@
 
 #include "cli/device.h"
 #include "cmd/commands.h"
+#include "gpu/gpu.h"
 #include "measure/fixture.h"
 #include "score/score.h"
 
@@ -39,36 +40,98 @@ static int read_request(const struct invocation *invocation, struct tune_request
 	return 0;
 }
 
+static int read_devices(const struct invocation *invocation, struct tune_request *request, struct error *err)
+{
+	int64_t devices[TUNE_MOST_DEVICES] = {0};
+
+	request->device_count = arg_integers(invocation, "devices", 0, 1023, devices, TUNE_MOST_DEVICES, err);
+	for (int i = 0; i < request->device_count; i++)
+		request->devices[i] = (int)devices[i];
+	return request->device_count < 0 ? -1 : 0;
+}
+
+static enum tune_strategy read_strategy(const struct invocation *invocation)
+{
+	enum tune_strategy strategy = TUNE_AUTO;
+
+	while (strcmp(tune_strategy_name(strategy), arg_string(invocation, "strategy")))
+		strategy++;
+	return strategy;
+}
+
+/* The kernels that can be tuned, of which --kernel names one. */
+static int check_kernel(
+	const struct invocation *invocation, const struct tune_request *request, struct error *err)
+{
+	const char *kernel = arg_string(invocation, "kernel");
+
+	if (!request->family->configs)
+		return error_set(err, STATUS_USAGE, "%s has no GPU version yet, and nothing to tune",
+			request->family->title);
+	if (!kernel || !strcmp(kernel, request->family->configs->kernel))
+		return 0;
+	error_set(err, STATUS_USAGE, "--kernel: %s has no kernel \"%s\"", request->family->title, kernel);
+	return error_hint(err, "It has %s.", request->family->configs->kernel);
+}
+
 static int run(struct invocation *invocation, struct error *err)
 {
 	struct tune_request request;
-	struct device device;
+	bool done;
 
-	if (read_request(invocation, &request, err) < 0)
+	if (invocation->positional_count && !strcmp(invocation->positionals[0], TUNE_WORKER)) {
+		tune_work();
+		return 0;
+	}
+	if (invocation->positional_count)
+		return error_set(err, STATUS_USAGE, "unexpected argument \"%s\"", invocation->positionals[0]);
+	if (read_request(invocation, &request, err) < 0 || read_devices(invocation, &request, err) < 0)
 		return -1;
-	if (!request.family->configs)
-		return error_set(err, STATUS_USAGE, "%s has no GPU version yet, and nothing to tune",
-			request.family->title);
+	request.strategy = read_strategy(invocation);
+	if (tune_stored(&request, &done, err) < 0)
+		return -1;
+	if (done)
+		return 0;
+	if (arg_flag(invocation, "apply"))
+		return tune_apply(&request, err);
+	if (check_kernel(invocation, &request, err) < 0)
+		return -1;
+	settings_export_compute(invocation->settings);
 	if (arg_given(invocation, "gpu"))
 		return tune_predict(&request, arg_string(invocation, "gpu"), err);
-	if (command_device(invocation, "cuda", &device, err) < 0)
+	if (gpu_count(err) < 0) {
+		error_context(err, "tuning needs a GPU");
 		return error_hint(err,
-			"Tuning measures on a GPU: run it on the machine that has one. For a GPU that is not here, "
-			"name it with --gpu, for example --gpu a100: its best configurations are predicted then.");
-	device_close(&device);
-	return error_set(err, STATUS_USAGE, "measured tuning is not built in yet");
+			"Run it on the machine that has the GPU. For one that is not here, name it with --gpu, for "
+			"example --gpu a100: its best configurations are predicted then.");
+	}
+	return tune_measure(&request, err);
 }
 
 const struct command cmd_tune = {
 	.name = "tune",
 	.summary = "find the fastest configurations of the kernels on a GPU",
-	.description = "Finds the fastest configurations of the kernels on this machine's GPU.",
+	.max_positionals = 1, /* TUNE_WORKER, which is nobody else's */
+	.description =
+		"Finds the fastest configuration of quasar's kernels on this machine's GPU, for one length, size of heads "
+		"and type: chunk size, stages, blocks, warps, launches, groups. Candidates are compiled on all cores and "
+		"tried in a process of their own: one that hangs, crashes or computes something else is named, and not "
+		"tried again. The best one is timed again beside each challenger, which takes its place only if it is "
+		"faster by more than the noise and computes the same.\n\n"
+		"The result is stored for this user, GPU, driver, version of the kernel and class of shapes (lengths up to "
+		"twice as long share it). Every command uses it from then on, and `quasar export` writes it into the "
+		"fork. Ctrl-C keeps what was found; --resume goes on from there.\n\n"
+		"--strategy auto tries all candidates if the budget suffices. Otherwise it times random ones, the better half "
+		"of them longer, and so on, then the neighbours of the best.\n\n"
+		"--gpu NAME predicts instead, for a GPU that is not here: all candidates are compiled for it, and their times "
+		"worked out from its data sheet and from their machine code. Nothing is stored. `quasar gpus` lists the names.",
 	.opts =
 		(const struct opt[]){
 			{"gpu", 0, "NAME", NULL, NULL, NULL,
 				"Predict for a GPU that is not here: a100, h100-pcie, 4090, rtx5090."},
 			OPT_OP("Operation to tune."),
 			OPT_SEMANTICS,
+			{"kernel", 0, "NAME", NULL, NULL, NULL, "Kernel to tune. Default: all."},
 			{"seq", 's', "N", NULL, NULL, NULL,
 				"Sequence length in tokens. Default: the target."},
 			{"target", 0, "N", "TARGET_SEQUENCE_LENGTH", NULL, NULL,
@@ -77,12 +140,33 @@ const struct command cmd_tune = {
 			{"heads", 0, "N", NULL, "8", NULL, "Number of heads."},
 			{"dtype", 0, "TYPE", NULL, "bf16", "bf16|fp16|fp32", "Type of the tensors."},
 			{"budget", 0, "SECONDS", NULL, "240", NULL, "Time limit."},
+			{"strategy", 0, "NAME", NULL, "auto", "auto|exhaustive|halving|local",
+				"How to choose among the candidates."},
 			{"seed", 0, "N", NULL, "1", NULL, "Seed for the input and for random choices."},
+			{"devices", 0, "N[,N...]", NULL, "0", NULL,
+				"Numbers of the GPUs, all of one kind, that candidates are spread over."},
+			{"resume", 0, NULL, NULL, NULL, NULL, "Go on with a tuning that was interrupted."},
+			{"list", 0, NULL, NULL, NULL, NULL, "List the stored results."},
+			{"show", 0, "ID", NULL, NULL, NULL, "Show a stored result."},
+			{"export", 0, "FILE", NULL, NULL, NULL,
+				"Write the stored results to a file, for another machine."},
+			{"import", 0, "FILE", NULL, NULL, NULL, "Add the results of such a file."},
+			{"forget", 0, "ID|all", NULL, NULL, NULL, "Delete a stored result, or all."},
+			{"apply", 0, NULL, NULL, NULL, NULL,
+				"Write the stored results into the fork, as `quasar export` does."},
+			{"fork", 0, "PATH", NULL, NULL, NULL,
+				"Path of another fork than the workspace's, for --apply."},
 			{0},
 		},
 	.examples =
 		(const struct example[]){
 			{"quasar tune", "tune the operation at the target length"},
+			{"quasar tune --seq 2048 --head-dim 128 --budget 60",
+				"another shape, within a minute"},
+			{"quasar tune --devices 0,1", "candidates on two GPUs"},
+			{"quasar tune --gpu a100", "what to expect of a GPU that is not here"},
+			{"quasar tune --list", "what was found so far"},
+			{"quasar tune --export h200.json", "take the results to another machine"},
 			{0},
 		},
 	.exits = (const enum status[]){STATUS_FAILED, STATUS_ENVIRONMENT, 0},

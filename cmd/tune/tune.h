@@ -4,6 +4,11 @@
 #include "cli/command.h"
 #include "op/family.h"
 #include "tune/row.h"
+#include "tune/search.h"
+
+#define TUNE_WORKER "worker" /* `quasar tune worker` tries candidates, for the tuning that starts it */
+
+enum { TUNE_MOST_DEVICES = 16 };
 
 /* Of the operation that is tuned. */
 struct tune_request {
@@ -14,7 +19,24 @@ struct tune_request {
 	struct op_shape shape;
 	uint64_t seed;
 	double budget; /* seconds */
+	enum tune_strategy strategy;
+	int devices[TUNE_MOST_DEVICES], device_count; /* GPUs */
 };
+
+/* Tunes the operation on the GPUs, and tells and stores what came of it. */
+int tune_measure(const struct tune_request *request, struct error *err);
+
+/* Does what is asked about stored results, if anything. */
+int tune_stored(const struct tune_request *request, bool *done, struct error *err);
+
+/* Writes what is stored for these kernels into the fork. */
+int tune_apply(const struct tune_request *request, struct error *err);
+
+/* The worker: answers until it is told no more. */
+void tune_work(void);
+
+/* A row as an object. */
+cJSON *tune_row_json(const struct tune_row *row);
 
 /* {"device", "predicted", "kernels": […]}, the rows as they stand: the best one of a kernel first. Takes `more`, an
  * object whose fields are added (NULL: none). */

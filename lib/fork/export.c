@@ -3,18 +3,22 @@
 #include <ctype.h>
 #include <errno.h>
 #include <git2.h>
+#include <sodium.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "base/buffer.h"
 #include "base/file.h"
+#include "base/hex.h"
 #include "base/memory.h"
 #include "fork/private.h"
 #include "fork/template.h"
 
 #define FILE_LIMIT ((size_t)16 << 20)
 #define OPERATION "fla/ops/quasar/"
+#define ENTRY OPERATION "entry.cu"
+#define KERNELS OPERATION "kernels/"
 #define LAYER "fla/layers/quasar.py"
 
 static bool starts_with(const char *text, const char *start)
@@ -75,7 +79,7 @@ static int count_lines(struct export_file *file, const struct buffer *old, struc
 {
 	git_patch *patch = NULL;
 	int code = git_patch_from_buffers(
-		&patch, old->data, old->length, NULL, file->file->text, strlen(file->file->text), NULL, NULL);
+		&patch, old->data, old->length, NULL, file->text, strlen(file->text), NULL, NULL);
 
 	if (!code)
 		code = git_patch_line_stats(NULL, &file->added, &file->removed, patch);
@@ -104,7 +108,7 @@ static int ask_git(git_repository *repository, const char *fork, struct export_f
 static int compare(const char *fork, struct export_file *file, size_t *missing, struct error *err)
 {
 	const char *path = file->file->path;
-	bool ours = starts_with(path, OPERATION) || !strcmp(path, LAYER);
+	bool ours = file->ours;
 	char *package = ours ? NULL : package_of(fork, path), *whole = path_join(fork, path);
 	struct buffer old = {0};
 	mode_t mode = 0;
@@ -116,7 +120,7 @@ static int compare(const char *fork, struct export_file *file, size_t *missing, 
 	file->permissions = there > 0 ? mode & 0777 : 0644;
 	if (there <= 0)
 		file->change = EXPORT_ADDED;
-	else if (old.data && !strcmp(old.data, file->file->text) && strlen(old.data) == old.length)
+	else if (old.data && !strcmp(old.data, file->text) && strlen(old.data) == old.length)
 		file->change = EXPORT_SAME;
 	else
 		file->change = ours ? EXPORT_CHANGED : EXPORT_KEPT;
@@ -126,6 +130,43 @@ static int compare(const char *fork, struct export_file *file, size_t *missing, 
 	free(whole);
 	free(package);
 	return result;
+}
+
+/* --- our own ------------------------------------------------------------------------------------- */
+
+const char *export_text(const char *path)
+{
+	for (size_t i = 0; i < template_fork_count; i++)
+		if (!strcmp(template_fork[i].path, path))
+			return template_fork[i].text;
+	return NULL;
+}
+
+static int by_path(const void *a, const void *b)
+{
+	return strcmp(
+		(*(const struct fork_file *const *)a)->path, (*(const struct fork_file *const *)b)->path);
+}
+
+void export_kernels_hash(char hash[EXPORT_KERNELS_HASH])
+{
+	const char *entry = export_text(ENTRY);
+	const struct fork_file **files = xcalloc(template_fork_count, sizeof(*files));
+	crypto_hash_sha256_state state;
+	uint8_t digest[crypto_hash_sha256_BYTES];
+	size_t count = 0;
+
+	for (size_t i = 0; i < template_fork_count; i++)
+		if (starts_with(template_fork[i].path, KERNELS))
+			files[count++] = &template_fork[i];
+	qsort(files, count, sizeof(*files), by_path);
+	crypto_hash_sha256_init(&state);
+	crypto_hash_sha256_update(&state, (const uint8_t *)entry, strlen(entry));
+	for (size_t i = 0; i < count; i++)
+		crypto_hash_sha256_update(&state, (const uint8_t *)files[i]->text, strlen(files[i]->text));
+	crypto_hash_sha256_final(&state, digest);
+	hex_encode(digest, sizeof(digest), hash);
+	free(files);
 }
 
 /* --- the plan ------------------------------------------------------------------------------------ */
@@ -165,7 +206,16 @@ static int open_repository(const char *fork, git_repository **repository, struct
 	return code && code != GIT_ENOTFOUND ? git_failed(code, "read the repository", fork, err) : 0;
 }
 
-static int compare_all(struct export_plan *plan, bool op_only, git_repository *repository, struct error *err)
+/* Whether a file is part of what is asked for. */
+static bool is_wanted(const char *path, enum export_part part)
+{
+	if (part == EXPORT_TUNED)
+		return !strcmp(path, EXPORT_TUNED_PATH);
+	return starts_with(path, "fla/") && !(part == EXPORT_OPERATION && !strcmp(path, LAYER));
+}
+
+static int compare_all(struct export_plan *plan, enum export_part part, const char *tuned,
+	git_repository *repository, struct error *err)
 {
 	struct buffer changed = {0}, added = {0}, undo = {0};
 	const char *last = NULL; /* what was added last, and how much of its path was new */
@@ -177,9 +227,13 @@ static int compare_all(struct export_plan *plan, bool op_only, git_repository *r
 		const char *path = template_fork[i].path;
 		size_t missing = 0;
 
-		if (!starts_with(path, "fla/") || (op_only && !strcmp(path, LAYER)))
+		bool is_tuned = !strcmp(path, EXPORT_TUNED_PATH);
+
+		if (!is_wanted(path, part))
 			continue;
 		file->file = &template_fork[i];
+		file->text = is_tuned && tuned ? tuned : template_fork[i].text;
+		file->ours = is_tuned ? tuned != NULL : starts_with(path, OPERATION) || !strcmp(path, LAYER);
 		plan->count++;
 		result = compare(plan->fork, file, &missing, err);
 		if (result || file->change == EXPORT_SAME || file->change == EXPORT_KEPT)
@@ -280,7 +334,8 @@ static int find_fork(const char *path, struct export_plan *plan, struct error *e
 		"fork: quasar init DIR");
 }
 
-int export_plan_make(const char *path, bool op_only, struct export_plan *plan, struct error *err)
+int export_plan_make(const char *path, enum export_part part, const char *tuned, struct export_plan *plan,
+	struct error *err)
 {
 	git_repository *repository = NULL;
 	int result;
@@ -292,7 +347,7 @@ int export_plan_make(const char *path, bool op_only, struct export_plan *plan, s
 		result = open_repository(plan->fork, &repository, err);
 	plan->in_git = repository != NULL;
 	if (!result)
-		result = compare_all(plan, op_only, repository, err);
+		result = compare_all(plan, part, tuned, repository, err);
 	if (!result)
 		check_imports(plan);
 	git_repository_free(repository);
@@ -321,7 +376,7 @@ static int write_one(const struct export_plan *plan, const struct export_file *f
 	*strrchr(folder, '/') = '\0';
 	result = added ? directory_make(folder, 0755, err) : 0;
 	if (!result)
-		result = file_write(path, file->file->text, strlen(file->file->text), file->permissions,
+		result = file_write(path, file->text, strlen(file->text), file->permissions,
 			added ? FILE_NEW : FILE_REPLACE, err);
 	free(folder);
 	free(path);

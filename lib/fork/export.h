@@ -18,6 +18,8 @@ enum export_change {
 
 struct export_file {
 	const struct fork_file *file;
+	const char *text; /* that is written */
+	bool ours;        /* the fork's own of that name does not stay */
 	enum export_change change;
 	size_t added, removed; /* lines */
 	mode_t permissions;
@@ -39,10 +41,27 @@ struct export_plan {
 	const char *unmet[INSPECT_STRICT_COUNT + 1];
 };
 
-/* Compares our files with those of the fork at `path`: the operation in fla/ops/quasar/, the layer unless `op_only`,
- * and of the modules that they import from the rest of fla/, those that are missing. Writes nothing.
+enum export_part {
+	EXPORT_EVERYTHING,
+	EXPORT_OPERATION, /* without the layer */
+	EXPORT_TUNED,     /* only the tuned configurations */
+};
+
+#define EXPORT_TUNED_PATH "fla/ops/quasar/tuned.py"
+
+/* The kernels that a fork gets, as a hash of their files; its cuda_backend.py makes the same one. */
+#define EXPORT_KERNELS_HASH 65 /* 64 hexadecimal digits and the zero */
+void export_kernels_hash(char hash[EXPORT_KERNELS_HASH]);
+
+/* The text of one of our files, by its path; NULL: there is none. */
+const char *export_text(const char *path);
+
+/* Compares our files with those of the fork at `path`: the operation in fla/ops/quasar/, the layer, and of the modules
+ * that they import from the rest of fla/, those that are missing. `tuned`: what EXPORT_TUNED_PATH is to hold, which stays
+ * the caller's and must outlive the plan; NULL: nothing was tuned, and what the fork has there stays. Writes nothing.
  * STATUS_ENVIRONMENT: no fork there, a link or folder in the place of a file, or git fails. */
-int export_plan_make(const char *path, bool op_only, struct export_plan *plan, struct error *err);
+int export_plan_make(const char *path, enum export_part part, const char *tuned, struct export_plan *plan,
+	struct error *err);
 void export_plan_free(struct export_plan *plan);
 
 /* Writes what the plan adds and changes, each file whole or not at all. A failure says how far it came. */

@@ -320,12 +320,14 @@ int tune_store_list(struct tune_store *store, bool current, struct tune_result_l
 {
 	sqlite3_stmt *query = database_query(store->database, err,
 		"SELECT id, " COLUMNS " FROM tuning AS own WHERE parameters <> ''"
-		" AND (NOT ?1 OR id = (SELECT max(id) FROM tuning AS other WHERE parameters <> ''"
+		" AND (NOT ?1 OR NOT EXISTS (SELECT 1 FROM tuning AS other WHERE parameters <> ''"
+		" AND (other.at, other.id) > (own.at, own.id)"
 		" AND other.kernel = own.kernel AND other.device = own.device AND other.driver = own.driver"
 		" AND other.capability = own.capability AND other.source = own.source"
 		" AND other.function = own.function AND other.dtype = own.dtype"
 		" AND other.sequences = own.sequences AND other.key_dim = own.key_dim"
-		" AND other.value_dim = own.value_dim AND other.length = own.length)) ORDER BY id DESC",
+		" AND other.value_dim = own.value_dim AND other.length = own.length))"
+		" ORDER BY at DESC, id DESC",
 		"i", (int64_t)current);
 	int found = query ? 1 : -1;
 
@@ -569,11 +571,11 @@ int64_t tune_store_import(struct tune_store *store, const struct tune_result_lis
 
 	if (database_begin(store->database, err) < 0)
 		return -1;
-	for (size_t i = list->count; i > 0 && found >= 0; i--) { /* the newest last */
-		found = is_stored(store, &list->items[i - 1], err);
+	for (size_t i = 0; i < list->count && found >= 0; i++) {
+		found = is_stored(store, &list->items[i], err);
 		if (found)
 			continue;
-		found = put(store, &list->items[i - 1], err);
+		found = put(store, &list->items[i], err);
 		added++;
 	}
 	if (found >= 0 && database_commit(store->database, err) == 0)
@@ -617,22 +619,106 @@ static void use(const struct tune_result_list *list, const struct gpu_properties
 	}
 }
 
-void tune_use_results(const struct gpu_properties *properties)
+int tune_results_current(struct tune_result_list *list, struct error *err)
 {
 	char *path = default_path();
-	struct tune_result_list list = {0};
 	struct tune_store *store = NULL;
+	int result = 0;
+
+	*list = (struct tune_result_list){0};
+	if (has_content(path)) {
+		store = tune_store_open(path, err);
+		result = store ? tune_store_list(store, true, list, err) : -1;
+	}
+	tune_store_close(store);
+	free(path);
+	return result;
+}
+
+void tune_use_results(const struct gpu_properties *properties)
+{
+	struct tune_result_list list;
 	struct error err;
 
-	if (has_content(path)) {
-		store = tune_store_open(path, &err);
-		if (!store || tune_store_list(store, true, &list, &err) < 0)
-			log_warn("tuning results are not used: %s", err.message);
-	}
+	if (tune_results_current(&list, &err) < 0)
+		log_warn("tuning results are not used: %s", err.message);
 	for (int i = 0; families[i]; i++)
 		if (families[i]->configs)
 			use(&list, properties, families[i]);
 	tune_result_list_free(&list);
-	tune_store_close(store);
-	free(path);
+}
+
+/* --- in a fork --------------------------------------------------------------------------------------- */
+
+/* A string of Python's, which takes JSON's. */
+static void add_string(struct buffer *out, const char *text)
+{
+	cJSON *string = cJSON_CreateString(text);
+	char *quoted = cJSON_PrintUnformatted(string);
+
+	buffer_text(out, quoted);
+	cJSON_free(quoted);
+	cJSON_Delete(string);
+}
+
+/* ("NVIDIA H200", "upstream", "bfloat16", 64, 8, 16): (64, 2, 3, 4, 2, 49), */
+static void add_configuration(struct buffer *out, const struct tune_key *key,
+	const struct parameter *parameters, const struct config *config)
+{
+	static const char *const dtypes[] = {
+		[DTYPE_F32] = "float32", [DTYPE_BF16] = "bfloat16", [DTYPE_F16] = "float16"};
+
+	buffer_text(out, "    (");
+	add_string(out, key->device);
+	buffer_text(out, ", ");
+	add_string(out, key->class.function);
+	buffer_printf(out, ", \"%s\", %d, %lld, %d): (", dtypes[key->class.dtype], key->class.key_dim,
+		(long long)key->class.sequences, key->class.length);
+	for (int i = 0; parameters[i].name; i++)
+		buffer_printf(out, "%s%d", i ? ", " : "", config->value[i]);
+	buffer_text(out, "),\n");
+}
+
+/* Whether a newer result is for the same GPU, by its name, and class. */
+static bool is_outdated(const struct tune_result_list *list, size_t index)
+{
+	const struct tune_key *key = &list->items[index].key;
+
+	for (size_t i = 0; i < index; i++) {
+		const struct tune_key *newer = &list->items[i].key;
+
+		if (!strcmp(key->device, newer->device) && !strcmp(key->kernel, newer->kernel) &&
+			!strcmp(key->source, newer->source) && shape_class_equal(&key->class, &newer->class))
+			return true;
+	}
+	return false;
+}
+
+size_t tune_fork_file(
+	const struct tune_result_list *list, const char *header, const char *kernels_hash, struct buffer *out)
+{
+	const struct family_configs *configs = families[0]->configs; /* a fork has the first one's kernels */
+	const char *end = strstr(header, "\nKERNELS = ");
+	size_t count = 0, before = out->length;
+	char source[KERNEL_SOURCE_HASH];
+
+	kernel_source_hash(configs->source, source);
+	buffer_append(out, header, end ? (size_t)(end - header) + 1 : strlen(header));
+	buffer_printf(out, "KERNELS = \"%s\"\nCONFIGURATIONS = {\n", kernels_hash);
+	for (size_t i = 0; i < list->count; i++) {
+		const struct tune_result *result = &list->items[i];
+		struct config config;
+		struct error none;
+
+		if (strcmp(result->key.kernel, configs->kernel) || strcmp(result->key.source, source) ||
+			is_outdated(list, i) ||
+			config_parse(configs->parameters, result->parameters, &config, &none) < 0)
+			continue;
+		add_configuration(out, &result->key, configs->parameters, &config);
+		count++;
+	}
+	buffer_text(out, "}\n");
+	if (!count)
+		out->length = before;
+	return count;
 }

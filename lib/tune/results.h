@@ -88,6 +88,16 @@ int64_t tune_store_import(struct tune_store *store, const struct tune_result_lis
 /* What identifies a family's kernels on a GPU; the class is left alone. */
 void tune_key_of(const struct gpu_properties *properties, const struct family *family, struct tune_key *key);
 
+/* The newest of each key in the user's store, which is not made for that: without one there are none. Free the list in any
+ * case. */
+int tune_results_current(struct tune_result_list *list, struct error *err);
+
 /* From now on operations on such a GPU run in the configurations that the user's store has for it. Without a store this
  * does nothing; what is wrong with one is said in the log. */
 void tune_use_results(const struct gpu_properties *properties);
+
+/* Appends the file of a fork that holds its tuned configurations: `header` up to the line "KERNELS = …",
+ * then a hash of the fork's kernels and what was found for this version of ours. Returns how many; none: nothing is
+ * appended. */
+size_t tune_fork_file(const struct tune_result_list *list, const char *header, const char *kernels_hash,
+	struct buffer *out);

@@ -13,6 +13,8 @@ import tempfile
 
 import torch
 
+from fla.ops.quasar import tuned
+
 ENTRY = pathlib.Path(__file__).with_name("entry.cu")
 KERNELS = pathlib.Path(__file__).with_name("kernels")
 INPUT = {torch.float32: 0, torch.bfloat16: 1, torch.float16: 2}  # as in kernels/common/dtype.h
@@ -111,6 +113,18 @@ Choice = collections.namedtuple(
     "inverse_shared transition_shared output_shared inverse_bytes transition_bytes")
 
 
+@functools.cache
+def tuned_for_these_kernels():
+    return hashlib.sha256(sources()).hexdigest() == tuned.KERNELS
+
+
+def tuned_configuration(name, dim, dtype, upstream, sequences, tokens):
+    """What tuning found on GPUs of this name for such a problem; zeros: nothing."""
+    key = (name, "upstream" if upstream else "causal", str(dtype).removeprefix("torch."), dim, sequences,
+           tokens.bit_length() - 1)
+    return tuned.CONFIGURATIONS.get(key, (0,) * 6) if tuned_for_these_kernels() else (0,) * 6
+
+
 @functools.lru_cache(4096)
 def choose(device, dim, dtype, upstream, sequences, tokens):
     """The GPU runs the C code that chooses (kernels/quasar/choice.h). Waits for the answer, once for each problem."""
@@ -120,7 +134,8 @@ def choose(device, dim, dtype, upstream, sequences, tokens):
     launch(kernel, (1, 1), 1,
            [dim, INPUT[dtype], int(upstream), sequences, tokens, 10 * properties.major + properties.minor,
             properties.multi_processor_count, properties.shared_memory_per_block_optin,
-            properties.shared_memory_per_multiprocessor, found])
+            properties.shared_memory_per_multiprocessor,
+            *tuned_configuration(properties.name, dim, dtype, upstream, sequences, tokens), found])
     choice = Choice(*found.tolist())
     if choice.output_shared > properties.shared_memory_per_block_optin:
         raise RuntimeError(

@@ -41,14 +41,18 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) quasar_chunk_o
 #elif defined(QUASAR_CHOICE)
 #include "quasar/choice.h"
 
-/* How quasar/chunk.cu is to be built and launched. */
+/* How quasar/chunk.cu is to be built and launched: as tuning found, or, where `tuned_chunk` is 0, by rule. */
 extern "C" __global__ void quasar_choice(int dim, int input, int upstream, int sequences, int rows,
-	int capability, int multiprocessors, int shared_per_block, int shared_per_multiprocessor, int *found)
+	int capability, int multiprocessors, int shared_per_block, int shared_per_multiprocessor,
+	int tuned_chunk, int tuned_num_stages, int tuned_min_blocks, int tuned_product_warps,
+	int tuned_num_launches, int tuned_groups, int *found)
 {
 	const struct chunk_problem problem = {dim, input, upstream, sequences, rows};
 	const struct chunk_machine machine = {
 		capability, multiprocessors, shared_per_block, shared_per_multiprocessor};
-	const struct chunk_choice choice = chunk_choose(&problem, &machine);
+	const struct chunk_choice tuned = {tuned_chunk, tuned_num_stages, tuned_min_blocks,
+		tuned_product_warps, tuned_num_launches, tuned_groups};
+	const struct chunk_choice choice = chunk_adopt(&problem, &machine, &tuned);
 	const int chunk = choice.chunk, chunks = (rows + chunk - 1) / chunk, planes = CHUNK_PLANES(input);
 	const int values[] = {choice.chunk, choice.num_stages, choice.min_blocks, choice.product_warps,
 		choice.num_launches, chunks, (chunks + choice.groups - 1) / choice.groups, choice.groups,

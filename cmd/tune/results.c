@@ -1,0 +1,238 @@
+/* tune: what is stored: listed, shown, exchanged with others, forgotten. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "cli/table.h"
+#include "cmd/tune/tune.h"
+#include "tune/results.h"
+
+/* --- showing --------------------------------------------------------------------------------------- */
+
+static struct tune_row row_of(const struct tune_result *result)
+{
+	struct tune_row row = {
+		.ms = result->ms,
+		.error = result->noise,
+		.occupancy = result->occupancy,
+		.limited_by = result->limited_by[0] ? result->limited_by : NULL,
+		.registers = result->registers,
+		.shared_bytes = result->shared_bytes,
+		.spills = result->spills,
+	};
+
+	snprintf(row.kernel, sizeof(row.kernel), "%s", result->key.kernel);
+	snprintf(row.parameters, sizeof(row.parameters), "%s", result->parameters);
+	return row;
+}
+
+static cJSON *result_json(const struct tune_result *result)
+{
+	const struct tune_row row = row_of(result);
+	cJSON *object = tune_row_json(&row);
+	char class[160];
+
+	shape_class_format(&result->key.class, class, sizeof(class));
+	json_add_id(object, "id", result->id);
+	json_add_time(object, "when", result->when);
+	cJSON_AddStringToObject(object, "device", result->key.device);
+	cJSON_AddStringToObject(object, "driver", result->key.driver);
+	cJSON_AddNumberToObject(object, "compute_capability", result->key.capability / 10.0);
+	cJSON_AddStringToObject(object, "source", result->key.source);
+	cJSON_AddStringToObject(object, "class", class);
+	json_add_real(object, "untuned_ms", result->usual_ms);
+	cJSON_AddNumberToObject(object, "tried", result->tried);
+	cJSON_AddNumberToObject(object, "failed", result->failed);
+	cJSON_AddBoolToObject(object, "complete", result->complete);
+	cJSON_AddBoolToObject(object, "imported", result->imported);
+	cJSON_AddStringToObject(object, "version", result->version);
+	return object;
+}
+
+static void print_table(const struct tune_result_list *list)
+{
+	static const char *const headings[] = {
+		"id", "GPU", "kernel", "class", "time", "gain", "configuration"};
+	struct table table;
+
+	table_begin(&table, headings, "rlllrrl");
+	for (size_t i = 0; i < list->count; i++) {
+		const struct tune_result *result = &list->items[i];
+		char class[160];
+
+		shape_class_format(&result->key.class, class, sizeof(class));
+		table_cell(&table, "%lld", (long long)result->id);
+		table_cell(&table, "%s", result->key.device);
+		table_cell(&table, "%s", result->key.kernel);
+		table_cell(&table, "%s", class);
+		table_cell(&table, "%.4f ms", result->ms);
+		if (isnan(result->usual_ms))
+			table_cell(&table, "?");
+		else
+			table_cell(&table, "%+.1f %%", (result->usual_ms / result->ms - 1) * 100);
+		table_cell(&table, "%s", result->parameters);
+	}
+	table_print(&table, stdout);
+}
+
+static void print_details(const struct tune_result *result)
+{
+	const struct tune_row row = row_of(result);
+	char when[32], class[160];
+
+	clock_format(result->when, when);
+	shape_class_format(&result->key.class, class, sizeof(class));
+	printf("%s\n%s, driver %s, compute capability %d.%d\n", class, result->key.device, result->key.driver,
+		result->key.capability / 10, result->key.capability % 10);
+	printf("%s %.19s UTC by version %s; %d configurations tried, %d failed%s\n\n",
+		result->imported ? "Imported; found" : "Found", when, result->version, result->tried,
+		result->failed, result->complete ? "" : "; not finished");
+	tune_print_table(&row, 1, 1);
+	if (!isnan(result->usual_ms))
+		printf("\nUntuned: %.4f ms.\n", result->usual_ms);
+}
+
+static int show_list(const struct tune_request *request, struct tune_store *store, struct error *err)
+{
+	struct tune_result_list list;
+	cJSON *document, *items;
+	int result = tune_store_list(store, false, &list, err);
+
+	if (!result && request->invocation->json) {
+		document = cJSON_CreateObject();
+		items = cJSON_AddArrayToObject(document, "results");
+		for (size_t i = 0; i < list.count; i++)
+			cJSON_AddItemToArray(items, result_json(&list.items[i]));
+		output_json(document);
+	} else if (!result && !list.count) {
+		printf("No tuning results are stored yet. `quasar tune` makes some, on a machine with a GPU.\n");
+	} else if (!result) {
+		print_table(&list);
+	}
+	tune_result_list_free(&list);
+	return result;
+}
+
+static int no_result(int64_t id, struct error *err)
+{
+	error_set(err, STATUS_ENVIRONMENT, "there is no tuning result %lld", (long long)id);
+	return error_hint(err, "`quasar tune --list` shows those that there are.");
+}
+
+static int show_one(
+	const struct tune_request *request, struct tune_store *store, int64_t id, struct error *err)
+{
+	struct tune_result_list list;
+	int result = tune_store_list(store, false, &list, err);
+	size_t at = 0;
+
+	while (at < list.count && list.items[at].id != id)
+		at++;
+	if (!result && at == list.count)
+		result = no_result(id, err);
+	else if (!result && request->invocation->json)
+		output_json(result_json(&list.items[at]));
+	else if (!result)
+		print_details(&list.items[at]);
+	tune_result_list_free(&list);
+	return result;
+}
+
+/* --- exchanging ------------------------------------------------------------------------------------ */
+
+static int export_to(const char *path, struct tune_store *store, struct error *err)
+{
+	struct tune_result_list list;
+	struct buffer text = {0};
+	int result = tune_store_list(store, true, &list, err);
+
+	if (!result && !list.count) {
+		result = error_set(err, STATUS_FAILED, "there are no tuning results to export");
+	} else if (!result) {
+		tune_results_write(&list, &text);
+		result = file_write(path, text.data, text.length, 0644, FILE_REPLACE, err);
+	}
+	if (!result)
+		log_note("%zu result%s written to %s", list.count, list.count == 1 ? "" : "s", path);
+	buffer_free(&text);
+	tune_result_list_free(&list);
+	return result;
+}
+
+static int import_from(const char *path, struct tune_store *store, struct error *err)
+{
+	struct tune_result_list list = {0};
+	struct buffer text = {0};
+	struct error problem;
+	size_t skipped = 0;
+	int64_t added = -1;
+
+	if (file_read(path, TUNE_FILE_BYTES, &text, err) == 0 &&
+		tune_results_read(text.data, text.length, &list, &skipped, &problem, err) == 0)
+		added = tune_store_import(store, &list, err);
+	else
+		error_context(err, "%s", path);
+	if (skipped)
+		log_warn("%s: %zu item%s left out, the first because %s", path, skipped,
+			skipped == 1 ? " is" : "s are", problem.message);
+	if (added >= 0)
+		log_note("%lld result%s added, %lld already there", (long long)added, added == 1 ? "" : "s",
+			(long long)list.count - (long long)added);
+	tune_result_list_free(&list);
+	buffer_free(&text);
+	return added < 0 ? -1 : 0;
+}
+
+static int forget(int64_t id, struct tune_store *store, struct error *err)
+{
+	int64_t count = tune_store_forget(store, id, err);
+
+	if (count == 0 && id)
+		return no_result(id, err);
+	if (count >= 0)
+		log_note("%lld result%s forgotten", (long long)count, count == 1 ? "" : "s");
+	return count < 0 ? -1 : 0;
+}
+
+int tune_stored(const struct tune_request *request, bool *done, struct error *err)
+{
+	const struct invocation *invocation = request->invocation;
+	const char *to = arg_string(invocation, "export"), *from = arg_string(invocation, "import");
+	const char *forgotten = arg_string(invocation, "forget");
+	bool list = arg_flag(invocation, "list"), show = arg_given(invocation, "show");
+	int64_t shown = 0, id = 0;
+	struct tune_store *store;
+	int result = 0;
+
+	*done = list || show || to || from || forgotten;
+	if (!*done)
+		return 0;
+	if (list + show + !!to + !!from + !!forgotten > 1)
+		return error_set(
+			err, STATUS_USAGE, "use only one of --list, --show, --export, --import and --forget");
+	if (arg_integer(invocation, "show", 1, INT64_MAX, &shown, err) < 0)
+		return -1;
+	if (forgotten && strcmp(forgotten, "all") &&
+		arg_integer(invocation, "forget", 1, INT64_MAX, &id, err) < 0)
+		return -1;
+	store = tune_store_open(NULL, err);
+	if (!store)
+		return -1;
+	if (list)
+		result = show_list(request, store, err);
+	else if (show)
+		result = show_one(request, store, shown, err);
+	else if (to)
+		result = export_to(to, store, err);
+	else if (from)
+		result = import_from(from, store, err);
+	else
+		result = forget(id, store, err);
+	tune_store_close(store);
+	return result;
+}

@@ -1,0 +1,243 @@
+/* tune: the process that tries candidates of quasar's own kernels on a GPU. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "base/memory.h"
+#include "cmd/tune/tune.h"
+#include "gpu/gpu.h"
+#include "measure/fixture.h"
+#include "tensor/compare.h"
+#include "tune/worker.h"
+
+#define WARMUPS 2
+#define CHECKED_TOKENS 16384 /* against the fp64 reference */
+#define MOST_RELATIVE_ERROR 0.02
+
+struct own {
+	struct device device;
+	const struct family *family;
+	struct gpu_workspace workspace;
+	struct fixture fixture,
+		small;        /* as long as it is tuned for, and as long as the reference is had for */
+	void *usual;          /* outputs without tuning, as they are */
+	double *reference;    /* of the small one */
+	struct config config; /* in work */
+};
+
+/* --- opening --------------------------------------------------------------------------------------- */
+
+static int output_of(const struct family *family)
+{
+	return family_tensor_find(family, "o");
+}
+
+static const struct gpu_properties *properties(const struct own *own)
+{
+	return gpu_properties_of(device_gpu(&own->device));
+}
+
+static int read_plan(const cJSON *opening, struct own *own, struct fixture_plan *plan, struct error *err)
+{
+	const char *op, *semantics;
+	int64_t device, tokens, heads, dim, dtype, seed;
+
+	if (json_string(opening, "op", JSON_REQUIRED, &op, err) < 0 ||
+		json_string(opening, "semantics", JSON_REQUIRED, &semantics, err) < 0 ||
+		json_integer(opening, "device", JSON_REQUIRED, &device, err) < 0 ||
+		json_integer(opening, "tokens", JSON_REQUIRED, &tokens, err) < 0 ||
+		json_integer(opening, "heads", JSON_REQUIRED, &heads, err) < 0 ||
+		json_integer(opening, "head_dim", JSON_REQUIRED, &dim, err) < 0 ||
+		json_integer(opening, "dtype", JSON_REQUIRED, &dtype, err) < 0 ||
+		json_integer(opening, "seed", JSON_REQUIRED, &seed, err) < 0)
+		return -1;
+	own->family = family_find(op);
+	*plan = (struct fixture_plan){
+		.family = own->family,
+		.shape = {1, tokens, (int)heads, (int)dim, (int)dim},
+		.dtype = (enum dtype)dtype,
+		.seed = (uint64_t)seed,
+	};
+	if (!own->family || !own->family->configs)
+		return error_set(err, STATUS_USAGE, "%s cannot be tuned", op);
+	if (family_options_parse(own->family, semantics, plan->options, err) < 0)
+		return -1;
+	return device_open_cuda((int)device, &own->device, err);
+}
+
+static int operate(struct own *own, const struct fixture *fixture, const struct config *config, void *output,
+	struct error *err)
+{
+	if (fixture_poison(fixture, err) < 0 ||
+		own->device.operate(&own->device, own->family, &fixture->problem, config, err) < 0)
+		return -1;
+	return fixture_download(fixture, output_of(own->family), output, err);
+}
+
+static size_t output_bytes(const struct own *own, const struct fixture *fixture)
+{
+	return fixture->count[output_of(own->family)] * dtype_size(fixture->plan.dtype);
+}
+
+static int allocate(void **memory, size_t bytes, struct error *err)
+{
+	*memory = malloc(bytes);
+	return *memory ? 0
+		       : error_set(err, STATUS_ENVIRONMENT, "not enough memory: %.0f MiB are needed",
+				 (double)bytes / 0x1p20);
+}
+
+static int open_all(void *context, const cJSON *opening, struct error *err)
+{
+	struct own *own = context;
+	struct fixture_plan plan, small;
+	double *results[FAMILY_TENSORS] = {0};
+	struct config usual;
+	void *reference;
+
+	if (read_plan(opening, own, &plan, err) < 0)
+		return -1;
+	small = plan;
+	small.shape.tokens = plan.shape.tokens < CHECKED_TOKENS ? plan.shape.tokens : CHECKED_TOKENS;
+	if (fixture_make(&own->fixture, &own->device, &plan, err) < 0 ||
+		fixture_make(&own->small, &own->device, &small, err) < 0 ||
+		allocate(&own->usual, output_bytes(own, &own->fixture), err) < 0 ||
+		allocate(&reference, own->small.count[output_of(own->family)] * sizeof(double), err) < 0)
+		return -1;
+	own->reference = results[output_of(own->family)] = reference;
+	usual = own->family->configs->usual(&own->fixture.problem, properties(own));
+	if (operate(own, &own->fixture, &usual, own->usual, err) < 0)
+		return -1;
+	return own->device.reference(&own->device, own->family, &own->small.problem, results, err);
+}
+
+/* --- trials ---------------------------------------------------------------------------------------- */
+
+static int take_config(struct own *own, const char *parameters, struct error *err)
+{
+	const struct family_configs *configs = own->family->configs;
+
+	if (config_parse(configs->parameters, parameters, &own->config, err) < 0)
+		return -1;
+	return configs->check(&own->fixture.problem, properties(own), &own->config, err);
+}
+
+static int queue(int call, void *context, struct error *err)
+{
+	struct own *own = context;
+
+	(void)call;
+	return own->family->cuda(
+		device_gpu(&own->device), &own->workspace, &own->fixture.problem, &own->config, err);
+}
+
+/* What fails here is the candidate's fault: without one everything has worked. */
+static int blame(struct error *err)
+{
+	err->status = STATUS_FAILED;
+	return -1;
+}
+
+static int time_candidate(void *context, const char *parameters, int runs, double *seconds, struct error *err)
+{
+	struct own *own = context;
+
+	if (take_config(own, parameters, err) < 0 ||
+		gpu_time(device_gpu(&own->device), queue, own, WARMUPS, runs, seconds, err) < 0)
+		return blame(err);
+	return 0;
+}
+
+/* Numbers of a tensor as fp32, the caller's; NULL without memory. */
+static float *widen(const void *elements, enum dtype dtype, size_t count)
+{
+	float *wide = malloc(count * sizeof(*wide));
+
+	for (size_t i = 0; wide && i < count; i++)
+		wide[i] = dtype_load(elements, dtype, (int64_t)i);
+	return wide;
+}
+
+static int judge(const struct own *own, const struct comparison *found, const char *with, struct error *err)
+{
+	if (found->finite && found->cosine >= own->family->least_cosine &&
+		found->relative_error <= MOST_RELATIVE_ERROR)
+		return 0;
+	if (!found->finite)
+		return error_set(err, STATUS_FAILED, "outputs are not finite, or were not written");
+	return error_set(
+		err, STATUS_FAILED, "computes something else: cosine %.6f with %s", found->cosine, with);
+}
+
+/* Both outputs are of the same call, one without tuning. */
+static int compare_with_usual(struct own *own, const void *output, struct error *err)
+{
+	size_t count = own->fixture.count[output_of(own->family)];
+	enum dtype dtype = own->fixture.plan.dtype;
+	float *a = widen(output, dtype, count), *b = widen(own->usual, dtype, count);
+	struct comparison found;
+	int result;
+
+	if (a && b) {
+		found = compare_float(a, b, count);
+		result = judge(own, &found, "the output without tuning", err);
+	} else {
+		result = error_set(err, STATUS_ENVIRONMENT, "not enough memory to compare outputs");
+	}
+	free(a);
+	free(b);
+	return result;
+}
+
+static int compare_with_reference(struct own *own, const void *output, struct error *err)
+{
+	size_t count = own->small.count[output_of(own->family)];
+	float *wide = widen(output, own->fixture.plan.dtype, count);
+	struct comparison found;
+	int result;
+
+	if (!wide)
+		return error_set(err, STATUS_ENVIRONMENT, "not enough memory to compare outputs");
+	found = compare_float_double(wide, own->reference, count);
+	result = judge(own, &found, "the fp64 reference", err);
+	free(wide);
+	return result;
+}
+
+static int verify_candidate(void *context, const char *parameters, struct error *err)
+{
+	struct own *own = context;
+	struct config fitted;
+	void *output;
+	int result;
+
+	if (take_config(own, parameters, err) < 0)
+		return blame(err);
+	if (allocate(&output, output_bytes(own, &own->fixture), err) < 0)
+		return -1;
+	fitted = own->family->configs->adopt(&own->small.problem, properties(own), &own->config);
+	result = operate(own, &own->fixture, &own->config, output, err);
+	if (!result)
+		result = compare_with_usual(own, output, err);
+	if (!result)
+		result = operate(own, &own->small, &fitted, output, err);
+	if (!result)
+		result = compare_with_reference(own, output, err);
+	free(output);
+	return result ? blame(err) : 0;
+}
+
+void tune_work(void)
+{
+	struct own own = {0};
+	const struct tune_server server = {&own, open_all, time_candidate, verify_candidate};
+
+	tune_serve(&server);
+	free(own.usual);
+	free(own.reference);
+	fixture_free(&own.small);
+	fixture_free(&own.fixture);
+	if (own.device.gpu)
+		gpu_workspace_free(device_gpu(&own.device), &own.workspace);
+	device_close(&own.device);
+}

@@ -1,0 +1,191 @@
+"""quasar tune without a GPU: what it says then, and the results that are stored, exchanged and brought into a fork."""
+import hashlib
+import json
+import re
+import runpy
+import subprocess
+
+import pytest
+
+from conftest import ROOT
+
+TUNED = "fla/ops/quasar/tuned.py"
+
+
+def source_hash():
+    """Of the kernel and its headers, as the program makes it: in the order of lib/gpu/compile.c."""
+    headers = re.search(r"#define HEADERS\(_\)(.*?)\n\n", (ROOT / "lib/gpu/compile.c").read_text(), re.S)[1]
+    paths = ["quasar/chunk.cu", *re.findall(r'"(.*?)"', headers)]
+    return hashlib.blake2b(b"".join((ROOT / "kernels" / path).read_bytes() + b"\0" for path in paths),
+                           digest_size=32).hexdigest()
+
+
+def result(**changes):
+    return {"when": "2026-11-22T08:00:00.000000", "device": "NVIDIA H200", "driver": "580.159", "capability": 90,
+            "kernel": "quasar_chunk", "source": source_hash(), "function": "upstream", "dtype": "bf16", "sequences": 8,
+            "key_dim": 64, "value_dim": 64, "length": 16, "ms": 0.25, "noise": 0.01, "usual_ms": 0.3,
+            "parameters": "CHUNK=64 NUM_STAGES=1 MIN_BLOCKS=2 PRODUCT_WARPS=4 NUM_LAUNCHES=3 GROUPS=33",
+            "registers": 128, "shared_bytes": 65536, "spills": 0, "occupancy": 0.5, "limited_by": "registers",
+            "tried": 12, "failed": 1, "complete": True, "version": "0.1.0", **changes}
+
+
+@pytest.fixture
+def bring(quasar, tmp_path):
+    """Imports results."""
+
+    def bring(*results):
+        path = tmp_path / "results.json"
+        path.write_text(json.dumps({"format": "quasar tuning results", "version": 1, "results": results}))
+        done = quasar("tune", "--import", path)
+        assert done.code == 0, done.err
+        return done
+
+    return bring
+
+
+# --- without a GPU -------------------------------------------------------------------------------------
+
+def test_without_a_gpu_it_says_what_to_do(quasar):
+    if quasar("gpus", "--json").json["present"]:
+        pytest.skip("this machine has a GPU")
+    done = quasar("tune")
+    assert done.code == 3 and "tuning needs a GPU" in done.err and "--gpu a100" in done.err
+
+
+@pytest.mark.parametrize("args, words", [
+    (["--op", "linear"], "no GPU version yet"),
+    (["--kernel", "other"], "It has quasar_chunk"),
+    (["--strategy", "luck"], "exhaustive"),
+    (["--dtype", "int8"], "bf16"),
+    (["--devices", "0,x"], "not a whole number"),
+    (["--budget", "0"], "not between"),
+    (["other"], 'unexpected argument "other"'),
+    (["--list", "--forget", "all"], "use only one of"),
+    (["--forget", "some"], "not a whole number"),
+])
+def test_wrong_usage(quasar, args, words):
+    done = quasar("tune", *args)
+    assert done.code == 2 and words in done.err
+
+
+def test_the_worker_answers_what_it_is_asked(quasar):
+    """It runs where there is no GPU, too, and says so."""
+    wanted = {"do": "open", "op": "quasar", "semantics": "upstream", "device": 99, "tokens": 64, "heads": 1,
+              "head_dim": 64, "dtype": 1, "seed": 1}
+    lines = [json.dumps(wanted), json.dumps({**wanted, "op": "linear"}), '{"do": "time"', '{"do": "dance"}', "[]"]
+    done = quasar("tune", "worker", stdin="\n".join(lines) + "\n")
+    answers = [json.loads(line) for line in done.out.splitlines()]
+    assert done.code == 0 and [answer["status"] for answer in answers] == [3, 2, 4, 2, 4]
+    assert "linear cannot be tuned" in answers[1]["error"]
+
+
+# --- what is stored ------------------------------------------------------------------------------------
+
+def test_results_are_listed_shown_and_forgotten(quasar, bring):
+    assert "No tuning results" in quasar("tune", "--list").out
+    bring(result(), result(length=10, device="NVIDIA H100 80GB HBM3"))
+    listed = quasar("tune", "--list", "--json").json["results"]
+    assert {row["device"] for row in listed} == {"NVIDIA H200", "NVIDIA H100 80GB HBM3"}
+    row = next(row for row in listed if row["device"] == "NVIDIA H200")
+    assert row["parameters"]["GROUPS"] == 33 and row["ms"] == 0.25 and row["imported"]
+    assert row["class"] == "upstream, bf16, 8 heads of 64, 65,536 tokens and more"
+    assert "+20.0 %" in quasar("tune", "--list").out
+    shown = quasar("tune", "--show", row["id"])
+    assert shown.code == 0 and "driver 580.159" in shown.out and "NUM_LAUNCHES=3" in shown.out
+    assert quasar("tune", "--show", row["id"], "--json").json == row
+    assert quasar("tune", "--forget", row["id"]).code == 0
+    gone = quasar("tune", "--show", row["id"])
+    assert gone.code == 3 and "no tuning result" in gone.err
+    assert quasar("tune", "--forget", "all").code == 0
+    assert quasar("tune", "--list", "--json").json == {"results": []}
+
+
+def test_results_travel(quasar, bring, tmp_path, environment):
+    bring(result(), result(length=10))
+    assert quasar("tune", "--export", tmp_path / "mine.json").code == 0
+
+    def listed(env=None):
+        return [{**row, "id": 0} for row in quasar("tune", "--list", "--json", env=env).json["results"]]
+
+    done = quasar("tune", "--import", tmp_path / "mine.json")
+    assert done.code == 0 and "0 results added, 2 already there" in done.err
+    elsewhere = {"HOME": str(tmp_path / "elsewhere")}
+    (tmp_path / "elsewhere").mkdir()
+    done = quasar("tune", "--import", tmp_path / "mine.json", env=elsewhere)
+    assert "2 results added" in done.err
+    assert len(listed()) == 2
+    key = lambda row: row["class"]
+    assert sorted(listed(elsewhere), key=key) == sorted(listed(), key=key)
+
+
+def test_a_bad_item_does_not_hide_the_good_ones(quasar, bring):
+    done = bring(result(ms="fast"), result(), result(device="\x1b[31mred"))
+    assert "1 result added" in done.err and "2 items are left out" in done.err and "\x1b" not in done.err
+    assert len(quasar("tune", "--list", "--json").json["results"]) == 1
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", "\0", '{"format": "another", "version": 1, "results": []}'])
+def test_a_foreign_file_is_refused(quasar, tmp_path, text):
+    (tmp_path / "file").write_text(text)
+    done = quasar("tune", "--import", tmp_path / "file")
+    assert done.code == 2 and "not a file that `quasar tune --export` wrote" in done.err
+    assert quasar("tune", "--import", tmp_path / "missing").code == 3
+
+
+def test_a_damaged_store_is_set_aside(quasar, bring, home):
+    bring(result())
+    store = home / ".cache/quasar/tuning.db"
+    store.write_bytes(b"not a database" * 1000)
+    done = quasar("tune", "--list")
+    assert done.code == 0 and "was not a store of tuning results" in done.err and "No tuning results" in done.out
+    assert [path.read_bytes()[:14] for path in store.parent.glob("tuning.db.aside-*")] == [b"not a database"]
+    bring(result())
+    assert len(quasar("tune", "--list", "--json").json["results"]) == 1
+
+
+def test_a_store_of_a_newer_version_stays(quasar, bring, home):
+    bring(result())
+    store = home / ".cache/quasar/tuning.db"
+    subprocess.run(["sqlite3", store, "PRAGMA user_version = 99"], check=True)
+    done = quasar("tune", "--list")
+    assert done.code == 3 and "newer version" in done.err
+    assert not list(store.parent.glob("*aside*"))
+
+
+# --- in a fork -----------------------------------------------------------------------------------------
+
+def git(fork, *args):
+    return subprocess.run(["git", "-c", "user.name=me", "-c", "user.email=me@localhost", *args], cwd=fork, check=True,
+                          capture_output=True, text=True).stdout
+
+
+def test_export_and_apply_bring_results_into_the_fork(quasar, bring, workspace):
+    fork = workspace / "fork"
+    path = fork / TUNED
+    assert runpy.run_path(path)["CONFIGURATIONS"] == {}
+    done = quasar("tune", "--apply", cwd=workspace)
+    assert done.code == 1 and "nothing was tuned yet" in done.err
+    bring(result(), result(length=10, function="causal", dtype="fp16", device='a "GPU" \\'),
+          result(length=11, source="0" * 64), result(length=12, kernel="other"), result(length=13, parameters="CHUNK=64"),
+          result(driver="600.1", when="2026-11-23T08:00:00", parameters=result()["parameters"].replace("33", "40")))
+    done = quasar("tune", "--apply", "--json", cwd=workspace)
+    assert done.code == 0 and done.json["configurations"] == 2 and done.json["written"], done.err
+    found = runpy.run_path(path)
+    assert found["CONFIGURATIONS"] == {
+        ("NVIDIA H200", "upstream", "bfloat16", 64, 8, 16): (64, 1, 2, 4, 3, 40),
+        ('a "GPU" \\', "causal", "float16", 64, 8, 10): (64, 1, 2, 4, 3, 33)}
+    # as cuda_backend.py makes it
+    folder = path.parent
+    kernels = [folder / "entry.cu", *sorted((folder / "kernels").glob("*/*"))]
+    assert found["KERNELS"] == hashlib.sha256(b"".join(file.read_bytes() for file in kernels)).hexdigest()
+    assert git(fork, "diff", "--name-only").split() == [TUNED]
+    assert quasar("tune", "--apply", "--json", cwd=workspace).json["written"] is False
+    git(fork, "commit", "-qam", "tuned")
+    assert quasar("tune", "--forget", "all").code == 0
+    assert "kept     " + TUNED in quasar("export", cwd=workspace).out  # nothing is known better than what is there
+    bring(result())
+    done = quasar("export", cwd=workspace)
+    assert done.code == 0 and "1 file written" in done.out
+    assert len(runpy.run_path(path)["CONFIGURATIONS"]) == 1
+    done = quasar("verify", "--static", cwd=workspace)
+    assert done.code == 0 and " 0 failed" in done.out
