@@ -111,7 +111,7 @@ _quasar()
 		--timeout) words="" ;;
 		esac ;;
 	"quasar verify")
-		words="--seq --fork --python --full --target --budget --static --strict --claimed --semantics --native --op --weights --device --seed --json --workspace --quiet --verbose --help "
+		words="--seq --fork --python --full --target --budget --static --strict --claimed --semantics --native --op --weights --logits --reference --challenges --device --seed --json --workspace --quiet --verbose --help "
 		case $previous in
 		--seq) words="" ;;
 		--fork) words="" ;;
@@ -122,6 +122,9 @@ _quasar()
 		--semantics) words="upstream causal bidirectional elu+1 relu squared-relu identity normalised unnormalised" ;;
 		--op) words="quasar linear" ;;
 		--weights) words=""; files=1 ;;
+		--logits) words="" ;;
+		--reference) words="" ;;
+		--challenges) words="" ;;
 		--device) words="" ;;
 		--seed) words="" ;;
 		esac ;;

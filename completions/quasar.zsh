@@ -170,6 +170,9 @@ _quasar_verify()
 		'--native[Check quasar'\''s own code, not a fork.]' \
 		'--op=[Check only an operation of quasar'\''s own. Without NAME\: quasar.]:[NAME]:(quasar linear)' \
 		'--weights=[Weights of the layer\: a safetensors file with the fork'\''s parameter names. Default\: random.]:FILE:_files' \
+		'--logits=[Check the logits of an inference server, or of a model, against the reference'\''s.]:URL|DIR:' \
+		'--reference=[Reference model\: a name in the Hugging Face cache, or a folder.]:NAME|DIR:' \
+		'--challenges=[Challenges of each version; API_VERSION chooses one version.]:N:' \
 		'--device=[Where to compute\: auto, cpu, cuda or cuda\:N.]:NAME:' \
 		'--seed=[Seed of an earlier run, to repeat it.]:N:' \
 		'--json[Print one JSON document instead of text.]' \
