@@ -88,8 +88,8 @@ const struct setting settings_table[] = {
 	{"Logit verification", "REFERENCE_MODEL", "Qwen/Qwen2.5-0.5B-Instruct", SETTING_PLAIN,
 		"Reference model to register for."},
 	{NULL, "MINER_INFERENCE_PORT", "8001", SETTING_UNUSED, "Port of the inference server."},
-	{NULL, "LOGIT_COSINE_THRESHOLD", "0.99", SETTING_UNUSED, "Minimum cosine similarity of logits."},
-	{NULL, "LOGIT_MAX_ABS_DIFF", "0.1", SETTING_UNUSED, "Maximum absolute difference of logits."},
+	{NULL, "LOGIT_COSINE_THRESHOLD", "0.99", SETTING_PLAIN, "Minimum cosine similarity of logits."},
+	{NULL, "LOGIT_MAX_ABS_DIFF", "0.1", SETTING_PLAIN, "Maximum absolute difference of logits."},
 	{0},
 };
 
