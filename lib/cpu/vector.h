@@ -151,13 +151,12 @@ INLINE vector vector_power_of_two(vector n)
 	return (vector)((__builtin_convertvector(n, vector_int) + 127) << 23);
 }
 
-/* eˣ − 1 for x ≤ 0, to about 2 units in the last place, small x included: x = n ln 2 + r with |r| ≤
- * ln 2 / 2, and eˣ − 1 = 2ⁿ (eʳ − 1) + (2ⁿ − 1). */
-INLINE vector vector_expm1_negative(vector x)
+/* For x ≤ 0, x = n ln 2 + r with |r| ≤ ln 2 / 2: eʳ − 1, and 2ⁿ in `power`. */
+INLINE vector vector_split_exp(vector x, vector *power)
 {
-	vector n, r, p, power;
+	vector n, r, p;
 
-	x = vector_select(x < -60.0f, vector_of(-60.0f), x); /* −1 to fp32 from −17 on */
+	x = vector_select(x < -60.0f, vector_of(-60.0f), x); /* beside 1, nothing to fp32 from −17 on */
 	n = x * 1.44269504f;
 	n = n + 0x1.8p23f - 0x1.8p23f; /* to the nearest whole number */
 	r = x - n * 0.693359375f + n * 2.12194440e-4f;
@@ -167,9 +166,24 @@ INLINE vector vector_expm1_negative(vector x)
 	p = 1.0f / 24 + r * p;
 	p = 1.0f / 6 + r * p;
 	p = 0.5f + r * p;
-	p = r + r * r * p;
-	power = vector_power_of_two(n);
+	*power = vector_power_of_two(n);
+	return r + r * r * p;
+}
+
+/* eˣ − 1 for x ≤ 0, to about 2 units in the last place, small x included: 2ⁿ (eʳ − 1) + (2ⁿ − 1). */
+INLINE vector vector_expm1_negative(vector x)
+{
+	vector power, p = vector_split_exp(x, &power);
+
 	return power * p + (power - 1.0f);
+}
+
+/* eˣ for −60 ≤ x ≤ 0, to about 2 units in the last place; below, e⁻⁶⁰. */
+INLINE vector vector_exp_negative(vector x)
+{
+	vector power, p = vector_split_exp(x, &power);
+
+	return power + power * p;
 }
 
 /* 1 / (1 + e⁻ˣ) */

@@ -164,10 +164,12 @@ struct layer *layer_random(int hidden, int heads, int dim, uint64_t seed, struct
 /* The layer's sizes, from the two tensors that tell them. */
 static int read_sizes(const struct safetensors *file, struct layer *sizes, struct error *err)
 {
-	int64_t projection[3] = {0}, beta[3] = {0}, dim;
+	struct safetensors_tensor q_proj, beta_log;
+	const int64_t *projection = q_proj.shape, *beta = beta_log.shape;
+	int64_t dim;
 
-	if (safetensors_shape(file, "q_proj.weight", projection, 3, err) < 0 ||
-		safetensors_shape(file, "beta_log", beta, 3, err) < 0)
+	if (safetensors_find(file, "q_proj.weight", &q_proj, err) < 0 ||
+		safetensors_find(file, "beta_log", &beta_log, err) < 0)
 		return -1;
 	dim = beta[0] > 0 ? projection[0] / beta[0] : 0;
 	if (projection[0] > 1 << 20 || projection[1] < 16 || projection[1] > 1 << 20 || projection[1] % 16 ||
@@ -183,17 +185,19 @@ static int read_sizes(const struct safetensors *file, struct layer *sizes, struc
 static int read_parameter(
 	const struct safetensors *file, const struct parameter *parameter, struct error *err)
 {
-	int64_t shape[3] = {0};
+	struct safetensors_tensor tensor;
+	const int64_t *shape = tensor.shape;
 
-	if (safetensors_shape(file, parameter->name, shape, 3, err) < 0)
+	if (safetensors_find(file, parameter->name, &tensor, err) < 0)
 		return -1;
-	if (memcmp(shape, parameter->shape, sizeof(shape)))
+	if (memcmp(shape, parameter->shape, sizeof(parameter->shape)) || tensor.axes > 3)
 		return error_set(err, STATUS_ENVIRONMENT,
 			"tensor \"%s\" is [%lld, %lld, %lld] where the layer needs [%lld, %lld, %lld]",
 			parameter->name, (long long)shape[0], (long long)shape[1], (long long)shape[2],
 			(long long)parameter->shape[0], (long long)parameter->shape[1],
 			(long long)parameter->shape[2]);
-	return safetensors_read(file, parameter->name, *parameter->data, parameter->count, err);
+	safetensors_widen(&tensor, *parameter->data);
+	return 0;
 }
 
 struct layer *layer_load(const char *path, struct error *err)

@@ -315,14 +315,15 @@ static void weights_come_from_a_file(void **state)
 
 static void assert_unreadable(const char *header, const char *because)
 {
-	float data[4] = {1, 2, 3, 4}, out[4];
+	float data[4] = {1, 2, 3, 4};
 	struct error err = {0};
+	struct safetensors_tensor tensor;
 	struct safetensors *file;
 
 	write_file(header, data, sizeof(data));
 	file = safetensors_open(path, &err);
 	if (file)
-		assert_int_equal(safetensors_read(file, "a", out, 4, &err), -1);
+		assert_int_equal(safetensors_find(file, "a", &tensor, &err), -1);
 	safetensors_close(file);
 	assert_int_equal(err.status, STATUS_ENVIRONMENT);
 	if (!strstr(err.message, because))
@@ -333,6 +334,7 @@ static void broken_files_are_refused(void **state)
 {
 	static const char *const good = "{\"a\":{\"dtype\":\"F32\",\"shape\":[2,2],\"data_offsets\":[0,16]}}";
 	struct error err = {0};
+	struct safetensors_tensor tensor;
 	struct safetensors *file;
 	float out[4], data[4] = {1, 2, 3, 4};
 	char big[8] = {0, 0, 0, 0, 0, 0, 0, 0x7f};
@@ -341,10 +343,11 @@ static void broken_files_are_refused(void **state)
 	write_file(good, data, sizeof(data));
 	file = safetensors_open(path, &err);
 	assert_non_null(file);
-	assert_int_equal(safetensors_read(file, "a", out, 4, &err), 0);
+	assert_int_equal(safetensors_find(file, "a", &tensor, &err), 0);
+	assert_int_equal(tensor.count, 4);
+	safetensors_widen(&tensor, out);
 	assert_memory_equal(out, data, sizeof(data));
-	assert_int_equal(safetensors_read(file, "a", out, 3, &err), -1);
-	assert_int_equal(safetensors_read(file, "b", out, 4, &err), -1);
+	assert_int_equal(safetensors_find(file, "b", &tensor, &err), -1);
 	safetensors_close(file);
 
 	assert_unreadable("[]", "not a JSON object");
@@ -361,6 +364,12 @@ static void broken_files_are_refused(void **state)
 	assert_unreadable(
 		"{\"a\":{\"dtype\":\"F32\",\"shape\":[4294967296,4294967297],\"data_offsets\":[0,16]}}",
 		"shape");
+	assert_unreadable("{\"b\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]},"
+			  "\"c\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[4,12]}}",
+		"\"c\" of");
+	assert_unreadable("{\"b\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]},"
+			  "\"b\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[8,16]}}",
+		"twice");
 	assert_int_equal(file_write(path, big, sizeof(big), 0600, FILE_REPLACE, &err), 0);
 	assert_null(safetensors_open(path, &err));
 	assert_non_null(strstr(err.message, "not a safetensors file"));
@@ -373,11 +382,11 @@ static void broken_files_are_refused(void **state)
 static void layers_that_do_not_fit_are_refused(void **state)
 {
 	struct error err = {0};
-	float data[4] = {0};
+	float data[5] = {0};
 
 	(void)state;
 	write_file("{\"q_proj.weight\":{\"dtype\":\"F32\",\"shape\":[1,4],\"data_offsets\":[0,16]},"
-		   "\"beta_log\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}",
+		   "\"beta_log\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[16,20]}}",
 		data, sizeof(data));
 	assert_null(layer_load(path, &err));
 	assert_int_equal(err.status, STATUS_ENVIRONMENT);
