@@ -68,7 +68,8 @@ static int parse_sizes(const cJSON *document, struct model_config *config, struc
 		return error_set(err, STATUS_ENVIRONMENT, "%d heads cannot share %d heads of keys",
 			config->heads, config->kv_heads);
 	if (config->head_dim % 2)
-		return error_set(err, STATUS_ENVIRONMENT, "\"head_dim\" is %d, which is odd", config->head_dim);
+		return error_set(
+			err, STATUS_ENVIRONMENT, "\"head_dim\" is %d, which is odd", config->head_dim);
 	if ((int64_t)config->heads * config->head_dim > LARGEST_SIZE)
 		return error_set(err, STATUS_ENVIRONMENT, "%d heads of %d are too many", config->heads,
 			config->head_dim);
@@ -81,8 +82,8 @@ static int parse_positive(const cJSON *object, const char *name, double *value, 
 	if (json_real(object, name, *value ? JSON_OPTIONAL : JSON_REQUIRED, value, err) < 0)
 		return -1;
 	if (!(*value > 0))
-		return error_set(err, STATUS_ENVIRONMENT, "\"%s\" is %g instead of a positive number", name,
-			*value);
+		return error_set(
+			err, STATUS_ENVIRONMENT, "\"%s\" is %g instead of a positive number", name, *value);
 	return 0;
 }
 
@@ -106,7 +107,8 @@ static int parse_scaling(const cJSON *scaling, struct model_rope *rope, struct e
 	}
 	if (strcmp(kind, "llama3"))
 		return error_set(err, STATUS_ENVIRONMENT,
-			"positions of the kind \"%.40s\" are not known: default, linear and llama3 are", kind);
+			"positions of the kind \"%.40s\" are not known: default, linear and llama3 are",
+			kind);
 	rope->kind = ROPE_LLAMA3;
 	if (parse_positive(scaling, "factor", &rope->factor, err) < 0 ||
 		parse_positive(scaling, "low_freq_factor", &rope->low_freq, err) < 0 ||
@@ -114,7 +116,8 @@ static int parse_scaling(const cJSON *scaling, struct model_rope *rope, struct e
 		parse_positive(scaling, "original_max_position_embeddings", &rope->original, err) < 0)
 		return -1;
 	if (rope->low_freq >= rope->high_freq)
-		return error_set(err, STATUS_ENVIRONMENT, "\"low_freq_factor\" is not below \"high_freq_factor\"");
+		return error_set(
+			err, STATUS_ENVIRONMENT, "\"low_freq_factor\" is not below \"high_freq_factor\"");
 	return 0;
 }
 

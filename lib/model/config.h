@@ -13,19 +13,20 @@ enum model_type { MODEL_QWEN2, MODEL_QWEN3, MODEL_LLAMA };
 struct model_rope {
 	enum { ROPE_PLAIN, ROPE_LINEAR, ROPE_LLAMA3 } kind;
 	double theta;
-	double factor;               /* ROPE_LINEAR, ROPE_LLAMA3: slower by that */
-	double low_freq, high_freq;  /* ROPE_LLAMA3: turns within `original` tokens below which a pair is slowed, */
-	double original;             /* and above which it is left alone */
+	double factor; /* ROPE_LINEAR, ROPE_LLAMA3: slower by that */
+	double low_freq,
+		high_freq; /* ROPE_LLAMA3: turns within `original` tokens below which a pair is slowed, */
+	double original;   /* and above which it is left alone */
 };
 
 struct model_config {
 	enum model_type type;
 	int vocabulary, hidden, layers, heads, kv_heads, head_dim, intermediate, context;
-	bool tied;              /* the output matrix is the embedding */
-	bool qkv_bias, o_bias;  /* of attention's matrices */
-	bool mlp_bias;          /* of the other three */
-	bool head_norms;        /* queries and keys are normalised, head by head */
-	float epsilon;          /* of all norms */
+	bool tied;             /* the output matrix is the embedding */
+	bool qkv_bias, o_bias; /* of attention's matrices */
+	bool mlp_bias;         /* of the other three */
+	bool head_norms;       /* queries and keys are normalised, head by head */
+	float epsilon;         /* of all norms */
 	struct model_rope rope;
 };
 

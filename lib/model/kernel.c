@@ -88,8 +88,8 @@ INLINE void multiply_row(const void *weights, size_t row, int columns, const flo
 			rest[n] += dtype_load(weights, dtype, (int64_t)start + i) * x[n * columns + i];
 	UNROLL
 	for (int n = 0; n < inputs; n++)
-		y[(size_t)n * y_stride] =
-			vector_sum((sum[n][0] + sum[n][1]) + (sum[n][2] + sum[n][3])) + rest[n];
+		y[(size_t)n * y_stride] = vector_sum((sum[n][0] + sum[n][1]) + (sum[n][2] + sum[n][3])) +
+			rest[n];
 }
 
 INLINE void multiply_rows(const void *weights, int rows, int columns, const float *x, int inputs, float *y,
@@ -135,7 +135,7 @@ static void widen(const void *from, enum dtype dtype, size_t count, float *to)
 }
 
 /* Infinity and NaN are what has all bits of the exponent set. */
-static bool finite(const void *from, enum dtype dtype, size_t count)
+static bool all_finite(const void *from, enum dtype dtype, size_t count)
 {
 	const uint16_t *half = from, mask = dtype == DTYPE_BF16 ? 0x7f80 : 0x7c00;
 	const uint32_t *single = from;
@@ -184,7 +184,7 @@ static int largest(const float *x, int count)
 {
 	int best = 0;
 
-	if (!finite(x, DTYPE_F32, (size_t)count))
+	if (!all_finite(x, DTYPE_F32, (size_t)count))
 		return -1;
 	for (int i = 1; i < count; i++)
 		if (x[i] > x[best])
@@ -233,8 +233,8 @@ INLINE void add_values(float *out, float keep, const float *weights, const float
 }
 
 /* Block by block: what was summed so far is made smaller whenever a larger score is met. */
-static void attend(const float *query, const float *keys, const float *values, int tokens, int dim, float scale,
-	float *out)
+static void attend(const float *query, const float *keys, const float *values, int tokens, int dim,
+	float scale, float *out)
 {
 	float scaled[MODEL_HEAD_DIM], scores[KERNEL_BLOCK], most = -INFINITY, sum = 0;
 
@@ -266,4 +266,4 @@ static void attend(const float *query, const float *keys, const float *values, i
 }
 
 const struct model_kernel VARIANT(model_kernel) = {
-	multiply, widen, finite, normalise, activate, attend, largest};
+	multiply, widen, all_finite, normalise, activate, attend, largest};

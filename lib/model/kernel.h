@@ -16,21 +16,24 @@
 
 struct model_kernel {
 	/* y[n · y_stride + row] = the product of row `row` of the weights [rows, columns] and x[n], n < inputs. */
-	void (*multiply)(const void *weights, enum dtype dtype, int rows, int columns, const float *x, int inputs,
-		float *y, size_t y_stride);
+	void (*multiply)(const void *weights, enum dtype dtype, int rows, int columns, const float *x,
+		int inputs, float *y, size_t y_stride);
 	void (*widen)(const void *from, enum dtype dtype, size_t count, float *to);
 	/* Whether all numbers are finite. */
-	bool (*finite)(const void *from, enum dtype dtype, size_t count);
+	bool (*all_finite)(const void *from, enum dtype dtype, size_t count);
 	/* out = x / √(mean of x² + epsilon) · weight. May be in place. */
 	void (*normalise)(const float *x, const float *weight, float epsilon, int count, float *out);
 	/* gate = silu(gate) · up */
 	void (*activate)(float *gate, const float *up, int count);
 	/* One head, one query: softmax(query · keys · scale) · values, over the first `tokens` tokens. */
-	void (*attend)(const float *query, const float *keys, const float *values, int tokens, int dim, float scale,
-		float *out);
+	void (*attend)(const float *query, const float *keys, const float *values, int tokens, int dim,
+		float scale, float *out);
 	/* The first of the largest numbers; -1 when some are not finite. */
 	int (*largest)(const float *x, int count);
 };
+
+/* Of the instruction set in use. */
+const struct model_kernel *model_kernel(void);
 
 extern const struct model_kernel model_kernel_baseline;
 #ifdef __x86_64__

@@ -35,7 +35,7 @@ struct safetensors {
 	size_t size;
 	const unsigned char *data;
 	uint64_t data_size;
-	cJSON *header; /* owns the entries' strings */
+	cJSON *header;         /* owns the entries' strings */
 	struct entry *entries; /* by name */
 	size_t count;
 };
@@ -114,8 +114,7 @@ static bool parse_size(const cJSON *item, uint64_t *size)
 	return true;
 }
 
-static bool parse_shape(
-	const struct safetensors *file, const cJSON *shape, struct entry *entry)
+static bool parse_shape(const struct safetensors *file, const cJSON *shape, struct entry *entry)
 {
 	const cJSON *item;
 	uint64_t size;
@@ -248,8 +247,7 @@ int safetensors_find(const struct safetensors *file, const char *name, struct sa
 	struct error *err)
 {
 	const struct entry wanted = {.name = name};
-	const struct entry *entry =
-		bsearch(&wanted, file->entries, file->count, sizeof(wanted), by_name);
+	const struct entry *entry = bsearch(&wanted, file->entries, file->count, sizeof(wanted), by_name);
 	enum dtype dtype;
 
 	if (!entry)
@@ -263,8 +261,10 @@ int safetensors_find(const struct safetensors *file, const char *name, struct sa
 	}
 	if (entry->axes > SAFETENSORS_AXES)
 		return refuse(file, name, err, "has too many dimensions");
-	*tensor = (struct safetensors_tensor){
-		.dtype = dtype, .axes = entry->axes, .count = entry->count, .data = file->data + entry->begin};
+	*tensor = (struct safetensors_tensor){.dtype = dtype,
+		.axes = entry->axes,
+		.count = entry->count,
+		.data = file->data + entry->begin};
 	memcpy(tensor->shape, entry->shape, sizeof(entry->shape));
 	return 0;
 }
