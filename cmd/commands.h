@@ -26,6 +26,7 @@ extern const struct command cmd_reveal;
 extern const struct command cmd_round;
 extern const struct command cmd_run;
 extern const struct command cmd_score;
+extern const struct command cmd_serve;
 extern const struct command cmd_status;
 extern const struct command cmd_submit;
 extern const struct command cmd_validate;

@@ -16,6 +16,7 @@ static const struct command *const commands[] = {
 	&cmd_reveal,
 	&cmd_submit,
 	&cmd_run,
+	&cmd_serve,
 	&cmd_status,
 	&cmd_round,
 	&cmd_leaderboard,

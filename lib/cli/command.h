@@ -73,6 +73,8 @@ const char *require_workspace(const struct invocation *invocation, struct error 
 
 /* Prints a document to stdout, indented, and frees it. */
 void output_json(cJSON *document);
+/* The same on one line, for a script that waits for it. */
+void output_json_line(cJSON *document);
 
 /* Option groups that several commands share. */
 #define OPTS_WALLET                                                                                          \

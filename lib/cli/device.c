@@ -5,8 +5,7 @@
 #include "base/number.h"
 #include "cpu/cpu.h"
 
-int command_device(
-	const struct invocation *invocation, const char *name, struct device *device, struct error *err)
+int command_compute(const struct invocation *invocation, struct error *err)
 {
 	const char *source, *threads = settings_get(invocation->settings, "QUASAR_THREADS", &source);
 	int64_t count = 0;
@@ -16,6 +15,14 @@ int command_device(
 			"QUASAR_THREADS (from %s): \"%s\" is not a valid number of threads", source, threads);
 	cpu_threads_set((int)count);
 	settings_export_compute(invocation->settings);
+	return 0;
+}
+
+int command_device(
+	const struct invocation *invocation, const char *name, struct device *device, struct error *err)
+{
+	if (command_compute(invocation, err) < 0)
+		return -1;
 	name = name ? name : settings_get(invocation->settings, "DEVICE", NULL);
 	return device_open(name, device, err);
 }

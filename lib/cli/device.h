@@ -30,6 +30,9 @@
 			"Default: random."                                                                   \
 	}
 
+/* Makes the settings of computing count: threads, and what CUDA, PyTorch and others read. STATUS_USAGE. */
+int command_compute(const struct invocation *invocation, struct error *err);
+
 /* Opens the device named (NULL: the one of the setting DEVICE), with the threads of QUASAR_THREADS. To be
  * closed with device_close(). */
 int command_device(

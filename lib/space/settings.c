@@ -82,8 +82,12 @@ const struct setting settings_table[] = {
 	{NULL, "VERIFY_MAX_ABS_DIFF", "0.1", SETTING_PLAIN,
 		"Maximum absolute difference between two runs on the same input."},
 	{"Logit verification", "REFERENCE_MODEL", "Qwen/Qwen2.5-0.5B-Instruct", SETTING_PLAIN,
-		"Reference model to register for."},
-	{NULL, "MINER_INFERENCE_PORT", "8001", SETTING_UNUSED, "Port of the inference server."},
+		"Reference model: what to register for, and what `quasar serve` serves. A name in the Hugging Face cache, "
+		"or a folder."},
+	{NULL, "MINER_INFERENCE_PORT", "8001", SETTING_PLAIN,
+		"Port of the inference server, `quasar serve`."},
+	{NULL, "HF_HOME", NULL, SETTING_PLAIN,
+		"Folder of Hugging Face's files, with the models in hub/. If unset: ~/.cache/huggingface."},
 	{NULL, "LOGIT_COSINE_THRESHOLD", "0.99", SETTING_UNUSED, "Minimum cosine similarity of logits."},
 	{NULL, "LOGIT_MAX_ABS_DIFF", "0.1", SETTING_UNUSED, "Maximum absolute difference of logits."},
 	{0},
@@ -349,7 +353,7 @@ char **settings_environment(void)
 
 void settings_export_compute(const struct settings *settings)
 {
-	static const char *const prefixes[] = {"CUDA_", "PYTORCH_", "TRITON_"};
+	static const char *const prefixes[] = {"CUDA_", "PYTORCH_", "TRITON_", "HF_HOME", "HF_HUB_CACHE"};
 
 	for (size_t i = 0; i < settings->count; i++)
 		for (size_t p = 0; p < sizeof(prefixes) / sizeof(*prefixes); p++)

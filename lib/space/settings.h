@@ -55,6 +55,6 @@ void settings_write(const struct settings *values, struct buffer *out);
  * own. The list ends with NULL; the caller frees it, its strings stay the environment's. */
 char **settings_environment(void);
 
-/* Puts what the .env says to CUDA, PyTorch and Triton (CUDA_…, PYTORCH_…, TRITON_…) into this process's environment,
+/* Puts what the .env says to CUDA, PyTorch, Triton and Hugging Face (CUDA_…, PYTORCH_…, TRITON_…, HF_HOME) into this process's environment,
  * unless that says it itself: the driver reads it here, and so does the fork's own process. */
 void settings_export_compute(const struct settings *settings);
