@@ -38,6 +38,7 @@ def write(folder, seed=1, **changes):
         header[name] = {"dtype": "F32", "shape": shape, "data_offsets": [len(data), len(data) + 4 * count]}
         data += values.tobytes()
     text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
     folder.mkdir(parents=True)
     (folder / "config.json").write_text(json.dumps(config))
     (folder / "model.safetensors").write_bytes(struct.pack("<Q", len(text)) + text + data)

@@ -304,10 +304,10 @@ static bool check_metrics(struct server_request *request, struct server_reply *r
 }
 
 static const struct server_route routes[] = {
-	{"POST", "/inference", true, .take = take_inference},
-	{"GET", "/health", .check = check_health},
-	{"GET", "/model_info", .check = check_model_info},
-	{"GET", "/metrics", .check = check_metrics},
+	{"POST", "/inference", true, NULL, NULL},
+	{"GET", "/health", false, check_health, NULL},
+	{"GET", "/model_info", false, check_model_info, NULL},
+	{"GET", "/metrics", false, check_metrics, NULL},
 	{0},
 };
 
@@ -329,6 +329,7 @@ struct service *service_start(const struct service_options *options, struct erro
 		.listen = options->listen,
 		.port = options->port,
 		.routes = routes,
+		.take = take_inference,
 		.context = service,
 		.body_limit = OTHER_BYTES + TOKEN_BYTES * (size_t)options->tokens,
 		.value_limit = OTHER_VALUES + (size_t)options->tokens,

@@ -523,7 +523,7 @@ static void take(struct exchange *exchange)
 
 	set_taken(exchange, true);
 	MHD_suspend_connection(exchange->http); /* before the answer can come */
-	if (!exchange->route->take(exchange, &exchange->request, &exchange->reply, options->context))
+	if (!options->take(exchange, &exchange->request, &exchange->reply, options->context))
 		give_back(exchange);
 }
 
@@ -740,6 +740,21 @@ static bool is_preflight(const struct exchange *exchange)
 		*header(exchange, "Origin") && *header(exchange, "Access-Control-Request-Method");
 }
 
+/* Gives a request to who answers it; false when the reply is made. */
+static bool hand_over(struct exchange *exchange)
+{
+	const struct server_route *route = exchange->route;
+
+	if (route->handle && enqueue(exchange))
+		return true;
+	if (route->handle)
+		refuse_busy(&exchange->reply);
+	if (route->handle || route->check)
+		return false;
+	take(exchange);
+	return true;
+}
+
 /* Called with the whole request. True when somebody else has it now, false when the reply is made. */
 static bool dispatch(struct exchange *exchange)
 {
@@ -763,18 +778,9 @@ static bool dispatch(struct exchange *exchange)
 		server_refuse(reply, 413, "Request body larger than %zu bytes", options->body_limit);
 	else if (exchange->crowded)
 		refuse_busy(reply);
-	else if (!parse_body(exchange) ||
-		(route->check && !route->check(&exchange->request, reply, options->context)))
-		return false;
-	else if (route->take) {
-		take(exchange);
-		return true;
-	} else if (!route->handle)
-		return false;
-	else if (enqueue(exchange))
-		return true;
-	else
-		refuse_busy(reply);
+	else if (parse_body(exchange) &&
+		(!route->check || route->check(&exchange->request, reply, options->context)))
+		return hand_over(exchange);
 	return false;
 }
 

@@ -54,9 +54,6 @@ void server_refuse(struct server_reply *reply, unsigned status, const char *form
 /* Answers 500. What the handler did is kept when it returns 0. */
 void server_fault(struct server_reply *reply);
 
-/* A request that was taken away from the server and waits for its answer. */
-struct exchange;
-
 struct server_route {
 	const char *method;
 	const char *pattern; /* "/finalize_round/{round_id}" */
@@ -67,15 +64,13 @@ struct server_route {
 	/* Runs in the worker. -1 is a fault of the server, not of the request: everything done in the
 	 * transaction is undone, and the client gets 500. A handler may be run again for a request whose
 	 * transaction failed, so it may touch nothing but what the transaction covers. NULL: `check` makes
-	 * the reply. */
+	 * the reply; without that either, the request is for `take` of the options. */
 	int (*handle)(const struct server_request *request, struct server_reply *reply, void *context,
 		struct error *err);
-	/* In place of `handle`, for what takes its time: runs in the network threads, several at once. True:
-	 * server_answer() will be called for the exchange, by any thread, once, and before server_stop(); until
-	 * then the request stays as it is. False: the reply is made. */
-	bool (*take)(struct exchange *exchange, const struct server_request *request,
-		struct server_reply *reply, void *context);
 };
+
+/* A request that was taken away from the server, and waits for its answer. */
+struct exchange;
 
 /* Answers what was taken. The exchange is gone then; body or content are the server's. */
 void server_answer(struct exchange *exchange, const struct server_reply *reply);
@@ -102,8 +97,13 @@ struct server_options {
 	unsigned port;                                /* 0: any that is free */
 	const struct server_route *routes;            /* ends with an entry whose method is NULL */
 	const struct server_transaction *transaction; /* NULL: none */
-	void *context;                                /* passed to all callbacks */
-	size_t batch_limit;                           /* requests that share a transaction at most; 0: 256 */
+	/* For what takes its time: runs in the network threads, several at once. True: server_answer() will be
+	 * called for the exchange, by any thread, once, and before server_stop(); until then the request stays
+	 * as it is. False: the reply is made. */
+	bool (*take)(struct exchange *exchange, const struct server_request *request,
+		struct server_reply *reply, void *context);
+	void *context;      /* passed to all callbacks */
+	size_t batch_limit; /* requests that share a transaction at most; 0: 256 */
 	struct server_dialect dialect;
 	size_t body_limit;       /* bytes; 0: 64 KiB */
 	size_t value_limit;      /* values of a body; 0: 20,000 */

@@ -169,7 +169,7 @@ def test_wrong_counts(server, change, words):
 
 @pytest.mark.parametrize("body, status", [
     (b'{"prompt": [1, 2', 422), (b"", 422), (b"[]", 422), (b"\xff\xfe", 422), (b"[" * 3000, 413), (b" " * 40000, 413),
-])
+], ids=["cut", "empty", "list", "bytes", "values", "size"])
 def test_wrong_bodies(server, body, status):
     assert server.post("/inference", body).status == status
 
