@@ -196,8 +196,7 @@ static int read_parameter(
 			parameter->name, (long long)shape[0], (long long)shape[1], (long long)shape[2],
 			(long long)parameter->shape[0], (long long)parameter->shape[1],
 			(long long)parameter->shape[2]);
-	safetensors_widen(&tensor, *parameter->data);
-	return 0;
+	return safetensors_read(file, parameter->name, *parameter->data, parameter->count, err);
 }
 
 struct layer *layer_load(const char *path, struct error *err)

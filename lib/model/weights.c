@@ -50,6 +50,10 @@ static int open_file(struct opening *opening, const char *name, struct safetenso
 	free(path);
 	if (!*file)
 		return -1;
+	if (safetensors_map(*file, err) < 0) {
+		safetensors_close(*file);
+		return -1;
+	}
 	weights->files = xrealloc(weights->files, (weights->file_count + 1) * sizeof(*weights->files));
 	weights->files[weights->file_count++] = (struct weights_file){xstrdup(name), *file};
 	return 0;
@@ -189,7 +193,7 @@ static int take_vector(
 	if (find_tensor(opening, name, count, 0, &tensor, err) < 0)
 		return -1;
 	copy = xmalloc((size_t)count * sizeof(*copy));
-	safetensors_widen(&tensor, copy);
+	model_kernel()->widen(tensor.data, tensor.dtype, tensor.count, copy);
 	weights->vectors = xrealloc(
 		weights->vectors, (weights->vector_count + 1) * sizeof(*weights->vectors));
 	weights->vectors[weights->vector_count++] = copy;

@@ -17,8 +17,6 @@
 /* Headers of large models take a few hundred kB. */
 #define LARGEST_HEADER (64 << 20)
 
-#define PREFIX 8 /* bytes of the header's length */
-
 /* What the header says of a tensor. */
 struct entry {
 	const char *name;
@@ -31,10 +29,9 @@ struct entry {
 
 struct safetensors {
 	char *path;
-	const unsigned char *map; /* the whole file; NULL: not mapped */
-	size_t size;
-	const unsigned char *data;
-	uint64_t data_size;
+	int descriptor;
+	uint64_t data, length; /* where the data begins, and how many bytes of it there are */
+	const char *map;       /* the whole file; NULL: not mapped */
 	cJSON *header;         /* owns the entries' strings */
 	struct entry *entries; /* by name */
 	size_t count;
@@ -48,46 +45,55 @@ static int refuse(const struct safetensors *file, const char *name, struct error
 	return -1;
 }
 
-static int map_file(struct safetensors *file, struct error *err)
+static int read_fully(
+	const struct safetensors *file, void *to, size_t length, uint64_t from, struct error *err)
 {
-	int descriptor = file_open(file->path, err);
-	struct stat status;
-	void *map;
+	for (size_t done = 0; done < length;) {
+		ssize_t got = pread(file->descriptor, (char *)to + done, length - done, (off_t)(from + done));
 
-	if (descriptor < 0)
-		return -1;
-	if (fstat(descriptor, &status) == 0 && status.st_size < PREFIX) {
-		close(descriptor);
-		return error_set(err, STATUS_ENVIRONMENT,
-			"%s is not a safetensors file: it has only %lld bytes", file->path,
-			(long long)status.st_size);
+		if (got < 0 && errno == EINTR)
+			continue;
+		if (got <= 0)
+			return error_set(err, STATUS_ENVIRONMENT, "cannot read %s: %s", file->path,
+				got ? strerror(errno) : "it is too short");
+		done += (size_t)got;
 	}
-	map = mmap(NULL, (size_t)status.st_size, PROT_READ, MAP_SHARED, descriptor, 0);
-	close(descriptor);
-	if (map == MAP_FAILED)
-		return error_set(err, STATUS_ENVIRONMENT, "cannot map %s: %s", file->path, strerror(errno));
-	file->map = map;
-	file->size = (size_t)status.st_size;
 	return 0;
 }
 
 static int read_header(struct safetensors *file, struct error *err)
 {
+	unsigned char prefix[8];
 	uint64_t length = 0;
+	struct stat status;
+	char *text;
+	int result;
 
-	for (int i = PREFIX - 1; i >= 0; i--)
-		length = length << 8 | file->map[i];
-	if (length > LARGEST_HEADER || length > file->size - PREFIX)
+	if (fstat(file->descriptor, &status) < 0 || !S_ISREG(status.st_mode))
+		return error_set(err, STATUS_ENVIRONMENT, "%s is not a file", file->path);
+	if (read_fully(file, prefix, sizeof(prefix), 0, err) < 0)
+		return -1;
+	for (int i = 7; i >= 0; i--)
+		length = length << 8 | prefix[i];
+	if (length > LARGEST_HEADER || length > (uint64_t)status.st_size - sizeof(prefix))
 		return error_set(err, STATUS_ENVIRONMENT,
-			"%s is not a safetensors file: a header of %llu bytes in a file of %zu", file->path,
-			(unsigned long long)length, file->size);
-	file->data = file->map + PREFIX + length;
-	file->data_size = file->size - PREFIX - length;
-	file->header = json_parse((const char *)file->map + PREFIX, length, err);
-	if (!file->header || !cJSON_IsObject(file->header))
-		return error_set(err, STATUS_ENVIRONMENT,
-			"%s is not a safetensors file: its header is not a JSON object", file->path);
-	return 0;
+			"%s is not a safetensors file: a header of %llu bytes in a file of %lld", file->path,
+			(unsigned long long)length, (long long)status.st_size);
+	file->data = sizeof(prefix) + length;
+	file->length = (uint64_t)status.st_size - file->data;
+	text = xmalloc(length + 1);
+	text[length] = '\0';
+	result = read_fully(file, text, length, sizeof(prefix), err);
+	if (!result) {
+		file->header = json_parse(text, length, err);
+		if (!file->header || !cJSON_IsObject(file->header)) {
+			error_set(err, STATUS_ENVIRONMENT,
+				"%s is not a safetensors file: its header is not a JSON object", file->path);
+			result = -1;
+		}
+	}
+	free(text);
+	return result;
 }
 
 /* --- entries ------------------------------------------------------------------------------------- */
@@ -121,7 +127,7 @@ static bool parse_shape(const struct safetensors *file, const cJSON *shape, stru
 
 	entry->count = 1;
 	cJSON_ArrayForEach (item, shape) {
-		if (!parse_size(item, &size) || (size && entry->count > file->data_size / size))
+		if (!parse_size(item, &size) || (size && entry->count > file->length / size))
 			return false;
 		if (entry->axes < SAFETENSORS_AXES)
 			entry->shape[entry->axes] = (int64_t)size;
@@ -136,7 +142,7 @@ static bool fits(const struct safetensors *file, const struct entry *entry)
 {
 	enum dtype dtype;
 
-	return entry->begin <= entry->end && entry->end <= file->data_size &&
+	return entry->begin <= entry->end && entry->end <= file->length &&
 		(!parse_dtype(entry->dtype, &dtype) ||
 			entry->end - entry->begin == entry->count * dtype_size(dtype));
 }
@@ -225,7 +231,8 @@ struct safetensors *safetensors_open(const char *path, struct error *err)
 	struct safetensors *file = xcalloc(1, sizeof(*file));
 
 	file->path = xstrdup(path);
-	if (map_file(file, err) == 0 && read_header(file, err) == 0 && read_entries(file, err) == 0)
+	file->descriptor = file_open(path, err);
+	if (file->descriptor >= 0 && read_header(file, err) == 0 && read_entries(file, err) == 0)
 		return file;
 	safetensors_close(file);
 	return NULL;
@@ -236,48 +243,88 @@ void safetensors_close(struct safetensors *file)
 	if (!file)
 		return;
 	if (file->map)
-		munmap((void *)file->map, file->size);
+		munmap((void *)file->map, file->data + file->length);
+	if (file->descriptor >= 0)
+		close(file->descriptor);
 	cJSON_Delete(file->header);
 	free(file->entries);
 	free(file->path);
 	free(file);
 }
 
-int safetensors_find(const struct safetensors *file, const char *name, struct safetensors_tensor *tensor,
-	struct error *err)
+int safetensors_map(struct safetensors *file, struct error *err)
+{
+	void *map = file->map ? (void *)file->map
+			      : mmap(NULL, file->data + file->length, PROT_READ, MAP_SHARED,
+					file->descriptor, 0);
+
+	if (map == MAP_FAILED)
+		return error_set(err, STATUS_ENVIRONMENT, "cannot map %s: %s", file->path, strerror(errno));
+	file->map = map;
+	return 0;
+}
+
+/* --- tensors ------------------------------------------------------------------------------------- */
+
+static const struct entry *find(
+	const struct safetensors *file, const char *name, enum dtype *dtype, struct error *err)
 {
 	const struct entry wanted = {.name = name};
 	const struct entry *entry = bsearch(&wanted, file->entries, file->count, sizeof(wanted), by_name);
+	char *why;
+
+	if (!entry) {
+		error_set(err, STATUS_ENVIRONMENT, "%s has no tensor \"%s\"", file->path, name);
+		return NULL;
+	}
+	if (parse_dtype(entry->dtype, dtype))
+		return entry;
+	why = xprintf("is %.40s: F32, BF16 and F16 are read", entry->dtype);
+	refuse(file, name, err, why);
+	free(why);
+	return NULL;
+}
+
+int safetensors_find(const struct safetensors *file, const char *name, struct safetensors_tensor *tensor,
+	struct error *err)
+{
 	enum dtype dtype;
+	const struct entry *entry = find(file, name, &dtype, err);
 
 	if (!entry)
-		return error_set(err, STATUS_ENVIRONMENT, "%s has no tensor \"%s\"", file->path, name);
-	if (!parse_dtype(entry->dtype, &dtype)) {
-		char *why = xprintf("is %.40s: F32, BF16 and F16 are read", entry->dtype);
-
-		refuse(file, name, err, why);
-		free(why);
 		return -1;
-	}
 	if (entry->axes > SAFETENSORS_AXES)
 		return refuse(file, name, err, "has too many dimensions");
-	*tensor = (struct safetensors_tensor){.dtype = dtype,
+	*tensor = (struct safetensors_tensor){
+		.dtype = dtype,
 		.axes = entry->axes,
 		.count = entry->count,
-		.data = file->data + entry->begin};
+		.data = file->map ? file->map + file->data + entry->begin : NULL,
+	};
 	memcpy(tensor->shape, entry->shape, sizeof(entry->shape));
 	return 0;
 }
 
-void safetensors_widen(const struct safetensors_tensor *tensor, float *out)
+int safetensors_read(
+	const struct safetensors *file, const char *name, float *out, size_t count, struct error *err)
 {
-	const char *data = tensor->data;
-	size_t size = dtype_size(tensor->dtype);
+	enum dtype dtype;
+	const struct entry *entry = find(file, name, &dtype, err);
+	char *raw;
+	int result;
 
-	for (size_t i = 0; i < tensor->count; i++) {
-		uint32_t number = 0;
-
-		memcpy(&number, data + i * size, size);
-		out[i] = dtype_load(&number, tensor->dtype, 0);
-	}
+	if (!entry)
+		return -1;
+	if (entry->count != count)
+		return error_set(err, STATUS_ENVIRONMENT,
+			"tensor \"%s\" of %s has %zu numbers instead of %zu", name, file->path, entry->count,
+			count);
+	raw = malloc(entry->end - entry->begin + 1);
+	if (!raw)
+		return error_set(err, STATUS_ENVIRONMENT, "not enough memory for tensor \"%s\"", name);
+	result = read_fully(file, raw, entry->end - entry->begin, file->data + entry->begin, err);
+	for (size_t i = 0; i < count && !result; i++)
+		out[i] = dtype_load(raw, dtype, (int64_t)i);
+	free(raw);
+	return result;
 }

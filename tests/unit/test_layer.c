@@ -345,8 +345,14 @@ static void broken_files_are_refused(void **state)
 	assert_non_null(file);
 	assert_int_equal(safetensors_find(file, "a", &tensor, &err), 0);
 	assert_int_equal(tensor.count, 4);
-	safetensors_widen(&tensor, out);
+	assert_null(tensor.data);
+	assert_int_equal(safetensors_read(file, "a", out, 4, &err), 0);
 	assert_memory_equal(out, data, sizeof(data));
+	assert_int_equal(safetensors_read(file, "a", out, 3, &err), -1);
+	assert_int_equal(safetensors_read(file, "b", out, 4, &err), -1);
+	assert_int_equal(safetensors_map(file, &err), 0);
+	assert_int_equal(safetensors_find(file, "a", &tensor, &err), 0);
+	assert_memory_equal(tensor.data, data, sizeof(data));
 	assert_int_equal(safetensors_find(file, "b", &tensor, &err), -1);
 	safetensors_close(file);
 
