@@ -14,6 +14,7 @@ extern const struct command cmd_export_state;
 extern const struct command cmd_generate;
 extern const struct command cmd_gpus;
 extern const struct command cmd_help;
+extern const struct command cmd_image;
 extern const struct command cmd_import_state;
 extern const struct command cmd_init;
 extern const struct command cmd_leaderboard;

@@ -1,18 +1,16 @@
 /* quasar serve: the inference server whose logits validators compare with the reference model's. */
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
-#include "api/http.h"
 #include "base/clock.h"
-#include "base/json.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/service.h"
 #include "cli/device.h"
 #include "cmd/commands.h"
 #include "inference/service.h"
+#include "logits/responder.h"
 
 #define HEALTH_SECONDS 5
 
@@ -122,24 +120,9 @@ static int serve(const struct invocation *invocation, const struct service_optio
 /* Asks the server of this machine. */
 static int check_health(const struct service_options *options, struct error *err)
 {
-	char *url = xprintf("http://127.0.0.1:%u/health", options->port);
-	const struct http_request request = {.url = url, .timeout = HEALTH_SECONDS};
-	struct http_answer answer = {0};
-	struct http *http = http_open();
-	const char *status = NULL;
-	cJSON *body = NULL;
-	int result = http_exchange(http, &request, &answer, err);
+	char *url = xprintf("http://127.0.0.1:%u", options->port);
+	int result = responder_wait(url, HEALTH_SECONDS, false, err);
 
-	if (!result)
-		body = json_parse(answer.body.data, answer.body.length, err);
-	if (!result && (!body || json_string(body, "status", JSON_REQUIRED, &status, err) < 0))
-		result = error_context(err, "%s", url);
-	if (!result && strcmp(status, "healthy"))
-		result = error_set(err, STATUS_FAILED, "the server on port %u is %s", options->port,
-			strcmp(status, "loading") ? "not healthy" : "still loading its model");
-	cJSON_Delete(body);
-	buffer_free(&answer.body);
-	http_close(http);
 	free(url);
 	return result;
 }

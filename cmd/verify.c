@@ -15,7 +15,7 @@
 #include "cli/report.h"
 #include "cli/verification.h"
 #include "cmd/commands.h"
-#include "fork/image.h"
+#include "image/image.h"
 #include "measure/accuracy.h"
 #include "measure/fixture.h"
 #include "score/score.h"

@@ -47,6 +47,10 @@ void settings_put(struct settings *settings, const char *name, const char *value
  * table. */
 const char *settings_get(const struct settings *settings, const char *name, const char **source);
 
+/* Sets one in DIRECTORY/.env, whose other lines stay as they are; an .env that is not there is made. The value in the
+ * environment still wins. STATUS_ENVIRONMENT. */
+int settings_save(const char *directory, const char *name, const char *value, struct error *err);
+
 /* Appends an .env file that explains every setting. `values` may be NULL, or holds values to write
  * instead of the defaults. */
 void settings_write(const struct settings *values, struct buffer *out);

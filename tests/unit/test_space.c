@@ -23,7 +23,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "fork/image.h"
+#include "image/image.h"
 #include "fork/inspect.h"
 #include "fork/leak.h"
 #include "fork/private.h"
