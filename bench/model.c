@@ -168,8 +168,8 @@ int main(void)
 	printf("%s\n%.0f million parameters in bf16, opened and checked in %.2f s.\n\n", cpu,
 		(double)model_info(model)->parameters * 1e-6, clock_elapsed() - started);
 	make_memory(model_info(model)->bytes);
-	printf("%7s %14s %16s %16s %14s %16s\n", "batch", "tokens/s", "weights, GB/s", "memory, GB/s", "of memory",
-		"prompt tokens/s");
+	printf("%7s %14s %16s %16s %14s %16s\n", "batch", "tokens/s", "weights, GB/s", "memory, GB/s",
+		"of memory", "prompt tokens/s");
 	compare(model, 1);
 	compare(model, 2);
 	compare(model, 4);

@@ -91,7 +91,8 @@ static inline void random_tensors_of(const struct random_model *model, struct ra
 }
 
 /* {"name": {"dtype", "shape", "data_offsets"}, …}, padded to a multiple of 64 bytes with its length. */
-static inline char *random_model_header(const struct random_model *model, const struct random_tensors *tensors)
+static inline char *random_model_header(
+	const struct random_model *model, const struct random_tensors *tensors)
 {
 	static const char *const names[] = {[DTYPE_F32] = "F32", [DTYPE_BF16] = "BF16", [DTYPE_F16] = "F16"};
 	cJSON *header = cJSON_CreateObject();
@@ -120,15 +121,14 @@ static inline char *random_model_header(const struct random_model *model, const 
 }
 
 /* Norms around 1; the rest evenly distributed, so that sums keep their size. */
-static inline void random_tensor_fill(
-	const struct random_model *model, const struct random_tensor *tensor, uint64_t seed, int stream, void *out)
+static inline void random_tensor_fill(const struct random_model *model, const struct random_tensor *tensor,
+	uint64_t seed, int stream, void *out)
 {
 	float bound = sqrtf(3.0f / (float)(tensor->columns ? tensor->columns : 100));
 	float centre = strstr(tensor->name, "norm") ? 1 : 0;
 	float *numbers = malloc(tensor->count * sizeof(*numbers));
 
-	random_uniform(
-		seed, (uint64_t)stream, centre - bound, centre + bound, numbers, tensor->count);
+	random_uniform(seed, (uint64_t)stream, centre - bound, centre + bound, numbers, tensor->count);
 	for (size_t i = 0; i < tensor->count; i++)
 		dtype_store(out, model->dtype, (int64_t)i, numbers[i]);
 	free(numbers);

@@ -49,7 +49,7 @@ int verify_static(const struct invocation *invocation, const struct verify_reque
 	return result;
 }
 
-static int threshold(const struct invocation *invocation, const char *name, double *value, struct error *err)
+int verify_threshold(const struct invocation *invocation, const char *name, double *value, struct error *err)
 {
 	const char *source, *text = settings_get(invocation->settings, name, &source);
 
@@ -63,9 +63,9 @@ static int threshold(const struct invocation *invocation, const char *name, doub
 static int thresholds(
 	const struct invocation *invocation, double *cosine, double *difference, struct error *err)
 {
-	if (threshold(invocation, "VERIFY_COSINE_THRESHOLD", cosine, err) < 0)
+	if (verify_threshold(invocation, "VERIFY_COSINE_THRESHOLD", cosine, err) < 0)
 		return -1;
-	return threshold(invocation, "VERIFY_MAX_ABS_DIFF", difference, err);
+	return verify_threshold(invocation, "VERIFY_MAX_ABS_DIFF", difference, err);
 }
 
 /* By a Python that is there. */

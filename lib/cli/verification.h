@@ -59,5 +59,8 @@ int verify_fork(const struct invocation *invocation, const struct verify_request
 int verify_native(const struct invocation *invocation, const struct verify_request *request,
 	const struct device *device, const char *suffix, struct check_list *checks, struct error *err);
 
+/* The value of a setting that is a threshold. STATUS_USAGE. */
+int verify_threshold(const struct invocation *invocation, const char *name, double *value, struct error *err);
+
 /* Would the validator find the claim kept, if it measured the same? Tokens/s. */
 void verify_claim(double measured, double claimed, struct check_list *checks);

@@ -101,8 +101,8 @@ static bool is_done(const struct course *course)
 	return course->answer->token_count == course->challenge->length;
 }
 
-static int course_begin(struct model *model, const struct challenge *challenge, struct challenge_answer *answer,
-	struct course *course, struct error *err)
+static int course_begin(struct model *model, const struct challenge *challenge,
+	struct challenge_answer *answer, struct course *course, struct error *err)
 {
 	*course = (struct course){
 		.challenge = challenge,
@@ -283,7 +283,8 @@ static void judge_step(const struct challenge *challenge, const struct challenge
 	for (int i = 0; i < count; i++)
 		verdict->largest = fmax(verdict->largest, fabs((double)ours[i]));
 	verdict->cosine = fmin(isnan(verdict->cosine) ? 1 : verdict->cosine, found->cosine);
-	verdict->difference = fmax(isnan(verdict->difference) ? 0 : verdict->difference, found->max_difference);
+	verdict->difference = fmax(
+		isnan(verdict->difference) ? 0 : verdict->difference, found->max_difference);
 	if (found->cosine < limits->cosine)
 		snprintf(verdict->reason, sizeof(verdict->reason), "cosine %.6f at step %d, below %g",
 			found->cosine, step, limits->cosine);

@@ -39,12 +39,12 @@ struct challenge_limits {
 
 struct challenge_verdict {
 	bool accepted;
-	char reason[160];                              /* why it is not; else "" */
-	struct comparison steps[CHALLENGE_STEPS];      /* of those before the reason */
-	double cosine, difference;                     /* the worst of them; NAN: none was compared */
-	double largest;                                /* logit of the reference, in magnitude */
-	int diverges;    /* the first step, from 1, whose token is another one; 0: none */
-	float margin;    /* of the reference there */
+	char reason[160];                         /* why it is not; else "" */
+	struct comparison steps[CHALLENGE_STEPS]; /* of those before the reason */
+	double cosine, difference;                /* the worst of them; NAN: none was compared */
+	double largest;                           /* logit of the reference, in magnitude */
+	int diverges; /* the first step, from 1, whose token is another one; 0: none */
+	float margin; /* of the reference there */
 	double tokens_per_second;
 };
 

@@ -8,8 +8,7 @@
 #include "base/memory.h"
 #include "logits/responder.h"
 
-static const char *const kind_names[] = {
-	[CHALLENGE_2026_02] = "2026-02", [CHALLENGE_2026_04] = "2026-04"};
+static const char *const kind_names[] = {[CHALLENGE_2026_02] = "2026-02", [CHALLENGE_2026_04] = "2026-04"};
 
 #define KINDS 2
 
@@ -61,9 +60,9 @@ static int get_answer(const struct work *work, int number, struct challenge_answ
 {
 	const struct logits_plan *plan = work->plan;
 	const struct challenge *challenge = &work->challenges[number];
-	int result = plan->url ? responder_ask(plan->url, challenge,
-					 model_info(plan->reference)->vocabulary, answer, err)
-			       : challenge_run(plan->model, challenge, 1, answer, NULL, NULL, err);
+	int result = plan->url
+		? responder_ask(plan->url, challenge, model_info(plan->reference)->vocabulary, answer, err)
+		: challenge_run(plan->model, challenge, 1, answer, NULL, NULL, err);
 
 	return result && (err->status == STATUS_FAILED || err->status == STATUS_NETWORK) ? 1 : result;
 }
@@ -74,7 +73,10 @@ static char *describe(const struct challenge *challenge, const struct challenge_
 	struct buffer text = {0};
 
 	for (int i = 0; i < challenge->step_count; i++)
-		buffer_printf(&text, "%s%d", i ? ", " : challenge->step_count > 1 ? "steps " : "step ",
+		buffer_printf(&text, "%s%d",
+			i                                   ? ", "
+				: challenge->step_count > 1 ? "steps "
+							    : "step ",
 			challenge->steps[i]);
 	buffer_text(&text, ": ");
 	if (verdict->reason[0])
@@ -83,7 +85,8 @@ static char *describe(const struct challenge *challenge, const struct challenge_
 		buffer_printf(&text, "cosine %.6f, difference %.3g (largest logit %.3g); ", verdict->cosine,
 			verdict->difference, verdict->largest);
 	if (verdict->diverges)
-		buffer_printf(&text, "another token at step %d, where the reference's best two are %.3g apart",
+		buffer_printf(&text,
+			"another token at step %d, where the reference's best two are %.3g apart",
 			verdict->diverges, (double)verdict->margin);
 	else
 		buffer_printf(&text, "all %d tokens the same", challenge->length);

@@ -6,11 +6,11 @@
 
 struct logits_plan {
 	struct model *reference;
-	const char *url;     /* of the inference server that is challenged; NULL: `model` is */
+	const char *url; /* of the inference server that is challenged; NULL: `model` is */
 	struct model *model;
-	bool starting;       /* the server may not listen yet */
-	bool kinds[2];       /* of enum challenge_kind: which versions' challenges it gets */
-	int count;           /* of each kind, 1 at least */
+	bool starting; /* the server may not listen yet */
+	bool kinds[2]; /* of enum challenge_kind: which versions' challenges it gets */
+	int count;     /* of each kind, 1 at least */
 	uint64_t seed;
 	struct challenge_limits limits;
 	/* told while the reference works: tokens done, and how many there are; may be NULL */
@@ -20,7 +20,7 @@ struct logits_plan {
 
 /* What validators report. */
 struct logits_result {
-	bool accepted;                              /* all challenges were */
+	bool accepted;                                /* all challenges were */
 	double cosine, difference, tokens_per_second; /* the worst of them; NAN: not known */
 };
 

@@ -48,8 +48,10 @@ static int ask_health(struct http *http, const char *address, bool starting, str
 
 	if (!result)
 		result = read_health(&answer, err);
-	else if (starting && err->status == STATUS_NETWORK)
+	else if (err->status == STATUS_NETWORK && starting)
 		result = 0;
+	else if (err->status == STATUS_NETWORK)
+		error_hint(err, "Is the inference server running? `quasar serve` is one.");
 	buffer_free(&answer.body);
 	return result;
 }
@@ -82,8 +84,7 @@ static char *write_question(const struct challenge *challenge)
 	cJSON *document = cJSON_CreateObject();
 	char *text;
 
-	cJSON_AddItemToObject(
-		document, "prompt", cJSON_CreateIntArray(challenge->prompt, CHALLENGE_PROMPT));
+	cJSON_AddItemToObject(document, "prompt", cJSON_CreateIntArray(challenge->prompt, CHALLENGE_PROMPT));
 	cJSON_AddNumberToObject(document, "gen_len", challenge->length);
 	cJSON_AddNumberToObject(document, "logits_at_step", challenge->steps[0]);
 	if (challenge->kind != CHALLENGE_2026_02)
@@ -121,14 +122,15 @@ static int read_logits(const cJSON *list, int step, float **logits, int *count, 
 		return error_set(err, STATUS_ENVIRONMENT, "not enough memory for logits");
 	cJSON_ArrayForEach (item, list) {
 		if (!cJSON_IsNumber(item))
-			return error_set(err, STATUS_FAILED, "logit %d of step %d is no number", *count, step);
+			return error_set(
+				err, STATUS_FAILED, "logit %d of step %d is no number", *count, step);
 		(*logits)[(*count)++] = (float)item->valuedouble;
 	}
 	return 0;
 }
 
-static int read_all_logits(
-	const cJSON *document, const struct challenge *challenge, struct challenge_answer *answer, struct error *err)
+static int read_all_logits(const cJSON *document, const struct challenge *challenge,
+	struct challenge_answer *answer, struct error *err)
 {
 	const cJSON *several = document, *list;
 	bool single = challenge->kind == CHALLENGE_2026_02;
@@ -141,8 +143,9 @@ static int read_all_logits(
 		snprintf(step, sizeof(step), "%d", challenge->steps[i]);
 		list = NULL;
 		if (json_array(several, single ? "captured_logits" : step, JSON_OPTIONAL, &list, err) < 0 ||
-			(list && read_logits(list, challenge->steps[i], &answer->logits[i],
-					 &answer->logit_count[i], err) < 0))
+			(list &&
+				read_logits(list, challenge->steps[i], &answer->logits[i],
+					&answer->logit_count[i], err) < 0))
 			return -1;
 	}
 	return 0;
@@ -193,7 +196,8 @@ int responder_ask(const char *url, const struct challenge *challenge, int vocabu
 	struct challenge_answer *answer, struct error *err)
 {
 	char *address = xprintf("%s/inference", url), *question = write_question(challenge);
-	struct body body = {.limit = FRAME_BYTES + (size_t)challenge->step_count * (size_t)vocabulary * NUMBER_BYTES};
+	struct body body = {
+		.limit = FRAME_BYTES + (size_t)challenge->step_count * (size_t)vocabulary * NUMBER_BYTES};
 	const struct http_request request = {.url = address,
 		.body = question,
 		.timeout = RESPONDER_ANSWER_SECONDS,
@@ -207,7 +211,8 @@ int responder_ask(const char *url, const struct challenge *challenge, int vocabu
 
 	*answer = (struct challenge_answer){.seconds = clock_elapsed() - started};
 	if (body.too_long)
-		result = error_set(err, STATUS_FAILED, "/inference answers with more than %zu bytes", body.limit);
+		result = error_set(
+			err, STATUS_FAILED, "/inference answers with more than %zu bytes", body.limit);
 	else if (!result && reply.status != 200)
 		result = refused(&reply, err);
 	else if (!result)

@@ -88,8 +88,8 @@ const struct setting settings_table[] = {
 		"Port of the inference server, `quasar serve`."},
 	{NULL, "HF_HOME", NULL, SETTING_PLAIN,
 		"Folder of Hugging Face's files, with the models in hub/. If unset: ~/.cache/huggingface."},
-	{NULL, "LOGIT_COSINE_THRESHOLD", "0.99", SETTING_UNUSED, "Minimum cosine similarity of logits."},
-	{NULL, "LOGIT_MAX_ABS_DIFF", "0.1", SETTING_UNUSED, "Maximum absolute difference of logits."},
+	{NULL, "LOGIT_COSINE_THRESHOLD", "0.99", SETTING_PLAIN, "Minimum cosine similarity of logits."},
+	{NULL, "LOGIT_MAX_ABS_DIFF", "0.1", SETTING_PLAIN, "Maximum absolute difference of logits."},
 	{0},
 };
 

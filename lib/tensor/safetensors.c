@@ -254,9 +254,9 @@ void safetensors_close(struct safetensors *file)
 
 int safetensors_map(struct safetensors *file, struct error *err)
 {
-	void *map = file->map ? (void *)file->map
-			      : mmap(NULL, file->data + file->length, PROT_READ, MAP_SHARED,
-					file->descriptor, 0);
+	void *map = file->map
+		? (void *)file->map
+		: mmap(NULL, file->data + file->length, PROT_READ, MAP_SHARED, file->descriptor, 0);
 
 	if (map == MAP_FAILED)
 		return error_set(err, STATUS_ENVIRONMENT, "cannot map %s: %s", file->path, strerror(errno));

@@ -17,7 +17,7 @@ struct safetensors_tensor {
 	int axes;
 	int64_t shape[SAFETENSORS_AXES]; /* 0 behind the last axis */
 	size_t count;                    /* of numbers */
-	const void *data; /* of a mapped file, else NULL; aligned only if its writer cared */
+	const void *data;                /* of a mapped file, else NULL; aligned only if its writer cared */
 };
 
 struct safetensors;

@@ -15,6 +15,7 @@
 #include "cli/report.h"
 #include "cli/verification.h"
 #include "cmd/commands.h"
+#include "cmd/verify/verify.h"
 #include "image/image.h"
 #include "measure/accuracy.h"
 #include "measure/fixture.h"
@@ -361,6 +362,8 @@ static int run_verify(struct invocation *invocation, struct error *err)
 	struct workspace workspace = {0};
 	int result = -1;
 
+	if (arg_given(invocation, "logits"))
+		return verify_logits(invocation, err);
 	if (read_request(&run, err) < 0)
 		goto done;
 	if (!run.native && find_fork(invocation, &workspace, &run.request, err) < 0)
@@ -406,7 +409,13 @@ const struct command cmd_verify = {
 		"and exits with 3.\n\n"
 		"--native checks quasar's own implementation instead, which needs no fork and no Python: the "
 		"operation and the layer, three times on random tensors, against an fp64 reference.\n\n"
-		"VERIFY_COSINE_THRESHOLD and VERIFY_MAX_ABS_DIFF set the thresholds between runs.",
+		"VERIFY_COSINE_THRESHOLD and VERIFY_MAX_ABS_DIFF set the thresholds between runs.\n\n"
+		"--logits checks an inference server, or another model, instead: whether its logits are the reference "
+		"model's, as validators find out. Each challenge is a random prompt of 128 tokens and asks for 512 more, "
+		"with the logits of one step (2026-02) or three (2026-04). The reference runs on this machine, on the CPU. "
+		"Every vector of logits needs a cosine similarity of LOGIT_COSINE_THRESHOLD and may differ by "
+		"LOGIT_MAX_ABS_DIFF at most. The tokens are compared too, but do not count: where the reference's "
+		"best two are close, rounding chooses.",
 	.opts =
 		(const struct opt[]){
 			{"seq", 's', "N", NULL, "4096", NULL, "Sequence length to look at most, in tokens."},
@@ -430,6 +439,12 @@ const struct command cmd_verify = {
 			{"native", 0, NULL, NULL, NULL, NULL, "Check quasar's own code, not a fork."},
 			OPT_OP("Check only an operation of quasar's own."),
 			OPT_WEIGHTS,
+			{"logits", 0, "URL|DIR", NULL, NULL, NULL,
+				"Check the logits of an inference server, or of a model, against the reference's."},
+			{"reference", 0, "NAME|DIR", "REFERENCE_MODEL", NULL, NULL,
+				"Reference model: a name in the Hugging Face cache, or a folder."},
+			{"challenges", 0, "N", NULL, "1", NULL,
+				"Challenges of each version; API_VERSION chooses one version."},
 			OPT_DEVICE,
 			{"seed", 0, "N", NULL, NULL, NULL, "Seed of an earlier run, to repeat it."},
 			{0},
@@ -444,6 +459,8 @@ const struct command cmd_verify = {
 				"every length within ten minutes, and a claim"},
 			{"quasar verify --op linear --semantics causal,relu",
 				"one operation of quasar's own"},
+			{"quasar verify --logits http://localhost:8001",
+				"whether an inference server would be accepted"},
 			{"quasar verify --json | jq -r '.checks[] | select(.status == \"fail\").name'",
 				"the names of failed checks"},
 			{0},

@@ -1,0 +1,172 @@
+/* quasar verify --logits: challenges as validators make them. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/http.h"
+#include "api/version.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "cli/device.h"
+#include "cli/progress.h"
+#include "cli/report.h"
+#include "cli/verification.h"
+#include "cmd/verify/verify.h"
+#include "logits/check.h"
+
+#define MOST_CHALLENGES 1000
+
+struct run {
+	const struct invocation *invocation;
+	struct logits_plan plan;
+	char *url;
+	struct check_list checks;
+	struct logits_result result;
+	struct progress progress;
+};
+
+/* The versions that the workspace's validator may have. */
+static void choose_kinds(const struct invocation *invocation, bool kinds[2])
+{
+	const char *forced = settings_get(invocation->settings, "API_VERSION", NULL);
+	const struct api_version *version = forced ? api_version_named(forced) : NULL;
+
+	kinds[CHALLENGE_2026_02] = !version || !version->images;
+	kinds[CHALLENGE_2026_04] = !version || version->images;
+}
+
+static int read_options(struct run *run, struct error *err)
+{
+	static const char *const others[] = {"fork", "full", "target", "static", "strict", "claimed",
+		"native", "op", "weights", "semantics"};
+	const struct invocation *invocation = run->invocation;
+	int64_t seed = (int64_t)command_seed(), count = 0;
+
+	for (size_t i = 0; i < sizeof(others) / sizeof(*others); i++)
+		if (arg_given(invocation, others[i]))
+			return error_set(
+				err, STATUS_USAGE, "--logits cannot be combined with --%s", others[i]);
+	if (arg_integer(invocation, "seed", 0, (int64_t)1 << 53, &seed, err) < 0 ||
+		arg_integer(invocation, "challenges", 1, MOST_CHALLENGES, &count, err) < 0 ||
+		verify_threshold(invocation, "LOGIT_COSINE_THRESHOLD", &run->plan.limits.cosine, err) < 0 ||
+		verify_threshold(invocation, "LOGIT_MAX_ABS_DIFF", &run->plan.limits.difference, err) < 0)
+		return -1;
+	run->plan.seed = (uint64_t)seed;
+	run->plan.count = (int)count;
+	choose_kinds(invocation, run->plan.kinds);
+	return command_compute(invocation, err);
+}
+
+static struct model *open_model(const struct invocation *invocation, const char *name, struct error *err)
+{
+	return model_open(name, arg_string(invocation, "device"), err);
+}
+
+/* The reference, and who is challenged. */
+static int open_both(struct run *run, struct error *err)
+{
+	const char *target = arg_string(run->invocation, "logits");
+	bool plain;
+
+	if (!strncmp(target, "http://", 7) || !strncmp(target, "https://", 8)) {
+		run->plan.url = run->url = http_check_base(target, &plain, err);
+		if (!run->url)
+			return -1;
+	}
+	run->plan.reference = open_model(run->invocation, arg_string(run->invocation, "reference"), err);
+	if (!run->plan.reference)
+		return -1;
+	if (run->url)
+		return 0;
+	run->plan.model = open_model(run->invocation, target, err);
+	if (!run->plan.model)
+		return -1;
+	if (model_info(run->plan.model)->vocabulary != model_info(run->plan.reference)->vocabulary)
+		return error_set(err, STATUS_FAILED, "%s has %d tokens, the reference %s has %d", target,
+			model_info(run->plan.model)->vocabulary, model_info(run->plan.reference)->name,
+			model_info(run->plan.reference)->vocabulary);
+	return 0;
+}
+
+static void introduce(const struct run *run)
+{
+	const struct model_info *info = model_info(run->plan.reference);
+
+	printf("Reference: %s (%s, %.1f million parameters, %s), on %s, seed %llu.\n\n", info->name,
+		info->type, (double)info->parameters * 1e-6, dtype_name(info->weights), info->device,
+		(unsigned long long)run->plan.seed);
+}
+
+static void show_progress(void *context, int done, int total)
+{
+	struct run *run = context;
+
+	if (!run->progress.total)
+		progress_begin(&run->progress, "reference", total, "tokens");
+	progress_update(&run->progress, done);
+	if (done == total)
+		progress_end(&run->progress);
+}
+
+static void print_json(const struct run *run)
+{
+	const struct model_info *info = model_info(run->plan.reference);
+	cJSON *document = cJSON_CreateObject(), *reference;
+
+	cJSON_AddBoolToObject(document, "passed", run->result.accepted);
+	cJSON_AddItemToObject(document, "checks", check_json(&run->checks));
+	reference = cJSON_AddObjectToObject(document, "reference");
+	cJSON_AddStringToObject(reference, "name", info->name);
+	json_add_text(reference, "revision", info->revision);
+	cJSON_AddStringToObject(reference, "type", info->type);
+	cJSON_AddStringToObject(reference, "weights", dtype_name(info->weights));
+	cJSON_AddStringToObject(reference, "device", info->device);
+	cJSON_AddNumberToObject(document, "seed", (double)run->plan.seed);
+	json_add_real(document, "cosine_similarity", run->result.cosine);
+	json_add_real(document, "max_abs_diff", run->result.difference);
+	json_add_real(document, "throughput", run->result.tokens_per_second);
+	output_json(document);
+}
+
+static void print_result(const struct run *run)
+{
+	bool accepted = run->result.accepted;
+
+	printf("\n%s%s%s: %zu of %zu checks passed\n", color(stdout, accepted ? COLOR_GREEN : COLOR_RED),
+		accepted ? "accepted" : "rejected", color(stdout, COLOR_NONE),
+		run->checks.count - check_count(&run->checks, CHECK_FAIL), run->checks.count);
+}
+
+static int run_checks(struct run *run, struct error *err)
+{
+	if (!run->invocation->json) {
+		introduce(run);
+		run->checks.report = report_check;
+	}
+	run->plan.progress = show_progress;
+	run->plan.context = run;
+	if (logits_check(&run->plan, &run->checks, &run->result, err) < 0)
+		return -1;
+	if (run->invocation->json)
+		print_json(run);
+	else
+		print_result(run);
+	return run->result.accepted ? 0 : error_set(err, STATUS_FAILED, "%s", "");
+}
+
+int verify_logits(struct invocation *invocation, struct error *err)
+{
+	struct run run = {.invocation = invocation};
+	int result = read_options(&run, err);
+
+	if (!result)
+		result = open_both(&run, err);
+	if (!result)
+		result = run_checks(&run, err);
+	check_free(&run.checks);
+	model_close(run.plan.model);
+	model_close(run.plan.reference);
+	free(run.url);
+	return result;
+}
