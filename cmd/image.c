@@ -126,9 +126,9 @@ static void report(const struct work *work)
 		printf("%s holds the Containerfile and its files. Next: podman build --format docker -t %s %s\n",
 			work->folder, work->name, work->folder);
 	else if (!work->reference)
-		printf("Built %s. Next: quasar verify --image %s\n", work->name, work->name);
+		printf("Built %s. Next: quasar verify --image=%s\n", work->name, work->name);
 	else if (work->invocation->workspace)
-		printf("Pushed %s; MINER_DOCKER_IMAGE in .env names it now.\nNext: quasar verify --image %s\n",
+		printf("Pushed %s; MINER_DOCKER_IMAGE in .env names it now.\nNext: quasar verify --image=%s\n",
 			work->reference, work->reference);
 	else
 		printf("Pushed %s.\nNext: set MINER_DOCKER_IMAGE to it in the .env of your workspace.\n",
