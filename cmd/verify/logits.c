@@ -103,7 +103,7 @@ static void show_last_words(const struct run *run)
 {
 	char *words;
 
-	if (!run->container.id)
+	if (!run->container.name)
 		return;
 	words = container_last_words(&run->container);
 	if (*words)

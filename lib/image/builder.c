@@ -237,7 +237,8 @@ int image_build(const struct image_plan *plan, const char *tool, const char *fol
 	char *file = path_join(folder, "Containerfile");
 	/* Docker's own format, for the health check; without times, so that the same files make the same image */
 	const char *const argv[] = {tool, "build", "--quiet", "--tag", plan->name, "--file", file,
-		docker ? folder : "--format=docker", docker ? NULL : "--timestamp=0", folder, NULL};
+		docker ? folder : "--format=docker", docker ? NULL : "--layers", "--timestamp=0", folder,
+		NULL};
 	char *said = tool_ask(argv, BUILD_SECONDS, err);
 
 	free(said);

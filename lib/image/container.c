@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/memory.h"
 #include "base/text.h"
@@ -18,7 +19,7 @@
 static int find_url(struct container *container, struct error *err)
 {
 	char *said = tool_ask(
-		(const char *const[]){container->tool, "port", container->id, PORT, NULL}, SECONDS, err);
+		(const char *const[]){container->tool, "port", container->name, PORT, NULL}, SECONDS, err);
 
 	if (!said)
 		return -1;
@@ -30,20 +31,20 @@ static int find_url(struct container *container, struct error *err)
 int container_start(
 	const char *tool, const char *reference, bool gpu, struct container *container, struct error *err)
 {
-	const char *const argv[] = {tool, "run", "--detach", "--read-only", "--tmpfs=/tmp",
+	char *name = xprintf("quasar-verify-%d", (int)getpid());
+	const char *const argv[] = {tool, "run", "--name", name, "--detach", "--read-only", "--tmpfs=/tmp",
 		"--memory=" MEMORY, "--publish=127.0.0.1::" PORT,
 		gpu ? "--env=DEVICE=cuda" : "--env=DEVICE=cpu", gpu ? "--gpus=1" : "--pull=missing",
 		reference, NULL};
 	char *said = tool_ask(argv, START_SECONDS, err);
 
-	*container = (struct container){.tool = tool};
+	*container = (struct container){.tool = tool, .name = name};
 	if (!said) {
-		err->status = STATUS_FAILED;
-		return error_context(err, "cannot start %s", reference);
+		err->status = err->status == STATUS_INTERRUPTED ? STATUS_INTERRUPTED : STATUS_FAILED;
+		error_context(err, "cannot start %s", reference);
 	}
-	container->id = xstrdup(text_last_line(said));
 	free(said);
-	if (find_url(container, err) == 0)
+	if (said && find_url(container, err) == 0)
 		return 0;
 	container_end(container);
 	return -1;
@@ -52,8 +53,9 @@ int container_start(
 char *container_last_words(const struct container *container)
 {
 	struct error ignored;
-	char *said = tool_ask((const char *const[]){container->tool, "logs", "--tail=3", container->id, NULL},
-		SECONDS, &ignored);
+	char *said = tool_ask(
+		(const char *const[]){container->tool, "logs", "--tail=3", container->name, NULL}, SECONDS,
+		&ignored);
 	char *words = xstrdup(said ? text_last_line(said) : "");
 
 	free(said);
@@ -64,10 +66,10 @@ void container_end(struct container *container)
 {
 	struct error ignored;
 
-	if (container->id)
-		free(tool_ask((const char *const[]){container->tool, "rm", "--force", container->id, NULL},
+	if (container->name)
+		free(tool_ask((const char *const[]){container->tool, "rm", "--force", container->name, NULL},
 			SECONDS, &ignored));
-	free(container->id);
+	free(container->name);
 	free(container->url);
 	*container = (struct container){0};
 }

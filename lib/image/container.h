@@ -7,7 +7,7 @@
 
 struct container {
 	const char *tool;
-	char *id;
+	char *name; /* that it has with the tool; NULL: none runs */
 	char *url; /* of the server in it, "http://127.0.0.1:40123" */
 };
 
