@@ -19,6 +19,8 @@ _quasar()
 		"quasar reveal") path="$path $word" ;;
 		"quasar submit") path="$path $word" ;;
 		"quasar run") path="$path $word" ;;
+		"quasar serve") path="$path $word" ;;
+		"quasar image") path="$path $word" ;;
 		"quasar status") path="$path $word" ;;
 		"quasar round") path="$path $word" ;;
 		"quasar leaderboard") path="$path $word" ;;
@@ -35,7 +37,7 @@ _quasar()
 	done
 	case $path in
 	"quasar")
-		words="wallet init register verify bench score leagues export push commit reveal submit run status round leaderboard gpus doctor localnet validate export-state import-state recover generate help --json --workspace --quiet --verbose --help "
+		words="wallet init register verify bench score leagues export push commit reveal submit run serve image status round leaderboard gpus doctor localnet validate export-state import-state recover generate help --json --workspace --quiet --verbose --help "
 		case $previous in
 		esac ;;
 	"quasar wallet")
@@ -111,7 +113,7 @@ _quasar()
 		--timeout) words="" ;;
 		esac ;;
 	"quasar verify")
-		words="--seq --fork --python --full --target --budget --static --strict --claimed --semantics --native --op --weights --device --seed --json --workspace --quiet --verbose --help "
+		words="--seq --fork --python --full --target --budget --static --strict --claimed --semantics --native --op --weights --logits --image --reference --challenges --device --seed --json --workspace --quiet --verbose --help "
 		case $previous in
 		--seq) words="" ;;
 		--fork) words="" ;;
@@ -122,6 +124,10 @@ _quasar()
 		--semantics) words="upstream causal bidirectional elu+1 relu squared-relu identity normalised unnormalised" ;;
 		--op) words="quasar linear" ;;
 		--weights) words=""; files=1 ;;
+		--logits) words="" ;;
+		--image) words="" ;;
+		--reference) words="" ;;
+		--challenges) words="" ;;
 		--device) words="" ;;
 		--seed) words="" ;;
 		esac ;;
@@ -217,6 +223,28 @@ _quasar()
 		--api) words="" ;;
 		--api-version) words="auto 2026-04 2026-02" ;;
 		--timeout) words="" ;;
+		esac ;;
+	"quasar serve")
+		words="--model --port --host --device --name --batch --queue --max-tokens --drain --connections --health --json --workspace --quiet --verbose --help "
+		case $previous in
+		--model) words="" ;;
+		--port) words="" ;;
+		--host) words="" ;;
+		--device) words="" ;;
+		--name) words="" ;;
+		--batch) words="" ;;
+		--queue) words="" ;;
+		--max-tokens) words="" ;;
+		--drain) words="" ;;
+		--connections) words="" ;;
+		esac ;;
+	"quasar image")
+		words="--model --tag --push --no-model --tool --context --json --workspace --quiet --verbose --help "
+		case $previous in
+		--model) words="" ;;
+		--tag) words="" ;;
+		--tool) words="podman docker buildah" ;;
+		--context) words=""; files=1 ;;
 		esac ;;
 	"quasar status")
 		words="--watch --interval --wallet --hotkey --path --api --api-version --timeout --json --workspace --quiet --verbose --help "

@@ -170,6 +170,10 @@ _quasar_verify()
 		'--native[Check quasar'\''s own code, not a fork.]' \
 		'--op=[Check only an operation of quasar'\''s own. Without NAME\: quasar.]:[NAME]:(quasar linear)' \
 		'--weights=[Weights of the layer\: a safetensors file with the fork'\''s parameter names. Default\: random.]:FILE:_files' \
+		'--logits=[Check the logits of an inference server, or of a model, against the reference'\''s.]:URL|DIR:' \
+		'--image=[The same for a container image\: run it as validators do, and challenge the server in it. Without NAME\: MINER_DOCKER_IMAGE.]:[NAME]:' \
+		'--reference=[Reference model\: a name in the Hugging Face cache, or a folder.]:NAME|DIR:' \
+		'--challenges=[Challenges of each version; API_VERSION chooses one version.]:N:' \
 		'--device=[Where to compute\: auto, cpu, cuda or cuda\:N.]:NAME:' \
 		'--seed=[Seed of an earlier run, to repeat it.]:N:' \
 		'--json[Print one JSON document instead of text.]' \
@@ -340,6 +344,45 @@ _quasar_run()
 		'--api=[Base URL of the validator API.]:URL:' \
 		'--api-version=[Version of the validator'\''s service. auto\: find it out.]:VERSION:(auto 2026-04 2026-02)' \
 		'--timeout=[Time limit for one exchange with the validator; what fails is retried later.]:SECONDS:' \
+		'--json[Print one JSON document instead of text.]' \
+		'--workspace=[Workspace to use. Default\: $QUASAR_WORKSPACE, or else the current directory or its nearest parent that is a workspace of yours.]:DIR:_files -/' \
+		'--quiet[Suppress notices and progress.]' \
+		'--verbose[Log more to stderr.]' \
+		'--help[Show help.]' \
+		'*:file:_files'
+}
+
+_quasar_serve()
+{
+	_arguments \
+		'--model=[The model\: a folder, or a name in the Hugging Face cache.]:DIR|NAME:' \
+		'--port=[Port to listen on; 0\: any free port.]:N:' \
+		'--host=[Address to listen on; 0.0.0.0\: every interface.]:ADDRESS:' \
+		'--device=[Where to compute\: auto, cpu, cuda or cuda\:N.]:NAME:' \
+		'--name=[What the model is called in answers. Default\: as --model says.]:NAME:' \
+		'--batch=[Requests that are computed together, at most.]:N:' \
+		'--queue=[Requests that wait beside them, at most.]:N:' \
+		'--max-tokens=[Tokens of a request, prompt and answer together, at most.]:N:' \
+		'--drain=[Time to finish requests when it is stopped.]:SECONDS:' \
+		'--connections=[Maximum number of connections; beyond it, the one idle the longest is closed.]:N:' \
+		'--health[Serve nothing\: ask the server on this machine'\''s --port whether it is healthy.]' \
+		'--json[Print one JSON document instead of text.]' \
+		'--workspace=[Workspace to use. Default\: $QUASAR_WORKSPACE, or else the current directory or its nearest parent that is a workspace of yours.]:DIR:_files -/' \
+		'--quiet[Suppress notices and progress.]' \
+		'--verbose[Log more to stderr.]' \
+		'--help[Show help.]' \
+		'*:file:_files'
+}
+
+_quasar_image()
+{
+	_arguments \
+		'--model=[The model\: a folder, or a name in the Hugging Face cache.]:DIR|NAME:' \
+		'--tag=[What to call the image. Default\: as MINER_DOCKER_IMAGE or DOCKER_USERNAME say.]:NAME:' \
+		'--push[Push it, and name it in .env by its digest.]' \
+		'--no-model[Leave the model out\: it is to be mounted at /model.]' \
+		'--tool=[What to build with. Default\: the first that works here.]:NAME:(podman docker buildah)' \
+		'--context=[Build nothing\: write what it would be built from to DIR.]:DIR:_files -/' \
 		'--json[Print one JSON document instead of text.]' \
 		'--workspace=[Workspace to use. Default\: $QUASAR_WORKSPACE, or else the current directory or its nearest parent that is a workspace of yours.]:DIR:_files -/' \
 		'--quiet[Suppress notices and progress.]' \
@@ -568,6 +611,8 @@ _quasar()
 		'reveal:reveal a commitment once its block is reached'
 		'submit:submit the fork'\''s HEAD in one step, visible to everyone immediately'
 		'run:mine unattended\: verify, bench, commit improvements, reveal, repeat'
+		'serve:serve the reference model, for validators to verify its logits'
+		'image:build the container image of the inference server'
 		'status:show where each submission stands\: step, blocks left, rank'
 		'round:show the current round\: time left, submissions, the score to beat'
 		'leaderboard:rank the submissions at the validator, and list the rewards'
