@@ -65,13 +65,16 @@ def environment(place, registry):
 
 @pytest.fixture(scope="session")
 def run(environment, place):
+    """Runs a command there; what it says. All containers are gone in the end."""
+
     def run(*args, code=0, cwd=place):
         done = subprocess.run([str(arg) for arg in args], env=environment, cwd=cwd, text=True, capture_output=True,
                               timeout=600)
         assert done.returncode == code, done.stdout + done.stderr
         return done.stdout + done.stderr
 
-    return run
+    yield run
+    run("podman", "rm", "--all", "--force")
 
 
 @pytest.fixture(scope="session")
