@@ -196,6 +196,11 @@ check: deps
 	@$(MAKE) --no-print-directory $(JOBS) DEBUG=1 unit-tests fuzz-targets
 	@tests/run
 
+# what `make check` leaves out, for it takes long
+check-long: deps
+	@$(MAKE) --no-print-directory $(JOBS) all $(BUILD)/fault.so
+	@tests/run --long
+
 # the command-line tests once more, with the sanitizers in the binary
 check-sanitized: deps
 	@$(MAKE) --no-print-directory $(JOBS) all
@@ -247,7 +252,8 @@ clean:
 help:
 	@echo 'make              the binary build/quasar'
 	@echo 'make demo         a whole miner journey on this machine, nothing faked'
-	@echo 'make check        all tests'
+	@echo 'make check        the tests, but for those that take long'
+	@echo 'make check-long   those: kills at every step, forks that sin'
 	@echo 'make check-sanitized  the tests of the commands, with sanitizers in the binary'
 	@echo 'make check-image  the tests of the container image, with podman and buildah'
 	@echo 'make sweep        faults injected at every point of commit, reveal and submit'
@@ -265,6 +271,6 @@ help:
 	@echo 'make clean        remove build/ and dist/'
 
 FORCE:
-.PHONY: all documents unit-tests fuzz-targets fuzz check check-image check-sanitized sweep demo bench bench-localnet bench-gpu soak soak-serve install uninstall dist deps clean help FORCE
+.PHONY: all documents unit-tests fuzz-targets fuzz check check-image check-long check-sanitized sweep demo bench bench-localnet bench-gpu soak soak-serve install uninstall dist deps clean help FORCE
 .DELETE_ON_ERROR:
 .SUFFIXES:

@@ -166,9 +166,11 @@ static inline int random_model_write(const struct random_model *model, const cha
 	struct random_tensors *tensors = xmalloc(sizeof(*tensors));
 	char *path = xprintf("%s/model.safetensors", folder), *header;
 	uint64_t length;
-	FILE *file = fopen(path, "wb");
+	FILE *file;
 	int result;
 
+	remove(path); /* which may be mapped */
+	file = fopen(path, "wb");
 	random_model_config(model, folder);
 	random_tensors_of(model, tensors);
 	header = random_model_header(model, tensors);

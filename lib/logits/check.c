@@ -97,8 +97,8 @@ static char *describe(const struct challenge *challenge, const struct challenge_
 static void report(const struct work *work, const struct challenge *challenge, const char *name,
 	const struct challenge_verdict *verdict, struct check_list *checks)
 {
-	/* where two tokens are that far apart, it was not rounding that chose the other one */
-	bool odd = verdict->diverges && verdict->margin > work->plan->limits.difference;
+	/* where the best two are that far apart, no difference that is allowed can have swapped them */
+	bool odd = verdict->diverges && verdict->margin > 2 * work->plan->limits.difference;
 	char *text = describe(challenge, verdict);
 
 	check_add(checks, name,

@@ -12,6 +12,7 @@
 #define LARGEST_SIZE (1 << 20)
 #define LARGEST_VOCABULARY (1 << 24)
 #define LARGEST_CONTEXT (1 << 24)
+#define LEAST_TURNS 1e-3
 
 static const char *const types[] = {
 	[MODEL_QWEN2] = "qwen2", [MODEL_QWEN3] = "qwen3", [MODEL_LLAMA] = "llama"};
@@ -76,14 +77,14 @@ static int parse_sizes(const cJSON *document, struct model_config *config, struc
 	return 0;
 }
 
-/* A positive number. Without one, `value` stays; 0 there makes it an error. */
-static int parse_positive(const cJSON *object, const char *name, double *value, struct error *err)
+/* A number of `least` or more. Without one, `value` stays; 0 there makes it an error. */
+static int parse_number(const cJSON *object, const char *name, double least, double *value, struct error *err)
 {
 	if (json_real(object, name, *value ? JSON_OPTIONAL : JSON_REQUIRED, value, err) < 0)
 		return -1;
-	if (!(*value > 0))
+	if (!(*value >= least))
 		return error_set(
-			err, STATUS_ENVIRONMENT, "\"%s\" is %g instead of a positive number", name, *value);
+			err, STATUS_ENVIRONMENT, "\"%s\" is %g, which is below %g", name, *value, least);
 	return 0;
 }
 
@@ -95,7 +96,7 @@ static int parse_scaling(const cJSON *scaling, struct model_rope *rope, struct e
 	if (json_string(scaling, "type", JSON_OPTIONAL, &kind, err) < 0 ||
 		json_string(scaling, "rope_type", JSON_OPTIONAL, &kind, err) < 0 ||
 		json_real(scaling, "partial_rotary_factor", JSON_OPTIONAL, &partial, err) < 0 ||
-		parse_positive(scaling, "rope_theta", &rope->theta, err) < 0)
+		parse_number(scaling, "rope_theta", 1, &rope->theta, err) < 0)
 		return -1;
 	if (partial != 1)
 		return error_set(err, STATUS_ENVIRONMENT, "heads that turn in part are not known");
@@ -103,17 +104,17 @@ static int parse_scaling(const cJSON *scaling, struct model_rope *rope, struct e
 		return 0;
 	if (!strcmp(kind, "linear")) {
 		rope->kind = ROPE_LINEAR;
-		return parse_positive(scaling, "factor", &rope->factor, err);
+		return parse_number(scaling, "factor", 1, &rope->factor, err);
 	}
 	if (strcmp(kind, "llama3"))
 		return error_set(err, STATUS_ENVIRONMENT,
 			"positions of the kind \"%.40s\" are not known: default, linear and llama3 are",
 			kind);
 	rope->kind = ROPE_LLAMA3;
-	if (parse_positive(scaling, "factor", &rope->factor, err) < 0 ||
-		parse_positive(scaling, "low_freq_factor", &rope->low_freq, err) < 0 ||
-		parse_positive(scaling, "high_freq_factor", &rope->high_freq, err) < 0 ||
-		parse_positive(scaling, "original_max_position_embeddings", &rope->original, err) < 0)
+	if (parse_number(scaling, "factor", 1, &rope->factor, err) < 0 ||
+		parse_number(scaling, "low_freq_factor", LEAST_TURNS, &rope->low_freq, err) < 0 ||
+		parse_number(scaling, "high_freq_factor", LEAST_TURNS, &rope->high_freq, err) < 0 ||
+		parse_number(scaling, "original_max_position_embeddings", 1, &rope->original, err) < 0)
 		return -1;
 	if (rope->low_freq >= rope->high_freq)
 		return error_set(
@@ -127,7 +128,7 @@ static int parse_rope(const cJSON *document, struct model_rope *rope, struct err
 	const cJSON *scaling = NULL;
 
 	rope->theta = 10000;
-	if (parse_positive(document, "rope_theta", &rope->theta, err) < 0 ||
+	if (parse_number(document, "rope_theta", 1, &rope->theta, err) < 0 ||
 		json_object(document, "rope_scaling", JSON_OPTIONAL, &scaling, err) < 0 ||
 		json_object(document, "rope_parameters", JSON_OPTIONAL, &scaling, err) < 0)
 		return -1;
@@ -142,7 +143,7 @@ static int parse_switches(const cJSON *document, struct model_config *config, st
 	if (json_bool(document, "tie_word_embeddings", JSON_OPTIONAL, &config->tied, err) < 0 ||
 		json_bool(document, "attention_bias", JSON_OPTIONAL, &bias, err) < 0 ||
 		json_bool(document, "mlp_bias", JSON_OPTIONAL, &config->mlp_bias, err) < 0 ||
-		parse_positive(document, "rms_norm_eps", &epsilon, err) < 0)
+		parse_number(document, "rms_norm_eps", 0, &epsilon, err) < 0)
 		return -1;
 	config->epsilon = (float)epsilon;
 	config->qkv_bias = config->type == MODEL_QWEN2 || bias;
