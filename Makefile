@@ -184,6 +184,16 @@ bench-gpu: $(BUILD)/bench-gpu
 soak: $(QUASAR)
 	@scripts/soak $(QUASAR) $(SOAK)
 
+# 10,000 requests to `quasar serve`, one in twenty of them malformed
+soak-serve: $(QUASAR)
+	@scripts/soak-serve $(QUASAR) $(SOAK)
+
+# the container image of the inference server: built, pushed, and run as validators do
+check-image: deps
+	@scripts/install-packages podman buildah runc containernetworking-plugins docker-registry
+	@$(MAKE) --no-print-directory $(JOBS) all
+	@QUASAR=$(abspath $(QUASAR)) /usr/bin/python3 -m pytest -q tests/image
+
 # unit tests run with the sanitizers, everything else on the binary as users get it
 check: deps
 	@$(MAKE) --no-print-directory $(JOBS) all $(BUILD)/tests-gpu $(BUILD)/fault.so
@@ -272,12 +282,14 @@ help:
 	@echo 'make check-long   those: kills at every step, forks that sin'
 	@echo 'make check-pages  the pages in a real browser: chromium is installed for it'
 	@echo 'make check-sanitized  the tests of the commands, with sanitizers in the binary'
+	@echo 'make check-image  the tests of the container image, with podman and buildah'
 	@echo 'make sweep        faults injected at every point of commit, reveal and submit'
 	@echo 'make fuzz         new inputs for the parsers, FUZZ_SECONDS=10 for each of them'
 	@echo 'make bench        the speed of the operation and the layer on this machine'
 	@echo 'make bench-localnet   durable commits a second that `quasar localnet` takes'
 	@echo 'make bench-gpu        the kernels on this GPU, beside what its memory allows'
 	@echo 'make soak         a simulated day of `quasar run` with a fault a minute: two hours'
+	@echo 'make soak-serve   10,000 requests to the inference server, some of them malformed'
 	@echo 'make install      to PREFIX ($(PREFIX)), below DESTDIR if given'
 	@echo 'make uninstall    remove what `make install` put there'
 	@echo 'make dist         a relocatable folder and tarball under dist/'
@@ -288,6 +300,6 @@ help:
 	@echo 'make clean        remove build/ and dist/'
 
 FORCE:
-.PHONY: all documents unit-tests fuzz-targets fuzz check check-long check-packages check-pages check-sanitized sweep demo bench bench-localnet bench-gpu soak install uninstall dist deb deps clean help FORCE
+.PHONY: all documents unit-tests fuzz-targets fuzz check check-image check-long check-packages check-pages check-sanitized sweep demo bench bench-localnet bench-gpu soak soak-serve install uninstall dist deb deps clean help FORCE
 .DELETE_ON_ERROR:
 .SUFFIXES:

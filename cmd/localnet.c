@@ -49,7 +49,6 @@ static void announce(const struct invocation *invocation, const struct server *s
 	const struct validator_options *options)
 {
 	cJSON *document;
-	char *text;
 
 	if (!invocation->json) {
 		printf("Listening on %s, like %s\nState in %s; %g s per block, reveal after %lld blocks. "
@@ -66,10 +65,7 @@ static void announce(const struct invocation *invocation, const struct server *s
 	cJSON_AddNumberToObject(document, "pid", getpid());
 	cJSON_AddNumberToObject(document, "block_time", options->block_seconds);
 	cJSON_AddNumberToObject(document, "blocks_until_reveal", (double)options->blocks_until_reveal);
-	text = cJSON_PrintUnformatted(document); /* on one line, for a script that waits for it */
-	puts(text);
-	cJSON_free(text);
-	cJSON_Delete(document);
+	output_json_line(document);
 }
 
 static int serve(const struct invocation *invocation, const struct validator_options *options,

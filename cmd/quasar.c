@@ -17,6 +17,8 @@ static const struct command *const commands[] = {
 	&cmd_reveal,
 	&cmd_submit,
 	&cmd_run,
+	&cmd_serve,
+	&cmd_image,
 	&cmd_status,
 	&cmd_round,
 	&cmd_leaderboard,

@@ -8,7 +8,7 @@
 #include "cli/connect.h"
 #include "cli/hotkey.h"
 #include "cmd/doctor/doctor.h"
-#include "fork/image.h"
+#include "image/image.h"
 #include "space/due.h"
 #include "space/neighbours.h"
 #include "space/workspace.h"

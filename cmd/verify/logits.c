@@ -8,12 +8,18 @@
 #include "api/version.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/memory.h"
 #include "cli/device.h"
 #include "cli/progress.h"
 #include "cli/report.h"
 #include "cli/verification.h"
 #include "cmd/verify/verify.h"
+#include "gpu/gpu.h"
+#include "image/container.h"
+#include "image/image.h"
+#include "image/tool.h"
 #include "logits/check.h"
+#include "space/workspace.h"
 
 #define MOST_CHALLENGES 1000
 
@@ -21,6 +27,7 @@ struct run {
 	const struct invocation *invocation;
 	struct logits_plan plan;
 	char *url;
+	struct container container; /* of --image */
 	struct check_list checks;
 	struct logits_result result;
 	struct progress progress;
@@ -43,10 +50,12 @@ static int read_options(struct run *run, struct error *err)
 	const struct invocation *invocation = run->invocation;
 	int64_t seed = (int64_t)command_seed(), count = 0;
 
+	if (arg_given(invocation, "logits") && arg_given(invocation, "image"))
+		return error_set(err, STATUS_USAGE, "use only one of --logits and --image");
 	for (size_t i = 0; i < sizeof(others) / sizeof(*others); i++)
 		if (arg_given(invocation, others[i]))
-			return error_set(
-				err, STATUS_USAGE, "--logits cannot be combined with --%s", others[i]);
+			return error_set(err, STATUS_USAGE, "--%s cannot be combined with --%s",
+				arg_given(invocation, "image") ? "image" : "logits", others[i]);
 	if (arg_integer(invocation, "seed", 0, (int64_t)1 << 53, &seed, err) < 0 ||
 		arg_integer(invocation, "challenges", 1, MOST_CHALLENGES, &count, err) < 0 ||
 		verify_threshold(invocation, "LOGIT_COSINE_THRESHOLD", &run->plan.limits.cosine, err) < 0 ||
@@ -63,12 +72,56 @@ static struct model *open_model(const struct invocation *invocation, const char 
 	return model_open(name, arg_string(invocation, "device"), err);
 }
 
+/* Runs the image that --image or the settings name; validators challenge it as those of April do. */
+static int start_image(struct run *run, struct error *err)
+{
+	const char *named = arg_string(run->invocation, "image");
+	char *name = *named ? xstrdup(named) : workspace_docker_image(run->invocation->settings);
+	const char *tool = NULL;
+	struct error ignored;
+	int result = -1;
+
+	if (!name)
+		error_set(err, STATUS_USAGE,
+			"--image needs the name of one, or the setting MINER_DOCKER_IMAGE");
+	else if (image_check_syntax(name, err) == 0)
+		tool = tool_find(NULL, TOOL_RUNS, err);
+	if (tool) {
+		log_note("Starting %s with %s …", name, tool);
+		result = container_start(tool, name, gpu_count(&ignored) > 0, &run->container, err);
+	}
+	free(name);
+	run->plan.url = run->container.url;
+	run->plan.starting = true;
+	run->plan.kinds[CHALLENGE_2026_02] = false;
+	run->plan.kinds[CHALLENGE_2026_04] = true;
+	return result;
+}
+
+/* What the image has to say, where the checks do not end well. */
+static void show_last_words(const struct run *run)
+{
+	char *words;
+
+	if (!run->container.name)
+		return;
+	words = container_last_words(&run->container);
+	if (*words)
+		log_note("The container's log ends with: %s", words);
+	free(words);
+}
+
 /* The reference, and who is challenged. */
 static int open_both(struct run *run, struct error *err)
 {
 	const char *target = arg_string(run->invocation, "logits");
 	bool plain;
 
+	if (arg_given(run->invocation, "image")) {
+		run->plan.reference = open_model(
+			run->invocation, arg_string(run->invocation, "reference"), err);
+		return run->plan.reference ? start_image(run, err) : -1;
+	}
 	if (!strncmp(target, "http://", 7) || !strncmp(target, "https://", 8)) {
 		run->plan.url = run->url = http_check_base(target, &plain, err);
 		if (!run->url)
@@ -164,6 +217,9 @@ int verify_logits(struct invocation *invocation, struct error *err)
 		result = open_both(&run, err);
 	if (!result)
 		result = run_checks(&run, err);
+	if (result)
+		show_last_words(&run);
+	container_end(&run.container);
 	check_free(&run.checks);
 	model_close(run.plan.model);
 	model_close(run.plan.reference);

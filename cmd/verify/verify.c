@@ -16,7 +16,7 @@
 #include "cli/verification.h"
 #include "cmd/commands.h"
 #include "cmd/verify/verify.h"
-#include "fork/image.h"
+#include "image/image.h"
 #include "measure/accuracy.h"
 #include "measure/fixture.h"
 #include "score/score.h"
@@ -368,7 +368,7 @@ static int run_verify(struct invocation *invocation, struct error *err)
 	struct workspace workspace = {0};
 	int result = -1;
 
-	if (arg_given(invocation, "logits"))
+	if (arg_given(invocation, "logits") || arg_given(invocation, "image"))
 		return verify_logits(invocation, err);
 	if (read_request(&run, err) < 0)
 		goto done;
@@ -448,6 +448,9 @@ const struct command cmd_verify = {
 			OPT_WEIGHTS,
 			{"logits", 0, "URL|DIR", NULL, NULL, NULL,
 				"Check the logits of an inference server, or of a model, against the reference's."},
+			{"image", 0, "[NAME]", NULL, NULL, NULL,
+				"The same for a container image: run it as validators do, and challenge the server "
+				"in it. Without NAME: MINER_DOCKER_IMAGE."},
 			{"reference", 0, "NAME|DIR", "REFERENCE_MODEL", NULL, NULL,
 				"Reference model: a name in the Hugging Face cache, or a folder."},
 			{"challenges", 0, "N", NULL, "1", NULL,

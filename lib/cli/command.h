@@ -86,6 +86,8 @@ const struct command *find_command(
 
 /* Prints a document to stdout, indented, and frees it. */
 void output_json(cJSON *document);
+/* The same on one line, for a script that waits for it. */
+void output_json_line(cJSON *document);
 
 /* Option groups that several commands share. */
 #define OPTS_WALLET                                                                                          \

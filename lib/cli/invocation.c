@@ -146,12 +146,21 @@ const char *require_workspace(const struct invocation *invocation, struct error 
 	return NULL;
 }
 
-void output_json(cJSON *document)
+/* Frees both. */
+static void output(cJSON *document, char *text)
 {
-	char *text = cJSON_Print(document);
-
 	if (text)
 		puts(text);
 	cJSON_free(text);
 	cJSON_Delete(document);
+}
+
+void output_json(cJSON *document)
+{
+	output(document, cJSON_Print(document));
+}
+
+void output_json_line(cJSON *document)
+{
+	output(document, cJSON_PrintUnformatted(document));
 }

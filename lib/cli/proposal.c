@@ -11,7 +11,7 @@
 #include "cli/connect.h"
 #include "cli/python.h"
 #include "cli/verification.h"
-#include "fork/image.h"
+#include "image/image.h"
 #include "score/score.h"
 #include "space/neighbours.h"
 

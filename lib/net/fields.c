@@ -6,13 +6,18 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/memory.h"
 #include "base/text.h"
 
 static const char not_a_table[] = "Input should be a valid dictionary";
 
+/* Problems of one list that are told: as many as help. */
+#define LIST_PROBLEMS 8
+
 /* Where a value stands: its field, and the keys that lead on from there; NULL where it ends. */
 struct location {
 	const char *keys[3];
+	size_t number; /* in a list, from 1; 0: in none */
 };
 
 /* `input`: what is wrong, which the request owns; NULL: there was nothing. Returns the entry. */
@@ -26,6 +31,8 @@ static cJSON *problem(struct fields *fields, const struct location *at, const cJ
 	cJSON_AddItemToArray(loc, cJSON_CreateString(fields->source));
 	for (size_t i = 0; i < sizeof(at->keys) / sizeof(*at->keys) && at->keys[i]; i++)
 		cJSON_AddItemToArray(loc, cJSON_CreateString(at->keys[i]));
+	if (at->number)
+		cJSON_AddItemToArray(loc, cJSON_CreateNumber((double)at->number - 1));
 	cJSON_AddStringToObject(entry, "msg", message);
 	/* what stands in a query may be no text at all */
 	if (input && !(cJSON_IsString(input) && !utf8_valid(input->valuestring, strlen(input->valuestring))))
@@ -42,7 +49,7 @@ static struct fields whole_body(const struct server_request *request, const stru
 	const char *type, const char *message)
 {
 	struct fields fields = {.object = request->body, .source = "body", .rules = rules};
-	const struct location whole = {{NULL}};
+	const struct location whole = {.keys = {NULL}};
 
 	if (!request->body)
 		problem(&fields, &whole, NULL, "missing", "Field required");
@@ -83,7 +90,7 @@ static const cJSON *find(struct fields *fields, const char *name, bool required)
 	const cJSON *item = fields_raw(fields, name);
 
 	if (!item && required && cJSON_IsObject(fields->object))
-		problem(fields, &(struct location){{name}},
+		problem(fields, &(struct location){.keys = {name}},
 			strcmp(fields->source, "body") ? NULL : fields->object, "missing", "Field required");
 	return item;
 }
@@ -129,44 +136,44 @@ static const struct field_bound *find_bound(const struct fields *fields, const c
 	return bound && bound->name ? bound : NULL;
 }
 
-static void out_of_bounds(struct fields *fields, const char *name, const cJSON *item, const char *type,
-	const char *message, const char *limit_name, double limit)
+static void out_of_bounds(struct fields *fields, const struct location *at, const cJSON *item,
+	const char *type, const char *message, const char *limit_name, double limit)
 {
-	cJSON *entry = problem(fields, &(struct location){{name}}, item, type, message);
+	cJSON *entry = problem(fields, at, item, type, message);
 
 	cJSON_AddNumberToObject(cJSON_AddObjectToObject(entry, "ctx"), limit_name, limit);
 }
 
-static void check_number(struct fields *fields, const char *name, const cJSON *item, double value)
+static void check_number(struct fields *fields, const struct location *at, const cJSON *item, double value)
 {
-	const struct field_bound *bound = find_bound(fields, name);
+	const struct field_bound *bound = find_bound(fields, at->keys[0]);
 	char message[96];
 
 	if (bound && value < bound->least) {
 		snprintf(message, sizeof(message), "Input should be greater than or equal to %.15g",
 			bound->least);
-		out_of_bounds(fields, name, item, "greater_than_equal", message, "ge", bound->least);
+		out_of_bounds(fields, at, item, "greater_than_equal", message, "ge", bound->least);
 	} else if (bound && value > bound->most) {
 		snprintf(
 			message, sizeof(message), "Input should be less than or equal to %.15g", bound->most);
-		out_of_bounds(fields, name, item, "less_than_equal", message, "le", bound->most);
+		out_of_bounds(fields, at, item, "less_than_equal", message, "le", bound->most);
 	}
 }
 
-static void check_length(struct fields *fields, const char *name, const cJSON *item)
+static void check_length(struct fields *fields, const struct location *at, const cJSON *item)
 {
-	const struct field_bound *bound = find_bound(fields, name);
+	const struct field_bound *bound = find_bound(fields, at->keys[0]);
 	char message[96];
 
 	if (!bound || (double)text_width(item->valuestring) <= bound->most)
 		return;
 	snprintf(message, sizeof(message), "String should have at most %.0f characters", bound->most);
-	out_of_bounds(fields, name, item, "string_too_long", message, "max_length", bound->most);
+	out_of_bounds(fields, at, item, "string_too_long", message, "max_length", bound->most);
 }
 
 static double to_real(struct fields *fields, const char *name, const cJSON *item)
 {
-	const struct location at = {{name}};
+	const struct location at = {.keys = {name}};
 	double value = NAN;
 
 	switch (read_number(item, &value)) {
@@ -182,7 +189,7 @@ static double to_real(struct fields *fields, const char *name, const cJSON *item
 		problem(fields, &at, item, "finite_number", "Input should be a finite number");
 		return NAN;
 	}
-	check_number(fields, name, item, value);
+	check_number(fields, &at, item, value);
 	return value;
 }
 
@@ -202,7 +209,7 @@ static int64_t to_integer(struct fields *fields, const struct location *at, cons
 		problem(fields, at, item, "int_from_float",
 			"Input should be a valid integer, got a number with a fractional part");
 	else if (fabs(value) < limit) {
-		check_number(fields, at->keys[0], item, value);
+		check_number(fields, at, item, value);
 		return (int64_t)value;
 	} else if (fields->rules->any_number && isfinite(value))
 		fields->fault = true;
@@ -223,7 +230,7 @@ static const char *to_string(struct fields *fields, const struct location *at, c
 			"Input should be a valid string, unable to parse raw data as a unicode string");
 		return "";
 	}
-	check_length(fields, at->keys[0], item);
+	check_length(fields, at, item);
 	return item->valuestring;
 }
 
@@ -231,28 +238,30 @@ const char *fields_string(struct fields *fields, const char *name)
 {
 	const cJSON *item = find(fields, name, true);
 
-	return item ? to_string(fields, &(struct location){{name}}, item) : "";
+	return item ? to_string(fields, &(struct location){.keys = {name}}, item) : "";
 }
 
 const char *fields_optional_string(struct fields *fields, const char *name)
 {
 	const cJSON *item = find(fields, name, false);
 
-	return item && !cJSON_IsNull(item) ? to_string(fields, &(struct location){{name}}, item) : NULL;
+	return item && !cJSON_IsNull(item) ? to_string(fields, &(struct location){.keys = {name}}, item)
+					   : NULL;
 }
 
 int64_t fields_integer(struct fields *fields, const char *name)
 {
 	const cJSON *item = find(fields, name, true);
 
-	return item ? to_integer(fields, &(struct location){{name}}, item) : 0;
+	return item ? to_integer(fields, &(struct location){.keys = {name}}, item) : 0;
 }
 
 int64_t fields_integer_or(struct fields *fields, const char *name, int64_t fallback)
 {
 	const cJSON *item = find(fields, name, false);
 
-	return item && !cJSON_IsNull(item) ? to_integer(fields, &(struct location){{name}}, item) : fallback;
+	return item && !cJSON_IsNull(item) ? to_integer(fields, &(struct location){.keys = {name}}, item)
+					   : fallback;
 }
 
 double fields_real(struct fields *fields, const char *name)
@@ -288,7 +297,7 @@ static bool to_bool(struct fields *fields, const char *name, const cJSON *item)
 	if (cJSON_IsString(item) && among(item->valuestring, yes))
 		return true;
 	if (!cJSON_IsString(item) || !among(item->valuestring, no))
-		problem(fields, &(struct location){{name}}, item, "bool_parsing",
+		problem(fields, &(struct location){.keys = {name}}, item, "bool_parsing",
 			"Input should be a valid boolean, unable to interpret input");
 	return false;
 }
@@ -316,7 +325,7 @@ static const cJSON *find_table(struct fields *fields, const char *name, bool req
 		return NULL;
 	if (cJSON_IsObject(table))
 		return table;
-	problem(fields, &(struct location){{name}}, table, "dict_type", not_a_table);
+	problem(fields, &(struct location){.keys = {name}}, table, "dict_type", not_a_table);
 	return NULL;
 }
 
@@ -326,14 +335,15 @@ const cJSON *fields_optional_tables(struct fields *fields, const char *name)
 
 	cJSON_ArrayForEach (table, tables) {
 		if (!cJSON_IsObject(table))
-			problem(fields, &(struct location){{name, table->string}}, table, "dict_type",
+			problem(fields, &(struct location){.keys = {name, table->string}}, table, "dict_type",
 				not_a_table);
 		else
 			cJSON_ArrayForEach (number, table)
 				if (!cJSON_IsNumber(number) ||
 					(!isfinite(number->valuedouble) && !fields->rules->any_number))
 					problem(fields,
-						&(struct location){{name, table->string, number->string}},
+						&(struct location){
+							.keys = {name, table->string, number->string}},
 						number, "float_type", "Input should be a valid number");
 	}
 	return tables && tables->child ? tables : NULL;
@@ -344,7 +354,7 @@ const cJSON *fields_integers(struct fields *fields, const char *name, bool requi
 	const cJSON *table = find_table(fields, name, required), *item;
 
 	cJSON_ArrayForEach (item, table)
-		to_integer(fields, &(struct location){{name, item->string}}, item);
+		to_integer(fields, &(struct location){.keys = {name, item->string}}, item);
 	return table;
 }
 
@@ -353,8 +363,40 @@ const cJSON *fields_strings(struct fields *fields, const char *name, bool requir
 	const cJSON *table = find_table(fields, name, required), *item;
 
 	cJSON_ArrayForEach (item, table)
-		to_string(fields, &(struct location){{name, item->string}}, item);
+		to_string(fields, &(struct location){.keys = {name, item->string}}, item);
 	return table;
+}
+
+int32_t *fields_integer_list(struct fields *fields, const char *name, bool required, size_t *count)
+{
+	const cJSON *list = find(fields, name, required), *item;
+	int before, most;
+	int32_t *values;
+
+	*count = 0;
+	if (!list || (cJSON_IsNull(list) && !required))
+		return NULL;
+	if (!cJSON_IsArray(list)) {
+		problem(fields, &(struct location){.keys = {name}}, list, "list_type",
+			"Input should be a valid list");
+		return NULL;
+	}
+	values = xcalloc((size_t)cJSON_GetArraySize(list) + 1, sizeof(*values));
+	before = cJSON_GetArraySize(fields->problems);
+	most = before + LIST_PROBLEMS;
+	cJSON_ArrayForEach (item, list) {
+		int64_t value = to_integer(
+			fields, &(struct location){.keys = {name}, .number = *count + 1}, item);
+
+		if (cJSON_GetArraySize(fields->problems) == most)
+			break;
+		values[(*count)++] = (int32_t)value;
+	}
+	if (cJSON_GetArraySize(fields->problems) == before)
+		return values;
+	free(values);
+	*count = 0;
+	return NULL;
 }
 
 bool fields_refused(struct fields *fields, struct server_reply *reply)

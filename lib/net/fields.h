@@ -65,5 +65,9 @@ const cJSON *fields_optional_tables(struct fields *fields, const char *name);
 const cJSON *fields_integers(struct fields *fields, const char *name, bool required);
 const cJSON *fields_strings(struct fields *fields, const char *name, bool required);
 
+/* A list of whole numbers, each within the field's bounds, which have to be those of 32 bits or closer. NULL when
+ * missing or null, which is a problem if it is `required`, or wrong. The caller frees. */
+int32_t *fields_integer_list(struct fields *fields, const char *name, bool required, size_t *count);
+
 /* True when there were problems; then the reply is made. Ends the use of `fields`. */
 bool fields_refused(struct fields *fields, struct server_reply *reply);

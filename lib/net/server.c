@@ -4,6 +4,7 @@
 #include <math.h>
 #include <microhttpd.h>
 #include <netdb.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -28,9 +29,10 @@
 #define DISCARD_LIMIT ((size_t)16 << 20)
 /* Requests that wait for the worker; more than that, and the client is asked to come again. */
 #define QUEUE_LIMIT 4096
-/* Arguments of a query, and values of a body: nobody has more to say, and each takes room. */
+/* Arguments of a query: nobody has more to say, and each takes room. */
 #define QUERY_LIMIT 100
-#define VALUE_LIMIT 20000
+/* What libmicrohttpd asks for at a time of content that is made while it is sent. */
+#define CONTENT_BLOCK ((size_t)32 << 10)
 /* Seconds that a stopping server gives its clients to take their answers. */
 #define STOP_SECONDS 5
 
@@ -38,6 +40,8 @@
 struct connection {
 	int fd;
 	double deadline; /* clock_elapsed() when it is cut off; INFINITY while the server is at work */
+	bool taken;      /* its request waits for server_answer() */
+	bool left;       /* its client did not */
 	struct connection *previous, *next;
 };
 
@@ -83,6 +87,16 @@ struct server {
 	bool stopping;
 };
 
+/* Frees what a reply was to send. */
+static void drop(struct server_reply *reply)
+{
+	cJSON_Delete(reply->body);
+	free(reply->page);
+	if (reply->content)
+		reply->content->close(reply->content);
+	*reply = (struct server_reply){.status = 200};
+}
+
 void server_refuse(struct server_reply *reply, unsigned status, const char *format, ...)
 {
 	char text[1024];
@@ -91,17 +105,17 @@ void server_refuse(struct server_reply *reply, unsigned status, const char *form
 	va_start(args, format);
 	vsnprintf(text, sizeof(text), format, args);
 	va_end(args);
-	cJSON_Delete(reply->body);
-	free(reply->page);
-	*reply = (struct server_reply){.status = status, .body = cJSON_CreateObject()};
+	drop(reply);
+	reply->status = status;
+	reply->body = cJSON_CreateObject();
 	cJSON_AddStringToObject(reply->body, "detail", text);
 }
 
 void server_fault(struct server_reply *reply)
 {
-	cJSON_Delete(reply->body);
-	free(reply->page);
-	*reply = (struct server_reply){.status = 500, .text = "Internal Server Error"};
+	drop(reply);
+	reply->status = 500;
+	reply->text = "Internal Server Error";
 }
 
 static void refuse_busy(struct server_reply *reply)
@@ -155,6 +169,8 @@ static void render(struct exchange *exchange)
 {
 	struct server_reply *reply = &exchange->reply;
 
+	if (reply->content)
+		return;
 	if (!reply->text && !reply->page && !reply->body)
 		reply->body = cJSON_CreateObject();
 	if (!reply->text)
@@ -250,8 +266,16 @@ static void wait_seconds(struct server *server, pthread_cond_t *condition, doubl
 	pthread_cond_timedwait(condition, &server->mutex, &end);
 }
 
-/* The thread that cuts off those whose time is up. libmicrohttpd's own timeout starts anew with every
- * byte that trickles in. */
+/* Whether the other side has closed the connection. */
+static bool is_closed(const struct connection *connection)
+{
+	struct pollfd socket = {.fd = connection->fd, .events = POLLRDHUP};
+
+	return poll(&socket, 1, 0) > 0 && socket.revents & (POLLRDHUP | POLLHUP | POLLERR);
+}
+
+/* The thread that cuts off those whose time is up, and sees who does not wait for an answer. libmicrohttpd's own
+ * timeout starts anew with every byte that trickles in, and it does not look at those who wait. */
 static void *reap(void *argument)
 {
 	struct server *server = argument;
@@ -260,9 +284,11 @@ static void *reap(void *argument)
 	while (!server->stopping) {
 		double now = clock_elapsed();
 
-		for (struct connection *at = server->connections; at; at = at->next)
+		for (struct connection *at = server->connections; at; at = at->next) {
 			if (at->deadline <= now)
 				cut_off(at);
+			at->left = at->left || (at->taken && is_closed(at));
+		}
 		if (server->connections)
 			wait_seconds(server, &server->wake_reaper, 0.5);
 		else
@@ -373,13 +399,11 @@ static void rollback(struct server *server)
 /* Before a request is handled, perhaps for the second time. */
 static void discard_reply(struct exchange *exchange)
 {
-	cJSON_Delete(exchange->reply.body);
-	free(exchange->reply.page);
+	drop(&exchange->reply);
 	free(exchange->text);
 	exchange->text = NULL;
 	release(exchange, exchange->text_held);
 	exchange->text_held = 0;
-	exchange->reply = (struct server_reply){.status = 200};
 }
 
 /* Handles `count` requests in one transaction. */
@@ -479,6 +503,53 @@ static bool enqueue(struct exchange *exchange)
 	return accepted;
 }
 
+/* --- requests that are taken away ---------------------------------------------------------------- */
+
+static void set_taken(struct exchange *exchange, bool taken)
+{
+	pthread_mutex_lock(&exchange->server->mutex);
+	exchange->connection->taken = taken;
+	if (taken)
+		exchange->connection->deadline = INFINITY;
+	pthread_mutex_unlock(&exchange->server->mutex);
+}
+
+/* Has a network thread send the reply. */
+static void give_back(struct exchange *exchange)
+{
+	set_taken(exchange, false);
+	exchange->answered = true;
+	MHD_resume_connection(exchange->http); /* from here on it may be gone */
+}
+
+static void take(struct exchange *exchange)
+{
+	const struct server_options *options = &exchange->server->options;
+
+	set_taken(exchange, true);
+	MHD_suspend_connection(exchange->http); /* before the answer can come */
+	if (!options->take(exchange, &exchange->request, &exchange->reply, options->context))
+		give_back(exchange);
+}
+
+void server_answer(struct exchange *exchange, const struct server_reply *reply)
+{
+	exchange->reply = *reply;
+	exchange->reply.status = reply->status ? reply->status : 200;
+	render(exchange);
+	give_back(exchange);
+}
+
+bool server_abandoned(const struct exchange *exchange)
+{
+	bool left;
+
+	pthread_mutex_lock(&exchange->server->mutex);
+	left = exchange->connection->left;
+	pthread_mutex_unlock(&exchange->server->mutex);
+	return left;
+}
+
 /* --- a request, in a network thread ------------------------------------------------------------ */
 
 static enum MHD_Result collect(void *context, enum MHD_ValueKind kind, const char *name, const char *value)
@@ -559,8 +630,7 @@ static void on_completed(
 	cJSON_Delete((cJSON *)exchange->request.query);
 	cJSON_Delete((cJSON *)exchange->request.captures);
 	cJSON_Delete((cJSON *)exchange->request.body);
-	cJSON_Delete(exchange->reply.body);
-	free(exchange->reply.page);
+	drop(&exchange->reply);
 	free(exchange->text);
 	buffer_free(&exchange->received);
 	release(exchange, exchange->held);
@@ -616,11 +686,12 @@ static size_t count_values(const struct buffer *json)
 static bool parse_json(struct exchange *exchange)
 {
 	const struct buffer *received = &exchange->received;
+	const size_t limit = exchange->server->options.value_limit;
 	bool lone_surrogate = false;
 	struct error err = {0};
 
-	if (count_values(received) > VALUE_LIMIT) {
-		server_refuse(&exchange->reply, 413, "Request body with more than %d values", VALUE_LIMIT);
+	if (count_values(received) > limit) {
+		server_refuse(&exchange->reply, 413, "Request body with more than %zu values", limit);
 		return false;
 	}
 	exchange->request.body = exchange->server->options.dialect.python_json
@@ -686,7 +757,22 @@ static bool is_preflight(const struct exchange *exchange)
 		*header(exchange, "Origin") && *header(exchange, "Access-Control-Request-Method");
 }
 
-/* Called with the whole request. True when the worker has it now, false when the reply is made. */
+/* Gives a request to who answers it; false when the reply is made. */
+static bool hand_over(struct exchange *exchange)
+{
+	const struct server_route *route = exchange->route;
+
+	if (route->handle && enqueue(exchange))
+		return true;
+	if (route->handle)
+		refuse_busy(&exchange->reply);
+	if (route->handle || route->check)
+		return false;
+	take(exchange);
+	return true;
+}
+
+/* Called with the whole request. True when somebody else has it now, false when the reply is made. */
 static bool dispatch(struct exchange *exchange)
 {
 	const struct server_options *options = &exchange->server->options;
@@ -709,14 +795,9 @@ static bool dispatch(struct exchange *exchange)
 		server_refuse(reply, 413, "Request body larger than %zu bytes", options->body_limit);
 	else if (exchange->crowded)
 		refuse_busy(reply);
-	else if (!parse_body(exchange) ||
-		(route->check && !route->check(&exchange->request, reply, options->context)) ||
-		!route->handle)
-		return false;
-	else if (enqueue(exchange))
-		return true;
-	else
-		refuse_busy(reply);
+	else if (parse_body(exchange) &&
+		(!route->check || route->check(&exchange->request, reply, options->context)))
+		return hand_over(exchange);
 	return false;
 }
 
@@ -774,26 +855,59 @@ static void add_location(const struct exchange *exchange, struct MHD_Response *r
 	buffer_free(&location);
 }
 
+static ssize_t read_content(void *context, uint64_t position, char *out, size_t most)
+{
+	struct server_content *content = context;
+	size_t length = content->read(content, out, most);
+
+	(void)position;
+	return length ? (ssize_t)length : MHD_CONTENT_READER_END_OF_STREAM;
+}
+
+static void close_content(void *context)
+{
+	struct server_content *content = context;
+
+	content->close(content);
+}
+
+/* The response with what it sends, which is its own then. */
+static struct MHD_Response *make_payload(struct exchange *exchange)
+{
+	struct server_reply *reply = &exchange->reply;
+	struct MHD_Response *response;
+
+	if (reply->content)
+		response = MHD_create_response_from_callback(
+			MHD_SIZE_UNKNOWN, CONTENT_BLOCK, read_content, reply->content, close_content);
+	else if (reply->text)
+		response = MHD_create_response_from_buffer(
+			strlen(reply->text), (void *)reply->text, MHD_RESPMEM_PERSISTENT);
+	else
+		response = MHD_create_response_from_buffer(
+			strlen(exchange->text), exchange->text, MHD_RESPMEM_MUST_FREE);
+	reply->content = NULL;
+	exchange->text = reply->text ? exchange->text : NULL;
+	return response;
+}
+
 static struct MHD_Response *make_response(struct exchange *exchange)
 {
 	const struct server_reply *reply = &exchange->reply;
 	struct MHD_Response *response;
+	const char *type;
 
 	if (!exchange->text && !reply->text)
 		render(exchange);
-	response = reply->text ? MHD_create_response_from_buffer(
-					 strlen(reply->text), (void *)reply->text, MHD_RESPMEM_PERSISTENT)
-			       : MHD_create_response_from_buffer(
-					 strlen(exchange->text), exchange->text, MHD_RESPMEM_MUST_FREE);
-	if (!reply->text)
-		exchange->text = NULL; /* the response's now */
+	type = reply->content ? reply->content->type
+		: reply->text   ? "text/plain; charset=utf-8"
+		: reply->policy ? "text/html; charset=utf-8"
+				: "application/json";
+	response = make_payload(exchange);
 	if (reply->status == 307)
 		add_location(exchange, response);
 	else
-		add_header(response, "Content-Type",
-			reply->text             ? "text/plain; charset=utf-8"
-				: reply->policy ? "text/html; charset=utf-8"
-						: "application/json");
+		add_header(response, "Content-Type", type);
 	if (reply->policy)
 		guard_page(reply, response);
 	if (reply->status == 405)
@@ -837,7 +951,7 @@ static enum MHD_Result receive(struct exchange *exchange, const char *data, size
 }
 
 /* libmicrohttpd calls this with a request's head, with each piece of its body, at its end, and again when
- * the worker has resumed the connection. */
+ * the worker, or who took the request, has resumed the connection. */
 static enum MHD_Result on_request(void *context, struct MHD_Connection *http, const char *path,
 	const char *method, const char *version, const char *data, size_t *size, void **slot)
 {
@@ -936,6 +1050,7 @@ static struct server *make_server(const struct server_options *options)
 	own->listen = own->listen ? own->listen : "127.0.0.1";
 	own->batch_limit = own->batch_limit ? own->batch_limit : 256;
 	own->body_limit = own->body_limit ? own->body_limit : 64 << 10;
+	own->value_limit = own->value_limit ? own->value_limit : 20000;
 	own->memory_limit = own->memory_limit ? own->memory_limit : 256 << 20;
 	own->connection_limit = connections_possible(own->connection_limit ? own->connection_limit : 1000);
 	own->request_seconds = own->request_seconds > 0 ? own->request_seconds : 30;

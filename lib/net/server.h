@@ -3,7 +3,8 @@
  * A table of routes says what there is. Requests are received and checked by a few network threads; what
  * changes or reads state is handled by one worker thread, in batches: the worker begins a transaction,
  * handles every request that has come in, commits, and only then do the answers leave. So handlers need no
- * locks, an answer that arrives is durable, and many requests share one fsync.
+ * locks, an answer that arrives is durable, and many requests share one fsync. What takes its time is taken
+ * away from the server, and answered later.
  *
  * Errors are worded as FastAPI's: {"detail": "text"}, or for 422 a list of {"type", "loc", "msg", "input"}; a
  * fault of the server is 500 in plain text. Sizes, times, memory and the number of connections are bounded: a
@@ -30,6 +31,14 @@ struct server_request {
 	const char *identity;  /* for a route's `check` to set: who asks; memory of the request or static */
 };
 
+/* Content that is made while it is sent. */
+struct server_content {
+	const char *type; /* for a Content-Type header; static */
+	/* Writes its next bytes, at most so many, in the network threads; returns their count, 0 at the end. */
+	size_t (*read)(struct server_content *content, char *out, size_t most);
+	void (*close)(struct server_content *content); /* called once, whether all was sent or not */
+};
+
 struct server_reply {
 	unsigned status;    /* 200 unless set */
 	cJSON *body;        /* for the handler to make; the server frees it; may refer to the request */
@@ -37,6 +46,7 @@ struct server_reply {
 	char *page;         /* HTML, sent instead of a body; the server frees it */
 	const char *policy; /* of a page, its Content-Security-Policy; static */
 	double retry_after; /* seconds, for a Retry-After header; 0: none */
+	struct server_content *content; /* sent instead of a body; the server closes it */
 };
 
 /* Answers {"detail": text} with a status. */
@@ -60,10 +70,19 @@ struct server_route {
 	/* Runs in the worker. -1 is a fault of the server, not of the request: everything done in the
 	 * transaction is undone, and the client gets 500. A handler may be run again for a request whose
 	 * transaction failed, so it may touch nothing but what the transaction covers. NULL: `check` makes
-	 * the reply. */
+	 * the reply; without that either, the request is for `take` of the options. */
 	int (*handle)(const struct server_request *request, struct server_reply *reply, void *context,
 		struct error *err);
 };
+
+/* A request that was taken away from the server, and waits for its answer. */
+struct exchange;
+
+/* Answers what was taken. The exchange is gone then; body or content are the server's. */
+void server_answer(struct exchange *exchange, const struct server_reply *reply);
+
+/* Whether the client has closed its connection instead of waiting; noticed within a second. */
+bool server_abandoned(const struct exchange *exchange);
 
 /* What surrounds a batch. */
 struct server_transaction {
@@ -84,10 +103,16 @@ struct server_options {
 	unsigned port;                                /* 0: any that is free */
 	const struct server_route *routes;            /* ends with an entry whose method is NULL */
 	const struct server_transaction *transaction; /* NULL: none */
-	void *context;                                /* passed to all callbacks */
-	size_t batch_limit;                           /* requests that share a transaction at most; 0: 256 */
+	/* For what takes its time: runs in the network threads, several at once. True: server_answer() will be
+	 * called for the exchange, by any thread, once, and before server_stop(); until then the request stays
+	 * as it is. False: the reply is made. */
+	bool (*take)(struct exchange *exchange, const struct server_request *request,
+		struct server_reply *reply, void *context);
+	void *context;      /* passed to all callbacks */
+	size_t batch_limit; /* requests that share a transaction at most; 0: 256 */
 	struct server_dialect dialect;
 	size_t body_limit;       /* bytes; 0: 64 KiB */
+	size_t value_limit;      /* values of a body; 0: 20,000 */
 	size_t memory_limit;     /* bytes of requests and answers that are held at a time; 0: 256 MiB */
 	size_t connection_limit; /* 0: 1000; never more than the open files allow */
 	double request_seconds;  /* to send a request, to take an answer, to stay idle; 0: 30 */

@@ -13,11 +13,15 @@
 EMBED(service_pm2, WORKSPACE "ecosystem.config.js");
 EMBED(service_systemd, WORKSPACE "quasar-miner.service");
 EMBED(service_screen, WORKSPACE "start-in-screen.sh");
+EMBED(inference_pm2, WORKSPACE "inference.config.js");
+EMBED(inference_systemd, WORKSPACE "quasar-inference.service");
 
 const struct launcher launchers[] = {
 	{"ecosystem.config.js", service_pm2, 0644, "%", "$", "`"},
 	{"quasar-miner.service", service_systemd, 0644, "%%", "$$", "`"},
 	{"start-in-screen.sh", service_screen, 0755, "%", "\\$", "\\`"},
+	{"inference.config.js", inference_pm2, 0644, "%", "$", "`"},
+	{"quasar-inference.service", inference_systemd, 0644, "%%", "$$", "`"},
 };
 const size_t launcher_count = sizeof(launchers) / sizeof(launchers[0]);
 

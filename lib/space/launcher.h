@@ -1,4 +1,4 @@
-/* launcher: what starts a miner under pm2, systemd or screen. */
+/* launcher: what starts a miner, and its inference server, under pm2, systemd or screen. */
 #pragma once
 
 #include <stddef.h>

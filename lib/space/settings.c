@@ -86,8 +86,12 @@ const struct setting settings_table[] = {
 	{NULL, "VERIFY_MAX_ABS_DIFF", "0.1", SETTING_PLAIN,
 		"Maximum absolute difference between two runs on the same input."},
 	{"Logit verification", "REFERENCE_MODEL", "Qwen/Qwen2.5-0.5B-Instruct", SETTING_PLAIN,
-		"Reference model to register for."},
-	{NULL, "MINER_INFERENCE_PORT", "8001", SETTING_UNUSED, "Port of the inference server."},
+		"Reference model: what to register for, and what `quasar serve` serves. A name in the Hugging Face cache, "
+		"or a folder."},
+	{NULL, "MINER_INFERENCE_PORT", "8001", SETTING_PLAIN,
+		"Port of the inference server, `quasar serve`."},
+	{NULL, "HF_HOME", NULL, SETTING_PLAIN,
+		"Folder of Hugging Face's files, with the models in hub/. If unset: ~/.cache/huggingface."},
 	{NULL, "LOGIT_COSINE_THRESHOLD", "0.99", SETTING_PLAIN, "Minimum cosine similarity of logits."},
 	{NULL, "LOGIT_MAX_ABS_DIFF", "0.1", SETTING_PLAIN, "Maximum absolute difference of logits."},
 	{0},
@@ -306,7 +310,7 @@ const char *settings_get(const struct settings *settings, const char *name, cons
 }
 
 /* Ends with NULL. */
-static const char *const compute_prefixes[] = {"CUDA_", "PYTORCH_", "TRITON_", NULL};
+static const char *const compute_prefixes[] = {"CUDA_", "PYTORCH_", "TRITON_", "HF_HOME", "HF_HUB_CACHE", NULL};
 
 static bool is_for_compute(const char *name)
 {
@@ -352,6 +356,65 @@ void settings_write(const struct settings *values, struct buffer *out)
 		else
 			buffer_printf(out, "%s=\n", setting->name);
 	}
+}
+
+/* Whether a line of an .env sets `name`; `commented`: whether it would, if it were no comment. */
+static bool line_sets(const char *line, const char *name, bool commented)
+{
+	line += strspn(line, " \t");
+	if (commented && *line++ != '#')
+		return false;
+	if (!strncmp(line, "export", 6) && isblank((unsigned char)line[6]))
+		line += 6 + strspn(line + 6, " \t");
+	if (strncmp(line, name, strlen(name)))
+		return false;
+	line += strlen(name);
+	return line[strspn(line, " \t")] == '=';
+}
+
+/* Copies the lines; the first that sets `name` becomes the new one, others that do are left out. */
+static bool replace_line(
+	const char *text, const char *name, const char *value, bool commented, struct buffer *out)
+{
+	bool replaced = false;
+
+	for (const char *line = text, *next; *line; line = next) {
+		next = line + strcspn(line, "\n");
+		next += *next == '\n';
+		if (!line_sets(line, name, commented)) {
+			buffer_append(out, line, (size_t)(next - line));
+			continue;
+		}
+		if (!replaced)
+			write_value(out, name, value);
+		replaced = true;
+	}
+	return replaced;
+}
+
+int settings_save(const char *directory, const char *name, const char *value, struct error *err)
+{
+	char *path = path_join(directory, ".env");
+	struct buffer text = {0}, out = {0};
+	int result = 0;
+
+	buffer_text(&text, "");
+	if (path_exists(path))
+		result = file_read(path, FILE_LIMIT, &text, err);
+	if (!result && !replace_line(text.data, name, value, false, &out)) {
+		buffer_free(&out);
+		if (!replace_line(text.data, name, value, true, &out)) {
+			if (out.length && out.data[out.length - 1] != '\n')
+				buffer_text(&out, "\n");
+			write_value(&out, name, value);
+		}
+	}
+	if (!result)
+		result = file_write(path, out.data, out.length, 0600, FILE_REPLACE, err);
+	buffer_free(&text);
+	buffer_free(&out);
+	free(path);
+	return result;
 }
 
 /* Whether it sets something of the table that is not secret. */

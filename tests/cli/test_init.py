@@ -78,7 +78,8 @@ def test_a_workspace_with_a_fork_of_its_own(quasar, tmp_path):
     assert done.code == 0 and done.err == ""
     assert done.json["workspace"] == str(miner) and done.json["changed"] is True
     assert done.json["made"] == ["fork", ".env", "ecosystem.config.js", "quasar-miner.service",
-                                 "start-in-screen.sh", ".quasar/state.db"]
+                                 "start-in-screen.sh", "inference.config.js", "quasar-inference.service",
+                                 ".quasar/state.db"]
     assert done.json["fork"]["path"] == str(miner / "fork")
     assert mode(miner / ".env") == 0o600 and mode(miner / ".quasar") == 0o700
     assert mode(miner / ".quasar" / "state.db") == 0o600
@@ -240,7 +241,8 @@ def test_after_a_failure_it_starts_afresh(quasar, tmp_path, upstream):
     assert quasar("init", "miner", "--fork-url", "upstream", "--seq", "6000").code == 0
     assert settings(tmp_path / "miner") == {"FORK_URL": str(upstream), SEQUENCE: "6000"}
     assert sorted(path.name for path in (tmp_path / "miner").iterdir()) == [
-        ".env", ".quasar", "ecosystem.config.js", "fork", "quasar-miner.service", "start-in-screen.sh"]
+        ".env", ".quasar", "ecosystem.config.js", "fork", "inference.config.js", "quasar-inference.service",
+        "quasar-miner.service", "start-in-screen.sh"]
 
 
 def test_a_file_in_the_way(quasar, tmp_path):

@@ -25,16 +25,18 @@ def odd(quasar, tmp_path):
     return tmp_path / ODD
 
 
-def unit_of(workspace):
-    return (workspace / "quasar-miner.service").read_text()
+def unit_of(workspace, name="quasar-miner"):
+    return (workspace / f"{name}.service").read_text()
 
 
 # --- systemd -------------------------------------------------------------------------------------------
 
 def test_the_unit_names_program_and_workspace_whatever_their_letters(odd):
-    words = re.search(r'^ExecStart="(.*)" run -C "(.*)"$', unit_of(odd), re.M).groups()
-    assert [re.sub(r"\\(.)", r"\1", word).replace("$$", "$").replace("%%", "%") for word in words] == \
-        [QUASAR, str(odd)]
+    for unit, command in (unit_of(odd), 'run -C "(.*)"'), \
+            (unit_of(odd, "quasar-inference"), 'serve -C "(.*)" --host 0.0.0.0'):
+        words = re.search(rf'^ExecStart="(.*)" {command}$', unit, re.M).groups()
+        assert [re.sub(r"\\(.)", r"\1", word).replace("$$", "$").replace("%%", "%") for word in words] == \
+            [QUASAR, str(odd)]
 
 
 def test_each_workspace_has_a_name_of_its_own(odd, workspace):
@@ -52,7 +54,8 @@ def test_the_unit_has_the_path_of_the_shell(quasar, tmp_path):
 
 @needs("systemd-analyze")
 def test_systemd_has_nothing_to_object_to(odd, environment, tmp_path):
-    done = subprocess.run(["systemd-analyze", "--user", "verify", odd / "quasar-miner.service"], text=True,
+    units = odd / "quasar-miner.service", odd / "quasar-inference.service"
+    done = subprocess.run(["systemd-analyze", "--user", "verify", *units], text=True,
                           env={**environment, "XDG_RUNTIME_DIR": str(tmp_path)}, capture_output=True)
     assert done.returncode == 0 and done.stdout + done.stderr == ""
 
@@ -108,9 +111,17 @@ def test_a_real_systemd_keeps_it_running(systemd, localnet, odd, quasar, home, t
 
 @needs("node")
 def test_pm2_starts_it_again_whatever_ended_it(odd):
-    read = "console.log(JSON.stringify(require(process.argv[1])))"
-    done = subprocess.run(["node", "-e", read, odd / "ecosystem.config.js"], capture_output=True, check=True)
-    app, = json.loads(done.stdout)["apps"]
+    def read(name):
+        script = "console.log(JSON.stringify(require(process.argv[1])))"
+        done = subprocess.run(["node", "-e", script, odd / name], capture_output=True, check=True)
+        app, = json.loads(done.stdout)["apps"]
+        return app
+
+    server = read("inference.config.js")
+    assert server["script"] == QUASAR and server["interpreter"] == "none" and "stop_exit_codes" not in server
+    assert server["args"] == ["serve", "-C", str(odd), "--host", "0.0.0.0"]
+    assert server["kill_timeout"] > 30000  # what serve takes to finish requests
+    app = read("ecosystem.config.js")
     assert app["script"] == QUASAR and app["args"] == ["run", "-C", str(odd)] and app["interpreter"] == "none"
     # pm2 takes the end by a signal for exit code 0, and code 3 passes when a disk is mounted late
     assert "stop_exit_codes" not in app and app["restart_delay"] >= 60000

@@ -23,7 +23,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "fork/image.h"
+#include "image/image.h"
 #include "fork/inspect.h"
 #include "fork/leak.h"
 #include "fork/private.h"
@@ -142,6 +142,36 @@ static void bad_settings_are_named_by_line(void **state)
 	}
 	put(*state, ".env", "A=1\0B", 5);
 	assert_null(settings_load(*state, &(struct error){0}));
+}
+
+/* The file's text after MINER_DOCKER_IMAGE was set in it. */
+static void expect_saved(const char *directory, const char *before, const char *after)
+{
+	char *path = path_join(directory, ".env");
+	struct buffer text = {0};
+	struct error err = {0};
+
+	put_text(directory, ".env", before);
+	assert_int_equal(settings_save(directory, "MINER_DOCKER_IMAGE", "you/it@sha256:1", &err), 0);
+	assert_int_equal(file_read(path, 4096, &text, &err), 0);
+	assert_string_equal(text.data, after);
+	buffer_free(&text);
+	free(path);
+}
+
+#define SAVED "MINER_DOCKER_IMAGE=\"you/it@sha256:1\"\n"
+
+static void a_setting_is_saved_where_it_stands(void **state)
+{
+	expect_saved(*state, "", SAVED);
+	expect_saved(*state, "A=1", "A=1\n" SAVED);
+	expect_saved(*state, "# x\n#MINER_DOCKER_IMAGE=\nA=1\n", "# x\n" SAVED "A=1\n");
+	expect_saved(*state, "#MINER_DOCKER_IMAGE=\nMINER_DOCKER_IMAGE=old # mine\n",
+		"#MINER_DOCKER_IMAGE=\n" SAVED);
+	expect_saved(
+		*state, " export MINER_DOCKER_IMAGE = 'old'\nA=1\nMINER_DOCKER_IMAGE=older", SAVED "A=1\n");
+	expect_saved(*state, "MINER_DOCKER_IMAGES=1\nXMINER_DOCKER_IMAGE=2\n",
+		"MINER_DOCKER_IMAGES=1\nXMINER_DOCKER_IMAGE=2\n" SAVED);
 }
 
 static void settings_are_bounded(void **state)
@@ -1300,6 +1330,7 @@ int main(void)
 		IN_DIRECTORY(what_concerns_computing_reaches_the_environment),
 		IN_DIRECTORY(names_that_nothing_reads_are_found),
 		IN_DIRECTORY(bad_settings_are_named_by_line),
+		IN_DIRECTORY(a_setting_is_saved_where_it_stands),
 		IN_DIRECTORY(settings_are_bounded),
 		cmocka_unit_test(deployed_rule),
 		cmocka_unit_test(strict_rule),

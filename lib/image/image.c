@@ -1,4 +1,4 @@
-#include "fork/image.h"
+#include "image/image.h"
 
 #include <regex.h>
 #include <stdlib.h>
