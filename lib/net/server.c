@@ -899,7 +899,7 @@ static struct MHD_Response *make_response(struct exchange *exchange)
 
 	if (!exchange->text && !reply->text)
 		render(exchange);
-	type = reply->content ? reply->content->type
+	type = reply->content   ? reply->content->type
 		: reply->text   ? "text/plain; charset=utf-8"
 		: reply->policy ? "text/html; charset=utf-8"
 				: "application/json";

@@ -310,7 +310,8 @@ const char *settings_get(const struct settings *settings, const char *name, cons
 }
 
 /* Ends with NULL. */
-static const char *const compute_prefixes[] = {"CUDA_", "PYTORCH_", "TRITON_", "HF_HOME", "HF_HUB_CACHE", NULL};
+static const char *const compute_prefixes[] = {
+	"CUDA_", "PYTORCH_", "TRITON_", "HF_HOME", "HF_HUB_CACHE", NULL};
 
 static bool is_for_compute(const char *name)
 {
