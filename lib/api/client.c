@@ -623,8 +623,9 @@ static int call(struct api *api, const struct route *route, const char *query, c
 	} else {
 		if (route->is_signed)
 			api_learn_version(api);
-		result = time_allowed(api) ? exchange(api, route, url, text, &renewals, reading, memory, err)
-					   : still_down(api, err);
+		result = api->wasted && !time_allowed(api)
+			? still_down(api, err)
+			: exchange(api, route, url, text, &renewals, reading, memory, err);
 	}
 	free(text);
 	free(url);

@@ -736,7 +736,7 @@ bool server_is_local(const struct server_request *request)
 	size_t length = !host ? 0 : *host == '[' ? strcspn(host, "]") + 1 : strcspn(host, ":");
 	char name[64];
 
-	if (strcmp(request->client, "127.0.0.1") && strcmp(request->client, "::1"))
+	if (!request->client || (strcmp(request->client, "127.0.0.1") && strcmp(request->client, "::1")))
 		return false;
 	snprintf(name, sizeof(name), "%.*s", (int)length, host ? host : "");
 	return !strcmp(name, "localhost") || !strcmp(name, "127.0.0.1") || !strcmp(name, "[::1]");

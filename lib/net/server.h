@@ -23,7 +23,7 @@
 
 struct server_request {
 	const char *method, *path;
-	const char *client;    /* numeric address of the peer */
+	const char *client;    /* numeric address of the peer; NULL: not known */
 	const cJSON *headers;  /* name: text; names ignore case (cJSON_GetObjectItem) */
 	const cJSON *captures; /* what stood in place of the pattern's {names}: name: text */
 	const cJSON *query;    /* name: text */
