@@ -96,6 +96,10 @@ def test_localnet(browser, start_localnet):
     url = server.url + "/"
     inspect(browser, url)
     inspect(browser, url, scripts=False)
+    for scripts, refreshed in ((False, True), (True, False)):
+        tab = browser.open(url, scripts=scripts)
+        assert tab.eval("document.querySelector('meta[http-equiv=refresh]') !== null") == refreshed
+        tab.close()
 
     tab = browser.open(url)
     assert HOSTILE.replace("\u202e", "?") in tab.eval("document.querySelector('#main').textContent")

@@ -218,12 +218,13 @@ static void the_leaderboard_in_pages(void **state)
 	for (int i = 0; i < 2 * BOARD_PAGE; i++)
 		add_entry(&board, 10 + i, 500, 300000, false);
 	board_rank(&board);
-	board_html(&board, 2, &out);
+	board_html(&board, 2, "a=b&", &out);
 	assert_null(strstr(out.data, "<img"));
-	assert_non_null(strstr(out.data, "?page=1\"") ? strstr(out.data, "?page=3\"") : NULL);
+	assert_non_null(strstr(out.data, "href=\"?a=b&#38;page=1\""));
+	assert_non_null(strstr(out.data, "href=\"?a=b&#38;page=3\""));
 	assert_int_equal(count_of(out.data, "<tr><td"), BOARD_PAGE);
 	buffer_free(&out);
-	board_html(&board, 99, &out); /* beyond the end is the last one */
+	board_html(&board, 99, "", &out); /* beyond the end is the last one */
 	assert_int_equal(count_of(out.data, "<tr><td"), 5);
 	buffer_free(&out);
 	board_free(&board);
@@ -236,7 +237,7 @@ static void a_board_without_anything(void **state)
 	struct buffer out = {0};
 
 	(void)state;
-	board_html(&board, 0, &out);
+	board_html(&board, 0, "", &out);
 	assert_null(strstr(out.data, "<img"));
 	assert_non_null(strstr(out.data, "has not been reached since 1970-01-01 00:00:01 UTC"));
 	buffer_free(&out);
