@@ -16,6 +16,7 @@
 #define COMMITS 40     /* that a history shows, the newest ones */
 #define LENGTHS 64     /* that a curve shows */
 #define TABLE_MOST 150 /* rows of a page's tables; CSV and JSON have them all */
+#define PLACES_MOST 50 /* of the leaderboard, unless the own one is further down */
 
 const char *const report_part_names[REPORT_PARTS] = {
 	"benchmarks", "lengths", "claim", "submissions", "leaderboard", "tuning"};
@@ -604,7 +605,10 @@ static void make_leaderboard(const struct facts *facts, struct part *part)
 {
 	board_standings(&facts->board, 0, 0, part);
 	part->name = report_part_names[REPORT_LEADERBOARD];
-	part->most = 50;
+	part->most = PLACES_MOST;
+	for (size_t i = PLACES_MOST; i < facts->board.entry_count && i < TABLE_MOST; i++)
+		if (facts->board.entries[i].own) /* with the one below it */
+			part->most = i + 2;
 	if (facts->answered)
 		return;
 	free(part->summary);

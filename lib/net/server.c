@@ -83,6 +83,14 @@ struct server {
 	bool stopping;
 };
 
+/* Frees what a reply was to send. */
+static void drop(struct server_reply *reply)
+{
+	cJSON_Delete(reply->body);
+	free(reply->page);
+	*reply = (struct server_reply){.status = 200};
+}
+
 void server_refuse(struct server_reply *reply, unsigned status, const char *format, ...)
 {
 	char text[1024];
@@ -91,17 +99,17 @@ void server_refuse(struct server_reply *reply, unsigned status, const char *form
 	va_start(args, format);
 	vsnprintf(text, sizeof(text), format, args);
 	va_end(args);
-	cJSON_Delete(reply->body);
-	free(reply->page);
-	*reply = (struct server_reply){.status = status, .body = cJSON_CreateObject()};
+	drop(reply);
+	reply->status = status;
+	reply->body = cJSON_CreateObject();
 	cJSON_AddStringToObject(reply->body, "detail", text);
 }
 
 void server_fault(struct server_reply *reply)
 {
-	cJSON_Delete(reply->body);
-	free(reply->page);
-	*reply = (struct server_reply){.status = 500, .text = "Internal Server Error"};
+	drop(reply);
+	reply->status = 500;
+	reply->text = "Internal Server Error";
 }
 
 static void refuse_busy(struct server_reply *reply)
@@ -373,13 +381,11 @@ static void rollback(struct server *server)
 /* Before a request is handled, perhaps for the second time. */
 static void discard_reply(struct exchange *exchange)
 {
-	cJSON_Delete(exchange->reply.body);
-	free(exchange->reply.page);
+	drop(&exchange->reply);
 	free(exchange->text);
 	exchange->text = NULL;
 	release(exchange, exchange->text_held);
 	exchange->text_held = 0;
-	exchange->reply = (struct server_reply){.status = 200};
 }
 
 /* Handles `count` requests in one transaction. */
@@ -559,8 +565,7 @@ static void on_completed(
 	cJSON_Delete((cJSON *)exchange->request.query);
 	cJSON_Delete((cJSON *)exchange->request.captures);
 	cJSON_Delete((cJSON *)exchange->request.body);
-	cJSON_Delete(exchange->reply.body);
-	free(exchange->reply.page);
+	drop(&exchange->reply);
 	free(exchange->text);
 	buffer_free(&exchange->received);
 	release(exchange, exchange->held);

@@ -242,7 +242,7 @@ static void add_value(struct buffer *out, const struct sheet_cell *cell, enum sh
 		add_quoted(out, cell->text);
 	} else if (kind == SHEET_TIME) {
 		clock_format(cell->number, text);
-		buffer_text(out, text);
+		buffer_printf(out, "%sZ", text);
 	} else {
 		buffer_printf(out, "%.15g", cell->number);
 	}

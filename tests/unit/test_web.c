@@ -126,7 +126,7 @@ static void a_table_is_the_same_in_every_form(void **state)
 
 	sheet_csv(&sheet, &out);
 	assert_string_equal(strchr(out.data, '\n') + 1,
-		"\"<img src=x onerror=alert(1)>\"\"'&|`*\",1234567.4,0.125,2023-11-14T22:13:20.000000,1\n,,,,\n"
+		"\"<img src=x onerror=alert(1)>\"\"'&|`*\",1234567.4,0.125,2023-11-14T22:13:20.000000Z,1\n,,,,\n"
 		"\"'=1+1\",0,,,0\n");
 	buffer_free(&out);
 
