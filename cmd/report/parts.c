@@ -335,15 +335,17 @@ static void draw_lengths(const struct benchmark *const *chosen, size_t count, st
 	struct svg_point points[LENGTHS], weighted[LENGTHS + 2 * LEAGUE_COUNT];
 	char names[LEAGUE_COUNT][16];
 	struct svg_rule rules[LEAGUE_COUNT];
+	bool leagues = chosen[count - 1]->seq >= league_table[1].least;
 	const struct svg_series series[] = {{"tokens/s", points, count, .line = true},
 		{"weighted score", weighted, weigh_lengths(chosen, count, weighted), .line = true}};
 	const struct svg_plot plot = {.title = "Tokens/s, and what the leagues make of it",
-		.x = {.title = "tokens; dashed: where a league begins", .scale = SVG_LOG},
+		.x = {.title = leagues ? "tokens; dashed: where a league begins" : "tokens",
+			.scale = SVG_LOG},
 		.y = {.title = "tokens/s, and tokens/s times the multiplier", .scale = SVG_LOG},
 		.series = series,
 		.series_count = 2,
 		.x_rules = rules,
-		.x_rule_count = LEAGUE_COUNT - 1};
+		.x_rule_count = leagues ? LEAGUE_COUNT - 1 : 0};
 
 	for (size_t i = 0; i < count; i++)
 		points[i] = point_of(chosen[i], (double)chosen[i]->seq);

@@ -234,21 +234,21 @@ static void add_fact(struct buffer *out, const char *name, const char *value)
 
 static void add_facts(const struct board *board, struct buffer *out)
 {
-	const struct board_round *round = board->rounds;
-	double length = board->has_round ? round->end - round->start : 0;
+	const struct board_round *current = board->rounds;
+	double length = board->has_round ? current->end - current->start : 0;
 	char text[48];
 
 	if (!board->has_round)
 		return;
 	buffer_text(out, "<dl class=\"facts\" id=\"facts\">\n");
-	snprintf(text, sizeof(text), "%lld", (long long)round->number);
+	snprintf(text, sizeof(text), "%lld", (long long)current->number);
 	add_fact(out, "Round", text);
 	clock_duration(board_left(board), text);
 	add_fact(out, "Time left", board_left(board) > 0 ? text : "its time is up");
-	snprintf(text, sizeof(text), "%lld", (long long)round->submissions);
+	snprintf(text, sizeof(text), "%lld", (long long)current->submissions);
 	add_fact(out, "Submissions", text);
 	if (isfinite(board->to_beat)) {
-		number_grouped(board->to_beat, text);
+		number_grouped(round(board->to_beat), text);
 		add_fact(out, "Score to beat", text);
 	}
 	buffer_text(out, "</dl>\n");

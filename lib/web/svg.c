@@ -109,7 +109,7 @@ static void tick_linear(struct scale *scale, double wanted)
 		tick(scale, value);
 }
 
-static void tick_log(struct scale *scale)
+static void tick_log(struct scale *scale, double wanted)
 {
 	bool few = log10(scale->most / scale->least) < 2;
 
@@ -119,6 +119,10 @@ static void tick_log(struct scale *scale)
 			tick(scale, 2 * decade);
 			tick(scale, 5 * decade);
 		}
+	}
+	if (scale->tick_count < 3) {
+		scale->tick_count = 0;
+		tick_linear(scale, wanted);
 	}
 }
 
@@ -139,7 +143,7 @@ static void settle(struct scale *scale, double length)
 
 		scale->least /= room;
 		scale->most *= room;
-		tick_log(scale);
+		tick_log(scale, 5);
 	} else {
 		double room = fmax((scale->most - scale->least) * 0.1, fabs(scale->most) * 0.02);
 
