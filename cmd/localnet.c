@@ -52,9 +52,9 @@ static void announce(const struct invocation *invocation, const struct server *s
 
 	if (!invocation->json) {
 		printf("Listening on %s, like %s\nState in %s; %g s per block, reveal after %lld blocks. "
-		       "Press Ctrl-C to stop.\n",
+		       "Press Ctrl-C to stop.\nFor a browser: %s/ shows the leaderboard and the rounds.\n",
 			server_url(server), options->version->name, options->database, options->block_seconds,
-			(long long)options->blocks_until_reveal);
+			(long long)options->blocks_until_reveal, server_url(server));
 		return;
 	}
 	document = cJSON_CreateObject();
@@ -128,7 +128,8 @@ const struct command cmd_localnet = {
 		"A local server with the routes, fields and status codes of the real validator: it checks "
 		"signatures, makes commitments wait for their block, and ranks rounds. Use `quasar "
 		"validate` to judge what is submitted to it. By default, it can be reached only from this "
-		"machine. Web pages may not change anything.\n\n"
+		"machine. Web pages may not change anything. At its address, a browser sees the leaderboard "
+		"and the rounds, kept up to date.\n\n"
 		"--like 2026-02 answers as the validator deployed in February 2026, faults included: it has "
 		"no rate limit, answers 500 when a hotkey registers again or when a round has ended and "
 		"nobody has asked for the next one yet, and stores claims that are not numbers. As with the "

@@ -6,10 +6,11 @@ import os
 import re
 import subprocess
 
-# It may reach nothing: a request that leaves the machine fails, and is seen.
+# It does nothing by itself: each request is one of the page's.
 OPTIONS = ["--headless=new", "--remote-debugging-pipe", "--no-first-run", "--disable-background-networking",
            "--disable-component-update", "--disable-sync", "--disable-gpu", "--disable-extensions", "--mute-audio",
-           "--disable-dev-shm-usage", "--hide-scrollbars", "--force-color-profile=srgb"]
+           "--disable-dev-shm-usage", "--hide-scrollbars", "--force-color-profile=srgb",
+           "--no-sandbox"]  # which containers do not let it make; the pages are our own
 
 
 class Browser:
@@ -23,18 +24,23 @@ class Browser:
             os.dup2(high[0], 3)
             os.dup2(high[1], 4)
 
-        options = [*OPTIONS, *(["--no-sandbox"] if os.geteuid() == 0 else [])]
-        self.process = subprocess.Popen([path, *options, f"--user-data-dir={home}", "about:blank"], close_fds=False,
-                                        preexec_fn=place, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-                                        env={**os.environ, "HOME": str(home)})
+        home.mkdir()
+        self.log = home / "log"
+        with open(self.log, "wb") as log:
+            self.process = subprocess.Popen([path, *OPTIONS, f"--user-data-dir={home}", "about:blank"], stderr=log,
+                                            stdout=log, preexec_fn=place, close_fds=False,
+                                            env={**os.environ, "HOME": str(home)})
         os.close(to_browser)
         os.close(from_browser)
         self.ids, self.rest, self.listeners = itertools.count(1), b"", []
 
+    def ended(self):
+        return f"the browser has ended: {self.log.read_text(errors='replace')[-2000:]}"
+
     def message(self):
         while b"\0" not in self.rest:
             more = os.read(self.read, 1 << 16)
-            assert more, "the browser has ended"
+            assert more, self.ended()
             self.rest += more
         line, _, self.rest = self.rest.partition(b"\0")
         return json.loads(line)
@@ -44,8 +50,11 @@ class Browser:
         number = next(self.ids)
         message = {"id": number, "method": method, "params": parameters, **({"sessionId": session} if session else {})}
         data = json.dumps(message).encode() + b"\0"
-        while data:
-            data = data[os.write(self.write, data):]
+        try:
+            while data:
+                data = data[os.write(self.write, data):]
+        except BrokenPipeError:
+            raise AssertionError(self.ended()) from None
         while True:
             answer = self.message()
             if answer.get("id") == number:

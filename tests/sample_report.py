@@ -28,8 +28,15 @@ def add_benchmarks(workspace, head, commits=12, lengths=LENGTHS, each=1):
     return len(rows)
 
 
-def fill_validator(database, count=250):
-    """Of a local validator that is not running: a completed round, and an active one with so many submissions."""
+def fill_validator(server, count=250):
+    """Gives a local validator a completed round, and an active one; so many submissions in all."""
+    port = server.port
+    server.stop()
+    insert_rounds(server.db, count)
+    server.start("--port", str(port))
+
+
+def insert_rounds(database, count):
     now = time.time()
     with contextlib.closing(sqlite3.connect(database)) as store, store:
         store.execute("INSERT INTO round (id, network, round_number, start_time, end_time, status, winner_hotkey)"

@@ -45,7 +45,7 @@ static int handle_page(
 	if (fields_refused(&fields, reply))
 		return 0;
 	pthread_mutex_lock(&web->mutex);
-	board_html(&web->board, page > 1 ? (size_t)page : 1, &html);
+	board_html(&web->board, page > 1 ? (size_t)page : 1, "", &html);
 	pthread_mutex_unlock(&web->mutex);
 	reply->page = html.data;
 	reply->policy = html_policy();

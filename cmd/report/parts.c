@@ -16,6 +16,7 @@
 #define COMMITS 40     /* that a history shows, the newest ones */
 #define LENGTHS 64     /* that a curve shows */
 #define TABLE_MOST 150 /* rows of a page's tables; CSV and JSON have them all */
+#define PLACES_MOST 50 /* of the leaderboard, unless the own one is further down */
 
 const char *const report_part_names[REPORT_PARTS] = {
 	"benchmarks", "lengths", "claim", "submissions", "leaderboard", "tuning"};
@@ -334,15 +335,17 @@ static void draw_lengths(const struct benchmark *const *chosen, size_t count, st
 	struct svg_point points[LENGTHS], weighted[LENGTHS + 2 * LEAGUE_COUNT];
 	char names[LEAGUE_COUNT][16];
 	struct svg_rule rules[LEAGUE_COUNT];
+	bool leagues = chosen[count - 1]->seq >= league_table[1].least;
 	const struct svg_series series[] = {{"tokens/s", points, count, .line = true},
 		{"weighted score", weighted, weigh_lengths(chosen, count, weighted), .line = true}};
 	const struct svg_plot plot = {.title = "Tokens/s, and what the leagues make of it",
-		.x = {.title = "tokens; dashed: where a league begins", .scale = SVG_LOG},
+		.x = {.title = leagues ? "tokens; dashed: where a league begins" : "tokens",
+			.scale = SVG_LOG},
 		.y = {.title = "tokens/s, and tokens/s times the multiplier", .scale = SVG_LOG},
 		.series = series,
 		.series_count = 2,
 		.x_rules = rules,
-		.x_rule_count = LEAGUE_COUNT - 1};
+		.x_rule_count = leagues ? LEAGUE_COUNT - 1 : 0};
 
 	for (size_t i = 0; i < count; i++)
 		points[i] = point_of(chosen[i], (double)chosen[i]->seq);
@@ -604,7 +607,10 @@ static void make_leaderboard(const struct facts *facts, struct part *part)
 {
 	board_standings(&facts->board, 0, 0, part);
 	part->name = report_part_names[REPORT_LEADERBOARD];
-	part->most = 50;
+	part->most = PLACES_MOST;
+	for (size_t i = PLACES_MOST; i < facts->board.entry_count && i < TABLE_MOST; i++)
+		if (facts->board.entries[i].own) /* with the one below it */
+			part->most = i + 2;
 	if (facts->answered)
 		return;
 	free(part->summary);

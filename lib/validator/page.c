@@ -149,7 +149,8 @@ int handle_page(
 		return 0;
 	result = read_page(validator, network, &board, err);
 	if (!result) {
-		board_html(&board, page > 1 ? (size_t)page : 1, &html);
+		board_html(&board, page > 1 ? (size_t)page : 1,
+			strcmp(network, "test") ? "" : "network=test&", &html);
 		reply->page = html.data;
 		reply->policy = html_policy();
 	}

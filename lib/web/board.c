@@ -234,21 +234,21 @@ static void add_fact(struct buffer *out, const char *name, const char *value)
 
 static void add_facts(const struct board *board, struct buffer *out)
 {
-	const struct board_round *round = board->rounds;
-	double length = board->has_round ? round->end - round->start : 0;
+	const struct board_round *current = board->rounds;
+	double length = board->has_round ? current->end - current->start : 0;
 	char text[48];
 
 	if (!board->has_round)
 		return;
 	buffer_text(out, "<dl class=\"facts\" id=\"facts\">\n");
-	snprintf(text, sizeof(text), "%lld", (long long)round->number);
+	snprintf(text, sizeof(text), "%lld", (long long)current->number);
 	add_fact(out, "Round", text);
 	clock_duration(board_left(board), text);
 	add_fact(out, "Time left", board_left(board) > 0 ? text : "its time is up");
-	snprintf(text, sizeof(text), "%lld", (long long)round->submissions);
+	snprintf(text, sizeof(text), "%lld", (long long)current->submissions);
 	add_fact(out, "Submissions", text);
 	if (isfinite(board->to_beat)) {
-		number_grouped(board->to_beat, text);
+		number_grouped(round(board->to_beat), text);
 		add_fact(out, "Score to beat", text);
 	}
 	buffer_text(out, "</dl>\n");
@@ -293,16 +293,18 @@ static void add_condition(const struct board *board, struct buffer *out)
 	buffer_text(out, "</p>\n");
 }
 
-static void add_pages(size_t page, size_t pages, struct buffer *out)
+static void add_pages(size_t page, size_t pages, const char *query, struct buffer *out)
 {
 	if (pages < 2)
 		return;
 	buffer_text(out, "<nav aria-label=\"Pages of the leaderboard\" id=\"pages\">");
 	if (page > 1)
-		html_add(out, "<a rel=\"prev\" href=\"?page=%zu\">← Page %zu</a> ", page - 1, page - 1);
+		html_add(out, "<a rel=\"prev\" href=\"?%spage=%zu\">← Page %zu</a> ", query, page - 1,
+			page - 1);
 	html_add(out, "<span class=\"quiet\">Page %zu of %zu</span>", page, pages);
 	if (page < pages)
-		html_add(out, " <a rel=\"next\" href=\"?page=%zu\">Page %zu →</a>", page + 1, page + 1);
+		html_add(out, " <a rel=\"next\" href=\"?%spage=%zu\">Page %zu →</a>", query, page + 1,
+			page + 1);
 	buffer_text(out, "</nav>\n");
 }
 
@@ -322,7 +324,7 @@ static void add_notes(const struct board *board, struct buffer *out)
 	buffer_text(out, "</ul>\n</section>\n");
 }
 
-void board_html(const struct board *board, size_t page, struct buffer *out)
+void board_html(const struct board *board, size_t page, const char *query, struct buffer *out)
 {
 	size_t pages = (board->entry_count + BOARD_PAGE - 1) / BOARD_PAGE;
 	struct part part;
@@ -336,7 +338,7 @@ void board_html(const struct board *board, size_t page, struct buffer *out)
 	add_facts(board, out);
 	board_standings(board, (page - 1) * BOARD_PAGE, BOARD_PAGE, &part);
 	add_part(&part, out);
-	add_pages(page, pages, out);
+	add_pages(page, pages, query, out);
 	buffer_text(out, "<div class=\"beside uneven\">\n");
 	board_rounds(board, &part);
 	add_part(&part, out);

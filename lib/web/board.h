@@ -77,6 +77,7 @@ void board_standings(const struct board *board, size_t first, size_t most, struc
 void board_rounds(const struct board *board, struct part *part);
 void board_rewards(const struct board *board, struct part *part);
 
-/* The whole page, the entries in pages of BOARD_PAGE, of which it shows the one numbered so from 1. */
+/* The whole page, the entries in pages of BOARD_PAGE, of which it shows the one numbered so from 1. `query`: what of the
+ * page's address has to stay in links to its other pages, "network=test&"; "": nothing. */
 #define BOARD_PAGE 100
-void board_html(const struct board *board, size_t page, struct buffer *out);
+void board_html(const struct board *board, size_t page, const char *query, struct buffer *out);

@@ -77,12 +77,16 @@ bool part_svg(const struct part *part, struct buffer *out)
 void part_markdown(const struct part *part, struct buffer *out)
 {
 	buffer_printf(out, "## %s\n\n", part->title);
-	if (part->summary)
-		buffer_printf(out, "%s\n\n", part->summary);
-	if (sheet_rows(&part->sheet))
+	if (part->summary) {
+		sheet_markdown_text(part->summary, true, out);
+		buffer_text(out, "\n\n");
+	}
+	if (sheet_rows(&part->sheet)) {
 		sheet_markdown(&part->sheet, out);
-	else if (part->empty)
-		buffer_printf(out, "%s\n", part->empty);
+	} else if (part->empty) {
+		sheet_markdown_text(part->empty, true, out);
+		buffer_text(out, "\n");
+	}
 }
 
 cJSON *part_json(const struct part *part)

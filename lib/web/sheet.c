@@ -187,14 +187,19 @@ void sheet_html(const struct sheet *sheet, const char *caption, size_t most, str
 
 /* --- for programs and documents ------------------------------------------------------------------ */
 
-static void add_markdown(struct buffer *out, char *text)
+void sheet_markdown_text(const char *text, bool prose, struct buffer *out)
 {
-	text_clean(text);
-	for (; *text; text++) {
-		if (strchr("\\`*_[]<>|", *text))
+	char *clean = xstrdup(text);
+	bool code = false;
+
+	text_clean(clean);
+	for (const char *at = clean; *at; at++) {
+		code ^= prose && *at == '`';
+		if (!code && strchr(prose ? "\\*_[]<>|" : "\\`*_[]<>|", *at))
 			buffer_text(out, "\\");
-		buffer_append(out, text, 1);
+		buffer_append(out, at, 1);
 	}
+	free(clean);
 }
 
 void sheet_markdown(const struct sheet *sheet, struct buffer *out)
@@ -209,7 +214,7 @@ void sheet_markdown(const struct sheet *sheet, struct buffer *out)
 		char *text = describe(&sheet->cells[i], sheet->columns[i % sheet->width].kind);
 
 		buffer_text(out, "| ");
-		add_markdown(out, text);
+		sheet_markdown_text(text, false, out);
 		buffer_text(out, (i + 1) % sheet->width ? " " : " |\n");
 		free(text);
 	}
@@ -237,7 +242,7 @@ static void add_value(struct buffer *out, const struct sheet_cell *cell, enum sh
 		add_quoted(out, cell->text);
 	} else if (kind == SHEET_TIME) {
 		clock_format(cell->number, text);
-		buffer_text(out, text);
+		buffer_printf(out, "%sZ", text);
 	} else {
 		buffer_printf(out, "%.15g", cell->number);
 	}

@@ -52,6 +52,8 @@ size_t sheet_rows(const struct sheet *sheet);
 
 /* All rows, or for people the first `most`, with a word on the rest. */
 void sheet_html(const struct sheet *sheet, const char *caption, size_t most, struct buffer *out);
+/* Text as Markdown that says the same; with `prose`, what stands between backticks is code and stays as it is. */
+void sheet_markdown_text(const char *text, bool prose, struct buffer *out);
 void sheet_markdown(const struct sheet *sheet, struct buffer *out);
 void sheet_csv(const struct sheet *sheet, struct buffer *out);
 cJSON *sheet_json(const struct sheet *sheet);

@@ -12,6 +12,8 @@
 #define LINE 18.0
 #define COLOURS 4 /* of series, in chart.css */
 #define TICKS 64
+#define LARGEST 1e30 /* values that a scale stretches for */
+#define SMALLEST 1e-30
 
 static double text_length(const char *text)
 {
@@ -67,18 +69,20 @@ struct scale {
 	size_t tick_count;
 };
 
+/* Within the scale, whatever the value. */
 static double place(const struct scale *scale, double value)
 {
-	double part = scale->axis->scale == SVG_LOG
-		? log(value / scale->least) / log(scale->most / scale->least)
-		: (value - scale->least) / (scale->most - scale->least);
+	double part;
 
+	value = fmin(fmax(value, scale->least), scale->most);
+	part = scale->axis->scale == SVG_LOG ? log(value / scale->least) / log(scale->most / scale->least)
+					     : (value - scale->least) / (scale->most - scale->least);
 	return scale->from + part * (scale->to - scale->from);
 }
 
 static void take(struct scale *scale, double value)
 {
-	if (!isfinite(value) || (scale->axis->scale == SVG_LOG && value <= 0))
+	if (!(fabs(value) <= LARGEST) || (scale->axis->scale == SVG_LOG && !(value >= SMALLEST)))
 		return;
 	scale->least = fmin(scale->least, value);
 	scale->most = fmax(scale->most, value);
@@ -105,7 +109,7 @@ static void tick_linear(struct scale *scale, double wanted)
 		tick(scale, value);
 }
 
-static void tick_log(struct scale *scale)
+static void tick_log(struct scale *scale, double wanted)
 {
 	bool few = log10(scale->most / scale->least) < 2;
 
@@ -115,6 +119,10 @@ static void tick_log(struct scale *scale)
 			tick(scale, 2 * decade);
 			tick(scale, 5 * decade);
 		}
+	}
+	if (scale->tick_count < 3) {
+		scale->tick_count = 0;
+		tick_linear(scale, wanted);
 	}
 }
 
@@ -135,7 +143,7 @@ static void settle(struct scale *scale, double length)
 
 		scale->least /= room;
 		scale->most *= room;
-		tick_log(scale);
+		tick_log(scale, 5);
 	} else {
 		double room = fmax((scale->most - scale->least) * 0.1, fabs(scale->most) * 0.02);
 
@@ -268,7 +276,7 @@ static void draw_rules(const struct plot *plot, struct buffer *out)
 		const struct svg_rule *rule = &plot->chart->x_rules[i];
 		double x = place(&plot->x, rule->at);
 
-		if (x < plot->x.from || x > plot->x.to)
+		if (rule->at < plot->x.least || rule->at > plot->x.most)
 			continue;
 		html_add(out, "<path class=\"rule\" d=\"M%.1f,%.1fV%.1f\"/>", x, plot->y.from, plot->y.to);
 		if (x - last > text_length(rule->label) + 6) {

@@ -9,7 +9,9 @@
 #include "base/memory.h"
 #include "web/svg.h"
 
-#define BEST 10   /* bars */
+#define BEST 10       /* bars */
+#define LEAST_MS 1e-6 /* times that can be meant */
+#define MOST_MS 1e9
 #define KERNELS 8 /* that pictures are drawn of */
 #define ROWS 4096 /* that are read */
 #define VALUES 16 /* of a parameter, in a heat map */
@@ -67,7 +69,7 @@ static void read_rows(const cJSON *document, struct rows *rows)
 		const char *kernel = text(item, "kernel");
 		double ms = number(item, "ms");
 
-		if (!kernel || !(ms > 0) || !isfinite(ms) || rows->count == ROWS)
+		if (!kernel || !(ms >= LEAST_MS && ms <= MOST_MS) || rows->count == ROWS)
 			continue;
 		rows->items = xrealloc(rows->items, (rows->count + 1) * sizeof(*rows->items));
 		rows->items[rows->count++] = (struct row){

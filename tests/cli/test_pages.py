@@ -89,13 +89,14 @@ def test_report(browser, quasar, workspace, hotkey, tmp_path):
 
 def test_localnet(browser, start_localnet):
     server = start_localnet()
-    port = server.port
-    server.stop()
-    fill_validator(server.db)
-    server.start("--port", str(port))
+    fill_validator(server)
     url = server.url + "/"
     inspect(browser, url)
     inspect(browser, url, scripts=False)
+    for scripts, refreshed in ((False, True), (True, False)):
+        tab = browser.open(url, scripts=scripts)
+        assert tab.eval("document.querySelector('meta[http-equiv=refresh]') !== null") == refreshed
+        tab.close()
 
     tab = browser.open(url)
     assert HOSTILE.replace("\u202e", "?") in tab.eval("document.querySelector('#main').textContent")
@@ -115,7 +116,7 @@ def test_localnet(browser, start_localnet):
     tab.wait("document.querySelector('.outage')")
     assert re.search(r"has not been updated since \d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC", tab.text())
     assert tab.eval(rank) == first and tab.eval("document.activeElement.rel") == "prev"
-    server.start("--port", str(port))
+    server.start("--port", str(server.port))
     tab.wait("!document.querySelector('.outage')")
     assert tab.eval("document.activeElement.rel") == "prev"
     tab.close()
@@ -123,10 +124,7 @@ def test_localnet(browser, start_localnet):
 
 def test_leaderboard_of_an_api(browser, quasar, start_localnet, environment, tmp_path):
     server = start_localnet("--rate-limit", "0")
-    port = server.port
-    server.stop()
-    fill_validator(server.db, 60)
-    server.start("--port", str(port))
+    fill_validator(server, 60)
     command = [QUASAR, "leaderboard", "--web", "--json", "--port", "0", "--interval", "1", "--api", server.url]
     with subprocess.Popen(command, env=environment, cwd=tmp_path, stdout=subprocess.PIPE, text=True,
                           stderr=subprocess.DEVNULL) as process:

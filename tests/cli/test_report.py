@@ -160,14 +160,11 @@ def check_headers(answer):
 
 def test_localnet_shows_a_page(start_localnet, quasar):
     server = start_localnet()
-    port = server.port
     answer = server.get("/", {"Origin": "https://example.com"})
     check_headers(answer)
     assert answer.status == 200 and b"No round has begun yet" in answer.body
     assert server.get("/get_weights").json["weights"] == []  # looking began no round
-    server.stop()
-    fill_validator(server.db)
-    server.start("--port", str(port))
+    fill_validator(server)
     page = server.get("/").body.decode()
     assert "<img" not in page and "<script>document" not in page and "\u202e" not in page
     assert len(re.findall("<tr>", page.split("</table>")[0])) == 101  # a page of them, and the headings
@@ -190,10 +187,7 @@ def test_where_lists_are_for_validators_the_page_is_for_this_machine(start_versi
 
 def test_leaderboard_as_a_page(quasar, environment, tmp_path, start_localnet):
     server = start_localnet("--rate-limit", "0")
-    port = server.port
-    server.stop()
-    fill_validator(server.db, 20)
-    server.start("--port", str(port))
+    fill_validator(server, 20)
     command = [QUASAR, "leaderboard", "--web", "--json", "--port", "0", "--interval", "1", "--api", server.url]
     process = subprocess.Popen(command, env=environment, cwd=tmp_path, stdout=subprocess.PIPE, text=True,
                                stderr=subprocess.DEVNULL)
@@ -220,7 +214,7 @@ def test_leaderboard_as_a_page(quasar, environment, tmp_path, start_localnet):
         server.stop()
         gone = until("has not been reached since").body.decode()
         assert "<tbody>" in gone
-        server.start("--port", str(port))
+        server.start("--port", str(server.port))
         assert "outage" not in until("As of").body.decode().split("<main")[1]
     finally:
         process.send_signal(signal.SIGINT)
