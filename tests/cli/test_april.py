@@ -512,6 +512,8 @@ def test_with_a_key_status_shows_what_was_measured(miner, localnet):
     [leader] = miner("leaderboard", "--json", "--validator-gpu", "H100", env=KEY).json["ranking"]
     assert leader["own"] and leader["normalized_tokens_per_sec"] == 4321
     assert leader["tokens_per_sec"] == pytest.approx(4321 * 1.3)
+    loosely = miner("leaderboard", "--validator-gpu", "nvidia l4", env=KEY).out  # the first that contains it: L40S
+    assert "2,377" in loosely and "nvidia l4" in loosely
     assert "you" in miner("leaderboard", env=KEY).out
 
 
