@@ -180,7 +180,7 @@ bench-localnet: $(QUASAR) $(BUILD)/bench-localnet
 bench-gpu: $(BUILD)/bench-gpu
 	@$(BUILD)/bench-gpu
 
-# 24 simulated hours of `quasar run` with a fault a minute, in two hours; SOAK="1 0.5" is one hour in 2.5 min
+# 24 simulated hours of `quasar run` with a fault a minute, in two hours; SOAK="1 0.5" is one hour in 2.5 min; SOAK="--like 2026-04" is a day in April
 soak: $(QUASAR)
 	@scripts/soak $(QUASAR) $(SOAK)
 

@@ -42,6 +42,8 @@ struct loop {
 	char verified[41]; /* the commit that passed `quasar verify` last */
 	char refused[41];  /* the commit whose submission the validator refused last */
 	double refused_until;
+	char held[41]; /* the commit that was said last to wait for the next round, and until when */
+	double held_until;
 	int watch; /* readable when the fork's HEAD may have moved; -1: none */
 
 	/* clock_elapsed() at which each is next to be done */

@@ -1,5 +1,6 @@
 /* run: a round of work: verify, bench, commit what is better. */
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -235,8 +236,8 @@ static bool is_judged_out(const struct api_miner *judged, const struct submissio
 	return false;
 }
 
-/* Whether what keeps the earlier one from winning a place does not keep the new one. */
-static bool is_beaten_already(
+/* Whether the earlier one cannot win a place, for a reason that does not hold for the new one. */
+static bool is_no_rival(
 	const struct submission *earlier, const struct api_miner *judged, const struct plan *plan)
 {
 	if (!earlier->docker_image && plan->docker_image)
@@ -257,7 +258,7 @@ static int last_submission(struct loop *loop, const struct plan *plan, const str
 	if (round_began(loop, &began, err) < 0 || read_submissions(loop, &list, err) < 0)
 		return -1;
 	for (size_t i = 0; i < list.count; i++)
-		if (list.items[i].created_at >= began && !is_beaten_already(&list.items[i], judged, plan))
+		if (list.items[i].created_at >= began && !is_no_rival(&list.items[i], judged, plan))
 			id = list.items[i].id;
 	submission_list_free(&list);
 	*found = id != 0;
@@ -321,8 +322,10 @@ static int is_held(struct loop *loop, const struct proposal *proposal, const str
 			until = fmax(until, list.items[i].created_at + length);
 	submission_list_free(&list);
 	*held = until > clock_now() + api_clock_skew(loop->session.api);
-	if (!*held)
+	if (!*held || (until == loop->held_until && !strcmp(loop->held, proposal->plan.commit_hash)))
 		return 0;
+	loop->held_until = until;
+	snprintf(loop->held, sizeof(loop->held), "%s", proposal->plan.commit_hash);
 	clock_format(until, time);
 	fields = cJSON_CreateObject();
 	cJSON_AddStringToObject(fields, "commit", proposal->plan.commit_hash);

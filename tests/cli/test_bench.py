@@ -30,6 +30,17 @@ def test_a_length_is_measured(quasar):
     assert result["weighted_score"] == pytest.approx(result["multiplier"] * result["tokens_per_sec"])
 
 
+@pytest.mark.parametrize("gpu, factor", [("NVIDIA H100 80GB HBM3", 1.3), ("L4", 0.55), ("abacus", 1)])
+def test_the_speed_normalised_by_a_validators_gpu(quasar, gpu, factor):
+    measure = ["bench", "--native", "--device", "cpu", "--seq", "64", "--runs", 1]
+    [result] = quasar(*measure, "--json", "--validator-gpu", gpu).json["results"]
+    assert result["normalization_factor"] == factor
+    assert result["normalized_tokens_per_sec"] == pytest.approx(result["tokens_per_sec"] / factor)
+    text = quasar(*measure, "--validator-gpu", gpu).out
+    assert f"divided by {factor:g} for {gpu}" in text and ("do not know" in text) == (gpu == "abacus")
+    assert "normali" not in quasar(*measure).out + quasar("bench", "--op", *measure[2:], "--validator-gpu", gpu).out
+
+
 @pytest.mark.parametrize("args", [["--op"], ["--native"], ["--op", "--semantics", "causal"]])
 def test_a_table_for_several_lengths(quasar, args):
     done = quasar("bench", "--seq", "64,100,1k", "--runs", 2, *args)

@@ -78,6 +78,19 @@ def test_a_fork_is_judged_by_its_own_layer(submit, validate):
     assert second["score"] > 2 * first["score"]
 
 
+@pytest.mark.parametrize("like", ["2026-04"])
+def test_what_ranks_in_april_is_what_the_forks_layer_did(submit, validate, localnet, alice):
+    ours = submit(ROOT / "build" / "fork", network="test", docker_image="me/image:1", tokens_per_sec=10.0)
+    done = validate("--wallet", "judge", "--assume-verified", "--gpu-factor", "2")
+    assert done.code == 0, done.err
+    [judged] = done.json["judged"]
+    checks = {check["name"]: check["status"] for check in judged["checks"]}
+    assert judged["submission_id"] == ours and judged["score"] == 1 and checks["imports.ast"] == "ok"
+    assert judged["normalised_tokens_per_sec"] == pytest.approx(judged["benchmarks"][0]["tokens_per_sec"] / 2)
+    [weight] = localnet.get("/get_weights?network=test").json["weights"]
+    assert weight["hotkey"] == alice.address
+
+
 ATTACK = """
 import ctypes, glob, os, signal, socket, sys
 done = []
