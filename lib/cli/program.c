@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/layout.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/process.h"
@@ -12,7 +13,6 @@
 #include "base/version.h"
 #include "cli/command.h"
 #include "cli/help.h"
-#include "cli/layout.h"
 #include "space/workspace.h"
 
 const struct opt global_opts[] = {
