@@ -1,4 +1,3 @@
-#include "base/layout.h"
 #include "base/log.h"
 
 #include <stdarg.h>
@@ -7,6 +6,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "base/layout.h"
 #include "base/text.h"
 
 #define CLEAR_LINE "\r\033[K"
