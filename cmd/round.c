@@ -6,10 +6,10 @@
 #include "base/buffer.h"
 #include "base/clock.h"
 #include "base/json.h"
+#include "base/layout.h"
 #include "base/log.h"
 #include "base/number.h"
 #include "cli/connect.h"
-#include "cli/layout.h"
 #include "cli/session.h"
 #include "cmd/commands.h"
 

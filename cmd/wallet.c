@@ -7,11 +7,11 @@
 
 #include "base/hex.h"
 #include "base/json.h"
+#include "base/layout.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/secret.h"
 #include "cli/hotkey.h"
-#include "cli/layout.h"
 #include "cli/table.h"
 #include "cmd/commands.h"
 #include "key/keypair.h"
@@ -120,7 +120,7 @@ static int report(const struct invocation *invocation, const char *phrase, struc
 			       "will not be shown again:\n\n"
 			       "  %s\n\n",
 				phrase);
-		puts(invocation->workspace ? "Next: quasar register" : "Next: quasar init");
+		puts(invocation->workspace ? "Next: quasar register" : "Next: quasar init DIR");
 	}
 	hotkey_free(&hotkey);
 	return 0;
