@@ -188,6 +188,11 @@ check: deps
 	@$(MAKE) --no-print-directory $(JOBS) DEBUG=1 unit-tests fuzz-targets
 	@tests/run
 
+# what `make check` leaves out, for it takes long
+check-long: deps
+	@$(MAKE) --no-print-directory $(JOBS) all $(BUILD)/fault.so
+	@tests/run --long
+
 # the command-line tests once more, with the sanitizers in the binary
 check-sanitized: deps
 	@$(MAKE) --no-print-directory $(JOBS) all
@@ -255,7 +260,8 @@ clean:
 help:
 	@echo 'make              the binary build/quasar'
 	@echo 'make demo         a whole miner journey on this machine, nothing faked'
-	@echo 'make check        all tests'
+	@echo 'make check        the tests, but for those that take long'
+	@echo 'make check-long   those: kills at every step, forks that sin'
 	@echo 'make check-sanitized  the tests of the commands, with sanitizers in the binary'
 	@echo 'make sweep        faults injected at every point of commit, reveal and submit'
 	@echo 'make fuzz         new inputs for the parsers, FUZZ_SECONDS=10 for each of them'
@@ -273,6 +279,6 @@ help:
 	@echo 'make clean        remove build/ and dist/'
 
 FORCE:
-.PHONY: all documents unit-tests fuzz-targets fuzz check check-sanitized check-packages sweep demo bench bench-localnet bench-gpu soak install uninstall dist deb deps clean help FORCE
+.PHONY: all documents unit-tests fuzz-targets fuzz check check-long check-packages check-sanitized sweep demo bench bench-localnet bench-gpu soak install uninstall dist deb deps clean help FORCE
 .DELETE_ON_ERROR:
 .SUFFIXES:

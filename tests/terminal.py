@@ -80,6 +80,7 @@ class Terminal:
             os.chdir(cwd)
             if size:
                 self._set_window(0, *size)
+            signal.signal(signal.SIGHUP, signal.SIG_DFL)  # the tests themselves may run under nohup
             for number in ignored:
                 signal.signal(number, signal.SIG_IGN)
             os.execve(binary, [binary, *map(str, args)], env)

@@ -199,7 +199,10 @@ int proposal_verify(const struct invocation *invocation, const struct session *s
 		.submitting = true,
 		.static_only = !compute,
 		.rehearsal = proposal->rehearsal,
-		.tokens = VERIFY_TOKENS,
+		/* a rehearsal is to be quick, and its lengths are often tiny */
+		.tokens = proposal->rehearsal && proposal->plan.target_sequence_length < VERIFY_TOKENS
+			? proposal->plan.target_sequence_length
+			: VERIFY_TOKENS,
 		.budget = VERIFY_SECONDS,
 		.measured = proposal->claim.measured,
 		.claimed = proposal->claim.measured > 0 ? proposal->plan.tokens_per_sec

@@ -230,12 +230,14 @@ def test_a_reveal_whose_id_was_given_again_is_not_sent(miner, localnet):
     assert steps(miner) == ["refused", "revealed"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("task", [Commit, Reveal, Submit], ids=lambda task: task.name)
 def test_killed_at_every_step(make_scene, capsys, task):  # noqa: F811
     kill_at_every_step(make_scene(cooldown=2 if task is Submit else 0), capsys, task, 12)
 
 
-@pytest.mark.parametrize("fault", ["drop", "lose", "late", 503, 500])
+@pytest.mark.parametrize("fault", ["lose", *(pytest.param(fault, marks=pytest.mark.long)
+                                              for fault in ("drop", "late", 503, 500))])
 @pytest.mark.parametrize("route", [("POST", "/register_miner"), ("GET", "/openapi.json"), ("GET", "/get_current_round"),
                                    ("GET", "/health"), COMMIT, REVEAL], ids=lambda route: route[1])
 def test_whichever_request_fails_one_submission_is_revealed(miner, proxy, route, fault):

@@ -249,7 +249,8 @@ FAILURES = {"full": ("ENOSPC", "create,write,truncate,mkdir", "+"),
             "no fsync works": ("EIO", "fsync", "+")}
 
 
-@pytest.mark.parametrize("task", [Commit, Reveal, Submit], ids=lambda task: task.name)
+@pytest.mark.parametrize("task", [Commit, *(pytest.param(task, marks=pytest.mark.long) for task in (Reveal, Submit))],
+                         ids=lambda task: task.name)
 def test_a_disk_that_fails(scene, capsys, task):
     tried = 0
     for failure, (error, calls, lasting) in FAILURES.items():

@@ -15,6 +15,9 @@ POST = {"commit": ("POST", "/commit_submission"), "reveal": ("POST", "/reveal_su
         "submit": ("POST", "/submit_kernel")}
 PENDING, STATS = ("GET", "/pending_reveals"), ("GET", "/get_submission_stats")
 TASKS = pytest.mark.parametrize("task", [Commit, Reveal, Submit], ids=lambda task: task.name)
+# where one task stands for all until there is more time
+TASKS_IN_TIME = pytest.mark.parametrize("task", [Commit, *(pytest.param(task, marks=pytest.mark.long)
+                                                           for task in (Reveal, Submit))], ids=lambda task: task.name)
 
 
 @pytest.fixture
@@ -47,8 +50,10 @@ def meet(scene, task, *faults, route=None):
 
 # --- answers that do not come, or not whole ----------------------------------------------------------
 
-@pytest.mark.parametrize("task, route", [(Commit, POST["commit"]), (Reveal, POST["reveal"]), (Submit, POST["submit"]),
-                                         (Reveal, PENDING)], ids=["commit", "reveal", "submit", "pending"])
+@pytest.mark.parametrize("task, route", [(Commit, POST["commit"]), *(
+    pytest.param(*pair, marks=pytest.mark.long)
+    for pair in ((Reveal, POST["reveal"]), (Submit, POST["submit"]), (Reveal, PENDING)))],
+                         ids=["commit", "reveal", "submit", "pending"])
 def test_an_answer_cut_at_each_byte(scene, capsys, task, route):
     begin(scene, task)
     lengths = []
@@ -64,7 +69,7 @@ def test_an_answer_cut_at_each_byte(scene, capsys, task, route):
     report(capsys, f"{task.name}: {route[1]} cut at {len(places)} of {length} bytes, 0 lost, 0 double")
 
 
-@TASKS
+@TASKS_IN_TIME
 def test_a_validator_that_stays_so_is_given_up_and_taken_up_again(scene, task):
     for fault in ("silence", "lose", "drop", 503, 429):
         give_up_and_go_on(scene, task, fault)
@@ -92,7 +97,7 @@ IMPOSSIBLE = [
     Change(miner_hotkey="5Another", commitment_hash="0" * 64)]
 
 
-@TASKS
+@TASKS_IN_TIME
 def test_an_answer_that_cannot_be_counts_as_lost(scene, task):
     """The validator did its work: what it has is looked up before anything is sent again."""
     for change in IMPOSSIBLE:

@@ -58,6 +58,7 @@ class Loop:
         code = self.process.wait(timeout=LONG)
         while event := self.coming.get(timeout=LONG):
             self.seen.append(event)
+        print(*self.seen, sep="\n")  # shown when the test fails
         return code
 
     def names(self):

@@ -15,6 +15,8 @@ from lossy import Say
 from test_faults import FULL, report
 from test_hostile import PENDING, POST, STATS, make_scene, scene  # noqa: F401: two are fixtures
 
+pytestmark = pytest.mark.long
+
 STATUSES = [200, 201, 202, 204, 206, 301, 302, 303, 304, 307, 308, 400, 401, 402, 403, 404, 405, 406, 408, 409, 410, 411,
             413, 415, 418, 422, 425, 426, 429, 431, 451, 500, 501, 502, 503, 504, 505, 507, 520, 522, 525, 530, 599]
 HTML = b"<!DOCTYPE html><html><head><title>%d</title></head><body><h1>Not available</h1></body></html>"

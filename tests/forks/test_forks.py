@@ -23,11 +23,13 @@ def first_word(path):
     return path.read_text().removeprefix('"""').split(":")[0]
 
 
+# they stand for the others where time is short: each way in which verify finds something, once
+QUICK = {"compile_syntax", "import_missing", "call_dies", "written_tail", "state_carried", "reference_forgets", "casts"}
+
+
 def forks(folder):
-    """One for each first word, which takes a minute or two; all with FORKS=all."""
-    files = {path if os.environ.get("FORKS") == "all" else first_word(path): path
-             for path in sorted((HERE / folder).glob("*.py"), reverse=True)}
-    return [pytest.param(path, id=path.stem) for path in sorted(files.values())]
+    return [pytest.param(path, id=path.stem, marks=[] if path.stem in QUICK else pytest.mark.long)
+            for path in sorted((HERE / folder).glob("*.py"))]
 
 
 @pytest.fixture
@@ -96,6 +98,7 @@ def test_no_honest_fork_fails(verify, layer):
     assert set(found.values()) == {"ok"}, done.out
 
 
+@pytest.mark.long
 def test_what_is_asked_for_is_held_against_the_fork(verify):
     done = verify(HERE / "honest" / "plain.py", "--semantics", "causal", "--claimed", 10**9, "--target", 64)
     assert statuses(done)["claim"] == "fail" and statuses(done)["fork.reference"] == "fail" and done.code == 1, done.out
@@ -120,7 +123,7 @@ def test_a_fork_that_needs_a_gpu_is_not_run_without_one(verify, tmp_path):
         assert statuses(done)["fork.call"] == "skip"
 
 
-@pytest.mark.parametrize("semantics", ["upstream", "causal"])
+@pytest.mark.parametrize("semantics", ["upstream", pytest.param("causal", marks=pytest.mark.long)])
 @pytest.mark.parametrize("backend", ["cuda", "triton", "torch"])
 def test_the_fork_of_init_passes(quasar, tmp_path, backend, semantics):
     if backend != "torch" and not GPU:

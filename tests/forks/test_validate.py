@@ -173,6 +173,7 @@ BAD = {
 }
 
 
+@pytest.mark.long
 def test_bad_forks_get_nothing_and_good_ones_their_due(localnet, submit, validate, alice):
     """Side by side: one fork's end is not another's."""
     for code in BAD.values():

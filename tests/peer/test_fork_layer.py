@@ -1,4 +1,5 @@
 """The fork's own layer, run by a Python with a real PyTorch as validators run it; and our files in forks of others."""
+import json
 import os
 import pathlib
 import subprocess
@@ -85,6 +86,24 @@ def test_the_claim_is_what_it_does(quasar, localnet, tmp_path):
     done = quasar("commit", "--no-verify", "--json", cwd=miner)
     assert done.code == 0, done.err
     assert done.json["tokens_per_sec"] == int(measured * 0.97) and "rehearsal" not in done.err
+
+
+@pytest.mark.long
+def test_run_mines_with_it(quasar, localnet, tmp_path):
+    """A whole round by itself: the fork is checked and measured by PyTorch, committed and revealed."""
+    miner = tmp_path / "miner"
+    for command in (["wallet", "new"], ["init", miner, "--api", localnet.url, "--seq", 128], ["-C", miner, "register"]):
+        done = quasar(*command)
+        assert done.code == 0, done.err
+    done = quasar("-C", miner, "run", "--interval", 1, "--improve", "1000%", "--notify",
+                  'test "$QUASAR_EVENT" != rank || kill $PPID', env={"OMP_NUM_THREADS": "1"})
+    assert done.code == 0, done.err
+    seen = {event["event"]: event for event in map(json.loads, done.out.splitlines())}
+    assert [name for name in seen if name in ("verify", "bench", "committed", "revealed", "rank")] == [
+        "verify", "bench", "committed", "revealed", "rank"], seen
+    assert "passes every check" in seen["verify"]["message"] and seen["bench"]["workload"] == "fork"
+    assert not any("rehearsal" in event["message"] for event in seen.values())
+    assert seen["committed"]["submission"]["tokens_per_sec"] < seen["bench"]["tokens_per_sec"]
 
 
 # --- in a clone ---------------------------------------------------------------------------------------------
