@@ -1,6 +1,7 @@
 /* gpus: the GPUs of this machine, and those that are known from data sheets. */
 #include <stdio.h>
 
+#include "cli/layout.h"
 #include "cli/table.h"
 #include "cmd/commands.h"
 #include "gpu/cuda.h"
@@ -47,8 +48,15 @@ static void present_json(cJSON *list, int index, const struct gpu_properties *pr
 	cJSON_AddItemToArray(list, item);
 }
 
-static const char *const headings[] = {
-	"", "compute", "SMs", "shared/SM", "registers/SM", "L2", "memory", "bandwidth", "bf16"};
+static void begin_table(struct table *table)
+{
+	static const char *const headings[] = {
+		"", "compute", "SMs", "shared/SM", "registers/SM", "L2", "memory", "bandwidth", "bf16"};
+	static const int spare[] = {4, 3, 5, 2, 1, -1};
+
+	table_begin(table, headings, "lrrrrrrrr");
+	table_spare(table, spare);
+}
 
 static void present_row(struct table *table, int index, const struct gpu_properties *properties)
 {
@@ -72,7 +80,7 @@ static void known_table(void)
 {
 	struct table table;
 
-	table_begin(&table, headings, "lrrrrrrrr");
+	begin_table(&table);
 	for (size_t i = 0; i < gpu_model_count; i++) {
 		const struct gpu_model *model = &gpu_models[i];
 
@@ -97,7 +105,7 @@ static int show_present(struct invocation *invocation, cJSON *list, struct error
 
 	count = gpu_count(err);
 	if (count > 0 && !invocation->json)
-		table_begin(&table, headings, "lrrrrrrrr");
+		begin_table(&table);
 	for (int i = 0; i < count; i++) {
 		struct gpu_properties properties;
 
@@ -134,18 +142,22 @@ static int run_gpus(struct invocation *invocation, struct error *err)
 	}
 	cJSON_Delete(document);
 	if (count <= 0)
-		printf("No GPU found: %s.\n", count < 0 ? no_gpu.message : "the driver lists none");
+		layout_format(
+			stdout, 0, "No GPU found: %s.", count < 0 ? no_gpu.message : "the driver lists none");
 	if (count < 0 && no_gpu.hint[0])
-		printf("%s\n", no_gpu.hint);
+		layout_words(stdout, no_gpu.hint, 0, 0);
 	if (nvrtc)
-		printf("Kernel compiler: NVRTC %d.%d, %s.\n", major, minor, nvrtc_path());
+		layout_format(stdout, 0, "Kernel compiler: NVRTC %d.%d, %s.", major, minor, nvrtc_path());
 	else
-		printf("No kernel compiler: %s.\n%s\n", no_compiler.message, no_compiler.hint);
+		layout_format(
+			stdout, 0, "No kernel compiler: %s.\n%s", no_compiler.message, no_compiler.hint);
 	if (products)
-		printf("Matrix products: cuBLASLt %zu.%zu, %s.\n", products->cublasLtGetVersion() / 10000,
-			products->cublasLtGetVersion() / 100 % 100, cublaslt_path());
+		layout_format(stdout, 0, "Matrix products: cuBLASLt %zu.%zu, %s.",
+			products->cublasLtGetVersion() / 10000, products->cublasLtGetVersion() / 100 % 100,
+			cublaslt_path());
 	else
-		printf("No matrix products: %s.\n%s\n", no_products.message, no_products.hint);
+		layout_format(
+			stdout, 0, "No matrix products: %s.\n%s", no_products.message, no_products.hint);
 	printf("\nFrom data sheets:\n\n");
 	known_table();
 	return 0;

@@ -8,6 +8,7 @@
 #include "base/json.h"
 #include "base/number.h"
 #include "cli/connect.h"
+#include "cli/layout.h"
 #include "cli/table.h"
 #include "cmd/commands.h"
 #include "key/wallet.h"
@@ -77,9 +78,11 @@ static void print_ranking(const struct standings *standings, size_t shown, const
 {
 	static const char *const headings[] = {"rank", "submission", "hotkey", "league", "tokens", "tokens/s",
 		"weighted score", "submitted (UTC)", "state", ""};
+	static const int spare[] = {4, 7, 1, 8, 5, 3, -1};
 	struct table table;
 
 	table_begin(&table, headings, "rrllrrrlll");
+	table_spare(&table, spare);
 	for (size_t i = 0; i < shown; i++) {
 		const struct api_submission *submission = standings->ranked[i].submission;
 		int64_t length = submission->target_sequence_length;
@@ -127,7 +130,7 @@ static void print_text(
 			strcmp(rewards->weights.weights[i].hotkey, own) ? "" : "  you");
 	puts("\nWhat the validator does not show");
 	for (size_t i = 0; i < NOT_TOLD; i++)
-		printf("  - %s\n", not_told[i]);
+		layout_format(stdout, 4, "  - %s", not_told[i]);
 }
 
 /* --- by the dashboard, where miners are shown no lists ------------------------------------------------- */
@@ -162,6 +165,7 @@ static void print_leaders(const struct api_leaderboard *board, const char *own, 
 {
 	static const char *const headings[] = {
 		"rank", "submission", "hotkey", "league", "normalised", "on that GPU", "weighted score", ""};
+	static const int spare[] = {1, 5, 3, 4, -1};
 	struct table table;
 
 	if (!board->count) {
@@ -169,6 +173,7 @@ static void print_leaders(const struct api_leaderboard *board, const char *own, 
 		return;
 	}
 	table_begin(&table, headings, "rrllrrrl");
+	table_spare(&table, spare);
 	for (size_t i = 0; i < board->count; i++) {
 		const struct api_leader *leader = &board->leaders[i];
 		int64_t length = leader->target_sequence_length;
@@ -190,8 +195,8 @@ static void print_leaders(const struct api_leaderboard *board, const char *own, 
 			table_mark_row(&table);
 	}
 	table_print(&table, stdout);
-	printf("\nTokens/s as validators measured them, divided by the factor of their GPU; before that on "
-	       "%s.\n",
+	layout_format(stdout, 0,
+		"\nTokens/s as validators measured them, divided by the factor of their GPU; before that on %s.",
 		gpu);
 }
 

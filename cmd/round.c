@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "api/rewards.h"
+#include "base/buffer.h"
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/log.h"
@@ -120,22 +121,23 @@ static void print_json(const struct api_round *round, const struct target *targe
 
 static void print_target(const struct target *target)
 {
-	char text[48];
+	struct buffer text = {0};
+	char weighted[48];
 
 	if (!target->submission_id && !target->hotkey)
 		return;
-	number_grouped(target->weighted, text);
-	fputs("to beat      ", stdout);
+	number_grouped(target->weighted, weighted);
 	if (isnan(target->weighted))
-		fputs("a score that the validator does not show", stdout);
+		buffer_text(&text, "a score that the validator does not show");
 	else
-		printf("%sweighted score %s", target->at_most ? "at most " : "", text);
+		buffer_printf(&text, "%sweighted score %s", target->at_most ? "at most " : "", weighted);
 	if (target->submission_id)
-		printf(", submission %lld", (long long)target->submission_id);
+		buffer_printf(&text, ", submission %lld", (long long)target->submission_id);
 	if (target->hotkey)
-		printf(", by %s, who won the %s", target->hotkey,
+		buffer_printf(&text, ", by %s, who won the %s", target->hotkey,
 			target->at_most ? "latest round with rewards" : "round before");
-	putchar('\n');
+	layout_field(stdout, 13, "to beat", "%s", text.data);
+	buffer_free(&text);
 }
 
 static void print_text(const struct api_round *round, const struct target *target)

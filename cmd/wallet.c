@@ -11,6 +11,8 @@
 #include "base/memory.h"
 #include "base/secret.h"
 #include "cli/hotkey.h"
+#include "cli/layout.h"
+#include "cli/table.h"
 #include "cmd/commands.h"
 #include "key/keypair.h"
 #include "key/ss58.h"
@@ -233,37 +235,30 @@ static const struct command cmd_import = {
 
 /* --- list ------------------------------------------------------------------------------------- */
 
-static int wider(int width, const char *text)
-{
-	int length = (int)strlen(text);
-
-	return length > width ? length : width;
-}
-
 static void print_list(const struct hotkey_list *list, const char *path)
 {
-	int wallet_width = 6, name_width = 6;
+	static const char *const headings[] = {"wallet", "hotkey", "address", "kind"};
+	struct table table;
 
 	if (!list->count) {
-		printf("No hotkeys in %s. Create one with `quasar wallet new`.\n", path);
+		layout_format(stdout, 0, "No hotkeys in %s. Create one with `quasar wallet new`.", path);
 		return;
 	}
-	for (size_t i = 0; i < list->count; i++) {
-		wallet_width = wider(wallet_width, list->items[i].wallet);
-		name_width = wider(name_width, list->items[i].name);
-	}
-	printf("%-*s  %-*s  %-48s  kind\n", wallet_width, "wallet", name_width, "hotkey", "address");
+	table_begin(&table, headings, "llll");
 	for (size_t i = 0; i < list->count; i++) {
 		const struct hotkey *hotkey = &list->items[i];
 
 		hotkey_warn_if_exposed(hotkey);
-		printf("%-*s  %-*s  ", wallet_width, hotkey->wallet, name_width, hotkey->name);
+		table_cell(&table, "%s", hotkey->wallet);
+		table_cell(&table, "%s", hotkey->name);
+		table_cell(&table, "%s", hotkey->fault ? "damaged" : address_text(hotkey));
 		if (hotkey->fault)
-			printf("damaged: %s\n", hotkey->fault);
+			table_cell(&table, "%s", hotkey->fault);
 		else
-			printf("%-48s  %s%s\n", address_text(hotkey), crypto_type_name(hotkey->type),
+			table_cell(&table, "%s%s", crypto_type_name(hotkey->type),
 				hotkey->encrypted ? ", encrypted" : "");
 	}
+	table_print(&table, stdout);
 }
 
 static int run_list(struct invocation *invocation, struct error *err)

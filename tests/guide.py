@@ -69,8 +69,9 @@ def guide(quasar, start_localnet, environment, home, tmp_path):
 
     def run(lines, awaited, **more):
         text = "\n".join(line for line in lines if not line.startswith(tuple(ELSEWHERE)))
-        for there, here in {"https://github.com/YOU/flash-linear-attention": str(yours), "1M": "64",
-                            "https://quasar-subnet.onrender.com": server.url}.items():
+        # for what is YOUR own, on finney, long, or some gigabytes to download, which tests/cli/test_begin.py has
+        for there, here in {"https://github.com/YOU/flash-linear-attention": str(yours), "1M": "64", " --venv": "",
+                            "--network finney": f"--api {server.url}"}.items():
             text = text.replace(there, here)
         env = {**environment, "PATH": f"{os.path.dirname(QUASAR)}:{environment['PATH']}", "AWAITED": awaited, **more,
                "GIT_AUTHOR_NAME": "you", "GIT_AUTHOR_EMAIL": "you@example.org",

@@ -12,14 +12,15 @@ import time
 
 
 class Screen:
-    """What a terminal shows. It knows the sequences that a page in place needs; any other is an error, and so
+    """What a terminal shows: outside of a page, all that was written, but for lines that gave way. It knows the sequences that a page in place needs; any other is an error, and so
     is a line that would wrap or scroll."""
 
-    SEQUENCE = re.compile(r"\x1b\[(\?|)(\d*)([a-zA-Z])")
+    SEQUENCE = re.compile(r"\x1b\[(\?|)([\d;]*)([a-zA-Z])")
 
     def __init__(self, rows, columns):
         self.cursor_visible = self.wraps = True
         self.normal, self.alternate, self.pending = "", False, ""
+        self.widest = 0  # the longest line outside of the page, those that gave way included
         self.resize(rows, columns)
 
     def resize(self, rows, columns):
@@ -47,6 +48,8 @@ class Screen:
         elif private:
             on = {"h": True, "l": False}[letter]
             setattr(self, {"25": "cursor_visible", "7": "wraps", "1049": "alternate"}[number], on)
+        elif letter == "K" and not self.alternate:  # a line that gives way to the next one
+            self.normal = self.normal[:self.normal.rfind("\n") + 1]
         elif letter == "H":  # rows of a window that was larger a moment ago end up in the last one
             self.row, self.column = min(int(number or 1), self.rows) - 1, 0
         else:
@@ -55,7 +58,8 @@ class Screen:
 
     def put(self, character):
         if not self.alternate:
-            self.normal += character
+            self.normal += character.replace("\r", "")
+            self.widest = max(self.widest, len(self.normal) - self.normal.rfind("\n") - 1)
             return
         assert character.isprintable() and not self.wraps, f"{character!r} is not for a page"
         line = self.lines[self.row].ljust(self.column)

@@ -52,6 +52,10 @@ struct invocation {
 	const char **values;       /* as given, one for each of the command's options */
 };
 
+/* Sets an option that the command line did not give, as if it had: what a person answered. The value stays the caller's,
+ * and has to outlive the invocation. */
+void arg_set(struct invocation *invocation, const char *name, const char *value);
+
 /* All take an option of the command by its name; a name that the command does not have is a bug.
  * Strings belong to the invocation. */
 bool arg_flag(const struct invocation *invocation, const char *name);
@@ -72,6 +76,9 @@ int arg_integers(const struct invocation *invocation, const char *name, int64_t 
 
 /* The workspace's directory; STATUS_ENVIRONMENT with the way out when there is none. */
 const char *require_workspace(const struct invocation *invocation, struct error *err);
+
+/* Whether the first `length` bytes of the value are one of "cpu|cuda". */
+bool is_choice(const char *choices, const char *value, size_t length);
 
 /* The subcommand of that name; NULL, with STATUS_USAGE and what may have been meant. `path`: the parent's full name. */
 const struct command *find_command(

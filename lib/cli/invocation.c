@@ -26,6 +26,11 @@ bool arg_given(const struct invocation *invocation, const char *name)
 	return invocation->values[opt_index(invocation, name)] != NULL;
 }
 
+void arg_set(struct invocation *invocation, const char *name, const char *value)
+{
+	invocation->values[opt_index(invocation, name)] = value;
+}
+
 bool arg_flag(const struct invocation *invocation, const char *name)
 {
 	return arg_given(invocation, name);

@@ -9,6 +9,7 @@
 #include "base/text.h"
 
 #define READABLE ((size_t)96) /* columns */
+#define LEAST 12              /* that an indented line must have; else it is not indented */
 
 static void break_line(FILE *out, size_t indent, size_t *column)
 {
@@ -46,13 +47,25 @@ static void print_broken(FILE *out, const char *text, size_t column, size_t inde
 {
 	char *copy = xstrdup(text);
 
-	print_words(out, copy, column, indent, width);
+	print_words(out, copy, column, indent + LEAST > width ? 0 : indent, width);
 	free(copy);
 }
 
 void layout_words(FILE *out, const char *text, size_t column, size_t indent)
 {
 	print_broken(out, text, column, indent, terminal_width(out));
+}
+
+void layout_format(FILE *out, size_t indent, const char *format, ...)
+{
+	char *text;
+	va_list args;
+
+	va_start(args, format);
+	text = xvprintf(format, args);
+	va_end(args);
+	layout_words(out, text, 0, indent);
+	free(text);
 }
 
 void layout_prose(FILE *out, const char *text, size_t column, size_t indent)

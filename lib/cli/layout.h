@@ -8,7 +8,10 @@
  * breaks in the text stay. A word that is wider than a line is not broken: it may be an address. */
 void layout_words(FILE *out, const char *text, size_t column, size_t indent);
 
-/* The same, and no line is longer than is easy to read, wherever it goes. */
+/* The same for a text that begins a line. */
+void layout_format(FILE *out, size_t indent, const char *format, ...) __attribute__((format(printf, 3, 4)));
+
+/* As layout_words(), and no line is longer than is easy to read, wherever it goes. */
 void layout_prose(FILE *out, const char *text, size_t column, size_t indent);
 
 /* A line "name      value": the value begins at `column`. */

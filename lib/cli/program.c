@@ -11,7 +11,9 @@
 #include "base/suggest.h"
 #include "base/version.h"
 #include "cli/help.h"
+#include "cli/layout.h"
 #include "cli/program.h"
+#include "space/workspace.h"
 
 const struct opt global_opts[] = {
 	{"json", 0, NULL, NULL, NULL, NULL, "Print one JSON document instead of text."},
@@ -104,7 +106,7 @@ static void apply_global(struct globals *globals, const struct opt *opt, const c
 		log_set_level(!strcmp(opt->name, "quiet") ? LOG_QUIET : LOG_VERBOSE);
 }
 
-static bool is_choice(const char *choices, const char *value, size_t length)
+bool is_choice(const char *choices, const char *value, size_t length)
 {
 	while (choices) {
 		if (!strncmp(choices, value, length) && (choices[length] == '|' || !choices[length]))
@@ -213,10 +215,11 @@ static void print_error(const char *path, bool json, const struct error *err)
 		log_note("%s: %s", path, err->message);
 		return;
 	}
-	fprintf(stderr, "%s: %s%s%s\n", path, color(stderr, COLOR_RED), err->message,
-		color(stderr, COLOR_NONE));
+	fprintf(stderr, "%s: %s", path, color(stderr, COLOR_RED));
+	layout_words(stderr, err->message, strlen(path) + 2, 0);
+	fputs(color(stderr, COLOR_NONE), stderr);
 	if (err->hint[0])
-		fprintf(stderr, "%s\n", err->hint);
+		layout_words(stderr, err->hint, 0, 0);
 	if (err->status == STATUS_USAGE)
 		fprintf(stderr, "See: %s --help\n", path);
 }

@@ -277,6 +277,27 @@ bool fork_tracks(const char *directory, const char *name)
 	return tracked;
 }
 
+char *fork_around(const char *directory)
+{
+	git_repository *repository = NULL;
+	char *root = NULL, *path;
+	int ignored = 0;
+
+	git_libgit2_init();
+	if (git_repository_open_ext(&repository, directory, 0, NULL) == 0 &&
+		git_repository_workdir(repository)) {
+		path = fork_path_in_repository(repository, directory, "");
+		if (path)
+			git_ignore_path_is_ignored(&ignored, repository, path);
+		if (!ignored)
+			root = xstrdup(git_repository_workdir(repository));
+		free(path);
+	}
+	git_repository_free(repository);
+	git_libgit2_shutdown();
+	return root;
+}
+
 char *fork_origin_configured(const char *path)
 {
 	git_repository *repository = NULL;

@@ -21,7 +21,7 @@
 
 const struct setting settings_table[] = {
 	{"The validator", "VALIDATOR_API_URL", "http://localhost:8000", SETTING_PLAIN,
-		"Base URL of the validator API. In production: https://quasar-subnet.onrender.com"},
+		"Base URL of the validator API. In production: " PRODUCTION_API},
 	{NULL, "NETUID", "24", SETTING_UNUSED, "The subnet's number: 24 on test, 439 on finney."},
 	{NULL, "SUBTENSOR_NETWORK", "test", SETTING_PLAIN,
 		"The network to compete on, for validators that keep them apart: test or finney."},

@@ -24,6 +24,9 @@ struct setting {
 	const char *help;
 };
 
+/* The validators' service. */
+#define PRODUCTION_API "https://quasar-subnet.onrender.com"
+
 /* What is said of a setting that is unused. */
 #define SETTING_UNUSED_NOTE "Accepted, but has no effect."
 

@@ -8,13 +8,15 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "cli/progress.h"
 #include "cmd/commands.h"
+#include "cmd/init/init.h"
 #include "fork/fork.h"
-#include "fork/github.h"
 #include "fork/template.h"
+#include "probe/environment.h"
 #include "score/score.h"
 #include "space/launcher.h"
 #include "space/store.h"
@@ -23,15 +25,6 @@
 /* What the competition is about, and how long GitHub may take to fork it. */
 #define UPSTREAM "troy12x/flash-linear-attention"
 #define FORK_SECONDS 300
-
-struct plan {
-	const struct invocation *invocation;
-	char *directory;           /* absolute */
-	char *existing;            /* --from, absolute; NULL: not given */
-	struct settings *settings; /* the environment, over an .env that is there already */
-	struct github_fork github; /* made by --github */
-	cJSON *made, *kept;        /* names of files, for the report */
-};
 
 /* --- what is asked for --------------------------------------------------------------------------- */
 
@@ -46,6 +39,8 @@ static int check_options(const struct invocation *invocation, struct error *err)
 	const char *url = option(invocation, "fork-url"), *api = option(invocation, "api");
 	int64_t seq;
 
+	if (api && arg_given(invocation, "network"))
+		return error_set(err, STATUS_USAGE, "use only one of --api and --network");
 	if ((url != NULL) + arg_given(invocation, "from") + arg_flag(invocation, "github") > 1)
 		return error_set(err, STATUS_USAGE, "use only one of --fork-url, --from and --github");
 	if (url && fork_url_check(url, true, err) < 0)
@@ -72,6 +67,41 @@ static int find_existing(struct plan *plan, struct error *err)
 	return 0;
 }
 
+/* To be taken away if it fails. */
+static void note_created(struct plan *plan, const char *path)
+{
+	cJSON_AddItemToArray(plan->created, cJSON_CreateString(path));
+}
+
+/* Makes a directory; what is made of it and its parents is noted. */
+static int create_directory(struct plan *plan, const char *path, mode_t mode, struct error *err)
+{
+	char *parent = xstrdup(path), *first = NULL;
+	int result;
+
+	while (*parent && !path_exists(parent)) {
+		size_t length = strlen(parent);
+
+		free(first);
+		first = xstrdup(parent);
+		while (length && parent[length - 1] == '/')
+			length--;
+		while (length && parent[length - 1] != '/')
+			length--;
+		parent[length] = '\0';
+	}
+	result = directory_make(path, mode, err);
+	if (first && path_exists(first)) {
+		char *real = realpath(first, NULL);
+
+		note_created(plan, real ? real : first);
+		free(real);
+	}
+	free(first);
+	free(parent);
+	return result;
+}
+
 /* The directory asked for, else the workspace that we are in, else the current directory. What is in it already
  * is trusted if it was named as the workspace. */
 static int make_directory(struct plan *plan, struct error *err)
@@ -80,8 +110,6 @@ static int make_directory(struct plan *plan, struct error *err)
 	const char *named = invocation->positional_count ? invocation->positionals[0]
 		: invocation->workspace                  ? invocation->workspace
 							 : ".";
-	char *hidden;
-	int result;
 
 	for (const char *at = named; *at; at++)
 		if (iscntrl((unsigned char)*at))
@@ -89,7 +117,7 @@ static int make_directory(struct plan *plan, struct error *err)
 				err, STATUS_USAGE, "the directory name contains a control character");
 	if (!*named)
 		return error_set(err, STATUS_USAGE, "the directory name is empty");
-	if (directory_make(named, 0755, err) < 0)
+	if (create_directory(plan, named, 0755, err) < 0)
 		return -1;
 	plan->directory = realpath(named, NULL);
 	if (!plan->directory)
@@ -97,10 +125,45 @@ static int make_directory(struct plan *plan, struct error *err)
 	if ((!invocation->workspace || strcmp(plan->directory, invocation->workspace)) &&
 		workspace_check(plan->directory, err) < 0)
 		return -1;
-	hidden = path_join(plan->directory, ".quasar");
-	result = directory_make(hidden, 0700, err);
+	return 0;
+}
+
+/* A workspace is nobody else's: what lies in a repository is committed and pushed by accident. */
+static int check_repository(const struct plan *plan, struct error *err)
+{
+	char *root = workspace_exists(plan->directory) ? NULL : fork_around(plan->directory);
+	char *real = root ? realpath(root, NULL) : NULL;
+	int result = 0;
+
+	if (real && !(plan->existing && !strcmp(plan->existing, real))) {
+		result = error_set(
+			err, STATUS_ENVIRONMENT, "%s lies in the git repository %s", plan->directory, real);
+		error_hint(err,
+			"Choose a directory outside of it, for example `quasar init ~/miner`, or have the repository "
+			"ignore this one. If it is your fork: quasar init ~/miner --from '%s'",
+			real);
+	}
+	free(real);
+	free(root);
+	return result;
+}
+
+static int make_hidden(struct plan *plan, struct error *err)
+{
+	char *hidden = path_join(plan->directory, ".quasar");
+	int result = create_directory(plan, hidden, 0700, err);
+
 	free(hidden);
 	return result;
+}
+
+/* The newest first. What cannot be taken away is left. */
+static void undo(const struct plan *plan)
+{
+	struct error ignored;
+
+	for (int i = cJSON_GetArraySize(plan->created); i-- > 0;)
+		directory_remove(cJSON_GetArrayItem(plan->created, i)->valuestring, &ignored);
 }
 
 /* --- the steps ----------------------------------------------------------------------------------- */
@@ -125,6 +188,8 @@ static int write_once(
 
 	if (!result)
 		note(plan, exists ? plan->kept : plan->made, name);
+	if (!result && !exists)
+		note_created(plan, path);
 	free(path);
 	return result;
 }
@@ -185,8 +250,10 @@ static int make_own(struct plan *plan, const char *path, struct error *err)
 	char *origin = path_join(plan->directory, ".quasar/origin.git"), *url = fork_file_url(origin);
 	int result = 0;
 
-	if (!path_exists(origin))
+	if (!path_exists(origin)) {
 		result = fork_create(origin, template_fork, template_fork_count, err);
+		note_created(plan, origin);
+	}
 	if (!result)
 		result = clone_fork(plan, url, path, err);
 	free(url);
@@ -218,9 +285,31 @@ static int make_fork(struct plan *plan, const char *path, struct error *err)
 			result = fork_on_github(plan, path, err);
 		else
 			result = make_own(plan, path, err);
-		if (!result)
+		if (!result) {
 			note(plan, plan->made, path);
+			note_created(plan, path);
+		}
 	}
+	return result;
+}
+
+/* The Python that runs the fork. */
+static int make_python(struct plan *plan, struct error *err)
+{
+	char *path;
+	bool exists;
+	int result;
+
+	if (!arg_flag(plan->invocation, "venv"))
+		return 0;
+	path = path_join(plan->directory, ".venv");
+	exists = path_exists(path);
+	result = environment_make(path, &plan->torch, err);
+	if (!result && !exists)
+		note_created(plan, path);
+	if (!result)
+		note(plan, plan->made, path);
+	free(path);
 	return result;
 }
 
@@ -244,6 +333,7 @@ static int write_settings(struct plan *plan, const char *fork, struct error *err
 		{"path", "BT_WALLET_PATH"},
 	};
 	const struct invocation *invocation = plan->invocation;
+	const char *network = arg_string(invocation, "network");
 	struct settings *wanted = settings_new();
 	char *path = path_join(plan->directory, ".env"), *origin = fork_origin(fork);
 	bool exists = path_exists(path);
@@ -256,6 +346,11 @@ static int write_settings(struct plan *plan, const char *fork, struct error *err
 		choose(plan, wanted, exists, "FORK_PATH", fork);
 	if ((arg_given(invocation, "fork-url") || plan->github.clone_url) && origin)
 		choose(plan, wanted, exists, "FORK_URL", origin);
+	if (network) {
+		choose(plan, wanted, exists, "VALIDATOR_API_URL", network_named(network)->api_url);
+		if (network_named(network)->subtensor)
+			choose(plan, wanted, exists, "SUBTENSOR_NETWORK", network_named(network)->subtensor);
+	}
 	if (plan->github.owner)
 		choose(plan, wanted, exists, "GITHUB_USERNAME", plan->github.owner);
 	if (arg_given(invocation, "seq") && arg_integer(invocation, "seq", 1, MOST_TOKENS, &seq, err) == 0) {
@@ -351,49 +446,76 @@ static void report(struct plan *plan, const char *fork)
 		cJSON_AddStringToObject(about, "commit", state.commit);
 		if (state.remote_url)
 			cJSON_AddStringToObject(about, "url", state.remote_url);
+		json_add_text(document, "torch", plan->torch);
 		output_json(document);
 	} else if (changed) {
 		cJSON_ArrayForEach (name, plan->made)
 			printf("made  %s\n", name->valuestring);
 		cJSON_ArrayForEach (name, plan->kept)
 			printf("kept  %s\n", name->valuestring);
-		printf("Workspace %s is ready; its fork is at %.12s.\nNext: cd %s && quasar verify\n",
-			plan->directory, state.commit, plan->directory);
+		printf("Workspace %s is ready; its fork is at %.12s.\n", plan->directory, state.commit);
+		if (plan->torch)
+			printf("The fork's Python is its .venv, with PyTorch %s.\n", plan->torch);
+		printf("Next: cd %s && quasar register\n", plan->directory);
 	} else {
 		printf("%s is already a workspace: nothing changed.\n", plan->directory);
 	}
 	fork_state_free(&state);
 }
 
-static int run_init(struct invocation *invocation, struct error *err)
+static int make_all(struct plan *plan, const char *fork, struct error *err)
 {
-	struct plan plan = {
-		.invocation = invocation, .made = cJSON_CreateArray(), .kept = cJSON_CreateArray()};
+	if (make_fork(plan, fork, err) < 0 || make_python(plan, err) < 0 ||
+		write_settings(plan, fork, err) < 0 || write_launchers(plan, err) < 0)
+		return -1;
+	return make_store(plan, err);
+}
+
+static int init(struct plan *plan, struct error *err)
+{
 	char *fork = NULL;
 	int lock = -1, result = -1;
 
-	if (check_options(invocation, err) < 0 || find_existing(&plan, err) < 0 ||
-		make_directory(&plan, err) < 0 || workspace_lock(plan.directory, &lock, err) < 0)
-		goto done;
-	plan.settings = settings_load(plan.directory, err);
-	if (!plan.settings)
-		goto done;
-	fork = plan.existing ? xstrdup(plan.existing) : workspace_fork_path(plan.directory, plan.settings);
-	if (make_fork(&plan, fork, err) < 0 || write_settings(&plan, fork, err) < 0 ||
-		write_launchers(&plan, err) < 0 || make_store(&plan, err) < 0)
-		goto done;
-	report(&plan, fork);
-	result = 0;
-done:
-	if (lock >= 0)
-		close(lock);
+	if (find_existing(plan, err) < 0 || make_directory(plan, err) < 0 || check_repository(plan, err) < 0)
+		return -1;
+	plan->settings = settings_load(plan->directory, err);
+	if (!plan->settings || (!workspace_exists(plan->directory) && init_ask(plan, err) < 0) ||
+		make_hidden(plan, err) < 0 || workspace_lock(plan->directory, &lock, err) < 0)
+		return -1;
+	fork = plan->existing ? xstrdup(plan->existing)
+			      : workspace_fork_path(plan->directory, plan->settings);
+	result = make_all(plan, fork, err);
+	if (!result)
+		report(plan, fork);
+	close(lock);
 	free(fork);
+	return result;
+}
+
+static int run_init(struct invocation *invocation, struct error *err)
+{
+	struct plan plan = {
+		.invocation = invocation,
+		.made = cJSON_CreateArray(),
+		.kept = cJSON_CreateArray(),
+		.created = cJSON_CreateArray(),
+		.answers = cJSON_CreateArray(),
+	};
+	int result = check_options(invocation, err);
+
+	if (!result)
+		result = init(&plan, err);
+	if (result)
+		undo(&plan);
 	settings_free(plan.settings);
 	free(plan.existing);
 	free(plan.directory);
+	free(plan.torch);
 	github_fork_free(&plan.github);
 	cJSON_Delete(plan.made);
 	cJSON_Delete(plan.kept);
+	cJSON_Delete(plan.created);
+	cJSON_Delete(plan.answers);
 	return result;
 }
 
@@ -413,7 +535,11 @@ const struct command cmd_init = {
 		"quasar's own: the QuasarAttention layer with quasar's kernels, ready to run without the "
 		"rest of flash-linear-attention, and with an origin inside the workspace, so that everything "
 		"works offline. `quasar export` puts the same layer and kernels into any clone.\n\n"
-		"Existing files are never overwritten. Run it again to create whatever is missing.",
+		"On a terminal, it asks for the network, the wallet, the fork and the sequence length, unless "
+		"options or the environment say them.\n\n"
+		"Existing files are never overwritten. Run it again to create whatever is missing. If it fails, "
+		"it takes away what it has made. It refuses a directory in somebody's git repository, where "
+		"settings and state would soon be committed.",
 	.opts =
 		(const struct opt[]){
 			{"fork-url", 0, "URL", NULL, NULL, NULL, "Clone the fork from URL."},
@@ -422,21 +548,29 @@ const struct command cmd_init = {
 			{"from", 0, "DIR", NULL, NULL, NULL, "Use an existing clone as the fork, in place."},
 			{"seq", 's', "N", NULL, NULL, NULL,
 				"Sequence length to compete at, in tokens; written to .env."},
+			{"network", 0, "NAME", NULL, NULL, NETWORKS,
+				"Where to compete: finney or test, at the validators' service, or local, at "
+				"`quasar localnet`; written to .env."},
 			{"api", 0, "URL", NULL, NULL, NULL,
-				"Base URL of the validator API; written to .env."},
+				"Base URL of another validator API; written to .env."},
 			{"wallet", 0, "WALLET", NULL, NULL, NULL,
 				"Name of the wallet that holds the hotkey; written to .env."},
 			{"hotkey", 0, "HOTKEY", NULL, NULL, NULL,
 				"Name of the hotkey in that wallet; written to .env."},
 			{"path", 0, "DIR", NULL, NULL, NULL,
 				"Folder that holds the wallets; written to .env."},
+			{"venv", 0, NULL, NULL, NULL, NULL,
+				"Make .venv in the workspace, with PyTorch, to run the fork. Downloads some "
+				"gigabytes."},
 			{0},
 		},
 	.examples =
 		(const struct example[]){
 			{"quasar init miner", "a workspace with quasar's own fork, to try things out"},
-			{"quasar init miner --fork-url https://github.com/you/flash-linear-attention --seq 1M",
+			{"quasar init miner --network finney --fork-url https://github.com/you/flash-linear-attention "
+			 "--seq 1M",
 				"clone your fork, and compete at a million tokens"},
+			{"quasar init miner --venv", "with PyTorch in .venv, to run the fork"},
 			{"GITHUB_TOKEN=… quasar init miner --fork-url https://github.com/you/private",
 				"a private fork; the token is sent only to github.com, and never stored"},
 			{"GITHUB_TOKEN=… quasar init miner --github",
