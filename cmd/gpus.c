@@ -1,7 +1,7 @@
 /* gpus: the GPUs of this machine, and those that are known from data sheets. */
 #include <stdio.h>
 
-#include "cli/layout.h"
+#include "base/layout.h"
 #include "cli/table.h"
 #include "cmd/commands.h"
 #include "gpu/cuda.h"

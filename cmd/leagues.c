@@ -1,6 +1,8 @@
 /* quasar leagues: the table of leagues and rewards */
 #include <stdio.h>
 
+#include "base/buffer.h"
+#include "base/layout.h"
 #include "base/number.h"
 #include "cli/table.h"
 #include "cmd/commands.h"
@@ -28,6 +30,7 @@ static void print_json(void)
 static void print_text(int64_t target)
 {
 	static const char *const headings[] = {"league", "target sequence length", "multiplier", ""};
+	struct buffer shares = {0};
 	struct table table;
 
 	table_begin(&table, headings, "lrrl");
@@ -44,10 +47,10 @@ static void print_text(int64_t target)
 			table_mark_row(&table);
 	}
 	table_print(&table, stdout);
-	printf("\nThe top %d of a round share the rewards:", REWARD_RANKS);
 	for (int i = 0; i < REWARD_RANKS; i++)
-		printf("%s %.0f %%", i ? "," : "", reward_shares[i] * 100);
-	puts(".");
+		buffer_printf(&shares, "%s %.0f %%", i ? "," : "", reward_shares[i] * 100);
+	layout_format(stdout, 0, "\nThe top %d of a round share the rewards:%s.", REWARD_RANKS, shares.data);
+	buffer_free(&shares);
 }
 
 static int run(struct invocation *invocation, struct error *err)

@@ -7,11 +7,11 @@
 
 #include "base/hex.h"
 #include "base/json.h"
+#include "base/layout.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/secret.h"
 #include "cli/hotkey.h"
-#include "cli/layout.h"
 #include "cli/table.h"
 #include "cmd/commands.h"
 #include "key/keypair.h"

@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/json.h"
+#include "base/layout.h"
 #include "base/number.h"
 #include "cli/chart.h"
 #include "cli/measurement.h"
@@ -21,10 +22,10 @@
 static void print_subject(const struct run *run)
 {
 	if (run->of_fork)
-		printf("The fork's own layer, by PyTorch %s, on %s.\n", run->python.torch,
+		layout_format(stdout, 0, "The fork's own layer, by PyTorch %s, on %s.", run->python.torch,
 			run->device.description);
 	else
-		printf("Quasar's own %s%s%s, %s semantics, on %s.\n",
+		layout_format(stdout, 0, "Quasar's own %s%s%s, %s semantics, on %s.",
 			run->plan.workload == WORKLOAD_OP ? "operation" : "layer",
 			run->plan.workload == WORKLOAD_OP ? " " : "",
 			run->plan.workload == WORKLOAD_OP ? run->plan.family->title : "", run->semantics,
@@ -38,14 +39,16 @@ void bench_print_heading(struct run *run)
 	print_subject(run);
 	fixture_describe(run->plan.family, input, sizeof(input));
 	if (run->plan.weights)
-		printf("Batch 1, weights from %s.\n\n", run->plan.weights);
+		layout_format(stdout, 0, "Batch 1, weights from %s.\n", run->plan.weights);
 	else if (run->plan.workload == WORKLOAD_OP)
-		printf("Batch 1, 8 heads of 64, bf16; %s.\n\n", input);
+		layout_format(stdout, 0, "Batch 1, 8 heads of 64, bf16; %s.\n", input);
 	else
-		printf("Batch 1, hidden 512, 8 heads of 64, bf16, as validators time it.\n\n");
+		layout_format(
+			stdout, 0, "Batch 1, hidden 512, 8 heads of 64, bf16, as validators time it.\n");
 	if (run->plan.copy_rate > 0)
-		printf("Copying within device memory runs at %.0f GB/s. \"of floor\": the time to move "
-		       "q, k, v and o\nonce at that rate, as a percentage of the time measured.\n\n",
+		layout_format(stdout, 0,
+			"Copying within device memory runs at %.0f GB/s. \"of floor\": the time to move q, k, v and o "
+			"once at that rate, as a percentage of the time measured.\n",
 			run->plan.copy_rate / 1e9);
 	measurement_table(&run->table, run->plan.copy_rate > 0);
 	table_flush(&run->table, stdout);
@@ -58,10 +61,10 @@ static void print_change(const char *which, const struct benchmark *now, const s
 
 	clock_format(then->when, when);
 	number_grouped(round(then->tokens_per_sec), rate);
-	printf("%12s %s, %.16s: %s tokens/s at commit %.8s%s; now %+.1f %%, %s the noise of %.1f %%\n", "",
-		which, when, rate, then->fork_commit ? then->fork_commit : "none",
-		then->dirty ? " (changed)" : "", change.change * 100, change.real ? "more than" : "within",
-		change.noise * 100);
+	layout_format(stdout, 4,
+		"  %s, %.16s: %s tokens/s at commit %.8s%s; now %+.1f %%, %s the noise of %.1f %%", which,
+		when, rate, then->fork_commit ? then->fork_commit : "none", then->dirty ? " (changed)" : "",
+		change.change * 100, change.real ? "more than" : "within", change.noise * 100);
 }
 
 /* The factor by which validators of the newer service divide what this GPU measures of a layer; 0: it has none. */
@@ -82,8 +85,8 @@ static void print_normalised(const struct run *run, const struct measurement *me
 	if (factor <= 0)
 		return;
 	number_grouped(round(measurement->tokens_per_second / factor), text);
-	printf("%12s %s tokens/s for the ranking since April 2026: divided by %g for this GPU\n", "", text,
-		factor);
+	layout_format(stdout, 4, "  %s tokens/s for the ranking since April 2026: divided by %g for this GPU",
+		text, factor);
 }
 
 void bench_print_result(struct run *run, const struct result *result)
@@ -96,7 +99,7 @@ void bench_print_result(struct run *run, const struct result *result)
 	if (last)
 		print_change(best == last ? "last and best" : "last", &result->benchmark, last);
 	else if (arg_flag(run->invocation, "compare"))
-		printf("%12s nothing of this was measured earlier on this device\n", "");
+		layout_format(stdout, 4, "  nothing of this was measured earlier on this device");
 	if (best != last)
 		print_change("best", &result->benchmark, best);
 }

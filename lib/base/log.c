@@ -1,3 +1,4 @@
+#include "base/layout.h"
 #include "base/log.h"
 
 #include <stdarg.h>
@@ -25,11 +26,15 @@ bool log_is_quiet(void)
 
 static void line(const char *prefix, const char *format, va_list args)
 {
-	char text[2048];
+	char text[2048], whole[2200];
 
 	vsnprintf(text, sizeof(text), format, args);
+	snprintf(whole, sizeof(whole), "%s%s", prefix, text);
 	log_passing_end();
-	fprintf(stderr, "%s%s\n", prefix, text); /* one write a line, so that processes do not mix */
+	if (terminal_width(stderr) == SIZE_MAX)
+		fprintf(stderr, "%s\n", whole); /* one write a line, so that processes do not mix */
+	else
+		layout_words(stderr, whole, 0, 0);
 }
 
 void log_note(const char *format, ...)

@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/layout.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "cli/layout.h"
 
 const struct exit_code help_exit_codes[] = {
 	{STATUS_OK, "done"},

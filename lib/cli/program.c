@@ -5,13 +5,13 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/layout.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/process.h"
 #include "base/suggest.h"
 #include "base/version.h"
 #include "cli/help.h"
-#include "cli/layout.h"
 #include "cli/program.h"
 #include "space/workspace.h"
 

@@ -3,10 +3,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/layout.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/text.h"
-#include "cli/layout.h"
 
 #define DETAIL 25 /* the column where it begins */
 

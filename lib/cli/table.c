@@ -4,14 +4,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/layout.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/text.h"
-#include "cli/layout.h"
 
-#define GAP "  " /* between columns */
-#define LAST_WIDTH                                                                                           \
-	38 /* that the last column, which can be broken, is given as long as others can be left out */
+#define GAP "  "      /* between columns */
+#define LAST_WIDTH 40 /* of the last column, which can be broken, while others can be left out */
 #define LEAST_WIDTH 8 /* that is left of a text */
 
 static size_t min(size_t a, size_t b)

@@ -154,7 +154,7 @@ def test_a_resize_is_followed_while_the_validator_is_silent(watch, proxy):
 @pytest.mark.parametrize("columns, heading", [
     (110, "id  server id  step       league  claim  weighted  commit      what next"),
     (80, "id  step       league  claim  weighted  what next"),
-    (60, "id  step       claim  what next"),
+    (62, "id  step       claim  what next"),
     (50, "id  what next"),
     (20, "id  what next")])
 def test_a_narrow_window_gets_the_columns_that_matter(watch, columns, heading):

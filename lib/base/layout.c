@@ -1,4 +1,4 @@
-#include "cli/layout.h"
+#include "base/layout.h"
 
 #include <stdarg.h>
 #include <stdlib.h>
