@@ -14,12 +14,11 @@ EMBED(service_pm2, WORKSPACE "ecosystem.config.js");
 EMBED(service_systemd, WORKSPACE "quasar-miner.service");
 EMBED(service_screen, WORKSPACE "start-in-screen.sh");
 
-const struct launcher launchers[] = {
-	{"ecosystem.config.js", service_pm2, 0644, "%", "$", "`"},
-	{"quasar-miner.service", service_systemd, 0644, "%%", "$$", "`"},
-	{"start-in-screen.sh", service_screen, 0755, "%", "\\$", "\\`"},
+const struct launcher launchers[LAUNCHER_KINDS] = {
+	[LAUNCHER_PM2] = {"ecosystem.config.js", service_pm2, 0644, "%", "$", "`"},
+	[LAUNCHER_SYSTEMD] = {"quasar-miner.service", service_systemd, 0644, "%%", "$$", "`"},
+	[LAUNCHER_SCREEN] = {"start-in-screen.sh", service_screen, 0755, "%", "\\$", "\\`"},
 };
-const size_t launcher_count = sizeof(launchers) / sizeof(launchers[0]);
 
 /* For a place inside double quotes. */
 static void add_quoted(struct buffer *out, const char *text, const struct launcher *launcher)
