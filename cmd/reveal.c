@@ -165,6 +165,7 @@ static int choose(const struct invocation *invocation, struct session *session, 
 		.api_url = session->workflow.api_url,
 		.hotkey = session->workflow.hotkey,
 	};
+	const char *word;
 	int64_t id;
 
 	if (!invocation->positional_count) {
@@ -178,9 +179,9 @@ static int choose(const struct invocation *invocation, struct session *session, 
 		error_set(err, STATUS_ENVIRONMENT, "there is nothing to reveal");
 		return error_hint(err, "`quasar commit` makes a commitment; `quasar status` lists them all.");
 	}
-	if (number_parse_integer(invocation->positionals[0], &id) < 0 || id < 1)
-		return error_set(
-			err, STATUS_USAGE, "\"%s\" is not a submission id", invocation->positionals[0]);
+	word = invocation->positionals[0];
+	if (number_parse_integer(word + (*word == '#'), &id) < 0 || id < 1) /* "#3" is how we write it */
+		return error_set(err, STATUS_USAGE, "\"%s\" is not a submission id", word);
 	list->items = xcalloc(1, sizeof(*list->items));
 	list->count = 1;
 	if (store_submission_get(session->workspace.store, id, &list->items[0], err) < 0) {

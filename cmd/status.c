@@ -642,7 +642,7 @@ static int print_once(const struct invocation *invocation, struct session *sessi
 		print_overview(session, &overview, NULL, stdout);
 	if (!result && !overview.online) {
 		log_note("%s", overview.problem.hint);
-		result = error_set(err, STATUS_NETWORK, "%s", ""); /* said above */
+		result = error_set(err, overview.problem.status, "%s", ""); /* said above */
 	}
 	overview_free(&overview);
 	return result;
@@ -669,8 +669,9 @@ const struct command cmd_status = {
 	.summary = "show where each submission stands: step, blocks left, rank",
 	.description =
 		"Combines the workspace's records with the validator's. If the validator does not "
-		"respond, it shows the records alone, says why, and ends with exit code 4. Versions from 2026-04 on do not show "
-		"their lists to miners; with DASHBOARD_API_KEY, it shows what validators measured.\n\n"
+		"respond, it shows the records alone, says why, and ends with exit code 4. Versions from "
+		"2026-04 on do not show their lists to miners; with DASHBOARD_API_KEY, it shows what "
+		"validators measured.\n\n"
 		"With --watch, a terminal shows a page that is updated every second, the most urgent "
 		"submissions first: those that need you, those to be revealed next, then the newest. "
 		"Those that do not fit the window are only counted. While the validator does not respond, "
@@ -694,6 +695,6 @@ const struct command cmd_status = {
 			{"quasar status --json | jq '.submissions[-1].step'", "for a script"},
 			{0},
 		},
-	.exits = (const enum status[]){STATUS_ENVIRONMENT, STATUS_NETWORK, 0},
+	.exits = (const enum status[]){STATUS_ENVIRONMENT, STATUS_NETWORK, STATUS_REFUSED, 0},
 	.run = run,
 };

@@ -120,7 +120,7 @@ static int report(const struct invocation *invocation, const char *phrase, struc
 			       "will not be shown again:\n\n"
 			       "  %s\n\n",
 				phrase);
-		puts(invocation->workspace ? "Next: quasar register" : "Next: quasar init");
+		puts(invocation->workspace ? "Next: quasar register" : "Next: quasar init DIR");
 	}
 	hotkey_free(&hotkey);
 	return 0;

@@ -162,6 +162,22 @@ def hotkey(quasar):
 
 
 @pytest.fixture
+def commit_something(quasar, tmp_path):
+    """Makes a workspace that has committed something at a validator; its directory."""
+
+    def make(url):
+        directory = tmp_path / "miner"
+        assert quasar("wallet", "new").code == 0
+        assert quasar("init", directory, "--api", url, "--seq", 512).code == 0
+        assert quasar("register", cwd=directory).code == 0
+        done = quasar("commit", "--claim", 1000, "--no-verify", cwd=directory)
+        assert done.code == 0, done.err
+        return directory
+
+    return make
+
+
+@pytest.fixture
 def serve():
     """Starts servers that follow a script: serve(reply(…), reply(…)).url; see scripted_server.py."""
     servers = []

@@ -1,4 +1,3 @@
-#include "base/layout.h"
 #include "base/log.h"
 
 #include <stdarg.h>
@@ -7,6 +6,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "base/layout.h"
 #include "base/text.h"
 
 #define CLEAR_LINE "\r\033[K"
@@ -26,15 +26,18 @@ bool log_is_quiet(void)
 
 static void line(const char *prefix, const char *format, va_list args)
 {
-	char text[2048], whole[2200];
+	char text[2048], seen[64];
 
 	vsnprintf(text, sizeof(text), format, args);
-	snprintf(whole, sizeof(whole), "%s%s", prefix, text);
 	log_passing_end();
-	if (terminal_width(stderr) == SIZE_MAX)
-		fprintf(stderr, "%s\n", whole); /* one write a line, so that processes do not mix */
-	else
-		layout_words(stderr, whole, 0, 0);
+	if (terminal_width(stderr) == SIZE_MAX) {
+		fprintf(stderr, "%s%s\n", prefix, text); /* one write a line, so that processes do not mix */
+		return;
+	}
+	snprintf(seen, sizeof(seen), "%s", prefix);
+	text_clean(seen);
+	fputs(prefix, stderr);
+	layout_words(stderr, text, text_width(seen), 0);
 }
 
 void log_note(const char *format, ...)

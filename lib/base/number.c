@@ -58,8 +58,8 @@ static int without_groups(const char *text, char plain[LONGEST + 1])
 /* The power of ten that a suffix stands for; NULL: it is none. */
 static const char *exponent_of(const char *suffix)
 {
-	static const char *const suffixes[][2] = {
-		{"", ""}, {"k", "e3"}, {"K", "e3"}, {"m", "e6"}, {"M", "e6"}, {"%", "e-2"}, {" %", "e-2"}};
+	static const char *const suffixes[][2] = {{"", ""}, {"k", "e3"}, {"K", "e3"}, {"m", "e6"},
+		{"M", "e6"}, {"G", "e9"}, {"%", "e-2"}, {" %", "e-2"}};
 
 	for (size_t i = 0; i < sizeof(suffixes) / sizeof(*suffixes); i++)
 		if (!strcmp(suffix, suffixes[i][0]))

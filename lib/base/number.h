@@ -5,7 +5,7 @@
 #include <stdint.h>
 
 /* A finite decimal number, as people and our own output write it: "1234.5", "1e6", "1,234,567" and "1_234_567", "64k"
- * (64,000), "1.5M" (1,500,000), "3%" or "3 %" (0.03). 0 or -1. */
+ * (64,000), "1.5M" (1,500,000), "2G", "3%" or "3 %" (0.03). 0 or -1. */
 int number_parse_real(const char *text, double *value);
 
 /* The same, but for a percentage, if its value is whole. 0 or -1. */

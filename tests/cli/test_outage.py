@@ -28,14 +28,8 @@ def silent():
 
 
 @pytest.fixture
-def miner(quasar, localnet, tmp_path):
-    """The directory of a workspace that has committed something."""
-    directory = tmp_path / "miner"
-    assert quasar("wallet", "new").code == 0
-    assert quasar("init", directory, "--api", localnet.url, "--seq", 512).code == 0
-    assert quasar("register", cwd=directory).code == 0
-    assert quasar("commit", "--claim", 1000, "--no-verify", cwd=directory).code == 0
-    return directory
+def miner(commit_something, localnet):
+    return commit_something(localnet.url)
 
 
 def test_nobody_listening_on_this_machine_is_known_at_once(quasar, miner, dead):

@@ -1,5 +1,4 @@
 """What somebody at a terminal sees: text that fits, words that were misspelt, questions that were wrong."""
-import json
 import re
 import subprocess
 
@@ -52,15 +51,8 @@ def test_help_in_a_pipe_is_as_wide_as_is_easy_to_read(quasar):
 
 
 @pytest.fixture
-def miner(quasar, localnet, tmp_path):
-    """The directory of a workspace with a commitment, and lines that are long."""
-    directory = tmp_path / "miner"
-    assert quasar("wallet", "new").code == 0
-    assert quasar("init", directory, "--api", localnet.url, "--seq", 512).code == 0
-    assert quasar("register", cwd=directory).code == 0
-    done = quasar("commit", "--claim", 1000, "--no-verify", cwd=directory)
-    assert done.code == 0, done.err
-    return directory
+def miner(commit_something, localnet):
+    return commit_something(localnet.url)
 
 
 def test_checks_and_tables_fit(shown, quasar, miner):

@@ -17,14 +17,9 @@ def localnet(start_localnet):
 
 
 @pytest.fixture
-def miner(quasar, proxy, tmp_path):
+def miner(commit_something, proxy):
     """The directory of a workspace with one commitment, whose reveal is due in 20 minutes."""
-    directory = tmp_path / "miner"
-    assert quasar("wallet", "new").code == 0
-    assert quasar("init", directory, "--api", proxy.url, "--seq", 512).code == 0
-    assert quasar("register", cwd=directory).code == 0
-    done = quasar("commit", "--claim", 1000, "--no-verify", cwd=directory)
-    assert done.code == 0, done.err
+    directory = commit_something(proxy.url)
     proxy.requests.clear()
     return directory
 

@@ -23,6 +23,7 @@
 #include "base/number.h"
 #include "base/process.h"
 #include "base/secret.h"
+#include "base/suggest.h"
 #include "base/text.h"
 #include "vectors.h"
 
@@ -52,6 +53,96 @@ static void numbers_as_people_write_them(void **state)
 			(const char *const[]){"", "-", "nan", "inf", "0x10", "1e999", " 1", "1,5", NULL};
 		*bad; bad++)
 		assert_int_equal(number_parse_real(*bad, &real), -1);
+}
+
+static void numbers_as_we_write_them(void **state)
+{
+	static const struct {
+		const char *text;
+		int64_t value;
+	} wholes[] = {{"1,234,567", 1234567}, {"-50,000", -50000}, {"1e6", 1000000}, {"2.3M", 2300000},
+		{"0.5k", 500}, {"1,024k", 1024000}, {"9223372036854775807", INT64_MAX}, {"1.5e3", 1500}};
+	int64_t whole;
+	double real;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(wholes) / sizeof(*wholes); i++) {
+		assert_int_equal(number_parse_integer(wholes[i].text, &whole), 0);
+		assert_true(whole == wholes[i].value);
+	}
+	for (const char *const *bad = (const char *const[]){"12,34", "1234,567", "1,2345", "1,", ",1", "1e3k",
+		     "1e-3", "2.5", "1e18", "3%", "1__0", NULL};
+		*bad; bad++)
+		assert_int_equal(number_parse_integer(*bad, &whole), -1);
+	assert_int_equal(number_parse_real("3 %", &real), 0);
+	assert_true(real == 0.03);
+	assert_int_equal(number_parse_real("1,234.5", &real), 0);
+	assert_true(real == 1234.5);
+	assert_true(number_is_grouped("262,144") && number_is_grouped("1,048,576"));
+	assert_false(number_is_grouped("4096,64k") || number_is_grouped("1024") || number_is_grouped("1,24"));
+}
+
+static const char *meant(const char *word)
+{
+	struct suggestion near = {.word = word};
+
+	for (const char *const *name = (const char *const[]){"commit", "submit", "run", "score", "seq",
+		     "target", "tokens-per-sec", "status", NULL};
+		*name; name++)
+		suggestion_offer(&near, *name);
+	return near.name ? near.name : "";
+}
+
+static void words_that_were_meant(void **state)
+{
+	char long_word[1000] = {0};
+
+	(void)state;
+	assert_string_equal(meant("comit"), "commit");
+	assert_string_equal(meant("committ"), "commit");
+	assert_string_equal(meant("Commit"), "commit");
+	assert_string_equal(meant("submti"), "submit");
+	assert_string_equal(meant("sequence"), "seq");
+	assert_string_equal(meant("tokens"), "tokens-per-sec");
+	assert_string_equal(meant("stauts"), "status");
+	assert_string_equal(meant("rn"), "run");
+	assert_string_equal(meant("xyzzy"), "");
+	assert_string_equal(meant(""), "");
+	memset(long_word, 'c', sizeof(long_word) - 1);
+	assert_string_equal(meant(long_word), "");
+}
+
+static void durations_are_in_the_units_that_fit(void **state)
+{
+	static const struct {
+		double seconds;
+		const char *text;
+	} cases[] = {{0.000123, "0.123 ms"}, {0.04567, "45.67 ms"}, {12.345, "12.35 s"}, {725, "12 min 05 s"},
+		{7500, "2 h 05 min"}};
+	char text[32];
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+		clock_measured(cases[i].seconds, text);
+		assert_string_equal(text, cases[i].text);
+	}
+}
+
+static void times_in_documents_have_a_zone(void **state)
+{
+	cJSON *object = cJSON_CreateObject();
+	char *text;
+
+	(void)state;
+	json_add_time(object, "a", 0);
+	json_add_time(object, "b", NAN);
+	json_add_time(object, "c", 1e300);
+	json_add_naive_time(object, "d", 0);
+	text = cJSON_PrintUnformatted(object);
+	assert_string_equal(text,
+		"{\"a\":\"1970-01-01T00:00:00.000000Z\",\"b\":null,\"c\":null,\"d\":\"1970-01-01T00:00:00.000000\"}");
+	cJSON_free(text);
+	cJSON_Delete(object);
 }
 
 static void times_round_trip(void **state)
@@ -607,6 +698,10 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(numbers_as_people_write_them),
+		cmocka_unit_test(numbers_as_we_write_them),
+		cmocka_unit_test(words_that_were_meant),
+		cmocka_unit_test(durations_are_in_the_units_that_fit),
+		cmocka_unit_test(times_in_documents_have_a_zone),
 		cmocka_unit_test(times_round_trip),
 		cmocka_unit_test(times_beyond_any_calendar),
 		cmocka_unit_test(files_are_replaced_whole_or_not_at_all),
