@@ -264,9 +264,10 @@ deb: all
 	@scripts/install-packages debhelper
 	@mkdir -p dist
 	$(call say,DEB,dist/quasar_$(VERSION))rm -rf $(DEB_TREE) && debian/rules binary $(if $(V),,>$(BUILD)/deb.log 2>&1) \
-		|| { cat $(BUILD)/deb.log; exit 1; }
+		|| { $(if $(V),,cat $(BUILD)/deb.log;) exit 1; }
 
-DEB_TREE := debian/quasar debian/.debhelper debian/debhelper-build-stamp
+DEB_TREE := debian/quasar debian/.debhelper debian/debhelper-build-stamp debian/files \
+	debian/quasar.debhelper.log debian/quasar.substvars
 
 # --- set-up ----------------------------------------------------------------------------------------
 
@@ -274,7 +275,7 @@ deps:
 	@scripts/install-packages
 
 clean:
-	rm -rf build dist $(DEB_TREE) debian/files debian/quasar.substvars
+	rm -rf build dist $(DEB_TREE)
 
 help:
 	@echo 'make              the binary build/quasar'

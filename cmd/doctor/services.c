@@ -49,7 +49,7 @@ static char *program_in(const struct launcher *launcher, const char *path)
 /* What `quasar init` wrote, for whoever uses it next. */
 static void check_workspace_files(struct services *services, const char *directory)
 {
-	for (size_t i = 0; i < launcher_count; i++) {
+	for (size_t i = 0; i < LAUNCHER_KINDS; i++) {
 		char *path = path_join(directory, launchers[i].path);
 		char *program = program_in(&launchers[i], path);
 
@@ -59,15 +59,6 @@ static void check_workspace_files(struct services *services, const char *directo
 		free(program);
 		free(path);
 	}
-}
-
-static const struct launcher *launcher_named(const char *path)
-{
-	const struct launcher *launcher = launchers;
-
-	while (strcmp(launcher->path, path) != 0)
-		launcher++;
-	return launcher;
 }
 
 static bool is_quasar(const char *program)
@@ -80,7 +71,7 @@ static bool is_quasar(const char *program)
 /* The units in a folder of systemd's; others than ours are none of our business. */
 static void check_units(struct services *services, const char *folder, const char *reload)
 {
-	const struct launcher *launcher = launcher_named("quasar-miner.service");
+	const struct launcher *launcher = &launchers[LAUNCHER_SYSTEMD];
 	char *pattern = path_join(folder, "*.service");
 	glob_t units = {0};
 
@@ -117,7 +108,7 @@ static void check_pm2(struct services *services)
 			json_string(app, "name", JSON_REQUIRED, &name, &ignored) == 0 && is_quasar(program))
 			add(services, CHECK_FAIL, path, program,
 				xprintf("pm2 delete '%s' && pm2 start %s && pm2 save", name,
-					launcher_named("ecosystem.config.js")->path));
+					launchers[LAUNCHER_PM2].path));
 	}
 	cJSON_Delete(document);
 	buffer_free(&text);

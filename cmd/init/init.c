@@ -395,7 +395,7 @@ static int write_launchers(struct plan *plan, struct error *err)
 		.name = name,
 		.path = path ? path : "/usr/local/bin:/usr/bin:/bin",
 	};
-	for (size_t i = 0; !result && i < launcher_count; i++) {
+	for (size_t i = 0; !result && i < LAUNCHER_KINDS; i++) {
 		const struct launcher *launcher = &launchers[i];
 		char *text = launcher_fill(launcher, &values);
 

@@ -20,7 +20,9 @@ static char *read_line(struct error *err)
 	char *line = NULL, *text;
 	size_t capacity = 0;
 
-	if (getline(&line, &capacity, stdin) < 0 || interrupted()) {
+	/* a Ctrl-C before the reading begins would not end it */
+	if (clock_wait_readable(STDIN_FILENO, err) < 0 || getline(&line, &capacity, stdin) < 0 ||
+		interrupted()) {
 		free(line);
 		fputc('\n', stderr);
 		error_set(err, STATUS_INTERRUPTED, "interrupted");

@@ -25,9 +25,8 @@ struct line {
 	const struct command *program;
 	struct invocation invocation; /* what the words before it say */
 	struct globals globals;
-	const struct opt *waiting; /* the option whose value the word is; NULL: none */
-	const struct opt
-		*before; /* the option just before the word, which may do without a value; NULL: none */
+	const struct opt *waiting;  /* the option whose value the word is; NULL: none */
+	const struct opt *optional; /* the option before the word, if it needs no value; else NULL */
 	bool only_positionals;
 	const char *word; /* as far as it is typed */
 	size_t kept;      /* so many letters of it stay: "--device=" or "4096," */
@@ -37,13 +36,17 @@ struct line {
 
 /* --- one offer --------------------------------------------------------------------------------------- */
 
-/* What comes from a file's name is shown only if it can be: neither a line of its own nor a command to the terminal. */
+/* What comes from a file's name is offered only if it can be shown: neither as a line of its own nor as a command to the
+ * terminal. */
 static bool is_plain(const char *text)
 {
-	for (const char *at = text; *at; at++)
-		if (iscntrl((unsigned char)*at))
-			return false;
-	return *text && *text != ':' && utf8_valid(text, strlen(text));
+	char *clean = xstrdup(text);
+	bool plain;
+
+	text_clean(clean);
+	plain = *text && *text != ':' && !strcmp(clean, text);
+	free(clean);
+	return plain;
 }
 
 /* Offers a word, with its meaning up to the end of its first sentence; `meaning` may be NULL. */
@@ -297,7 +300,7 @@ static void read_before(struct line *line, char **words, int count, int *at)
 	struct error ignored;
 
 	if (open && program_opt_is_optional(opt))
-		line->before = opt;
+		line->optional = opt;
 	else if (open)
 		line->waiting = opt;
 	program_read_option(&line->invocation, &line->globals, words, count, at, &ignored);
@@ -336,8 +339,8 @@ static void offer_all(struct line *line)
 			offer_value(line, opt);
 		return;
 	}
-	if (line->before && line->before->choices)
-		offer_choices(line, line->before->choices);
+	if (line->optional && line->optional->choices)
+		offer_choices(line, line->optional->choices);
 	if (!line->invocation.positional_count)
 		offer_subcommands(line, command);
 	offer_positionals(line);

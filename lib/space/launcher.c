@@ -16,14 +16,13 @@ EMBED(service_screen, WORKSPACE "start-in-screen.sh");
 EMBED(inference_pm2, WORKSPACE "inference.config.js");
 EMBED(inference_systemd, WORKSPACE "quasar-inference.service");
 
-const struct launcher launchers[] = {
-	{"ecosystem.config.js", service_pm2, 0644, "%", "$", "`"},
-	{"quasar-miner.service", service_systemd, 0644, "%%", "$$", "`"},
-	{"start-in-screen.sh", service_screen, 0755, "%", "\\$", "\\`"},
-	{"inference.config.js", inference_pm2, 0644, "%", "$", "`"},
-	{"quasar-inference.service", inference_systemd, 0644, "%%", "$$", "`"},
+const struct launcher launchers[LAUNCHER_KINDS] = {
+	[LAUNCHER_PM2] = {"ecosystem.config.js", service_pm2, 0644, "%", "$", "`"},
+	[LAUNCHER_SYSTEMD] = {"quasar-miner.service", service_systemd, 0644, "%%", "$$", "`"},
+	[LAUNCHER_SCREEN] = {"start-in-screen.sh", service_screen, 0755, "%", "\\$", "\\`"},
+	[LAUNCHER_INFERENCE_PM2] = {"inference.config.js", inference_pm2, 0644, "%", "$", "`"},
+	[LAUNCHER_INFERENCE_SYSTEMD] = {"quasar-inference.service", inference_systemd, 0644, "%%", "$$", "`"},
 };
-const size_t launcher_count = sizeof(launchers) / sizeof(launchers[0]);
 
 /* For a place inside double quotes. */
 static void add_quoted(struct buffer *out, const char *text, const struct launcher *launcher)

@@ -10,8 +10,15 @@ struct launcher {
 	mode_t permissions;
 	const char *percent, *dollar, *backtick; /* how the file writes these inside double quotes */
 };
-extern const struct launcher launchers[];
-extern const size_t launcher_count;
+enum launcher_kind {
+	LAUNCHER_PM2,
+	LAUNCHER_SYSTEMD,
+	LAUNCHER_SCREEN,
+	LAUNCHER_INFERENCE_PM2,
+	LAUNCHER_INFERENCE_SYSTEMD,
+	LAUNCHER_KINDS
+};
+extern const struct launcher launchers[LAUNCHER_KINDS];
 
 struct launcher_values {
 	const char *program, *workspace;

@@ -76,7 +76,7 @@ def test_the_workspace_that_is_named_says_whose_hotkeys(offers, wallets, workspa
 
 
 def test_names_that_would_command_the_terminal_are_left_out(offers, quasar, home):
-    for name in ("evil\x1b[2J", "two\nlines", ":files"):
+    for name in ("evil\x1b[2J", "two\nlines", "back\u202ewards", ":files"):
         assert quasar("wallet", "new", "--wallet", name).code == 0
     assert offers("wallet", "show", "--wallet", "") == {}
 

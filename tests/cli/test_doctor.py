@@ -188,7 +188,7 @@ def test_which_python_and_why(quasar, path_with, workspace, tmp_path):
 @pytest.fixture
 def gone(environment, tmp_path):
     """A workspace that a quasar made which is no longer there, and the path of that quasar."""
-    program = tmp_path / "old $HOME 100%" / "quasar"
+    program = tmp_path / 'old $HOME 100% `x` "q"' / "quasar"
     program.parent.mkdir()
     shutil.copy(QUASAR, program)
     subprocess.run([program, "init", tmp_path / "miner"], env=environment, check=True, capture_output=True)

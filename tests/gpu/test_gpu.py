@@ -103,3 +103,10 @@ def test_two_workspaces_on_two_gpus(gpu, quasar, environment, start_localnet, tm
         for loop in loops:
             loop.terminate()
     assert [loop.wait(timeout=60) for loop in loops] == [0, 0]
+
+
+def test_the_settings_hide_gpus(gpu, quasar, workspace):
+    """CUDA reads CUDA_VISIBLE_DEVICES from the environment only."""
+    (workspace / ".env").write_text("CUDA_VISIBLE_DEVICES=-1\n")
+    assert quasar("gpus", "--json", cwd=workspace).json["present"] == []
+    assert quasar("gpus", "--json", cwd=workspace, env={"CUDA_VISIBLE_DEVICES": "0"}).json["present"]
