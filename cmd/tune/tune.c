@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "cli/device.h"
+#include "cli/python.h"
 #include "cmd/commands.h"
 #include "gpu/gpu.h"
 #include "measure/fixture.h"
@@ -94,9 +95,14 @@ static int run(struct invocation *invocation, struct error *err)
 		return 0;
 	if (arg_flag(invocation, "apply"))
 		return tune_apply(&request, err);
+	settings_export_compute(invocation->settings);
+	if (arg_flag(invocation, "triton"))
+		return tune_triton(&request, err);
+	if (arg_flag(invocation, "write"))
+		return error_set(err, STATUS_USAGE,
+			"--write needs --triton: it is for the sources of Triton's kernels");
 	if (check_kernel(invocation, &request, err) < 0)
 		return -1;
-	settings_export_compute(invocation->settings);
 	if (gpu_count(err) < 0) {
 		error_context(err, "tuning needs a GPU");
 		return error_hint(err,
@@ -120,7 +126,11 @@ const struct command cmd_tune = {
 		"twice as long share it). Every command uses it from then on, and `quasar export` writes it into the "
 		"fork. Ctrl-C keeps what was found; --resume goes on from there.\n\n"
 		"--strategy auto tries all candidates if the budget suffices. Otherwise it times random ones, the better half "
-		"of them longer, and so on, then the neighbours of the best.",
+		"of them longer, and so on, then the neighbours of the best.\n\n"
+		"--triton tunes the Triton kernels of the fork instead: those that its layer runs and Triton's autotuner "
+		"chooses configurations for. The declared configurations and others around them are timed within the whole "
+		"layer, in the fork's Python, and compared with the untuned output. What would change in the source is shown; "
+		"--write changes it. With one configuration left, the autotuner costs validators' warm-up calls no time.",
 	.opts =
 		(const struct opt[]){
 			{"gpu", 0, "NAME", NULL, NULL, NULL,
@@ -150,8 +160,12 @@ const struct command cmd_tune = {
 			{"forget", 0, "ID|all", NULL, NULL, NULL, "Delete a stored result, or all."},
 			{"apply", 0, NULL, NULL, NULL, NULL,
 				"Write the stored results into the fork, as `quasar export` does."},
+			{"triton", 0, NULL, NULL, NULL, NULL, "Tune the Triton kernels of the fork instead."},
+			{"write", 0, NULL, NULL, NULL, NULL,
+				"Put the configurations found into the source of the fork's Triton kernels."},
 			{"fork", 0, "PATH", NULL, NULL, NULL,
-				"Path of another fork than the workspace's, for --apply."},
+				"Path of another fork than the workspace's, for --triton and --apply."},
+			OPT_PYTHON,
 			{0},
 		},
 	.examples =
@@ -160,6 +174,7 @@ const struct command cmd_tune = {
 			{"quasar tune --seq 2048 --head-dim 128 --budget 60",
 				"another shape, within a minute"},
 			{"quasar tune --devices 0,1", "candidates on two GPUs"},
+			{"quasar tune --triton --write", "the fork's Triton kernels, changed in its source"},
 			{"quasar tune --list", "what was found so far"},
 			{"quasar tune --export h200.json", "take the results to another machine"},
 			{0},
