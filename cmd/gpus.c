@@ -18,6 +18,7 @@ static void known_json(cJSON *list)
 		cJSON_AddNumberToObject(item, "multiprocessors", model->multiprocessors);
 		cJSON_AddNumberToObject(item, "shared_kib", model->shared_kib);
 		cJSON_AddNumberToObject(item, "registers", model->registers);
+		cJSON_AddNumberToObject(item, "clock_mhz", model->clock_mhz);
 		cJSON_AddNumberToObject(item, "l2_mib", model->l2_mib);
 		cJSON_AddNumberToObject(item, "memory_gib", model->memory_gib);
 		cJSON_AddNumberToObject(item, "bandwidth_gbs", model->bandwidth_gbs);

@@ -103,6 +103,8 @@ static int run(struct invocation *invocation, struct error *err)
 			"--write needs --triton: it is for the sources of Triton's kernels");
 	if (check_kernel(invocation, &request, err) < 0)
 		return -1;
+	if (arg_given(invocation, "gpu"))
+		return tune_predict(&request, arg_string(invocation, "gpu"), err);
 	if (gpu_count(err) < 0) {
 		error_context(err, "tuning needs a GPU");
 		return error_hint(err,
@@ -130,7 +132,9 @@ const struct command cmd_tune = {
 		"--triton tunes the Triton kernels of the fork instead: those that its layer runs and Triton's autotuner "
 		"chooses configurations for. The declared configurations and others around them are timed within the whole "
 		"layer, in the fork's Python, and compared with the untuned output. What would change in the source is shown; "
-		"--write changes it. With one configuration left, the autotuner costs validators' warm-up calls no time.",
+		"--write changes it. With one configuration left, the autotuner costs validators' warm-up calls no time.\n\n"
+		"--gpu NAME predicts instead, for a GPU that is not here: all candidates are compiled for it, and their times "
+		"worked out from its data sheet and from their machine code. Nothing is stored. `quasar gpus` lists the names.",
 	.opts =
 		(const struct opt[]){
 			{"gpu", 0, "NAME", NULL, NULL, NULL,
@@ -175,6 +179,7 @@ const struct command cmd_tune = {
 				"another shape, within a minute"},
 			{"quasar tune --devices 0,1", "candidates on two GPUs"},
 			{"quasar tune --triton --write", "the fork's Triton kernels, changed in its source"},
+			{"quasar tune --gpu a100", "what to expect of a GPU that is not here"},
 			{"quasar tune --list", "what was found so far"},
 			{"quasar tune --export h200.json", "take the results to another machine"},
 			{0},

@@ -48,3 +48,6 @@ void tune_print_json(
 
 /* The same as a table, of at most `most` rows. */
 void tune_print_table(const struct tune_row *rows, size_t count, size_t most);
+
+/* Predicts for a GPU that is not here, by its name, and prints what comes out. */
+int tune_predict(const struct tune_request *request, const char *gpu, struct error *err);

@@ -250,3 +250,16 @@ int kernel_compile(const char *source, const struct kernel_parameter *parameters
 	options_free(&options);
 	return result;
 }
+
+int kernel_compiler_check(int capability, struct error *err)
+{
+	const struct nvrtc *nvrtc = nvrtc_library(err);
+
+	if (!nvrtc)
+		return -1;
+	if (compiler_target(nvrtc, capability) == capability)
+		return 0;
+	error_set(err, STATUS_ENVIRONMENT, "%s does not compile for compute capability %d.%d", nvrtc_path(),
+		capability / 10, capability % 10);
+	return error_hint(err, "A newer one may: `pip install --upgrade nvidia-cuda-nvrtc`.");
+}

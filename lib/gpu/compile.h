@@ -21,3 +21,6 @@ void kernel_source_hash(const char *source, char hash[KERNEL_SOURCE_HASH]);
  * on; STATUS_ENVIRONMENT, with the compiler's log, for all else. */
 int kernel_compile(const char *source, const struct kernel_parameter *parameters, int capability,
 	struct buffer *image, struct error *err);
+
+/* Whether there is a compiler that makes machine code for this very compute capability. STATUS_ENVIRONMENT. */
+int kernel_compiler_check(int capability, struct error *err);

@@ -28,6 +28,10 @@ struct config_launch {
 	struct kernel_parameter parameters[LAUNCH_PARAMETERS + 1];
 	int threads, shared_bytes; /* of a block */
 	int64_t blocks;
+	/* With usual inputs, of a block: */
+	double trips; /* through its longest loop; 0: it has none */
+	double bytes; /* from and to memory */
+	bool waits;   /* each time for its own loads, which none before it has begun */
 };
 
 /* "CHUNK=64 NUM_STAGES=2 …" */

@@ -207,13 +207,19 @@ int quasar_launches(const struct quasar_problem *problem, const struct config *c
 	int chunk = config->value[QUASAR_CHUNK], stages = config->value[QUASAR_NUM_STAGES];
 	int separate = config->value[QUASAR_NUM_LAUNCHES], groups = config->value[QUASAR_GROUPS];
 	int64_t sequences = problem->batch * problem->heads;
-	struct config_launch any = {.source = QUASAR_SOURCE, .threads = CHUNK_THREADS(dim)};
+	int longest = quasar_chunks_per_group(problem, config);
+	int forgets = FADING_CHUNKS * dim / chunk, fading = longest < forgets ? longest : forgets;
+	double tile = (double)chunk * dim * (double)dtype_size(problem->q.dtype);
+	double square = CHUNK_SQUARE_BYTES(chunk, planes), loaded = separate == 3 ? square : 0;
+	struct config_launch any = {
+		.source = QUASAR_SOURCE, .threads = CHUNK_THREADS(dim), .waits = stages == 1};
 
 	list_parameters(problem, config, any.parameters);
 	if (separate == 3) {
 		launches[count] = any;
 		launches[count].name = "quasar_chunk_inverse";
 		launches[count].shared_bytes = CHUNK_INVERSE_SHARED(dim, chunk, planes);
+		launches[count].bytes = CHUNKS_AT_ONCE(dim, chunk) * (tile + square);
 		launches[count++].blocks = sequences *
 			((quasar_chunks(problem, config) - 1) / CHUNKS_AT_ONCE(dim, chunk) + 1);
 	}
@@ -221,11 +227,17 @@ int quasar_launches(const struct quasar_problem *problem, const struct config *c
 		launches[count] = any;
 		launches[count].name = "quasar_chunk_transition";
 		launches[count].shared_bytes = CHUNK_TRANSITION_SHARED(dim, chunk, planes, stages, separate);
+		launches[count].trips = fading;
+		launches[count].bytes = fading * (2 * tile + loaded);
 		launches[count++].blocks = sequences * (groups - 1);
 	}
 	launches[count] = any;
 	launches[count].name = "quasar_chunk_output";
 	launches[count].shared_bytes = shared_bytes(problem, config);
+	/* where no group forgets the past, those before are stepped over: a product of [S, S] by [S, S], where a chunk has six
+	 * of [S, S] by [S, C] */
+	launches[count].trips = longest + (longest < forgets ? (groups - 1) * dim / (6.0 * chunk) : 0);
+	launches[count].bytes = longest * (4 * tile + loaded);
 	launches[count++].blocks = sequences * groups;
 	return count;
 }

@@ -129,7 +129,8 @@ static int config_check(const struct op_problem *problem, const struct gpu_prope
 {
 	const struct quasar_problem quasar = in_words(problem);
 
-	return quasar_config_check(&quasar, properties, config, err) < 0
+	return quasar_check_shape(&quasar, err) < 0 ||
+			quasar_config_check(&quasar, properties, config, err) < 0
 		? -1
 		: quasar_config_worthwhile(&quasar, properties, config, err);
 }

@@ -60,13 +60,8 @@ static int64_t input_tokens(const struct quasar_problem *problem)
 	return most;
 }
 
-int quasar_check(const struct quasar_problem *problem, struct error *err)
+int quasar_check_shape(const struct quasar_problem *problem, struct error *err)
 {
-	const struct tensor *inputs[] = {&problem->q, &problem->k, &problem->v};
-	static const char *const names[] = {"q", "k", "v"};
-	int64_t in[4] = {problem->batch, 0, problem->heads, problem->dim};
-	int64_t out[4] = {problem->batch, problem->tokens, problem->heads, problem->dim};
-
 	if (problem->semantics != SEMANTICS_CAUSAL && problem->semantics != SEMANTICS_UPSTREAM)
 		return error_set(err, STATUS_USAGE, "unknown semantics %d", (int)problem->semantics);
 	if (problem->dim != 32 && problem->dim != 64 && problem->dim != 128)
@@ -76,6 +71,18 @@ int quasar_check(const struct quasar_problem *problem, struct error *err)
 		return error_set(err, STATUS_USAGE, "batch, tokens and heads must be positive");
 	if (problem->batch > TENSOR_LARGEST / problem->tokens / problem->heads / problem->dim)
 		return error_set(err, STATUS_USAGE, "the tensors are too large");
+	return 0;
+}
+
+int quasar_check(const struct quasar_problem *problem, struct error *err)
+{
+	const struct tensor *inputs[] = {&problem->q, &problem->k, &problem->v};
+	static const char *const names[] = {"q", "k", "v"};
+	int64_t in[4] = {problem->batch, 0, problem->heads, problem->dim};
+	int64_t out[4] = {problem->batch, problem->tokens, problem->heads, problem->dim};
+
+	if (quasar_check_shape(problem, err) < 0)
+		return -1;
 	if (!problem->beta)
 		return error_set(err, STATUS_USAGE, "beta has no memory");
 	in[1] = input_tokens(problem);

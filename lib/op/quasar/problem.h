@@ -37,6 +37,8 @@ int64_t upstream_padded(int64_t tokens);
 /* Says what is wrong with a problem, if anything: sizes, missing pointers, an output whose elements
  * overlap each other or an input. Every implementation calls it first. STATUS_USAGE. */
 int quasar_check(const struct quasar_problem *problem, struct error *err);
+/* The part of it that looks at no memory: semantics and sizes. */
+int quasar_check_shape(const struct quasar_problem *problem, struct error *err);
 
 /* Where row `row` of a head's sequence is read from. Causal: token `row` of that head. Upstream: rows run
  * through the flattened (token, head) rows, so head and token both change from row to row. The token is

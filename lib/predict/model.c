@@ -1,0 +1,98 @@
+#include "predict/model.h"
+
+#include <math.h>
+#include <stdbool.h>
+#include <string.h>
+
+#define SCHEDULERS 4         /* of a multiprocessor; each starts an instruction a cycle */
+#define SHARED_PER_CYCLE 128 /* bytes, of a multiprocessor */
+#define LANES 32
+#define MEMORY_CYCLES 400 /* from asking memory to its answer, as the miners' guide has it */
+
+/* Floating-point operations a cycle and multiprocessor that mma.sync gets out of the tensor cores at most, however many
+ * there are: newer GPUs ask for other instructions. Measured on an H200. */
+#define MMA_SYNC_MOST 2400
+
+/* Calibrated on an H200: 39 calls, S = 64 and 128, 2,048 to 1,000,000 tokens, by mma.sync and by wgmma, in two launches
+ * and in three (docs/performance.md, tests/vectors/h200_times.json). The times that come out deviate from the measured
+ * ones by 7 % (standard deviation), at most by 19 %; those of one head size from constants that were fitted to the
+ * other's by 13 %, which is what other configurations have to reckon with. */
+#define LATENCY 3.0         /* cycles an instruction, of a warp that is alone */
+#define EXPONENT 2.2        /* 1: costs follow each other, large: they hide each other */
+#define MEMORY_PART 0.89    /* of the data sheet's bandwidth, that a copy gets */
+#define LAUNCH_SECONDS 6e-6 /* to begin and to end */
+#define TAKEN 0.6           /* of the code outside of loops, that a warp does not branch around */
+#define CALIBRATED "H200"
+#define DEVIATION 0.13
+
+enum { TENSOR, SHARED, MEMORY, ISSUE, WAIT, COSTS };
+static const char *const cost_names[] = {
+	[TENSOR] = "tensor cores",
+	[SHARED] = "shared memory",
+	[MEMORY] = "memory",
+	[ISSUE] = "instructions",
+	[WAIT] = "latency",
+};
+
+/* What runs at a time. */
+struct load {
+	double warps;  /* of a multiprocessor */
+	double blocks; /* of all, which share the memory */
+};
+
+/* What a block does several times. */
+struct work {
+	const struct code *code;
+	double times, bytes; /* of memory, each time */
+	bool waits;          /* for them */
+};
+
+/* Adds seconds of each kind that work takes. */
+static double add_costs(
+	double costs[COSTS], const struct gpu_model *gpu, const struct load *load, const struct work *work)
+{
+	const struct code *code = work->code;
+	double hertz = gpu->clock_mhz * 1e6;
+	double tensor_rate = gpu->bf16_tflops * 1e12 / gpu->multiprocessors;
+	double mma_rate = fmin(tensor_rate, MMA_SYNC_MOST * hertz);
+	double on_a_scheduler = fmax(1, load->warps / SCHEDULERS), sum = 0;
+	const double parts[COSTS] = {
+		[TENSOR] = load->warps * (code->mma_flops / mma_rate + code->wgmma_flops / tensor_rate),
+		[SHARED] = load->warps * code->shared_bytes / SHARED_PER_CYCLE / hertz,
+		[MEMORY] = load->blocks * work->bytes / (MEMORY_PART * gpu->bandwidth_gbs * 1e9),
+		[ISSUE] = on_a_scheduler * code->instructions / hertz,
+		[WAIT] = (LATENCY * code->instructions + (work->waits ? MEMORY_CYCLES : 0)) / hertz,
+	};
+
+	for (int i = 0; i < COSTS; i++) {
+		costs[i] += parts[i] * work->times;
+		sum += pow(parts[i], EXPONENT);
+	}
+	return pow(sum, 1 / EXPONENT) * work->times;
+}
+
+struct model_time model_launch(const struct gpu_model *gpu, const struct config_launch *launch,
+	const struct cubin_kernel *kernel, const struct occupancy *occupancy)
+{
+	double blocks = (double)launch->blocks, multiprocessors = gpu->multiprocessors;
+	double at_once = fmin(occupancy->blocks, ceil(blocks / multiprocessors));
+	double waves = ceil(blocks / (at_once * multiprocessors));
+	const struct load load = {at_once * launch->threads / LANES, fmin(blocks, at_once * multiprocessors)};
+	double in_loop = launch->trips > 0 ? launch->bytes : 0;
+	const struct work once = {&kernel->once, TAKEN, (launch->bytes - in_loop) / TAKEN, true};
+	const struct work loop = {
+		&kernel->loop, launch->trips, in_loop / fmax(launch->trips, 1), launch->waits};
+	double costs[COSTS] = {0};
+	double seconds = add_costs(costs, gpu, &load, &once) + add_costs(costs, gpu, &load, &loop);
+	int most = 0;
+
+	for (int i = 1; i < COSTS; i++)
+		if (costs[i] > costs[most])
+			most = i;
+	return (struct model_time){LAUNCH_SECONDS + waves * seconds, cost_names[most]};
+}
+
+double model_error(const struct gpu_model *gpu)
+{
+	return strcmp(gpu->name, CALIBRATED) ? NAN : 2 * DEVIATION;
+}
