@@ -238,7 +238,7 @@ static int by_time(const void *a, const void *b)
 	return (x->ms > y->ms) - (x->ms < y->ms);
 }
 
-/* The best one, then the others that were timed, the fastest first. The caller frees. */
+/* The best one, then the others of which times are known, the fastest first. The caller frees. */
 static struct tune_row *list_rows(
 	const struct tuning *it, const struct tune_search *search, size_t best, size_t *count)
 {
@@ -247,7 +247,7 @@ static struct tune_row *list_rows(
 	*count = 0;
 	rows[(*count)++] = row_of(it, &search->candidates[best]);
 	for (size_t i = 0; i < search->count; i++)
-		if (i != best && search->candidates[i].outcome == TUNE_TIMED)
+		if (i != best && search->candidates[i].seconds > 0)
 			rows[(*count)++] = row_of(it, &search->candidates[i]);
 	qsort(rows + 1, *count - 1, sizeof(*rows), by_time);
 	return rows;
