@@ -325,8 +325,9 @@ static int search_and_tell(struct tuning *it, struct tune_search *search, struct
 	print(it, search, &found);
 	if (!found.interrupted)
 		return 0;
-	error_set(err, STATUS_INTERRUPTED, "interrupted: what was found until then is kept");
-	return error_hint(err, "To go on: quasar tune --resume, with the same options.");
+	log_note(
+		"interrupted: what was found until then is kept; `quasar tune --resume` with the same options goes on");
+	return error_set(err, STATUS_INTERRUPTED, "%s", ""); /* all is said */
 }
 
 static void close_all(struct tuning *it)
