@@ -87,6 +87,7 @@ $(BUILD)/lib/gpu/compile.o: $(wildcard kernels/*/*)
 $(BUILD)/lib/probe/python.o: lib/probe/python.py
 $(BUILD)/lib/probe/probe.o: lib/probe/probe.py
 $(BUILD)/lib/fork/python_ast.o: lib/fork/python_ast.py
+$(BUILD)/lib/fork/triton_source.o: lib/fork/triton_source.py
 
 # The fork: fork/ as it is, and beside its Python the kernels that it runs. FORK_FILES lists path and source.
 FORK_SOURCES := $(shell find fork -type f -not -name '*.pyc' | sort)

@@ -229,7 +229,10 @@ _quasar_tune()
 		'--import=[Add the results of such a file.]:FILE:_files' \
 		'--forget=[Delete a stored result, or all.]:ID|all:' \
 		'--apply[Write the stored results into the fork, as `quasar export` does.]' \
-		'--fork=[Path of another fork than the workspace'\''s, for --apply.]:PATH:' \
+		'--triton[Tune the Triton kernels of the fork instead.]' \
+		'--write[Put the configurations found into the source of the fork'\''s Triton kernels.]' \
+		'--fork=[Path of another fork than the workspace'\''s, for --triton and --apply.]:PATH:' \
+		'--python=[Python that runs the fork\: a program, or a virtual environment.]:PATH:' \
 		'--json[Print one JSON document instead of text.]' \
 		'--workspace=[Workspace to use. Default\: $QUASAR_WORKSPACE, or else the current directory or its nearest parent that is a workspace of yours.]:DIR:_files -/' \
 		'--quiet[Suppress notices and progress.]' \

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "cli/device.h"
+#include "cli/python.h"
 #include "cmd/commands.h"
 #include "gpu/gpu.h"
 #include "measure/fixture.h"
@@ -94,9 +95,14 @@ static int run(struct invocation *invocation, struct error *err)
 		return 0;
 	if (arg_flag(invocation, "apply"))
 		return tune_apply(&request, err);
+	settings_export_compute(invocation->settings);
+	if (arg_flag(invocation, "triton"))
+		return tune_triton(&request, err);
+	if (arg_flag(invocation, "write"))
+		return error_set(err, STATUS_USAGE,
+			"--write needs --triton: it is for the sources of Triton's kernels");
 	if (check_kernel(invocation, &request, err) < 0)
 		return -1;
-	settings_export_compute(invocation->settings);
 	if (arg_given(invocation, "gpu"))
 		return tune_predict(&request, arg_string(invocation, "gpu"), err);
 	if (gpu_count(err) < 0) {
@@ -123,6 +129,10 @@ const struct command cmd_tune = {
 		"fork. Ctrl-C keeps what was found; --resume goes on from there.\n\n"
 		"--strategy auto tries all candidates if the budget suffices. Otherwise it times random ones, the better half "
 		"of them longer, and so on, then the neighbours of the best.\n\n"
+		"--triton tunes the Triton kernels of the fork instead: those that its layer runs and Triton's autotuner "
+		"chooses configurations for. The declared configurations and others around them are timed within the whole "
+		"layer, in the fork's Python, and compared with the untuned output. What would change in the source is shown; "
+		"--write changes it. With one configuration left, the autotuner costs validators' warm-up calls no time.\n\n"
 		"--gpu NAME predicts instead, for a GPU that is not here: all candidates are compiled for it, and their times "
 		"worked out from its data sheet and from their machine code. Nothing is stored. `quasar gpus` lists the names.",
 	.opts =
@@ -154,8 +164,12 @@ const struct command cmd_tune = {
 			{"forget", 0, "ID|all", NULL, NULL, NULL, "Delete a stored result, or all."},
 			{"apply", 0, NULL, NULL, NULL, NULL,
 				"Write the stored results into the fork, as `quasar export` does."},
+			{"triton", 0, NULL, NULL, NULL, NULL, "Tune the Triton kernels of the fork instead."},
+			{"write", 0, NULL, NULL, NULL, NULL,
+				"Put the configurations found into the source of the fork's Triton kernels."},
 			{"fork", 0, "PATH", NULL, NULL, NULL,
-				"Path of another fork than the workspace's, for --apply."},
+				"Path of another fork than the workspace's, for --triton and --apply."},
+			OPT_PYTHON,
 			{0},
 		},
 	.examples =
@@ -164,6 +178,7 @@ const struct command cmd_tune = {
 			{"quasar tune --seq 2048 --head-dim 128 --budget 60",
 				"another shape, within a minute"},
 			{"quasar tune --devices 0,1", "candidates on two GPUs"},
+			{"quasar tune --triton --write", "the fork's Triton kernels, changed in its source"},
 			{"quasar tune --gpu a100", "what to expect of a GPU that is not here"},
 			{"quasar tune --list", "what was found so far"},
 			{"quasar tune --export h200.json", "take the results to another machine"},

@@ -26,6 +26,9 @@ struct tune_request {
 /* Tunes the operation on the GPUs, and tells and stores what came of it. */
 int tune_measure(const struct tune_request *request, struct error *err);
 
+/* Tunes the Triton kernels of the fork. */
+int tune_triton(const struct tune_request *request, struct error *err);
+
 /* Does what is asked about stored results, if anything. */
 int tune_stored(const struct tune_request *request, bool *done, struct error *err);
 

@@ -20,10 +20,10 @@ static bool may_read(const struct buffer *text)
 	return text->length <= PYTHON_AST_BYTES && !memchr(text->data, '\0', text->length);
 }
 
-static int run_python(const char *python, const char *input, struct buffer *output, struct error *err)
+int python_run_alone(
+	const char *python, const char *source, const char *input, struct buffer *output, struct error *err)
 {
-	/* alone: without the user's variables, paths and packages */
-	const char *argv[] = {python, "-I", "-S", "-W", "ignore", "-c", source_python_ast, NULL};
+	const char *argv[] = {python, "-I", "-S", "-W", "ignore", "-c", source, NULL};
 	struct process process;
 	int status;
 
@@ -77,7 +77,7 @@ int python_ast_read(const char *python, const struct buffer *texts, size_t count
 			buffer_append(&input, texts[i].data, texts[i].length);
 		}
 	}
-	result = run_python(python, input.data, &output, err);
+	result = python_run_alone(python, source_python_ast, input.data, &output, err);
 	read_output(output.data, texts, ast);
 	for (size_t i = 0; i < count; i++) {
 		if (!cJSON_GetObjectItemCaseSensitive(ast->reports[i], "calls")) {

@@ -17,6 +17,11 @@ struct python_ast {
 	size_t count;
 };
 
+/* Runs a script of ours, alone: without the user's variables, paths and packages. `output` receives what it wrote to
+ * stdout, nothing where Python does not run. -1 when the user asked to stop (STATUS_INTERRUPTED). */
+int python_run_alone(
+	const char *python, const char *source, const char *input, struct buffer *output, struct error *err);
+
 /* Has the texts, UTF-8, read by a Python (a path) of version 3.8 or later. A Python that does not work, or that
  * gives up on a file, is no error: reports are missing then. -1 when the user asked to stop
  * (STATUS_INTERRUPTED). python_ast_free() is due in any case. */

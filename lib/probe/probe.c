@@ -712,6 +712,34 @@ int probe_time(
 
 /* --- behind the scenes ------------------------------------------------------------------------------ */
 
+cJSON *probe_autotuners(struct probe *probe, const char *input, struct error *err)
+{
+	cJSON *request = request_new("autotuners"), *answer, *kernels = NULL;
+
+	cJSON_AddStringToObject(request, "input", input);
+	answer = ask(probe, request, err);
+	if (answer)
+		kernels = cJSON_DetachItemFromObjectCaseSensitive(answer, "kernels");
+	if (answer && !cJSON_IsArray(kernels)) {
+		cJSON_Delete(kernels);
+		kernels = NULL;
+		error_set(err, STATUS_FAILED, "its process answers with nonsense");
+	}
+	cJSON_Delete(answer);
+	return kernels;
+}
+
+int probe_configure(struct probe *probe, const char *kernel, const cJSON *config, struct error *err)
+{
+	cJSON *request = request_new("configure"), *answer;
+
+	cJSON_AddStringToObject(request, "kernel", kernel);
+	cJSON_AddItemToObject(request, "config", cJSON_Duplicate(config, true));
+	answer = ask(probe, request, err);
+	cJSON_Delete(answer);
+	return answer ? 0 : -1;
+}
+
 int probe_replaced(struct probe *probe, char **what, bool *settled, struct error *err)
 {
 	cJSON *answer = ask(probe, request_new("replaced"), err);

@@ -7,6 +7,7 @@
  * but STATUS_FAILED, and after an end or a timeout, there is nothing more to be asked: probe_alive() tells. */
 #pragma once
 
+#include <cjson/cJSON.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -112,6 +113,14 @@ struct probe_times {
 /* Times calls of the layer as validators do. */
 int probe_time(
 	struct probe *probe, const struct probe_timing *timing, struct probe_times *times, struct error *err);
+
+/* Calls the layer, and says which of the fork's kernels Triton's autotuner chose configurations for: a list of {"kernel":
+ * "fla/ops/quasar/chunk.py:NAME", "configs": […], "chosen": {…}}, a configuration being {"kwargs", "num_warps",
+ * "num_stages", "num_ctas", "maxnreg"}. The caller deletes it. NULL on error. */
+cJSON *probe_autotuners(struct probe *probe, const char *input, struct error *err);
+
+/* From now on one of these kernels runs in this configuration alone. */
+int probe_configure(struct probe *probe, const char *kernel, const cJSON *config, struct error *err);
 
 /* What a validator's script counts on and the fork has replaced, "time.time, torch.cuda.synchronize"; "" when nothing;
  * the caller frees. `settled`: whether outputs of timed calls are still what they were when the clock stopped. */

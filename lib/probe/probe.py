@@ -30,6 +30,7 @@ device = None  # until PyTorch is there
 tensors = {}  # inputs, by name
 SMALL = 1 << 23  # numbers
 stopped = []  # small outputs, as they were when the clock stopped, and themselves
+tuners = {}  # Triton's, by kernel, with the configurations that the fork gave them
 outside = 0  # bytes of the GPU that were taken past PyTorch
 
 
@@ -332,6 +333,49 @@ def time_calls(request):
     return answer
 
 
+# --- Triton's configurations ----------------------------------------------------------------------
+
+
+def described(config):
+    return {"kwargs": config.kwargs, **{name: getattr(config, name, None)
+                                        for name in ("num_warps", "num_stages", "num_ctas", "maxnreg")}}
+
+
+def autotuners(request):
+    """Calls the layer, and tells which kernels of the fork Triton's autotuner chose configurations for: by file and name,
+    what there was to choose from, and what it chose. On a CPU there is nothing to time, and the first one is taken."""
+    from triton.runtime.autotuner import Autotuner
+    run, seen = Autotuner.run, {}
+
+    def watched(self, *args, **kwargs):
+        code = self.base_fn.__code__
+        name = f"{os.path.relpath(code.co_filename, clone)}:{code.co_name}"
+        if not name.startswith(".."):
+            tuners.setdefault(name, (self, list(self.configs)))
+            seen[name] = self
+        if not on_gpu():
+            self.configs = self.configs[:1]
+        return run(self, *args, **kwargs)
+
+    Autotuner.run = watched
+    try:
+        call(tensors[request["input"]])
+        kept.synchronize()
+    finally:
+        Autotuner.run = run
+    return {"kernels": [{"kernel": name, "configs": [described(config) for config in tuners[name][1]],
+                         "chosen": described(tuner.best_config)} for name, tuner in seen.items()]}
+
+
+def configure(request):
+    """From now on a kernel runs in one configuration."""
+    from triton import Config
+    tuner, declared = tuners[request["kernel"]]
+    tuner.configs = [Config(**request["config"], pre_hook=declared[0].pre_hook)]
+    tuner.cache.clear()
+    return {}
+
+
 # --- what the fork did behind the scenes ---------------------------------------------------------
 
 
@@ -371,7 +415,7 @@ def uncounted():
 
 ACTIONS = {function.__name__: function for function in (
     compile_sources, import_torch, start_torch, import_fork, construct, save_weights, load_weights, put_input, call_once, negate,
-    gradients, time_calls, replaced, memory)}
+    gradients, time_calls, autotuners, configure, replaced, memory)}
 
 
 def perform(request):

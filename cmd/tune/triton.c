@@ -1,0 +1,497 @@
+/* tune: the Triton kernels of a fork, one after the other, each timed in place within the whole layer. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "base/version.h"
+#include "cli/progress.h"
+#include "cli/python.h"
+#include "cmd/tune/tune.h"
+#include "fork/triton_source.h"
+#include "gpu/cache.h"
+#include "layer/layer.h"
+#include "probe/probe.h"
+#include "space/workspace.h"
+#include "tensor/compare.h"
+#include "tensor/random.h"
+#include "tune/results.h"
+#include "tune/triton.h"
+
+#define MOST_KERNELS 32
+#define OPENING_SECONDS                                                                                      \
+	600.0 /* for the first call, in which all kernels are compiled and tuned as the fork says */
+#define TRIAL_SECONDS 120.0 /* for a candidate's compilation and its calls */
+#define LEAST_COSINE 0.9999 /* with the output of the untuned layer */
+#define INPUT "x"
+#define SOURCE_BYTES ((size_t)16 << 20)
+
+struct tuning {
+	const struct tune_request *request;
+	struct probe_options options;
+	struct python python;
+	char *fork, script[64];
+	struct gpu_properties properties; /* name "": Triton's interpreter, on the CPU */
+	struct probe *probe;              /* NULL: to be opened */
+	float *input, *untuned, *output;  /* [tokens, LAYER_HIDDEN] */
+	struct triton_kernel kernels[MOST_KERNELS];
+	struct config winners[MOST_KERNELS]; /* of those that are done; the others run as they are */
+	int kernel_count, done;
+	struct tune_row rows[MOST_KERNELS];
+	double untuned_seconds[MOST_KERNELS];
+	struct progress progress;
+};
+
+static size_t numbers(const struct tuning *it)
+{
+	return (size_t)it->request->shape.tokens * LAYER_HIDDEN;
+}
+
+/* --- the session ----------------------------------------------------------------------------------- */
+
+static int configure(struct tuning *it, int kernel, const struct config *config, struct error *err)
+{
+	cJSON *object = triton_config_json(&it->kernels[kernel], config);
+	int result = probe_configure(it->probe, it->kernels[kernel].name, object, err);
+
+	cJSON_Delete(object);
+	return result;
+}
+
+static void close_session(struct tuning *it)
+{
+	probe_close(it->probe);
+	it->probe = NULL;
+}
+
+/* Starts the layer, and has it called once: `kernels` receives what there is to tune. The caller deletes it. */
+static int open_session(struct tuning *it, cJSON **kernels, struct error *err)
+{
+	int64_t tokens = it->request->shape.tokens;
+
+	it->probe = probe_open(&it->options, err);
+	if (!it->probe)
+		return -1;
+	probe_limit(it->probe, OPENING_SECONDS);
+	if (probe_load(it->probe, err) < 0 || probe_input(it->probe, INPUT, it->input, tokens, err) < 0)
+		return -1;
+	*kernels = probe_autotuners(it->probe, INPUT, err);
+	return *kernels ? 0 : -1;
+}
+
+/* A session in which those that are done have their configurations. */
+static int make_ready(struct tuning *it, struct error *err)
+{
+	cJSON *kernels = NULL;
+	int result;
+
+	if (it->probe && !probe_alive(it->probe))
+		close_session(it);
+	if (it->probe)
+		return 0;
+	result = open_session(it, &kernels, err);
+	cJSON_Delete(kernels);
+	for (int i = 0; i < it->done && !result; i++)
+		result = configure(it, i, &it->winners[i], err);
+	if (result < 0 &&
+		err->status ==
+			STATUS_FAILED) /* what ran before does not run any more: no candidate's fault */
+		err->status = STATUS_ENVIRONMENT;
+	return result;
+}
+
+/* --- trials ---------------------------------------------------------------------------------------- */
+
+static int build(void *context, const struct config *config, struct tune_build *found, struct error *err)
+{
+	(void)context, (void)config, (void)found, (void)err;
+	return 0; /* Triton compiles at the first call, which is not timed */
+}
+
+/* Whatever failed may have left the GPU's context unusable. */
+static int give_up(struct tuning *it)
+{
+	close_session(it);
+	return -1;
+}
+
+static int time_layer(
+	void *context, int device, const struct config *config, int runs, double *seconds, struct error *err)
+{
+	struct tuning *it = context;
+	const char *inputs[] = {INPUT, NULL};
+	const struct probe_timing timing = {.tokens = it->request->shape.tokens,
+		.inputs = inputs,
+		.warmups = 2,
+		.calls = 1,
+		.rounds = runs < PROBE_ROUNDS ? runs : PROBE_ROUNDS,
+		.seconds = TRIAL_SECONDS};
+	struct probe_times times;
+
+	(void)device;
+	if (make_ready(it, err) < 0)
+		return -1;
+	probe_limit(it->probe, TRIAL_SECONDS);
+	if (configure(it, it->done, config, err) < 0 || probe_time(it->probe, &timing, &times, err) < 0)
+		return give_up(it);
+	for (int i = 0; i < runs; i++)
+		seconds[i] = times.process[i % times.rounds];
+	return 0;
+}
+
+/* Against the output of the layer as the fork has it. */
+static int verify(void *context, int device, const struct config *config, struct error *err)
+{
+	struct tuning *it = context;
+	struct comparison found;
+
+	(void)device;
+	if (make_ready(it, err) < 0)
+		return -1;
+	probe_limit(it->probe, TRIAL_SECONDS);
+	if (configure(it, it->done, config, err) < 0 ||
+		probe_call(it->probe, INPUT, it->request->shape.tokens, 0x7f, it->output, err) < 0)
+		return give_up(it);
+	found = compare_float(it->output, it->untuned, numbers(it));
+	if (found.finite && found.cosine >= LEAST_COSINE)
+		return 0;
+	return error_set(err, STATUS_FAILED, "computes something else: cosine %.6f with the untuned layer",
+		found.finite ? found.cosine : NAN);
+}
+
+static void record(void *context, const struct tune_candidate *candidate)
+{
+	const struct tuning *it = context;
+	char parameters[256];
+
+	config_format(it->kernels[it->done].parameters, &candidate->config, parameters, sizeof(parameters));
+	if (candidate->outcome == TUNE_FAILED)
+		log_note("%s %s %s", it->kernels[it->done].name, parameters, candidate->problem);
+}
+
+static void show_progress(void *context, size_t done, size_t planned, double left, double best)
+{
+	struct tuning *it = context;
+	char duration[32];
+
+	clock_duration(left, duration);
+	progress_status(&it->progress, "tuning %s (%d of %d): %zu of %zu, best %.3f ms, %s left",
+		it->kernels[it->done].name, it->done + 1, it->kernel_count, done, planned, best * 1e3,
+		duration);
+}
+
+/* --- a kernel -------------------------------------------------------------------------------------- */
+
+/* A hash of the file that a kernel stands in; "" where that cannot be read. */
+static void hash_source(const struct tuning *it, const struct triton_kernel *kernel, char hash[65])
+{
+	struct buffer text = {0};
+	struct error none;
+	size_t length;
+	char *path;
+
+	triton_function(kernel, &length);
+	path = xprintf("%s/%.*s", it->fork, (int)length, kernel->name);
+	hash[0] = '\0';
+	if (file_read(path, SOURCE_BYTES, &text, &none) == 0 && text.length)
+		cache_key(hash, (const char *const[]){text.data, NULL});
+	buffer_free(&text);
+	free(path);
+}
+
+static void store(const struct tuning *it, const struct tune_row *row, const struct tune_found *found)
+{
+	struct tune_result result = {.when = clock_now(),
+		.key.capability = it->properties.capability,
+		.key.class = shape_class_of("layer", DTYPE_BF16, &it->request->shape),
+		.ms = row->ms,
+		.noise = row->error,
+		.usual_ms = found->first_seconds * 1e3,
+		.registers = -1,
+		.shared_bytes = -1,
+		.spills = -1,
+		.occupancy = NAN,
+		.tried = (int)found->tried,
+		.failed = (int)found->failed,
+		.complete = found->complete};
+	struct error err;
+	struct tune_store *kept;
+
+	snprintf(result.key.device, sizeof(result.key.device), "%s", it->properties.name);
+	snprintf(result.key.driver, sizeof(result.key.driver), "%s", it->properties.driver);
+	snprintf(result.key.kernel, sizeof(result.key.kernel), "%.127s", it->kernels[it->done].name);
+	hash_source(it, &it->kernels[it->done], result.key.source);
+	snprintf(result.parameters, sizeof(result.parameters), "%s", row->parameters);
+	snprintf(result.version, sizeof(result.version), "%s", QUASAR_VERSION);
+	kept = tune_store_open(NULL, &err);
+	if (!kept || tune_store_begin(kept, &result, &err) < 0)
+		log_warn("this result is not stored: %s", err.message);
+	tune_store_close(kept);
+}
+
+static int tune_kernel(struct tuning *it, struct tune_found *found, struct error *err)
+{
+	const struct triton_kernel *kernel = &it->kernels[it->done];
+	const struct tune_work work = {.context = it,
+		.build = build,
+		.time = time_layer,
+		.verify = verify,
+		.record = record,
+		.progress = show_progress,
+		.clock = clock_elapsed};
+	struct tune_search search = {.work = &work,
+		.parameters = kernel->parameters,
+		.candidates = xcalloc(kernel->count, sizeof(*search.candidates)),
+		.count = kernel->count,
+		.strategy = it->request->strategy,
+		.budget = it->request->budget / it->kernel_count,
+		.seed = it->request->seed,
+		.devices = 1,
+		.builders = 1};
+	struct tune_row *row = &it->rows[it->done];
+	int result;
+
+	for (size_t i = 0; i < kernel->count; i++)
+		search.candidates[i] = (struct tune_candidate){.config = kernel->configs[i],
+			.build = TUNE_BUILD_UNKNOWN,
+			.seconds = NAN,
+			.noise = NAN};
+	result = tune_search_run(&search, found, err);
+	if (!result) {
+		*row = (struct tune_row){.ms = found->best_seconds * 1e3,
+			.error = search.candidates[found->best].noise,
+			.occupancy = NAN,
+			.registers = -1,
+			.shared_bytes = -1,
+			.spills = -1};
+		snprintf(row->kernel, sizeof(row->kernel), "%.63s", strchr(kernel->name, ':') + 1);
+		config_format(kernel->parameters, &search.candidates[found->best].config, row->parameters,
+			sizeof(row->parameters));
+		it->untuned_seconds[it->done] = found->first_seconds;
+		if (it->properties.name[0])
+			store(it, row, found);
+		it->winners[it->done++] = search.candidates[found->best].config;
+	}
+	free(search.candidates);
+	return result;
+}
+
+/* --- into the source ------------------------------------------------------------------------------- */
+
+/* Puts a kernel's configuration into its file, and shows what that changes. */
+static int write_kernel(const struct tuning *it, int index, bool write, struct error *err)
+{
+	const struct triton_kernel *kernel = &it->kernels[index];
+	cJSON *config = triton_config_json(kernel, &it->winners[index]);
+	struct buffer text = {0};
+	struct stat status;
+	size_t length;
+	const char *function = triton_function(kernel, &length);
+	char *name = xprintf("%.*s", (int)length, kernel->name), *path = path_join(it->fork, name);
+	char *after = NULL, *diff = NULL;
+	int result = file_read(path, SOURCE_BYTES, &text, err);
+
+	if (!result)
+		after = triton_source_rewrite(it->python.path, text.data, function, config, err);
+	if (after)
+		diff = triton_source_diff(name, text.data, after, err);
+	result = diff ? 0 : -1;
+	if (!result && !it->request->invocation->json)
+		fputs(diff, stdout);
+	if (!result && write && *diff)
+		result = stat(path, &status) < 0
+			? error_set(err, STATUS_ENVIRONMENT, "%s has gone", path)
+			: file_write(path, after, strlen(after), status.st_mode & 0777, FILE_REPLACE, err);
+	free(diff);
+	free(after);
+	free(path);
+	free(name);
+	buffer_free(&text);
+	cJSON_Delete(config);
+	return result;
+}
+
+/* One file that cannot be changed does not keep the others from it. */
+static int write_all(const struct tuning *it, struct error *err)
+{
+	bool write = arg_flag(it->request->invocation, "write");
+	int result = 0;
+
+	for (int i = 0; i < it->done; i++) {
+		struct error own = {0};
+
+		if (write_kernel(it, i, write, &own) == 0)
+			continue;
+		if (own.status == STATUS_INTERRUPTED || write)
+			*err = own;
+		if (own.status == STATUS_INTERRUPTED)
+			return -1;
+		log_warn("%s", own.message);
+		result = write ? -1 : 0;
+	}
+	return result;
+}
+
+static void tell(const struct tuning *it, const struct tune_found *last)
+{
+	double untuned = it->untuned_seconds[0] * 1e3, tuned = it->rows[it->done - 1].ms;
+
+	if (it->request->invocation->json) {
+		cJSON *more = cJSON_CreateObject();
+
+		cJSON_AddNumberToObject(more, "seq", (double)it->request->shape.tokens);
+		cJSON_AddNumberToObject(more, "untuned_ms", untuned);
+		cJSON_AddNumberToObject(more, "tuned_ms", tuned);
+		cJSON_AddBoolToObject(more, "complete", last->complete && it->done == it->kernel_count);
+		cJSON_AddBoolToObject(more, "written", arg_flag(it->request->invocation, "write"));
+		tune_print_json(it->properties.name[0] ? it->properties.name : "cpu", false, it->rows,
+			(size_t)it->done, more);
+		return;
+	}
+	printf("\n");
+	tune_print_table(it->rows, (size_t)it->done, 1);
+	printf("\nThe whole layer at %lld tokens: %.3f ms, untuned %.3f ms (%+.1f %%).\n",
+		(long long)it->request->shape.tokens, tuned, untuned, (untuned / tuned - 1) * 100);
+	if (!arg_flag(it->request->invocation, "write"))
+		printf("Nothing was written; with --write, the changes above are made.\n");
+	else
+		printf("Written. Next: quasar verify && quasar push\n");
+}
+
+/* --- all of it ------------------------------------------------------------------------------------- */
+
+static int find_fork(struct tuning *it, struct error *err)
+{
+	const struct invocation *invocation = it->request->invocation;
+	const char *named = arg_string(invocation, "fork"), *directory;
+
+	if (named) {
+		it->fork = xstrdup(named);
+		return 0;
+	}
+	directory = require_workspace(invocation, err);
+	if (!directory)
+		return error_hint(
+			err, "Name a fork with --fork PATH, or create a workspace with `quasar init DIR`.");
+	it->fork = workspace_fork_path(directory, invocation->settings);
+	return 0;
+}
+
+static int find_device(struct tuning *it, struct error *err)
+{
+	const char *interpreter = getenv("TRITON_INTERPRET");
+
+	it->options.gpu = it->request->devices[0];
+	if (interpreter && !strcmp(interpreter, "1")) {
+		it->options.gpu = -1;
+		log_warn(
+			"TRITON_INTERPRET=1: Triton's interpreter runs on the CPU, and its times say nothing of a GPU");
+		return 0;
+	}
+	return gpu_query(it->request->devices[0], &it->properties, err);
+}
+
+static int prepare(struct tuning *it, struct error *err)
+{
+	size_t bytes = numbers(it) * sizeof(float);
+
+	if (find_fork(it, err) < 0 || find_device(it, err) < 0 ||
+		command_python(it->request->invocation, it->fork, &it->python, err) < 0 ||
+		python_require_torch(&it->python, err) < 0)
+		return -1;
+	snprintf(it->script, sizeof(it->script), PROBE_SCRIPT, (long long)it->request->shape.tokens);
+	it->options.fork = it->fork;
+	it->options.python = it->python.path;
+	it->options.script = it->script;
+	it->options.seconds = OPENING_SECONDS;
+	it->input = malloc(bytes);
+	it->untuned = malloc(bytes);
+	it->output = malloc(bytes);
+	if (!it->input || !it->untuned || !it->output)
+		return error_set(err, STATUS_ENVIRONMENT, "not enough memory for %lld tokens",
+			(long long)it->request->shape.tokens);
+	random_normal(it->request->seed, 0, 1, it->input, numbers(it));
+	return 0;
+}
+
+/* Those of the fork's kernels that the layer runs and that can be tuned, or the one that --kernel names. */
+static int take_kernels(struct tuning *it, const cJSON *list, struct error *err)
+{
+	const char *wanted = arg_string(it->request->invocation, "kernel");
+	const cJSON *item;
+
+	cJSON_ArrayForEach (item, list) {
+		struct triton_kernel *kernel = &it->kernels[it->kernel_count];
+		struct error why;
+
+		if (it->kernel_count == MOST_KERNELS)
+			break;
+		if (triton_kernel_read(item, kernel, &why) < 0) {
+			log_note("%s", why.message);
+			triton_kernel_free(kernel);
+		} else if (wanted && strcmp(wanted, kernel->name) &&
+			strcmp(wanted, strchr(kernel->name, ':') + 1)) {
+			triton_kernel_free(kernel);
+		} else {
+			it->kernel_count++;
+		}
+	}
+	if (it->kernel_count)
+		return 0;
+	error_set(err, STATUS_FAILED,
+		wanted ? "the fork's layer runs no kernel %s that Triton's autotuner chooses configurations for"
+		       : "the fork's layer runs no kernel that Triton's autotuner chooses configurations for%s",
+		wanted ? wanted : "");
+	return error_hint(err, "quasar's own CUDA kernels are tuned without --triton.");
+}
+
+static int tune_all(struct tuning *it, struct error *err)
+{
+	struct tune_found found = {0};
+	int result = 0;
+
+	progress_begin(&it->progress, "tuning", 0, "configurations");
+	while (it->done < it->kernel_count && !result && !found.interrupted)
+		result = tune_kernel(it, &found, err);
+	progress_end(&it->progress);
+	close_session(it);
+	if (result < 0)
+		return -1;
+	if (!found.interrupted)
+		result = write_all(it, err);
+	if (!result)
+		tell(it, &found);
+	return found.interrupted ? error_set(err, STATUS_INTERRUPTED, "interrupted: nothing was written")
+				 : result;
+}
+
+int tune_triton(const struct tune_request *request, struct error *err)
+{
+	struct tuning it = {.request = request};
+	cJSON *kernels = NULL;
+	int result = prepare(&it, err);
+
+	if (!result)
+		result = open_session(&it, &kernels, err);
+	if (!result)
+		result = take_kernels(&it, kernels, err);
+	if (!result)
+		result = probe_call(it.probe, INPUT, request->shape.tokens, 0, it.untuned, err);
+	if (!result)
+		result = tune_all(&it, err);
+	cJSON_Delete(kernels);
+	close_session(&it);
+	for (int i = 0; i < it.kernel_count; i++)
+		triton_kernel_free(&it.kernels[i]);
+	python_free(&it.python);
+	free(it.fork);
+	free(it.input);
+	free(it.untuned);
+	free(it.output);
+	return result;
+}
