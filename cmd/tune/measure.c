@@ -12,6 +12,8 @@
 #include "cli/progress.h"
 #include "cmd/tune/tune.h"
 #include "gpu/compile.h"
+#include "predict/cubin.h"
+#include "predict/occupancy.h"
 #include "tune/results.h"
 #include "tune/space.h"
 #include "tune/worker.h"
@@ -37,21 +39,45 @@ struct tuning {
 
 /* --- a candidate's trials -------------------------------------------------------------------------- */
 
+/* What the machine code of the last launch, which takes longest, needs of a multiprocessor. Of code that the driver
+ * finishes nothing is known. STATUS_FAILED when not even one block has room. */
+static int look_at(const struct tuning *it, const struct config_launch *launch, const struct buffer *image,
+	struct tune_build *found, struct error *err)
+{
+	struct cubin_kernel kernel;
+	struct occupancy occupancy;
+	struct error none;
+
+	if (cubin_read(image->data, image->length, launch->name, it->properties.capability, &kernel, &none) <
+		0)
+		return 0;
+	occupancy = occupancy_of(&it->properties, kernel.registers, launch->threads,
+		kernel.shared_bytes + launch->shared_bytes);
+	*found = (struct tune_build){.registers = kernel.registers,
+		.shared_bytes = kernel.shared_bytes + launch->shared_bytes,
+		.spills = kernel.spilled_bytes,
+		.occupancy = occupancy.part,
+		.limited_by = occupancy.limited_by};
+	return occupancy.blocks
+		? 0
+		: error_set(err, STATUS_FAILED, "does not fit a multiprocessor: %s", occupancy.limited_by);
+}
+
 static int build(void *context, const struct config *config, struct tune_build *found, struct error *err)
 {
 	const struct tuning *it = context;
 	struct config_launch launches[CONFIG_LAUNCHES];
+	int count = it->configs->launches(&it->problem, config, launches); /* all of one file, built alike */
+	const struct config_launch *last = &launches[count - 1];
 	struct buffer image = {0};
-	int result;
+	int result = kernel_compile(last->source, last->parameters, it->properties.capability, &image, err);
 
-	(void)found;
-	it->configs->launches(&it->problem, config, launches); /* all of one file, built alike */
-	result = kernel_compile(
-		launches[0].source, launches[0].parameters, it->properties.capability, &image, err);
-	buffer_free(&image);
 	if (result && it->first_seconds > 0)
 		err->status =
 			STATUS_FAILED; /* the first one was compiled: it is not for want of a compiler */
+	if (!result)
+		result = look_at(it, last, &image, found, err);
+	buffer_free(&image);
 	return result;
 }
 
@@ -212,7 +238,7 @@ static int by_time(const void *a, const void *b)
 	return (x->ms > y->ms) - (x->ms < y->ms);
 }
 
-/* The best one, then the others that were timed, the fastest first. The caller frees. */
+/* The best one, then the others of which times are known, the fastest first. The caller frees. */
 static struct tune_row *list_rows(
 	const struct tuning *it, const struct tune_search *search, size_t best, size_t *count)
 {
@@ -221,7 +247,7 @@ static struct tune_row *list_rows(
 	*count = 0;
 	rows[(*count)++] = row_of(it, &search->candidates[best]);
 	for (size_t i = 0; i < search->count; i++)
-		if (i != best && search->candidates[i].outcome == TUNE_TIMED)
+		if (i != best && search->candidates[i].seconds > 0)
 			rows[(*count)++] = row_of(it, &search->candidates[i]);
 	qsort(rows + 1, *count - 1, sizeof(*rows), by_time);
 	return rows;
@@ -299,8 +325,9 @@ static int search_and_tell(struct tuning *it, struct tune_search *search, struct
 	print(it, search, &found);
 	if (!found.interrupted)
 		return 0;
-	error_set(err, STATUS_INTERRUPTED, "interrupted: what was found until then is kept");
-	return error_hint(err, "To go on: quasar tune --resume, with the same options.");
+	log_note(
+		"interrupted: what was found until then is kept; `quasar tune --resume` with the same options goes on");
+	return error_set(err, STATUS_INTERRUPTED, "%s", ""); /* all is said */
 }
 
 static void close_all(struct tuning *it)

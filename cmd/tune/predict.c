@@ -36,7 +36,7 @@ static cJSON *facts_json(const struct subject *subject, const char *source)
 
 	cJSON_AddStringToObject(facts, "source", source);
 	cJSON_AddStringToObject(facts, "op", subject->request->family->name);
-	cJSON_AddNumberToObject(facts, "tokens", (double)shape->tokens);
+	cJSON_AddNumberToObject(facts, "seq", (double)shape->tokens);
 	cJSON_AddNumberToObject(facts, "heads", shape->heads);
 	cJSON_AddNumberToObject(facts, "head_dim", shape->key_dim);
 	cJSON_AddStringToObject(facts, "dtype", dtype_name(subject->request->dtype));

@@ -19,6 +19,8 @@
 #include "predict/longest.h"
 #include "predict/model.h"
 #include "predict/occupancy.h"
+#include "op/family.h"
+#include "vectors.h"
 
 /* --- names ------------------------------------------------------------------------------------------- */
 
@@ -286,6 +288,112 @@ static void what_is_short_is_named(void **state)
 	assert_true(isnan(model_error(gpu_model_by_name("a100", &err))));
 }
 
+static struct code code_of(const cJSON *numbers)
+{
+	double at[4];
+
+	for (int i = 0; i < 4; i++)
+		at[i] = cJSON_GetArrayItem(numbers, i)->valuedouble;
+	return (struct code){(int)at[0], at[1], at[2], at[3]};
+}
+
+/* Of a launch, with the machine code that is kept of it. */
+static double seconds_of(const struct gpu_model *gpu, const cJSON *build, const struct config_launch *launch)
+{
+	struct gpu_properties properties = gpu_model_properties(gpu);
+	const cJSON *item;
+
+	cJSON_ArrayForEach (item, build) {
+		struct cubin_kernel kernel = {.registers = cJSON_GetObjectItem(item, "registers")->valueint,
+			.once = code_of(cJSON_GetObjectItem(item, "once")),
+			.loop = code_of(cJSON_GetObjectItem(item, "loop"))};
+		struct occupancy occupancy = occupancy_of(
+			&properties, kernel.registers, launch->threads, launch->shared_bytes);
+
+		if (!strcmp(cJSON_GetObjectItem(item, "kernel")->valuestring, launch->name))
+			return model_launch(gpu, launch, &kernel, &occupancy).seconds;
+	}
+	fail_msg("no kernel %s", launch->name);
+	return 0;
+}
+
+static int64_t number_of(const cJSON *item, const char *name)
+{
+	return (int64_t)cJSON_GetObjectItem(item, name)->valuedouble;
+}
+
+static double predicted_microseconds(const struct gpu_model *gpu, const cJSON *builds, const cJSON *measured)
+{
+	const struct family *family = family_find("quasar");
+	int dim = (int)number_of(measured, "dim"), options[FAMILY_OPTIONS], count;
+	struct op_shape shape = {
+		1, number_of(measured, "tokens"), (int)number_of(measured, "heads"), dim, dim};
+	struct config_launch launches[CONFIG_LAUNCHES];
+	struct op_problem problem;
+	struct config config;
+	double seconds = 0;
+	struct error err;
+
+	assert_int_equal(family_options_parse(family, cJSON_GetObjectItem(measured, "semantics")->valuestring,
+				 options, &err),
+		0);
+	assert_int_equal(config_parse(family->configs->parameters,
+				 cJSON_GetObjectItem(measured, "config")->valuestring, &config, &err),
+		0);
+	problem = family_problem(family, &shape, DTYPE_BF16, options);
+	count = family->configs->launches(&problem, &config, launches);
+	for (int i = 0; i < count; i++)
+		seconds += seconds_of(
+			gpu, cJSON_GetArrayItem(builds, (int)number_of(measured, "build")), &launches[i]);
+	return seconds * 1e6;
+}
+
+static bool is_same_shape(const cJSON *a, const cJSON *b)
+{
+	return number_of(a, "tokens") == number_of(b, "tokens") &&
+		number_of(a, "dim") == number_of(b, "dim") &&
+		number_of(a, "heads") == number_of(b, "heads") &&
+		!strcmp(cJSON_GetObjectItem(a, "semantics")->valuestring,
+			cJSON_GetObjectItem(b, "semantics")->valuestring);
+}
+
+/* What the model was calibrated on: times of docs/performance.md, beside what the machine code says of the kernels. */
+static void the_model_fits_what_was_measured(void **state)
+{
+	enum { MOST = 64 };
+	cJSON *document = read_vectors(VECTORS "h200_times.json"), *item;
+	const cJSON *builds = cJSON_GetObjectItem(document, "builds"), *items[MOST];
+	double predicted[MOST], measured[MOST], squares = 0;
+	const struct gpu_model *gpu;
+	int count = 0, pairs = 0;
+	struct error err;
+
+	(void)state;
+	gpu = gpu_model_by_name(cJSON_GetObjectItem(document, "gpu")->valuestring, &err);
+	cJSON_ArrayForEach (item, cJSON_GetObjectItem(document, "measured")) {
+		double deviation;
+
+		items[count] = item;
+		predicted[count] = predicted_microseconds(gpu, builds, item);
+		measured[count] = cJSON_GetObjectItem(item, "us")->valuedouble;
+		deviation = predicted[count] / measured[count] - 1;
+		assert_true(fabs(deviation) < 0.21);
+		squares += deviation * deviation;
+		count++;
+	}
+	assert_int_equal(count, 39);
+	assert_true(sqrt(squares / count) < 0.08);
+	assert_true(model_error(gpu) > 2 * 0.08);
+	for (int i = 0; i < count; i++) /* what is clearly slower is predicted to be */
+		for (int j = 0; j < count; j++)
+			if (is_same_shape(items[i], items[j]) && measured[i] > 1.1 * measured[j]) {
+				assert_true(predicted[i] > predicted[j]);
+				pairs++;
+			}
+	assert_true(pairs > 20);
+	cJSON_Delete(document);
+}
+
 /* --- what comes with it ------------------------------------------------------------------------------ */
 
 static void memory_bounds_the_sequence(void **state)
@@ -322,6 +430,7 @@ int main(void)
 		cmocka_unit_test(instructions_are_weighed),
 		cmocka_unit_test(more_work_takes_longer),
 		cmocka_unit_test(what_is_short_is_named),
+		cmocka_unit_test(the_model_fits_what_was_measured),
 		cmocka_unit_test(memory_bounds_the_sequence),
 		cmocka_unit_test(the_guide_knows_three_kinds),
 	};

@@ -208,6 +208,7 @@ int quasar_launches(const struct quasar_problem *problem, const struct config *c
 	int separate = config->value[QUASAR_NUM_LAUNCHES], groups = config->value[QUASAR_GROUPS];
 	int64_t sequences = problem->batch * problem->heads;
 	int longest = quasar_chunks_per_group(problem, config);
+	/* FADING_CHUNKS is of chunks of 64 and S = 64; rows to forget grow with S */
 	int forgets = FADING_CHUNKS * dim / chunk, fading = longest < forgets ? longest : forgets;
 	double tile = (double)chunk * dim * (double)dtype_size(problem->q.dtype);
 	double square = CHUNK_SQUARE_BYTES(chunk, planes), loaded = separate == 3 ? square : 0;
