@@ -15,15 +15,17 @@ static int nothing_found(struct error *err)
 		err, "Run `quasar tune` on a machine with a GPU, or add results with --import FILE.");
 }
 
-/* The fork that --fork names, else the workspace's; the caller's. */
-static char *find_fork(const struct invocation *invocation, struct error *err)
+char *tune_fork_path(const struct invocation *invocation, struct error *err)
 {
 	const char *named = arg_string(invocation, "fork"), *directory;
 
 	if (named)
 		return xstrdup(named);
 	directory = require_workspace(invocation, err);
-	return directory ? workspace_fork_path(directory, invocation->settings) : NULL;
+	if (directory)
+		return workspace_fork_path(directory, invocation->settings);
+	error_hint(err, "Name a fork with --fork PATH, or create a workspace with `quasar init DIR`.");
+	return NULL;
 }
 
 static void tell(const struct tune_request *request, const struct export_plan *plan, size_t count)
@@ -62,7 +64,7 @@ int tune_apply(const struct tune_request *request, struct error *err)
 {
 	struct buffer text = {0};
 	size_t count = command_tuned_file(&text);
-	char *fork = count ? find_fork(request->invocation, err) : NULL;
+	char *fork = count ? tune_fork_path(request->invocation, err) : NULL;
 	struct export_plan plan;
 	int result = fork ? 0 : count ? -1 : nothing_found(err);
 

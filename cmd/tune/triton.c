@@ -17,7 +17,6 @@
 #include "gpu/cache.h"
 #include "layer/layer.h"
 #include "probe/probe.h"
-#include "space/workspace.h"
 #include "tensor/compare.h"
 #include "tensor/random.h"
 #include "tune/results.h"
@@ -365,23 +364,6 @@ static void tell(const struct tuning *it, const struct tune_found *last)
 
 /* --- all of it ------------------------------------------------------------------------------------- */
 
-static int find_fork(struct tuning *it, struct error *err)
-{
-	const struct invocation *invocation = it->request->invocation;
-	const char *named = arg_string(invocation, "fork"), *directory;
-
-	if (named) {
-		it->fork = xstrdup(named);
-		return 0;
-	}
-	directory = require_workspace(invocation, err);
-	if (!directory)
-		return error_hint(
-			err, "Name a fork with --fork PATH, or create a workspace with `quasar init DIR`.");
-	it->fork = workspace_fork_path(directory, invocation->settings);
-	return 0;
-}
-
 static int find_device(struct tuning *it, struct error *err)
 {
 	const char *interpreter = getenv("TRITON_INTERPRET");
@@ -400,7 +382,8 @@ static int prepare(struct tuning *it, struct error *err)
 {
 	size_t bytes = numbers(it) * sizeof(float);
 
-	if (find_fork(it, err) < 0 || find_device(it, err) < 0 ||
+	it->fork = tune_fork_path(it->request->invocation, err);
+	if (!it->fork || find_device(it, err) < 0 ||
 		command_python(it->request->invocation, it->fork, &it->python, err) < 0 ||
 		python_require_torch(&it->python, err) < 0)
 		return -1;

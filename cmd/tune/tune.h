@@ -32,6 +32,9 @@ int tune_triton(const struct tune_request *request, struct error *err);
 /* Does what is asked about stored results, if anything. */
 int tune_stored(const struct tune_request *request, bool *done, struct error *err);
 
+/* The fork that --fork names, else the workspace's; the caller frees. NULL: there is none. */
+char *tune_fork_path(const struct invocation *invocation, struct error *err);
+
 /* Writes what is stored for these kernels into the fork. */
 int tune_apply(const struct tune_request *request, struct error *err);
 

@@ -1,8 +1,10 @@
 """quasar tune without a GPU: what it says then, and the results that are stored, exchanged and brought into a fork."""
+import contextlib
 import hashlib
 import json
 import re
 import runpy
+import sqlite3
 import subprocess
 
 import pytest
@@ -146,7 +148,8 @@ def test_a_damaged_store_is_set_aside(quasar, bring, home):
 def test_a_store_of_a_newer_version_stays(quasar, bring, home):
     bring(result())
     store = home / ".cache/quasar/tuning.db"
-    subprocess.run(["sqlite3", store, "PRAGMA user_version = 99"], check=True)
+    with contextlib.closing(sqlite3.connect(store)) as database:
+        database.execute("PRAGMA user_version = 99")
     done = quasar("tune", "--list")
     assert done.code == 3 and "newer version" in done.err
     assert not list(store.parent.glob("*aside*"))
