@@ -220,13 +220,15 @@ static char *bare_name(const char *name)
 	return bare;
 }
 
+/* It may be one of several: "DIR|URL". */
 static void offer_kind(struct line *line, const char *name)
 {
-	char *bare = bare_name(name);
+	char *bare = bare_name(name), *rest = bare, *one;
 
-	for (size_t i = 0; i < sizeof(kinds) / sizeof(*kinds); i++)
-		if (!strcmp(kinds[i].name, bare))
-			kinds[i].offer(line);
+	while ((one = strsep(&rest, "|")))
+		for (size_t i = 0; i < sizeof(kinds) / sizeof(*kinds); i++)
+			if (!strcmp(kinds[i].name, one))
+				kinds[i].offer(line);
 	free(bare);
 }
 
