@@ -8,7 +8,7 @@
 struct container {
 	const char *tool;
 	char *name; /* that it has with the tool; NULL: none runs */
-	char *url; /* of the server in it, "http://127.0.0.1:40123" */
+	char *url;  /* of the server in it, "http://127.0.0.1:40123" */
 };
 
 /* Starts the image with what validators grant it: port 8000, 16 GB, a root that it cannot write, a /tmp in memory,
