@@ -25,7 +25,7 @@ static int read_options(const struct invocation *invocation, struct service_opti
 	options->listen = arg_string(invocation, "host");
 	if (arg_integer(invocation, "port", 0, 65535, &port, err) < 0 ||
 		arg_integer(invocation, "batch", 1, MODEL_STEP_TOKENS, &batch, err) < 0 ||
-		arg_integer(invocation, "queue", 0, 100000, &queue, err) < 0 ||
+		arg_integer(invocation, "queue", 1, 100000, &queue, err) < 0 ||
 		arg_integer(invocation, "max-tokens", 2, 1 << 18, &tokens, err) < 0 ||
 		arg_integer(invocation, "connections", 1, 100000, &connections, err) < 0 ||
 		arg_real(invocation, "drain", 0, 3600, drain, err) < 0)
