@@ -68,8 +68,8 @@ static int wait_loaded(struct service *service, struct error *err)
 	if (clock_wait_readable(engine_event(engine), err) < 0 || engine_loaded(engine, err) < 0)
 		return -1;
 	info = engine_info(engine);
-	log_note("Ready after %.1f s: %s, %.2f billion parameters in %s, on %s. Press Ctrl-C to stop.",
-		clock_elapsed() - started, info->name, (double)info->parameters * 1e-9,
+	log_note("Ready after %.1f s: %s, %.1f million parameters in %s, on %s. Press Ctrl-C to stop.",
+		clock_elapsed() - started, info->name, (double)info->parameters * 1e-6,
 		dtype_name(info->weights), info->device);
 	service_notify(SERVICE_READY "\nSTATUS=serving %s", info->name);
 	return 0;
