@@ -83,7 +83,7 @@ static void wait_for_end(void)
 		;
 }
 
-static void stop(struct service *service, double drain)
+static void finish(struct service *service, double drain)
 {
 	struct engine_counts counts;
 
@@ -111,8 +111,12 @@ static int serve(const struct invocation *invocation, const struct service_optio
 	result = wait_loaded(service, err);
 	if (!result)
 		wait_for_end();
-	stop(service, drain);
-	return result < 0 && err->status != STATUS_INTERRUPTED ? -1 : 0;
+	if (result && err->status != STATUS_INTERRUPTED) {
+		service_stop(service, 0);
+		return -1;
+	}
+	finish(service, drain);
+	return 0;
 }
 
 /* --- --health ------------------------------------------------------------------------------------ */
