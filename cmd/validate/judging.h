@@ -8,7 +8,7 @@ struct judging;
 /* Called from the thread that calls the functions below. `problem` is what kept the judge from judging, or NULL; then the
  * verdict counts. -1 ends it all. */
 typedef int judged(const struct judge *judge, const struct api_submission *submission,
-	const struct verdict *verdict, const struct error *problem, void *context, struct error *err);
+	struct verdict *verdict, const struct error *problem, void *context, struct error *err);
 
 /* The judges must outlive it. */
 struct judging *judging_open(const struct judge *judges, size_t count, judged *done, void *context);

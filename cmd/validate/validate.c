@@ -20,6 +20,7 @@
 #include "cli/table.h"
 #include "cmd/commands.h"
 #include "cmd/validate/judging.h"
+#include "cmd/validate/verification.h"
 #include "gpu/gpu.h"
 #include "probe/sandbox.h"
 #include "score/gpu.h"
@@ -33,6 +34,7 @@ struct run {
 	struct judge *judges; /* one on each device */
 	size_t judge_count;
 	bool live; /* checks are shown as they are made */
+	struct verification verification;
 	double interval;
 	double gpu_factor;       /* 0: by each device's name */
 	int64_t finalized;       /* the round that was finalized last; 0: none */
@@ -92,13 +94,21 @@ static void leave_pending(
 		*problem->hint ? "\n" : "", problem->hint);
 }
 
-static int tell(const struct judge *judge, const struct api_submission *submission,
-	const struct verdict *verdict, const struct error *problem, void *context, struct error *err)
+static int tell(const struct judge *judge, const struct api_submission *submission, struct verdict *verdict,
+	const struct error *problem, void *context, struct error *err)
 {
 	struct run *run = context;
+	struct docket_logits found = {NAN, NAN, NAN};
+	const struct docket_logits *logits = arg_flag(run->invocation, "assume-verified") ? &found : NULL;
 	struct error untold;
-	int result;
+	int result = 0;
 
+	if (!problem && run->verification.url && docket_wants_logits(run->api, submission, verdict)) {
+		logits = &found;
+		result = verification_run(&run->verification, verdict, &found, &untold);
+		if (result && untold.status != STATUS_INTERRUPTED)
+			problem = &untold;
+	}
 	if (!run->live && !run->invocation->json) {
 		print_heading(submission, judge);
 		for (size_t i = 0; i < verdict->checks.count; i++)
@@ -108,8 +118,8 @@ static int tell(const struct judge *judge, const struct api_submission *submissi
 		leave_pending(run, submission, problem);
 		return 0;
 	}
-	result = docket_tell(
-		run->api, submission, verdict, arg_flag(run->invocation, "assume-verified"), &untold);
+	if (!result)
+		result = docket_tell(run->api, submission, verdict, logits, &untold);
 	if (!result) {
 		cJSON_AddItemToArray(run->judged, verdict_json(submission, verdict));
 		run->judged_count++;
@@ -425,9 +435,12 @@ static int read_options(struct run *run, struct error *err)
 		.measure = measurement_run,
 	};
 
-	if (arg_flag(invocation, "assume-verified") && !rehearsal)
+	if ((arg_flag(invocation, "assume-verified") || arg_given(invocation, "inference")) && !rehearsal)
 		return error_set(err, STATUS_USAGE,
-			"--assume-verified is for rehearsals, with a validator on this machine");
+			"--%s is for rehearsals, with a validator on this machine",
+			arg_given(invocation, "inference") ? "inference" : "assume-verified");
+	if (arg_flag(invocation, "assume-verified") && arg_given(invocation, "inference"))
+		return error_set(err, STATUS_USAGE, "use only one of --inference and --assume-verified");
 	if (invocation->json && !arg_flag(invocation, "once"))
 		return error_set(err, STATUS_USAGE, "--json needs --once");
 	if (native && !rehearsal)
@@ -439,7 +452,7 @@ static int read_options(struct run *run, struct error *err)
 		return -1;
 	if (!native && prepare_python(run, judge.sandboxed, err) < 0)
 		return -1;
-	if (open_judges(run, &judge, err) < 0)
+	if (open_judges(run, &judge, err) < 0 || verification_open(invocation, &run->verification, err) < 0)
 		return -1;
 	run->live = run->judge_count == 1 && !invocation->json;
 	if (run->live)
@@ -496,6 +509,7 @@ static int run_validate(struct invocation *invocation, struct error *err)
 	for (size_t i = 0; i < run.judge_count; i++)
 		device_close(&run.judges[i].device);
 	free(run.judges);
+	verification_close(&run.verification);
 	python_free(&run.python);
 	return result;
 }
@@ -516,8 +530,9 @@ const struct command cmd_validate = {
 		"With a validator of version 2026-04, it is a validator's hotkey that asks (--wallet), and a "
 		"fork that runs scores 1. Its speed at the target's length, divided by a factor for this "
 		"GPU, is reported with it, and ranks. So is whether the logits of the "
-		"submission's image are right. quasar does not run images: a submission without one scores 0, and any "
-		"other that is not refused stays pending, unless --assume-verified is given in a rehearsal.\n\n"
+		"submission's image are right. quasar does not run images here: a submission without one scores 0, and any "
+		"other that is not refused stays pending, unless, in a rehearsal, --inference names a server that is "
+		"challenged in their place, or --assume-verified is given.\n\n"
 		"The layer is run at the target's length and those that the submission has benchmarks for, "
 		"by default 512, 1024 and 2048: each in a Python of its own, with 3 calls to warm up and 10 "
 		"that are timed. That Python needs PyTorch. On a CPU, lengths that memory or --budget "
@@ -551,6 +566,11 @@ const struct command cmd_validate = {
 			{"gpu-factor", 0, "X", "GPU_NORMALIZATION_FACTOR", NULL, NULL,
 				"With 2026-04: divide measured speeds by this. Default: what validators take "
 				"for this GPU, 1 for the RTX 5090."},
+			{"inference", 0, "URL", NULL, NULL, NULL,
+				"With 2026-04, in a rehearsal: an inference server to challenge in the place of images, "
+				"as `quasar verify --logits` does."},
+			{"reference", 0, "NAME|DIR", "REFERENCE_MODEL", NULL, NULL,
+				"With --inference: the reference model, a name in the Hugging Face cache, or a folder."},
 			{"assume-verified", 0, NULL, NULL, NULL, NULL,
 				"With 2026-04, in a rehearsal: take the logits of images for right."},
 			{"local-forks", 0, NULL, NULL, NULL, NULL,

@@ -204,6 +204,8 @@ struct api_judgement {
 	double tokens_per_sec; /* measured, and normalised by the GPU; NAN: nothing was */
 	bool verified;
 	const char *reason; /* why it is not; NULL: left out */
+	/* of its logits; NAN: not known */
+	double cosine_similarity, max_abs_diff, throughput;
 };
 
 /* A submission of the own hotkey, as the dashboard has it. */

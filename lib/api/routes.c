@@ -859,6 +859,12 @@ int api_mark_verified(struct api *api, const struct api_judgement *judgement, st
 	cJSON_AddBoolToObject(body, "verified", judgement->verified);
 	if (!isnan(judgement->tokens_per_sec))
 		cJSON_AddNumberToObject(body, "actual_tokens_per_sec", judgement->tokens_per_sec);
+	if (!isnan(judgement->cosine_similarity))
+		cJSON_AddNumberToObject(body, "cosine_similarity", judgement->cosine_similarity);
+	if (!isnan(judgement->max_abs_diff))
+		cJSON_AddNumberToObject(body, "max_abs_diff", judgement->max_abs_diff);
+	if (!isnan(judgement->throughput))
+		cJSON_AddNumberToObject(body, "throughput", judgement->throughput);
 	if (judgement->reason)
 		cJSON_AddStringToObject(body, "reason", judgement->reason);
 	result = api_call(api, &route, NULL, body, &memory, err);

@@ -8,6 +8,14 @@
 #include "base/memory.h"
 #include "cli/help.h"
 
+/* Whether an option takes what `kind` says, alone or as the last of several: "URL|DIR". */
+static bool takes(const struct opt *opt, const char *kind)
+{
+	const char *last = strrchr(opt->arg, '|');
+
+	return !strcmp(last ? last + 1 : opt->arg, kind);
+}
+
 static void bash_case(const struct command *command, const char *path)
 {
 	printf("\t\"%s\")\n\t\twords=\"", path);
@@ -24,7 +32,7 @@ static void bash_case(const struct command *command, const char *path)
 		printf("\t\t--%s) words=\"", opt->name);
 		for (const char *at = opt->choices; at && *at; at++)
 			putchar(*at == '|' ? ' ' : *at);
-		printf("\"%s ;;\n", !strcmp(opt->arg, "DIR") || !strcmp(opt->arg, "FILE") ? "; files=1" : "");
+		printf("\"%s ;;\n", takes(opt, "DIR") || takes(opt, "FILE") ? "; files=1" : "");
 	}
 	puts("\t\tesac ;;");
 	for (size_t i = 0; command->subcommands && command->subcommands[i]; i++) {
@@ -89,9 +97,9 @@ static void zsh_opts(const struct opt *opts)
 				for (const char *at = opts->choices; *at; at++)
 					putchar(*at == '|' ? ' ' : *at);
 				putchar(')');
-			} else if (!strcmp(opts->arg, "DIR"))
+			} else if (takes(opts, "DIR"))
 				fputs("_files -/", stdout);
-			else if (!strcmp(opts->arg, "FILE"))
+			else if (takes(opts, "FILE"))
 				fputs("_files", stdout);
 		}
 		puts("' \\");

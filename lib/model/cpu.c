@@ -30,16 +30,14 @@ const struct model_kernel *model_kernel(void)
 /* With more rows than that, products are OpenBLAS's, which has weights widened for it. */
 #define FEW_ROWS 8
 
-/* A panel: rows of a matrix that are worked on at a time. Large enough to be worth taking, small enough to be shared out
- * evenly, and to stay in a second-level cache when widened. */
+/* A panel: rows of a matrix that are worked on at a time. Read once, it is small, so that threads end together; widened for
+ * OpenBLAS, it is as large as a second-level cache holds. */
+#define FEW_PANEL_NUMBERS 16384
 #define PANEL_NUMBERS 65536
 #define PANEL_ROWS 256
 
 /* Rows whose logits are there at a time. */
 #define OUTPUT_ROWS 64
-
-/* Numbers that are activated at a time. */
-#define STRETCH 1024
 
 struct model_place {
 	const struct model_config *config;
@@ -52,11 +50,12 @@ struct model_place {
 	float *x, *normed;   /* [rows, hidden] */
 	float *q, *attended; /* [rows, heads, head_dim] */
 	float *k, *v;        /* [rows, kv_heads, head_dim] */
-	float *gate, *up;    /* [rows, intermediate] */
+	float *activated;    /* [rows, intermediate] */
 	float *angles;       /* [rows, 2, head_dim / 2]: cosines, sines */
 	float *logits;       /* [outputs, vocabulary] */
 	float *panels;       /* [threads, panel_size()]: a panel widened */
-	float *products;     /* [threads, rows, PANEL_ROWS]: of a panel with all rows */
+	float *products;     /* [threads, 2, rows, PANEL_ROWS]: of panels with all rows */
+	float *own;          /* [threads, FEW_ROWS, hidden]: normed, of each thread */
 };
 
 struct model_cache {
@@ -80,6 +79,7 @@ struct step {
 	int row_count;
 	int outputs[MODEL_STEP_TOKENS]; /* the rows that predict */
 	int output_count;
+	bool apart; /* no two rows are of one session */
 	bool (*stop)(void);
 	bool stopped;
 };
@@ -126,12 +126,12 @@ static size_t arrange(struct model_place *place, float *memory)
 		{&place->attended, rows * width(config)},
 		{&place->k, rows * narrow_width(config)},
 		{&place->v, rows * narrow_width(config)},
-		{&place->gate, rows * (size_t)config->intermediate},
-		{&place->up, rows * (size_t)config->intermediate},
+		{&place->activated, rows * (size_t)config->intermediate},
 		{&place->angles, rows * (size_t)config->head_dim},
 		{&place->logits, (size_t)place->outputs * (size_t)config->vocabulary},
 		{&place->panels, threads * panel_size(config)},
-		{&place->products, threads * rows * PANEL_ROWS},
+		{&place->products, threads * 2 * rows * PANEL_ROWS},
+		{&place->own, threads * FEW_ROWS * (size_t)config->hidden},
 	};
 
 	for (size_t i = 0; i < sizeof(parts) / sizeof(*parts); i++) {
@@ -252,45 +252,102 @@ static void multiply_panel(const struct step *step, const struct matrix *matrix,
 	blas_multiply(x, weights, products, rows, count, columns);
 }
 
+/* This thread's memory for the products of two panels. */
+static float *own_products(const struct step *step)
+{
+	const struct model_place *place = step->place;
+
+	return place->products + (size_t)omp_get_thread_num() * 2 * (size_t)place->rows * PANEL_ROWS;
+}
+
+static int panel_rows(const struct matrix *matrix, int rows)
+{
+	int numbers = rows <= FEW_ROWS ? FEW_PANEL_NUMBERS : PANEL_NUMBERS;
+
+	return larger(smaller(numbers / matrix->columns, PANEL_ROWS), 1);
+}
+
+static void add_bias(const struct linear *linear, int first, int count, int rows, float *products)
+{
+	for (int row = 0; linear->bias && row < rows; row++)
+		for (int i = 0; i < count; i++)
+			products[(size_t)row * (size_t)count + (size_t)i] += linear->bias[first + i];
+}
+
 enum into { INTO_NEW, INTO_SUM }; /* y = …, or y += … */
 
 /* y [rows, outputs] = x [rows, inputs] Wᵀ + b. No barrier: several may be under way. */
 static void share_product(const struct step *step, const struct linear *linear, const float *x, int rows,
 	float *y, enum into into)
 {
-	const struct model_place *place = step->place;
 	const struct matrix *weight = &linear->weight;
-	int panel = larger(smaller(PANEL_NUMBERS / weight->columns, PANEL_ROWS), 1);
-	float *products = place->products + (size_t)omp_get_thread_num() * (size_t)place->rows * PANEL_ROWS;
+	int panel = panel_rows(weight, rows);
+	float *products = own_products(step);
 
 #pragma omp for schedule(dynamic, 1) nowait
 	for (int first = 0; first < weight->rows; first += panel) {
 		int count = smaller(panel, weight->rows - first);
 
 		multiply_panel(step, weight, first, count, x, rows, products);
+		add_bias(linear, first, count, rows, products);
 		for (int row = 0; row < rows; row++) {
 			const float *from = products + (size_t)row * (size_t)count;
 			float *to = y + (size_t)row * (size_t)weight->rows + first;
 
 			for (int i = 0; i < count; i++)
-				to[i] = from[i] + (into == INTO_SUM ? to[i] : 0) +
-					(linear->bias ? linear->bias[first + i] : 0);
+				to[i] = from[i] + (into == INTO_SUM ? to[i] : 0);
 		}
+	}
+}
+
+/* activated [rows, intermediate] = silu(gate) · up, both products with x. No barrier. */
+static void share_gate(const struct step *step, const struct model_layer *layer, const float *x)
+{
+	const struct matrix *weight = &layer->gate.weight;
+	int rows = step->row_count, panel = panel_rows(weight, rows);
+	float *gate = own_products(step), *up = gate + (size_t)step->place->rows * PANEL_ROWS;
+
+#pragma omp for schedule(dynamic, 1) nowait
+	for (int first = 0; first < weight->rows; first += panel) {
+		int count = smaller(panel, weight->rows - first);
+
+		multiply_panel(step, weight, first, count, x, rows, gate);
+		multiply_panel(step, &layer->up.weight, first, count, x, rows, up);
+		add_bias(&layer->gate, first, count, rows, gate);
+		add_bias(&layer->up, first, count, rows, up);
+		step->kernel->activate(gate, up, rows * count);
+		for (int row = 0; row < rows; row++)
+			memcpy(step->place->activated + (size_t)row * (size_t)weight->rows + first,
+				gate + (size_t)row * (size_t)count, (size_t)count * sizeof(float));
 	}
 }
 
 /* --- layers -------------------------------------------------------------------------------------- */
 
-/* normed = the rows of x, normalised */
-static void share_norm(const struct step *step, const float *weight)
+static void normalise_row(const struct step *step, int row, const float *weight, float *out)
 {
 	const struct model_config *config = step->place->config;
-	size_t hidden = (size_t)config->hidden;
 
+	step->kernel->normalise(step->place->x + (size_t)row * (size_t)config->hidden, weight,
+		config->epsilon, config->hidden, out);
+}
+
+/* Rows of x, normalised. Few of them each thread makes for itself, which takes less time than to wait for others. */
+static const float *share_norm(const struct step *step, const int *rows, int count, const float *weight)
+{
+	const struct model_place *place = step->place;
+	size_t hidden = (size_t)place->config->hidden;
+	float *own = place->own + (size_t)omp_get_thread_num() * FEW_ROWS * hidden;
+
+	if (count <= FEW_ROWS) {
+		for (int i = 0; i < count; i++)
+			normalise_row(step, rows ? rows[i] : i, weight, own + (size_t)i * hidden);
+		return own;
+	}
 #pragma omp for
-	for (int row = 0; row < step->row_count; row++)
-		step->kernel->normalise(step->place->x + (size_t)row * hidden, weight, config->epsilon,
-			config->hidden, step->place->normed + (size_t)row * hidden);
+	for (int i = 0; i < count; i++)
+		normalise_row(step, rows ? rows[i] : i, weight, place->normed + (size_t)i * hidden);
+	return place->normed;
 }
 
 static void share_embedding(const struct step *step)
@@ -332,66 +389,83 @@ static void turn(const struct step *step, float *head, const float *norm, const 
 	}
 }
 
-/* Turns queries and keys, and puts keys and values where the session keeps them. */
-static void share_positions(const struct step *step, int layer)
+/* A head of keys, with the queries that look at it, in a row of a step. */
+struct group {
+	const struct row *row;
+	const float *angles;
+	float *q, *k, *v, *attended; /* of the first head */
+	float *keys, *values;        /* that the session keeps */
+};
+
+/* Group number `index` of rows · kv_heads. */
+static struct group group_of(const struct step *step, int layer, int index)
 {
 	const struct model_place *place = step->place;
 	const struct model_config *config = place->config;
-	const struct model_layer *weights = &place->weights->layers[layer];
-	size_t dim = (size_t)config->head_dim;
+	size_t dim = (size_t)config->head_dim, at = (size_t)index * dim;
+	size_t wide = at * (size_t)(config->heads / config->kv_heads);
+	const struct row *row = &step->rows[index / config->kv_heads];
+	size_t kept = (size_t)(layer * config->kv_heads + index % config->kv_heads) * row->cache->head;
 
-#pragma omp for
-	for (int row = 0; row < step->row_count; row++) {
-		const struct model_cache *cache = step->rows[row].cache;
-		const float *angles = place->angles + (size_t)row * dim;
-		size_t position = (size_t)step->rows[row].position;
-
-		for (int head = 0; head < config->heads; head++)
-			turn(step, place->q + (size_t)row * width(config) + (size_t)head * dim,
-				weights->q_norm, angles);
-		for (int head = 0; head < config->kv_heads; head++) {
-			size_t here = (size_t)row * narrow_width(config) + (size_t)head * dim;
-			size_t kept = (size_t)(layer * config->kv_heads + head) * cache->head;
-			float *key = place->k + here;
-			float *block = cache->keys + kept + position / KERNEL_BLOCK * KERNEL_BLOCK * dim +
-				position % KERNEL_BLOCK;
-
-			turn(step, key, weights->k_norm, angles);
-			for (size_t i = 0; i < dim; i++)
-				block[i * KERNEL_BLOCK] = key[i];
-			memcpy(cache->values + kept + position * dim, place->v + here, dim * sizeof(float));
-		}
-	}
+	return (struct group){
+		.row = row,
+		.angles = place->angles + (size_t)(index / config->kv_heads) * dim,
+		.q = place->q + wide,
+		.k = place->k + at,
+		.v = place->v + at,
+		.attended = place->attended + wide,
+		.keys = row->cache->keys + kept,
+		.values = row->cache->values + kept,
+	};
 }
 
+/* Turns queries and key, and puts key and value where the session keeps them. */
+static void place_group(const struct step *step, const struct model_layer *layer, const struct group *group)
+{
+	const struct model_config *config = step->place->config;
+	size_t dim = (size_t)config->head_dim, position = (size_t)group->row->position;
+	float *block = group->keys + position / KERNEL_BLOCK * KERNEL_BLOCK * dim + position % KERNEL_BLOCK;
+
+	for (int i = 0; i < config->heads / config->kv_heads; i++)
+		turn(step, group->q + (size_t)i * dim, layer->q_norm, group->angles);
+	turn(step, group->k, layer->k_norm, group->angles);
+	for (size_t i = 0; i < dim; i++)
+		block[i * KERNEL_BLOCK] = group->k[i];
+	memcpy(group->values + position * dim, group->v, dim * sizeof(float));
+}
+
+static void attend_group(const struct step *step, const struct group *group)
+{
+	const struct model_config *config = step->place->config;
+	size_t dim = (size_t)config->head_dim;
+
+	for (int i = 0; i < config->heads / config->kv_heads; i++)
+		step->kernel->attend(group->q + (size_t)i * dim, group->keys, group->values,
+			group->row->position + 1, config->head_dim, 1 / sqrtf((float)dim),
+			group->attended + (size_t)i * dim);
+}
+
+/* Both loops give a group to the same thread; so only rows that look at each other's keys have to wait for them. */
 static void share_attention(const struct step *step, int layer)
 {
 	const struct model_place *place = step->place;
-	const struct model_config *config = place->config;
-	int group = config->heads / config->kv_heads;
-	float scale = 1 / sqrtf((float)config->head_dim);
+	int groups = step->row_count * place->config->kv_heads;
 
-#pragma omp for schedule(dynamic, 1)
-	for (int i = 0; i < step->row_count * config->heads; i++) {
-		const struct row *row = &step->rows[i / config->heads];
-		size_t at = (size_t)i * (size_t)config->head_dim;
-		size_t kept = (size_t)(layer * config->kv_heads + i % config->heads / group) *
-			row->cache->head;
+#pragma omp for schedule(static, 1) nowait
+	for (int i = 0; i < groups; i++) {
+		struct group group = group_of(step, layer, i);
 
-		step->kernel->attend(place->q + at, row->cache->keys + kept, row->cache->values + kept,
-			row->position + 1, config->head_dim, scale, place->attended + at);
+		place_group(step, &place->weights->layers[layer], &group);
 	}
-}
+	if (!step->apart) {
+#pragma omp barrier
+	}
+#pragma omp for schedule(static, 1)
+	for (int i = 0; i < groups; i++) {
+		struct group group = group_of(step, layer, i);
 
-static void share_activation(const struct step *step)
-{
-	const struct model_place *place = step->place;
-	size_t numbers = (size_t)step->row_count * (size_t)place->config->intermediate;
-
-#pragma omp for
-	for (size_t first = 0; first < numbers; first += STRETCH)
-		step->kernel->activate(place->gate + first, place->up + first,
-			numbers - first < STRETCH ? (int)(numbers - first) : STRETCH);
+		attend_group(step, &group);
+	}
 }
 
 static void share_layer(const struct step *step, int index)
@@ -399,22 +473,18 @@ static void share_layer(const struct step *step, int index)
 	const struct model_place *place = step->place;
 	const struct model_layer *layer = &place->weights->layers[index];
 	int rows = step->row_count;
+	const float *normed = share_norm(step, NULL, rows, layer->attention_norm);
 
-	share_norm(step, layer->attention_norm);
-	share_product(step, &layer->q, place->normed, rows, place->q, INTO_NEW);
-	share_product(step, &layer->k, place->normed, rows, place->k, INTO_NEW);
-	share_product(step, &layer->v, place->normed, rows, place->v, INTO_NEW);
+	share_product(step, &layer->q, normed, rows, place->q, INTO_NEW);
+	share_product(step, &layer->k, normed, rows, place->k, INTO_NEW);
+	share_product(step, &layer->v, normed, rows, place->v, INTO_NEW);
 #pragma omp barrier
-	share_positions(step, index);
 	share_attention(step, index);
 	share_product(step, &layer->o, place->attended, rows, place->x, INTO_SUM);
 #pragma omp barrier
-	share_norm(step, layer->mlp_norm);
-	share_product(step, &layer->gate, place->normed, rows, place->gate, INTO_NEW);
-	share_product(step, &layer->up, place->normed, rows, place->up, INTO_NEW);
+	share_gate(step, layer, share_norm(step, NULL, rows, layer->mlp_norm));
 #pragma omp barrier
-	share_activation(step);
-	share_product(step, &layer->down, place->gate, rows, place->x, INTO_SUM);
+	share_product(step, &layer->down, place->activated, rows, place->x, INTO_SUM);
 #pragma omp barrier
 }
 
@@ -424,17 +494,14 @@ static void share_output(const struct step *step)
 	const struct model_place *place = step->place;
 	const struct model_config *config = place->config;
 	const struct linear output = {.weight = place->weights->output};
-	size_t hidden = (size_t)config->hidden, vocabulary = (size_t)config->vocabulary;
+	size_t vocabulary = (size_t)config->vocabulary;
 
 	for (int first = 0; first < step->output_count; first += OUTPUT_ROWS) {
 		const int *outputs = step->outputs + first;
 		int count = smaller(step->output_count - first, OUTPUT_ROWS);
 
-#pragma omp for
-		for (int i = 0; i < count; i++)
-			step->kernel->normalise(place->x + (size_t)outputs[i] * hidden, place->weights->norm,
-				config->epsilon, config->hidden, place->normed + (size_t)i * hidden);
-		share_product(step, &output, place->normed, count, place->logits, INTO_NEW);
+		share_product(step, &output, share_norm(step, outputs, count, place->weights->norm), count,
+			place->logits, INTO_NEW);
 #pragma omp barrier
 #pragma omp for
 		for (int i = 0; i < count; i++) {
@@ -452,9 +519,11 @@ static void share_output(const struct step *step)
 
 static void list_rows(struct step *step, const struct model_task *tasks, int count)
 {
+	step->apart = true;
 	for (int i = 0; i < count; i++) {
 		struct model_piece *piece = tasks[i].piece;
 
+		step->apart &= piece->count == 1;
 		for (int t = 0; t < piece->count; t++)
 			step->rows[step->row_count++] = (struct row){.cache = tasks[i].cache,
 				.token = piece->tokens[t],
@@ -475,8 +544,10 @@ static void run(struct step *step)
 		share_embedding(step);
 		for (int i = 0; i < layers && !step->stopped; i++) {
 			share_layer(step, i);
+			if (!step->stop)
+				continue;
 #pragma omp single
-			step->stopped = step->stop && step->stop();
+			step->stopped = step->stop();
 		}
 		if (!step->stopped)
 			share_output(step);

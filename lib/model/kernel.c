@@ -54,61 +54,84 @@ INLINE float vector_sum(vector x)
 
 /* --- products ------------------------------------------------------------------------------------ */
 
-/* Sums of an input: enough to hide the latency of a multiply-add. */
-#define SUMS 4
+/* Rows that are multiplied together: each number of an input is loaded once for all of them. */
+#define ROWS (REGISTERS == 32 ? 4 : 2)
 
-/* Weights are asked for so many bytes ahead: what the processor does by itself ends with each page. */
-#define AHEAD 2048
+/* Registers for the sums of a row with an input: so many that multiply-adds need not wait for each other. */
+#define SUMS(inputs) ((inputs) == 1 ? 4 : (inputs) == 2 ? 2 : 1)
 
-INLINE void multiply_row(const void *weights, size_t row, int columns, const float *x, float *y,
-	size_t y_stride, int inputs, enum dtype dtype)
+/* y[n · y_stride + r] = row r · x[n], for `rows` rows. Asks for the rows behind them: what the processor does by itself
+ * ends with each page. */
+INLINE void multiply_tile(const void *weights, int columns, const float *x, float *y, size_t y_stride,
+	int rows, int inputs, enum dtype dtype)
 {
-	vector sum[KERNEL_INPUTS][SUMS] = {0};
-	float rest[KERNEL_INPUTS] = {0};
-	size_t start = row * (size_t)columns;
+	const int sums = SUMS(inputs), step = sums * LANES;
+	vector sum[ROWS][KERNEL_INPUTS][4] = {0};
 	int i = 0;
 
-	for (; i + SUMS * LANES <= columns; i += SUMS * LANES) {
-		const char *ahead = (const char *)weights + (start + (size_t)i) * dtype_size(dtype) + AHEAD;
-
+	for (; i + step <= columns; i += step) {
 		UNROLL
-		for (size_t at = 0; at < SUMS * LANES * dtype_size(dtype); at += 64)
-			__builtin_prefetch(ahead + at);
-		UNROLL
-		for (int s = 0; s < SUMS; s++) {
-			vector weight = load(weights, dtype, start + (size_t)(i + s * LANES));
+		for (int r = 0; r < rows; r++) {
+			const size_t at = (size_t)r * (size_t)columns + (size_t)i;
+			const char *next = (const char *)weights +
+				(at + (size_t)(rows * columns)) * dtype_size(dtype);
 
 			UNROLL
-			for (int n = 0; n < inputs; n++)
-				sum[n][s] += weight * vector_load(x + n * columns + i + s * LANES);
+			for (size_t byte = 0; byte < (size_t)step * dtype_size(dtype); byte += 64)
+				__builtin_prefetch(next + byte, 0, 2);
+			UNROLL
+			for (int s = 0; s < sums; s++) {
+				vector weight = load(weights, dtype, at + (size_t)(s * LANES));
+
+				UNROLL
+				for (int n = 0; n < inputs; n++)
+					sum[r][n][s] += weight * vector_load(x + n * columns + i + s * LANES);
+			}
 		}
 	}
-	for (; i < columns; i++)
-		for (int n = 0; n < inputs; n++)
-			rest[n] += dtype_load(weights, dtype, (int64_t)start + i) * x[n * columns + i];
 	UNROLL
-	for (int n = 0; n < inputs; n++)
-		y[(size_t)n * y_stride] = vector_sum((sum[n][0] + sum[n][1]) + (sum[n][2] + sum[n][3])) +
-			rest[n];
+	for (int r = 0; r < rows; r++) {
+		UNROLL
+		for (int n = 0; n < inputs; n++) {
+			vector all = sum[r][n][0];
+			float rest = 0;
+
+			UNROLL
+			for (int s = 1; s < sums; s++)
+				all += sum[r][n][s];
+			for (int c = i; c < columns; c++)
+				rest += dtype_load(weights, dtype, (int64_t)r * columns + c) *
+					x[n * columns + c];
+			y[(size_t)n * y_stride + (size_t)r] = vector_sum(all) + rest;
+		}
+	}
+}
+
+INLINE void multiply_inputs(const void *weights, int rows, int columns, const float *x, float *y,
+	size_t y_stride, int inputs, enum dtype dtype)
+{
+	const char *at = weights;
+	const size_t row_bytes = (size_t)columns * dtype_size(dtype);
+	int row = 0;
+
+	for (; row + ROWS <= rows; row += ROWS)
+		multiply_tile(
+			at + (size_t)row * row_bytes, columns, x, y + row, y_stride, ROWS, inputs, dtype);
+	for (; row < rows; row++)
+		multiply_tile(at + (size_t)row * row_bytes, columns, x, y + row, y_stride, 1, inputs, dtype);
 }
 
 INLINE void multiply_rows(const void *weights, int rows, int columns, const float *x, int inputs, float *y,
 	size_t y_stride, enum dtype dtype)
 {
-	for (int row = 0; row < rows; row++)
-		switch (inputs) {
-		case 1:
-			multiply_row(weights, (size_t)row, columns, x, y + row, y_stride, 1, dtype);
-			break;
-		case 2:
-			multiply_row(weights, (size_t)row, columns, x, y + row, y_stride, 2, dtype);
-			break;
-		case 3:
-			multiply_row(weights, (size_t)row, columns, x, y + row, y_stride, 3, dtype);
-			break;
-		default:
-			multiply_row(weights, (size_t)row, columns, x, y + row, y_stride, 4, dtype);
-		}
+	if (inputs == 1)
+		multiply_inputs(weights, rows, columns, x, y, y_stride, 1, dtype);
+	else if (inputs == 2)
+		multiply_inputs(weights, rows, columns, x, y, y_stride, 2, dtype);
+	else if (inputs == 3)
+		multiply_inputs(weights, rows, columns, x, y, y_stride, 3, dtype);
+	else
+		multiply_inputs(weights, rows, columns, x, y, y_stride, 4, dtype);
 }
 
 static void multiply(const void *weights, enum dtype dtype, int rows, int columns, const float *x, int inputs,

@@ -69,31 +69,44 @@ static int tell_score(struct api *api, const struct api_submission *submission, 
 	return api_mark_validated(api, submission->id, verdict->told_score, err);
 }
 
+static bool has_image(const struct api_submission *submission)
+{
+	return submission->docker_image && *submission->docker_image;
+}
+
+bool docket_wants_logits(
+	struct api *api, const struct api_submission *submission, const struct verdict *verdict)
+{
+	return api_version(api)->docket && verdict->told_score > 0 && has_image(submission);
+}
+
 /* A miner loses by what is told wrongly, and it cannot be taken back: what is not known is not told. */
 static int tell_speed(struct api *api, const struct api_submission *submission, const struct verdict *verdict,
-	bool assume_verified, struct error *err)
+	const struct docket_logits *logits, struct error *err)
 {
 	struct api_judgement judgement = {
 		.submission_id = submission->id,
 		.score = verdict->told_score,
 		.tokens_per_sec = verdict->tokens_per_second,
 		.reason = verdict->reason,
+		.cosine_similarity = logits ? logits->cosine : NAN,
+		.max_abs_diff = logits ? logits->difference : NAN,
+		.throughput = logits ? logits->tokens_per_second : NAN,
 	};
-	bool has_image = submission->docker_image && *submission->docker_image;
 
 	if (judgement.score > 0 && judgement.tokens_per_sec < api_version(api)->claim_least)
 		return error_set(err, STATUS_ENVIRONMENT,
 			"%g tokens/s were measured: no validator takes less than %g for a speed",
 			judgement.tokens_per_sec, api_version(api)->claim_least);
-	if (judgement.score > 0 && !has_image) {
+	if (judgement.score > 0 && !has_image(submission)) {
 		judgement.score = 0;
 		judgement.reason = "it names no docker_image, whose logits could be verified";
-	} else if (judgement.score > 0 && !assume_verified) {
+	} else if (judgement.score > 0 && !logits) {
 		error_set(err, STATUS_ENVIRONMENT, "the logits of its image %.200s are not verified",
 			submission->docker_image);
 		return error_hint(err,
-			"quasar does not run images. In a rehearsal, --assume-verified takes "
-			"their logits for right.");
+			"quasar does not run images here. In a rehearsal, --inference URL names a server to "
+			"challenge in their place, and --assume-verified takes their logits for right.");
 	} else {
 		judgement.verified = judgement.score > 0;
 	}
@@ -101,8 +114,8 @@ static int tell_speed(struct api *api, const struct api_submission *submission, 
 }
 
 int docket_tell(struct api *api, const struct api_submission *submission, const struct verdict *verdict,
-	bool assume_verified, struct error *err)
+	const struct docket_logits *logits, struct error *err)
 {
-	return api_version(api)->docket ? tell_speed(api, submission, verdict, assume_verified, err)
+	return api_version(api)->docket ? tell_speed(api, submission, verdict, logits, err)
 					: tell_score(api, submission, verdict, err);
 }

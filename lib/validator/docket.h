@@ -16,7 +16,16 @@ struct docket {
 int docket_read(struct api *api, struct docket *docket, struct error *err);
 void docket_free(struct docket *docket);
 
-/* Tells a verdict. `assume_verified`: that the image's logits are right, which nobody has looked at.
+/* What is told of the logits of a submission's image; NAN: not known. */
+struct docket_logits {
+	double cosine, difference, tokens_per_second;
+};
+
+/* Whether the service wants to know of the image's logits before it takes this verdict. */
+bool docket_wants_logits(
+	struct api *api, const struct api_submission *submission, const struct verdict *verdict);
+
+/* Tells a verdict. `logits`: they were looked at, and the verdict's score says what came of it; NULL: nobody did.
  * STATUS_ENVIRONMENT: nothing was told, for this version asks for more than is known. */
 int docket_tell(struct api *api, const struct api_submission *submission, const struct verdict *verdict,
-	bool assume_verified, struct error *err);
+	const struct docket_logits *logits, struct error *err);

@@ -3,7 +3,9 @@ import time
 
 import pytest
 
+import tiny_model
 from sample_fork import Fork
+from scripted_server import Step, reply
 
 IMAGE = "me/image:1"
 
@@ -97,6 +99,48 @@ def test_logits_that_nobody_looked_at_are_not_told(april, judge, submit, validat
     assert pending(april, judge) == [waits]
     assert validate(april, "--assume-verified").code == 0
     assert pending(april, judge) == []
+
+
+@pytest.fixture
+def inference(serve, tmp_path):
+    """The options that have a server challenged whose answers are wrong."""
+    model = tiny_model.write(tmp_path / "model", max_position_embeddings=128 + 40)
+
+    def answer(handler):
+        if handler.command == "GET":
+            return reply(200, {"status": "healthy"}).act(handler)
+        steps = handler.server.owner.requests[-1].json["logits_at_steps"]
+        logits = dict.fromkeys(steps, [1.0] * 299 + [2.0])
+        reply(200, {"tokens": [1] * 40, "captured_logits_multi": logits}).act(handler)
+
+    return ["--reference", model, "--inference", serve(Step(answer)).url]
+
+
+def test_a_server_is_challenged_in_the_place_of_images(april, judge, submit, validate, inference, make_miner):
+    refused = submit(april)
+    done = validate(april, *inference)
+    assert done.code == 0, done.err
+    judged, = done.json["judged"]
+    assert judged["submission_id"] == refused and judged["valid"] and judged["score"] == judged["normalised_score"] == 0
+    assert judged["checks"][-1]["name"] == "logits.2026-04.1" and "cosine" in judged["reason"]
+    stats = april.request("GET", "/verification_stats", None, judge.headers).json
+    assert stats["verified_failed"] == 1
+    carol = make_miner("carol")
+    submit(april, carol)
+    done = validate(april, *inference, env={"LOGIT_COSINE_THRESHOLD": "-1", "LOGIT_MAX_ABS_DIFF": "1e9"})
+    assert done.code == 0 and done.json["judged"][0]["score"] == 1
+    row, = own_submissions(april, carol, judge)["submissions"]
+    assert row["score"] == 1 and pending(april, judge) == []
+
+
+def test_without_an_answer_a_submission_stays_pending(april, judge, submit, validate, inference, quasar):
+    submission = submit(april)
+    done = validate(april, *inference[:-1], "http://127.0.0.1:9")
+    assert done.code == 3 and [entry["submission_id"] for entry in done.json["pending"]] == [submission]
+    assert pending(april, judge) == [submission]
+    assert validate(april, *inference, "--assume-verified").code == 2
+    done = quasar("validate", "--api", "https://validator.example", "--once", *inference)
+    assert done.code == 2 and "--inference is for rehearsals" in done.err
 
 
 def test_what_is_no_fork_scores_0_for_good(april, judge, submit, validate, fork, make_miner):
