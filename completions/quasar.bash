@@ -124,9 +124,9 @@ _quasar()
 		--semantics) words="upstream causal bidirectional elu+1 relu squared-relu identity normalised unnormalised" ;;
 		--op) words="quasar linear" ;;
 		--weights) words=""; files=1 ;;
-		--logits) words="" ;;
+		--logits) words=""; files=1 ;;
 		--image) words="" ;;
-		--reference) words="" ;;
+		--reference) words=""; files=1 ;;
 		--challenges) words="" ;;
 		--device) words="" ;;
 		--seed) words="" ;;
@@ -309,13 +309,15 @@ _quasar()
 		--request-timeout) words="" ;;
 		esac ;;
 	"quasar validate")
-		words="--once --interval --finalize --budget --device --python --no-sandbox --native --gpu-factor --assume-verified --local-forks --wallet --hotkey --path --api --api-version --timeout --json --workspace --quiet --verbose --help "
+		words="--once --interval --finalize --budget --device --python --no-sandbox --native --gpu-factor --inference --reference --assume-verified --local-forks --wallet --hotkey --path --api --api-version --timeout --json --workspace --quiet --verbose --help "
 		case $previous in
 		--interval) words="" ;;
 		--budget) words="" ;;
 		--device) words="" ;;
 		--python) words="" ;;
 		--gpu-factor) words="" ;;
+		--inference) words="" ;;
+		--reference) words=""; files=1 ;;
 		--wallet) words="" ;;
 		--hotkey) words="" ;;
 		--path) words=""; files=1 ;;

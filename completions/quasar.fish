@@ -226,6 +226,8 @@ complete -c quasar -n '__fish_seen_subcommand_from validate' -l python -r -d 'Py
 complete -c quasar -n '__fish_seen_subcommand_from validate' -l no-sandbox -d 'Run forks as you, without a sandbox: only for forks that you trust.'
 complete -c quasar -n '__fish_seen_subcommand_from validate' -l native -d 'In a rehearsal, measure quasar\'s own layer instead of the fork\'s.'
 complete -c quasar -n '__fish_seen_subcommand_from validate' -l gpu-factor -r -d 'With 2026-04: divide measured speeds by this. Default: what validators take for this GPU, 1 for the RTX 5090.'
+complete -c quasar -n '__fish_seen_subcommand_from validate' -l inference -r -d 'With 2026-04, in a rehearsal: an inference server to challenge in the place of images, as `quasar verify --logits` does.'
+complete -c quasar -n '__fish_seen_subcommand_from validate' -l reference -r -d 'With --inference: the reference model, a name in the Hugging Face cache, or a folder.'
 complete -c quasar -n '__fish_seen_subcommand_from validate' -l assume-verified -d 'With 2026-04, in a rehearsal: take the logits of images for right.'
 complete -c quasar -n '__fish_seen_subcommand_from validate' -l local-forks -d 'Clone from any address, including file:// and paths, for any API.'
 complete -c quasar -n '__fish_seen_subcommand_from validate' -l wallet -r -d 'Name of the wallet that holds the hotkey.'

@@ -170,9 +170,9 @@ _quasar_verify()
 		'--native[Check quasar'\''s own code, not a fork.]' \
 		'--op=[Check only an operation of quasar'\''s own. Without NAME\: quasar.]:[NAME]:(quasar linear)' \
 		'--weights=[Weights of the layer\: a safetensors file with the fork'\''s parameter names. Default\: random.]:FILE:_files' \
-		'--logits=[Check the logits of an inference server, or of a model, against the reference'\''s.]:URL|DIR:' \
+		'--logits=[Check the logits of an inference server, or of a model, against the reference'\''s.]:URL|DIR:_files -/' \
 		'--image=[The same for a container image\: run it as validators do, and challenge the server in it. Without NAME\: MINER_DOCKER_IMAGE.]:[NAME]:' \
-		'--reference=[Reference model\: a name in the Hugging Face cache, or a folder.]:NAME|DIR:' \
+		'--reference=[Reference model\: a name in the Hugging Face cache, or a folder.]:NAME|DIR:_files -/' \
 		'--challenges=[Challenges of each version; API_VERSION chooses one version.]:N:' \
 		'--device=[Where to compute\: auto, cpu, cuda or cuda\:N.]:NAME:' \
 		'--seed=[Seed of an earlier run, to repeat it.]:N:' \
@@ -508,6 +508,8 @@ _quasar_validate()
 		'--no-sandbox[Run forks as you, without a sandbox\: only for forks that you trust.]' \
 		'--native[In a rehearsal, measure quasar'\''s own layer instead of the fork'\''s.]' \
 		'--gpu-factor=[With 2026-04\: divide measured speeds by this. Default\: what validators take for this GPU, 1 for the RTX 5090.]:X:' \
+		'--inference=[With 2026-04, in a rehearsal\: an inference server to challenge in the place of images, as `quasar verify --logits` does.]:URL:' \
+		'--reference=[With --inference\: the reference model, a name in the Hugging Face cache, or a folder.]:NAME|DIR:_files -/' \
 		'--assume-verified[With 2026-04, in a rehearsal\: take the logits of images for right.]' \
 		'--local-forks[Clone from any address, including file\:// and paths, for any API.]' \
 		'--wallet=[Name of the wallet that holds the hotkey.]:NAME:' \
