@@ -259,7 +259,8 @@ static void floats_as_python_writes_them(void **state)
 /* All floats of steps that meet each exponent, and what lies beside powers of ten. */
 static void floats_are_read_back_bit_for_bit(void **state)
 {
-	static const char *const plain[] = {"0", "1", "-2.5", "100", "0.00100000005", "999999.938", "12.3456783"};
+	static const char *const plain[] = {
+		"0", "1", "-2.5", "100", "0.00100000005", "999999.938", "12.3456783"};
 	char text[32];
 
 	(void)state;
