@@ -167,11 +167,15 @@ $(BUILD)/fault.so: tests/fault/fault.c
 	@mkdir -p $(@D)
 	$(call say,CCLD,$@)$(CC) -std=gnu11 -O2 -Wall -Wextra -Werror -D_GNU_SOURCE -shared -fPIC -o $@ $< -ldl
 
--include $(BUILD)/bench-localnet.d $(BUILD)/bench-gpu.d $(BUILD)/tests-gpu.d
+-include $(BUILD)/bench-localnet.d $(BUILD)/bench-model.d $(BUILD)/bench-gpu.d $(BUILD)/tests-gpu.d
 
 # a minute of 500 commits a second from 64 connections
 bench-localnet: $(QUASAR) $(BUILD)/bench-localnet
 	@$(BUILD)/bench-localnet $(QUASAR) 60 64 500
+
+# a language model of Qwen2.5-0.5B's shape: 1 GB of memory, and 1 GB of TMPDIR
+bench-model: $(BUILD)/bench-model
+	@$(BUILD)/bench-model
 
 bench-gpu: $(BUILD)/bench-gpu
 	@$(BUILD)/bench-gpu
@@ -260,6 +264,7 @@ help:
 	@echo 'make fuzz         new inputs for the parsers, FUZZ_SECONDS=10 for each of them'
 	@echo 'make bench        the speed of the operation and the layer on this machine'
 	@echo 'make bench-localnet   durable commits a second that `quasar localnet` takes'
+	@echo 'make bench-model      a language model on the CPU, beside what its memory allows; 2 GB'
 	@echo 'make bench-gpu        the kernels on this GPU, beside what its memory allows'
 	@echo 'make soak         a simulated day of `quasar run` with a fault a minute: two hours'
 	@echo 'make soak-serve   10,000 requests to the inference server, some of them malformed'
@@ -271,6 +276,6 @@ help:
 	@echo 'make clean        remove build/ and dist/'
 
 FORCE:
-.PHONY: all documents unit-tests fuzz-targets fuzz check check-image check-long check-sanitized sweep demo bench bench-localnet bench-gpu soak soak-serve install uninstall dist deps clean help FORCE
+.PHONY: all documents unit-tests fuzz-targets fuzz check check-image check-long check-sanitized sweep demo bench bench-localnet bench-model bench-gpu soak soak-serve install uninstall dist deps clean help FORCE
 .DELETE_ON_ERROR:
 .SUFFIXES:

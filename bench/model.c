@@ -143,13 +143,14 @@ static void compare(struct model *model, int batch)
 	end(&contest);
 }
 
-static char folder[] = "/tmp/quasar-bench-model.XXXXXX";
+static char *folder;
 
 static void remove_folder(void)
 {
 	struct error ignored;
 
 	directory_remove(folder, &ignored);
+	free(folder);
 }
 
 int main(void)
@@ -158,6 +159,7 @@ int main(void)
 	char cpu[192];
 	double started;
 
+	folder = path_join(getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp", "quasar-bench-model.XXXXXX");
 	must(mkdtemp(folder) != NULL);
 	atexit(remove_folder);
 	must(random_model_write(&model_half_billion, folder, 1) == 0);

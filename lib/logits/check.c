@@ -90,7 +90,8 @@ static char *describe(const struct challenge *challenge, const struct challenge_
 			verdict->diverges, (double)verdict->margin);
 	else
 		buffer_printf(&text, "all %d tokens the same", challenge->length);
-	buffer_printf(&text, "; %.0f tokens/s", verdict->tokens_per_second);
+	buffer_printf(&text, "; %.*f tokens/s", verdict->tokens_per_second < 100 ? 1 : 0,
+		verdict->tokens_per_second);
 	return text.data;
 }
 
