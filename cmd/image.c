@@ -191,7 +191,7 @@ const struct command cmd_image = {
 		},
 	.examples =
 		(const struct example[]){
-			{"quasar image --model Qwen/Qwen3-4B-Instruct-2507 --tag docker.io/you/quasar-miner-gpu:1 --push",
+			{"quasar image --model Qwen/Qwen3-4B-Instruct-2507 --tag docker.io/you/miner:1 --push",
 				"build it, push it, and submit it from now on"},
 			{"quasar image --tag quasar-miner", "build it for this machine alone"},
 			{"quasar image --context image", "look at what is in it"},

@@ -25,7 +25,7 @@ static int read_options(const struct invocation *invocation, struct service_opti
 	options->listen = arg_string(invocation, "host");
 	if (arg_integer(invocation, "port", 0, 65535, &port, err) < 0 ||
 		arg_integer(invocation, "batch", 1, MODEL_STEP_TOKENS, &batch, err) < 0 ||
-		arg_integer(invocation, "queue", 0, 100000, &queue, err) < 0 ||
+		arg_integer(invocation, "queue", 1, 100000, &queue, err) < 0 ||
 		arg_integer(invocation, "max-tokens", 2, 1 << 18, &tokens, err) < 0 ||
 		arg_integer(invocation, "connections", 1, 100000, &connections, err) < 0 ||
 		arg_real(invocation, "drain", 0, 3600, drain, err) < 0)
@@ -68,8 +68,8 @@ static int wait_loaded(struct service *service, struct error *err)
 	if (clock_wait_readable(engine_event(engine), err) < 0 || engine_loaded(engine, err) < 0)
 		return -1;
 	info = engine_info(engine);
-	log_note("Ready after %.1f s: %s, %.2f billion parameters in %s, on %s. Press Ctrl-C to stop.",
-		clock_elapsed() - started, info->name, (double)info->parameters * 1e-9,
+	log_note("Ready after %.1f s: %s, %.1f million parameters in %s, on %s. Press Ctrl-C to stop.",
+		clock_elapsed() - started, info->name, (double)info->parameters * 1e-6,
 		dtype_name(info->weights), info->device);
 	service_notify(SERVICE_READY "\nSTATUS=serving %s", info->name);
 	return 0;
@@ -83,7 +83,7 @@ static void wait_for_end(void)
 		;
 }
 
-static void stop(struct service *service, double drain)
+static void finish(struct service *service, double drain)
 {
 	struct engine_counts counts;
 
@@ -111,8 +111,12 @@ static int serve(const struct invocation *invocation, const struct service_optio
 	result = wait_loaded(service, err);
 	if (!result)
 		wait_for_end();
-	stop(service, drain);
-	return result < 0 && err->status != STATUS_INTERRUPTED ? -1 : 0;
+	if (result && err->status != STATUS_INTERRUPTED) {
+		service_stop(service, 0);
+		return -1;
+	}
+	finish(service, drain);
+	return 0;
 }
 
 /* --- --health ------------------------------------------------------------------------------------ */

@@ -175,3 +175,41 @@ void number_short(double value, char text[16])
 		value /= 1000;
 	snprintf(text, 16, "%.3g%s", value, suffixes[i]);
 }
+
+/* A whole number with a point before its last digits. Returns the length. */
+static size_t write_scaled(uint64_t number, int decimals, bool negative, char *text)
+{
+	char backwards[32];
+	size_t length = 0;
+
+	for (; decimals && number % 10 == 0; decimals--)
+		number /= 10;
+	for (int i = 0; i < decimals; i++, number /= 10)
+		backwards[length++] = (char)('0' + number % 10);
+	if (decimals)
+		backwards[length++] = '.';
+	do {
+		backwards[length++] = (char)('0' + number % 10);
+		number /= 10;
+	} while (number);
+	if (negative)
+		backwards[length++] = '-';
+	for (size_t i = 0; i < length; i++)
+		text[i] = backwards[length - 1 - i];
+	text[length] = '\0';
+	return length;
+}
+
+size_t number_float(float value, char text[32])
+{
+	/* powers of ten that doubles hold exactly, for eleven decimals and fewer */
+	static const double scales[] = {1e11, 1e10, 1e9, 1e8, 1e7, 1e6, 1e5, 1e4, 1e3};
+	double magnitude = fabs((double)value);
+	int dropped = 0;
+
+	if (!(magnitude >= 1e-3 && magnitude < 1e6))
+		return (size_t)snprintf(text, 32, "%.9g", (double)value);
+	while (magnitude * scales[dropped] >= 1e9)
+		dropped++;
+	return write_scaled((uint64_t)(magnitude * scales[dropped] + 0.5), 11 - dropped, value < 0, text);
+}

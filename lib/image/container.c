@@ -64,11 +64,8 @@ char *container_last_words(const struct container *container)
 
 void container_end(struct container *container)
 {
-	struct error ignored;
-
 	if (container->name)
-		free(tool_ask((const char *const[]){container->tool, "rm", "--force", container->name, NULL},
-			SECONDS, &ignored));
+		tool_clear(container->tool, "rm", container->name, SECONDS);
 	free(container->name);
 	free(container->url);
 	*container = (struct container){0};

@@ -1,10 +1,12 @@
 #include "image/tool.h"
 
 #include <fnmatch.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/memory.h"
 #include "base/process.h"
 
@@ -41,6 +43,28 @@ char *tool_ask(const char *const *argv, double seconds, struct error *err)
 
 	free(environment);
 	return said;
+}
+
+void tool_clear(const char *tool, const char *task, const char *what, double seconds)
+{
+	const char *const argv[] = {
+		"/bin/sh", "-c", "exec \"$@\" 2>&1", "sh", tool, task, "--force", what, NULL};
+	double deadline = clock_elapsed() + seconds;
+	char **environment = make_environment();
+	struct process process;
+	struct error ignored;
+	int status;
+
+	if (process_start(&process, argv, environment, "", &ignored) == 0) {
+		while (!process_ended(&process, &status) && clock_elapsed() < deadline) {
+			struct pollfd output = {.fd = process.output, .events = POLLIN};
+
+			poll(&output, 1, 50); /* its output may end before it does */
+		}
+		process_kill(&process);
+		buffer_free(&process.text);
+	}
+	free(environment);
 }
 
 /* Whether it is here, and whatever it needs runs. */

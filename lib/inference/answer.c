@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "base/number.h"
+
 /* Numbers that are written at a time. */
 #define BLOCK 1024
 
@@ -12,12 +14,14 @@ static void begin_vector(struct answer *answer, int step)
 	answer->vector_left = answer->vocabulary;
 }
 
-/* Nine digits are enough to read the same float back. */
 static void go_on_with_vector(struct answer *answer)
 {
+	char number[32];
+
 	for (int i = 0; i < BLOCK && answer->vector_left; i++) {
 		answer->vector_left--;
-		buffer_printf(&answer->text, "%.9g%s", *answer->vector++, answer->vector_left ? "," : "]");
+		buffer_append(&answer->text, number, number_float(*answer->vector++, number));
+		buffer_text(&answer->text, answer->vector_left ? "," : "]");
 	}
 	if (!answer->vector_left)
 		answer->vector = NULL;

@@ -36,6 +36,20 @@ static void instant(const char *text)
 		REQUIRE(clock_parse(written, &again) == 0 && fabs(again - value) < 1e-3);
 }
 
+static void single(const uint8_t *data)
+{
+	char written[32];
+	size_t length;
+	float value;
+
+	memcpy(&value, data, sizeof(value));
+	if (!isfinite(value))
+		return;
+	length = number_float(value, written);
+	REQUIRE(length == strlen(written));
+	REQUIRE(strtof(written, NULL) == value);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	char *text = fuzz_string(data, size);
@@ -46,6 +60,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (size >= sizeof(any)) {
 		char written[32], grouped[48];
 
+		single(data);
 		memcpy(&any, data, sizeof(any));
 		number_repr(any, written);
 		number_grouped(any, grouped);

@@ -3,6 +3,7 @@ import json
 import os
 import pathlib
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -15,6 +16,13 @@ import tiny_model  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 QUASAR = os.path.abspath(os.environ.get("QUASAR", ROOT / "build" / "quasar"))
+
+
+def until(condition):
+    end = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.1)
 
 
 def free_port():
@@ -91,13 +99,6 @@ def container(run, image):
     run("podman", "rm", "--force", "tiny")
 
 
-def until(condition):
-    end = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.1)
-
-
 def test_validators_accept_it(run, image, model):
     said = run(QUASAR, "verify", f"--image={image}", "--reference", model)
     assert "all 512 tokens the same" in said and "accepted" in said
@@ -107,6 +108,17 @@ def test_validators_accept_it(run, image, model):
 def test_another_model_is_found_out(run, image, place):
     other = tiny_model.write(place / "other", seed=2, max_position_embeddings=2048)
     assert "rejected" in run(QUASAR, "verify", f"--image={image}", "--reference", other, code=1)
+    assert run("podman", "ps", "--all", "--quiet") == ""
+
+
+def test_nothing_is_left_of_it_when_the_user_stops(run, environment, image, place):
+    slow = tiny_model.write(place / "slow", hidden_size=128, intermediate_size=512, num_hidden_layers=6, vocab_size=3000,
+                            max_position_embeddings=2048)
+    with subprocess.Popen([QUASAR, "verify", f"--image={image}", "--reference", slow, "--challenges", "100"],
+                          env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        until(lambda: run("podman", "ps", "--quiet"))
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=60) == 130
     assert run("podman", "ps", "--all", "--quiet") == ""
 
 

@@ -21,6 +21,7 @@
 #include "base/json.h"
 #include "base/memory.h"
 #include "base/number.h"
+#include "tensor/dtype.h"
 #include "base/process.h"
 #include "base/secret.h"
 #include "base/suggest.h"
@@ -344,6 +345,35 @@ static void floats_as_python_writes_them(void **state)
 		assert_string_equal(text, cJSON_GetObjectItem(item, "repr")->valuestring);
 	}
 	cJSON_Delete(document);
+}
+
+/* All floats of steps that meet each exponent, and what lies beside powers of ten. */
+static void floats_are_read_back_bit_for_bit(void **state)
+{
+	static const char *const plain[] = {
+		"0", "1", "-2.5", "100", "0.00100000005", "999999.938", "12.3456783"};
+	char text[32];
+
+	(void)state;
+	for (uint64_t bits = 0; bits < 0x7f800000; bits += 4099) {
+		float value = float_of_bits((uint32_t)bits);
+
+		size_t length = number_float(-value, text);
+
+		assert_int_equal(length, strlen(text));
+		assert_true(strtof(text, NULL) == -value);
+	}
+	for (double power = 1e-5; power < 1e8; power *= 10)
+		for (int side = -2; side <= 2; side++) {
+			float value = float_of_bits(bits_of_float((float)power) + (uint32_t)side);
+
+			number_float(value, text);
+			assert_true(strtof(text, NULL) == value);
+		}
+	for (size_t i = 0; i < sizeof(plain) / sizeof(*plain); i++) {
+		number_float(strtof(plain[i], NULL), text);
+		assert_string_equal(text, plain[i]);
+	}
 }
 
 static void documents_as_python_writes_them(void **state)
@@ -713,6 +743,7 @@ int main(void)
 		cmocka_unit_test(text_is_cut_between_characters),
 		cmocka_unit_test(waits_have_turns),
 		cmocka_unit_test(floats_as_python_writes_them),
+		cmocka_unit_test(floats_are_read_back_bit_for_bit),
 		cmocka_unit_test(documents_as_python_writes_them),
 		cmocka_unit_test(processes_are_heard_to_their_end),
 		cmocka_unit_test(programs_are_talked_with),
