@@ -83,7 +83,8 @@ static void print_normalised(const char *gpu, const struct measurement *measurem
 	char text[48];
 
 	number_grouped(round(measurement->tokens_per_second / gpu_factor(gpu)), text);
-	layout_format(stdout, 4, "  %s tokens/s normalised, as it ranks since April 2026: divided by %g for %s%s", text,
+	layout_format(stdout, 4,
+		"  %s tokens/s normalised, as it ranks since April 2026: divided by %g for %s%s", text,
 		gpu_factor(gpu), gpu, gpu_find(gpu) ? "" : ", which validators do not know");
 }
 
