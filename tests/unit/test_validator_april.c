@@ -194,8 +194,8 @@ static void lists_are_for_validators(void **state)
 		struct server_reply reply = {.status = 200};
 		bool dashboard = !strncmp(route->pattern, "/dashboard/", 11);
 
-		if (!route->handle)
-			continue;
+		if (!route->handle || !strcmp(route->pattern, "/"))
+			continue; /* the page is this machine's user's */
 		assert_non_null(route->check);
 		assert_false(route->check(&nobody, &reply, validator));
 		assert_int_equal(reply.status, 401);
