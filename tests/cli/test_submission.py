@@ -336,7 +336,7 @@ def test_status_without_the_validator_shows_what_is_known(miner, proxy):
     assert miner("commit", "--no-verify").code == 0
     proxy.close()
     done = miner("status", "--timeout", 1, "--json")
-    assert done.code == 0 and not done.json["online"] and done.json["problem"]
+    assert done.code == 4 and not done.json["online"] and done.json["problem"]
     assert done.json["submissions"][0]["step"] == "committed"
 
 

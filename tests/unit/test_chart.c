@@ -132,8 +132,7 @@ static void a_pipe_gets_ascii(void **state)
 	assert_drawn(draw_bars,
 		" 4,096  ########################  100/s\n"
 		"65,536  ################################################  200/s\n"
-		"    1M    ?\n" +
-			0);
+		"    1M    ?\n");
 	assert_drawn(draw_map,
 		"BLOCK_M \\ BLOCK_N    32       64      128   \n"
 		"               16    1M  .    2M  :         \n"
