@@ -261,13 +261,13 @@ uninstall:
 
 # a folder, and a tarball of it, that runs on other glibc distributions
 dist: all
-	$(call say,DIST,dist/quasar-$(VERSION))scripts/make-dist $(BUILD) dist/quasar-$(VERSION)
+	+$(call say,DIST,dist/quasar-$(VERSION))scripts/make-dist $(BUILD) dist/quasar-$(VERSION)
 
 # dist/quasar_VERSION_ARCHITECTURE.deb; what its making leaves in debian/ is in .gitignore
 deb: all
 	@scripts/install-packages debhelper
 	@mkdir -p dist
-	$(call say,DEB,dist/quasar_$(VERSION))rm -rf $(DEB_TREE) && debian/rules binary $(if $(V),,>$(BUILD)/deb.log 2>&1) \
+	+$(call say,DEB,dist/quasar_$(VERSION))rm -rf $(DEB_TREE) && debian/rules binary $(if $(V),,>$(BUILD)/deb.log 2>&1) \
 		|| { $(if $(V),,cat $(BUILD)/deb.log;) exit 1; }
 
 DEB_TREE := debian/quasar debian/.debhelper debian/debhelper-build-stamp debian/files \
