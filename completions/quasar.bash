@@ -142,7 +142,7 @@ _quasar()
 		--seed) words="" ;;
 		esac ;;
 	"quasar tune")
-		words="--gpu --op --semantics --kernel --seq --target --head-dim --heads --dtype --budget --strategy --seed --devices --resume --list --show --export --import --forget --apply --triton --write --fork --python --json --workspace --quiet --verbose --help "
+		words="--gpu --op --semantics --kernel --seq --target --head-dim --heads --dtype --budget --strategy --seed --devices --resume --explain --list --show --export --import --forget --apply --triton --write --fork --python --json --workspace --quiet --verbose --help "
 		case $previous in
 		--gpu) words="" ;;
 		--op) words="quasar linear" ;;

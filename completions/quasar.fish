@@ -101,6 +101,7 @@ complete -c quasar -n '__fish_seen_subcommand_from tune' -l strategy -x -a 'auto
 complete -c quasar -n '__fish_seen_subcommand_from tune' -l seed -r -d 'Seed for the input and for random choices.'
 complete -c quasar -n '__fish_seen_subcommand_from tune' -l devices -r -d 'Numbers of the GPUs, all of one kind, that candidates are spread over.'
 complete -c quasar -n '__fish_seen_subcommand_from tune' -l resume -d 'Go on with a tuning that was interrupted.'
+complete -c quasar -n '__fish_seen_subcommand_from tune' -l explain -d 'Say why the first configuration leads, and how far it is from the roofline.'
 complete -c quasar -n '__fish_seen_subcommand_from tune' -l list -d 'List the stored results.'
 complete -c quasar -n '__fish_seen_subcommand_from tune' -l show -r -d 'Show a stored result.'
 complete -c quasar -n '__fish_seen_subcommand_from tune' -l export -r -d 'Write the stored results to a file, for another machine.'

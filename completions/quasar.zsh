@@ -223,6 +223,7 @@ _quasar_tune()
 		'--seed=[Seed for the input and for random choices.]:N:' \
 		'--devices=[Numbers of the GPUs, all of one kind, that candidates are spread over.]:N[,N...]:' \
 		'--resume[Go on with a tuning that was interrupted.]' \
+		'--explain[Say why the first configuration leads, and how far it is from the roofline.]' \
 		'--list[List the stored results.]' \
 		'--show=[Show a stored result.]:ID:' \
 		'--export=[Write the stored results to a file, for another machine.]:FILE:_files' \
