@@ -58,6 +58,8 @@ static void print_longest(const struct subject *subject)
 	printf("\nIts %g GiB should hold sequences of up to %s tokens of the fork's layer, as validators time it: league %s, "
 	       "x%g.\n",
 		subject->gpu->memory_gib, tokens, league->name, league->multiplier);
+	if (subject->request->shape.tokens > longest)
+		printf("The length asked for is beyond that.\n");
 }
 
 /* --- without a compiler ------------------------------------------------------------------------------ */

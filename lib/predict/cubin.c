@@ -4,11 +4,11 @@
 #include <stdbool.h>
 #include <string.h>
 
+#include "predict/occupancy.h"
+
 #define MACHINE_CUDA 190
 #define MOST_REGISTERS 255
 #define MOST_BYTES (1 << 24) /* of local or shared memory: far beyond any GPU */
-#define DRIVER_SHARED                                                                                        \
-	1024 /* from compute capability 9.0 on a kernel's section begins with what is the driver's */
 
 /* Attributes in .nv.info: format, name, length of the value, then a symbol's number and a number. */
 enum { INFO_VALUE = 4, INFO_FRAME_SIZE = 0x11, INFO_REGISTERS = 0x2f };
@@ -166,6 +166,7 @@ int cubin_read(const void *bytes, size_t length, const char *kernel, int capabil
 		if (section.sh_size > MOST_BYTES)
 			return damaged(err, "it asks for more shared memory than there is");
 		found->shared_bytes = (int)section.sh_size;
+		/* there the section begins with what is the driver's */
 		if (capability >= 90 && found->shared_bytes >= DRIVER_SHARED)
 			found->shared_bytes -= DRIVER_SHARED;
 	}

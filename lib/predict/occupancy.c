@@ -4,7 +4,6 @@
 #define PARTITIONS 4          /* of a multiprocessor, which share its registers evenly */
 #define REGISTERS_AT_ONCE 256 /* that a warp is given */
 #define SHARED_AT_ONCE 128    /* bytes that a block is given */
-#define DRIVER_SHARED 1024    /* that the driver takes beside them */
 #define MOST_THREADS 1024     /* of a block */
 #define MOST_REGISTERS 65536  /* of a block */
 
