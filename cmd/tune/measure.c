@@ -281,6 +281,7 @@ static void print(const struct tuning *it, const struct tune_search *search, con
 {
 	size_t count;
 	struct tune_row *rows = list_rows(it, search, found->best, &count);
+	bool explain = arg_flag(it->request->invocation, "explain");
 	char class[160];
 
 	shape_class_format(&it->result.key.class, class, sizeof(class));
@@ -294,9 +295,14 @@ static void print(const struct tuning *it, const struct tune_search *search, con
 		cJSON_AddNumberToObject(more, "failed", (double)found->failed);
 		cJSON_AddBoolToObject(more, "complete", found->complete);
 		cJSON_AddBoolToObject(more, "stored", it->store && !it->unsaved);
+		if (explain)
+			tune_explain_json(it->request, gpu_model_find(it->properties.name), rows,
+				cJSON_AddObjectToObject(more, "explanation"));
 		tune_print_json(it->properties.name, false, rows, count, more);
 	} else {
 		tune_print_table(rows, count, 10);
+		if (explain)
+			tune_explain(it->request, gpu_model_find(it->properties.name), rows);
 		printf("\nUntuned: %.4f ms. ", found->first_seconds * 1e3);
 		if (found->best)
 			printf("The first configuration is %.1f %% faster.\n",

@@ -131,6 +131,7 @@ static void show(
 	const struct subject *subject, const struct prediction *predictions, size_t count, double usual)
 {
 	struct tune_row *rows = xcalloc(count, sizeof(*rows));
+	bool explain = arg_flag(subject->request->invocation, "explain");
 
 	for (size_t i = 0; i < count; i++)
 		make_row(subject, &predictions[i], &rows[i]);
@@ -138,9 +139,14 @@ static void show(
 		cJSON *facts = facts_json(subject, "model");
 
 		cJSON_AddNumberToObject(facts, "untuned_ms", usual * 1e3);
+		if (explain)
+			tune_explain_json(subject->request, subject->gpu, rows,
+				cJSON_AddObjectToObject(facts, "explanation"));
 		tune_print_json(subject->gpu->name, true, rows, count, facts);
 	} else {
 		tune_print_table(rows, count, SHOWN);
+		if (explain)
+			tune_explain(subject->request, subject->gpu, rows);
 		print_summary(subject, usual, predictions[0].seconds);
 	}
 	free(rows);

@@ -155,6 +155,8 @@ const struct command cmd_tune = {
 			{"devices", 0, "N[,N...]", NULL, "0", NULL,
 				"Numbers of the GPUs, all of one kind, that candidates are spread over."},
 			{"resume", 0, NULL, NULL, NULL, NULL, "Go on with a tuning that was interrupted."},
+			{"explain", 0, NULL, NULL, NULL, NULL,
+				"Say why the first configuration leads, and how far it is from the roofline."},
 			{"list", 0, NULL, NULL, NULL, NULL, "List the stored results."},
 			{"show", 0, "ID", NULL, NULL, NULL, "Show a stored result."},
 			{"export", 0, "FILE", NULL, NULL, NULL,

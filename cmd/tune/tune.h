@@ -2,6 +2,7 @@
 #pragma once
 
 #include "cli/command.h"
+#include "gpu/models.h"
 #include "op/family.h"
 #include "tune/row.h"
 #include "tune/search.h"
@@ -31,6 +32,12 @@ int tune_triton(const struct tune_request *request, struct error *err);
 
 /* Does what is asked about stored results, if anything. */
 int tune_stored(const struct tune_request *request, bool *done, struct error *err);
+
+/* --explain: why a configuration of the operation leads on a GPU (NULL: one that is not known); as text, and as fields. */
+void tune_explain(
+	const struct tune_request *request, const struct gpu_model *model, const struct tune_row *best);
+void tune_explain_json(const struct tune_request *request, const struct gpu_model *model,
+	const struct tune_row *best, cJSON *object);
 
 /* The fork that --fork names, else the workspace's; the caller frees. NULL: there is none. */
 char *tune_fork_path(const struct invocation *invocation, struct error *err);

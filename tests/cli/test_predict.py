@@ -58,6 +58,12 @@ def test_a_prediction_is_marked_complete_sorted_and_remembered(predict):
     assert time.monotonic() - started < max(2, first / 3)
     assert warm.code == 0 and "quasar_chunk, predicted" in warm.out
     assert "nothing was measured" in warm.out and "calibrated on an H200 only" in warm.out
+
+    explained = predict("--gpu", "4090", "--head-dim", "128", "--seq", "1M", "--explain", "--json").json["explanation"]
+    assert explained["floor_bound"] == "memory" and abs(explained["floor_ms"] / floor - 1) < 0.01
+    assert abs(explained["floor_fraction"] - explained["floor_ms"] / rows[0]["ms"]) < 1e-9
+    words = predict("--gpu", "4090", "--head-dim", "128", "--seq", "1M", "--explain").out
+    assert f"takes {rows[0]['registers']} registers a thread" in words and "memory would be the bound" in words
     assert "league 1M, x3" in warm.out
     assert "RTX 4090: " in warm.err  # the first answer comes before the others are compiled
 
