@@ -21,8 +21,7 @@ override CFLAGS += -std=gnu11 -Wall -Wextra -Werror -Wshadow -Wstrict-prototypes
 # gcc's OpenMP is linked into the binary, so that its settings can be made before it starts (lib/cpu/cpu.c)
 OPENMP := $(if $(findstring clang,$(shell $(CC) --version)),,$(filter /%,$(shell $(CC) -print-file-name=libgomp.a)))
 override LDFLAGS += $(if $(OPENMP),,-fopenmp) -Wl,--as-needed $(if $(SANITIZE),-fsanitize=$(SANITIZE))
-# libc first: the loader looks for symbols in this order, and most are there
-LDLIBS  := $(OPENMP) $(if $(SANITIZE),,-lc) -lcurl -lgit2 -lcjson -lsqlite3 -lmicrohttpd -lsodium -ldl -lpthread -lm
+LDLIBS  := $(OPENMP) -lcurl -lgit2 -lcjson -lsqlite3 -lmicrohttpd -lsodium -ldl -lpthread -lm
 
 # The instruction sets that numeric kernels are compiled for; which one runs is chosen at run time.
 KERNELS           := baseline $(if $(findstring x86_64,$(shell $(CC) -dumpmachine)),x86_64_v3 x86_64_v4 x86_64_amx)
