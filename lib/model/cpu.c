@@ -30,9 +30,8 @@ const struct model_kernel *model_kernel(void)
 /* With more rows than that, products are OpenBLAS's, which has weights widened for it. */
 #define FEW_ROWS 8
 
-/* A panel: rows of a matrix that are worked on at a time. Read once, it is small, so that threads end together; widened for
- * OpenBLAS, it is as large as a second-level cache holds. */
-#define FEW_PANEL_NUMBERS 16384
+/* A panel: rows of a matrix that are worked on at a time. Large enough to be worth taking, small enough to be shared out
+ * evenly, and to stay in a second-level cache when widened. */
 #define PANEL_NUMBERS 65536
 #define PANEL_ROWS 256
 
@@ -101,14 +100,14 @@ static size_t narrow_width(const struct model_config *config)
 	return (size_t)config->kv_heads * (size_t)config->head_dim;
 }
 
-/* A panel is one row at least. */
+/* A panel is a few rows at least. */
 static size_t panel_size(const struct model_config *config)
 {
 	size_t longest = width(config), hidden = (size_t)config->hidden, inner = (size_t)config->intermediate;
 
 	longest = hidden > longest ? hidden : longest;
 	longest = inner > longest ? inner : longest;
-	return longest > PANEL_NUMBERS ? longest : PANEL_NUMBERS;
+	return KERNEL_ROWS * longest > PANEL_NUMBERS ? KERNEL_ROWS * longest : PANEL_NUMBERS;
 }
 
 /* Gives each part its place in `memory`, where there is some. Returns how many numbers that takes. */
@@ -260,11 +259,11 @@ static float *own_products(const struct step *step)
 	return place->products + (size_t)omp_get_thread_num() * 2 * (size_t)place->rows * PANEL_ROWS;
 }
 
-static int panel_rows(const struct matrix *matrix, int rows)
+static int panel_rows(const struct matrix *matrix)
 {
-	int numbers = rows <= FEW_ROWS ? FEW_PANEL_NUMBERS : PANEL_NUMBERS;
+	int rows = smaller(PANEL_NUMBERS / matrix->columns, PANEL_ROWS);
 
-	return larger(smaller(numbers / matrix->columns, PANEL_ROWS), 1);
+	return larger(rows / KERNEL_ROWS * KERNEL_ROWS, KERNEL_ROWS);
 }
 
 static void add_bias(const struct linear *linear, int first, int count, int rows, float *products)
@@ -281,7 +280,7 @@ static void share_product(const struct step *step, const struct linear *linear, 
 	float *y, enum into into)
 {
 	const struct matrix *weight = &linear->weight;
-	int panel = panel_rows(weight, rows);
+	int panel = panel_rows(weight);
 	float *products = own_products(step);
 
 #pragma omp for schedule(dynamic, 1) nowait
@@ -304,7 +303,7 @@ static void share_product(const struct step *step, const struct linear *linear, 
 static void share_gate(const struct step *step, const struct model_layer *layer, const float *x)
 {
 	const struct matrix *weight = &layer->gate.weight;
-	int rows = step->row_count, panel = panel_rows(weight, rows);
+	int rows = step->row_count, panel = panel_rows(weight);
 	float *gate = own_products(step), *up = gate + (size_t)step->place->rows * PANEL_ROWS;
 
 #pragma omp for schedule(dynamic, 1) nowait

@@ -55,7 +55,7 @@ INLINE float vector_sum(vector x)
 /* --- products ------------------------------------------------------------------------------------ */
 
 /* Rows that are multiplied together: each number of an input is loaded once for all of them. */
-#define ROWS (REGISTERS == 32 ? 4 : 2)
+#define ROWS (REGISTERS == 32 ? KERNEL_ROWS : KERNEL_ROWS / 2)
 
 /* Registers for the sums of a row with an input: so many that multiply-adds need not wait for each other. */
 #define SUMS(inputs) ((inputs) == 1 ? 4 : (inputs) == 2 ? 2 : 1)

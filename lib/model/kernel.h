@@ -10,6 +10,9 @@
 /* The most inputs that multiply() takes at a time. */
 #define KERNEL_INPUTS 4
 
+/* Rows of weights are best multiplied in multiples of this. */
+#define KERNEL_ROWS 4
+
 /* Keys of a head stand in blocks of so many tokens: [dim][KERNEL_BLOCK], so that a block's products with a query
  * need no sum across a register. Values are rows, [dim] a token. */
 #define KERNEL_BLOCK 16
