@@ -424,6 +424,12 @@ static int send(struct delivery *delivery, struct error *err)
 	return -1;
 }
 
+static int found_at_validator(struct delivery *delivery, struct error *err)
+{
+	return store_submission_note(
+		delivery->workflow->store, delivery->submission.id, "found at the validator", err);
+}
+
 /* Whether another submission of this hotkey can have begun the validator's pause. */
 static bool has_other_recent(const struct delivery *delivery)
 {
@@ -446,6 +452,29 @@ static bool has_other_recent(const struct delivery *delivery)
 	return found;
 }
 
+/* A direct submission is in doubt, and the validator takes none now: because it has this one? 0: it has; 1: it has not;
+ * -1: that cannot be told, or error. */
+static int resolve_doubt(struct delivery *delivery, struct error *err)
+{
+	struct workflow *workflow = delivery->workflow;
+	const struct submission *submission = &delivery->submission;
+	struct error pause = *err;
+	bool found = false;
+
+	if (find(workflow, submission, &found, err) == 0) {
+		*err = pause;
+		return found ? found_at_validator(delivery, err) : 1;
+	}
+	if (!is_hidden(workflow))
+		return undelivered(submission, err);
+	if (has_other_recent(delivery))
+		return stays_in_doubt(delivery, err);
+	if (store_submission_note(workflow->store, submission->id,
+		    "the validator takes no second one now: it has arrived", err) < 0)
+		return -1;
+	return store_submission_submitted(workflow->store, submission->id, 0, err);
+}
+
 /* The validator takes no submission of this hotkey now. 0: it has one, which can only be this; 1: waited, try
  * again; -1: error. */
 static int wait_for_turn(struct delivery *delivery, struct error *err)
@@ -454,15 +483,13 @@ static int wait_for_turn(struct delivery *delivery, struct error *err)
 	const struct submission *submission = &delivery->submission;
 	double seconds = api_last(workflow->api)->retry_after;
 	char text[32];
+	int open = submission->kind == SUBMISSION_DIRECT && is_in_doubt(delivery)
+		? resolve_doubt(delivery, err)
+		: 1;
 
-	if (submission->kind == SUBMISSION_DIRECT && is_in_doubt(delivery)) {
-		if (has_other_recent(delivery))
-			return stays_in_doubt(delivery, err);
-		if (store_submission_note(workflow->store, submission->id,
-			    "the validator takes no second one now: it has arrived", err) < 0)
-			return -1;
-		return store_submission_submitted(workflow->store, submission->id, 0, err);
-	}
+	if (open <= 0)
+		return open;
+	delivery->look |= is_in_doubt(delivery); /* it may still be on its way */
 	if (!workflow->patient || !(seconds > 0 && seconds <= COOLDOWN_MOST))
 		return undelivered(submission, err);
 	delivery->waited = true;
@@ -505,12 +532,6 @@ static int commit_anew(struct delivery *delivery, struct error *err)
 	}
 	sodium_memzero(salt, sizeof(salt));
 	return result;
-}
-
-static int found_at_validator(struct delivery *delivery, struct error *err)
-{
-	return store_submission_note(
-		delivery->workflow->store, delivery->submission.id, "found at the validator", err);
 }
 
 /* The validator has this very commitment: its salt is ours alone. */

@@ -180,7 +180,7 @@ def test_threads_are_a_setting(quasar):
 
 
 @pytest.mark.parametrize("args, code", [(["--device", "cuda"], 3), (["--op", "--native"], 2), (["--seq", "1,x"], 2),
-                                        (["--seq", "4G"], 2), (["--runs", "0"], 2), (["--compare"], 3),
+                                        (["--seq", "4Q"], 2), (["--runs", "0"], 2), (["--compare"], 3),
                                         (["--native", "--seq", "4000M"], 3), (["--csv", "--json"], 2),
                                         (["--csv", "--markdown"], 2), (["--weights", "x"], 2), (["--semantics", "causal"], 2),
                                         (["--native", "--fork", "x"], 2), (["--compare", "--fork", "x"], 2), ([], 3)])

@@ -203,12 +203,13 @@ def services(quasar, **options):
 def test_files_that_start_a_program_that_is_gone(quasar, gone, tmp_path):
     miner, program = gone
     fine, = services(quasar, cwd=miner)
-    assert fine["status"] == "ok" and fine["detail"].startswith("3 files")
+    assert fine["status"] == "ok" and fine["detail"].startswith("5 files")
     program.unlink()
     found = services(quasar, cwd=miner)
     assert [(check["status"], check["detail"]) for check in found] == [
         ("warn", f"{miner / name} starts {program}, which is not there any more")
-        for name in ("ecosystem.config.js", "quasar-miner.service", "start-in-screen.sh")]
+        for name in ("ecosystem.config.js", "quasar-miner.service", "start-in-screen.sh", "inference.config.js",
+                     "quasar-inference.service")]
     for check in found:
         remove, _, init = check["remedy"].partition(" && quasar ")
         subprocess.run(["sh", "-c", remove], check=True)
