@@ -533,8 +533,8 @@ const struct command cmd_init = {
 		"quasar's own: the QuasarAttention layer with quasar's kernels, ready to run without the "
 		"rest of flash-linear-attention, and with an origin inside the workspace, so that everything "
 		"works offline. `quasar export` puts the same layer and kernels into any clone.\n\n"
-		"On a terminal, it asks for the network, the wallet, the fork and the sequence length, unless "
-		"options or the environment say them.\n\n"
+		"On a terminal and without options, it asks for the network, the wallet, the fork and the sequence "
+		"length, unless the environment says them.\n\n"
 		"Existing files are never overwritten. Run it again to create whatever is missing. If it fails, "
 		"it takes away what it has made. It refuses a directory in somebody's git repository, where "
 		"settings and state would soon be committed.",

@@ -7,6 +7,7 @@
 
 #include "base/number.h"
 #include "cli/ask.h"
+#include "cmd/commands.h"
 #include "fork/fork.h"
 #include "score/score.h"
 
@@ -48,7 +49,7 @@ static int ask_option(struct plan *plan, const char *option, const char *setting
 {
 	char *answer;
 
-	if (arg_given(plan->invocation, option) || is_set(plan, setting))
+	if (is_set(plan, setting))
 		return 0;
 	answer = ask(question, choices, choices ? "local" : settings_get(plan->settings, setting, NULL), err);
 	if (!answer)
@@ -59,10 +60,7 @@ static int ask_option(struct plan *plan, const char *option, const char *setting
 
 static int ask_fork(struct plan *plan, struct error *err)
 {
-	const struct invocation *invocation = plan->invocation;
-
-	if (arg_given(invocation, "fork-url") || arg_given(invocation, "from") ||
-		arg_given(invocation, "github") || is_set(plan, "FORK_URL"))
+	if (is_set(plan, "FORK_URL"))
 		return 0;
 	for (;;) {
 		char *answer = ask(
@@ -88,7 +86,7 @@ static int ask_length(struct plan *plan, struct error *err)
 	const char *setting = "TARGET_SEQUENCE_LENGTH";
 	int64_t length;
 
-	if (arg_given(plan->invocation, "seq") || is_set(plan, setting))
+	if (is_set(plan, setting))
 		return 0;
 	for (;;) {
 		char *answer = ask("Sequence length to compete at, in tokens (1M is worth the most)", NULL,
@@ -108,25 +106,29 @@ static int ask_length(struct plan *plan, struct error *err)
 
 static int ask_python(struct plan *plan, struct error *err)
 {
-	int wanted;
-
-	if (arg_given(plan->invocation, "venv"))
-		return 0;
-	wanted = ask_whether(
+	int wanted = ask_whether(
 		"Install PyTorch into .venv of the workspace, to run the fork? It is large", false, err);
+
 	if (wanted > 0)
 		arg_set(plan->invocation, "venv", "");
 	return wanted < 0 ? -1 : 0;
 }
 
+/* Who gives options knows what to say, and may have pasted other commands behind this one. */
+static bool is_told(const struct invocation *invocation)
+{
+	for (const struct opt *opt = cmd_init.opts; opt->name; opt++)
+		if (arg_given(invocation, opt->name))
+			return true;
+	return false;
+}
+
 int init_ask(struct plan *plan, struct error *err)
 {
-	if (!ask_possible(plan->invocation))
+	if (!ask_possible(plan->invocation) || is_told(plan->invocation))
 		return 0;
-	if (!arg_given(plan->invocation, "api") &&
-		ask_option(plan, "network", "VALIDATOR_API_URL", "Network", NETWORKS, err) < 0)
-		return -1;
-	if (ask_option(plan, "wallet", "WALLET_MINER_NAME", "Name of your wallet", NULL, err) < 0 ||
+	if (ask_option(plan, "network", "VALIDATOR_API_URL", "Network", NETWORKS, err) < 0 ||
+		ask_option(plan, "wallet", "WALLET_MINER_NAME", "Name of your wallet", NULL, err) < 0 ||
 		ask_fork(plan, err) < 0 || ask_length(plan, err) < 0)
 		return -1;
 	return ask_python(plan, err);

@@ -38,11 +38,16 @@ def test_it_asks_for_what_it_is_not_told(person, tmp_path):
 
 
 def test_it_does_not_ask_for_what_it_knows(person, tmp_path):
-    done = person(["miner", "--network", "local", "--seq", "4096"],
-                  [("URL of your fork", ""), ("Install PyTorch", "n")], env={"WALLET_MINER_NAME": "rig"})
-    assert done.code == 0 and "Network" not in done.out and "Sequence" not in done.out
-    assert "your wallet" not in done.out
+    done = person(["miner"], [("Network", ""), ("URL of your fork", ""), ("Install PyTorch", "n")],
+                  env={"WALLET_MINER_NAME": "rig", "TARGET_SEQUENCE_LENGTH": "4096"})
+    assert done.code == 0 and "Sequence" not in done.out and "your wallet" not in done.out
     assert person(["miner"], []).out.strip().endswith("nothing changed.")  # it is one already
+
+
+def test_who_gives_an_option_is_asked_nothing(person, tmp_path):
+    """What is pasted behind the command would be taken for answers."""
+    done = person(["miner", "--seq", "4096"], [])
+    assert done.code == 0 and settings(tmp_path / "miner") == {"TARGET_SEQUENCE_LENGTH": "4096"}
 
 
 @pytest.mark.parametrize("key, code", [("\x03", 130), ("\x04", 130)], ids=["ctrl-c", "end"])
