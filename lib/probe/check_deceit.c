@@ -7,6 +7,7 @@
 #include "probe/inquiry.h"
 
 #define MOST_OUTSIDE_MB 1024.0 /* of a GPU: kernels, handles of libraries and the driver's own */
+#define SHORT_CHANCES 12       /* as CHANCES, of short calls: a busy machine takes several */
 
 /* --- state ------------------------------------------------------------------------------------------------ */
 
@@ -76,7 +77,7 @@ static int compare_speed(struct inquiry *it, double seconds[2], struct error *er
 	double ratio = INFINITY;
 
 	seconds[0] = seconds[1] = INFINITY;
-	for (int attempt = 0; attempt < CHANCES && !(ratio < MOST_SPEEDUP); attempt++) {
+	for (int attempt = 0; attempt < SHORT_CHANCES && !(ratio < MOST_SPEEDUP); attempt++) {
 		for (int i = 0; i < 2; i++) {
 			if (probe_time(probes[i], &timing, &times, err) < 0)
 				return -1;
