@@ -15,6 +15,14 @@ const struct family *family_find(const char *name)
 	return NULL;
 }
 
+const struct family *family_gradient(const struct family *family)
+{
+	for (int i = 0; families[i]; i++)
+		if (families[i]->gradient_of == family)
+			return families[i];
+	return NULL;
+}
+
 /* --- options -------------------------------------------------------------------------------------- */
 
 /* Sets the option that has a value of this name, of `length` characters. */
@@ -90,7 +98,7 @@ int family_tensor_find(const struct family *family, const char *name)
 
 bool tensor_is_sequence(const struct family_tensor *tensor)
 {
-	return strchr(tensor->shape, 'T') != NULL;
+	return !strncmp(tensor->shape, "BT", 2);
 }
 
 static int64_t extent(char letter, const struct op_shape *shape)
@@ -102,6 +110,8 @@ static int64_t extent(char letter, const struct op_shape *shape)
 		return shape->tokens;
 	case 'H':
 		return shape->heads;
+	case 'G':
+		return shape->key_heads ? shape->key_heads : shape->heads;
 	case 'K':
 		return shape->key_dim;
 	default: /* V */

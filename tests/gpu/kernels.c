@@ -67,7 +67,7 @@ static void prepare(struct trial *trial, struct shape shape, uint64_t seed)
 {
 	const struct fixture_plan plan = {
 		.family = families[0],
-		.shape = {shape.batch, shape.tokens, shape.heads, shape.dim, shape.dim},
+		.shape = {shape.batch, shape.tokens, shape.heads, shape.dim, shape.dim, 0},
 		.dtype = shape.dtype,
 		.options = {(int)shape.semantics},
 		.layout = shape.strided ? LAYOUT_SPARSE : LAYOUT_CONTIGUOUS,
