@@ -10,7 +10,10 @@
  *   BLOCK_M     rows that a block keeps: 64 or 128
  *   BLOCK_N     rows of a tile that it walks through: 32, 64 or 128
  *   NUM_WARPS   4 or 8
- *   NUM_STAGES  tiles that there is room for: 1, 2 or 3; all but the one in work are being loaded */
+ *   NUM_STAGES  tiles that there is room for: 1, 2 or 3; all but the one in work are being loaded
+ * and what only the ladder of versions (lib/op/flash/ladder.c) sets otherwise:
+ *   EARLY_END   1: tiles above the diagonal are not visited, 0: they are, and masked
+ *   ATOMICS     1: the gradient adds to dQ in memory (atomics.cuh), 0: it has a pass for it */
 #pragma once
 
 #include "common/element.cuh"
@@ -32,6 +35,8 @@
 #define WALK_K (BLOCK_N / 16)
 #define KEPT_BYTES FLASH_TILE_BYTES(HEAD_DIM, BLOCK_M)
 #define WALKED_BYTES FLASH_TILE_BYTES(HEAD_DIM, BLOCK_N)
+
+#define SKIPS (CAUSAL && EARLY_END)
 
 #define LOG2E 1.4426950408889634f
 #define MINUS_INFINITY __int_as_float(0xff800000)
@@ -94,11 +99,10 @@ static __device__ __forceinline__ uint4 pack_eight(const float (&x)[8])
 
 /* Starts loading ROWS rows of a head from `row` on; zeros from `tokens` on. */
 template <int ROWS>
-static __device__ __forceinline__ void load_tile(unsigned tile, const struct device_tensor &tensor,
-	const ELEMENT *head, int row, int tokens)
+static __device__ __forceinline__ void load_tile(
+	unsigned tile, const struct device_tensor &tensor, const ELEMENT *head, int row, int tokens)
 {
-	const int step = THREADS / SEGMENTS, first = threadIdx.x / SEGMENTS,
-		  segment = threadIdx.x % SEGMENTS;
+	const int step = THREADS / SEGMENTS, first = threadIdx.x / SEGMENTS, segment = threadIdx.x % SEGMENTS;
 	const ELEMENT *column = head + segment * 8 * tensor.stride[3];
 
 	UNROLL

@@ -33,8 +33,8 @@ static __device__ __forceinline__ void mask(
 }
 
 /* From scores to P; O is scaled to the new maxima. */
-static __device__ __forceinline__ void soften(float (&scores)[GROUPS][WALK_N][4],
-	float (&o)[GROUPS][DIM_N][4], struct softmax &row, float scale)
+static __device__ __forceinline__ void soften(
+	float (&scores)[GROUPS][WALK_N][4], float (&o)[GROUPS][DIM_N][4], struct softmax &row, float scale)
 {
 	UNROLL
 	for (int g = 0; g < GROUPS; g++) {
@@ -44,8 +44,7 @@ static __device__ __forceinline__ void soften(float (&scores)[GROUPS][WALK_N][4]
 
 			UNROLL
 			for (int n = 0; n < WALK_N; n++)
-				most = fmaxf(most,
-					fmaxf(scores[g][n][half * 2], scores[g][n][half * 2 + 1]));
+				most = fmaxf(most, fmaxf(scores[g][n][half * 2], scores[g][n][half * 2 + 1]));
 			most = most_of_row(most);
 			factor = power_of_two(scale * (row.most[g][half] - most));
 			shift = scale * most;
@@ -81,8 +80,9 @@ static __device__ __forceinline__ void conclude(const struct flash_arguments &a,
 
 			inverse[g][half] = 1.0f / sum;
 			if (a.lse && (threadIdx.x & 3) == 0 && token < place.tokens)
-				a.lse[query_index(a, place, place.head) + token] =
-					a.scale * row.most[g][half] + logf(sum);
+				a.lse[query_index(a, place, place.head) + token] = a.scale *
+						row.most[g][half] +
+					logf(sum);
 		}
 	}
 }
@@ -92,7 +92,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 {
 	const struct place place = locate(a, a.heads, CAUSAL);
 	const int key_head = place.head / (a.heads / a.key_heads);
-	const int seen = CAUSAL && place.row + BLOCK_M < place.tokens ? place.row + BLOCK_M : place.tokens;
+	const int seen = SKIPS && place.row + BLOCK_M < place.tokens ? place.row + BLOCK_M : place.tokens;
 	const int count = (seen + BLOCK_N - 1) / BLOCK_N;
 	const int full = (CAUSAL ? place.row + 1 : place.tokens) / BLOCK_N; /* tiles that need no mask */
 	const unsigned q_tile = shared_memory(), stages = q_tile + KEPT_BYTES;

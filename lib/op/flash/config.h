@@ -12,6 +12,7 @@ enum { FLASH_BLOCK_M, FLASH_BLOCK_N, FLASH_NUM_WARPS, FLASH_NUM_STAGES }; /* in 
 struct flash_kernels {
 	const char *tuned, *source;
 	bool gradient;
+	bool no_early_end, atomics; /* of op/flash/ladder.h alone */
 };
 #define FLASH_FORWARD "flash_forward", "flash/forward.cu"
 #define FLASH_BACKWARD "flash_backward", "flash/backward.cu"
