@@ -156,15 +156,8 @@ static __device__ __forceinline__ void differentiate_block(const struct flash_ar
 		next_tile(tile, count, load);
 		clear_groups(p);
 		clear_groups(ds);
-		UNROLL
-		for (int step = 0; step < DIM_K; step++) {
-			unsigned rows[GROUPS][4];
-
-			load_kept(rows, kept, step);
-			multiply_step<false>(p, rows, stage, step);
-			load_kept(rows, kept + KEPT_BYTES, step);
-			multiply_step<false>(ds, rows, stage + WALKED_BYTES, step);
-		}
+		multiply_kept(p, kept, stage);
+		multiply_kept(ds, kept + KEPT_BYTES, stage + WALKED_BYTES);
 		if (cut)
 			differentiate<KEYS, true>(
 				p, ds, its, a.scale * LOG2E, place.row, column, place.tokens);

@@ -103,7 +103,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 		load_tile<BLOCK_N>(stage, a.k, k, tile * BLOCK_N, place.tokens);
 		load_tile<BLOCK_N>(stage + WALKED_BYTES, a.v, v, tile * BLOCK_N, place.tokens);
 	};
-	unsigned q[DIM_K][GROUPS][4];
+	unsigned q[GROUPS][1][DIM_K][4];
 	float o[GROUPS][DIM_N][4], inverse[GROUPS][2];
 	struct softmax row;
 
@@ -114,9 +114,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 	begin_walk(count, load);
 	copy_async_wait_group<NUM_STAGES - 1>();
 	__syncthreads();
-	UNROLL
-	for (int step = 0; step < DIM_K; step++)
-		load_kept(q[step], q_tile, step);
+	load_kept(q, q_tile, 0);
 	clear_groups(o);
 	UNROLL
 	for (int g = 0; g < GROUPS; g++) {
@@ -132,9 +130,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 
 		next_tile(tile, count, load);
 		clear_groups(scores);
-		UNROLL
-		for (int step = 0; step < DIM_K; step++)
-			multiply_step<false>(scores, q[step], stage, step);
+		multiply_tile<false>(scores, q, stage, 0);
 		if (tile >= full)
 			mask(scores, place, tile * BLOCK_N);
 		soften(scores, o, row, a.scale * LOG2E);

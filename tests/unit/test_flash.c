@@ -406,8 +406,9 @@ static void configurations_are_refused_for_a_reason(void **state)
 	static const struct {
 		struct config config;
 		const char *word;
-	} cases[] = {{{{96, 64, 4, 2}}, "BLOCK_M=96"}, {{{64, 64, 8, 2}}, "less than 16 rows"},
-		{{{128, 128, 8, 1}}, "registers"}, {{{128, 64, 8, 3}}, "shared memory"}};
+	} cases[] = {{{{96, 64, 4, 2, 1}}, "BLOCK_M=96"}, {{{64, 64, 8, 2, 1}}, "less than 16 rows"},
+		{{{128, 128, 8, 1, 1}}, "registers"}, {{{128, 64, 8, 3, 1}}, "shared memory"},
+		{{{128, 64, 8, 2, 4}}, "9.0"}};
 	struct error err = {0};
 
 	(void)state;
@@ -415,7 +416,8 @@ static void configurations_are_refused_for_a_reason(void **state)
 		assert_int_equal(family->configs->check(&problem, &small, &cases[i].config, &err), -1);
 		assert_non_null(strstr(err.message, cases[i].word));
 	}
-	assert_int_equal(family->configs->check(&wide, &h200, &(struct config){{128, 64, 8, 2}}, &err), -1);
+	assert_int_equal(
+		family->configs->check(&wide, &h200, &(struct config){{128, 64, 8, 2, 1}}, &err), -1);
 	assert_non_null(strstr(err.message, "fp32"));
 }
 

@@ -12,6 +12,7 @@ const struct parameter flash_parameters[] = {
 	[FLASH_BLOCK_N] = {"BLOCK_N", true, {64, 128, 32, 0}},
 	[FLASH_NUM_WARPS] = {"NUM_WARPS", true, {4, 8, 0}},
 	[FLASH_NUM_STAGES] = {"NUM_STAGES", true, {2, 1, 3, 0}},
+	[FLASH_PRODUCT_WARPS] = {"PRODUCT_WARPS", true, {1, 4, 0}},
 	{0},
 };
 
@@ -70,6 +71,9 @@ int flash_config_check(const struct flash_kernels *kernels, const struct flash_p
 	if (m % (16 * warps))
 		return error_set(err, STATUS_USAGE,
 			"BLOCK_M=%d leaves less than 16 rows for each of %d warps", m, warps);
+	if (config->value[FLASH_PRODUCT_WARPS] == 4 && (properties->capability != 90 || problem->dim < 64))
+		return error_set(err, STATUS_USAGE,
+			"PRODUCT_WARPS=4 needs compute capability 9.0 and a head dimension of 64 or 128");
 	needed = registers(kernels, problem, config);
 	if (needed > FLASH_MOST_REGISTERS)
 		return error_set(err, STATUS_USAGE,
@@ -89,8 +93,8 @@ struct config flash_config_default(const struct flash_kernels *kernels, const st
 {
 	/* The largest tiles first: the fewest bytes through shared memory for each product. In the forward of small
 	 * heads a warp has room for 32 rows, which halves them once more. */
-	static const struct config candidates[] = {
-		{{128, 64, 4, 2}}, {{128, 64, 8, 2}}, {{64, 64, 4, 2}}, {{64, 32, 4, 2}}, {{64, 32, 4, 1}}};
+	static const struct config candidates[] = {{{128, 64, 4, 2, 1}}, {{128, 64, 8, 2, 1}},
+		{{64, 64, 4, 2, 1}}, {{64, 32, 4, 2, 1}}, {{64, 32, 4, 1, 1}}};
 	size_t last = sizeof(candidates) / sizeof(*candidates) - 1;
 	struct error why;
 

@@ -6,7 +6,13 @@
 #include "op/config.h"
 #include "op/flash/problem.h"
 
-enum { FLASH_BLOCK_M, FLASH_BLOCK_N, FLASH_NUM_WARPS, FLASH_NUM_STAGES }; /* in struct config */
+enum {
+	FLASH_BLOCK_M,
+	FLASH_BLOCK_N,
+	FLASH_NUM_WARPS,
+	FLASH_NUM_STAGES,
+	FLASH_PRODUCT_WARPS
+}; /* in struct config */
 
 /* The operation, or both passes of its gradient: what configurations are stored under, and the file. */
 struct flash_kernels {

@@ -157,7 +157,7 @@ const struct flash_rung flash_ladder[] = {
 int flash_cuda_rung(struct gpu *gpu, struct gpu_workspace *workspace, const struct flash_problem *problem,
 	const struct flash_rung *rung, bool gradient, struct error *err)
 {
-	static const struct config small = {{32, 32, 2, 1}};
+	static const struct config small = {{32, 32, 2, 1, 1}};
 	struct flash_kernels kernels = gradient ? flash_backward_kernels : flash_forward_kernels;
 
 	kernels.no_early_end = rung->no_early_end;
