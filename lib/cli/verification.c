@@ -143,8 +143,9 @@ int verify_native(const struct invocation *invocation, const struct verify_reque
 	memcpy(plan.options, request->options, sizeof(plan.options));
 	if (thresholds(invocation, &plan.repeat_cosine, &plan.repeat_difference, err) < 0)
 		return -1;
-	if (accuracy_op(device, &plan, checks, err) < 0)
-		return -1;
+	for (; plan.family; plan.family = family_gradient(plan.family))
+		if (accuracy_op(device, &plan, checks, err) < 0)
+			return -1;
 	return request->op ? 0 : accuracy_layer(device, &plan, checks, err);
 }
 
