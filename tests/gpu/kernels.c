@@ -67,7 +67,7 @@ static void prepare(struct trial *trial, struct shape shape, uint64_t seed)
 {
 	const struct fixture_plan plan = {
 		.family = families[0],
-		.shape = {shape.batch, shape.tokens, shape.heads, shape.dim, shape.dim},
+		.shape = {shape.batch, shape.tokens, shape.heads, shape.dim, shape.dim, 0},
 		.dtype = shape.dtype,
 		.options = {(int)shape.semantics},
 		.layout = shape.strided ? LAYOUT_SPARSE : LAYOUT_CONTIGUOUS,
@@ -446,7 +446,7 @@ static void decoding_follows_the_recurrence(void **state)
 						.initial = tokens > 1, .strided = dim == 32},
 					8);
 				compute_reference(&trial);
-				must(quasar_cuda_recurrent(gpu, &trial.problem, &err), &err);
+				must(quasar_cuda_recurrent(gpu, &trial.problem, NULL, &err), &err);
 				compare(&trial);
 				finish(&trial);
 			}
