@@ -30,6 +30,7 @@
 	_(common_element, "common/element.cuh")                                                              \
 	_(common_tile, "common/tile.cuh")                                                                    \
 	_(quasar_arguments, "quasar/arguments.h")                                                            \
+	_(quasar_decay, "quasar/decay.cuh")                                                                  \
 	_(quasar_gate_formula, "quasar/gate.cuh")                                                            \
 	_(quasar_layout, "quasar/layout.h")                                                                  \
 	_(layer_arguments, "layer/arguments.h")                                                              \
