@@ -1134,6 +1134,16 @@ static __device__ __forceinline__ void step(struct chunk_block &block, const str
 	if (GATED)
 		decay_products(c, block.decay, row, part * SCORE_N);
 	make_score_row(tiles.scores, row, part * SCORE_N, block.lane, c);
+	UNROLL
+	for (int more = row + WARPS; more < BLOCKS;
+		more += WARPS) { /* warps are few: each makes several block rows */
+		load_rows<PLANES, HEAD_DIM>(a_queries, tiles.queries + more * 16 * HEAD_DIM * 2, ROWS_PLANE);
+		clear(c);
+		multiply<PLANES, HEAD_DIM, false, FULL>(c, a_queries, tiles.keys, ROWS_PLANE);
+		if (GATED)
+			decay_products(c, block.decay, more, 0);
+		make_score_row(tiles.scores, more, 0, block.lane, c);
+	}
 	publish_tiles();
 	multiply_finish(y);
 	if (GATED)
