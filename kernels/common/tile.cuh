@@ -36,9 +36,12 @@ static __device__ __forceinline__ float bf16_high(unsigned pair)
 template <int PLANES>
 static __device__ __forceinline__ void split_bf16(unsigned (&pair)[PLANES], float low, float high)
 {
-	pair[0] = pack_bf16(low, high);
-	if (PLANES > 1)
-		pair[PLANES - 1] = pack_bf16(low - bf16_low(pair[0]), high - bf16_high(pair[0]));
+	UNROLL
+	for (int p = 0; p < PLANES; p++) {
+		pair[p] = pack_bf16(low, high);
+		low -= bf16_low(pair[p]);
+		high -= bf16_high(pair[p]);
+	}
 }
 
 /* --- addresses ------------------------------------------------------------------------------------ */
@@ -154,6 +157,17 @@ static __device__ __forceinline__ void copy_async(unsigned address, const void *
 static __device__ __forceinline__ void copy_async_wait(void)
 {
 	asm volatile("cp.async.wait_all;" ::: "memory");
+}
+
+/* Copies started since the last commit are a group; waits until no more than the LATER last groups are under way. */
+static __device__ __forceinline__ void copy_async_commit(void)
+{
+	asm volatile("cp.async.commit_group;" ::: "memory");
+}
+
+template <int LATER> static __device__ __forceinline__ void copy_async_wait_group(void)
+{
+	asm volatile("cp.async.wait_group %0;" ::"n"(LATER) : "memory");
 }
 
 /* --- products ------------------------------------------------------------------------------------- */

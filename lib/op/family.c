@@ -3,9 +3,9 @@
 #include <stdio.h>
 #include <string.h>
 
-extern const struct family family_quasar, family_linear;
+extern const struct family family_quasar, family_linear, family_linear_backward;
 
-const struct family *const families[] = {&family_quasar, &family_linear, NULL};
+const struct family *const families[] = {&family_quasar, &family_linear, &family_linear_backward, NULL};
 
 const struct family *family_find(const char *name)
 {
