@@ -11,7 +11,7 @@
 #define OPT_SEMANTICS                                                                                        \
 	{                                                                                                    \
 		"semantics", 0, "NAME,...", NULL, NULL,                                                      \
-			"upstream|causal|bidirectional|elu+1|relu|squared-relu|identity|normalised|"         \
+			"upstream|causal|bidirectional|elu+1|relu|squared-relu|exp|identity|normalised|"         \
 			"unnormalised",                                                                      \
 			"Variant of the operation. QuasarAttention: upstream, what the reference fork "      \
 			"computes (default), or causal, the published recurrence. Linear attention: by "     \
