@@ -156,8 +156,7 @@ static float *widen(const void *elements, enum dtype dtype, size_t count)
 
 static int judge(const struct own *own, const struct comparison *found, const char *with, struct error *err)
 {
-	if (found->finite && found->cosine >= own->family->least_cosine &&
-		found->relative_error <= MOST_RELATIVE_ERROR)
+	if (comparison_agrees(found, own->family->least_cosine, MOST_RELATIVE_ERROR))
 		return 0;
 	if (!found->finite)
 		return error_set(err, STATUS_FAILED, "outputs are not finite, or were not written");

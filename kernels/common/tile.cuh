@@ -14,6 +14,11 @@
 
 #define UNROLL _Pragma("unroll")
 
+/* Of the products' factors: bf16, or for whoever packs them itself f16. */
+#ifndef TILE_TYPE
+#define TILE_TYPE "bf16"
+#endif
+
 static __device__ __forceinline__ unsigned pack_bf16(float low, float high)
 {
 	unsigned pair;
@@ -101,7 +106,7 @@ static __device__ __forceinline__ unsigned transpose_matrix(unsigned pair)
 static __device__ __forceinline__ void multiply_add(
 	float (&c)[4], const unsigned (&a)[4], unsigned b0, unsigned b1)
 {
-	asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, "
+	asm("mma.sync.aligned.m16n8k16.row.col.f32." TILE_TYPE "." TILE_TYPE ".f32 {%0, %1, %2, %3}, "
 	    "{%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
 		: "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
 		: "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));

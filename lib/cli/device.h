@@ -20,7 +20,8 @@
 
 #define OPT_OP(help)                                                                                         \
 	{                                                                                                    \
-		"op", 0, "[NAME]", NULL, NULL, "quasar|linear|linear-backward", help " Without NAME: quasar."                \
+		"op", 0, "[NAME]", NULL, NULL, "quasar|linear|linear-backward|flash|flash-backward",          \
+			help " Without NAME: quasar."                                                        \
 	}
 
 #define OPT_WEIGHTS                                                                                          \

@@ -168,7 +168,7 @@ static int upload_memory(const struct fixture *fixture, int number, struct error
 }
 
 /* What a gradient reads of its operation's outputs: computed as it is where it is used, on the same device. */
-static int save_outputs(const struct fixture *fixture, struct error *err)
+int fixture_save(const struct fixture *fixture, struct error *err)
 {
 	const struct family *family = fixture->plan.family, *operation = family->gradient_of;
 	struct op_problem problem;
@@ -204,7 +204,7 @@ int fixture_make(struct fixture *fixture, const struct device *device, const str
 	for (int i = 0; tensors[i].name; i++)
 		if (fixture->bytes[i] && upload_memory(fixture, i, err) < 0)
 			return -1;
-	return save_outputs(fixture, err);
+	return fixture_save(fixture, err);
 }
 
 void fixture_free(struct fixture *fixture)
@@ -224,7 +224,7 @@ int fixture_poison(const struct fixture *fixture, struct error *err)
 			upload_memory(fixture, is_slice(fixture, i) ? 0 : i, err) < 0)
 			return -1;
 	/* what was saved lay in the same memory */
-	return fixture->plan.layout == LAYOUT_PACKED ? save_outputs(fixture, err) : 0;
+	return fixture->plan.layout == LAYOUT_PACKED ? fixture_save(fixture, err) : 0;
 }
 
 int fixture_download(const struct fixture *fixture, int number, void *elements, struct error *err)

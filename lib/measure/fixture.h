@@ -54,6 +54,9 @@ int fixture_make(struct fixture *fixture, const struct device *device, const str
 	struct error *err);
 void fixture_free(struct fixture *fixture);
 
+/* Computes what a gradient reads of its operation's outputs again, for whoever has changed the inputs. */
+int fixture_save(const struct fixture *fixture, struct error *err);
+
 /* Poisons all outputs. */
 int fixture_poison(const struct fixture *fixture, struct error *err);
 

@@ -22,6 +22,7 @@
 #include "op/quasar/reference.h"
 #include "tensor/compare.h"
 #include "tensor/random.h"
+#include "tune/space.h"
 
 #define NO_GPU 77
 
@@ -803,6 +804,147 @@ static void configurations_are_run_as_they_are(void **state)
 	finish(&trial);
 }
 
+/* --- the other families -------------------------------------------------------------------------------- */
+
+/* Its outputs as floats, one behind the other. */
+static void run_family(
+	const struct fixture *made, const struct config *config, uint16_t *halves, float *outputs)
+{
+	size_t count = fixture_outputs(made);
+	struct error err;
+
+	must(fixture_poison(made, &err), &err);
+	must(device.operate(&device, made->plan.family, &made->problem, config, &err), &err);
+	must(fixture_download_outputs(made, halves, &err), &err);
+	for (size_t i = 0; i < count; i++)
+		outputs[i] = dtype_load(halves, made->plan.dtype, (int64_t)i);
+}
+
+/* Attention and its gradient in a configuration (NULL: the usual one) against fp64, twice, to the same bits. */
+static void check_attention(const struct fixture_plan *plan, const struct config *config)
+{
+	struct fixture made;
+	struct error err;
+	double *reference, *results[FAMILY_TENSORS] = {0};
+	uint16_t *halves[2];
+	float *outputs;
+	size_t count, at = 0;
+
+	must(fixture_make(&made, &device, plan, &err), &err);
+	count = fixture_outputs(&made);
+	reference = malloc(count * sizeof(*reference));
+	outputs = malloc(count * sizeof(*outputs));
+	fixture_place_results(&made, reference, results);
+	must(device.reference(&device, plan->family, &made.problem, results, &err), &err);
+	for (int i = 0; i < 2; i++) {
+		halves[i] = malloc(count * sizeof(**halves));
+		run_family(&made, config, halves[i], outputs);
+	}
+	assert_memory_equal(halves[0], halves[1], count * sizeof(**halves));
+	for (int i = 0; plan->family->tensors[i].name; i++) {
+		const struct comparison found = compare_float_double(
+			outputs + at, reference + at, made.count[i]);
+
+		if (plan->family->tensors[i].role != TENSOR_OUTPUT)
+			continue;
+		if (!comparison_agrees(&found, 0.9999, plan->dtype == DTYPE_BF16 ? 1.5e-2 : 2e-3))
+			fail_msg("%s of %s, %s, option %d, B%lld T%lld H%d/%d S%d layout %d, configuration %d "
+				 "%d %d %d: cosine %.6f, relative error %.2e%s",
+				plan->family->tensors[i].name, plan->family->name, dtype_name(plan->dtype),
+				plan->options[0], (long long)plan->shape.batch, (long long)plan->shape.tokens,
+				plan->shape.heads, plan->shape.key_heads, plan->shape.key_dim,
+				(int)plan->layout, config ? config->value[0] : 0,
+				config ? config->value[1] : 0, config ? config->value[2] : 0,
+				config ? config->value[3] : 0, found.cosine, found.relative_error,
+				found.finite ? "" : ", not finite");
+		at += made.count[i];
+	}
+	for (int i = 0; i < 2; i++)
+		free(halves[i]);
+	free(outputs);
+	free(reference);
+	fixture_free(&made);
+}
+
+/* Every mask, forward and backward. */
+static void each_attention(struct fixture_plan plan, void (*attempt)(struct fixture_plan plan))
+{
+	static const char *const names[] = {"flash", "flash-backward"};
+
+	for (int i = 0; i < 4; i++) {
+		plan.family = family_find(names[i / 2]);
+		plan.options[0] = i % 2;
+		plan.seed = 3;
+		attempt(plan);
+	}
+}
+
+static void try_lengths(struct fixture_plan plan)
+{
+	static const int64_t lengths[] = {1, 63, 64, 129, 200};
+
+	for (size_t i = 0; i < sizeof(lengths) / sizeof(*lengths); i++) {
+		plan.shape.tokens = lengths[i];
+		check_attention(&plan, NULL);
+	}
+}
+
+static void attention_of_every_length(void **state)
+{
+	(void)state;
+	each_attention((struct fixture_plan){.shape = {1, 0, 2, 64, 64, 0}, .dtype = DTYPE_BF16}, try_lengths);
+}
+
+static void try_types(struct fixture_plan plan)
+{
+	for (int dtype = DTYPE_BF16; dtype <= DTYPE_F16; dtype++)
+		for (int dim = 32; dim <= 128; dim *= 2) {
+			plan.dtype = (enum dtype)dtype;
+			plan.shape.key_dim = plan.shape.value_dim = dim;
+			check_attention(&plan, NULL);
+		}
+}
+
+static void attention_of_every_type_and_dimension(void **state)
+{
+	(void)state;
+	each_attention((struct fixture_plan){.shape = {1, 100, 1, 0, 0, 0}}, try_types);
+}
+
+static void try_layouts_and_heads(struct fixture_plan plan)
+{
+	for (int layout = 0; layout < LAYOUTS; layout++) {
+		plan.layout = (enum layout)layout;
+		check_attention(&plan, NULL);
+	}
+}
+
+static void attention_of_any_strides_and_shared_keys(void **state)
+{
+	(void)state;
+	each_attention((struct fixture_plan){.shape = {2, 70, 4, 64, 64, 2}, .dtype = DTYPE_BF16},
+		try_layouts_and_heads);
+}
+
+static void try_configurations(struct fixture_plan plan)
+{
+	const struct op_problem problem = family_problem(plan.family, &plan.shape, plan.dtype, plan.options);
+	struct tune_space space;
+	struct error err;
+
+	must(tune_space_make(plan.family, &problem, gpu_properties_of(gpu), &space, &err), &err);
+	for (size_t i = 0; i < space.count; i++)
+		check_attention(&plan, &space.configs[i]);
+	tune_space_free(&space);
+}
+
+static void attention_in_every_configuration(void **state)
+{
+	(void)state;
+	each_attention((struct fixture_plan){.shape = {1, 150, 1, 64, 64, 0}, .dtype = DTYPE_BF16},
+		try_configurations);
+}
+
 /* An operation without a GPU version says so, and what works. */
 static void what_has_no_gpu_version_says_so(void **state)
 {
@@ -840,6 +982,10 @@ int main(int argc, char **argv)
 		cmocka_unit_test(a_callers_stream_is_used),
 		cmocka_unit_test(kernels_can_be_unloaded),
 		cmocka_unit_test(configurations_are_run_as_they_are),
+		cmocka_unit_test(attention_of_every_length),
+		cmocka_unit_test(attention_of_every_type_and_dimension),
+		cmocka_unit_test(attention_of_any_strides_and_shared_keys),
+		cmocka_unit_test(attention_in_every_configuration),
 		cmocka_unit_test(what_has_no_gpu_version_says_so),
 	};
 	struct error err = {0};

@@ -92,18 +92,11 @@ static struct stretch stretch_of(
 }
 
 /* A block's rows of a tensor, `pitch` floats apart; zeros behind the last. */
-static void load_rows(
+static void load_block(
 	const struct stretch *stretch, const struct tensor *tensor, int dim, int pitch, float *out)
 {
-	int64_t start = stretch->batch * tensor->stride[0] + stretch->head * tensor->stride[2];
-	int64_t size = (int64_t)dtype_size(tensor->dtype);
-
-	for (int64_t row = stretch->first; row < stretch->first + BLOCK; row++, out += pitch)
-		if (row < stretch->last)
-			load_row((const char *)tensor->data + (start + row * tensor->stride[1]) * size,
-				tensor->dtype, tensor->stride[3], dim, out);
-		else
-			memset(out, 0, (size_t)dim * sizeof(*out));
+	load_head_rows(tensor, stretch->batch, stretch->head, stretch->first, stretch->last, BLOCK, dim,
+		pitch, out);
 }
 
 /* Rows of x or y: mapped, multiplied by r (`scaled`), with f or 1 as the element more. elu(0) + 1 is not 0: only rows
@@ -113,7 +106,7 @@ static void load_factor(const struct stretch *stretch, const struct tensor *tens
 	const struct linear_pass *pass = stretch->pass;
 	int dim = pass->key_dim;
 
-	load_rows(stretch, tensor, dim, PITCH, x);
+	load_block(stretch, tensor, dim, PITCH, x);
 	for (int64_t r = 0; r < BLOCK; r++, x += PITCH) {
 		int64_t at = (stretch->first + r) * pass->row_step;
 		bool valid = stretch->first + r < stretch->last;
@@ -138,7 +131,7 @@ static void load_keys(const struct stretch *stretch, struct block *block)
 	int dim = pass->value_dim;
 
 	load_factor(stretch, &pass->y, pass->kind == PASS_DK, block->y);
-	load_rows(stretch, &pass->w, dim, dim, block->w);
+	load_block(stretch, &pass->w, dim, dim, block->w);
 	for (int64_t r = 0; r < BLOCK && stretch->first + r < stretch->last; r++) {
 		float *row = block->w + r * dim;
 
@@ -215,7 +208,7 @@ static void derive_rows(const struct stretch *stretch, struct block *block)
 	const struct linear_pass *pass = stretch->pass;
 	int dim = pass->value_dim;
 
-	load_rows(stretch, &pass->at, dim, dim, block->at);
+	load_block(stretch, &pass->at, dim, dim, block->at);
 	for (int i = 0; i < BLOCK * dim; i += LANES)
 		vector_store(block->out + i,
 			vector_load(block->out + i) *
