@@ -28,7 +28,7 @@
  * Compile-time parameters, of the problem:
  *   PASS, FEATURE         see linear/layout.h
  *   KEY_DIM, VALUE_DIM    of x and y, of w and out: 32, 64 or 128
- *   CAUSAL, NORMALISED    1 or 0; the latter matters forward only
+ *   CAUSAL, NORMALISED    1 or 0
  *   INPUT, VECTOR         see common/element.cuh
  * and tunables (lib/op/linear/config.c):
  *   VALUE_TILE   columns of S that a warp owns: 16, 32 or 64
@@ -224,11 +224,53 @@ struct columns {
 	unsigned at[PLANES][VALUE_M][4];
 };
 
-/* This row's numbers of a gradient; 0 behind the end. */
+/* This row's number; 0 behind the end. */
 static __device__ __forceinline__ float row_number(
 	const struct linear_arguments &a, const float *numbers, const struct place &place, long long row)
 {
 	return row < a.tokens ? numbers[place.sequence * a.tokens + row * a.row_step] : 0.0f;
+}
+
+static __device__ __forceinline__ float reciprocal(float divisor)
+{
+	return fabsf(divisor) < SMALLEST_DIVISOR ? 0.0f : 1.0f / divisor;
+}
+
+/* Adds up what the four threads of a row have. */
+static __device__ __forceinline__ float sum_of_row(float part)
+{
+	part += __shfl_xor_sync(~0u, part, 1);
+	return part + __shfl_xor_sync(~0u, part, 2);
+}
+
+/* r and f of a chunk's rows, for the threads of the warp and for later; `o` and `d_o` are the rows' addresses. Warps
+ * with other columns of the state write the same. */
+static __device__ __forceinline__ void make_row_numbers(const struct linear_arguments &a,
+	const struct place &place, long long token, unsigned d_o, unsigned o)
+{
+	UNROLL
+	for (int n = 0; n < 2; n++) {
+		const long long row = token + place.group_row + n * 8;
+		const long long at = place.sequence * a.tokens + row * a.row_step;
+		float scale = 1.0f, offset = 0.0f;
+
+		if (NORMALISED) {
+			unsigned words[2][pieces<LANE_KEYS>::BYTES / 4];
+
+			pieces<LANE_KEYS>::load(words[0], d_o, n, place.lane);
+			pieces<LANE_KEYS>::load(words[1], o, n, place.lane);
+			UNROLL
+			for (int i = 0; i < LANE_KEYS; i++)
+				offset += word_element(words[0], i) * word_element(words[1], i);
+			scale = reciprocal(row_number(a, a.divisors, place, row));
+			offset = -scale * sum_of_row(offset);
+		}
+		if (place.pair == 0 && row < a.tokens) {
+			a.scales[at] = scale;
+			a.offsets[at] = offset;
+		}
+	}
+	__syncwarp();
 }
 
 /* What rows are multiplied with; behind the end with zero. */
@@ -340,8 +382,6 @@ static __device__ __forceinline__ void each_number(struct state &state, const st
 				work(row + value, state.matrix[value / 2][n][value % 2 * 2 + i]);
 		}
 	}
-	if (PASS == PASS_DV)
-		return;
 	UNROLL
 	for (int i = 0; i < (AUGMENTED ? LANE_VALUES : LANE_KEYS); i++)
 		work(KEY_DIM * VALUE_DIM +
@@ -507,10 +547,8 @@ static __device__ __forceinline__ void make_factors(const struct linear_argument
 	for (int n = 0; n < 2; n++) {
 		const long long row = token + place.group_row + n * 8;
 
-		if (NORMALISED) {
-			divisor[n] = parts[n] + __shfl_xor_sync(~0u, parts[n], 1);
-			divisor[n] += __shfl_xor_sync(~0u, divisor[n], 2);
-		}
+		if (NORMALISED)
+			divisor[n] = sum_of_row(parts[n]);
 		if (a.divisors && place.pair == 0 && place.first_value == 0 && row < a.tokens)
 			a.divisors[place.sequence * a.tokens + row] = divisor[n];
 	}
@@ -518,7 +556,7 @@ static __device__ __forceinline__ void make_factors(const struct linear_argument
 	for (int n = 0; n < 4; n++) {
 		const float d = __shfl_sync(~0u, divisor[n / 2], (place.pair + n % 2) * 4);
 
-		factors[n] = !NORMALISED ? 1.0f : fabsf(d) < SMALLEST_DIVISOR ? 0.0f : 1.0f / d;
+		factors[n] = NORMALISED ? reciprocal(d) : 1.0f;
 	}
 }
 
@@ -613,13 +651,14 @@ static __device__ __forceinline__ void attend(const struct state &state, const s
 
 /* --- a group ----------------------------------------------------------------------------------------------- */
 
-/* A stage of the output has x first; then, causal, y and w; then what the derivative is taken at. */
+/* A stage of the output has x first; then, causal, y and w; then what the derivative is taken at. One of the sum has y and
+ * w, then o, where r and f are made. */
 template <bool OUTPUT> struct stage {
 	static constexpr bool UPDATES = !OUTPUT || CAUSAL;
 	static constexpr int BYTES = OUTPUT ? LINEAR_OUTPUT_STAGE(INPUT, KEY_DIM, VALUE_TILE, CAUSAL, PASS)
-					    : LINEAR_SUM_STAGE(INPUT, KEY_DIM, VALUE_TILE);
+					    : LINEAR_SUM_STAGE(INPUT, KEY_DIM, VALUE_TILE, PASS, NORMALISED);
 	static constexpr int Y = OUTPUT ? ROWS_BYTES : 0, W = Y + ROWS_BYTES,
-			     AT = UPDATES ? W + COLUMNS_BYTES : ROWS_BYTES;
+			     AT = UPDATES ? W + COLUMNS_BYTES : ROWS_BYTES, O = AT;
 
 	static __device__ __forceinline__ void copy(
 		const struct linear_arguments &a, const struct place &place, int chunk, unsigned address)
@@ -634,6 +673,8 @@ template <bool OUTPUT> struct stage {
 		}
 		if (OUTPUT && AUGMENTED)
 			copy_columns(a, a.at, place, token, address + AT);
+		if (!OUTPUT && PASS == PASS_DK && NORMALISED)
+			copy_rows(a, a.o, place, token, address + O);
 	}
 };
 
@@ -645,6 +686,9 @@ static __device__ __forceinline__ void step(const struct linear_arguments &a, st
 	struct rows y;
 	struct columns w;
 
+	if (!OUTPUT && PASS == PASS_DK)
+		make_row_numbers(
+			a, place, token, address + stage<OUTPUT>::Y, address + stage<OUTPUT>::O);
 	if (stage<OUTPUT>::UPDATES) {
 		load_factor<PASS == PASS_DK, false>(
 			a, y, place, token, address + stage<OUTPUT>::Y, NULL, parts);
@@ -726,6 +770,12 @@ static __device__ __forceinline__ void add_up_warps(struct state &state, const s
 	}
 }
 
+/* The place of a number of a matrix [KEY_DIM, VALUE_DIM] in its transpose. */
+static __device__ __forceinline__ int transposed(int number)
+{
+	return number % VALUE_DIM * KEY_DIM + number / VALUE_DIM;
+}
+
 static __device__ __forceinline__ float *record_of(const struct linear_arguments &a, int sequence, int group)
 {
 	return a.records + ((long long)sequence * a.groups + group) * RECORD;
@@ -759,7 +809,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
 		return;
 	const float *record = record_of(a, place.sequence, CAUSAL ? place.group : 0);
 
-	each_number(state, place, [&](int number, float &value) { value = record[number]; });
+	each_number(state, place, [&](int number, float &value) {
+		value = record[PASS == PASS_DV && number < KEY_DIM * VALUE_DIM ? transposed(number) : number];
+	});
 	walk<true>(a, state, place);
 }
 
@@ -774,10 +826,10 @@ extern "C" __global__ void __launch_bounds__(SCAN_THREADS)
 	const long long index = (long long)blockIdx.x * SCAN_THREADS + threadIdx.x;
 	const int sequence = (int)(index / RECORD), number = (int)(index % RECORD);
 	const int square = KEY_DIM * VALUE_DIM, sums = (int)RECORD - square;
-	/* the gradients' states are those of the operation, or their transposes */
-	const int there = !AUGMENTED ? number : number % VALUE_DIM * KEY_DIM + number / VALUE_DIM;
-	const long long at = number < square ? (long long)sequence * square + there
-					     : (long long)sequence * sums + number - square;
+	/* the gradient's states are the transposes of the operation's */
+	const long long at = number < square
+		? (long long)sequence * square + (AUGMENTED ? transposed(number) : number)
+		: (long long)sequence * sums + number - square;
 	const float *initial = number < square ? a.initial_state : a.initial_sum;
 	float *final = number < square ? a.final_state : a.final_sum;
 

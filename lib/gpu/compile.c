@@ -26,8 +26,7 @@
 	_(layer_convolve, "layer/convolve.cu")                                                               \
 	_(layer_gate, "layer/gate.cu")                                                                       \
 	_(layer_gather, "layer/gather.cu")                                                                   \
-	_(linear_attention, "linear/attention.cu")                                                           \
-	_(linear_rows, "linear/rows.cu")
+	_(linear_attention, "linear/attention.cu")
 #define HEADERS(_)                                                                                           \
 	_(common_arguments, "common/arguments.h")                                                            \
 	_(common_dtype, "common/dtype.h")                                                                    \

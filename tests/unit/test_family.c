@@ -30,6 +30,16 @@ static double tolerance(const struct fixture_plan *plan, enum dtype dtype)
 	return gradient ? 4 * rounding : rounding;
 }
 
+/* Whether a type has numbers so large: gradients of quotients whose divisors nearly cancel may leave fp16's. */
+static bool can_hold(enum dtype dtype, const double *numbers, size_t count)
+{
+	double largest = 0;
+
+	for (size_t i = 0; i < count; i++)
+		largest = fmax(largest, fabs(numbers[i]));
+	return dtype != DTYPE_F16 || largest < 65504;
+}
+
 static void assert_agrees(const struct fixture *fixture, int tensor, const double *expected)
 {
 	const struct fixture_plan *plan = &fixture->plan;
@@ -104,7 +114,8 @@ static void try_fixture(const struct fixture *fixture)
 		for (int i = 0; family->tensors[i].name; i++) {
 			if (!results[i])
 				continue;
-			assert_agrees(fixture, i, results[i]);
+			if (can_hold(fixture->problem.tensors[i].dtype, results[i], fixture->count[i]))
+				assert_agrees(fixture, i, results[i]);
 			if (fixture->plan.layout != LAYOUT_PACKED)
 				assert_gaps_untouched(fixture, i);
 		}

@@ -8,7 +8,7 @@
 const struct parameter linear_parameters[] = {
 	[LINEAR_VALUE_TILE] = {"VALUE_TILE", true, {64, 32, 16, 0}},
 	[LINEAR_NUM_WARPS] = {"NUM_WARPS", true, {4, 8, 2, 0}},
-	[LINEAR_NUM_STAGES] = {"NUM_STAGES", true, {2, 3, 4, 6, 0}},
+	[LINEAR_NUM_STAGES] = {"NUM_STAGES", true, {4, 3, 2, 0}},
 	[LINEAR_MIN_BLOCKS] = {"MIN_BLOCKS", true, {1, 2, 3, 4, 0}},
 	[LINEAR_GROUPS] = {"GROUPS", false, {0}},
 	{0},
@@ -50,7 +50,8 @@ static int output_stage(const struct linear_pass *pass, int value_tile)
 
 static int sum_stage(const struct linear_pass *pass, int value_tile)
 {
-	return LINEAR_SUM_STAGE((int)pass->x.dtype, pass->key_dim, value_tile);
+	return LINEAR_SUM_STAGE(
+		(int)pass->x.dtype, pass->key_dim, value_tile, pass->kind, pass->normalised);
 }
 
 static int output_shared(const struct linear_pass *pass, const struct config *config)
@@ -218,7 +219,8 @@ void linear_groups_values(const struct linear_pass *pass, const struct gpu_prope
 static bool is_vector(const struct linear_pass *pass)
 {
 	return tensor_is_vector(&pass->x) && tensor_is_vector(&pass->y) && tensor_is_vector(&pass->w) &&
-		tensor_is_vector(&pass->out) && (!pass_is_augmented(pass) || tensor_is_vector(&pass->at));
+		tensor_is_vector(&pass->out) && (!pass_is_augmented(pass) || tensor_is_vector(&pass->at)) &&
+		(pass->kind != PASS_DK || tensor_is_vector(&pass->o));
 }
 
 /* The constants of the problem, then those of the configuration. */
@@ -245,11 +247,11 @@ static void list_parameters(const struct linear_pass *pass, const struct config 
 	list[count] = (struct kernel_parameter){0};
 }
 
-void linear_launches(const struct linear_pass *pass, const struct config *config,
+int linear_launches(const struct linear_pass *pass, const struct config *config,
 	struct config_launch launches[LINEAR_PASS_LAUNCHES])
 {
 	int tile = config->value[LINEAR_VALUE_TILE], warps = config->value[LINEAR_NUM_WARPS];
-	int groups = config->value[LINEAR_GROUPS], longest = linear_chunks_per_group(pass, config);
+	int groups = config->value[LINEAR_GROUPS], longest = linear_chunks_per_group(pass, config), count = 0;
 	int64_t sequences = sequences_of(pass), units = sequences * groups * (pass->value_dim / tile);
 	int64_t record = LINEAR_RECORD(pass->key_dim, pass->value_dim, pass->kind);
 	double trips = pass->causal ? longest : (longest + warps - 1) / warps;
@@ -259,36 +261,23 @@ void linear_launches(const struct linear_pass *pass, const struct config *config
 		.trips = trips};
 
 	list_parameters(pass, config, any.parameters);
-	launches[0] = launches[1] = launches[2] = any;
-	launches[0].name = "linear_sum";
-	launches[0].shared_bytes = sum_shared(pass, config);
-	launches[0].bytes = trips * warps * sum_stage(pass, tile);
-	launches[1].name = "linear_scan";
-	launches[1].threads = SCAN_THREADS;
-	launches[1].blocks = (sequences * record + SCAN_THREADS - 1) / SCAN_THREADS;
-	launches[1].trips = groups / 8.0;
-	launches[1].bytes = SCAN_THREADS * 4.0 * groups * (pass->causal ? 2 : 1);
-	launches[1].waits = true;
-	launches[2].name = "linear_output";
-	launches[2].shared_bytes = output_shared(pass, config);
-	launches[2].bytes = trips * warps *
+	if (pass->kind != PASS_DV) {
+		launches[count] = any;
+		launches[count].name = "linear_sum";
+		launches[count].shared_bytes = sum_shared(pass, config);
+		launches[count++].bytes = trips * warps * sum_stage(pass, tile);
+		launches[count] = any;
+		launches[count].name = "linear_scan";
+		launches[count].threads = SCAN_THREADS;
+		launches[count].blocks = (sequences * record + SCAN_THREADS - 1) / SCAN_THREADS;
+		launches[count].trips = groups / 8.0;
+		launches[count].bytes = SCAN_THREADS * 4.0 * groups * (pass->causal ? 2 : 1);
+		launches[count++].waits = true;
+	}
+	launches[count] = any;
+	launches[count].name = "linear_output";
+	launches[count].shared_bytes = output_shared(pass, config);
+	launches[count++].bytes = trips * warps *
 		(output_stage(pass, tile) + LINEAR_ROWS_BYTES((int)pass->x.dtype, tile));
-}
-
-struct config_launch linear_rows_launch(const struct linear_gradient *gradient)
-{
-	const struct linear_problem *problem = &gradient->problem;
-	int64_t rows = problem->batch * problem->tokens * problem->heads;
-
-	return (struct config_launch){
-		.source = "linear/rows.cu",
-		.name = "linear_rows",
-		.parameters = {{"VALUE_DIM", problem->value_dim}, {"NORMALISED", problem->normalised},
-			{"INPUT", (int)problem->o.dtype},
-			{"VECTOR", tensor_is_vector(&problem->o) && tensor_is_vector(&gradient->d_o)}},
-		.threads = ROWS_THREADS,
-		.blocks = (rows * ROWS_LANES + ROWS_THREADS - 1) / ROWS_THREADS,
-		.bytes = ROWS_THREADS / ROWS_LANES *
-			(2.0 * problem->value_dim * (double)dtype_size(problem->o.dtype) + 12),
-	};
+	return count;
 }

@@ -28,10 +28,8 @@ void linear_groups_values(const struct linear_pass *pass, const struct gpu_prope
 
 int linear_chunks_per_group(const struct linear_pass *pass, const struct config *config);
 
-enum { LINEAR_PASS_LAUNCHES = 3 }; /* linear_sum, linear_scan, linear_output */
+enum { LINEAR_PASS_LAUNCHES = 3 }; /* at most */
 
-void linear_launches(const struct linear_pass *pass, const struct config *config,
+/* The kernels of a pass, in the order of their launches; returns how many. */
+int linear_launches(const struct linear_pass *pass, const struct config *config,
 	struct config_launch launches[LINEAR_PASS_LAUNCHES]);
-
-/* Of linear_rows, which a gradient begins with. */
-struct config_launch linear_rows_launch(const struct linear_gradient *gradient);

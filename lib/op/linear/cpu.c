@@ -235,8 +235,9 @@ int linear_gradient_cpu(const struct linear_gradient *gradient, struct error *er
 	if (!scales)
 		return error_set(err, STATUS_ENVIRONMENT, "not enough memory for the gradient of %zu rows", rows);
 	make_rows(gradient, scales, scales + rows);
-	for (int kind = PASS_DQ; kind <= PASS_DV && !result; kind++) {
-		struct linear_pass pass = linear_gradient_pass(gradient, kind, scales, scales + rows);
+	for (int i = 0; i < LINEAR_GRADIENT_PASSES && !result; i++) {
+		struct linear_pass pass =
+			linear_gradient_pass(gradient, linear_gradient_order[i], scales, scales + rows);
 
 		result = run_pass(&pass, err);
 	}

@@ -29,12 +29,6 @@ static int check_tensors(const struct linear_problem *problem, const struct tens
 	return 0;
 }
 
-static struct gpu_kernel *kernel_of(struct gpu *gpu, const struct config_launch *launch, struct error *err)
-{
-	return gpu_kernel(gpu, launch->source, launch->name, launch->parameters, launch->threads,
-		launch->shared_bytes, err);
-}
-
 static size_t record_bytes(const struct linear_pass *pass, const struct config *config)
 {
 	return (size_t)(pass->batch * pass->heads) * (size_t)config->value[LINEAR_GROUPS] *
@@ -46,6 +40,7 @@ struct prepared {
 	struct linear_pass pass;
 	struct config_launch launches[LINEAR_PASS_LAUNCHES];
 	struct gpu_kernel *kernels[LINEAR_PASS_LAUNCHES];
+	int count;
 };
 
 static int prepare(struct gpu *gpu, const struct linear_pass *pass, const struct config *config,
@@ -54,11 +49,14 @@ static int prepare(struct gpu *gpu, const struct linear_pass *pass, const struct
 	prepared->pass = *pass;
 	if (linear_config_check(pass, 1, gpu_properties_of(gpu), config, err) < 0)
 		return -1;
-	linear_launches(pass, config, prepared->launches);
-	for (int i = 0; i < LINEAR_PASS_LAUNCHES; i++) {
-		if (prepared->launches[i].blocks > INT_MAX)
+	prepared->count = linear_launches(pass, config, prepared->launches);
+	for (int i = 0; i < prepared->count; i++) {
+		const struct config_launch *launch = &prepared->launches[i];
+
+		if (launch->blocks > INT_MAX)
 			return error_set(err, STATUS_USAGE, "the batch is too large for one call");
-		prepared->kernels[i] = kernel_of(gpu, &prepared->launches[i], err);
+		prepared->kernels[i] = gpu_kernel(gpu, launch->source, launch->name, launch->parameters,
+			launch->threads, launch->shared_bytes, err);
 		if (!prepared->kernels[i])
 			return -1;
 	}
@@ -74,6 +72,7 @@ static int launch(const struct prepared *prepared, const struct config *config, 
 		.w = device_tensor(&pass->w),
 		.out = device_tensor(&pass->out),
 		.at = device_tensor(&pass->at),
+		.o = device_tensor(&pass->o),
 		.divisors = pass->divisor,
 		.scales = pass->scales,
 		.offsets = pass->offsets,
@@ -90,7 +89,7 @@ static int launch(const struct prepared *prepared, const struct config *config, 
 		.chunks_per_group = linear_chunks_per_group(pass, config),
 	};
 
-	for (int i = 0; i < LINEAR_PASS_LAUNCHES; i++)
+	for (int i = 0; i < prepared->count; i++)
 		if (gpu_launch(prepared->kernels[i], (unsigned)prepared->launches[i].blocks, 1, &arguments,
 			    err) < 0)
 			return -1;
@@ -111,24 +110,6 @@ int linear_cuda(struct gpu *gpu, struct gpu_workspace *workspace, const struct l
 	return launch(&prepared, config, workspace->memory, err);
 }
 
-static int launch_rows(const struct linear_gradient *gradient, const struct gpu_kernel *kernel,
-	int64_t blocks, float *scales, float *offsets, struct error *err)
-{
-	const struct linear_problem *problem = &gradient->problem;
-	const struct linear_rows_arguments arguments = {
-		.o = device_tensor(&problem->o),
-		.d_o = device_tensor(&gradient->d_o),
-		.divisors = problem->divisor,
-		.scales = scales,
-		.offsets = offsets,
-		.tokens = problem->tokens,
-		.batch = (int)problem->batch,
-		.heads = problem->heads,
-	};
-
-	return gpu_launch(kernel, (unsigned)blocks, 1, &arguments, err);
-}
-
 int linear_gradient_cuda(struct gpu *gpu, struct gpu_workspace *workspace,
 	const struct linear_gradient *gradient, const struct config *config, struct error *err)
 {
@@ -136,31 +117,24 @@ int linear_gradient_cuda(struct gpu *gpu, struct gpu_workspace *workspace,
 	const struct tensor *const tensors[] = {&problem->q, &problem->k, &problem->v, &problem->o,
 		&gradient->d_o, &gradient->d_q, &gradient->d_k, &gradient->d_v};
 	size_t rows = (size_t)(problem->batch * problem->tokens * problem->heads), records = 0;
-	struct config_launch rows_launch = linear_rows_launch(gradient);
-	struct prepared prepared[PASS_DV + 1];
-	struct gpu_kernel *rows_kernel;
+	struct prepared prepared[LINEAR_GRADIENT_PASSES];
 	float *scales;
 
 	if (linear_gradient_check(gradient, err) < 0 || check_tensors(problem, tensors, 8, err) < 0)
 		return -1;
-	for (int kind = PASS_DQ; kind <= PASS_DV; kind++) {
-		struct linear_pass pass = linear_gradient_pass(gradient, kind, NULL, NULL);
-		size_t bytes = record_bytes(&pass, config);
+	for (int i = 0; i < LINEAR_GRADIENT_PASSES; i++) {
+		struct linear_pass pass = linear_gradient_pass(gradient, linear_gradient_order[i], NULL, NULL);
 
-		records = bytes > records ? bytes : records;
-		if (prepare(gpu, &pass, config, &prepared[kind], err) < 0)
+		records = record_bytes(&pass, config); /* of all alike */
+		if (prepare(gpu, &pass, config, &prepared[i], err) < 0)
 			return -1;
 	}
-	rows_kernel = kernel_of(gpu, &rows_launch, err);
-	if (!rows_kernel ||
-		gpu_workspace_reserve(gpu, workspace, records + 2 * rows * sizeof(*scales), err) < 0)
+	if (gpu_workspace_reserve(gpu, workspace, records + 2 * rows * sizeof(*scales), err) < 0)
 		return -1;
 	scales = (float *)((char *)workspace->memory + records);
-	if (launch_rows(gradient, rows_kernel, rows_launch.blocks, scales, scales + rows, err) < 0)
-		return -1;
-	for (int kind = PASS_DQ; kind <= PASS_DV; kind++) {
-		prepared[kind].pass = linear_gradient_pass(gradient, kind, scales, scales + rows);
-		if (launch(&prepared[kind], config, workspace->memory, err) < 0)
+	for (int i = 0; i < LINEAR_GRADIENT_PASSES; i++) {
+		prepared[i].pass = linear_gradient_pass(gradient, linear_gradient_order[i], scales, scales + rows);
+		if (launch(&prepared[i], config, workspace->memory, err) < 0)
 			return -1;
 	}
 	return 0;

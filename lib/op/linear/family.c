@@ -116,7 +116,7 @@ static double pass_operations(const struct op_problem *problem)
 
 /* --- configurations --------------------------------------------------------------------------------- */
 
-enum { PASSES = 3 }; /* at most */
+enum { PASSES = LINEAR_GRADIENT_PASSES }; /* at most */
 
 /* Of a problem and its gradient's; returns how many. */
 typedef int passes_function(const struct op_problem *problem, struct linear_pass passes[PASSES]);
@@ -193,8 +193,7 @@ static int forward_config_launches(const struct op_problem *problem, const struc
 	struct linear_pass passes[PASSES];
 
 	forward_passes(problem, passes);
-	linear_launches(&passes[0], config, launches);
-	return LINEAR_PASS_LAUNCHES;
+	return linear_launches(&passes[0], config, launches);
 }
 
 static const struct family_configs configs = {
@@ -337,7 +336,7 @@ static int gradient_passes(const struct op_problem *problem, struct linear_pass 
 	const struct linear_gradient gradient = gradient_of(problem);
 
 	for (int i = 0; i < PASSES; i++)
-		passes[i] = linear_gradient_pass(&gradient, PASS_DQ + i, NULL, NULL);
+		passes[i] = linear_gradient_pass(&gradient, linear_gradient_order[i], NULL, NULL);
 	return PASSES;
 }
 
@@ -365,13 +364,11 @@ static struct config gradient_config_adopt(
 static int gradient_config_launches(const struct op_problem *problem, const struct config *config,
 	struct config_launch launches[CONFIG_LAUNCHES])
 {
-	const struct linear_gradient gradient = gradient_of(problem);
 	struct linear_pass passes[PASSES];
 	int count = gradient_passes(problem, passes), launched = 0;
 
-	launches[launched++] = linear_rows_launch(&gradient);
-	for (int i = 0; i < count; i++, launched += LINEAR_PASS_LAUNCHES)
-		linear_launches(&passes[i], config, launches + launched);
+	for (int i = 0; i < count; i++)
+		launched += linear_launches(&passes[i], config, launches + launched);
 	return launched;
 }
 

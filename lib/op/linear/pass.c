@@ -1,5 +1,7 @@
 #include "op/linear/pass.h"
 
+const int linear_gradient_order[] = {PASS_DK, PASS_DV, PASS_DQ};
+
 struct linear_pass linear_forward_pass(const struct linear_problem *problem)
 {
 	return (struct linear_pass){
@@ -38,11 +40,12 @@ static struct tensor from_its_end(const struct tensor *tensor, int64_t tokens)
 
 static void reverse(struct linear_pass *pass)
 {
-	struct tensor *tensors[] = {&pass->x, &pass->y, &pass->w, &pass->out, &pass->at};
+	struct tensor *tensors[] = {&pass->x, &pass->y, &pass->w, &pass->out, &pass->at, &pass->o};
 
-	for (int i = 0; i < 5; i++)
+	for (size_t i = 0; i < sizeof(tensors) / sizeof(*tensors); i++)
 		*tensors[i] = from_its_end(tensors[i], pass->tokens);
-	if (pass->scales) {
+	if (pass->scales) { /* as above */
+		pass->divisor += pass->tokens - 1;
 		pass->scales += pass->tokens - 1;
 		pass->offsets += pass->tokens - 1;
 	}
@@ -50,13 +53,12 @@ static void reverse(struct linear_pass *pass)
 }
 
 struct linear_pass linear_gradient_pass(
-	const struct linear_gradient *gradient, int kind, const float *scales, const float *offsets)
+	const struct linear_gradient *gradient, int kind, float *scales, float *offsets)
 {
 	const struct linear_problem *problem = &gradient->problem;
 	struct linear_pass pass = linear_forward_pass(problem);
 
 	pass.kind = kind;
-	pass.divisor = NULL;
 	pass.scales = scales;
 	pass.offsets = offsets;
 	pass.final_state = pass.final_sum = NULL;
@@ -72,7 +74,7 @@ struct linear_pass linear_gradient_pass(
 		pass.at = problem->q;
 		return pass;
 	}
-	/* what the other two start from, and end with, is of the final and the initial sums */
+	/* the other two start from the gradients of the final sums, and end with those of the initial ones */
 	pass.initial_state = gradient->d_final_state;
 	pass.initial_sum = kind == PASS_DK ? gradient->d_final_sum : NULL;
 	if (kind == PASS_DK) {
@@ -81,13 +83,14 @@ struct linear_pass linear_gradient_pass(
 		pass.w = problem->q;
 		pass.out = gradient->d_k;
 		pass.at = problem->k;
+		pass.o = problem->o;
+		pass.final_state = gradient->d_initial_state;
 		pass.final_sum = gradient->d_initial_sum;
 	} else {
 		pass.x = problem->k;
 		pass.y = problem->q;
 		pass.w = gradient->d_o;
 		pass.out = gradient->d_v;
-		pass.final_state = gradient->d_initial_state;
 	}
 	if (pass.causal)
 		reverse(&pass);

@@ -16,10 +16,10 @@ struct linear_pass {
 	int heads, key_dim, value_dim; /* of x and y; of w and out */
 	struct tensor x, y, w, out;
 	struct tensor at; /* PASS_DQ, PASS_DK: what the derivative of the feature map is taken at */
-	float *divisor;   /* PASS_FORWARD; NULL: not wanted */
-	/* Of a gradient: r and f of the first row; those of the next row follow row_step further, those of the
-	 * next head `tokens` further. */
-	const float *scales, *offsets;
+	struct tensor o;  /* PASS_DK */
+	/* Of the first row, those of the next row_step further, those of the next head `tokens` further: what it
+	 * was divided by (PASS_FORWARD: goes there; NULL: not wanted), and of a gradient r and f. */
+	float *divisor, *scales, *offsets;
 	int64_t row_step;
 	/* As the operation's, [B, H, K, V] and [B, H, K], whatever the pass */
 	const float *initial_state, *initial_sum;
@@ -40,6 +40,10 @@ static inline int pass_sums(const struct linear_pass *pass)
 
 struct linear_pass linear_forward_pass(const struct linear_problem *problem);
 
-/* `scales` and `offsets`, r and f: [B, H, T]. */
+/* In which order they are made: on a GPU r and f are PASS_DK's to make, and its state is PASS_DV's, too. */
+enum { LINEAR_GRADIENT_PASSES = 3 };
+extern const int linear_gradient_order[LINEAR_GRADIENT_PASSES];
+
+/* `scales` and `offsets`, r and f: [B, H, T]. The final sums are PASS_DK's. */
 struct linear_pass linear_gradient_pass(
-	const struct linear_gradient *gradient, int kind, const float *scales, const float *offsets);
+	const struct linear_gradient *gradient, int kind, float *scales, float *offsets);
