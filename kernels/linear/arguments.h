@@ -12,8 +12,9 @@ struct linear_arguments {
 	 * (forward: goes there; NULL: not wanted), and r and f, which PASS_DK makes and the other passes read */
 	float *divisors, *scales, *offsets;
 	long long row_step;
-	const float *initial_state, *initial_sum; /* [batch, heads, K, V], [batch, heads, key dimension]; NULL: zeros */
-	float *final_state, *final_sum;           /* NULL: not wanted; may be the initial ones */
+	const float *initial_state,
+		*initial_sum;           /* [batch, heads, K, V], [batch, heads, key dimension]; NULL: zeros */
+	float *final_state, *final_sum; /* NULL: not wanted; may be the initial ones */
 	float *records; /* [batch * heads, groups]: of each its state, then its sum; PASS_DV takes PASS_DK's */
 	long long tokens;
 	int batch, heads;

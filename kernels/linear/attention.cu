@@ -97,13 +97,13 @@ static __device__ __forceinline__ unsigned shared_memory(void)
 	return (unsigned)__cvta_generic_to_shared(memory);
 }
 
-template <int WORDS> struct __align__(WORDS * 4) line {
+template <int WORDS> struct __align__(WORDS * 4) line
+{
 	unsigned word[WORDS];
 };
 
 /* In shared memory; only its own thread reads and writes a word, but for those that meet at a barrier. */
-template <int WORDS> static __device__ __forceinline__ struct line<WORDS> *line_at(unsigned address)
-{
+template <int WORDS> static __device__ __forceinline__ struct line<WORDS> *line_at(unsigned address) {
 	return (struct line<WORDS> *)__cvta_shared_to_generic(address);
 }
 
@@ -138,10 +138,9 @@ template <int COUNT> struct pieces {
 	{
 		UNROLL
 		for (int n = 0; n < BYTES / PIECE; n++)
-			copy_piece<PIECE>(
-				address + ((number * (BYTES / PIECE) + n) * 32 + lane) * PIECE,
-				row + n * (PIECE / (int)sizeof(ELEMENT)) * tensor.stride[3],
-				tensor.stride[3], valid);
+			copy_piece<PIECE>(address + ((number * (BYTES / PIECE) + n) * 32 + lane) * PIECE,
+				row + n * (PIECE / (int)sizeof(ELEMENT)) * tensor.stride[3], tensor.stride[3],
+				valid);
 	}
 
 	static __device__ __forceinline__ void load(
@@ -284,8 +283,7 @@ static __device__ __forceinline__ float row_scale(
 /* `products`: of both rows with the thread's elements of `sum`; only if WITH_PRODUCTS. */
 template <bool SCALED, bool WITH_PRODUCTS>
 static __device__ __forceinline__ void load_factor(const struct linear_arguments &a, struct rows &rows,
-	const struct place &place, long long token, unsigned address, const float *sum,
-	float (&products)[2])
+	const struct place &place, long long token, unsigned address, const float *sum, float (&products)[2])
 {
 	UNROLL
 	for (int n = 0; n < 2; n++) {
@@ -329,8 +327,8 @@ static __device__ __forceinline__ void load_weights(const struct linear_argument
 	for (int m = 0; m < VALUE_M; m++) {
 		UNROLL
 		for (int i = 0; i < 4; i++)
-			columns.at[0][m][i] = __byte_perm(words[i / 2 * 2][m], words[i / 2 * 2 + 1][m],
-				i % 2 ? 0x7632 : 0x5410);
+			columns.at[0][m][i] = __byte_perm(
+				words[i / 2 * 2][m], words[i / 2 * 2 + 1][m], i % 2 ? 0x7632 : 0x5410);
 	}
 #else
 	float scale[4];
@@ -392,8 +390,7 @@ static __device__ __forceinline__ void each_number(struct state &state, const st
 }
 
 /* Calls work(number of a register, register) for each that a thread holds. */
-template <typename WORK>
-static __device__ __forceinline__ void each_register(struct state &state, WORK work)
+template <typename WORK> static __device__ __forceinline__ void each_register(struct state &state, WORK work)
 {
 	UNROLL
 	for (int m = 0; m < VALUE_M; m++) {
@@ -410,8 +407,8 @@ static __device__ __forceinline__ void each_register(struct state &state, WORK w
 }
 
 /* c += A B, of all planes that matter */
-static __device__ __forceinline__ void multiply_planes(float (&c)[4], const unsigned (*a)[4],
-	int a_plane, const unsigned (&b0)[PLANES], const unsigned (&b1)[PLANES])
+static __device__ __forceinline__ void multiply_planes(float (&c)[4], const unsigned (*a)[4], int a_plane,
+	const unsigned (&b0)[PLANES], const unsigned (&b1)[PLANES])
 {
 	UNROLL
 	for (int right = 0; right < PLANES; right++) {
@@ -484,8 +481,7 @@ static __device__ __forceinline__ void update(const struct linear_arguments &a, 
 
 		UNROLL
 		for (int half = 0; half < 2; half++)
-			split_bf16<PLANES>(b[half],
-				extra_of_y(a, place, token + column_row(place, half * 2)),
+			split_bf16<PLANES>(b[half], extra_of_y(a, place, token + column_row(place, half * 2)),
 				extra_of_y(a, place, token + column_row(place, half * 2 + 1)));
 		UNROLL
 		for (int m = 0; m < VALUE_M; m++) {
@@ -687,8 +683,7 @@ static __device__ __forceinline__ void step(const struct linear_arguments &a, st
 	struct columns w;
 
 	if (!OUTPUT && PASS == PASS_DK)
-		make_row_numbers(
-			a, place, token, address + stage<OUTPUT>::Y, address + stage<OUTPUT>::O);
+		make_row_numbers(a, place, token, address + stage<OUTPUT>::Y, address + stage<OUTPUT>::O);
 	if (stage<OUTPUT>::UPDATES) {
 		load_factor<PASS == PASS_DK, false>(
 			a, y, place, token, address + stage<OUTPUT>::Y, NULL, parts);
@@ -708,8 +703,8 @@ static __device__ __forceinline__ void step(const struct linear_arguments &a, st
 			make_factors(a, place, token, parts, factors);
 		UNROLL
 		for (int n = 0; n < 4; n++) {
-			const float extra =
-				AUGMENTED ? extra_of_x(a, place, token + column_row(place, n)) : 0.0f;
+			const float extra = AUGMENTED ? extra_of_x(a, place, token + column_row(place, n))
+						      : 0.0f;
 
 			UNROLL
 			for (int i = 0; i < LANE_VALUES; i++) {

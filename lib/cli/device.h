@@ -11,7 +11,7 @@
 #define OPT_SEMANTICS                                                                                        \
 	{                                                                                                    \
 		"semantics", 0, "NAME,...", NULL, NULL,                                                      \
-			"upstream|causal|bidirectional|elu+1|relu|squared-relu|exp|identity|normalised|"         \
+			"upstream|causal|bidirectional|elu+1|relu|squared-relu|exp|identity|normalised|"     \
 			"unnormalised",                                                                      \
 			"Variant of the operation. QuasarAttention: upstream, what the reference fork "      \
 			"computes (default), or causal, the published recurrence. Linear attention: by "     \
@@ -20,7 +20,7 @@
 
 #define OPT_OP(help)                                                                                         \
 	{                                                                                                    \
-		"op", 0, "[NAME]", NULL, NULL, "quasar|linear|linear-backward|flash|flash-backward",          \
+		"op", 0, "[NAME]", NULL, NULL, "quasar|linear|linear-backward|flash|flash-backward",         \
 			help " Without NAME: quasar."                                                        \
 	}
 

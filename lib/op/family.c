@@ -6,8 +6,8 @@
 extern const struct family family_quasar, family_linear, family_linear_backward, family_flash,
 	family_flash_backward;
 
-const struct family *const families[] = {&family_quasar, &family_linear, &family_linear_backward,
-	&family_flash, &family_flash_backward, NULL};
+const struct family *const families[] = {
+	&family_quasar, &family_linear, &family_linear_backward, &family_flash, &family_flash_backward, NULL};
 
 const struct family *family_find(const char *name)
 {

@@ -36,8 +36,7 @@ static void must(int result, const struct error *err)
 /* What an output may be off by: bf16 rounds the state of each product, and a gradient is made from o, rounded. */
 static double tolerance(const struct fixture_plan *plan)
 {
-	static const double roundings[] = {
-		[DTYPE_F32] = 1e-5, [DTYPE_BF16] = 1e-2, [DTYPE_F16] = 1e-3};
+	static const double roundings[] = {[DTYPE_F32] = 1e-5, [DTYPE_BF16] = 1e-2, [DTYPE_F16] = 1e-3};
 
 	return roundings[plan->dtype] * (plan->family->gradient_of ? 2 : 1);
 }
@@ -56,7 +55,8 @@ static void compare(const struct fixture *made, int tensor, const char *elements
 	found = compare_float_double(values, expected, count);
 	family_options_format(plan->family, plan->options, function, sizeof(function));
 	if (!comparison_agrees(&found, 0.9999, tolerance(plan)))
-		fail_msg("%s of %s (%s), B%lld T%lld H%d K%d V%d %s layout %d: cosine %.7f, relative error %.2e%s",
+		fail_msg(
+			"%s of %s (%s), B%lld T%lld H%d K%d V%d %s layout %d: cosine %.7f, relative error %.2e%s",
 			plan->family->tensors[tensor].name, plan->family->name, function,
 			(long long)plan->shape.batch, (long long)plan->shape.tokens, plan->shape.heads,
 			plan->shape.key_dim, plan->shape.value_dim, dtype_name(plan->dtype),
@@ -102,8 +102,8 @@ static void check(const struct fixture_plan *plan, const struct config *config)
 		if (!first[i])
 			continue;
 		compare(&made, i, first[i], expected[i]);
-		assert_memory_equal(first[i], second[i],
-			made.count[i] * dtype_size(made.problem.tensors[i].dtype));
+		assert_memory_equal(
+			first[i], second[i], made.count[i] * dtype_size(made.problem.tensors[i].dtype));
 		free(first[i]);
 		free(second[i]);
 		free(expected[i]);
@@ -225,7 +225,8 @@ static void a_sequence_continues_from_its_sums(void **state)
 	piece.tensors[FINAL_SUM] = whole.tensors[FINAL_SUM];
 	piece.shape.tokens = plan.shape.tokens - first;
 	for (int i = Q; i <= O; i++)
-		piece.tensors[i].data = (char *)piece.tensors[i].data + first * piece.tensors[i].stride[1] * 2;
+		piece.tensors[i].data = (char *)piece.tensors[i].data +
+			first * piece.tensors[i].stride[1] * 2;
 	must(device.operate(&device, plan.family, &piece, NULL, &err), &err);
 	for (int i = O; i <= FINAL_SUM; i++) {
 		char *elements = xmalloc(made.count[i] * sizeof(float));
@@ -273,8 +274,8 @@ static void bad_problems_are_refused_before_a_launch(void **state)
 	problem.tensors[O].data = problem.tensors[V].data;
 	assert_int_equal(device.operate(&device, plan.family, &problem, NULL, &err), -1);
 	assert_non_null(strstr(err.message, "overlaps"));
-	assert_int_equal(device.operate(&device, plan.family, &made.problem,
-				 &(struct config){{32, 4, 2, 1, 3}}, &err),
+	assert_int_equal(
+		device.operate(&device, plan.family, &made.problem, &(struct config){{32, 4, 2, 1, 3}}, &err),
 		-1);
 	assert_int_equal(err.status, STATUS_USAGE);
 	fixture_free(&made);

@@ -197,11 +197,11 @@ static void long_sequences_stay_finite(void **state)
 /* --- configurations ---------------------------------------------------------------------------------- */
 
 static const struct gpu_properties big = {.name = "big",
-	.capability = 90,
-	.multiprocessors = 132,
-	.shared_per_multiprocessor = 233472,
-	.shared_per_block = 232448,
-	.registers = 65536},
+					   .capability = 90,
+					   .multiprocessors = 132,
+					   .shared_per_multiprocessor = 233472,
+					   .shared_per_block = 232448,
+					   .registers = 65536},
 				   small = {.name = "small",
 					   .capability = 86,
 					   .multiprocessors = 20,
@@ -222,8 +222,8 @@ static void every_problem_has_a_configuration(void **state)
 			1, lengths[which / 2 % 4], 8, 32 << which / 8 % 3, 32 << which / 24 % 3, 0};
 		const int options[FAMILY_OPTIONS] = {which / 216 % 2};
 		const struct gpu_properties *gpu = which / 432 ? &small : &big;
-		const struct op_problem problem =
-			family_problem(family, &shape, (enum dtype)(which / 72 % 3), options);
+		const struct op_problem problem = family_problem(
+			family, &shape, (enum dtype)(which / 72 % 3), options);
 		struct config config = family->configs->usual(&problem, gpu);
 		struct config_launch launches[CONFIG_LAUNCHES];
 		struct error err = {0};
@@ -248,8 +248,8 @@ static void wrong_configurations_are_refused(void **state)
 	const struct op_shape shape = {1, 1000, 8, 64, 32, 0};
 	const int options[FAMILY_OPTIONS] = {0};
 	const struct op_problem problem = family_problem(family, &shape, DTYPE_BF16, options);
-	static const struct config configs[] = {
-		{{64, 4, 2, 1, 4}}, {{32, 3, 2, 1, 4}}, {{32, 4, 1, 1, 4}}, {{32, 4, 2, 1, 0}}, {{32, 4, 2, 1, 62}}};
+	static const struct config configs[] = {{{64, 4, 2, 1, 4}}, {{32, 3, 2, 1, 4}}, {{32, 4, 1, 1, 4}},
+		{{32, 4, 2, 1, 0}}, {{32, 4, 2, 1, 62}}};
 	struct error err = {0};
 
 	(void)state;

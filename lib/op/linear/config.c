@@ -44,14 +44,12 @@ static int cut(const struct linear_pass *pass, int64_t wanted)
 
 static int output_stage(const struct linear_pass *pass, int value_tile)
 {
-	return LINEAR_OUTPUT_STAGE(
-		(int)pass->x.dtype, pass->key_dim, value_tile, pass->causal, pass->kind);
+	return LINEAR_OUTPUT_STAGE((int)pass->x.dtype, pass->key_dim, value_tile, pass->causal, pass->kind);
 }
 
 static int sum_stage(const struct linear_pass *pass, int value_tile)
 {
-	return LINEAR_SUM_STAGE(
-		(int)pass->x.dtype, pass->key_dim, value_tile, pass->kind, pass->normalised);
+	return LINEAR_SUM_STAGE((int)pass->x.dtype, pass->key_dim, value_tile, pass->kind, pass->normalised);
 }
 
 static int output_shared(const struct linear_pass *pass, const struct config *config)
@@ -63,7 +61,8 @@ static int output_shared(const struct linear_pass *pass, const struct config *co
 static int sum_shared(const struct linear_pass *pass, const struct config *config)
 {
 	int tile = config->value[LINEAR_VALUE_TILE];
-	int stages = config->value[LINEAR_NUM_WARPS] * config->value[LINEAR_NUM_STAGES] * sum_stage(pass, tile);
+	int stages = config->value[LINEAR_NUM_WARPS] * config->value[LINEAR_NUM_STAGES] *
+		sum_stage(pass, tile);
 	int exchange = pass->causal ? 0 : LINEAR_EXCHANGE_BYTES(pass->key_dim, tile);
 
 	return stages > exchange ? stages : exchange;
@@ -145,8 +144,7 @@ static int usual_groups(const struct linear_pass *pass, const struct gpu_propert
 	const struct config *config, int halves)
 {
 	int64_t warps = config->value[LINEAR_NUM_WARPS];
-	int64_t blocks =
-		(int64_t)properties->multiprocessors * config->value[LINEAR_MIN_BLOCKS] * halves / 2;
+	int64_t blocks = (int64_t)properties->multiprocessors * config->value[LINEAR_MIN_BLOCKS] * halves / 2;
 	int64_t tiles = pass->value_dim / config->value[LINEAR_VALUE_TILE];
 	int64_t groups = blocks * (pass->causal ? warps : 1) / (sequences_of(pass) * tiles);
 	int64_t most = chunks_of(pass) / (SHORTEST_GROUP * (pass->causal ? 1 : warps));

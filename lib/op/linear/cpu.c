@@ -99,8 +99,8 @@ static void write_final(const struct work *work, int64_t head, const struct sums
 	for (size_t i = 0; pass->final_state && i < square; i++)
 		pass->final_state[(size_t)head * square + place_of(pass, i)] = last->state[i];
 	for (size_t i = 0; pass->final_sum && i < sums; i++)
-		pass->final_sum[(size_t)head * sums + i] =
-			pass_is_augmented(pass) ? last->state[square + i] : (float)last->sum[i];
+		pass->final_sum[(size_t)head * sums + i] = pass_is_augmented(pass) ? last->state[square + i]
+										   : (float)last->sum[i];
 }
 
 typedef void kernel_function(const struct linear_pass *pass, int64_t batch, int head, int64_t first,
@@ -185,7 +185,8 @@ int linear_cpu(const struct linear_problem *problem, struct error *err)
 
 /* --- the gradient ----------------------------------------------------------------------------------- */
 
-static double product_of_rows(const struct tensor *a, const struct tensor *b, int64_t a_row, int64_t b_row, int dim)
+static double product_of_rows(
+	const struct tensor *a, const struct tensor *b, int64_t a_row, int64_t b_row, int dim)
 {
 	double sum = 0;
 
@@ -233,11 +234,12 @@ int linear_gradient_cpu(const struct linear_gradient *gradient, struct error *er
 		return -1;
 	scales = malloc(2 * rows * sizeof(*scales));
 	if (!scales)
-		return error_set(err, STATUS_ENVIRONMENT, "not enough memory for the gradient of %zu rows", rows);
+		return error_set(
+			err, STATUS_ENVIRONMENT, "not enough memory for the gradient of %zu rows", rows);
 	make_rows(gradient, scales, scales + rows);
 	for (int i = 0; i < LINEAR_GRADIENT_PASSES && !result; i++) {
-		struct linear_pass pass =
-			linear_gradient_pass(gradient, linear_gradient_order[i], scales, scales + rows);
+		struct linear_pass pass = linear_gradient_pass(
+			gradient, linear_gradient_order[i], scales, scales + rows);
 
 		result = run_pass(&pass, err);
 	}

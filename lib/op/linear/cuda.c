@@ -63,7 +63,8 @@ static int prepare(struct gpu *gpu, const struct linear_pass *pass, const struct
 	return 0;
 }
 
-static int launch(const struct prepared *prepared, const struct config *config, void *records, struct error *err)
+static int launch(
+	const struct prepared *prepared, const struct config *config, void *records, struct error *err)
 {
 	const struct linear_pass *pass = &prepared->pass;
 	struct linear_arguments arguments = {
@@ -123,7 +124,8 @@ int linear_gradient_cuda(struct gpu *gpu, struct gpu_workspace *workspace,
 	if (linear_gradient_check(gradient, err) < 0 || check_tensors(problem, tensors, 8, err) < 0)
 		return -1;
 	for (int i = 0; i < LINEAR_GRADIENT_PASSES; i++) {
-		struct linear_pass pass = linear_gradient_pass(gradient, linear_gradient_order[i], NULL, NULL);
+		struct linear_pass pass = linear_gradient_pass(
+			gradient, linear_gradient_order[i], NULL, NULL);
 
 		records = record_bytes(&pass, config); /* of all alike */
 		if (prepare(gpu, &pass, config, &prepared[i], err) < 0)
@@ -133,7 +135,8 @@ int linear_gradient_cuda(struct gpu *gpu, struct gpu_workspace *workspace,
 		return -1;
 	scales = (float *)((char *)workspace->memory + records);
 	for (int i = 0; i < LINEAR_GRADIENT_PASSES; i++) {
-		prepared[i].pass = linear_gradient_pass(gradient, linear_gradient_order[i], scales, scales + rows);
+		prepared[i].pass = linear_gradient_pass(
+			gradient, linear_gradient_order[i], scales, scales + rows);
 		if (launch(&prepared[i], config, workspace->memory, err) < 0)
 			return -1;
 	}

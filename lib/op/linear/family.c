@@ -90,8 +90,8 @@ static int reference(
 {
 	struct linear_problem linear = linear_of(problem);
 
-	return linear_reference(&linear, results[O], results[FINAL_STATE], results[FINAL_SUM],
-		results[DIVISOR], err);
+	return linear_reference(
+		&linear, results[O], results[FINAL_STATE], results[FINAL_SUM], results[DIVISOR], err);
 }
 
 static int cpu(const struct op_problem *problem, struct error *err)
@@ -208,8 +208,8 @@ static const struct family_configs configs = {
 };
 
 /* What tuning found on such a GPU for such a problem, else what is chosen without. */
-static struct config choose(
-	const struct family *family, const struct op_problem *problem, const struct gpu_properties *properties)
+static struct config choose(const struct family *family, const struct op_problem *problem,
+	const struct gpu_properties *properties)
 {
 	char function[64];
 	struct shape_class class;
@@ -318,8 +318,8 @@ static int gradient_reference(
 	const struct op_problem *problem, double *const results[FAMILY_TENSORS], struct error *err)
 {
 	const struct linear_gradient gradient = gradient_of(problem);
-	const struct linear_gradient_results wanted = {results[D_Q], results[D_K], results[D_V],
-		results[D_INITIAL_STATE], results[D_INITIAL_SUM]};
+	const struct linear_gradient_results wanted = {
+		results[D_Q], results[D_K], results[D_V], results[D_INITIAL_STATE], results[D_INITIAL_SUM]};
 
 	return linear_gradient_reference(&gradient, &wanted, err);
 }

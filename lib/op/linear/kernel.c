@@ -24,8 +24,7 @@ static vector feature_of(enum linear_feature feature, vector x)
 		x = vector_select(x < 0.0f, zero, x);
 		return x * x;
 	case LINEAR_EXP:
-		return vector_exp(
-			vector_select(x > FEATURE_EXP_LIMIT, vector_of(FEATURE_EXP_LIMIT), x));
+		return vector_exp(vector_select(x > FEATURE_EXP_LIMIT, vector_of(FEATURE_EXP_LIMIT), x));
 	default: /* LINEAR_IDENTITY */
 		return x;
 	}
@@ -95,8 +94,8 @@ static struct stretch stretch_of(
 static void load_block(
 	const struct stretch *stretch, const struct tensor *tensor, int dim, int pitch, float *out)
 {
-	load_head_rows(tensor, stretch->batch, stretch->head, stretch->first, stretch->last, BLOCK, dim,
-		pitch, out);
+	load_head_rows(
+		tensor, stretch->batch, stretch->head, stretch->first, stretch->last, BLOCK, dim, pitch, out);
 }
 
 /* Rows of x or y: mapped, multiplied by r (`scaled`), with f or 1 as the element more. elu(0) + 1 is not 0: only rows
@@ -185,8 +184,8 @@ static void add_within(const struct linear_pass *pass, struct block *block)
 }
 
 /* Divides row r of the output by φ(q) · z. */
-static void normalise_row(const struct linear_pass *pass, struct block *block, int r, const double *sum,
-	float *kept)
+static void normalise_row(
+	const struct linear_pass *pass, struct block *block, int r, const double *sum, float *kept)
 {
 	const float *q = block->x + r * PITCH;
 	float *o = block->out + r * pass->value_dim;

@@ -13,8 +13,8 @@ static inline int pass_rows(const struct linear_pass *pass)
  * row key_dim is an augmented pass's sum, and `sum` [K], forward's. */
 struct linear_kernel {
 	/* Adds the tokens' yᵀ w and y. */
-	void (*accumulate)(const struct linear_pass *pass, int64_t batch, int head, int64_t first, int64_t last,
-		float *state, double *sum);
+	void (*accumulate)(const struct linear_pass *pass, int64_t batch, int head, int64_t first,
+		int64_t last, float *state, double *sum);
 	/* Writes the outputs. Causal: state and sum advance; bidirectional: they are those of all tokens. */
 	void (*forward)(const struct linear_pass *pass, int64_t batch, int head, int64_t first, int64_t last,
 		float *state, double *sum);

@@ -56,8 +56,8 @@ static int check_tensors(const struct named_tensor *inputs, int input_count,
 		if (tensor_check_output(output->tensor, output->name, output->size, err) < 0)
 			return -1;
 		for (int i = 0; i < input_count + o; i++) {
-			const struct named_tensor *other =
-				i < input_count ? &inputs[i] : &outputs[i - input_count];
+			const struct named_tensor *other = i < input_count ? &inputs[i]
+									   : &outputs[i - input_count];
 
 			if (tensor_overlap(other->tensor, other->size, output->tensor, output->size))
 				return error_set(err, STATUS_USAGE, "tensor %s overlaps tensor %s",

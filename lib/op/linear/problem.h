@@ -22,8 +22,8 @@ enum linear_feature {
 	LINEAR_ELU1 = FEATURE_ELU1,                 /* elu(x) + 1: x + 1 above 0, eˣ below */
 	LINEAR_RELU = FEATURE_RELU,                 /* max(x, 0) */
 	LINEAR_SQUARED_RELU = FEATURE_SQUARED_RELU, /* max(x, 0)² */
-	LINEAR_EXP = FEATURE_EXP,                   /* eˣ up to x = FEATURE_EXP_LIMIT, constant from there on */
-	LINEAR_IDENTITY = FEATURE_IDENTITY,         /* x */
+	LINEAR_EXP = FEATURE_EXP,           /* eˣ up to x = FEATURE_EXP_LIMIT, constant from there on */
+	LINEAR_IDENTITY = FEATURE_IDENTITY, /* x */
 };
 
 struct linear_problem {
@@ -42,15 +42,16 @@ struct linear_problem {
 struct linear_gradient {
 	struct linear_problem problem; /* o and divisor as it made them; its final sums are not used */
 	struct tensor d_o;             /* [B, T, H, V] */
-	const float *d_final_state, *d_final_sum;        /* NULL: zeros */
-	struct tensor d_q, d_k, d_v;                     /* as q, k and v */
-	float *d_initial_state, *d_initial_sum;          /* NULL: not wanted */
+	const float *d_final_state, *d_final_sum; /* NULL: zeros */
+	struct tensor d_q, d_k, d_v;              /* as q, k and v */
+	float *d_initial_state, *d_initial_sum;   /* NULL: not wanted */
 };
 
 /* Says what is wrong with a problem, if anything: sizes, missing pointers, an output whose elements overlap
  * each other or an input. Every implementation calls it first. STATUS_USAGE. */
 int linear_check(const struct linear_problem *problem, struct error *err);
-int linear_check_shape(const struct linear_problem *problem, struct error *err); /* whatever its tensors are */
+int linear_check_shape(
+	const struct linear_problem *problem, struct error *err); /* whatever its tensors are */
 int linear_gradient_check(const struct linear_gradient *gradient, struct error *err);
 
 /* In double precision, written as the formulas stand; o and final_* of the problem are not touched. `o`:

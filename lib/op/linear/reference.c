@@ -103,7 +103,8 @@ static void each_token(const struct linear_problem *problem, int64_t batch, int 
 {
 	bool causal = problem->mask == LINEAR_CAUSAL;
 
-	start(problem, problem->initial_state, problem->initial_sum, batch * problem->heads + head, state, sum);
+	start(problem, problem->initial_state, problem->initial_sum, batch * problem->heads + head, state,
+		sum);
 	for (int64_t t = 0; t < problem->tokens && !causal; t++)
 		add_token(problem, batch, t, head, state, sum);
 	for (int64_t t = 0; t < problem->tokens; t++) {
@@ -148,8 +149,8 @@ int linear_reference(const struct linear_problem *problem, double *o, double *fi
 #pragma omp parallel for schedule(dynamic) reduction(| : failed)
 	for (int64_t i = 0; i < problem->batch * problem->heads; i++) {
 		double *state = malloc((square + keys) * sizeof(*state)), *sum = state + square;
-		struct forward forward = {problem, i / problem->heads, (int)(i % problem->heads), state, sum, o,
-			divisor};
+		struct forward forward = {
+			problem, i / problem->heads, (int)(i % problem->heads), state, sum, o, divisor};
 
 		if (!state) {
 			failed = 1;
@@ -207,12 +208,13 @@ static void derive_token(void *context, int64_t token)
 	}
 	it->d_d[token] = problem->normalised ? -factor * product : 0;
 	for (int i = 0; i < keys && it->results->d_q; i++) {
-		double q = element(&problem->q, it->batch, token, it->head, i), sum = it->sum[i] * it->d_d[token];
+		double q = element(&problem->q, it->batch, token, it->head, i),
+		       sum = it->sum[i] * it->d_d[token];
 
 		for (int j = 0; j < values; j++)
 			sum += it->state[i * values + j] * d_n[j];
-		it->results->d_q[row_at(it, token, keys) + (size_t)i] =
-			sum * derivative_of(problem->feature, q);
+		it->results->d_q[row_at(it, token, keys) + (size_t)i] = sum *
+			derivative_of(problem->feature, q);
 	}
 }
 
@@ -223,8 +225,7 @@ static void collect_token(struct backward *it, int64_t token)
 	int values = problem->value_dim;
 
 	for (int i = 0; i < problem->key_dim; i++) {
-		double q = feature_of(
-			problem->feature, element(&problem->q, it->batch, token, it->head, i));
+		double q = feature_of(problem->feature, element(&problem->q, it->batch, token, it->head, i));
 
 		it->sum[i] += q * it->d_d[token];
 		for (int j = 0; j < values; j++)
@@ -242,12 +243,13 @@ static void derive_key(struct backward *it, int64_t token)
 		double k = element(&problem->k, it->batch, token, it->head, i), sum = it->sum[i];
 
 		for (int j = 0; j < values; j++) {
-			sum += it->state[i * values + j] * element(&problem->v, it->batch, token, it->head, j);
+			sum += it->state[i * values + j] *
+				element(&problem->v, it->batch, token, it->head, j);
 			d_v[j] += feature_of(problem->feature, k) * it->state[i * values + j];
 		}
 		if (it->results->d_k)
-			it->results->d_k[row_at(it, token, keys) + (size_t)i] =
-				sum * derivative_of(problem->feature, k);
+			it->results->d_k[row_at(it, token, keys) + (size_t)i] = sum *
+				derivative_of(problem->feature, k);
 	}
 	if (it->results->d_v)
 		memcpy(it->results->d_v + row_at(it, token, values), d_v, (size_t)values * sizeof(*d_v));
