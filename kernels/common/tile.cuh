@@ -267,8 +267,9 @@ static __device__ __forceinline__ void warpgroup_multiply_add(
 	float (&c)[N][4], const unsigned (&a)[4], unsigned long long b)
 {
 #define WGMMA_OF(columns, names, a0, a1, a2, a3, right, sign, transposed, ...)                               \
-	asm volatile("wgmma.mma_async.sync.aligned.m64n" #columns "k16.f32.bf16.bf16 {" names "}, {%" #a0    \
-		     ",%" #a1 ",%" #a2 ",%" #a3 "}, %" #right ", 1, %" #sign ", 1, %" #transposed ";"        \
+	asm volatile("wgmma.mma_async.sync.aligned.m64n" #columns "k16.f32." TILE_TYPE "." TILE_TYPE         \
+		     " {" names "}, {%" #a0 ",%" #a1 ",%" #a2 ",%" #a3 "}, %" #right ", 1, %" #sign          \
+		     ", 1, %" #transposed ";"                                                                \
 		     : __VA_ARGS__                                                                           \
 		     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "n"(SIGN), "n"(TRANSPOSED))
 	if constexpr (N == 4)

@@ -13,6 +13,7 @@ struct flash_arguments {
 	struct device_tensor q, k, v, o, d_o, dq, dk, dv;
 	float *lse;                          /* [batch, heads, tokens]; forward: NULL: not wanted */
 	struct flash_statistics *statistics; /* the same shape */
+	float *dq_sums;                      /* [batch, heads, tokens, S], with ATOMICS */
 	const int *cu_seqlens;               /* see struct flash_problem; NULL: each batch is a sequence */
 	long long tokens;
 	float scale;

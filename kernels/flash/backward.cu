@@ -14,9 +14,9 @@
 static __device__ __forceinline__ void copy_statistics(
 	unsigned address, const struct flash_statistics *source, bool valid)
 {
-	asm volatile("cp.async.ca.shared.global [%0], [%1], 8, %2;" ::"r"(address), "l"(source),
-		     "r"(valid ? 8 : 0)
-		     : "memory");
+	asm volatile(
+		"cp.async.ca.shared.global [%0], [%1], 8, %2;" ::"r"(address), "l"(source), "r"(valid ? 8 : 0)
+		: "memory");
 }
 
 /* Makes D of the warp's kept queries, beside lse: in shared memory, and for the second pass. Eight elements of a row
@@ -88,7 +88,8 @@ static __device__ __forceinline__ void differentiate(float (&p)[GROUPS][WALK_N][
 					its = load_statistics(statistics + score_column(n, i) * 8);
 				p[g][n][i] = power_of_two(fmaf(p[g][n][i], scale, -its.lse));
 				if (MASKED &&
-					(walked >= tokens || (CAUSAL && (KEYS ? walked < kept : walked > kept))))
+					(walked >= tokens ||
+						(CAUSAL && (KEYS ? walked < kept : walked > kept))))
 					p[g][n][i] = 0.0f;
 				ds[g][n][i] = p[g][n][i] * (ds[g][n][i] - its.d);
 			}
@@ -96,7 +97,12 @@ static __device__ __forceinline__ void differentiate(float (&p)[GROUPS][WALK_N][
 	}
 }
 
-template <bool KEYS> static __device__ __forceinline__ void differentiate_block(const struct flash_arguments &a)
+#if ATOMICS
+#include "flash/atomics.cuh"
+#endif
+
+template <bool KEYS>
+static __device__ __forceinline__ void differentiate_block(const struct flash_arguments &a)
 {
 	const int heads = KEYS ? a.key_heads : a.heads, group = a.heads / a.key_heads;
 	const struct place place = locate(a, heads, CAUSAL && !KEYS);
@@ -105,9 +111,9 @@ template <bool KEYS> static __device__ __forceinline__ void differentiate_block(
 	const unsigned kept = shared_memory(), stages = kept + 2 * KEPT_BYTES,
 		       statistics = stages + NUM_STAGES * 2 * WALKED_BYTES;
 	/* tiles of a walked head that these rows see, or are seen by; and how many heads there are */
-	const int end = CAUSAL && !KEYS && place.row + BLOCK_M < place.tokens ? place.row + BLOCK_M
-									      : place.tokens;
-	const int first = CAUSAL && KEYS ? place.row / BLOCK_N : 0;
+	const int end = SKIPS && !KEYS && place.row + BLOCK_M < place.tokens ? place.row + BLOCK_M
+									     : place.tokens;
+	const int first = SKIPS && KEYS ? place.row / BLOCK_N : 0;
 	const int of_head = (end + BLOCK_N - 1) / BLOCK_N - first, count = KEYS ? of_head * group : of_head;
 	const int walked_head = KEYS ? place.head * group : place.head / group;
 	const auto load = [&](int tile) {
@@ -131,8 +137,7 @@ template <bool KEYS> static __device__ __forceinline__ void differentiate_block(
 
 	if (place.row >= place.tokens)
 		return;
-	load_tile<BLOCK_M>(
-		kept, kept_first, head_of(kept_first, place, place.head), place.row, place.tokens);
+	load_tile<BLOCK_M>(kept, kept_first, head_of(kept_first, place, place.head), place.row, place.tokens);
 	load_tile<BLOCK_M>(kept + KEPT_BYTES, kept_second, head_of(kept_second, place, place.head), place.row,
 		place.tokens);
 	begin_walk(count, load);
@@ -151,15 +156,8 @@ template <bool KEYS> static __device__ __forceinline__ void differentiate_block(
 		next_tile(tile, count, load);
 		clear_groups(p);
 		clear_groups(ds);
-		UNROLL
-		for (int step = 0; step < DIM_K; step++) {
-			unsigned rows[GROUPS][4];
-
-			load_kept(rows, kept, step);
-			multiply_step<false>(p, rows, stage, step);
-			load_kept(rows, kept + KEPT_BYTES, step);
-			multiply_step<false>(ds, rows, stage + WALKED_BYTES, step);
-		}
+		multiply_kept(p, kept, stage);
+		multiply_kept(ds, kept + KEPT_BYTES, stage + WALKED_BYTES);
 		if (cut)
 			differentiate<KEYS, true>(
 				p, ds, its, a.scale * LOG2E, place.row, column, place.tokens);
@@ -169,6 +167,11 @@ template <bool KEYS> static __device__ __forceinline__ void differentiate_block(
 		if (KEYS)
 			multiply_walked(value_sums, p, stage + WALKED_BYTES);
 		multiply_walked(sums, ds, stage);
+#if ATOMICS
+		if (KEYS)
+			add_query_gradients(a, ds, kept, query_index(a, place, walked_head + tile / of_head),
+				column, place.tokens);
+#endif
 	}
 	UNROLL
 	for (int g = 0; g < GROUPS; g++) {

@@ -10,7 +10,11 @@
  *   BLOCK_M     rows that a block keeps: 64 or 128
  *   BLOCK_N     rows of a tile that it walks through: 32, 64 or 128
  *   NUM_WARPS   4 or 8
- *   NUM_STAGES  tiles that there is room for: 1, 2 or 3; all but the one in work are being loaded */
+ *   NUM_STAGES  tiles that there is room for: 1, 2 or 3; all but the one in work are being loaded
+ *   PRODUCT_WARPS  4: products by wgmma, four warps together (Hopper); 1: by mma.sync
+ * and what only the ladder of versions (lib/op/flash/ladder.c) sets otherwise:
+ *   EARLY_END   1: tiles above the diagonal are not visited, 0: they are, and masked
+ *   ATOMICS     1: the gradient adds to dQ in memory (atomics.cuh), 0: it has a pass for it */
 #pragma once
 
 #include "common/element.cuh"
@@ -32,6 +36,8 @@
 #define WALK_K (BLOCK_N / 16)
 #define KEPT_BYTES FLASH_TILE_BYTES(HEAD_DIM, BLOCK_M)
 #define WALKED_BYTES FLASH_TILE_BYTES(HEAD_DIM, BLOCK_N)
+
+#define SKIPS (CAUSAL && EARLY_END)
 
 #define LOG2E 1.4426950408889634f
 #define MINUS_INFINITY __int_as_float(0xff800000)
@@ -94,11 +100,10 @@ static __device__ __forceinline__ uint4 pack_eight(const float (&x)[8])
 
 /* Starts loading ROWS rows of a head from `row` on; zeros from `tokens` on. */
 template <int ROWS>
-static __device__ __forceinline__ void load_tile(unsigned tile, const struct device_tensor &tensor,
-	const ELEMENT *head, int row, int tokens)
+static __device__ __forceinline__ void load_tile(
+	unsigned tile, const struct device_tensor &tensor, const ELEMENT *head, int row, int tokens)
 {
-	const int step = THREADS / SEGMENTS, first = threadIdx.x / SEGMENTS,
-		  segment = threadIdx.x % SEGMENTS;
+	const int step = THREADS / SEGMENTS, first = threadIdx.x / SEGMENTS, segment = threadIdx.x % SEGMENTS;
 	const ELEMENT *column = head + segment * 8 * tensor.stride[3];
 
 	UNROLL
@@ -194,6 +199,7 @@ template <typename LOAD> static __device__ __forceinline__ void next_tile(int ti
 		copy_async_commit();
 	}
 	copy_async_wait_group<(NUM_STAGES > 1 ? NUM_STAGES - 2 : 0)>();
+	publish_tiles();
 	__syncthreads();
 	if (NUM_STAGES > 1) {
 		if (tile + NUM_STAGES - 1 < count)
@@ -204,65 +210,102 @@ template <typename LOAD> static __device__ __forceinline__ void next_tile(int ti
 
 /* --- products --------------------------------------------------------------------------------------- */
 
-/* The warp's rows of a kept tile as left factors of k step `k`. */
-static __device__ __forceinline__ void load_kept(unsigned (&a)[GROUPS][4], unsigned tile, int k)
-{
-	const unsigned lane = lane_offset<HEAD_DIM>(true) ^ tile_column<HEAD_DIM>(2 * k);
+/* Left factors of STEPS k steps, of the warp's rows. */
+#define FACTORS(STEPS) unsigned(&a)[GROUPS][1][STEPS][4]
 
+/* Those of a kept tile, from k step `first` on. */
+template <int STEPS>
+static __device__ __forceinline__ void load_kept(FACTORS(STEPS), unsigned tile, int first)
+{
 	UNROLL
 	for (int g = 0; g < GROUPS; g++)
-		load_matrices(a[g], tile + warp_row(g) * HEAD_DIM * 2 + lane);
+		load_rows<1, HEAD_DIM>(a[g], tile + warp_row(g) * HEAD_DIM * 2, 0, first);
 }
 
-/* Columns 16k … of a result as left factors of the next product. */
-template <int N>
-static __device__ __forceinline__ void pack_step(
-	unsigned (&a)[GROUPS][4], const float (&c)[GROUPS][N][4], int k)
+/* Those that the columns of a result, from 16 · first on, are. */
+template <int STEPS, int N>
+static __device__ __forceinline__ void pack_columns(FACTORS(STEPS), const float (&c)[GROUPS][N][4], int first)
 {
 	UNROLL
 	for (int g = 0; g < GROUPS; g++) {
 		UNROLL
-		for (int i = 0; i < 4; i++)
-			a[g][i] = element_pair(
-				c[g][2 * k + i / 2][i % 2 * 2], c[g][2 * k + i / 2][i % 2 * 2 + 1]);
+		for (int k = 0; k < STEPS; k++) {
+			UNROLL
+			for (int i = 0; i < 4; i++) {
+				const float(&pair)[4] = c[g][2 * (first + k) + i / 2];
+
+				a[g][0][k][i] = element_pair(pair[i % 2 * 2], pair[i % 2 * 2 + 1]);
+			}
+		}
 	}
 }
 
-/* One k step of c += a · B. As in multiply() of common/tile.cuh the rows of the tile are the columns of B (TRANSPOSED
- * false), or the rows (true); but each part of B that is read serves all GROUPS. */
-template <bool TRANSPOSED, int N>
-static __device__ __forceinline__ void multiply_step(
-	float (&c)[GROUPS][N][4], const unsigned (&a)[GROUPS][4], unsigned tile, int k)
+/* c += a · B, from k step `first` on. As in common/tile.cuh the rows of the tile are the columns of B (TRANSPOSED
+ * false), or the rows (true). By mma.sync each part of B that is read serves all GROUPS. */
+template <bool TRANSPOSED, int STEPS, int N>
+static __device__ __forceinline__ void multiply_tile(
+	float (&c)[GROUPS][N][4], const FACTORS(STEPS), unsigned tile, int first)
 {
+#if WARPGROUP_PRODUCTS
+	UNROLL
+	for (int g = 0; g < GROUPS; g++)
+		multiply_start<1, HEAD_DIM, TRANSPOSED, FULL>(c[g], a[g], tile, 0);
+	UNROLL
+	for (int g = 0; g < GROUPS; g++)
+		multiply_finish(c[g]);
+#else
 	const unsigned lane = lane_offset<HEAD_DIM>(TRANSPOSED);
 
 	UNROLL
-	for (int n = 0; n < N; n += 2) {
-		unsigned b[4];
-
-		if (TRANSPOSED)
-			load_matrices_transposed(
-				b, tile + k * 16 * HEAD_DIM * 2 + (lane ^ tile_column<HEAD_DIM>(n)));
-		else
-			load_matrices(b, tile + n * 8 * HEAD_DIM * 2 + (lane ^ tile_column<HEAD_DIM>(2 * k)));
+	for (int k = 0; k < STEPS; k++) {
 		UNROLL
-		for (int g = 0; g < GROUPS; g++) {
-			multiply_add(c[g][n], a[g], b[0], b[1]);
-			multiply_add(c[g][n + 1], a[g], b[2], b[3]);
+		for (int n = 0; n < N; n += 2) {
+			unsigned b[4];
+
+			if (TRANSPOSED)
+				load_matrices_transposed(b,
+					tile + (first + k) * 16 * HEAD_DIM * 2 +
+						(lane ^ tile_column<HEAD_DIM>(n)));
+			else
+				load_matrices(b,
+					tile + n * 8 * HEAD_DIM * 2 +
+						(lane ^ tile_column<HEAD_DIM>(2 * (first + k))));
+			UNROLL
+			for (int g = 0; g < GROUPS; g++) {
+				multiply_add(c[g][n], a[g][0][k], b[0], b[1]);
+				multiply_add(c[g][n + 1], a[g][0][k], b[2], b[3]);
+			}
 		}
+	}
+#endif
+}
+
+/* Where wgmma has all steps at once, mma.sync has one after the other, which takes fewer registers. */
+#define STEPS_AT_ONCE(steps) (WARPGROUP_PRODUCTS ? (steps) : 1)
+
+/* c += kept · walkedᵀ */
+static __device__ __forceinline__ void multiply_kept(
+	float (&c)[GROUPS][WALK_N][4], unsigned kept, unsigned walked)
+{
+	UNROLL
+	for (int step = 0; step < DIM_K; step += STEPS_AT_ONCE(DIM_K)) {
+		unsigned a[GROUPS][1][STEPS_AT_ONCE(DIM_K)][4];
+
+		load_kept(a, kept, step);
+		multiply_tile<false>(c, a, walked, step);
 	}
 }
 
 /* c += P · walked, with the scores' place holding P. */
 static __device__ __forceinline__ void multiply_walked(
-	float (&c)[GROUPS][DIM_N][4], const float (&p)[GROUPS][WALK_N][4], unsigned tile)
+	float (&c)[GROUPS][DIM_N][4], const float (&p)[GROUPS][WALK_N][4], unsigned walked)
 {
 	UNROLL
-	for (int k = 0; k < WALK_K; k++) {
-		unsigned a[GROUPS][4];
+	for (int step = 0; step < WALK_K; step += STEPS_AT_ONCE(WALK_K)) {
+		unsigned a[GROUPS][1][STEPS_AT_ONCE(WALK_K)][4];
 
-		pack_step(a, p, k);
-		multiply_step<true>(c, a, tile, k);
+		pack_columns(a, p, step);
+		multiply_tile<true>(c, a, walked, step);
 	}
 }
 

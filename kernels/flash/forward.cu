@@ -33,8 +33,8 @@ static __device__ __forceinline__ void mask(
 }
 
 /* From scores to P; O is scaled to the new maxima. */
-static __device__ __forceinline__ void soften(float (&scores)[GROUPS][WALK_N][4],
-	float (&o)[GROUPS][DIM_N][4], struct softmax &row, float scale)
+static __device__ __forceinline__ void soften(
+	float (&scores)[GROUPS][WALK_N][4], float (&o)[GROUPS][DIM_N][4], struct softmax &row, float scale)
 {
 	UNROLL
 	for (int g = 0; g < GROUPS; g++) {
@@ -44,8 +44,7 @@ static __device__ __forceinline__ void soften(float (&scores)[GROUPS][WALK_N][4]
 
 			UNROLL
 			for (int n = 0; n < WALK_N; n++)
-				most = fmaxf(most,
-					fmaxf(scores[g][n][half * 2], scores[g][n][half * 2 + 1]));
+				most = fmaxf(most, fmaxf(scores[g][n][half * 2], scores[g][n][half * 2 + 1]));
 			most = most_of_row(most);
 			factor = power_of_two(scale * (row.most[g][half] - most));
 			shift = scale * most;
@@ -81,8 +80,9 @@ static __device__ __forceinline__ void conclude(const struct flash_arguments &a,
 
 			inverse[g][half] = 1.0f / sum;
 			if (a.lse && (threadIdx.x & 3) == 0 && token < place.tokens)
-				a.lse[query_index(a, place, place.head) + token] =
-					a.scale * row.most[g][half] + logf(sum);
+				a.lse[query_index(a, place, place.head) + token] = a.scale *
+						row.most[g][half] +
+					logf(sum);
 		}
 	}
 }
@@ -92,7 +92,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 {
 	const struct place place = locate(a, a.heads, CAUSAL);
 	const int key_head = place.head / (a.heads / a.key_heads);
-	const int seen = CAUSAL && place.row + BLOCK_M < place.tokens ? place.row + BLOCK_M : place.tokens;
+	const int seen = SKIPS && place.row + BLOCK_M < place.tokens ? place.row + BLOCK_M : place.tokens;
 	const int count = (seen + BLOCK_N - 1) / BLOCK_N;
 	const int full = (CAUSAL ? place.row + 1 : place.tokens) / BLOCK_N; /* tiles that need no mask */
 	const unsigned q_tile = shared_memory(), stages = q_tile + KEPT_BYTES;
@@ -103,7 +103,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 		load_tile<BLOCK_N>(stage, a.k, k, tile * BLOCK_N, place.tokens);
 		load_tile<BLOCK_N>(stage + WALKED_BYTES, a.v, v, tile * BLOCK_N, place.tokens);
 	};
-	unsigned q[DIM_K][GROUPS][4];
+	unsigned q[GROUPS][1][DIM_K][4];
 	float o[GROUPS][DIM_N][4], inverse[GROUPS][2];
 	struct softmax row;
 
@@ -114,9 +114,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 	begin_walk(count, load);
 	copy_async_wait_group<NUM_STAGES - 1>();
 	__syncthreads();
-	UNROLL
-	for (int step = 0; step < DIM_K; step++)
-		load_kept(q[step], q_tile, step);
+	load_kept(q, q_tile, 0);
 	clear_groups(o);
 	UNROLL
 	for (int g = 0; g < GROUPS; g++) {
@@ -132,9 +130,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 
 		next_tile(tile, count, load);
 		clear_groups(scores);
-		UNROLL
-		for (int step = 0; step < DIM_K; step++)
-			multiply_step<false>(scores, q[step], stage, step);
+		multiply_tile<false>(scores, q, stage, 0);
 		if (tile >= full)
 			mask(scores, place, tile * BLOCK_N);
 		soften(scores, o, row, a.scale * LOG2E);

@@ -15,7 +15,8 @@
 			"unnormalised",                                                                      \
 			"Variant of the operation. QuasarAttention: upstream, what the reference fork "      \
 			"computes (default), or causal, the published recurrence. Linear attention: by "     \
-			"default bidirectional, elu+1 and normalised."                                       \
+			"default bidirectional, elu+1 and normalised. FlashAttention-2: causal (default) "   \
+			"or bidirectional."                                                                  \
 	}
 
 #define OPT_OP(help)                                                                                         \

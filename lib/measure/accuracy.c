@@ -113,8 +113,7 @@ static void judge_reference(const struct outputs *outputs, const struct report *
 		"difference %.3g",
 		report->function, (long long)plan->tokens, found.cosine, least_cosine, found.relative_error,
 		REFERENCE_RELATIVE_ERROR, found.max_difference);
-	add(report, "reference",
-		comparison_agrees(&found, least_cosine, REFERENCE_RELATIVE_ERROR),
+	add(report, "reference", comparison_agrees(&found, least_cosine, REFERENCE_RELATIVE_ERROR),
 		"It computes a different function from these semantics, or loses precision.", detail);
 }
 

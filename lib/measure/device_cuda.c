@@ -49,8 +49,8 @@ static int copy_tensor(const struct device *device, const struct family_tensor *
 	}
 	*memory = malloc((size_t)((high - low) * element));
 	if (!*memory)
-		return error_set(err, STATUS_ENVIRONMENT, "not enough memory to check %s on the CPU",
-			described->name);
+		return error_set(
+			err, STATUS_ENVIRONMENT, "not enough memory to check %s on the CPU", described->name);
 	if (device->download(device, *memory, (char *)tensor->data + low * element,
 		    (size_t)((high - low) * element), err) < 0)
 		return -1;

@@ -67,8 +67,7 @@ int fixture_download(const struct fixture *fixture, int tensor, void *elements, 
  * where in `numbers` a reference is to put each. */
 size_t fixture_outputs(const struct fixture *fixture);
 int fixture_download_outputs(const struct fixture *fixture, void *elements, struct error *err);
-void fixture_place_results(
-	const struct fixture *fixture, double *numbers, double *results[FAMILY_TENSORS]);
+void fixture_place_results(const struct fixture *fixture, double *numbers, double *results[FAMILY_TENSORS]);
 
 /* "q, k, v normal, deviation 1; beta even in 0.7 … 2.8" */
 void fixture_describe(const struct family *family, char *text, size_t size);

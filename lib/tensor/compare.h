@@ -14,8 +14,7 @@ struct comparison {
 };
 
 /* Whether a is as near to b as that. Nothing has a direction to compare with a b of zeros. */
-bool comparison_agrees(
-	const struct comparison *comparison, double least_cosine, double most_relative_error);
+bool comparison_agrees(const struct comparison *comparison, double least_cosine, double most_relative_error);
 
 struct comparison compare_bf16(const uint16_t *a, const uint16_t *b, size_t count);
 struct comparison compare_bf16_double(const uint16_t *a, const double *b, size_t count);

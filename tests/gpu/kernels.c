@@ -17,6 +17,7 @@
 #include "gpu/gpu.h"
 #include "layer/cuda.h"
 #include "measure/fixture.h"
+#include "op/flash/ladder.h"
 #include "op/quasar/config.h"
 #include "op/quasar/cuda.h"
 #include "op/quasar/reference.h"
@@ -827,6 +828,7 @@ static void check_attention(const struct fixture_plan *plan, const struct config
 	struct error err;
 	double *reference, *results[FAMILY_TENSORS] = {0};
 	uint16_t *halves[2];
+	char how[128] = "usual configuration";
 	float *outputs;
 	size_t count, at = 0;
 
@@ -847,16 +849,18 @@ static void check_attention(const struct fixture_plan *plan, const struct config
 
 		if (plan->family->tensors[i].role != TENSOR_OUTPUT)
 			continue;
-		if (!comparison_agrees(&found, 0.9999, plan->dtype == DTYPE_BF16 ? 1.5e-2 : 2e-3))
-			fail_msg("%s of %s, %s, option %d, B%lld T%lld H%d/%d S%d layout %d, configuration %d "
-				 "%d %d %d: cosine %.6f, relative error %.2e%s",
+		if (!comparison_agrees(&found, 0.9999, plan->dtype == DTYPE_BF16 ? 1.5e-2 : 2e-3)) {
+			if (config)
+				config_format(plan->family->configs->parameters, config, how, sizeof(how));
+			fail_msg(
+				"%s of %s, %s, option %d, B%lld T%lld H%d/%d S%d layout %d, %s: cosine %.6f, "
+				"relative error %.2e%s",
 				plan->family->tensors[i].name, plan->family->name, dtype_name(plan->dtype),
 				plan->options[0], (long long)plan->shape.batch, (long long)plan->shape.tokens,
 				plan->shape.heads, plan->shape.key_heads, plan->shape.key_dim,
-				(int)plan->layout, config ? config->value[0] : 0,
-				config ? config->value[1] : 0, config ? config->value[2] : 0,
-				config ? config->value[3] : 0, found.cosine, found.relative_error,
+				(int)plan->layout, how, found.cosine, found.relative_error,
 				found.finite ? "" : ", not finite");
+		}
 		at += made.count[i];
 	}
 	for (int i = 0; i < 2; i++)
@@ -892,7 +896,8 @@ static void try_lengths(struct fixture_plan plan)
 static void attention_of_every_length(void **state)
 {
 	(void)state;
-	each_attention((struct fixture_plan){.shape = {1, 0, 2, 64, 64, 0}, .dtype = DTYPE_BF16}, try_lengths);
+	each_attention(
+		(struct fixture_plan){.shape = {1, 0, 2, 64, 64, 0}, .dtype = DTYPE_BF16}, try_lengths);
 }
 
 static void try_types(struct fixture_plan plan)
@@ -926,12 +931,103 @@ static void attention_of_any_strides_and_shared_keys(void **state)
 		try_layouts_and_heads);
 }
 
+/* O and the gradients of two fixtures of the same gradient: computed in two ways, they agree. */
+static void compare_attention(struct fixture made[2], const char *what)
+{
+	const struct family *family = made[0].plan.family;
+	size_t count = fixture_outputs(&made[0]), o = made[0].count[family_tensor_find(family, "o")];
+	uint16_t *halves[2] = {malloc((count + o) * 2), malloc((count + o) * 2)};
+	struct comparison found;
+	struct error err;
+
+	for (int i = 0; i < 2; i++) {
+		must(fixture_download(&made[i], family_tensor_find(family, "o"), halves[i], &err), &err);
+		must(fixture_download_outputs(&made[i], halves[i] + o, &err), &err);
+		fixture_free(&made[i]);
+	}
+	found = compare_bf16(halves[1], halves[0], o);
+	if (!comparison_agrees(&found, 0.9999, 1e-2))
+		fail_msg("%s: o: cosine %.6f, relative error %.2e", what, found.cosine, found.relative_error);
+	for (size_t at = o; at < o + count; at += count / 3) { /* dQ, dK and dV */
+		found = compare_bf16(halves[1] + at, halves[0] + at, count / 3);
+		if (!comparison_agrees(&found, 0.9999, 1e-2))
+			fail_msg("%s: gradient %zu: cosine %.6f, relative error %.2e", what,
+				(at - o) / (count / 3), found.cosine, found.relative_error);
+	}
+	free(halves[0]);
+	free(halves[1]);
+}
+
+static const struct fixture_plan small_attention = {
+	.shape = {1, 199, 2, 64, 64, 0}, .dtype = DTYPE_BF16, .seed = 4};
+
+static void attention_fixtures(struct fixture made[2], const struct device *first)
+{
+	struct fixture_plan plan = small_attention;
+	struct error err;
+
+	plan.family = family_find("flash-backward");
+	for (int i = 0; i < 2; i++) {
+		must(fixture_make(&made[i], i ? &device : first, &plan, &err), &err);
+		must(fixture_poison(&made[i], &err), &err);
+	}
+}
+
+/* What the GPU makes of packed sequences is what the CPU makes of them. */
+static void attention_of_packed_sequences(void **state)
+{
+	static const int32_t cu_seqlens[] = {0, 70, 70, 71, 199};
+	struct flash_problem problem;
+	struct fixture made[2];
+	struct device cpu;
+	struct error err;
+
+	(void)state;
+	device_open_cpu(&cpu);
+	attention_fixtures(made, &cpu);
+	for (int i = 0; i < 2; i++) {
+		problem = flash_gradient_problem(&made[i].problem);
+		problem.cu_seqlens = cu_seqlens;
+		problem.sequences = 4;
+		must(i ? flash_cuda(gpu, &workspace, &problem, NULL, &err) : flash_cpu(&problem, &err), &err);
+		must(i ? flash_cuda_gradient(gpu, &workspace, &problem, NULL, &err)
+		       : flash_cpu_gradient(&problem, &err),
+			&err);
+	}
+	compare_attention(made, "packed");
+}
+
+/* Every version of the ladder computes the same. */
+static void attention_on_every_rung(void **state)
+{
+	(void)state;
+	for (const struct flash_rung *rung = flash_ladder; rung->name; rung++) {
+		struct fixture made[2];
+		struct error err;
+
+		attention_fixtures(made, &device);
+		for (int i = 0; i < 2; i++) {
+			const struct flash_problem problem = flash_gradient_problem(&made[i].problem);
+
+			must(i ? flash_cuda_rung(gpu, &workspace, &problem, rung, false, &err)
+			       : flash_cuda(gpu, &workspace, &problem, NULL, &err),
+				&err);
+			must(i ? flash_cuda_rung(gpu, &workspace, &problem, rung, true, &err)
+			       : flash_cuda_gradient(gpu, &workspace, &problem, NULL, &err),
+				&err);
+		}
+		compare_attention(made, rung->name);
+	}
+}
+
 static void try_configurations(struct fixture_plan plan)
 {
 	const struct op_problem problem = family_problem(plan.family, &plan.shape, plan.dtype, plan.options);
 	struct tune_space space;
 	struct error err;
 
+	if (plan.options[0]) /* masks are the same in all */
+		return;
 	must(tune_space_make(plan.family, &problem, gpu_properties_of(gpu), &space, &err), &err);
 	for (size_t i = 0; i < space.count; i++)
 		check_attention(&plan, &space.configs[i]);
@@ -986,6 +1082,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test(attention_of_every_length),
 		cmocka_unit_test(attention_of_every_type_and_dimension),
 		cmocka_unit_test(attention_of_any_strides_and_shared_keys),
+		cmocka_unit_test(attention_of_packed_sequences),
+		cmocka_unit_test(attention_on_every_rung),
 		cmocka_unit_test(attention_in_every_configuration),
 		cmocka_unit_test(what_has_no_gpu_version_says_so),
 	};

@@ -23,7 +23,7 @@ PROBLEMS = [
 def operate(tmp_path_factory):
     """Runs an operation of ours: operate(device, op, problem, inputs, shapes and types of the outputs)."""
     program = tmp_path_factory.mktemp("operate") / "operate"
-    subprocess.run(["cc", "-std=gnu11", "-O2", "-D_GNU_SOURCE", f"-I{ROOT}/lib", f"-I{ROOT}", "-o", program,
+    subprocess.run(["cc", "-std=gnu11", "-O2", "-D_GNU_SOURCE", f"-I{ROOT}/lib", f"-I{ROOT}", f"-I{ROOT}/kernels", "-o", program,
                     ROOT / "tests/peer/operate.c", ROOT / "build/libquasar.a", "-fopenmp", "-lcurl", "-lgit2", "-lcjson",
                     "-lsqlite3", "-lsodium", "-ldl", "-lpthread", "-lm"], check=True)
 

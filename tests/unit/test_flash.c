@@ -95,8 +95,8 @@ static void assert_cpu_agrees(struct trial *trial)
 				memset(trial->tensors[i], 0xff, trial->count[i] * sizeof(float));
 		must(flash_cpu(problem, &err), &err);
 		must(flash_cpu_gradient(problem, &err), &err);
-		assert_near(trial->lse, lse, (size_t)(problem->batch * problem->tokens * problem->heads),
-			1e-5);
+		assert_near(
+			trial->lse, lse, (size_t)(problem->batch * problem->tokens * problem->heads), 1e-5);
 		for (int i = O; i < TENSORS; i++)
 			if (i != D_O)
 				assert_near(trial->tensors[i], results[i], trial->count[i], 2e-5);
@@ -124,8 +124,20 @@ static double loss(struct trial *trial, double *o)
 static void the_gradient_is_the_slope(void **state)
 {
 	static const struct flash_problem problems[] = {
-		{.causal = true, .scale = 0.25f, .batch = 1, .tokens = 9, .heads = 4, .key_heads = 2, .dim = 32},
-		{.causal = false, .scale = 0.5f, .batch = 2, .tokens = 5, .heads = 2, .key_heads = 2, .dim = 32},
+		{.causal = true,
+			.scale = 0.25f,
+			.batch = 1,
+			.tokens = 9,
+			.heads = 4,
+			.key_heads = 2,
+			.dim = 32},
+		{.causal = false,
+			.scale = 0.5f,
+			.batch = 2,
+			.tokens = 5,
+			.heads = 2,
+			.key_heads = 2,
+			.dim = 32},
 	};
 	const double step = 0x1p-10;
 
@@ -142,8 +154,7 @@ static void the_gradient_is_the_slope(void **state)
 			for (size_t n = 0; n < trial.count[i]; n++)
 				trial.tensors[i][n] = rintf(trial.tensors[i][n] * 0x1p12f) * 0x1p-12f;
 		}
-		must(flash_reference_gradient(
-			     &trial.problem, gradients[0], gradients[1], gradients[2], &err),
+		must(flash_reference_gradient(&trial.problem, gradients[0], gradients[1], gradients[2], &err),
 			&err);
 		for (int i = 0; i < 3; i++)
 			for (size_t n = 0; n < trial.count[i]; n += 37) {
@@ -269,8 +280,13 @@ static void threads_make_no_difference(void **state)
 {
 	struct trial one, many;
 	struct error err = {0};
-	const struct flash_problem problem = {
-		.causal = true, .scale = 0.125f, .batch = 1, .tokens = 300, .heads = 2, .key_heads = 1, .dim = 64};
+	const struct flash_problem problem = {.causal = true,
+		.scale = 0.125f,
+		.batch = 1,
+		.tokens = 300,
+		.heads = 2,
+		.key_heads = 1,
+		.dim = 64};
 
 	(void)state;
 	trial_make(&one, problem);
@@ -334,11 +350,11 @@ static void what_is_no_problem_is_refused(void **state)
 /* --- configurations ----------------------------------------------------------------------------------- */
 
 static const struct gpu_properties h200 = {.name = "NVIDIA H200",
-	.capability = 90,
-	.multiprocessors = 132,
-	.shared_per_block = 232448,
-	.shared_per_multiprocessor = 233472,
-	.registers = 65536},
+					   .capability = 90,
+					   .multiprocessors = 132,
+					   .shared_per_block = 232448,
+					   .shared_per_multiprocessor = 233472,
+					   .registers = 65536},
 				   small = {.name = "small",
 					   .capability = 86,
 					   .multiprocessors = 80,
@@ -390,8 +406,9 @@ static void configurations_are_refused_for_a_reason(void **state)
 	static const struct {
 		struct config config;
 		const char *word;
-	} cases[] = {{{{96, 64, 4, 2}}, "BLOCK_M=96"}, {{{64, 64, 8, 2}}, "less than 16 rows"},
-		{{{128, 128, 8, 1}}, "registers"}, {{{128, 64, 8, 3}}, "shared memory"}};
+	} cases[] = {{{{96, 64, 4, 2, 1}}, "BLOCK_M=96"}, {{{64, 64, 8, 2, 1}}, "less than 16 rows"},
+		{{{128, 128, 8, 1, 1}}, "registers"}, {{{128, 64, 8, 3, 1}}, "shared memory"},
+		{{{128, 64, 8, 2, 4}}, "9.0"}};
 	struct error err = {0};
 
 	(void)state;
@@ -399,7 +416,8 @@ static void configurations_are_refused_for_a_reason(void **state)
 		assert_int_equal(family->configs->check(&problem, &small, &cases[i].config, &err), -1);
 		assert_non_null(strstr(err.message, cases[i].word));
 	}
-	assert_int_equal(family->configs->check(&wide, &h200, &(struct config){{128, 64, 8, 2}}, &err), -1);
+	assert_int_equal(
+		family->configs->check(&wide, &h200, &(struct config){{128, 64, 8, 2, 1}}, &err), -1);
 	assert_non_null(strstr(err.message, "fp32"));
 }
 

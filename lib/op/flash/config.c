@@ -4,14 +4,15 @@
 
 #include "kernels/flash/layout.h"
 
-const struct flash_kernels flash_forward_kernels = {FLASH_FORWARD, false};
-const struct flash_kernels flash_backward_kernels = {FLASH_BACKWARD, true};
+const struct flash_kernels flash_forward_kernels = {FLASH_FORWARD, .gradient = false};
+const struct flash_kernels flash_backward_kernels = {FLASH_BACKWARD, .gradient = true};
 
 const struct parameter flash_parameters[] = {
 	[FLASH_BLOCK_M] = {"BLOCK_M", true, {128, 64, 0}},
 	[FLASH_BLOCK_N] = {"BLOCK_N", true, {64, 128, 32, 0}},
 	[FLASH_NUM_WARPS] = {"NUM_WARPS", true, {4, 8, 0}},
 	[FLASH_NUM_STAGES] = {"NUM_STAGES", true, {2, 1, 3, 0}},
+	[FLASH_PRODUCT_WARPS] = {"PRODUCT_WARPS", true, {1, 4, 0}},
 	{0},
 };
 
@@ -68,8 +69,11 @@ int flash_config_check(const struct flash_kernels *kernels, const struct flash_p
 			return error_set(err, STATUS_USAGE, "%s has no %s=%d", kernels->source,
 				flash_parameters[i].name, config->value[i]);
 	if (m % (16 * warps))
-		return error_set(err, STATUS_USAGE, "BLOCK_M=%d leaves less than 16 rows for each of %d warps",
-			m, warps);
+		return error_set(err, STATUS_USAGE,
+			"BLOCK_M=%d leaves less than 16 rows for each of %d warps", m, warps);
+	if (config->value[FLASH_PRODUCT_WARPS] == 4 && (properties->capability != 90 || problem->dim < 64))
+		return error_set(err, STATUS_USAGE,
+			"PRODUCT_WARPS=4 needs compute capability 9.0 and a head dimension of 64 or 128");
 	needed = registers(kernels, problem, config);
 	if (needed > FLASH_MOST_REGISTERS)
 		return error_set(err, STATUS_USAGE,
@@ -89,8 +93,8 @@ struct config flash_config_default(const struct flash_kernels *kernels, const st
 {
 	/* The largest tiles first: the fewest bytes through shared memory for each product. In the forward of small
 	 * heads a warp has room for 32 rows, which halves them once more. */
-	static const struct config candidates[] = {
-		{{128, 64, 4, 2}}, {{128, 64, 8, 2}}, {{64, 64, 4, 2}}, {{64, 32, 4, 2}}, {{64, 32, 4, 1}}};
+	static const struct config candidates[] = {{{128, 64, 4, 2, 1}}, {{128, 64, 8, 2, 1}},
+		{{64, 64, 4, 2, 1}}, {{64, 32, 4, 2, 1}}, {{64, 32, 4, 1, 1}}};
 	size_t last = sizeof(candidates) / sizeof(*candidates) - 1;
 	struct error why;
 
@@ -133,6 +137,8 @@ static void list_parameters(const struct flash_kernels *kernels, const struct fl
 		{"CAUSAL", problem->causal},
 		{"INPUT", (int)problem->q.dtype},
 		{"VECTOR", is_vector(kernels, problem)},
+		{"EARLY_END", !kernels->no_early_end},
+		{"ATOMICS", kernels->atomics},
 	};
 	int count = sizeof(constants) / sizeof(*constants);
 
@@ -143,8 +149,8 @@ static void list_parameters(const struct flash_kernels *kernels, const struct fl
 }
 
 /* A launch with a block for each BLOCK_M rows of so many heads, each of which walks through so many tiles of a head. */
-static struct config_launch launch_of(const struct flash_kernels *kernels, const struct flash_problem *problem,
-	const struct config *config, const char *name, int heads)
+static struct config_launch launch_of(const struct flash_kernels *kernels,
+	const struct flash_problem *problem, const struct config *config, const char *name, int heads)
 {
 	int m = config->value[FLASH_BLOCK_M], n = config->value[FLASH_BLOCK_N];
 	double row = (double)problem->dim * 2, tokens = (double)flash_longest(problem);
@@ -159,7 +165,8 @@ static struct config_launch launch_of(const struct flash_kernels *kernels, const
 		.waits = config->value[FLASH_NUM_STAGES] == 1,
 	};
 
-	launch.bytes = 2 * row * (m + n * launch.trips);
+	/* the kept rows and what is made of them; blocks that walk through the same rows do so at a time, from the L2 */
+	launch.bytes = 4 * row * m;
 	list_parameters(kernels, problem, config, launch.parameters);
 	return launch;
 }
@@ -167,11 +174,16 @@ static struct config_launch launch_of(const struct flash_kernels *kernels, const
 int flash_launches(const struct flash_kernels *kernels, const struct flash_problem *problem,
 	const struct config *config, struct config_launch launches[CONFIG_LAUNCHES])
 {
+	int count = 0;
+
 	if (!kernels->gradient) {
-		launches[0] = launch_of(kernels, problem, config, "flash_forward", problem->heads);
-		return 1;
+		launches[count++] = launch_of(kernels, problem, config, "flash_forward", problem->heads);
+		return count;
 	}
-	launches[0] = launch_of(kernels, problem, config, "flash_backward_queries", problem->heads);
-	launches[1] = launch_of(kernels, problem, config, "flash_backward_keys", problem->key_heads);
-	return 2;
+	launches[count++] = launch_of(kernels, problem, config,
+		kernels->atomics ? "flash_backward_begin" : "flash_backward_queries", problem->heads);
+	launches[count++] = launch_of(kernels, problem, config, "flash_backward_keys", problem->key_heads);
+	if (kernels->atomics)
+		launches[count++] = launch_of(kernels, problem, config, "flash_backward_end", problem->heads);
+	return count;
 }

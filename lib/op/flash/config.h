@@ -6,12 +6,19 @@
 #include "op/config.h"
 #include "op/flash/problem.h"
 
-enum { FLASH_BLOCK_M, FLASH_BLOCK_N, FLASH_NUM_WARPS, FLASH_NUM_STAGES }; /* in struct config */
+enum {
+	FLASH_BLOCK_M,
+	FLASH_BLOCK_N,
+	FLASH_NUM_WARPS,
+	FLASH_NUM_STAGES,
+	FLASH_PRODUCT_WARPS
+}; /* in struct config */
 
 /* The operation, or both passes of its gradient: what configurations are stored under, and the file. */
 struct flash_kernels {
 	const char *tuned, *source;
 	bool gradient;
+	bool no_early_end, atomics; /* of op/flash/ladder.h alone */
 };
 #define FLASH_FORWARD "flash_forward", "flash/forward.cu"
 #define FLASH_BACKWARD "flash_backward", "flash/backward.cu"

@@ -29,8 +29,8 @@ static struct grid grid_of(const struct flash_problem *problem, int heads)
 }
 
 /* The last blocks of queries, which causal ones see most of, first; false: the sequence has no such block. */
-static bool block_of(
-	const struct flash_problem *problem, const struct grid *grid, int64_t number, struct flash_block *block)
+static bool block_of(const struct flash_problem *problem, const struct grid *grid, int64_t number,
+	struct flash_block *block)
 {
 	int64_t others = grid->sequences * grid->heads, other = number % others;
 

@@ -1,4 +1,4 @@
-#include "op/flash/cuda.h"
+#include "op/flash/ladder.h"
 
 #include <limits.h>
 
@@ -52,29 +52,32 @@ static int check_problem(
 	return 0;
 }
 
-/* Working memory: statistics of all queries, for the gradient, then cu_seqlens. */
+/* Working memory: for the gradient statistics of all queries, and sums of dQ where these go there; then cu_seqlens. */
 static int lay_out(struct gpu *gpu, struct gpu_workspace *workspace, const struct flash_kernels *kernels,
 	const struct flash_problem *problem, struct flash_arguments *arguments, struct error *err)
 {
 	size_t queries = (size_t)(problem->batch * problem->heads * problem->tokens);
 	size_t statistics = kernels->gradient ? queries * sizeof(*arguments->statistics) : 0;
+	size_t sums = kernels->atomics ? queries * (size_t)problem->dim * sizeof(*arguments->dq_sums) : 0;
 	size_t sequences = problem->cu_seqlens ? ((size_t)problem->sequences + 1) * sizeof(int32_t) : 0;
-	void *behind;
+	char *memory;
 
-	if (gpu_workspace_reserve(gpu, workspace, statistics + sequences, err) < 0)
+	if (gpu_workspace_reserve(gpu, workspace, statistics + sums + sequences, err) < 0)
 		return -1;
-	arguments->statistics = workspace->memory;
+	memory = workspace->memory;
+	arguments->statistics = (void *)memory;
+	arguments->dq_sums = (void *)(memory + statistics);
 	if (!sequences)
 		return 0;
-	behind = (char *)workspace->memory + statistics;
-	arguments->cu_seqlens = behind;
-	return gpu_upload(gpu, behind, problem->cu_seqlens, sequences, err);
+	memory += statistics + sums;
+	arguments->cu_seqlens = (void *)memory;
+	return gpu_upload(gpu, memory, problem->cu_seqlens, sequences, err);
 }
 
+/* In a configuration that the GPU can run. */
 static int run(struct gpu *gpu, struct gpu_workspace *workspace, const struct flash_kernels *kernels,
 	const struct flash_problem *problem, const struct config *config, struct error *err)
 {
-	const struct gpu_properties *properties = gpu_properties_of(gpu);
 	struct flash_arguments arguments = {
 		.q = device_tensor(&problem->q),
 		.k = device_tensor(&problem->k),
@@ -92,17 +95,8 @@ static int run(struct gpu *gpu, struct gpu_workspace *workspace, const struct fl
 	};
 	struct config_launch launches[CONFIG_LAUNCHES];
 	struct gpu_kernel *built[CONFIG_LAUNCHES];
-	struct config usual;
 	int count;
 
-	if (check_problem(kernels, problem, err) < 0)
-		return -1;
-	if (!config) {
-		usual = choose(kernels, problem, properties);
-		config = &usual;
-	}
-	if (flash_config_check(kernels, problem, properties, config, err) < 0)
-		return -1;
 	arguments.sequences = (int)flash_sequences(problem);
 	count = flash_launches(kernels, problem, config, launches);
 	for (int i = 0; i < count; i++) {
@@ -119,14 +113,58 @@ static int run(struct gpu *gpu, struct gpu_workspace *workspace, const struct fl
 	return 0;
 }
 
+/* In one that is asked for, or NULL, in one that is chosen. */
+static int configure_and_run(struct gpu *gpu, struct gpu_workspace *workspace,
+	const struct flash_kernels *kernels, const struct flash_problem *problem, const struct config *config,
+	struct error *err)
+{
+	const struct gpu_properties *properties = gpu_properties_of(gpu);
+	struct config usual;
+
+	if (check_problem(kernels, problem, err) < 0)
+		return -1;
+	if (!config) {
+		usual = choose(kernels, problem, properties);
+		config = &usual;
+	}
+	return flash_config_check(kernels, problem, properties, config, err) < 0
+		? -1
+		: run(gpu, workspace, kernels, problem, config, err);
+}
+
 int flash_cuda(struct gpu *gpu, struct gpu_workspace *workspace, const struct flash_problem *problem,
 	const struct config *config, struct error *err)
 {
-	return run(gpu, workspace, &flash_forward_kernels, problem, config, err);
+	return configure_and_run(gpu, workspace, &flash_forward_kernels, problem, config, err);
 }
 
 int flash_cuda_gradient(struct gpu *gpu, struct gpu_workspace *workspace, const struct flash_problem *problem,
 	const struct config *config, struct error *err)
 {
-	return run(gpu, workspace, &flash_backward_kernels, problem, config, err);
+	return configure_and_run(gpu, workspace, &flash_backward_kernels, problem, config, err);
+}
+
+/* --- the ladder -------------------------------------------------------------------------------------- */
+
+const struct flash_rung flash_ladder[] = {
+	{"32 x 32 tiles, atomics, no early end", true, true, true},
+	{"two passes without atomics", true, true, false},
+	{"early end", true, false, false},
+	{"larger tiles, loaded in advance", false, false, false},
+	{0},
+};
+
+int flash_cuda_rung(struct gpu *gpu, struct gpu_workspace *workspace, const struct flash_problem *problem,
+	const struct flash_rung *rung, bool gradient, struct error *err)
+{
+	static const struct config small = {{32, 32, 2, 1, 1}};
+	struct flash_kernels kernels = gradient ? flash_backward_kernels : flash_forward_kernels;
+
+	kernels.no_early_end = rung->no_early_end;
+	kernels.atomics = gradient && rung->atomics;
+	if (!rung->small_tiles)
+		return configure_and_run(gpu, workspace, &kernels, problem, NULL, err);
+	return check_problem(&kernels, problem, err) < 0
+		? -1
+		: run(gpu, workspace, &kernels, problem, &small, err);
 }

@@ -4,6 +4,7 @@
 #include "op/family.h"
 #include "op/flash/config.h"
 #include "op/flash/cuda.h"
+#include "op/flash/ladder.h"
 #include "op/flash/problem.h"
 
 /* Of the operation; its gradient has others behind V. */
@@ -64,7 +65,7 @@ static struct flash_problem operation_of(const struct op_problem *problem)
 	return flash;
 }
 
-static struct flash_problem gradient_of(const struct op_problem *problem)
+struct flash_problem flash_gradient_problem(const struct op_problem *problem)
 {
 	struct flash_problem flash = common(problem);
 
@@ -177,7 +178,7 @@ static double operations(const struct op_problem *problem)
 
 static int check_gradient(const struct op_problem *problem, struct error *err)
 {
-	const struct flash_problem flash = gradient_of(problem);
+	const struct flash_problem flash = flash_gradient_problem(problem);
 
 	return check_dims(problem, err) < 0 ? -1 : flash_check_gradient(&flash, err);
 }
@@ -185,7 +186,7 @@ static int check_gradient(const struct op_problem *problem, struct error *err)
 static int reference_gradient(
 	const struct op_problem *problem, double *const results[FAMILY_TENSORS], struct error *err)
 {
-	const struct flash_problem flash = gradient_of(problem);
+	const struct flash_problem flash = flash_gradient_problem(problem);
 
 	return check_dims(problem, err) < 0
 		? -1
@@ -194,7 +195,7 @@ static int reference_gradient(
 
 static int cpu_gradient(const struct op_problem *problem, struct error *err)
 {
-	const struct flash_problem flash = gradient_of(problem);
+	const struct flash_problem flash = flash_gradient_problem(problem);
 
 	return check_dims(problem, err) < 0 ? -1 : flash_cpu_gradient(&flash, err);
 }
@@ -202,7 +203,7 @@ static int cpu_gradient(const struct op_problem *problem, struct error *err)
 static int cuda_gradient(struct gpu *gpu, struct gpu_workspace *workspace, const struct op_problem *problem,
 	const struct config *config, struct error *err)
 {
-	const struct flash_problem flash = gradient_of(problem);
+	const struct flash_problem flash = flash_gradient_problem(problem);
 
 	return check_dims(problem, err) < 0 ? -1 : flash_cuda_gradient(gpu, workspace, &flash, config, err);
 }
@@ -210,7 +211,7 @@ static int cuda_gradient(struct gpu *gpu, struct gpu_workspace *workspace, const
 static int gradient_config_check(const struct op_problem *problem, const struct gpu_properties *properties,
 	const struct config *config, struct error *err)
 {
-	const struct flash_problem flash = gradient_of(problem);
+	const struct flash_problem flash = flash_gradient_problem(problem);
 
 	return check_dims(problem, err) < 0
 		? -1
@@ -220,7 +221,7 @@ static int gradient_config_check(const struct op_problem *problem, const struct 
 static struct config gradient_config_usual(
 	const struct op_problem *problem, const struct gpu_properties *properties)
 {
-	const struct flash_problem flash = gradient_of(problem);
+	const struct flash_problem flash = flash_gradient_problem(problem);
 
 	return flash_config_default(&flash_backward_kernels, &flash, properties);
 }
@@ -228,7 +229,7 @@ static struct config gradient_config_usual(
 static struct config gradient_config_adopt(
 	const struct op_problem *problem, const struct gpu_properties *properties, const struct config *tuned)
 {
-	const struct flash_problem flash = gradient_of(problem);
+	const struct flash_problem flash = flash_gradient_problem(problem);
 
 	return flash_config_adopt(&flash_backward_kernels, &flash, properties, tuned);
 }
@@ -236,7 +237,7 @@ static struct config gradient_config_adopt(
 static int gradient_config_launches(const struct op_problem *problem, const struct config *config,
 	struct config_launch launches[CONFIG_LAUNCHES])
 {
-	const struct flash_problem flash = gradient_of(problem);
+	const struct flash_problem flash = flash_gradient_problem(problem);
 
 	return flash_launches(&flash_backward_kernels, &flash, config, launches);
 }

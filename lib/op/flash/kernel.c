@@ -24,8 +24,8 @@ static inline void multiply_into(float *c, const float *start, const float *a, i
 static void load_block(const struct tensor *tensor, const struct flash_sequence *sequence, int head,
 	int64_t row, int dim, int pitch, float *out)
 {
-	load_head_rows(tensor, sequence->batch, head, sequence->first + row, sequence->first + sequence->tokens,
-		ROWS, dim, pitch, out);
+	load_head_rows(tensor, sequence->batch, head, sequence->first + row,
+		sequence->first + sequence->tokens, ROWS, dim, pitch, out);
 }
 
 /* to [dim, ROWS] = from [ROWS, dim]ᵀ, `from` in rows of PITCH */
@@ -38,8 +38,8 @@ static void transpose_block(const float *from, int dim, float *to)
 }
 
 /* The rows of a block of an output, each times `factor`. */
-static void store_block(const struct tensor *tensor, const struct flash_block *block, int dim, float *rows,
-	float factor)
+static void store_block(
+	const struct tensor *tensor, const struct flash_block *block, int dim, float *rows, float factor)
 {
 	const struct flash_sequence *sequence = &block->sequence;
 
@@ -108,8 +108,7 @@ struct forward {
 };
 
 /* From scores to exp(scale · score − most); O so far is scaled to a new `most`. */
-static void soften_row(
-	const struct flash_problem *problem, struct forward *it, int r, struct range range)
+static void soften_row(const struct flash_problem *problem, struct forward *it, int r, struct range range)
 {
 	float *row = it->scores + r * ROWS, *o = it->o + r * problem->dim, most = it->most[r], factor;
 	float sum = 0;
@@ -156,8 +155,8 @@ static void forward(const struct flash_problem *problem, const struct flash_bloc
 			it.o[r * dim + i] = (float)((double)it.o[r * dim + i] / it.sum[r]);
 		if (problem->lse)
 			problem->lse[flash_lse_index(problem, sequence->batch, queries->head,
-				sequence->first + queries->row + r)] =
-				(float)((double)it.most[r] + log(it.sum[r]));
+				sequence->first + queries->row + r)] = (float)((double)it.most[r] +
+				log(it.sum[r]));
 	}
 	store_block(&problem->o, queries, dim, it.o, 1);
 }
@@ -166,12 +165,12 @@ static void forward(const struct flash_problem *problem, const struct flash_bloc
 
 /* Both passes are the same but for what is kept: Q and dO, or K and V. Scores are kept rows by walked columns. */
 struct gradient {
-	float kept[2][ROWS * PITCH] ALIGNED;                       /* Q and dO, or K and V */
-	float rows[ROWS * PITCH] ALIGNED;                          /* in work */
-	float walked[2][ROWS * 128], transposed[2][128 * ROWS];    /* K and V, or Q and dO */
-	float p[ROWS * ROWS] ALIGNED, ds[ROWS * ROWS] ALIGNED;     /* dP at first */
-	float lse[ROWS] ALIGNED, d[ROWS] ALIGNED;                  /* of the queries */
-	float sums[2][ROWS * 128] ALIGNED;                         /* dQ, or dK and dV */
+	float kept[2][ROWS * PITCH] ALIGNED;                    /* Q and dO, or K and V */
+	float rows[ROWS * PITCH] ALIGNED;                       /* in work */
+	float walked[2][ROWS * 128], transposed[2][128 * ROWS]; /* K and V, or Q and dO */
+	float p[ROWS * ROWS] ALIGNED, ds[ROWS * ROWS] ALIGNED;  /* dP at first */
+	float lse[ROWS] ALIGNED, d[ROWS] ALIGNED;               /* of the queries */
+	float sums[2][ROWS * 128] ALIGNED;                      /* dQ, or dK and dV */
 };
 
 /* From scores to P = exp(scale · score − lse), and from dP to dS = P ∘ (dP − D). */
@@ -196,8 +195,8 @@ INLINE void differentiate_row(
 INLINE void add_block(const struct flash_problem *problem, struct gradient *it,
 	const struct flash_block *kept, int head, int64_t row, bool keys_kept)
 {
-	const struct tensor *tensors[] = {keys_kept ? &problem->q : &problem->k,
-		keys_kept ? &problem->d_o : &problem->v};
+	const struct tensor *tensors[] = {
+		keys_kept ? &problem->q : &problem->k, keys_kept ? &problem->d_o : &problem->v};
 	int dim = problem->dim;
 
 	for (int i = 0; i < 2; i++) {
@@ -209,8 +208,7 @@ INLINE void add_block(const struct flash_problem *problem, struct gradient *it,
 		multiply_into(i ? it->ds : it->p, NULL, it->kept[i], PITCH, 1, it->transposed[i], dim, ROWS);
 	}
 	for (int r = 0; r < ROWS; r++)
-		differentiate_row(
-			problem, it, r, visible(problem, kept, r, row, keys_kept), keys_kept);
+		differentiate_row(problem, it, r, visible(problem, kept, r, row, keys_kept), keys_kept);
 	multiply_into(it->sums[0], it->sums[0], it->ds, ROWS, 1, it->walked[0], ROWS, dim);
 	if (keys_kept)
 		multiply_into(it->sums[1], it->sums[1], it->p, ROWS, 1, it->walked[1], ROWS, dim);
@@ -235,8 +233,7 @@ static void make_d(
 	const struct flash_problem *problem, struct gradient *it, const struct flash_block *queries, float *d)
 {
 	const struct flash_sequence *sequence = &queries->sequence;
-	int64_t at = flash_lse_index(
-		problem, sequence->batch, queries->head, sequence->first + queries->row);
+	int64_t at = flash_lse_index(problem, sequence->batch, queries->head, sequence->first + queries->row);
 
 	load_block(&problem->o, sequence, queries->head, queries->row, problem->dim, PITCH, it->rows);
 	for (int r = 0; r < ROWS && queries->row + r < sequence->tokens; r++) {
@@ -250,8 +247,7 @@ static void make_d(
 	}
 }
 
-static void query_gradient(
-	const struct flash_problem *problem, const struct flash_block *queries, float *d)
+static void query_gradient(const struct flash_problem *problem, const struct flash_block *queries, float *d)
 {
 	const struct flash_sequence *sequence = &queries->sequence;
 	int dim = problem->dim;
@@ -267,8 +263,7 @@ static void query_gradient(
 	store_block(&problem->dq, queries, dim, it.sums[0], problem->scale);
 }
 
-static void key_gradient(
-	const struct flash_problem *problem, const struct flash_block *keys, const float *d)
+static void key_gradient(const struct flash_problem *problem, const struct flash_block *keys, const float *d)
 {
 	const struct flash_sequence *sequence = &keys->sequence;
 	int dim = problem->dim, group = problem->heads / problem->key_heads;

@@ -59,12 +59,12 @@ static int check_sequences(const struct flash_problem *problem, struct error *er
 			"packed sequences need a batch of 1 and at least one sequence, not %lld and %d",
 			(long long)problem->batch, problem->sequences);
 	if (at[0] != 0 || at[problem->sequences] != problem->tokens)
-		return error_set(err, STATUS_USAGE, "cu_seqlens goes from %d to %d, not from 0 to %lld", at[0],
-			at[problem->sequences], (long long)problem->tokens);
+		return error_set(err, STATUS_USAGE, "cu_seqlens goes from %d to %d, not from 0 to %lld",
+			at[0], at[problem->sequences], (long long)problem->tokens);
 	for (int i = 0; i < problem->sequences; i++)
 		if (at[i] > at[i + 1])
-			return error_set(err, STATUS_USAGE, "cu_seqlens descends from %d to %d", at[i],
-				at[i + 1]);
+			return error_set(
+				err, STATUS_USAGE, "cu_seqlens descends from %d to %d", at[i], at[i + 1]);
 	return 0;
 }
 
@@ -81,8 +81,8 @@ int flash_check_shape(const struct flash_problem *problem, struct error *err)
 	if (problem->batch > TENSOR_LARGEST / problem->tokens / problem->heads / problem->dim)
 		return error_set(err, STATUS_USAGE, "the tensors are too large");
 	if (!(problem->scale > 0) || !isfinite(problem->scale))
-		return error_set(err, STATUS_USAGE, "the scale must be positive, not %g",
-			(double)problem->scale);
+		return error_set(
+			err, STATUS_USAGE, "the scale must be positive, not %g", (double)problem->scale);
 	return check_sequences(problem, err);
 }
 

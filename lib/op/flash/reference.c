@@ -218,8 +218,8 @@ int flash_reference_gradient(
 		double *memory = allocate(problem);
 
 		if (memory)
-			gradient_key_head(problem, &sequence, (int)(i % problem->key_heads), memory, dq, dk,
-				dv);
+			gradient_key_head(
+				problem, &sequence, (int)(i % problem->key_heads), memory, dq, dk, dv);
 		failed |= !memory;
 		free(memory);
 	}
