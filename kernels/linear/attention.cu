@@ -406,29 +406,23 @@ template <typename WORK> static __device__ __forceinline__ void each_register(st
 		work(VALUE_M * KEY_N * 4 + i, state.sum[i]);
 }
 
-/* c += A B, of all planes that matter */
+/* c += A B, of all planes that matter. Where there are several, the small products come first, and their sum is added by
+ * itself: rounded, not cut off as in the tensor cores' own sums. */
 static __device__ __forceinline__ void multiply_planes(float (&c)[4], const unsigned (*a)[4], int a_plane,
-	const unsigned (&b0)[PLANES], const unsigned (&b1)[PLANES])
-{
-	UNROLL
-	for (int right = 0; right < PLANES; right++) {
-		UNROLL
-		for (int left = 0; left + right < PLANES; left++)
-			multiply_add(c, a[left * a_plane], b0[right], b1[right]);
-	}
-}
-
-/* Sums of more than bf16's digits are rounded, not cut off as the tensor cores do: a product by itself, then added. */
-static __device__ __forceinline__ void accumulate(float (&c)[4], const unsigned (*a)[4], int a_plane,
 	const unsigned (&b0)[PLANES], const unsigned (&b1)[PLANES])
 {
 	float product[4] = {0.0f, 0.0f, 0.0f, 0.0f};
 
 	if (PLANES == 1) {
-		multiply_planes(c, a, a_plane, b0, b1);
+		multiply_add(c, a[0], b0[0], b1[0]);
 		return;
 	}
-	multiply_planes(product, a, a_plane, b0, b1);
+	UNROLL
+	for (int order = PLANES - 1; order >= 0; order--) {
+		UNROLL
+		for (int left = 0; left <= order; left++)
+			multiply_add(product, a[left * a_plane], b0[order - left], b1[order - left]);
+	}
 	UNROLL
 	for (int i = 0; i < 4; i++)
 		c[i] += product[i];
@@ -465,7 +459,7 @@ static __device__ __forceinline__ void update(const struct linear_arguments &a, 
 		}
 		UNROLL
 		for (int m = 0; m < VALUE_M; m++)
-			accumulate(state.matrix[m][n], &w.at[0][m], VALUE_M, b[0], b[1]);
+			multiply_planes(state.matrix[m][n], &w.at[0][m], VALUE_M, b[0], b[1]);
 		if (PASS == PASS_FORWARD) { /* every row of the product is the sum of Y's */
 			float rows[4] = {0.0f, 0.0f, 0.0f, 0.0f};
 
