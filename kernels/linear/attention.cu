@@ -66,8 +66,9 @@
 /* Where a thread finds its share. */
 struct place {
 	int warp, lane;
-	int group_row, pair; /* g and 2t */
-	int sequence, group; /* the latter of the sequence's chunks */
+	int group_row, pair;       /* g and 2t */
+	int sequence, batch, head; /* the first is batch · heads + head */
+	int group;                 /* of the sequence's chunks */
 	int first_value;
 	int first, end, step; /* chunks */
 };
@@ -78,8 +79,9 @@ static __device__ __forceinline__ struct place find_place(const struct linear_ar
 	/* causal: a warp has a group, bidirectional: a block, whose warps take every NUM_WARPS-th chunk */
 	const int unit = CAUSAL ? blockIdx.x * NUM_WARPS + warp : blockIdx.x;
 	const int sequences = a.batch * a.heads, chunks = (int)((a.tokens + LINEAR_CHUNK - 1) / LINEAR_CHUNK);
-	struct place place = {warp, lane, lane / 4, lane % 4 * 2, unit / TILES % sequences,
-		unit / TILES / sequences, unit % TILES * VALUE_TILE};
+	const int sequence = unit / TILES % sequences;
+	struct place place = {warp, lane, lane / 4, lane % 4 * 2, sequence, sequence / a.heads,
+		sequence % a.heads, unit / TILES / sequences, unit % TILES * VALUE_TILE};
 
 	place.first = place.group * a.chunks_per_group;
 	place.end = min(place.first + a.chunks_per_group, chunks);
@@ -173,11 +175,10 @@ static __device__ __forceinline__ int column_row(const struct place &place, int 
 	return n / 2 * 8 + place.pair + n % 2;
 }
 
-static __device__ __forceinline__ const ELEMENT *row_of(const struct linear_arguments &a,
+static __device__ __forceinline__ const ELEMENT *row_of(
 	const struct device_tensor &tensor, const struct place &place, long long token, int element)
 {
-	return (const ELEMENT *)tensor.data +
-		row_offset(tensor, place.sequence / a.heads, token, place.sequence % a.heads) +
+	return (const ELEMENT *)tensor.data + row_offset(tensor, place.batch, token, place.head) +
 		element * tensor.stride[3];
 }
 
@@ -190,7 +191,7 @@ static __device__ __forceinline__ void copy_rows(const struct linear_arguments &
 		const bool valid = row < a.tokens;
 
 		pieces<LANE_KEYS>::copy(address, tensor,
-			row_of(a, tensor, place, valid ? row : 0, place.pair / 2 * LANE_KEYS), n, place.lane,
+			row_of(tensor, place, valid ? row : 0, place.pair / 2 * LANE_KEYS), n, place.lane,
 			valid);
 	}
 }
@@ -204,7 +205,7 @@ static __device__ __forceinline__ void copy_columns(const struct linear_argument
 		const bool valid = row < a.tokens;
 
 		pieces<LANE_VALUES>::copy(address, tensor,
-			row_of(a, tensor, place, valid ? row : 0,
+			row_of(tensor, place, valid ? row : 0,
 				place.first_value + place.group_row * LANE_VALUES),
 			n, place.lane, valid);
 	}
@@ -594,7 +595,7 @@ static __device__ __forceinline__ void store_out(const struct linear_arguments &
 			values[i] = out[n][i] *
 				(AUGMENTED ? feature_derivative<FEATURE>(word_element(words, i)) : 1.0f);
 		if (row < a.tokens)
-			store_row((ELEMENT *)row_of(a, a.out, place, row,
+			store_row((ELEMENT *)row_of(a.out, place, row,
 					  place.first_value + place.group_row * LANE_VALUES),
 				a.out.stride[3], values);
 	}
