@@ -49,6 +49,16 @@ int verify_static(const struct invocation *invocation, const struct verify_reque
 	return result;
 }
 
+const char *verify_reference(const struct invocation *invocation, const struct api_version *version)
+{
+	const char *source = NULL;
+
+	settings_get(invocation->settings, "REFERENCE_MODEL", &source);
+	if (arg_given(invocation, "reference") || !source || strcmp(source, "default"))
+		return arg_string(invocation, "reference");
+	return version->reference_model;
+}
+
 int verify_threshold(const struct invocation *invocation, const char *name, double *value, struct error *err)
 {
 	const char *source, *text = settings_get(invocation->settings, name, &source);
