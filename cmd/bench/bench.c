@@ -12,6 +12,7 @@
 #include "base/version.h"
 #include "cli/measurement.h"
 #include "cmd/commands.h"
+#include "measure/fixture.h"
 #include "score/score.h"
 #include "space/claim.h"
 
@@ -137,6 +138,23 @@ static int measure_fork(const struct run *run, struct measurement *measurement, 
 		"Validators run it the same way; `quasar verify` says more. --native measures quasar's own layer.");
 }
 
+/* More than a CPU does in a minute or two, and no budget cuts a call short: attention's operations grow with the
+ * square of the length. */
+#define MANY_OPERATIONS 1e13
+
+static void warn_of_long_call(const struct run *run)
+{
+	const struct op_shape shape = fixture_shape(run->plan.tokens);
+	const struct op_problem problem = family_problem(
+		run->plan.family, &shape, DTYPE_BF16, run->plan.options);
+	double operations = run->plan.family->operations(&problem);
+
+	if (run->plan.workload == WORKLOAD_OP && run->device.index < 0 && operations > MANY_OPERATIONS)
+		log_warn("%lld tokens: %.0e operations a call, which may take a CPU very long. Ask for fewer "
+			 "tokens with --seq",
+			(long long)run->plan.tokens, operations);
+}
+
 static int measure_native(const struct run *run, struct measurement *measurement, struct error *err)
 {
 	int64_t tokens = run->plan.tokens;
@@ -147,6 +165,7 @@ static int measure_native(const struct run *run, struct measurement *measurement
 		return error_set(err, STATUS_ENVIRONMENT,
 			"%lld tokens need about %.0f MiB of memory, but only %.0f MiB are free",
 			(long long)tokens, needed, available);
+	warn_of_long_call(run);
 	return measurement_run(&run->device, &run->plan, measurement, err);
 }
 
