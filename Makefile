@@ -158,20 +158,23 @@ fuzz: deps
 $(BUILD)/bench-%: bench/%.c $(BUILD)/libquasar.a
 	$(call say,CCLD,$@)$(CC) $(CFLAGS) -MMD -MP -MF $@.d -o $@ $< $(BUILD)/libquasar.a $(LDFLAGS) $(LDLIBS)
 
-# builds anywhere, runs where there is a GPU
-$(BUILD)/tests-gpu: tests/gpu/kernels.c $(BUILD)/libquasar.a
-	$(call say,CCLD,$@)$(CC) $(CFLAGS) -MMD -MP -MF $@.d -o $@ $< $(BUILD)/libquasar.a $(LDFLAGS) \
+# build anywhere, run where there is a GPU
+TESTS_GPU := $(BUILD)/tests-gpu $(BUILD)/tests-gpu-linear
+$(BUILD)/tests-gpu: tests/gpu/kernels.c
+$(BUILD)/tests-gpu-linear: tests/gpu/linear.c
+$(TESTS_GPU): $(BUILD)/libquasar.a
+	$(call say,CCLD,$@)$(CC) $(CFLAGS) -MMD -MP -MF $@.d -o $@ $(filter %.c,$^) $(BUILD)/libquasar.a $(LDFLAGS) \
 		-lcmocka $(LDLIBS)
 
 # they may be copied into a folder that `make dist` made, whose libraries they then use
-$(BUILD)/tests-gpu $(BUILD)/bench-gpu: override LDFLAGS += -Wl,-rpath,'$$ORIGIN/../lib'
+$(TESTS_GPU) $(BUILD)/bench-gpu: override LDFLAGS += -Wl,-rpath,'$$ORIGIN/../lib'
 
 # preloaded by the tests that kill a command at its every step
 $(BUILD)/fault.so: tests/fault/fault.c
 	@mkdir -p $(@D)
 	$(call say,CCLD,$@)$(CC) -std=gnu11 -O2 -Wall -Wextra -Werror -D_GNU_SOURCE -shared -fPIC -o $@ $< -ldl
 
--include $(BUILD)/bench-localnet.d $(BUILD)/bench-model.d $(BUILD)/bench-gpu.d $(BUILD)/tests-gpu.d
+-include $(BUILD)/bench-localnet.d $(BUILD)/bench-model.d $(BUILD)/bench-gpu.d $(TESTS_GPU:%=%.d)
 
 # a minute of 500 commits a second from 64 connections
 bench-localnet: $(QUASAR) $(BUILD)/bench-localnet
@@ -200,7 +203,7 @@ check-image: deps
 
 # unit tests run with the sanitizers, everything else on the binary as users get it
 check: deps
-	@$(MAKE) --no-print-directory $(JOBS) all $(BUILD)/tests-gpu $(BUILD)/fault.so
+	@$(MAKE) --no-print-directory $(JOBS) all $(TESTS_GPU) $(BUILD)/fault.so
 	@$(MAKE) --no-print-directory $(JOBS) DEBUG=1 unit-tests fuzz-targets
 	@tests/run
 
