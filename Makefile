@@ -163,6 +163,22 @@ $(BUILD)/tests-gpu: tests/gpu/kernels.c $(BUILD)/libquasar.a
 	$(call say,CCLD,$@)$(CC) $(CFLAGS) -MMD -MP -MF $@.d -o $@ $< $(BUILD)/libquasar.a $(LDFLAGS) \
 		-lcmocka $(LDLIBS)
 
+# An emulated GPU: in LD_LIBRARY_PATH, it is what the binary takes for NVIDIA's driver. It runs where it is built.
+EMULATOR         := $(BUILD)/emulator/libcuda.so.1
+EMULATOR_OBJECTS := $(patsubst %.c,$(BUILD)/emulator/%.o,$(wildcard tests/emulator/*.c) lib/base/memory.c lib/base/error.c)
+
+$(BUILD)/emulator/%.o: %.c $(BUILD)/flags
+	@mkdir -p $(@D)
+	$(call say,CC,$<)$(CC) $(CFLAGS) -O3 -march=native -fPIC -fvisibility=hidden -fwrapv -fno-strict-aliasing \
+		-MMD -MP -c -o $@ $<
+
+$(EMULATOR): $(EMULATOR_OBJECTS)
+	$(call say,LD,$@)$(CC) -shared -Wl,-z,defs,-soname,$(@F) $(LDFLAGS) -o $@ $^ -lpthread -lm
+
+emulator: $(EMULATOR)
+
+-include $(EMULATOR_OBJECTS:.o=.d)
+
 # they may be copied into a folder that `make dist` made, whose libraries they then use
 $(BUILD)/tests-gpu $(BUILD)/bench-gpu: override LDFLAGS += -Wl,-rpath,'$$ORIGIN/../lib'
 
@@ -200,7 +216,7 @@ check-image: deps
 
 # unit tests run with the sanitizers, everything else on the binary as users get it
 check: deps
-	@$(MAKE) --no-print-directory $(JOBS) all $(BUILD)/tests-gpu $(BUILD)/fault.so
+	@$(MAKE) --no-print-directory $(JOBS) all $(BUILD)/tests-gpu $(EMULATOR) $(BUILD)/fault.so
 	@$(MAKE) --no-print-directory $(JOBS) DEBUG=1 unit-tests fuzz-targets
 	@tests/run
 
@@ -306,6 +322,6 @@ help:
 	@echo 'make clean        remove build/ and dist/'
 
 FORCE:
-.PHONY: all documents unit-tests fuzz-targets fuzz check check-image check-long check-packages check-pages check-sanitized sweep demo bench bench-localnet bench-model bench-gpu soak soak-serve install uninstall dist deb deps clean help FORCE
+.PHONY: all documents unit-tests fuzz-targets emulator fuzz check check-image check-long check-packages check-pages check-sanitized sweep demo bench bench-localnet bench-model bench-gpu soak soak-serve install uninstall dist deb deps clean help FORCE
 .DELETE_ON_ERROR:
 .SUFFIXES:

@@ -13,6 +13,9 @@
 #include "memory.h"
 
 #define EXPORT __attribute__((visibility("default")))
+/* The functions are declared where they are looked for, as a table. */
+#pragma GCC diagnostic ignored "-Wmissing-prototypes"
+
 #define DRIVER_VERSION 13000
 /* A compute capability that no GPU has: compilers make PTX of the newest one below it, 8.0. */
 #define CAPABILITY 81
@@ -152,7 +155,6 @@ EXPORT int cuCtxSetCurrent(struct CUctx_st *wanted)
 }
 
 /* What NVIDIA's libraries share with the driver. NVRTC looks for the driver, and takes a refusal for an answer. */
-int cuGetExportTable(const void **table, const void *id);
 EXPORT int cuGetExportTable(const void **table, const void *id)
 {
 	(void)id;
@@ -365,31 +367,51 @@ static int check_launch(const struct kernel *kernel, const struct launch *launch
 		: CUDA_ERROR_INVALID_VALUE;
 }
 
-EXPORT int cuLaunchKernel(struct CUfunc_st *function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
-	unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes, struct CUstream_st *stream,
-	void **arguments, void **extra)
+static int launch_kernel(const struct kernel *kernel, struct launch launch, size_t dynamic_shared, void **arguments,
+	bool together)
 {
-	const struct kernel *kernel = (const struct kernel *)function;
-	struct launch launch = {.kernel = kernel,
-		.grid = {grid_x, grid_y, grid_z},
-		.threads = {block_x, block_y, block_z},
-		.shared_bytes = kernel->shared_bytes + shared_bytes};
-	int code = check_launch(kernel, &launch, shared_bytes);
+	uint64_t blocks = (uint64_t)launch.grid[0] * launch.grid[1] * launch.grid[2];
+	int code = check_launch(kernel, &launch, dynamic_shared), resident;
 
-	(void)stream;
-	if (code || extra)
-		return CUDA_ERROR_INVALID_VALUE;
+	if (code)
+		return code;
+	resident = MULTIPROCESSORS *
+		occupancy(kernel, (int)(launch.threads[0] * launch.threads[1] * launch.threads[2]), dynamic_shared);
+	if (together && blocks > (uint64_t)resident)
+		return CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
+	launch.kernel = kernel;
+	launch.shared_bytes = kernel->shared_bytes + dynamic_shared;
 	launch.parameters = xmalloc(kernel->parameter_bytes + 1);
 	for (size_t i = 0; i < kernel->parameter_count; i++)
 		memcpy(launch.parameters + kernel->parameters[i].offset, arguments[i], kernel->parameters[i].bytes);
 	pthread_mutex_lock(&lock);
 	code = failure;
 	if (!code)
-		failure = run_grid(&launch,
-			MULTIPROCESSORS * occupancy(kernel, (int)(block_x * block_y * block_z), shared_bytes));
+		failure = run_grid(&launch, resident);
 	pthread_mutex_unlock(&lock);
 	free(launch.parameters);
 	return code;
+}
+
+EXPORT int cuLaunchKernel(struct CUfunc_st *function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
+	unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes, struct CUstream_st *stream,
+	void **arguments, void **extra)
+{
+	struct launch launch = {.grid = {grid_x, grid_y, grid_z}, .threads = {block_x, block_y, block_z}};
+
+	(void)stream;
+	return extra ? CUDA_ERROR_INVALID_VALUE
+		     : launch_kernel((const struct kernel *)function, launch, shared_bytes, arguments, false);
+}
+
+EXPORT int cuLaunchCooperativeKernel(struct CUfunc_st *function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
+	unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes, struct CUstream_st *stream,
+	void **arguments)
+{
+	struct launch launch = {.grid = {grid_x, grid_y, grid_z}, .threads = {block_x, block_y, block_z}};
+
+	(void)stream;
+	return launch_kernel((const struct kernel *)function, launch, shared_bytes, arguments, true);
 }
 
 EXPORT int cuGetErrorString(int code, const char **text)
@@ -404,6 +426,7 @@ EXPORT int cuGetErrorString(int code, const char **text)
 		{CUDA_ERROR_ILLEGAL_ADDRESS, "an illegal memory access was encountered"},
 		{CUDA_ERROR_MISALIGNED_ADDRESS, "misaligned address"},
 		{CUDA_ERROR_ILLEGAL_INSTRUCTION, "an illegal instruction was encountered"},
+		{CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE, "too many blocks in cooperative launch"},
 		{CUDA_ERROR_LAUNCH_FAILED, "unspecified launch failure"}};
 
 	for (size_t i = 0; i < sizeof(texts) / sizeof(*texts); i++)

@@ -73,7 +73,9 @@ int modifiers_apply(struct decoding *decoding, const char *name, struct error *e
 
 	if (!instruction->modifiers || strstr(type, "f16")) /* half.c does it itself */
 		return 0;
-	if (strcmp(type, ".f32") && (strcmp(type, ".f64") || instruction->modifiers & (MODIFIER_SATURATE | MODIFIER_FLUSH)))
+	if (!strcmp(type, ".f64")) /* rcp.approx.ftz.f64 is all there is; its subnormal numbers are kept */
+		instruction->modifiers &= (uint8_t)~MODIFIER_FLUSH;
+	if (strcmp(type, ".f32") && (strcmp(type, ".f64") || instruction->modifiers & MODIFIER_SATURATE))
 		return not_understood(decoding, err, "an unknown modifier");
 	instruction->plain = instruction->execute;
 	instruction->execute = run_modified;

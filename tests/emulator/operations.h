@@ -82,8 +82,8 @@ int modifiers_apply(struct decoding *decoding, const char *name, struct error *e
 				__VA_ARGS__;                                                                 \
 			}                                                                                    \
 		} else {                                                                                     \
-			for (uint32_t left = warp->active; left; left &= left - 1) {                         \
-				int lane = __builtin_ctz(left);                                              \
+			for (uint32_t lanes_left = warp->active; lanes_left; lanes_left &= lanes_left - 1) { \
+				int lane = __builtin_ctz(lanes_left);                                        \
 				__VA_ARGS__;                                                                 \
 			}                                                                                    \
 		}                                                                                            \

@@ -138,13 +138,14 @@ static bool is_word(const char *at)
 		(at[0] == ':' && at[-1] == ':');
 }
 
-/* The next word, or "" before punctuation. */
+/* The next word, or "" before punctuation. A directive ends where the next begins: .reg.b16 is two. */
 static const char *next_word(struct parser *parser)
 {
 	size_t length = 0;
 
 	skip_space(parser);
-	while (is_word(parser->at) && length < sizeof(parser->word) - 1)
+	while (is_word(parser->at) && length < sizeof(parser->word) - 1 &&
+		!(length && *parser->at == '.' && parser->word[0] == '.'))
 		parser->word[length++] = *parser->at++;
 	parser->word[length] = '\0';
 	return parser->word;
