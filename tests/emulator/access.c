@@ -13,8 +13,9 @@ static const char *const space_names[] = {"generic", "global", "shared", "local"
 static _Noreturn void bad_access(const struct warp *warp, const struct instruction *instruction, int lane,
 	enum space space, uint64_t address, size_t bytes, enum direction direction)
 {
-	fault(warp, instruction, lane, CUDA_ERROR_ILLEGAL_ADDRESS, "invalid %s of %zu bytes of %s memory at %#llx",
-		direction == READ ? "read" : "write", bytes, space_names[space], (unsigned long long)address);
+	fault(warp, instruction, lane, CUDA_ERROR_ILLEGAL_ADDRESS,
+		"invalid %s of %zu bytes of %s memory at %#llx", direction == READ ? "read" : "write", bytes,
+		space_names[space], (unsigned long long)address);
 }
 
 static unsigned char *reach_global(struct warp *warp, const struct instruction *instruction, int lane,
@@ -42,8 +43,9 @@ unsigned char *reach(struct warp *warp, const struct instruction *instruction, i
 
 	if (address % bytes)
 		fault(warp, instruction, lane, CUDA_ERROR_MISALIGNED_ADDRESS,
-			"misaligned %s of %zu bytes of %s memory at %#llx", direction == READ ? "read" : "write",
-			bytes, space_names[space], (unsigned long long)address);
+			"misaligned %s of %zu bytes of %s memory at %#llx",
+			direction == READ ? "read" : "write", bytes, space_names[space],
+			(unsigned long long)address);
 	if (space == SPACE_GENERIC) {
 		space = WINDOW_OF(address);
 		address &= WINDOW(1) - 1;
@@ -68,6 +70,21 @@ unsigned char *reach(struct warp *warp, const struct instruction *instruction, i
 	if (address < start || address > end || end - address < bytes)
 		bad_access(warp, instruction, lane, space, address, bytes, direction);
 	return memory + address;
+}
+
+struct view view_of(const struct warp *warp, const struct instruction *instruction, enum direction direction)
+{
+	const struct launch *launch = warp->block->launch;
+	const struct allocation *last = &launch->found[instruction - launch->kernel->code];
+
+	if (instruction->space == SPACE_GLOBAL)
+		return (struct view){(unsigned char *)last->address, last->address, last->bytes};
+	if (instruction->space == SPACE_SHARED)
+		return (struct view){warp->block->shared + SHARED_START, SHARED_START,
+			launch->shared_bytes - SHARED_START};
+	if (instruction->space == SPACE_PARAM && direction == READ)
+		return (struct view){launch->parameters, 0, launch->kernel->parameter_bytes};
+	return (struct view){0}; /* each lane has its own */
 }
 
 /* --- opcodes ------------------------------------------------------------------------------------------ */
@@ -112,9 +129,9 @@ struct type {
 
 static const struct type *take_type(struct decoding *decoding)
 {
-	static const struct type types[] = {{"b8", 1, 0}, {"u8", 1, 0}, {"s8", 1, 1}, {"b16", 2, 0}, {"u16", 2, 0},
-		{"s16", 2, 1}, {"b32", 4, 0}, {"u32", 4, 0}, {"s32", 4, 1}, {"f32", 4, 0}, {"b64", 8, 0},
-		{"u64", 8, 0}, {"s64", 8, 1}, {"f64", 8, 0}, {"b128", 16, 0}};
+	static const struct type types[] = {{"b8", 1, 0}, {"u8", 1, 0}, {"s8", 1, 1}, {"b16", 2, 0},
+		{"u16", 2, 0}, {"s16", 2, 1}, {"b32", 4, 0}, {"u32", 4, 0}, {"s32", 4, 1}, {"f32", 4, 0},
+		{"b64", 8, 0}, {"u64", 8, 0}, {"s64", 8, 1}, {"f64", 8, 0}, {"b128", 16, 0}};
 
 	for (size_t i = 0; i < sizeof(types) / sizeof(*types); i++)
 		if (take_part(decoding, types[i].name))
@@ -125,7 +142,10 @@ static const struct type *take_type(struct decoding *decoding)
 /* The vector's length. */
 static int take_count(struct decoding *decoding)
 {
-	return take_part(decoding, "v2") ? 2 : take_part(decoding, "v4") ? 4 : take_part(decoding, "v8") ? 8 : 1;
+	return take_part(decoding, "v2")    ? 2
+		: take_part(decoding, "v4") ? 4
+		: take_part(decoding, "v8") ? 8
+					    : 1;
 }
 
 /* --- loads -------------------------------------------------------------------------------------------- */
@@ -156,13 +176,15 @@ static int take_count(struct decoding *decoding)
 	OPERATION(load_##name##_##width)                                                                     \
 	{                                                                                                    \
 		const int count = instruction->count;                                                        \
+		struct view view = view_of(warp, instruction, READ);                                         \
+                                                                                                             \
 		EACH_LANE(const unsigned char *from = reach_address(                                         \
-				  warp, instruction, lane, (size_t)count * sizeof(type), READ);              \
-			for (int i = 0; i < count; i++) {                                                    \
-				type value;                                                                  \
-				memcpy(&value, from + i * sizeof(value), sizeof(value));                     \
-				SLOT(reg, i)[lane] = (reg)value;                                             \
-			});                                                                                  \
+				  warp, instruction, lane, (size_t)count * sizeof(type), READ, &view);       \
+			  for (int i = 0; i < count; i++) {                                                  \
+				  type value;                                                                \
+				  memcpy(&value, from + i * sizeof(value), sizeof(value));                   \
+				  SLOT(reg, i)[lane] = (reg)value;                                           \
+			  });                                                                                \
 	}
 LOADS(LOAD)
 
@@ -209,11 +231,12 @@ static int decode_load(struct decoding *decoding, struct error *err)
 OPERATION(store)
 {
 	const size_t bytes = instruction->bytes, width = instruction->width[0];
+	struct view view = view_of(warp, instruction, WRITE);
 
-	EACH_LANE(unsigned char *to = reach_address(warp, instruction, lane, instruction->count * bytes, WRITE);
-		  for (int i = 0; i < instruction->count; i++)
-			  memcpy(to + (size_t)i * bytes,
-				  warp->registers + instruction->slot[i] + (size_t)lane * width, bytes););
+	EACH_LANE(unsigned char *to = reach_address(
+			  warp, instruction, lane, instruction->count * bytes, WRITE, &view);
+		  for (int i = 0; i < instruction->count; i++) memcpy(to + (size_t)i * bytes,
+			  warp->registers + instruction->slot[i] + (size_t)lane * width, bytes););
 }
 
 static int decode_store(struct decoding *decoding, struct error *err)
@@ -259,19 +282,20 @@ OPERATION(copy_async)
 	copy = &warp->copies[warp->copy_count++];
 	copy->lanes = warp->active;
 	copy->bytes = instruction->bytes;
-	EACH_LANE(const uint64_t to =
-			  address_of(warp, instruction, lane, ADDRESS, instruction->address_width) +
-			  (uint64_t)instruction->immediate;
-		  const uint64_t from = address_of(warp, instruction, lane, SECOND_ADDRESS, 8) +
-			  (uint64_t)(int32_t)instruction->target;
-		  const uint32_t valid = SLOT(uint32_t, 0)[lane];
-		  copy->valid[lane] = (uint8_t)(valid < copy->bytes ? valid : copy->bytes);
-		  copy->group[lane] = warp->committed[lane];
-		  copy->to[lane] =
-			  (uint32_t)(reach(warp, instruction, lane, SPACE_SHARED, to, copy->bytes, WRITE) -
-				  warp->block->shared);
-		  copy->from[lane] = valid ? reach(warp, instruction, lane, SPACE_GLOBAL, from, copy->bytes, READ)
-					   : NULL);
+	EACH_LANE(
+		const uint64_t to = address_of(warp, instruction, lane, ADDRESS, instruction->address_width) +
+			(uint64_t)instruction->immediate;
+		const uint64_t from = address_of(warp, instruction, lane, SECOND_ADDRESS, 8) +
+			(uint64_t)(int32_t)instruction->target;
+		const uint32_t valid = SLOT(uint32_t, 0)[lane];
+		copy->valid[lane] = (uint8_t)(valid < copy->bytes ? valid : copy->bytes);
+		copy->group[lane] = warp->committed[lane];
+		copy->to[lane] = (uint32_t)(reach(warp, instruction, lane, SPACE_SHARED, to, copy->bytes,
+						    WRITE) -
+			warp->block->shared);
+		copy->from[lane] = valid
+			? reach(warp, instruction, lane, SPACE_GLOBAL, from, copy->bytes, READ)
+			: NULL);
 }
 
 void finish_copies(struct warp *warp, uint32_t lanes, int64_t but)
@@ -331,7 +355,8 @@ static int decode_copy(struct decoding *decoding, struct error *err)
 		if (statement->operand_count < 3 || statement->operand_count > 4 || !operands[1].memory ||
 			operands[2].kind != OPERAND_INTEGER)
 			return not_understood(decoding, err, "unknown");
-		if (decode_address(decoding, 0, err) < 0 || decode_operand(decoding, 1, SECOND_ADDRESS, 8, err) < 0 ||
+		if (decode_address(decoding, 0, err) < 0 ||
+			decode_operand(decoding, 1, SECOND_ADDRESS, 8, err) < 0 ||
 			decode_operand(decoding, statement->operand_count - 1, 0, 4, err) < 0)
 			return -1;
 		instruction->execute = copy_async;
@@ -365,7 +390,8 @@ static int decode_convert_address(struct decoding *decoding, struct error *err)
 	window = instruction->space == SPACE_GLOBAL ? 0 : WINDOW(instruction->space);
 	instruction->execute = to_generic;
 	instruction->immediate = (int64_t)(to ? -window : window);
-	return decode_operand(decoding, 0, 0, 8, err) < 0 || decode_operand(decoding, 1, 1, 8, err) < 0 ? -1 : 0;
+	return decode_operand(decoding, 0, 0, 8, err) < 0 || decode_operand(decoding, 1, 1, 8, err) < 0 ? -1
+													: 0;
 }
 
 OPERATION(is_space)
@@ -373,7 +399,8 @@ OPERATION(is_space)
 	uint32_t *d = SLOT(uint32_t, 0);
 	const uint64_t *a = SLOT(uint64_t, 1);
 
-	EACH_LANE(d[lane] = WINDOW_OF(a[lane]) == (instruction->space == SPACE_GLOBAL ? 0 : instruction->space));
+	EACH_LANE(d[lane] = WINDOW_OF(a[lane]) ==
+			(instruction->space == SPACE_GLOBAL ? 0 : instruction->space));
 }
 
 static int decode_is_space(struct decoding *decoding, struct error *err)
@@ -382,7 +409,8 @@ static int decode_is_space(struct decoding *decoding, struct error *err)
 	if (no_parts_left(decoding, err) < 0)
 		return -1;
 	decoding->instruction->execute = is_space;
-	return decode_operand(decoding, 0, 0, 4, err) < 0 || decode_operand(decoding, 1, 1, 8, err) < 0 ? -1 : 0;
+	return decode_operand(decoding, 0, 0, 4, err) < 0 || decode_operand(decoding, 1, 1, 8, err) < 0 ? -1
+													: 0;
 }
 
 const struct family access_families[] = {{"ld", decode_load}, {"ldu", decode_load}, {"st", decode_store},

@@ -22,14 +22,28 @@ static inline uint64_t address_of(
 	return width == 4 ? ((const uint32_t *)registers)[lane] : ((const uint64_t *)registers)[lane];
 }
 
-/* The same for an instruction with one address. */
-static inline unsigned char *reach_address(struct warp *warp, const struct instruction *instruction, int lane,
-	size_t bytes, enum direction direction)
-{
-	uint64_t address = address_of(warp, instruction, lane, ADDRESS, instruction->address_width) +
-		(uint64_t)instruction->immediate;
+/* What of memory an instruction reaches without another look: these addresses, in its own space. */
+struct view {
+	unsigned char *memory;
+	uint64_t start, bytes;
+};
 
-	return reach(warp, instruction, lane, (enum space)instruction->space, address, bytes, direction);
+struct view view_of(const struct warp *warp, const struct instruction *instruction, enum direction direction);
+
+/* The same for an instruction with one address, of a power of two of bytes. */
+static inline unsigned char *reach_address(struct warp *warp, const struct instruction *instruction, int lane,
+	size_t bytes, enum direction direction, struct view *view)
+{
+	const uint64_t address = address_of(warp, instruction, lane, ADDRESS, instruction->address_width) +
+		(uint64_t)instruction->immediate;
+	unsigned char *found;
+
+	if (address - view->start < view->bytes && view->bytes - (address - view->start) >= bytes &&
+		!(address & (bytes - 1)))
+		return view->memory + (address - view->start);
+	found = reach(warp, instruction, lane, (enum space)instruction->space, address, bytes, direction);
+	*view = view_of(warp, instruction, direction);
+	return found;
 }
 
 /* Takes the parts of an opcode that say which space is meant, how the access is ordered, and what caches are to do. */

@@ -16,7 +16,7 @@
 	_(op##_b32, #op ".b32", uint32_t, x)                                                                 \
 	_(op##_b64, #op ".b64", uint64_t, x)
 #define PAIRS(_, op, type)                                                                                   \
-	_(op##_each_##type##x2, #op "." #type "x2", uint32_t,                                                     \
+	_(op##_each_##type##x2, #op "." #type "x2", uint32_t,                                                \
 		pair_of(type##_of(type##_value(low_half(OLD)) + type##_value(low_half(B))),                  \
 			type##_of(type##_value(high_half(OLD)) + type##_value(high_half(B)))))               \
 	_(op##_each_##type, #op "." #type, uint16_t, type##_of(type##_value(OLD) + type##_value(B)))
@@ -40,9 +40,12 @@
 #define ATOMIC(function, name, type, x)                                                                      \
 	OPERATION(atomic_##function)                                                                         \
 	{                                                                                                    \
+		struct view view = view_of(warp, instruction, WRITE);                                        \
+                                                                                                             \
 		for (uint32_t left = warp->active; left; left &= left - 1) {                                 \
 			const int lane = __builtin_ctz(left);                                                \
-			unsigned char *at = reach_address(warp, instruction, lane, sizeof(type), WRITE);     \
+			unsigned char *at = reach_address(                                                   \
+				warp, instruction, lane, sizeof(type), WRITE, &view);                        \
 			const type B = SLOT(type, 1)[lane], C = SLOT(type, 2)[lane];                         \
 			type OLD, result;                                                                    \
                                                                                                              \

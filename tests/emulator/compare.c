@@ -60,7 +60,7 @@
 		uint32_t *p = SLOT(uint32_t, 0), *q = SLOT(uint32_t, 1);                                     \
 		const type *a = SLOT(type, 2), *b = SLOT(type, 3);                                           \
 		EACH_LANE(const type A = a[lane]; const type B = b[lane]; const bool holds = (x);            \
-			p[lane] = holds; q[lane] = !holds);                                                  \
+			  p[lane] = holds; q[lane] = !holds);                                                \
 	}
 #define HALF_COMPARISON(compare, suffix, value, letter, x)                                                   \
 	OPERATION(setp_##compare##_##suffix)                                                                 \
@@ -68,7 +68,7 @@
 		uint32_t *p = SLOT(uint32_t, 0), *q = SLOT(uint32_t, 1);                                     \
 		const uint16_t *a = SLOT(uint16_t, 2), *b = SLOT(uint16_t, 3);                               \
 		EACH_LANE(const float A = value(a[lane]); const float B = value(b[lane]);                    \
-			const bool holds = (x); p[lane] = holds; q[lane] = !holds);                          \
+			  const bool holds = (x); p[lane] = holds; q[lane] = !holds);                        \
 	}
 
 PLAIN(COMPARISON)
@@ -87,7 +87,7 @@ const struct row compare_rows[] = {PLAIN(ROW) HALF(ROW){0}};
 		EACH_LANE(with[lane] = c[lane] ^ (uint32_t)instruction->immediate);                          \
 		instruction->plain(warp, instruction);                                                       \
 		EACH_LANE(uint32_t A = p[lane]; const uint32_t B = with[lane]; p[lane] = (x); A = q[lane];   \
-			q[lane] = (x));                                                                      \
+			  q[lane] = (x));                                                                    \
 	}
 COMBINED(combine_and, A &B)
 COMBINED(combine_or, A | B)
@@ -105,7 +105,8 @@ static int decode_setp(struct decoding *decoding, struct error *err)
 	char name[64];
 
 	drop_parts(decoding, "ftz"); /* subnormal numbers are compared as they are */
-	if (decoding->part_count != 3 || statement->operand_count != results + 2 + (chosen >= 0) || results > 2)
+	if (decoding->part_count != 3 || statement->operand_count != results + 2 + (chosen >= 0) ||
+		results > 2)
 		return not_understood(decoding, err, "not a comparison");
 	snprintf(name, sizeof(name), "setp.%s.%s", decoding->parts[1], decoding->parts[2]);
 	row = find_row(name);

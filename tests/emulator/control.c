@@ -23,7 +23,8 @@ OPERATION(branch_by_index)
 		int lane = __builtin_ctz(left);
 
 		if (index[lane] >= instruction->immediate)
-			fault(warp, instruction, lane, CUDA_ERROR_LAUNCH_FAILED, "there is no branch %u", index[lane]);
+			fault(warp, instruction, lane, CUDA_ERROR_LAUNCH_FAILED, "there is no branch %u",
+				index[lane]);
 		warp->at[lane] = instruction->targets[index[lane]];
 	}
 	warp_scatter(warp);
@@ -59,8 +60,8 @@ static int decode_branch_by_index(struct decoding *decoding, struct error *err)
 	if (no_parts_left(decoding, err) < 0)
 		return -1;
 	if (statement->operand_count == 2 && statement->operands[1].kind == OPERAND_NAME)
-		instruction->targets =
-			ptx_targets(decoding->function, statement->scope, statement->operands[1].name, &count);
+		instruction->targets = ptx_targets(
+			decoding->function, statement->scope, statement->operands[1].name, &count);
 	if (!instruction->targets)
 		return not_understood(decoding, err, "no such list of labels");
 	instruction->execute = branch_by_index;
@@ -165,7 +166,8 @@ static int decode_barrier(struct decoding *decoding, struct error *err)
 		drop_parts(decoding, "sync");
 	}
 	instruction->slot[2] = constant_slot(decoding, 0, 4);
-	if (no_parts_left(decoding, err) < 0 || next >= last || decode_operand(decoding, next, 1, 4, err) < 0 ||
+	if (no_parts_left(decoding, err) < 0 || next >= last ||
+		decode_operand(decoding, next, 1, 4, err) < 0 ||
 		(next + 1 < last && decode_operand(decoding, next + 1, 2, 4, err) < 0))
 		return -1;
 	return 0;
@@ -185,8 +187,8 @@ static int decode_warp_barrier(struct decoding *decoding, struct error *err)
 	return no_parts_left(decoding, err) < 0 ? -1 : decode_operand(decoding, 0, 0, 4, err);
 }
 
-const struct family control_families[] = {{"bra", decode_branch}, {"brx", decode_branch_by_index}, {"exit", decode_end},
-	{"ret", decode_end}, {"trap", decode_trap}, {"bar", decode_barrier}, {"barrier", decode_barrier},
-	{"membar", decode_nothing}, {"fence", decode_nothing}, {"prefetch", decode_nothing},
-	{"prefetchu", decode_nothing}, {"griddepcontrol", decode_nothing}, {"discard", decode_nothing},
-	{"nanosleep", decode_yield}, {0}};
+const struct family control_families[] = {{"bra", decode_branch}, {"brx", decode_branch_by_index},
+	{"exit", decode_end}, {"ret", decode_end}, {"trap", decode_trap}, {"bar", decode_barrier},
+	{"barrier", decode_barrier}, {"membar", decode_nothing}, {"fence", decode_nothing},
+	{"prefetch", decode_nothing}, {"prefetchu", decode_nothing}, {"griddepcontrol", decode_nothing},
+	{"discard", decode_nothing}, {"nanosleep", decode_yield}, {0}};

@@ -6,7 +6,17 @@
 #include "half.h"
 #include "operations.h"
 
-enum { NEAREST, TOWARDS_ZERO, DOWN, UP, NEAREST_INTEGER, ZERO_INTEGER, DOWN_INTEGER, UP_INTEGER, NEAREST_AWAY };
+enum {
+	NEAREST,
+	TOWARDS_ZERO,
+	DOWN,
+	UP,
+	NEAREST_INTEGER,
+	ZERO_INTEGER,
+	DOWN_INTEGER,
+	UP_INTEGER,
+	NEAREST_AWAY
+};
 static const char *const roundings[] = {"rn", "rz", "rm", "rp", "rni", "rzi", "rmi", "rpi", "rna", NULL};
 
 static double round_to_integer(double value, int64_t rounding)
@@ -100,6 +110,12 @@ static inline void put_integer(
 		instruction->width[0]);
 }
 
+/* Whether the registers are as wide as the types: what is usual goes fast. */
+static inline bool fits(const struct instruction *instruction, size_t to, size_t from)
+{
+	return instruction->width[0] == to && instruction->width[1] == from;
+}
+
 #define SIGNED_TYPES(_, ...)                                                                                 \
 	_(s8, int8_t, INT8_MIN, INT8_MAX, __VA_ARGS__)                                                       \
 	_(s16, int16_t, INT16_MIN, INT16_MAX, __VA_ARGS__)                                                   \
@@ -121,36 +137,50 @@ static inline void put_integer(
 	OPERATION(cvt_##to##_##from)                                                                         \
 	{                                                                                                    \
 		const bool saturate = instruction->modifiers & MODIFIER_SATURATE;                            \
-		EACH_LANE(from_type value; memcpy(&value, source(warp, instruction, lane), sizeof(value));   \
-			type result = (type)value; if (saturate) {                                           \
-				__int128 wide = value;                                                       \
-				result = wide < (least) ? (least) : wide > (most) ? (most) : (type)value;    \
-			} put_integer(warp, instruction, lane, (int64_t)result));                            \
+                                                                                                             \
+		if (!saturate && fits(instruction, sizeof(type), sizeof(from_type)))                         \
+			EACH_LANE(SLOT(type, 0)[lane] = (type)SLOT(from_type, 1)[lane]);                     \
+		else                                                                                         \
+			EACH_LANE(from_type value;                                                           \
+				  memcpy(&value, source(warp, instruction, lane), sizeof(value));            \
+				  type result = (type)value; if (saturate) {                                 \
+					  __int128 wide = value;                                             \
+					  result = wide < (least) ? (least)                                  \
+						  : wide > (most) ? (most)                                   \
+								  : (type)value;                             \
+				  } put_integer(warp, instruction, lane, (int64_t)result));                  \
 	}
 #define INTEGER_OF_FLOAT(to, type, least, most, from, from_type, value_of)                                   \
 	OPERATION(cvt_##to##_##from)                                                                         \
 	{                                                                                                    \
 		EACH_LANE(from_type bits; memcpy(&bits, source(warp, instruction, lane), sizeof(bits));      \
-			const double value = round_to_integer(value_of(bits), instruction->immediate);       \
-			type result = isnan(value)	       ? 0                                           \
-				: value <= (double)(least) ? (least)                                         \
-				: value >= (double)(most)  ? (most)                                          \
-							   : (type)value;                                    \
-			put_integer(warp, instruction, lane, (int64_t)result));                              \
+			  const double value = round_to_integer(value_of(bits), instruction->immediate);     \
+			  type result = isnan(value)         ? 0                                             \
+				  : value <= (double)(least) ? (least)                                       \
+				  : value >= (double)(most)  ? (most)                                        \
+							     : (type)value;                                   \
+			  put_integer(warp, instruction, lane, (int64_t)result));                            \
 	}
 #define FLOAT_OF_INTEGER(from, from_type, least, most, to, type)                                             \
 	OPERATION(cvt_##to##_##from)                                                                         \
 	{                                                                                                    \
 		type *d = SLOT(type, 0);                                                                     \
 		EACH_LANE(from_type value; memcpy(&value, source(warp, instruction, lane), sizeof(value));   \
-			d[lane] = to##_of_##from(value, instruction->immediate));                            \
+			  d[lane] = to##_of_##from(value, instruction->immediate));                          \
 	}
 #define FLOAT_OF_FLOAT(from, from_type, value_of, to, type)                                                  \
 	OPERATION(cvt_##to##_##from)                                                                         \
 	{                                                                                                    \
 		type *d = SLOT(type, 0);                                                                     \
-		EACH_LANE(from_type value; memcpy(&value, source(warp, instruction, lane), sizeof(value));   \
-			d[lane] = to_##to(modified(instruction, value_of(value)), instruction->immediate));  \
+                                                                                                             \
+		if (!instruction->modifiers && instruction->immediate == NEAREST &&                          \
+			fits(instruction, sizeof(type), sizeof(from_type)))                                  \
+			EACH_LANE(d[lane] = to_##to(value_of(SLOT(from_type, 1)[lane]), NEAREST));           \
+		else                                                                                         \
+			EACH_LANE(from_type value;                                                           \
+				  memcpy(&value, source(warp, instruction, lane), sizeof(value));            \
+				  d[lane] = to_##to(                                                         \
+					  modified(instruction, value_of(value)), instruction->immediate));  \
 	}
 
 /* Numbers of 64 bits do not fit an fp64, and must not be rounded twice. */
@@ -175,12 +205,14 @@ static inline void put_integer(
 INTEGERS(FROM_INTEGER, )
 
 #define FROM_EACH_INTEGER(_)                                                                                 \
-	_(s8, int8_t) _(s16, int16_t) _(s32, int32_t) _(s64, int64_t) _(u8, uint8_t) _(u16, uint16_t)        \
-		_(u32, uint32_t) _(u64, uint64_t)
+	_(s8, int8_t)                                                                                        \
+	_(s16, int16_t) _(s32, int32_t) _(s64, int64_t) _(u8, uint8_t) _(u16, uint16_t) _(u32, uint32_t)     \
+		_(u64, uint64_t)
 #define TO_EACH_FLOAT(_) _(f16, uint16_t) _(bf16, uint16_t) _(f32, float) _(f64, double)
 
 #define INTEGERS_OF(from, from_type) INTEGERS(INTEGER_OF_INTEGER, from, from_type)
-#define INTEGERS_OF_FLOAT(from, from_type, value_of, ...) INTEGERS(INTEGER_OF_FLOAT, from, from_type, value_of)
+#define INTEGERS_OF_FLOAT(from, from_type, value_of, ...)                                                    \
+	INTEGERS(INTEGER_OF_FLOAT, from, from_type, value_of)
 #define FLOATS_TO(to, type) INTEGERS(FLOAT_OF_INTEGER, to, type) FLOATS(FLOAT_OF_FLOAT, to, type)
 
 FROM_EACH_INTEGER(INTEGERS_OF)
@@ -221,7 +253,7 @@ PAIR_OF_F32(bf16)
 #define FROM_FLOAT_ROWS(from, from_type, value_of, ...) INTEGERS(INTEGER_ROW, from, from_type)
 
 const struct row convert_rows[] = {FROM_EACH_INTEGER(INTEGER_ROWS) FLOATS(FROM_FLOAT_ROWS, )
-		TO_EACH_FLOAT(FLOAT_ROWS){"cvt.tf32.f32", cvt_tf32_f32, "ww", 2},
+					   TO_EACH_FLOAT(FLOAT_ROWS){"cvt.tf32.f32", cvt_tf32_f32, "ww", 2},
 	{"cvt.f16x2.f32", cvt_f16x2_f32, "www", 3}, {"cvt.bf16x2.f32", cvt_bf16x2_f32, "www", 3}, {0}};
 
 /* cvt{.rounding}{.relu}{.ftz}{.sat}.to.from */

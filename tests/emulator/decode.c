@@ -33,7 +33,8 @@ static int split_opcode(struct decoding *decoding, struct error *err)
 
 		if (decoding->part_count == MOST_PARTS || length >= sizeof(*decoding->parts))
 			return not_understood(decoding, err, "too long");
-		snprintf(decoding->parts[decoding->part_count++], sizeof(*decoding->parts), "%.*s", (int)length, at);
+		snprintf(decoding->parts[decoding->part_count++], sizeof(*decoding->parts), "%.*s",
+			(int)length, at);
 		if (!at[length])
 			return 0;
 		at += length + 1;
@@ -108,7 +109,8 @@ static uint32_t initial_slot(struct decoding *decoding, struct initial wanted)
 			return initial->slot;
 	}
 	wanted.slot = ptx_register(decoding->function, wanted.width);
-	kernel->initials = xrealloc(kernel->initials, (kernel->initial_count + 1) * sizeof(*kernel->initials));
+	kernel->initials = xrealloc(
+		kernel->initials, (kernel->initial_count + 1) * sizeof(*kernel->initials));
 	kernel->initials[kernel->initial_count++] = wanted;
 	return wanted.slot;
 }
@@ -207,7 +209,8 @@ static void index_rows(void)
 	hcreate_r(2 * count, &rows);
 	for (size_t i = 0; row_tables[i]; i++)
 		for (const struct row *row = row_tables[i]; row->name; row++)
-			hsearch_r((ENTRY){.key = (char *)row->name, .data = (void *)row}, ENTER, &entry, &rows);
+			hsearch_r(
+				(ENTRY){.key = (char *)row->name, .data = (void *)row}, ENTER, &entry, &rows);
 }
 
 const struct row *find_row(const char *name)

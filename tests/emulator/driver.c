@@ -367,8 +367,8 @@ static int check_launch(const struct kernel *kernel, const struct launch *launch
 		: CUDA_ERROR_INVALID_VALUE;
 }
 
-static int launch_kernel(const struct kernel *kernel, struct launch launch, size_t dynamic_shared, void **arguments,
-	bool together)
+static int launch_kernel(const struct kernel *kernel, struct launch launch, size_t dynamic_shared,
+	void **arguments, bool together)
 {
 	uint64_t blocks = (uint64_t)launch.grid[0] * launch.grid[1] * launch.grid[2];
 	int code = check_launch(kernel, &launch, dynamic_shared), resident;
@@ -376,14 +376,16 @@ static int launch_kernel(const struct kernel *kernel, struct launch launch, size
 	if (code)
 		return code;
 	resident = MULTIPROCESSORS *
-		occupancy(kernel, (int)(launch.threads[0] * launch.threads[1] * launch.threads[2]), dynamic_shared);
+		occupancy(kernel, (int)(launch.threads[0] * launch.threads[1] * launch.threads[2]),
+			dynamic_shared);
 	if (together && blocks > (uint64_t)resident)
 		return CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
 	launch.kernel = kernel;
 	launch.shared_bytes = kernel->shared_bytes + dynamic_shared;
 	launch.parameters = xmalloc(kernel->parameter_bytes + 1);
 	for (size_t i = 0; i < kernel->parameter_count; i++)
-		memcpy(launch.parameters + kernel->parameters[i].offset, arguments[i], kernel->parameters[i].bytes);
+		memcpy(launch.parameters + kernel->parameters[i].offset, arguments[i],
+			kernel->parameters[i].bytes);
 	pthread_mutex_lock(&lock);
 	code = failure;
 	if (!code)
@@ -394,8 +396,8 @@ static int launch_kernel(const struct kernel *kernel, struct launch launch, size
 }
 
 EXPORT int cuLaunchKernel(struct CUfunc_st *function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
-	unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes, struct CUstream_st *stream,
-	void **arguments, void **extra)
+	unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes,
+	struct CUstream_st *stream, void **arguments, void **extra)
 {
 	struct launch launch = {.grid = {grid_x, grid_y, grid_z}, .threads = {block_x, block_y, block_z}};
 
@@ -404,9 +406,9 @@ EXPORT int cuLaunchKernel(struct CUfunc_st *function, unsigned grid_x, unsigned 
 		     : launch_kernel((const struct kernel *)function, launch, shared_bytes, arguments, false);
 }
 
-EXPORT int cuLaunchCooperativeKernel(struct CUfunc_st *function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
-	unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes, struct CUstream_st *stream,
-	void **arguments)
+EXPORT int cuLaunchCooperativeKernel(struct CUfunc_st *function, unsigned grid_x, unsigned grid_y,
+	unsigned grid_z, unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes,
+	struct CUstream_st *stream, void **arguments)
 {
 	struct launch launch = {.grid = {grid_x, grid_y, grid_z}, .threads = {block_x, block_y, block_z}};
 
@@ -420,7 +422,8 @@ EXPORT int cuGetErrorString(int code, const char **text)
 		int code;
 		const char *text;
 	} texts[] = {{CUDA_SUCCESS, "no error"}, {CUDA_ERROR_INVALID_VALUE, "invalid argument"},
-		{CUDA_ERROR_OUT_OF_MEMORY, "out of memory"}, {CUDA_ERROR_INVALID_DEVICE, "invalid device ordinal"},
+		{CUDA_ERROR_OUT_OF_MEMORY, "out of memory"},
+		{CUDA_ERROR_INVALID_DEVICE, "invalid device ordinal"},
 		{CUDA_ERROR_INVALID_PTX, "the PTX cannot be emulated"},
 		{CUDA_ERROR_NOT_FOUND, "named symbol not found"},
 		{CUDA_ERROR_ILLEGAL_ADDRESS, "an illegal memory access was encountered"},

@@ -5,10 +5,8 @@
 #include "operations.h"
 
 /* GPUs' minimum takes the number of a number and a NaN, and −0 for less than +0. */
-#define MINIMUM(a, b)                                                                                        \
-	(isnan(a) ? (b) : isnan(b) ? (a) : (a) < (b) || ((a) == (b) && signbit(a)) ? (a) : (b))
-#define MAXIMUM(a, b)                                                                                        \
-	(isnan(a) ? (b) : isnan(b) ? (a) : (a) > (b) || ((a) == (b) && signbit(b)) ? (a) : (b))
+#define MINIMUM(a, b) (isnan(a) ? (b) : isnan(b) ? (a) : (a) < (b) || ((a) == (b) && signbit(a)) ? (a) : (b))
+#define MAXIMUM(a, b) (isnan(a) ? (b) : isnan(b) ? (a) : (a) > (b) || ((a) == (b) && signbit(b)) ? (a) : (b))
 #define NAN_OF(a, b, x) (isnan(a) || isnan(b) ? NAN : (x))
 
 #define FLOATS(_, op, name, x)                                                                               \
@@ -61,8 +59,7 @@ TERNARIES(TERNARY_FUNCTION)
 	_(testp_number_##suffix, "testp.number." #suffix, type, letters, !isnan(A))                          \
 	_(testp_notanumber_##suffix, "testp.notanumber." #suffix, type, letters, isnan(A))                   \
 	_(testp_normal_##suffix, "testp.normal." #suffix, type, letters, isnormal(A))                        \
-	_(testp_subnormal_##suffix, "testp.subnormal." #suffix, type, letters,                               \
-		fpclassify(A) == FP_SUBNORMAL)
+	_(testp_subnormal_##suffix, "testp.subnormal." #suffix, type, letters, fpclassify(A) == FP_SUBNORMAL)
 #define ALL_TESTS(_)                                                                                         \
 	TESTS(_, f32, float, "pw")                                                                           \
 	TESTS(_, f64, double, "pl")
@@ -79,5 +76,5 @@ ALL_TESTS(TEST_FUNCTION)
 #define BINARY_ROW(function, name, type, operands, ...) {name, function, operands, 3},
 #define TERNARY_ROW(function, name, type, operands, ...) {name, function, operands, 4},
 
-const struct row float_rows[] = {UNARIES(UNARY_ROW) BINARIES(BINARY_ROW) TERNARIES(TERNARY_ROW)
-		ALL_TESTS(UNARY_ROW){0}};
+const struct row float_rows[] = {
+	UNARIES(UNARY_ROW) BINARIES(BINARY_ROW) TERNARIES(TERNARY_ROW) ALL_TESTS(UNARY_ROW){0}};

@@ -8,7 +8,8 @@ typedef unsigned __int128 u128;
 #define MAXIMUM(a, b) ((a) > (b) ? (a) : (b))
 
 /* Division by zero gives all ones, as on GPUs, and so does what cannot be represented wrap around. */
-#define DIVIDE(a, b) ((b) == 0 ? (__typeof__(b))-1 : (b) == (__typeof__(b))-1 && (__typeof__(b))-1 < 0 ? -(a) : (a) / (b))
+#define DIVIDE(a, b)                                                                                         \
+	((b) == 0 ? (__typeof__(b))-1 : (b) == (__typeof__(b))-1 && (__typeof__(b))-1 < 0 ? -(a) : (a) / (b))
 #define REMAINDER(a, b) ((b) == 0 ? (a) : (b) == (__typeof__(b))-1 && (__typeof__(b))-1 < 0 ? 0 : (a) % (b))
 
 static uint32_t reverse_bits(uint32_t value)
@@ -159,8 +160,7 @@ static int32_t dot(uint32_t a, bool a_signed, uint32_t b, bool b_signed)
 	_(dp4a_u32_s32, "dp4a.u32.s32", uint32_t, "wwww", dot(A, false, B, true) + C)                        \
 	_(dp4a_s32_u32, "dp4a.s32.u32", uint32_t, "wwww", dot(A, true, B, false) + C)                        \
 	_(dp4a_s32_s32, "dp4a.s32.s32", uint32_t, "wwww", dot(A, true, B, true) + C)                         \
-	_(shf_l_wrap, "shf.l.wrap.b32", uint32_t, "wwww",                                                    \
-		(((uint64_t)B << 32 | A) << (C & 31)) >> 32)                                                 \
+	_(shf_l_wrap, "shf.l.wrap.b32", uint32_t, "wwww", (((uint64_t)B << 32 | A) << (C & 31)) >> 32)       \
 	_(shf_r_wrap, "shf.r.wrap.b32", uint32_t, "wwww", ((uint64_t)B << 32 | A) >> (C & 31))               \
 	_(shf_l_clamp, "shf.l.clamp.b32", uint32_t, "wwww",                                                  \
 		(((uint64_t)B << 32 | A) << MINIMUM(C, 32u)) >> 32)                                          \
@@ -222,7 +222,7 @@ static int32_t dot(uint32_t a, bool a_signed, uint32_t b, bool b_signed)
 		const b_type *b = SLOT(b_type, 2);                                                           \
 		const c_type *c = SLOT(c_type, 3);                                                           \
 		EACH_LANE(const a_type A = a[lane]; const b_type B = b[lane]; const c_type C = c[lane];      \
-			(void)B, (void)C; d[lane] = (type)(x));                                              \
+			  (void)B, (void)C; d[lane] = (type)(x));                                            \
 	}
 #define QUATERNARY_FUNCTION(function, name, operands, type, x)                                               \
 	OPERATION(function)                                                                                  \
@@ -231,7 +231,7 @@ static int32_t dot(uint32_t a, bool a_signed, uint32_t b, bool b_signed)
 		const type *a = SLOT(type, 1), *b = SLOT(type, 2);                                           \
 		const uint32_t *c = SLOT(uint32_t, 3), *d = SLOT(uint32_t, 4);                               \
 		EACH_LANE(const type A = a[lane]; const type B = b[lane]; const uint32_t C = c[lane];        \
-			const uint32_t D = d[lane]; result[lane] = (type)(x));                               \
+			  const uint32_t D = d[lane]; result[lane] = (type)(x));                             \
 	}
 
 #pragma GCC diagnostic ignored "-Wtype-limits"
@@ -250,9 +250,10 @@ QUATERNARIES(QUATERNARY_FUNCTION)
 		const type *a = SLOT(type, 1), *b = SLOT(type, 2), *c = SLOT(type, 3);                       \
 		const uint32_t carry = warp->carry;                                                          \
 		EACH_LANE(const wide A = a[lane]; const wide B = b[lane]; const wide C = c[lane];            \
-			const wide carried = read ? carry >> lane & 1 : 0; (void)C, (void)carried; const wide sum = (x);   \
-			d[lane] = (type)sum; if (write) warp->carry = (warp->carry & ~(1u << lane)) |        \
-				(uint32_t)(sum >> sizeof(type) * 8 & 1) << lane);                            \
+			  const wide carried = read ? carry >> lane & 1 : 0; (void)C, (void)carried;         \
+			  const wide sum = (x); d[lane] = (type)sum;                                         \
+			  if (write) warp->carry = (warp->carry & ~(1u << lane)) |                           \
+				  (uint32_t)(sum >> sizeof(type) * 8 & 1) << lane);                          \
 	}
 #define HIGH(type) ((A * B) >> sizeof(type) * 8)
 #define LOW(type) ((type)(A * B))

@@ -84,8 +84,8 @@ enum modifier {
 /* A slot that is filled in when a warp starts. */
 struct initial {
 	uint32_t slot;
-	int width;                                             /* bytes */
-	uint64_t value;                                        /* of a constant */
+	int width;                                              /* bytes */
+	uint64_t value;                                         /* of a constant */
 	uint32_t (*special)(const struct warp *warp, int lane); /* NULL: a constant */
 };
 
@@ -103,7 +103,7 @@ struct kernel {
 	size_t register_bytes; /* of a warp */
 	struct parameter *parameters;
 	size_t parameter_count, parameter_bytes;
-	size_t shared_bytes; /* the system's and what the kernel declares */
+	size_t shared_bytes;   /* the system's and what the kernel declares */
 	size_t dynamic_shared; /* that a launch may ask for */
 	size_t local_bytes;    /* of a thread */
 	int most_threads;
@@ -129,11 +129,11 @@ struct warp {
 	uint32_t group;   /* those that run now, at `pc` */
 	uint32_t active;  /* of them, those whose predicate holds */
 	uint32_t pc;
-	uint32_t next;     /* the next program counter where lanes are that are not of the group */
-	uint32_t at[LANES]; /* the program counters of the others */
-	uint32_t meets[LANES]; /* the masks of those that wait behind a barrier of the warp; else 0 */
-	int budget;            /* instructions until it is another's turn */
-	uint32_t carry;        /* lanes whose carry flag is set */
+	uint32_t next;             /* the next program counter where lanes are that are not of the group */
+	uint32_t at[LANES];        /* the program counters of the others */
+	uint32_t meets[LANES];     /* the masks of those that wait behind a barrier of the warp; else 0 */
+	int budget;                /* instructions until it is another's turn */
+	uint32_t carry;            /* lanes whose carry flag is set */
 	uint32_t committed[LANES]; /* groups of asynchronous copies */
 	struct pending_copy *copies;
 	size_t copy_count, copy_room;
@@ -188,7 +188,7 @@ enum { BARRIER_PLAIN, BARRIER_COUNT, BARRIER_AND, BARRIER_OR };
 
 /* The active lanes arrive at a barrier of its block, which expects so many threads (0: all that live). If they are to wait,
  * they do until it has them. */
-void block_arrive(
-	struct warp *warp, const struct instruction *instruction, uint32_t barrier, uint32_t expected, bool wait);
+void block_arrive(struct warp *warp, const struct instruction *instruction, uint32_t barrier,
+	uint32_t expected, bool wait);
 /* Finishes asynchronous copies of these lanes, all but the newest `but` groups; -1: all, committed or not. */
 void finish_copies(struct warp *warp, uint32_t lanes, int64_t but);

@@ -10,7 +10,7 @@
 #include "half.h"
 
 #define GROUP(lane) ((lane) >> 2)
-#define PLACE(lane) ((lane) & 3)
+#define PLACE(lane) ((lane)&3)
 #define MOST_K 32
 
 static void all_lanes_must_be_here(const struct warp *warp, const struct instruction *instruction)
@@ -41,8 +41,8 @@ static void all_lanes_must_be_here(const struct warp *warp, const struct instruc
 				const uint32_t bits = SLOT(uint32_t, slot + i)[lane];                        \
                                                                                                              \
 				for (int e = 0; e < each; e++)                                               \
-					to[GROUP(lane) + i % high * 8][(i / high * 4 + PLACE(lane)) * each + \
-						e] = (x);                                                    \
+					to[GROUP(lane) + i % high * 8]                                       \
+					  [(i / high * 4 + PLACE(lane)) * each + e] = (x);                   \
 			}                                                                                    \
 	}                                                                                                    \
 	static void load_right_##name(const struct warp *warp, const struct instruction *instruction,        \
@@ -63,7 +63,8 @@ FACTORS(LOADER)
 /* --- products ----------------------------------------------------------------------------------------- */
 
 #define MULTIPLY(type)                                                                                       \
-	static void multiply_##type(type sums[16][8], type left[16][MOST_K], type right[MOST_K][8], int m, int k) \
+	static void multiply_##type(                                                                         \
+		type sums[16][8], type left[16][MOST_K], type right[MOST_K][8], int m, int k)                \
 	{                                                                                                    \
 		for (int row = 0; row < m; row++)                                                            \
 			for (int i = 0; i < k; i++)                                                          \
@@ -77,7 +78,8 @@ MULTIPLY(double)
 /* A sum of 32 bits, and pairs of fp16. */
 #define SUMS(_)                                                                                              \
 	_(f32, float, 2, SLOT(float, slot + row * 2 + e)[lane], SLOT(float, row * 2 + e)[lane] = value)      \
-	_(s32, int32_t, 2, SLOT(int32_t, slot + row * 2 + e)[lane], SLOT(int32_t, row * 2 + e)[lane] = value) \
+	_(s32, int32_t, 2, SLOT(int32_t, slot + row * 2 + e)[lane],                                          \
+		SLOT(int32_t, row * 2 + e)[lane] = value)                                                    \
 	_(f16, float, 1, f16_to_float((uint16_t)(SLOT(uint32_t, slot + row)[lane] >> 16 * e)),               \
 		SLOT(uint16_t, row)[lane * 2 + e] = f16_of_float(value))
 
@@ -199,12 +201,14 @@ static uint32_t fragment(uint16_t matrix[8][8], int lane, bool transposed)
 /* Lane 8i + r has the address of row r of matrix i. */
 OPERATION(load_matrices)
 {
+	struct view view = view_of(warp, instruction, READ);
 	uint16_t matrix[8][8];
 
 	all_lanes_must_be_here(warp, instruction);
 	for (int i = 0; i < instruction->count; i++) {
 		for (int row = 0; row < 8; row++)
-			memcpy(matrix[row], reach_address(warp, instruction, i * 8 + row, 16, READ), 16);
+			memcpy(matrix[row], reach_address(warp, instruction, i * 8 + row, 16, READ, &view),
+				16);
 		for (int lane = 0; lane < LANES; lane++)
 			SLOT(uint32_t, i)[lane] = fragment(matrix, lane, instruction->bytes);
 	}
@@ -212,6 +216,7 @@ OPERATION(load_matrices)
 
 OPERATION(store_matrices)
 {
+	struct view view = view_of(warp, instruction, WRITE);
 	uint16_t matrix[8][8];
 
 	all_lanes_must_be_here(warp, instruction);
@@ -220,11 +225,14 @@ OPERATION(store_matrices)
 			for (int e = 0; e < 2; e++) {
 				const int row = GROUP(lane), column = PLACE(lane) * 2 + e;
 
-				*(instruction->bytes ? &matrix[column][row] : &matrix[row][column]) =
-					(uint16_t)(SLOT(uint32_t, i)[lane] >> 16 * e);
+				*(instruction->bytes ? &matrix[column][row]
+						     : &matrix[row][column]) = (uint16_t)(SLOT(uint32_t,
+												  i)[lane] >>
+					16 * e);
 			}
 		for (int row = 0; row < 8; row++)
-			memcpy(reach_address(warp, instruction, i * 8 + row, 16, WRITE), matrix[row], 16);
+			memcpy(reach_address(warp, instruction, i * 8 + row, 16, WRITE, &view), matrix[row],
+				16);
 	}
 }
 

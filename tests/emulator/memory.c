@@ -73,5 +73,6 @@ const struct allocation *memory_find(uint64_t address, size_t bytes)
 	size_t at = first_behind(address);
 	const struct allocation *found = at ? &allocations[at - 1] : NULL;
 
-	return found && bytes <= found->bytes && address - found->address <= found->bytes - bytes ? found : NULL;
+	return found && bytes <= found->bytes && address - found->address <= found->bytes - bytes ? found
+												  : NULL;
 }

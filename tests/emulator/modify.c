@@ -34,8 +34,8 @@ static void run_flushed(struct warp *warp, const struct instruction *instruction
 static int rounding_of(uint8_t modifiers)
 {
 	return modifiers & MODIFIER_TOWARDS_ZERO ? FE_TOWARDZERO
-		: modifiers & MODIFIER_DOWN	 ? FE_DOWNWARD
-		: modifiers & MODIFIER_UP	 ? FE_UPWARD
+		: modifiers & MODIFIER_DOWN      ? FE_DOWNWARD
+		: modifiers & MODIFIER_UP        ? FE_UPWARD
 						 : FE_TONEAREST;
 }
 

@@ -10,10 +10,9 @@ OPERATION(pack)
 {
 	const size_t bytes = instruction->width[1];
 
-	EACH_LANE(for (int i = 0; i < instruction->count; i++)
-			  memcpy(warp->registers + instruction->slot[0] + (size_t)lane * instruction->width[0] +
-					  (size_t)i * bytes,
-				  warp->registers + instruction->slot[i + 1] + (size_t)lane * bytes, bytes););
+	EACH_LANE(for (int i = 0; i < instruction->count; i++) memcpy(warp->registers + instruction->slot[0] +
+			(size_t)lane * instruction->width[0] + (size_t)i * bytes,
+		warp->registers + instruction->slot[i + 1] + (size_t)lane * bytes, bytes););
 }
 
 OPERATION(unpack)

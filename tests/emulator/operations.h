@@ -16,7 +16,8 @@ struct row {
 	int count; /* of operands; there may be more letters */
 };
 
-extern const struct row integer_rows[], float_rows[], half_rows[], compare_rows[], convert_rows[], warp_rows[];
+extern const struct row integer_rows[], float_rows[], half_rows[], compare_rows[], convert_rows[],
+	warp_rows[];
 
 /* One statement on its way to an instruction. */
 struct decoding {
@@ -110,5 +111,5 @@ int modifiers_apply(struct decoding *decoding, const char *name, struct error *e
 		type *d = SLOT(type, 0);                                                                     \
 		const type *a = SLOT(type, 1), *b = SLOT(type, 2), *c = SLOT(type, 3);                       \
 		EACH_LANE(const type A = a[lane]; const type B = b[lane]; const type C = c[lane];            \
-			d[lane] = (type)(expression));                                                       \
+			  d[lane] = (type)(expression));                                                     \
 	}

@@ -90,8 +90,8 @@ static struct symbol *symbol_find(struct symbols *symbols, int scope, const char
 
 static int scope_add(struct symbols *symbols, int parent)
 {
-	symbols->parents =
-		xrealloc(symbols->parents, (size_t)(symbols->scope_count + 1) * sizeof(*symbols->parents));
+	symbols->parents = xrealloc(
+		symbols->parents, (size_t)(symbols->scope_count + 1) * sizeof(*symbols->parents));
 	symbols->parents[symbols->scope_count] = parent;
 	return symbols->scope_count++;
 }
@@ -134,8 +134,8 @@ static void skip_space(struct parser *parser)
 
 static bool is_word(const char *at)
 {
-	return isalnum((unsigned char)*at) || strchr("_$%.", *at ? *at : ' ') || (at[0] == ':' && at[1] == ':') ||
-		(at[0] == ':' && at[-1] == ':');
+	return isalnum((unsigned char)*at) || strchr("_$%.", *at ? *at : ' ') ||
+		(at[0] == ':' && at[1] == ':') || (at[0] == ':' && at[-1] == ':');
 }
 
 /* The next word, or "" before punctuation. A directive ends where the next begins: .reg.b16 is two. */
@@ -269,8 +269,8 @@ static void resolve(struct parser *parser, struct operand *operand, const char *
 
 static struct operand *operand_add(struct statement *statement)
 {
-	statement->operands = xrealloc(statement->operands,
-		(size_t)(statement->operand_count + 1) * sizeof(*statement->operands));
+	statement->operands = xrealloc(
+		statement->operands, (size_t)(statement->operand_count + 1) * sizeof(*statement->operands));
 	statement->operands[statement->operand_count] = (struct operand){.group = statement->group_count};
 	return &statement->operands[statement->operand_count++];
 }
@@ -373,7 +373,8 @@ static size_t parse_dimensions(struct parser *parser)
 	return count;
 }
 
-static int parse_initial_value(struct parser *parser, const struct declaration *declaration, struct variable *variable)
+static int parse_initial_value(
+	struct parser *parser, const struct declaration *declaration, struct variable *variable)
 {
 	bool list = take(parser, '{');
 	unsigned char *to = (unsigned char *)variable->address;
@@ -395,7 +396,7 @@ static int parse_initial_value(struct parser *parser, const struct declaration *
 static uint64_t place(struct parser *parser, const struct declaration *declaration, size_t bytes)
 {
 	size_t *used = declaration->space == SPACE_LOCAL ? &parser->function->local_bytes
-		: parser->function			 ? &parser->function->shared_bytes
+		: parser->function                       ? &parser->function->shared_bytes
 							 : &parser->module->shared_bytes;
 	size_t offset = align(*used, declaration->alignment);
 
@@ -418,8 +419,8 @@ static int parse_variable(struct parser *parser, struct declaration declaration)
 	if (declaration.space == SPACE_GLOBAL) {
 		struct variable *variable;
 
-		module->variables =
-			xrealloc(module->variables, (module->variable_count + 1) * sizeof(*module->variables));
+		module->variables = xrealloc(
+			module->variables, (module->variable_count + 1) * sizeof(*module->variables));
 		variable = &module->variables[module->variable_count];
 		*variable = (struct variable){.bytes = bytes};
 		if (memory_allocate(&variable->address, bytes) != CUDA_SUCCESS)
@@ -562,11 +563,12 @@ static int parse_parameters(struct parser *parser)
 		parameter.bytes = declaration.bytes * parse_dimensions(parser);
 		parameter.offset = align(function->parameter_bytes, declaration.alignment);
 		function->parameter_bytes = parameter.offset + parameter.bytes;
-		function->parameters = xrealloc(
-			function->parameters, (function->parameter_count + 1) * sizeof(*function->parameters));
+		function->parameters = xrealloc(function->parameters,
+			(function->parameter_count + 1) * sizeof(*function->parameters));
 		function->parameters[function->parameter_count++] = parameter;
 		symbol_add(parser, name,
-			(struct symbol){.kind = SYMBOL_VARIABLE, .space = SPACE_PARAM, .value = parameter.offset});
+			(struct symbol){
+				.kind = SYMBOL_VARIABLE, .space = SPACE_PARAM, .value = parameter.offset});
 	} while (take(parser, ','));
 	return expect(parser, ')');
 }
@@ -577,10 +579,11 @@ static int parse_function(struct parser *parser, bool entry)
 	struct function *function;
 	int result;
 
-	module->functions =
-		xrealloc(module->functions, (module->function_count + 1) * sizeof(*module->functions));
+	module->functions = xrealloc(
+		module->functions, (module->function_count + 1) * sizeof(*module->functions));
 	function = parser->function = &module->functions[module->function_count++];
-	*function = (struct function){.entry = entry, .symbols = module->symbols, .register_bytes = 4 * LANES};
+	*function = (struct function){
+		.entry = entry, .symbols = module->symbols, .register_bytes = 4 * LANES};
 	parser->scope = scope_add(module->symbols, 0);
 	if (take(parser, '('))
 		skip_past(parser, ')'); /* what it returns */
@@ -616,7 +619,8 @@ static int parse_module_item(struct parser *parser)
 		parser->at += strcspn(parser->at, "\n");
 		return 0;
 	}
-	if (!strcmp(word, ".extern") || !strcmp(word, ".visible") || !strcmp(word, ".weak") || !strcmp(word, ".common"))
+	if (!strcmp(word, ".extern") || !strcmp(word, ".visible") || !strcmp(word, ".weak") ||
+		!strcmp(word, ".common"))
 		return 0; /* what it says of comes next */
 	if (!strcmp(word, ".entry") || !strcmp(word, ".func"))
 		return parse_function(parser, !strcmp(word, ".entry"));

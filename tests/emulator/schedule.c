@@ -139,7 +139,8 @@ static void open_barrier(struct block *block, struct barrier *barrier)
 {
 	const struct instruction *code = block->launch->kernel->code;
 
-	if (!barrier->arrived || barrier->arrived < (barrier->expected ? barrier->expected : live_threads(block)))
+	if (!barrier->arrived ||
+		barrier->arrived < (barrier->expected ? barrier->expected : live_threads(block)))
 		return;
 	for (int i = 0; i < block->warp_count; i++) {
 		struct warp *warp = &block->warps[i];
@@ -157,16 +158,16 @@ static void open_barrier(struct block *block, struct barrier *barrier)
 	*barrier = (struct barrier){0};
 }
 
-void block_arrive(
-	struct warp *warp, const struct instruction *instruction, uint32_t number, uint32_t expected, bool wait)
+void block_arrive(struct warp *warp, const struct instruction *instruction, uint32_t number,
+	uint32_t expected, bool wait)
 {
 	struct block *block = warp->block;
 	struct barrier *barrier = &block->barriers[number % BARRIERS];
 	const uint32_t lanes = warp->active;
 
 	if (number >= BARRIERS)
-		fault(warp, instruction, __builtin_ctz(lanes), CUDA_ERROR_ILLEGAL_INSTRUCTION, "there is no barrier %u",
-			number);
+		fault(warp, instruction, __builtin_ctz(lanes), CUDA_ERROR_ILLEGAL_INSTRUCTION,
+			"there is no barrier %u", number);
 	if (barrier->arrived && barrier->expected != expected)
 		fault(warp, instruction, __builtin_ctz(lanes), CUDA_ERROR_ILLEGAL_INSTRUCTION,
 			"barrier %u expects %u threads, not %u", number, barrier->expected, expected);
@@ -174,7 +175,8 @@ void block_arrive(
 	barrier->arrived += (uint32_t)__builtin_popcount(lanes);
 	if (instruction->bytes != BARRIER_PLAIN)
 		for (uint32_t left = lanes; left; left &= left - 1)
-			barrier->counted += SLOT(uint32_t, 3)[__builtin_ctz(left)] != instruction->negated_source;
+			barrier->counted += SLOT(uint32_t, 3)[__builtin_ctz(left)] !=
+				instruction->negated_source;
 	leave_group(warp);
 	if (wait) {
 		warp->held |= lanes;
@@ -390,21 +392,24 @@ int run_grid(struct launch *launch, int resident_blocks)
 	return launch->code;
 }
 
-void fault(const struct warp *warp, const struct instruction *instruction, int lane, int code, const char *format, ...)
+void fault(const struct warp *warp, const struct instruction *instruction, int lane, int code,
+	const char *format, ...)
 {
 	struct launch *launch = warp->block->launch;
 	uint32_t thread = (uint32_t)(warp->index * LANES + lane);
 	va_list arguments;
 
-	fprintf(stderr, "emulated GPU: kernel %s, block (%u, %u, %u), thread (%u, %u, %u): ", launch->kernel->name,
-		warp->block->index[0], warp->block->index[1], warp->block->index[2], thread % launch->threads[0],
-		thread / launch->threads[0] % launch->threads[1], thread / launch->threads[0] / launch->threads[1]);
+	fprintf(stderr,
+		"emulated GPU: kernel %s, block (%u, %u, %u), thread (%u, %u, %u): ", launch->kernel->name,
+		warp->block->index[0], warp->block->index[1], warp->block->index[2],
+		thread % launch->threads[0], thread / launch->threads[0] % launch->threads[1],
+		thread / launch->threads[0] / launch->threads[1]);
 	va_start(arguments, format);
 	vfprintf(stderr, format, arguments);
 	va_end(arguments);
 	if (instruction->text)
-		fprintf(stderr, "\n  PTX line %u: %.*s\n", instruction->line, (int)strcspn(instruction->text, "\n"),
-			instruction->text);
+		fprintf(stderr, "\n  PTX line %u: %.*s\n", instruction->line,
+			(int)strcspn(instruction->text, "\n"), instruction->text);
 	launch->code = code;
 	longjmp(launch->failed, 1);
 }

@@ -29,19 +29,18 @@ OPERATION(shuffle)
 	if (!together(warp, 5, instruction))
 		return;
 	memcpy(from, a, sizeof(from));
-	EACH_LANE(const int segment = c[lane] >> 8 & 31; const int clamp = c[lane] & 31; const int by = b[lane] & 31;
-		const int lowest = lane & segment;
+	EACH_LANE(
+		const int segment = c[lane] >> 8 & 31; const int clamp = c[lane] & 31;
+		const int by = b[lane] & 31; const int lowest = lane & segment;
 		const int limit = (lane & segment) | (clamp & ~segment);
-		int source = instruction->immediate == SHUFFLE_UP  ? lane - by
+		int source = instruction->immediate == SHUFFLE_UP     ? lane - by
 			: instruction->immediate == SHUFFLE_DOWN      ? lane + by
 			: instruction->immediate == SHUFFLE_BUTTERFLY ? lane ^ by
 								      : lowest | (by & ~segment);
 		const bool inside = instruction->immediate == SHUFFLE_UP ? source >= limit : source <= limit;
-		p[lane] = inside;
-		source = inside ? source : lane;
-		if (!(warp->active >> source & 1))
-			fault(warp, instruction, lane, CUDA_ERROR_ILLEGAL_INSTRUCTION,
-				"a value from lane %d, which takes no part", source);
+		p[lane] = inside; source = inside ? source : lane;
+		if (!(warp->active >> source & 1)) fault(warp, instruction, lane,
+			CUDA_ERROR_ILLEGAL_INSTRUCTION, "a value from lane %d, which takes no part", source);
 		d[lane] = from[source]);
 }
 
@@ -84,10 +83,10 @@ OPERATION(vote)
 	if (!together(warp, 2, instruction))
 		return;
 	lanes = true_lanes(warp, instruction, 1);
-	result = instruction->immediate == VOTE_BALLOT	      ? lanes
-		: instruction->immediate == VOTE_ANY	      ? lanes != 0
-		: instruction->immediate == VOTE_ALL	      ? lanes == warp->active
-							      : lanes == warp->active || !lanes;
+	result = instruction->immediate == VOTE_BALLOT ? lanes
+		: instruction->immediate == VOTE_ANY   ? lanes != 0
+		: instruction->immediate == VOTE_ALL   ? lanes == warp->active
+						       : lanes == warp->active || !lanes;
 	EACH_LANE(d[lane] = result);
 }
 
@@ -211,7 +210,8 @@ OPERATION(elect)
 }
 
 #define REDUCTION_ROW(function, name, type, x) {name, redux_##function, "www", 3},
-const struct row warp_rows[] = {REDUCTIONS(REDUCTION_ROW){"activemask.b32", active_mask, "w", 1},
-	{"elect", elect, "wpw", 3}, {0}};
+const struct row warp_rows[] = {
+	REDUCTIONS(REDUCTION_ROW){"activemask.b32", active_mask, "w", 1}, {"elect", elect, "wpw", 3}, {0}};
 
-const struct family warp_families[] = {{"shfl", decode_shuffle}, {"vote", decode_vote}, {"match", decode_match}, {0}};
+const struct family warp_families[] = {
+	{"shfl", decode_shuffle}, {"vote", decode_vote}, {"match", decode_match}, {0}};
