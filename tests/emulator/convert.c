@@ -206,8 +206,8 @@ INTEGERS(FROM_INTEGER, )
 
 #define FROM_EACH_INTEGER(_)                                                                                 \
 	_(s8, int8_t)                                                                                        \
-	_(s16, int16_t) _(s32, int32_t) _(s64, int64_t) _(u8, uint8_t) _(u16, uint16_t) _(u32, uint32_t)     \
-		_(u64, uint64_t)
+	_(s16, int16_t)                                                                                      \
+	_(s32, int32_t) _(s64, int64_t) _(u8, uint8_t) _(u16, uint16_t) _(u32, uint32_t) _(u64, uint64_t)
 #define TO_EACH_FLOAT(_) _(f16, uint16_t) _(bf16, uint16_t) _(f32, float) _(f64, double)
 
 #define INTEGERS_OF(from, from_type) INTEGERS(INTEGER_OF_INTEGER, from, from_type)

@@ -140,6 +140,13 @@ static uint64_t number_bits(const struct operand *operand, int width)
 	return bits;
 }
 
+static uint64_t symbol_address(const struct decoding *decoding, const struct operand *operand)
+{
+	const bool dynamic = operand->space == SPACE_SHARED && operand->value == SHARED_DYNAMIC;
+
+	return (dynamic ? decoding->kernel->shared_bytes : operand->value) + (uint64_t)operand->offset;
+}
+
 int operand_width(char letter)
 {
 	switch (letter) {
@@ -180,7 +187,7 @@ int decode_operand(struct decoding *decoding, int number, int slot, int width, s
 		*at = constant_slot(decoding, number_bits(operand, width), width);
 		return 0;
 	case OPERAND_SYMBOL:
-		*at = constant_slot(decoding, operand->value + (uint64_t)operand->offset, width);
+		*at = constant_slot(decoding, symbol_address(decoding, operand), width);
 		return 0;
 	case OPERAND_NOTHING:
 		*at = scratch_register(decoding, width);
@@ -287,9 +294,9 @@ static int decode_statement(struct decoding *decoding, struct error *err)
 	return family ? family->decode(decoding, err) : decode_plain(decoding, err);
 }
 
-static size_t align_16(size_t bytes)
+static size_t align(size_t bytes, size_t alignment)
 {
-	return (bytes + 15) / 16 * 16;
+	return (bytes + alignment - 1) / alignment * alignment;
 }
 
 static struct kernel *decode_function(struct module *module, struct function *function, struct error *err)
@@ -304,8 +311,9 @@ static struct kernel *decode_function(struct module *module, struct function *fu
 		.parameters = function->parameters,
 		.parameter_count = function->parameter_count,
 		.parameter_bytes = function->parameter_bytes,
-		.shared_bytes = SHARED_START + align_16(module->shared_bytes + function->shared_bytes),
-		.local_bytes = align_16(function->local_bytes),
+		.shared_bytes = align(SHARED_START + function->shared.bytes,
+			function->shared.alignment > 16 ? function->shared.alignment : 16),
+		.local_bytes = align(function->local_bytes, 16),
 		.most_threads = function->most_threads};
 	kernel->code = xcalloc(function->statement_count + 1, sizeof(*kernel->code));
 	for (size_t i = 0; i < function->statement_count; i++) {

@@ -392,14 +392,24 @@ static int parse_initial_value(
 	return list ? expect(parser, '}') : 0;
 }
 
-/* The places of variables in the memory of blocks and threads. */
+static size_t maximum(size_t a, size_t b)
+{
+	return a > b ? a : b;
+}
+
+/* The places of variables in the memory of blocks and threads. An array of no size is what a launch asks for, behind
+ * all others: where that is, is known in the end. */
 static uint64_t place(struct parser *parser, const struct declaration *declaration, size_t bytes)
 {
-	size_t *used = declaration->space == SPACE_LOCAL ? &parser->function->local_bytes
-		: parser->function                       ? &parser->function->shared_bytes
-							 : &parser->module->shared_bytes;
+	struct shared_variables *shared = parser->function ? &parser->function->shared
+							   : &parser->module->shared;
+	size_t *used = declaration->space == SPACE_LOCAL ? &parser->function->local_bytes : &shared->bytes;
 	size_t offset = align(*used, declaration->alignment);
 
+	if (declaration->space == SPACE_SHARED)
+		shared->alignment = maximum(shared->alignment, declaration->alignment);
+	if (!bytes)
+		return SHARED_DYNAMIC;
 	*used = offset + bytes;
 	return declaration->space == SPACE_LOCAL ? offset : SHARED_START + offset;
 }
@@ -582,8 +592,10 @@ static int parse_function(struct parser *parser, bool entry)
 	module->functions = xrealloc(
 		module->functions, (module->function_count + 1) * sizeof(*module->functions));
 	function = parser->function = &module->functions[module->function_count++];
-	*function = (struct function){
-		.entry = entry, .symbols = module->symbols, .register_bytes = 4 * LANES};
+	*function = (struct function){.entry = entry,
+		.symbols = module->symbols,
+		.shared = module->shared,
+		.register_bytes = 4 * LANES};
 	parser->scope = scope_add(module->symbols, 0);
 	if (take(parser, '('))
 		skip_past(parser, ')'); /* what it returns */

@@ -40,12 +40,20 @@ struct statement {
 	const char *text; /* the line; not ended */
 };
 
+/* Those of a module come first in the shared memory of each of its functions. */
+struct shared_variables {
+	size_t bytes, alignment;
+};
+
+#define SHARED_DYNAMIC ((uint64_t)1 << 32) /* the address of what a launch asks for, until it is known */
+
 struct function {
 	char *name;
 	bool entry;
 	struct parameter *parameters;
 	size_t parameter_count, parameter_bytes;
-	size_t shared_bytes, local_bytes, register_bytes;
+	struct shared_variables shared;
+	size_t local_bytes, register_bytes;
 	int most_threads;
 	struct statement *statements;
 	size_t statement_count;
@@ -65,7 +73,7 @@ struct module {
 	size_t function_count;
 	struct variable *variables;
 	size_t variable_count;
-	size_t shared_bytes; /* of what is declared outside of functions */
+	struct shared_variables shared; /* declared outside of functions */
 	struct symbols *symbols;
 	struct kernel **kernels;
 	size_t kernel_count;
