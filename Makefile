@@ -303,6 +303,7 @@ help:
 	@echo 'make check-long   those: kills at every step, forks that sin'
 	@echo 'make check-pages  the pages in a real browser: chromium is installed for it'
 	@echo 'make check-sanitized  the tests of the commands, with sanitizers in the binary'
+	@echo 'make emulator     an emulated GPU, on which `make check` tests the kernels where there is no other'
 	@echo 'make check-image  the tests of the container image, with podman and buildah'
 	@echo 'make sweep        faults injected at every point of commit, reveal and submit'
 	@echo 'make fuzz         new inputs for the parsers, FUZZ_SECONDS=10 for each of them'
