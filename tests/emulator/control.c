@@ -25,7 +25,7 @@ OPERATION(branch_by_index)
 		if (index[lane] >= instruction->immediate)
 			fault(warp, instruction, lane, CUDA_ERROR_LAUNCH_FAILED, "there is no branch %u",
 				index[lane]);
-		warp->at[lane] = instruction->targets[index[lane]];
+		warp->at[lane] = instruction->target + instruction->targets[index[lane]];
 	}
 	warp_scatter(warp);
 }
@@ -40,12 +40,12 @@ static int decode_branch(struct decoding *decoding, struct error *err)
 	if (no_parts_left(decoding, err) < 0)
 		return -1;
 	target = statement->operand_count == 1 && statement->operands[0].kind == OPERAND_NAME
-		? ptx_label(decoding->function, statement->scope, statement->operands[0].name)
+		? ptx_label(decoding->frame->function, statement->scope, statement->operands[0].name)
 		: -1;
 	if (target < 0)
 		return not_understood(decoding, err, "no such label");
 	instruction->execute = branch;
-	instruction->target = (uint32_t)target;
+	instruction->target = decoding->frame->code + (uint32_t)target;
 	return 0;
 }
 
@@ -61,11 +61,12 @@ static int decode_branch_by_index(struct decoding *decoding, struct error *err)
 		return -1;
 	if (statement->operand_count == 2 && statement->operands[1].kind == OPERAND_NAME)
 		instruction->targets = ptx_targets(
-			decoding->function, statement->scope, statement->operands[1].name, &count);
+			decoding->frame->function, statement->scope, statement->operands[1].name, &count);
 	if (!instruction->targets)
 		return not_understood(decoding, err, "no such list of labels");
 	instruction->execute = branch_by_index;
 	instruction->immediate = (int64_t)count;
+	instruction->target = decoding->frame->code;
 	return decode_operand(decoding, 0, 0, 4, err);
 }
 
@@ -87,7 +88,7 @@ OPERATION(nothing)
 	(void)warp;
 }
 
-static int decode_end(struct decoding *decoding, struct error *err)
+int decode_end(struct decoding *decoding, struct error *err)
 {
 	drop_parts(decoding, "uni");
 	decoding->instruction->execute = end;
@@ -188,7 +189,7 @@ static int decode_warp_barrier(struct decoding *decoding, struct error *err)
 }
 
 const struct family control_families[] = {{"bra", decode_branch}, {"brx", decode_branch_by_index},
-	{"exit", decode_end}, {"ret", decode_end}, {"trap", decode_trap}, {"bar", decode_barrier},
-	{"barrier", decode_barrier}, {"membar", decode_nothing}, {"fence", decode_nothing},
-	{"prefetch", decode_nothing}, {"prefetchu", decode_nothing}, {"griddepcontrol", decode_nothing},
-	{"discard", decode_nothing}, {"nanosleep", decode_yield}, {0}};
+	{"exit", decode_end}, {"trap", decode_trap}, {"bar", decode_barrier}, {"barrier", decode_barrier},
+	{"membar", decode_nothing}, {"fence", decode_nothing}, {"prefetch", decode_nothing},
+	{"prefetchu", decode_nothing}, {"griddepcontrol", decode_nothing}, {"discard", decode_nothing},
+	{"nanosleep", decode_yield}, {0}};

@@ -12,7 +12,8 @@
 static const struct row *const row_tables[] = {
 	integer_rows, float_rows, half_rows, compare_rows, convert_rows, warp_rows, NULL};
 static const struct family *const family_tables[] = {move_families, compare_families, convert_families,
-	access_families, atomic_families, matrix_families, control_families, warp_families, NULL};
+	access_families, atomic_families, matrix_families, control_families, warp_families, call_families,
+	NULL};
 
 /* --- opcodes ------------------------------------------------------------------------------------------ */
 
@@ -92,15 +93,30 @@ int group_size(const struct statement *statement, int group, int *first)
 	return count;
 }
 
-uint32_t scratch_register(struct decoding *decoding, int width)
+static uint32_t add_register(struct kernel *kernel, int width)
 {
-	return ptx_register(decoding->function, width);
+	uint32_t slot = (uint32_t)kernel->register_bytes;
+
+	kernel->register_bytes += (size_t)width * LANES;
+	return slot;
 }
 
-static uint32_t initial_slot(struct decoding *decoding, struct initial wanted)
+uint32_t scratch_register(struct decoding *decoding, int width)
 {
-	struct kernel *kernel = decoding->kernel;
+	return add_register(decoding->kernel, width);
+}
 
+static uint32_t initial_add(struct kernel *kernel, struct initial initial)
+{
+	initial.slot = add_register(kernel, initial.width);
+	kernel->initials = xrealloc(
+		kernel->initials, (kernel->initial_count + 1) * sizeof(*kernel->initials));
+	kernel->initials[kernel->initial_count++] = initial;
+	return initial.slot;
+}
+
+static uint32_t initial_slot(struct kernel *kernel, struct initial wanted)
+{
 	for (size_t i = 0; i < kernel->initial_count; i++) {
 		const struct initial *initial = &kernel->initials[i];
 
@@ -108,18 +124,25 @@ static uint32_t initial_slot(struct decoding *decoding, struct initial wanted)
 			initial->special == wanted.special)
 			return initial->slot;
 	}
-	wanted.slot = ptx_register(decoding->function, wanted.width);
-	kernel->initials = xrealloc(
-		kernel->initials, (kernel->initial_count + 1) * sizeof(*kernel->initials));
-	kernel->initials[kernel->initial_count++] = wanted;
-	return wanted.slot;
+	return initial_add(kernel, wanted);
+}
+
+static uint32_t zero(const struct warp *warp, int lane)
+{
+	(void)warp, (void)lane;
+	return 0;
+}
+
+uint32_t zero_register(struct kernel *kernel)
+{
+	return initial_add(kernel, (struct initial){.width = 4, .special = zero});
 }
 
 uint32_t constant_slot(struct decoding *decoding, uint64_t value, int width)
 {
 	if (width < 8)
 		value &= ((uint64_t)1 << width * 8) - 1;
-	return initial_slot(decoding, (struct initial){.width = width, .value = value});
+	return initial_slot(decoding->kernel, (struct initial){.width = width, .value = value});
 }
 
 /* The bits of a number as an operand of so many bytes. */
@@ -140,11 +163,15 @@ static uint64_t number_bits(const struct operand *operand, int width)
 	return bits;
 }
 
-static uint64_t symbol_address(const struct decoding *decoding, const struct operand *operand)
+uint64_t symbol_address(const struct decoding *decoding, const struct operand *operand)
 {
-	const bool dynamic = operand->space == SPACE_SHARED && operand->value == SHARED_DYNAMIC;
+	uint64_t address = operand->value;
 
-	return (dynamic ? decoding->kernel->shared_bytes : operand->value) + (uint64_t)operand->offset;
+	if (operand->space == SPACE_SHARED && address == SHARED_DYNAMIC)
+		address = decoding->kernel->shared_bytes;
+	if (operand->space == SPACE_LOCAL)
+		address += decoding->frame->local;
+	return address + (uint64_t)operand->offset;
 }
 
 int operand_width(char letter)
@@ -179,7 +206,7 @@ int decode_operand(struct decoding *decoding, int number, int slot, int width, s
 	case OPERAND_REGISTER:
 		if (operand->width != width)
 			return not_understood(decoding, err, "a register of another width is expected");
-		*at = (uint32_t)operand->value;
+		*at = decoding->frame->registers + (uint32_t)operand->value;
 		return 0;
 	case OPERAND_INTEGER:
 	case OPERAND_FLOAT:
@@ -196,7 +223,7 @@ int decode_operand(struct decoding *decoding, int number, int slot, int width, s
 		special = special_find(operand->name);
 		if (!special)
 			return not_understood(decoding, err, "an unknown name");
-		*at = initial_slot(decoding, (struct initial){.width = width, .special = special});
+		*at = initial_slot(decoding->kernel, (struct initial){.width = width, .special = special});
 		return 0;
 	}
 }
@@ -281,7 +308,7 @@ static int decode_statement(struct decoding *decoding, struct error *err)
 
 	*instruction = (struct instruction){.line = statement->line, .text = statement->text};
 	if (statement->predicate.kind == OPERAND_REGISTER) {
-		instruction->predicate = (uint32_t)statement->predicate.value;
+		instruction->predicate = decoding->frame->registers + (uint32_t)statement->predicate.value;
 		instruction->negated = statement->predicate.negated;
 	} else if (statement->predicate.kind != OPERAND_NOTHING) {
 		return not_understood(decoding, err, "not a predicate");
@@ -299,34 +326,79 @@ static size_t align(size_t bytes, size_t alignment)
 	return (bytes + alignment - 1) / alignment * alignment;
 }
 
-static struct kernel *decode_function(struct module *module, struct function *function, struct error *err)
+static size_t frame_add(struct program *program, const struct function *function)
+{
+	struct kernel *kernel = program->kernel;
+	struct frame *frame;
+
+	program->frames = xrealloc(program->frames, (program->count + 1) * sizeof(*program->frames));
+	frame = &program->frames[program->count];
+	*frame = (struct frame){.function = function,
+		.code = (uint32_t)kernel->instruction_count,
+		.registers = (uint32_t)kernel->register_bytes,
+		.local = kernel->local_bytes};
+	kernel->instruction_count += function->statement_count;
+	kernel->register_bytes += function->register_bytes;
+	kernel->local_bytes = align(kernel->local_bytes + function->local_bytes, 16);
+	frame->returns = zero_register(kernel);
+	return program->count++;
+}
+
+int program_find(struct program *program, const char *name)
+{
+	const struct module *module = program->module;
+
+	for (size_t i = 0; i < program->count; i++)
+		if (!strcmp(program->frames[i].function->name, name))
+			return (int)i;
+	for (size_t i = 0; i < module->function_count; i++)
+		if (!strcmp(module->functions[i].name, name) && module->functions[i].statement_count)
+			return (int)frame_add(program, &module->functions[i]);
+	return -1;
+}
+
+/* The statements of one of its functions, which may bring in others. */
+static int decode_frame(struct program *program, size_t index, struct error *err)
+{
+	const struct frame frame = program->frames[index];
+	struct kernel *kernel = program->kernel;
+
+	kernel->code = xrealloc(
+		kernel->code, (frame.code + frame.function->statement_count) * sizeof(*kernel->code));
+	for (size_t i = 0; i < frame.function->statement_count; i++) {
+		struct decoding decoding = {.program = program,
+			.kernel = kernel,
+			.frame = &frame,
+			.statement = &frame.function->statements[i],
+			.instruction = &kernel->code[frame.code + i]};
+
+		if (decode_statement(&decoding, err) < 0)
+			return -1;
+	}
+	return 0;
+}
+
+static int decode_entry(struct module *module, const struct function *function, struct error *err)
 {
 	struct kernel *kernel = xcalloc(1, sizeof(*kernel));
+	struct program program = {.module = module, .kernel = kernel};
+	int result = 0;
 
 	module->kernels = xrealloc(module->kernels, (module->kernel_count + 1) * sizeof(*module->kernels));
 	module->kernels[module->kernel_count++] = kernel;
 	*kernel = (struct kernel){.name = function->name,
 		.module = module,
-		.instruction_count = function->statement_count,
 		.parameters = function->parameters,
 		.parameter_count = function->parameter_count,
 		.parameter_bytes = function->parameter_bytes,
 		.shared_bytes = align(SHARED_START + function->shared.bytes,
 			function->shared.alignment > 16 ? function->shared.alignment : 16),
-		.local_bytes = align(function->local_bytes, 16),
 		.most_threads = function->most_threads};
-	kernel->code = xcalloc(function->statement_count + 1, sizeof(*kernel->code));
-	for (size_t i = 0; i < function->statement_count; i++) {
-		struct decoding decoding = {.kernel = kernel,
-			.function = function,
-			.statement = &function->statements[i],
-			.instruction = &kernel->code[i]};
-
-		if (decode_statement(&decoding, err) < 0)
-			return NULL;
-	}
-	kernel->register_bytes = function->register_bytes;
-	return kernel;
+	frame_add(&program, function);
+	for (size_t i = 0; i < program.count && !result; i++)
+		result = decode_frame(&program, i, err);
+	free(program.frames);
+	return result;
 }
 
 int module_load(const char *text, struct module **module, struct error *err)
@@ -336,8 +408,8 @@ int module_load(const char *text, struct module **module, struct error *err)
 	*module = xcalloc(1, sizeof(**module));
 	result = ptx_parse(text, *module, err);
 	for (size_t i = 0; i < (*module)->function_count && !result; i++)
-		if ((*module)->functions[i].entry && !decode_function(*module, &(*module)->functions[i], err))
-			result = -1;
+		if ((*module)->functions[i].entry)
+			result = decode_entry(*module, &(*module)->functions[i], err);
 	if (result)
 		module_unload(*module);
 	return result;
@@ -346,6 +418,7 @@ int module_load(const char *text, struct module **module, struct error *err)
 void module_unload(struct module *module)
 {
 	for (size_t i = 0; i < module->kernel_count; i++) {
+		calls_free(module->kernels[i]->calls);
 		free(module->kernels[i]->code);
 		free(module->kernels[i]->initials);
 		free(module->kernels[i]);

@@ -70,6 +70,7 @@ struct instruction {
 	uint32_t line;                /* of the PTX */
 	const char *text;             /* the line */
 	const uint32_t *targets;      /* of a branch by index */
+	const struct call *call;
 };
 
 enum modifier {
@@ -93,6 +94,18 @@ struct parameter {
 	size_t offset, bytes;
 };
 
+/* From one place in a thread's memory to another. */
+struct transfer {
+	size_t from, to, bytes;
+};
+
+/* A call of a function within a kernel. */
+struct call {
+	struct call *next;
+	struct transfer *arguments, *results;
+	size_t argument_count, result_count;
+};
+
 struct kernel {
 	char *name;
 	struct module *module;
@@ -100,6 +113,7 @@ struct kernel {
 	size_t instruction_count;
 	struct initial *initials;
 	size_t initial_count;
+	struct call *calls;
 	size_t register_bytes; /* of a warp */
 	struct parameter *parameters;
 	size_t parameter_count, parameter_bytes;

@@ -13,11 +13,13 @@
 #define PLACE(lane) ((lane)&3)
 #define MOST_K 32
 
-static void all_lanes_must_be_here(const struct warp *warp, const struct instruction *instruction)
+/* Whether all lanes are here; if not, those that are wait for the others, and will be back. */
+static bool all_here(struct warp *warp, const struct instruction *instruction)
 {
-	if (warp->active != ALL_LANES)
-		fault(warp, instruction, __builtin_ctz(~warp->active), CUDA_ERROR_ILLEGAL_INSTRUCTION,
+	if (warp->live != ALL_LANES)
+		fault(warp, instruction, __builtin_ctz(~warp->live), CUDA_ERROR_ILLEGAL_INSTRUCTION,
 			"this lane takes no part in what all must do");
+	return warp->active == ALL_LANES || (warp_wait(warp), false);
 }
 
 /* --- fragments ---------------------------------------------------------------------------------------- */
@@ -112,7 +114,8 @@ SUMS(SUM)
 		const int a = sum_registers, b = a + m * k * size / 1024, c = b + 8 * k * size / 1024;       \
 		type left[16][MOST_K], right[MOST_K][8], sums[16][8];                                        \
                                                                                                              \
-		all_lanes_must_be_here(warp, instruction);                                                   \
+		if (!all_here(warp, instruction))                                                            \
+			return;                                                                              \
 		load_left_##left_type(warp, instruction, a, m, k, left);                                     \
 		load_right_##right_type(warp, instruction, b, k, right);                                     \
 		load_sums_##sum_type(warp, instruction, c, m, sums);                                         \
@@ -142,7 +145,8 @@ OPERATION(mma_m8n8k4_f64_f64)
 {
 	double left[16][MOST_K], right[MOST_K][8], sums[16][8];
 
-	all_lanes_must_be_here(warp, instruction);
+	if (!all_here(warp, instruction))
+		return;
 	for (int lane = 0; lane < LANES; lane++) {
 		left[GROUP(lane)][PLACE(lane)] = SLOT(double, 2)[lane];
 		right[PLACE(lane)][GROUP(lane)] = SLOT(double, 3)[lane];
@@ -204,7 +208,8 @@ OPERATION(load_matrices)
 	struct view view = view_of(warp, instruction, READ);
 	uint16_t matrix[8][8];
 
-	all_lanes_must_be_here(warp, instruction);
+	if (!all_here(warp, instruction))
+		return;
 	for (int i = 0; i < instruction->count; i++) {
 		for (int row = 0; row < 8; row++)
 			memcpy(matrix[row], reach_address(warp, instruction, i * 8 + row, 16, READ, &view),
@@ -219,7 +224,8 @@ OPERATION(store_matrices)
 	struct view view = view_of(warp, instruction, WRITE);
 	uint16_t matrix[8][8];
 
-	all_lanes_must_be_here(warp, instruction);
+	if (!all_here(warp, instruction))
+		return;
 	for (int i = 0; i < instruction->count; i++) {
 		for (int lane = 0; lane < LANES; lane++)
 			for (int e = 0; e < 2; e++) {
@@ -241,7 +247,8 @@ OPERATION(transpose_matrix)
 	const uint32_t *a = SLOT(uint32_t, 1);
 	uint16_t matrix[8][8];
 
-	all_lanes_must_be_here(warp, instruction);
+	if (!all_here(warp, instruction))
+		return;
 	for (int lane = 0; lane < LANES; lane++)
 		for (int e = 0; e < 2; e++)
 			matrix[GROUP(lane)][PLACE(lane) * 2 + e] = (uint16_t)(a[lane] >> 16 * e);

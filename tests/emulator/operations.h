@@ -19,10 +19,26 @@ struct row {
 extern const struct row integer_rows[], float_rows[], half_rows[], compare_rows[], convert_rows[],
 	warp_rows[];
 
+/* A function as part of a kernel, which has its own copy: where its instructions, its registers and its threads' memory
+ * begin in the kernel's. A function cannot call itself. */
+struct frame {
+	const struct function *function;
+	uint32_t code, registers, returns; /* the latter: the slot of where each lane came from */
+	size_t local;
+};
+
+struct program {
+	struct module *module;
+	struct kernel *kernel;
+	struct frame *frames; /* the entry first */
+	size_t count;
+};
+
 /* One statement on its way to an instruction. */
 struct decoding {
-	struct kernel *kernel;
-	struct function *function;
+	struct program *program;
+	struct kernel *kernel;     /* the program's */
+	const struct frame *frame; /* the statement's */
 	const struct statement *statement;
 	struct instruction *instruction;
 	char parts[MOST_PARTS][24]; /* of the opcode */
@@ -35,7 +51,7 @@ struct family {
 };
 
 extern const struct family move_families[], compare_families[], convert_families[], access_families[],
-	atomic_families[], matrix_families[], control_families[], warp_families[];
+	atomic_families[], matrix_families[], control_families[], warp_families[], call_families[];
 
 /* Removes a part of the opcode behind the first; false when it is not there. */
 bool take_part(struct decoding *decoding, const char *part);
@@ -59,10 +75,20 @@ int decode_operand(struct decoding *decoding, int number, int slot, int width, s
 /* How many operands the group of this number has, and the first of them. */
 int group_size(const struct statement *statement, int group, int *first);
 
+/* The place of a function of this name in the program; -1 when the module has none. */
+int program_find(struct program *program, const char *name);
+/* The address of a variable. */
+uint64_t symbol_address(const struct decoding *decoding, const struct operand *operand);
+/* A register that is zero when a block starts. */
+uint32_t zero_register(struct kernel *kernel);
 /* A register that nobody reads. */
 uint32_t scratch_register(struct decoding *decoding, int width);
 /* The slot of a constant. */
 uint32_t constant_slot(struct decoding *decoding, uint64_t value, int width);
+
+void calls_free(struct call *calls);
+/* The end of a thread. */
+int decode_end(struct decoding *decoding, struct error *err);
 
 /* Takes the modifiers of arithmetic, and makes the finished instruction do them. */
 void modifiers_take(struct decoding *decoding);

@@ -96,14 +96,6 @@ static int scope_add(struct symbols *symbols, int parent)
 	return symbols->scope_count++;
 }
 
-uint32_t ptx_register(struct function *function, int width)
-{
-	uint32_t slot = (uint32_t)function->register_bytes;
-
-	function->register_bytes += (size_t)width * LANES;
-	return slot;
-}
-
 /* --- words -------------------------------------------------------------------------------------------- */
 
 static int failed(struct parser *parser, const char *what)
@@ -554,31 +546,39 @@ static int parse_body(struct parser *parser)
 	return 0;
 }
 
-/* (.param .align 8 .b8 name[176], .param .u32 name) */
-static int parse_parameters(struct parser *parser)
+/* .param .align 8 .b8 name[176] */
+static struct parameter parse_parameter(struct parser *parser)
 {
 	struct function *function = parser->function;
+	struct declaration declaration = {.space = function->entry ? SPACE_PARAM : SPACE_LOCAL};
+	struct parameter parameter;
+	char name[sizeof(parser->word)];
 
+	next_word(parser); /* .param or .reg */
+	next_word(parser);
+	parse_attributes(parser, &declaration);
+	strcpy(name, parser->word);
+	parameter.bytes = declaration.bytes * parse_dimensions(parser);
+	if (function->entry) {
+		parameter.offset = align(function->parameter_bytes, declaration.alignment);
+		function->parameter_bytes = parameter.offset + parameter.bytes;
+	} else {
+		parameter.offset = place(parser, &declaration, parameter.bytes);
+	}
+	symbol_add(parser, name,
+		(struct symbol){
+			.kind = SYMBOL_VARIABLE, .space = declaration.space, .value = parameter.offset});
+	return parameter;
+}
+
+/* A list of them in parentheses, if there is one. */
+static int parse_parameters(struct parser *parser, struct parameter **list, size_t *count)
+{
 	if (!take(parser, '(') || take(parser, ')'))
 		return 0;
 	do {
-		struct declaration declaration = {.space = SPACE_PARAM};
-		struct parameter parameter;
-		char name[sizeof(parser->word)];
-
-		next_word(parser); /* .param or .reg */
-		next_word(parser);
-		parse_attributes(parser, &declaration);
-		strcpy(name, parser->word);
-		parameter.bytes = declaration.bytes * parse_dimensions(parser);
-		parameter.offset = align(function->parameter_bytes, declaration.alignment);
-		function->parameter_bytes = parameter.offset + parameter.bytes;
-		function->parameters = xrealloc(function->parameters,
-			(function->parameter_count + 1) * sizeof(*function->parameters));
-		function->parameters[function->parameter_count++] = parameter;
-		symbol_add(parser, name,
-			(struct symbol){
-				.kind = SYMBOL_VARIABLE, .space = SPACE_PARAM, .value = parameter.offset});
+		*list = xrealloc(*list, (*count + 1) * sizeof(**list));
+		(*list)[(*count)++] = parse_parameter(parser);
 	} while (take(parser, ','));
 	return expect(parser, ')');
 }
@@ -597,10 +597,10 @@ static int parse_function(struct parser *parser, bool entry)
 		.shared = module->shared,
 		.register_bytes = 4 * LANES};
 	parser->scope = scope_add(module->symbols, 0);
-	if (take(parser, '('))
-		skip_past(parser, ')'); /* what it returns */
+	result = parse_parameters(parser, &function->results, &function->result_count);
 	function->name = xstrdup(next_word(parser));
-	result = parse_parameters(parser);
+	if (!result)
+		result = parse_parameters(parser, &function->parameters, &function->parameter_count);
 	while (!result && !take(parser, '{') && !take(parser, ';')) {
 		if (!next_word(parser)[0])
 			return failed(parser, "not understood");
@@ -732,6 +732,7 @@ void ptx_free(struct module *module)
 			statement_free(&function->statements[j]);
 		free(function->statements);
 		free(function->parameters);
+		free(function->results);
 		free(function->name);
 	}
 	for (size_t i = 0; i < module->variable_count; i++) {

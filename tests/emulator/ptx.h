@@ -50,8 +50,9 @@ struct shared_variables {
 struct function {
 	char *name;
 	bool entry;
-	struct parameter *parameters;
-	size_t parameter_count, parameter_bytes;
+	/* An entry's are in the launch's parameters, another function's in the memory of its threads. */
+	struct parameter *parameters, *results;
+	size_t parameter_count, parameter_bytes, result_count;
 	struct shared_variables shared;
 	size_t local_bytes, register_bytes;
 	int most_threads;
@@ -87,6 +88,3 @@ void ptx_free(struct module *module);
 int64_t ptx_label(const struct function *function, int scope, const char *name);
 /* The statements that a .branchtargets list names, and how many; NULL when there is no such list. */
 const uint32_t *ptx_targets(const struct function *function, int scope, const char *name, size_t *count);
-
-/* Room for another register of so many bytes a lane. */
-uint32_t ptx_register(struct function *function, int width);
