@@ -197,6 +197,14 @@ static int32_t dot(uint32_t a, bool a_signed, uint32_t b, bool b_signed)
 		find_bit((uint32_t)(A < 0 ? ~A : A)))                                                        \
 	_(bfind_u64, "bfind.u64", "wl", uint32_t, uint64_t, uint64_t, uint64_t, find_bit(A))                 \
 	_(bfind_s64, "bfind.s64", "wl", uint32_t, int64_t, int64_t, int64_t, find_bit(A < 0 ? ~A : A))       \
+	_(bfind_shift_u32, "bfind.shiftamt.u32", "ww", uint32_t, uint32_t, uint32_t, uint32_t,               \
+		A ? 31 - find_bit(A) : ~0u)                                                                  \
+	_(bfind_shift_s32, "bfind.shiftamt.s32", "ww", uint32_t, int32_t, int32_t, int32_t,                  \
+		(A < 0 ? ~A : A) ? 31 - find_bit((uint32_t)(A < 0 ? ~A : A)) : ~0u)                          \
+	_(bfind_shift_u64, "bfind.shiftamt.u64", "wl", uint32_t, uint64_t, uint64_t, uint64_t,               \
+		A ? 63 - find_bit(A) : ~0u)                                                                  \
+	_(bfind_shift_s64, "bfind.shiftamt.s64", "wl", uint32_t, int64_t, int64_t, int64_t,                  \
+		(A < 0 ? ~A : A) ? 63 - find_bit((uint64_t)(A < 0 ? ~A : A)) : ~0u)                          \
 	_(bfe_u64, "bfe.u64", "llww", uint64_t, uint64_t, uint32_t, uint32_t,                                \
 		extract(A, B & 255, C & 255, 64, false))                                                     \
 	_(bfe_s64, "bfe.s64", "llww", uint64_t, uint64_t, uint32_t, uint32_t,                                \
