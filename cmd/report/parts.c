@@ -622,7 +622,9 @@ static void make_leaderboard(const struct facts *facts, struct part *part)
 
 static void make_tuning(const struct facts *facts, struct part *part)
 {
-	tuning_part(facts->tuning, part);
+	static const char *const any[2] = {NULL};
+
+	tuning_part(&facts->tunings, any, part);
 }
 
 void report_part(const struct facts *facts, enum report_part which, struct part *part)

@@ -30,7 +30,7 @@
 #define INPUT "x"
 #define SOURCE_BYTES ((size_t)16 << 20)
 
-struct tuning {
+struct triton_tuning {
 	const struct tune_request *request;
 	struct probe_options options;
 	struct python python;
@@ -46,14 +46,14 @@ struct tuning {
 	struct progress progress;
 };
 
-static size_t numbers(const struct tuning *it)
+static size_t numbers(const struct triton_tuning *it)
 {
 	return (size_t)it->request->shape.tokens * LAYER_HIDDEN;
 }
 
 /* --- the session ----------------------------------------------------------------------------------- */
 
-static int configure(struct tuning *it, int kernel, const struct config *config, struct error *err)
+static int configure(struct triton_tuning *it, int kernel, const struct config *config, struct error *err)
 {
 	cJSON *object = triton_config_json(&it->kernels[kernel], config);
 	int result = probe_configure(it->probe, it->kernels[kernel].name, object, err);
@@ -62,14 +62,14 @@ static int configure(struct tuning *it, int kernel, const struct config *config,
 	return result;
 }
 
-static void close_session(struct tuning *it)
+static void close_session(struct triton_tuning *it)
 {
 	probe_close(it->probe);
 	it->probe = NULL;
 }
 
 /* Starts the layer, and has it called once: `kernels` receives what there is to tune. The caller deletes it. */
-static int open_session(struct tuning *it, cJSON **kernels, struct error *err)
+static int open_session(struct triton_tuning *it, cJSON **kernels, struct error *err)
 {
 	int64_t tokens = it->request->shape.tokens;
 
@@ -84,7 +84,7 @@ static int open_session(struct tuning *it, cJSON **kernels, struct error *err)
 }
 
 /* A session in which those that are done have their configurations. */
-static int make_ready(struct tuning *it, struct error *err)
+static int make_ready(struct triton_tuning *it, struct error *err)
 {
 	cJSON *kernels = NULL;
 	int result;
@@ -113,7 +113,7 @@ static int build(void *context, const struct config *config, struct tune_build *
 }
 
 /* Whatever failed may have left the GPU's context unusable. */
-static int give_up(struct tuning *it)
+static int give_up(struct triton_tuning *it)
 {
 	close_session(it);
 	return -1;
@@ -122,7 +122,7 @@ static int give_up(struct tuning *it)
 static int time_layer(
 	void *context, int device, const struct config *config, int runs, double *seconds, struct error *err)
 {
-	struct tuning *it = context;
+	struct triton_tuning *it = context;
 	const char *inputs[] = {INPUT, NULL};
 	const struct probe_timing timing = {.tokens = it->request->shape.tokens,
 		.inputs = inputs,
@@ -146,7 +146,7 @@ static int time_layer(
 /* Against the output of the layer as the fork has it. */
 static int verify(void *context, int device, const struct config *config, struct error *err)
 {
-	struct tuning *it = context;
+	struct triton_tuning *it = context;
 	struct comparison found;
 
 	(void)device;
@@ -165,7 +165,7 @@ static int verify(void *context, int device, const struct config *config, struct
 
 static void record(void *context, const struct tune_candidate *candidate)
 {
-	const struct tuning *it = context;
+	const struct triton_tuning *it = context;
 	char parameters[256];
 
 	config_format(it->kernels[it->done].parameters, &candidate->config, parameters, sizeof(parameters));
@@ -175,7 +175,7 @@ static void record(void *context, const struct tune_candidate *candidate)
 
 static void show_progress(void *context, size_t done, size_t planned, double left, double best)
 {
-	struct tuning *it = context;
+	struct triton_tuning *it = context;
 	char duration[32];
 
 	clock_duration(left, duration);
@@ -187,7 +187,7 @@ static void show_progress(void *context, size_t done, size_t planned, double lef
 /* --- a kernel -------------------------------------------------------------------------------------- */
 
 /* A hash of the file that a kernel stands in; "" where that cannot be read. */
-static void hash_source(const struct tuning *it, const struct triton_kernel *kernel, char hash[65])
+static void hash_source(const struct triton_tuning *it, const struct triton_kernel *kernel, char hash[65])
 {
 	struct buffer text = {0};
 	struct error none;
@@ -203,9 +203,10 @@ static void hash_source(const struct tuning *it, const struct triton_kernel *ker
 	free(path);
 }
 
-static void store(const struct tuning *it, const struct tune_row *row, const struct tune_found *found)
+static void store(const struct triton_tuning *it, const struct tune_row *row, const struct tune_found *found)
 {
 	struct tune_result result = {.when = clock_now(),
+		.tokens = it->request->shape.tokens,
 		.key.capability = it->properties.capability,
 		.key.class = shape_class_of("layer", DTYPE_BF16, &it->request->shape),
 		.ms = row->ms,
@@ -233,7 +234,7 @@ static void store(const struct tuning *it, const struct tune_row *row, const str
 	tune_store_close(kept);
 }
 
-static int tune_kernel(struct tuning *it, struct tune_found *found, struct error *err)
+static int tune_kernel(struct triton_tuning *it, struct tune_found *found, struct error *err)
 {
 	const struct triton_kernel *kernel = &it->kernels[it->done];
 	const struct tune_work work = {.context = it,
@@ -283,7 +284,7 @@ static int tune_kernel(struct tuning *it, struct tune_found *found, struct error
 /* --- into the source ------------------------------------------------------------------------------- */
 
 /* Puts a kernel's configuration into its file, and shows what that changes. */
-static int write_kernel(const struct tuning *it, int index, bool write, struct error *err)
+static int write_kernel(const struct triton_tuning *it, int index, bool write, struct error *err)
 {
 	const struct triton_kernel *kernel = &it->kernels[index];
 	cJSON *config = triton_config_json(kernel, &it->winners[index]);
@@ -316,7 +317,7 @@ static int write_kernel(const struct tuning *it, int index, bool write, struct e
 }
 
 /* One file that cannot be changed does not keep the others from it. */
-static int write_all(const struct tuning *it, struct error *err)
+static int write_all(const struct triton_tuning *it, struct error *err)
 {
 	bool write = arg_flag(it->request->invocation, "write");
 	int result = 0;
@@ -336,35 +337,39 @@ static int write_all(const struct tuning *it, struct error *err)
 	return result;
 }
 
-static void tell(const struct tuning *it, const struct tune_found *last)
+static cJSON *document_of(const struct triton_tuning *it, const struct tune_found *last)
+{
+	cJSON *more = cJSON_CreateObject();
+
+	cJSON_AddNumberToObject(more, "seq", (double)it->request->shape.tokens);
+	cJSON_AddNumberToObject(more, "untuned_ms", it->untuned_seconds[0] * 1e3);
+	cJSON_AddNumberToObject(more, "tuned_ms", it->rows[it->done - 1].ms);
+	cJSON_AddBoolToObject(more, "complete", last->complete && it->done == it->kernel_count);
+	cJSON_AddBoolToObject(more, "written", arg_flag(it->request->invocation, "write"));
+	return tuning_document(it->properties.name[0] ? it->properties.name : "cpu", false, it->rows,
+		(size_t)it->done, more);
+}
+
+static int tell(const struct triton_tuning *it, const struct tune_found *last, struct error *err)
 {
 	double untuned = it->untuned_seconds[0] * 1e3, tuned = it->rows[it->done - 1].ms;
 
-	if (it->request->invocation->json) {
-		cJSON *more = cJSON_CreateObject();
-
-		cJSON_AddNumberToObject(more, "seq", (double)it->request->shape.tokens);
-		cJSON_AddNumberToObject(more, "untuned_ms", untuned);
-		cJSON_AddNumberToObject(more, "tuned_ms", tuned);
-		cJSON_AddBoolToObject(more, "complete", last->complete && it->done == it->kernel_count);
-		cJSON_AddBoolToObject(more, "written", arg_flag(it->request->invocation, "write"));
-		tune_print_json(it->properties.name[0] ? it->properties.name : "cpu", false, it->rows,
-			(size_t)it->done, more);
-		return;
+	if (!it->request->invocation->json) {
+		printf("\n");
+		tune_print_table(it->rows, (size_t)it->done, 1);
+		printf("\nThe whole layer at %lld tokens: %.3f ms, untuned %.3f ms (%+.1f %%).\n",
+			(long long)it->request->shape.tokens, tuned, untuned, (untuned / tuned - 1) * 100);
+		if (!arg_flag(it->request->invocation, "write"))
+			printf("Nothing was written; with --write, the changes above are made.\n");
+		else
+			printf("Written. Next: quasar verify && quasar push\n");
 	}
-	printf("\n");
-	tune_print_table(it->rows, (size_t)it->done, 1);
-	printf("\nThe whole layer at %lld tokens: %.3f ms, untuned %.3f ms (%+.1f %%).\n",
-		(long long)it->request->shape.tokens, tuned, untuned, (untuned / tuned - 1) * 100);
-	if (!arg_flag(it->request->invocation, "write"))
-		printf("Nothing was written; with --write, the changes above are made.\n");
-	else
-		printf("Written. Next: quasar verify && quasar push\n");
+	return tune_publish(it->request, document_of(it, last), err);
 }
 
 /* --- all of it ------------------------------------------------------------------------------------- */
 
-static int find_device(struct tuning *it, struct error *err)
+static int find_device(struct triton_tuning *it, struct error *err)
 {
 	const char *interpreter = getenv("TRITON_INTERPRET");
 
@@ -378,7 +383,7 @@ static int find_device(struct tuning *it, struct error *err)
 	return gpu_query(it->request->devices[0], &it->properties, err);
 }
 
-static int prepare(struct tuning *it, struct error *err)
+static int prepare(struct triton_tuning *it, struct error *err)
 {
 	size_t bytes = numbers(it) * sizeof(float);
 
@@ -403,7 +408,7 @@ static int prepare(struct tuning *it, struct error *err)
 }
 
 /* Those of the fork's kernels that the layer runs and that can be tuned, or the one that --kernel names. */
-static int take_kernels(struct tuning *it, const cJSON *list, struct error *err)
+static int take_kernels(struct triton_tuning *it, const cJSON *list, struct error *err)
 {
 	const char *wanted = arg_string(it->request->invocation, "kernel");
 	const cJSON *item;
@@ -433,7 +438,7 @@ static int take_kernels(struct tuning *it, const cJSON *list, struct error *err)
 	return error_hint(err, "quasar's own CUDA kernels are tuned without --triton.");
 }
 
-static int tune_all(struct tuning *it, struct error *err)
+static int tune_all(struct triton_tuning *it, struct error *err)
 {
 	struct tune_found found = {0};
 	int result = 0;
@@ -448,14 +453,14 @@ static int tune_all(struct tuning *it, struct error *err)
 	if (!found.interrupted)
 		result = write_all(it, err);
 	if (!result)
-		tell(it, &found);
+		result = tell(it, &found, err);
 	return found.interrupted ? error_set(err, STATUS_INTERRUPTED, "interrupted: nothing was written")
 				 : result;
 }
 
 int tune_triton(const struct tune_request *request, struct error *err)
 {
-	struct tuning it = {.request = request};
+	struct triton_tuning it = {.request = request};
 	cJSON *kernels = NULL;
 	int result = prepare(&it, err);
 

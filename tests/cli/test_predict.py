@@ -32,7 +32,7 @@ def predict(quasar, compilers):
     return run
 
 
-def test_a_prediction_is_marked_complete_sorted_and_remembered(predict):
+def test_a_prediction_is_marked_complete_sorted_and_remembered(predict, quasar, workspace, hotkey, tmp_path):
     started = time.monotonic()
     cold = predict("--gpu", "4090", "--head-dim", "128", "--seq", "1M", "--json")  # there is room for two builds only
     first = time.monotonic() - started
@@ -65,6 +65,16 @@ def test_a_prediction_is_marked_complete_sorted_and_remembered(predict):
     words = predict("--gpu", "4090", "--head-dim", "128", "--seq", "1M", "--explain").out
     assert f"takes {rows[0]['registers']} registers a thread" in words and "memory would be the bound" in words
     assert "league 1M, x3" in warm.out
+
+    # the same as a page, and in the report of a workspace
+    page = predict("--gpu", "4090", "--head-dim", "128", "--seq", "1M", "--report", tmp_path / "page.html")
+    text = (tmp_path / "page.html").read_text()
+    assert page.code == 0 and "Roofline of RTX 4090" in text and "predicted, not measured" in text
+    assert "the fastest configurations, by " in text and "the best time in ms by " in text
+    (tmp_path / "predicted.json").write_text(cold.out)
+    rows = quasar("report", "--offline", "--tuning", tmp_path / "predicted.json", "--json", cwd=workspace).json["tuning"]["rows"]
+    assert [row["ms"] for row in rows] == [row["ms"] for row in document["kernels"][:10]]
+    assert rows[0]["predicted"] and rows[0]["class"].startswith("upstream, bf16, 8 heads of 128, ")
     assert "RTX 4090: " in warm.err  # the first answer comes before the others are compiled
 
 
