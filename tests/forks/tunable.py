@@ -5,14 +5,14 @@ import torch.nn as nn
 import triton
 import triton.language as tl
 
-SOME = 512
+SOME = 256
 
 
 @triton.autotune(
     configs=[
         # one for each taste
         triton.Config({'BLOCK': BLOCK}, num_warps=4, num_stages=2)
-        for BLOCK in [16, 128]
+        for BLOCK in [32, 128]
     ],
     key=['count'],  # always the same
 )
