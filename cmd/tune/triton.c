@@ -15,6 +15,7 @@
 #include "cmd/tune/tune.h"
 #include "fork/triton_source.h"
 #include "gpu/cache.h"
+#include "gpu/clock.h"
 #include "layer/layer.h"
 #include "probe/probe.h"
 #include "tensor/compare.h"
@@ -36,6 +37,7 @@ struct triton_tuning {
 	struct python python;
 	char *fork, script[64];
 	struct gpu_properties properties; /* name "": Triton's interpreter, on the CPU */
+	struct gpu_clock *clock;          /* of the GPU */
 	struct probe *probe;              /* NULL: to be opened */
 	float *input, *untuned, *output;  /* [tokens, LAYER_HIDDEN] */
 	struct triton_kernel kernels[MOST_KERNELS];
@@ -143,6 +145,14 @@ static int time_layer(
 	return 0;
 }
 
+static double mhz(void *context, int device)
+{
+	const struct triton_tuning *it = context;
+
+	(void)device;
+	return gpu_clock_mhz(it->clock);
+}
+
 /* Against the output of the layer as the fork has it. */
 static int verify(void *context, int device, const struct config *config, struct error *err)
 {
@@ -240,6 +250,7 @@ static int tune_kernel(struct triton_tuning *it, struct tune_found *found, struc
 	const struct tune_work work = {.context = it,
 		.build = build,
 		.time = time_layer,
+		.mhz = mhz,
 		.verify = verify,
 		.record = record,
 		.progress = show_progress,
@@ -380,7 +391,10 @@ static int find_device(struct triton_tuning *it, struct error *err)
 			"TRITON_INTERPRET=1: Triton's interpreter runs on the CPU, and its times say nothing of a GPU");
 		return 0;
 	}
-	return gpu_query(it->request->devices[0], &it->properties, err);
+	if (gpu_query(it->request->devices[0], &it->properties, err) < 0)
+		return -1;
+	it->clock = gpu_clock_open(&it->properties);
+	return 0;
 }
 
 static int prepare(struct triton_tuning *it, struct error *err)
@@ -476,6 +490,7 @@ int tune_triton(const struct tune_request *request, struct error *err)
 	close_session(&it);
 	for (int i = 0; i < it.kernel_count; i++)
 		triton_kernel_free(&it.kernels[i]);
+	gpu_clock_close(it.clock);
 	python_free(&it.python);
 	free(it.fork);
 	free(it.input);
