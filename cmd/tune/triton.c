@@ -1,12 +1,15 @@
 /* tune: the Triton kernels of a fork, one after the other, each timed in place within the whole layer. */
 #include <math.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/version.h"
@@ -22,11 +25,13 @@
 #include "tensor/random.h"
 #include "tune/results.h"
 #include "tune/triton.h"
+#include "tune/worker.h"
 
 #define MOST_KERNELS 32
 #define OPENING_SECONDS                                                                                      \
 	600.0 /* for the first call, in which all kernels are compiled and tuned as the fork says */
 #define TRIAL_SECONDS 120.0 /* for a candidate's compilation and its calls */
+#define MOST_COMPILERS 8    /* processes, with PyTorch in each */
 #define LEAST_COSINE 0.9999 /* with the output of the untuned layer */
 #define INPUT "x"
 #define SOURCE_BYTES ((size_t)16 << 20)
@@ -46,6 +51,13 @@ struct triton_tuning {
 	struct tune_row rows[MOST_KERNELS];
 	double untuned_seconds[MOST_KERNELS];
 	struct progress progress;
+
+	const char *compiler_argv[4];
+	cJSON *compiler_opening;
+	struct tune_worker *compilers[MOST_COMPILERS];
+	bool compiling[MOST_COMPILERS];
+	int compiler_count; /* 0: nothing is compiled ahead */
+	pthread_mutex_t mutex;
 };
 
 static size_t numbers(const struct triton_tuning *it)
@@ -108,10 +120,85 @@ static int make_ready(struct triton_tuning *it, struct error *err)
 
 /* --- trials ---------------------------------------------------------------------------------------- */
 
+/* One that has nothing to do. There are as many as there are threads that build. */
+static size_t take_compiler(struct triton_tuning *it)
+{
+	size_t at = 0;
+
+	pthread_mutex_lock(&it->mutex);
+	while (it->compiling[at])
+		at++;
+	it->compiling[at] = true;
+	pthread_mutex_unlock(&it->mutex);
+	return at;
+}
+
+static bool is_compiling_ahead(struct triton_tuning *it)
+{
+	bool result;
+
+	pthread_mutex_lock(&it->mutex);
+	result = it->compiler_count > 0;
+	pthread_mutex_unlock(&it->mutex);
+	return result;
+}
+
+static void give_compiler(struct triton_tuning *it, size_t at)
+{
+	pthread_mutex_lock(&it->mutex);
+	it->compiling[at] = false;
+	pthread_mutex_unlock(&it->mutex);
+}
+
+/* Nothing is lost without: Triton compiles at the first call, which is not timed. */
+static int compile_no_more(struct triton_tuning *it, const struct error *why)
+{
+	pthread_mutex_lock(&it->mutex);
+	if (it->compiler_count)
+		log_note("kernels are not compiled ahead: %s", why->message);
+	it->compiler_count = 0;
+	pthread_mutex_unlock(&it->mutex);
+	return 0;
+}
+
+static int judge_build(
+	const struct triton_tuning *it, const cJSON *answer, struct tune_build *found, struct error *err)
+{
+	int64_t shared;
+
+	if (json_integer(answer, "shared_bytes", JSON_REQUIRED, &shared, err) < 0 || shared < 0 ||
+		shared > INT32_MAX)
+		return error_set(err, STATUS_ENVIRONMENT, "the compiling process answers with nonsense");
+	*found = TUNE_BUILD_UNKNOWN;
+	found->shared_bytes = (int)shared;
+	return shared <= it->properties.shared_per_block
+		? 0
+		: error_set(err, STATUS_FAILED, "needs %lld bytes of shared memory a block; there are %d",
+			  (long long)shared, it->properties.shared_per_block);
+}
+
+/* Ahead of its first call, into the cache that this will look into. */
 static int build(void *context, const struct config *config, struct tune_build *found, struct error *err)
 {
-	(void)context, (void)config, (void)found, (void)err;
-	return 0; /* Triton compiles at the first call, which is not timed */
+	struct triton_tuning *it = context;
+	const struct triton_kernel *kernel = &it->kernels[it->done];
+	cJSON *request = is_compiling_ahead(it) ? triton_build_request(kernel, config) : NULL, *answer;
+	size_t at;
+	int result;
+
+	if (!request)
+		return 0;
+	at = take_compiler(it);
+	answer = tune_worker_ask(it->compilers[at], request, err);
+	give_compiler(it, at);
+	result = answer ? judge_build(it, answer, found, err) : -1;
+	cJSON_Delete(answer);
+	if (!result || err->status == STATUS_INTERRUPTED)
+		return result;
+	/* what has run already can be compiled */
+	if (err->status != STATUS_FAILED || !memcmp(config, &kernel->configs[0], sizeof(*config)))
+		return compile_no_more(it, err);
+	return -1;
 }
 
 /* Whatever failed may have left the GPU's context unusable. */
@@ -263,7 +350,7 @@ static int tune_kernel(struct triton_tuning *it, struct tune_found *found, struc
 		.budget = it->request->budget / it->kernel_count,
 		.seed = it->request->seed,
 		.devices = 1,
-		.builders = 1};
+		.builders = it->compiler_count ? it->compiler_count : 1};
 	struct tune_row *row = &it->rows[it->done];
 	int result;
 
@@ -421,6 +508,39 @@ static int prepare(struct triton_tuning *it, struct error *err)
 	return 0;
 }
 
+/* The processes that compile, which import PyTorch and the fork while the layer does. They are started by the thread that
+ * stays. */
+static void start_compilers(struct triton_tuning *it)
+{
+	long most = sysconf(_SC_NPROCESSORS_ONLN) - 1;
+	struct error err;
+
+	it->compiler_argv[0] = it->python.path;
+	it->compiler_argv[1] = "-c";
+	it->compiler_argv[2] = triton_compiler;
+	it->compiler_opening = cJSON_CreateObject();
+	cJSON_AddStringToObject(it->compiler_opening, "fork", it->fork);
+	while (it->compiler_count < MOST_COMPILERS && it->compiler_count < most) {
+		struct tune_worker *compiler = tune_worker_make(&(struct tune_worker_options){
+			.argv = it->compiler_argv,
+			.opening = it->compiler_opening,
+			.opening_seconds = OPENING_SECONDS,
+			.trial_seconds = TRIAL_SECONDS,
+		});
+
+		it->compilers[it->compiler_count++] = compiler;
+		if (tune_worker_start(compiler, &err) < 0)
+			return (void)compile_no_more(it, &err);
+	}
+}
+
+static void end_compilers(struct triton_tuning *it)
+{
+	for (int i = 0; i < MOST_COMPILERS; i++)
+		tune_worker_free(it->compilers[i]);
+	cJSON_Delete(it->compiler_opening);
+}
+
 /* Those of the fork's kernels that the layer runs and that can be tuned, or the one that --kernel names. */
 static int take_kernels(struct triton_tuning *it, const cJSON *list, struct error *err)
 {
@@ -474,10 +594,12 @@ static int tune_all(struct triton_tuning *it, struct error *err)
 
 int tune_triton(const struct tune_request *request, struct error *err)
 {
-	struct triton_tuning it = {.request = request};
+	struct triton_tuning it = {.request = request, .mutex = PTHREAD_MUTEX_INITIALIZER};
 	cJSON *kernels = NULL;
 	int result = prepare(&it, err);
 
+	if (!result && it.properties.name[0])
+		start_compilers(&it);
 	if (!result)
 		result = open_session(&it, &kernels, err);
 	if (!result)
@@ -488,6 +610,7 @@ int tune_triton(const struct tune_request *request, struct error *err)
 		result = tune_all(&it, err);
 	cJSON_Delete(kernels);
 	close_session(&it);
+	end_compilers(&it);
 	for (int i = 0; i < it.kernel_count; i++)
 		triton_kernel_free(&it.kernels[i]);
 	gpu_clock_close(it.clock);

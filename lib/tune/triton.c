@@ -4,8 +4,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/embed.h"
 #include "base/json.h"
 #include "base/memory.h"
+
+EMBED(source_triton, "lib/tune/triton.py");
+
+const char *const triton_compiler = source_triton;
 
 #define MOST_DECLARED 256
 #define MOST_CONFIGS 20000
@@ -179,7 +184,7 @@ static void combine(struct triton_kernel *kernel, struct config *config, int par
 
 int triton_kernel_read(const cJSON *item, struct triton_kernel *kernel, struct error *err)
 {
-	const cJSON *declared, *one, *chosen;
+	const cJSON *declared, *one, *chosen, *builds;
 	struct config config;
 	const char *name;
 
@@ -203,6 +208,9 @@ int triton_kernel_read(const cJSON *item, struct triton_kernel *kernel, struct e
 	kernel->declared = kernel->count;
 	make_values(kernel);
 	combine(kernel, &config, 0);
+	builds = cJSON_GetObjectItemCaseSensitive(item, "builds");
+	if (cJSON_IsArray(builds) && cJSON_GetArraySize(builds))
+		kernel->builds = cJSON_Duplicate(builds, true);
 	return 0;
 }
 
@@ -210,6 +218,8 @@ void triton_kernel_free(struct triton_kernel *kernel)
 {
 	free(kernel->configs);
 	kernel->configs = NULL;
+	cJSON_Delete(kernel->builds);
+	kernel->builds = NULL;
 }
 
 /* --- in other forms -------------------------------------------------------------------------------- */
@@ -228,6 +238,18 @@ cJSON *triton_config_json(const struct triton_kernel *kernel, const struct confi
 	if (launch[MAXNREG] < TRITON_NO_BOUND)
 		cJSON_AddNumberToObject(object, "maxnreg", launch[MAXNREG]);
 	return object;
+}
+
+cJSON *triton_build_request(const struct triton_kernel *kernel, const struct config *config)
+{
+	cJSON *request = kernel->builds ? cJSON_CreateObject() : NULL;
+
+	if (!request)
+		return NULL;
+	cJSON_AddStringToObject(request, "do", "build");
+	cJSON_AddItemToObject(request, "builds", cJSON_Duplicate(kernel->builds, true));
+	cJSON_AddItemToObject(request, "config", triton_config_json(kernel, config));
+	return request;
 }
 
 const char *triton_function(const struct triton_kernel *kernel, size_t *path_length)

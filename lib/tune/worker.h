@@ -3,7 +3,7 @@
  *   {"do": "open", …}                              what the caller says, once, before all else
  *   {"do": "time", "parameters": "A=1 B=2", "runs": 10}     answer: {"seconds": [ten times]}
  *   {"do": "verify", "parameters": "A=1 B=2"}
- * Any answer may be {"error": …, "status": a process's exit code, "hint": …} instead. A worker that has failed in any
+ * and whatever else the caller asks. Any answer may be {"error": …, "status": a process's exit code, "hint": …} instead. A worker that has failed in any
  * way is ended, and another one started for the next candidate. */
 #pragma once
 
@@ -20,14 +20,19 @@ struct tune_worker_options {
 	double opening_seconds, trial_seconds; /* after which it counts as hanging */
 };
 
-/* Nothing is started before the first request. */
+/* Nothing is started before the first request, or before it is asked for: then it opens by itself, and the first request
+ * waits for that. */
 struct tune_worker *tune_worker_make(const struct tune_worker_options *options);
+int tune_worker_start(struct tune_worker *worker, struct error *err);
 void tune_worker_free(struct tune_worker *worker); /* NULL is fine */
 
 /* Both as struct tune_work has them: STATUS_FAILED is the candidate's fault, and the message says what happened. */
 int tune_worker_time(
 	struct tune_worker *worker, const char *parameters, int runs, double *seconds, struct error *err);
 int tune_worker_verify(struct tune_worker *worker, const char *parameters, struct error *err);
+
+/* Takes a request of another kind. The answer is the caller's; NULL: as above. */
+cJSON *tune_worker_ask(struct tune_worker *worker, cJSON *request, struct error *err);
 
 /* --- in the worker ------------------------------------------------------------------------------------ */
 
