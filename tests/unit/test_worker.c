@@ -25,6 +25,7 @@ static const char script[] =
 	"	*MODE=1*verify*|*verify*MODE=1*) echo '{}' ;;\n"
 	"	*verify*) echo '{\"error\":\"it computes something else\",\"status\":1}' ;;\n"
 	"	*MODE=1\\\"*'\"runs\":3'*) echo '{\"seconds\":[0.1,0.2,0.3]}' ;;\n"
+	"	*'\"do\":\"count\"'*) echo '{\"count\":3}' ;;\n"
 	"	*MODE=2*) sleep 100 ;;\n"
 	"	*MODE=3*) echo 'an illegal memory access' >&2; kill -SEGV $$ ;;\n"
 	"	*MODE=4*) echo '{\"seconds\":[0.1,-1,0.3]}' ;;\n"
@@ -90,6 +91,36 @@ static void candidates_that_fail_are_named(void **state)
 	cJSON_Delete(opening);
 }
 
+/* Several open at a time, while nobody waits; then they are asked whatever they know. */
+static void workers_can_be_started_ahead(void **state)
+{
+	struct tune_worker *workers[3];
+	cJSON *openings[3];
+	struct error err;
+
+	(void)state;
+	for (int i = 0; i < 3; i++) {
+		workers[i] = make(i == 2 ? 8 : 7, &openings[i]);
+		assert_int_equal(tune_worker_start(workers[i], &err), 0);
+		assert_int_equal(tune_worker_start(workers[i], &err), 0); /* it is already */
+	}
+	for (int i = 0; i < 3; i++) {
+		cJSON *request = cJSON_CreateObject(), *answer;
+
+		cJSON_AddStringToObject(request, "do", "count");
+		answer = tune_worker_ask(workers[i], request, &err);
+		assert_int_equal(!answer, i == 2); /* there is no GPU 8 */
+		assert_true(answer ? cJSON_GetObjectItem(answer, "count")->valueint == 3
+				   : err.status == STATUS_ENVIRONMENT);
+		cJSON_Delete(answer);
+	}
+	assert_works(workers[0]);
+	for (int i = 0; i < 3; i++) {
+		tune_worker_free(workers[i]);
+		cJSON_Delete(openings[i]);
+	}
+}
+
 /* What keeps all candidates from running is none's fault. */
 static void a_worker_that_cannot_open_says_why(void **state)
 {
@@ -118,6 +149,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(candidates_that_fail_are_named),
+		cmocka_unit_test(workers_can_be_started_ahead),
 		cmocka_unit_test(a_worker_that_cannot_open_says_why),
 	};
 
