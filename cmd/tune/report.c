@@ -77,11 +77,14 @@ static void draw_heat_map(const struct tuning *tuning, const char *const axes[2]
 {
 	struct tuning_grid grid;
 	struct chart_map map;
+	double least = INFINITY;
 
 	if (!tuning_grid_make(tuning, axes[0], axes[1], &grid))
 		return;
 	for (size_t i = 0; i < grid.counts[0] * grid.counts[1]; i++)
-		grid.ms[i] = round(100 * tuning->rows[0].ms / grid.ms[i]);
+		least = fmin(least, grid.ms[i]);
+	for (size_t i = 0; i < grid.counts[0] * grid.counts[1]; i++)
+		grid.ms[i] = round(100 * least / grid.ms[i]);
 	map = (struct chart_map){grid.names[0], grid.names[1], grid.labels[0], grid.labels[1], grid.counts[0],
 		grid.counts[1], grid.ms, "% of the best speed"};
 	printf("\n");
