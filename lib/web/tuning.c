@@ -8,7 +8,6 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "base/text.h"
-#include "web/svg.h"
 
 #define DRAWN 4    /* tunings that pictures are drawn of */
 #define ROOFS 2    /* devices */
@@ -16,15 +15,6 @@
 #define HISTORY 40 /* tunings in a picture */
 #define KERNELS 4  /* beside each other in it */
 #define LETTERS 24 /* of a name in a picture */
-
-/* Both widths of a plot. */
-static void draw_plot(const struct svg_plot *plot, struct part *part)
-{
-	struct part_picture *picture = part_picture(part, plot->title);
-
-	svg_plot(plot, PART_WIDE, &picture->wide);
-	svg_plot(plot, PART_NARROW, &picture->narrow);
-}
 
 /* A kernel's name where there is little room: of one in a file the function's. The caller frees. */
 static char *short_name(const char *kernel)
@@ -70,7 +60,6 @@ static void draw_best(const struct tuning *tuning, struct part *part)
 {
 	struct svg_bar bars[TUNING_BEST + 1];
 	char texts[TUNING_BEST + 1][64];
-	struct part_picture *picture;
 	struct tuning_best best;
 	size_t count;
 	char *of = describe(tuning), *title;
@@ -95,9 +84,7 @@ static void draw_best(const struct tuning *tuning, struct part *part)
 		bars[count] = (struct svg_bar){"untuned", tuning->usual_ms, NAN, NAN, false, texts[count]};
 		count++;
 	}
-	picture = part_picture(part, title);
-	svg_bars(title, bars, count, PART_WIDE, &picture->wide);
-	svg_bars(title, bars, count, PART_NARROW, &picture->narrow);
+	part_bars(part, title, bars, count);
 	free(title);
 	free(of);
 }
@@ -156,12 +143,12 @@ static void draw_roofline(const struct tuning_list *list, const struct tuning *o
 	series[0] = (struct svg_series){"what the device allows", roof, 3, .line = true};
 	series[1] = (struct svg_series){"the fastest of each kernel", newest, newest_count, .named = true};
 	series[2] = (struct svg_series){"for other shapes", others, other_count, .line = false};
-	draw_plot(&(struct svg_plot){.title = title,
-			  .x = {.title = "operations per byte of memory", .scale = SVG_LOG},
-			  .y = {.title = "TFLOP/s", .scale = SVG_LOG},
-			  .series = series,
-			  .series_count = other_count ? 3 : 2},
-		part);
+	part_plot(part,
+		&(struct svg_plot){.title = title,
+			.x = {.title = "operations per byte of memory", .scale = SVG_LOG},
+			.y = {.title = "TFLOP/s", .scale = SVG_LOG},
+			.series = series,
+			.series_count = other_count ? 3 : 2});
 	for (size_t i = 0; i < newest_count; i++)
 		free((char *)newest[i].label);
 	free(newest);
@@ -357,17 +344,17 @@ static void draw_history(const struct tune_result_list *results, struct part *pa
 		series[i] = (struct svg_series){
 			short_name(history.kernels[i]), history.points[i], history.counts[i], .line = false};
 	if (history.kernel_count)
-		draw_plot(&(struct svg_plot){.title = "What each tuning gained",
-				  .x = {.title = "month and day of the tuning, oldest first",
-					  .scale = SVG_ORDINAL,
-					  .names = names,
-					  .name_count = count},
-				  .y = {.title = "times as fast as untuned"},
-				  .series = series,
-				  .series_count = history.kernel_count,
-				  .y_rules = &same,
-				  .y_rule_count = 1},
-			part);
+		part_plot(part,
+			&(struct svg_plot){.title = "What each tuning gained",
+				.x = {.title = "month and day of the tuning, oldest first",
+					.scale = SVG_ORDINAL,
+					.names = names,
+					.name_count = count},
+				.y = {.title = "times as fast as untuned"},
+				.series = series,
+				.series_count = history.kernel_count,
+				.y_rules = &same,
+				.y_rule_count = 1});
 	for (size_t i = 0; i < history.kernel_count; i++) {
 		free((char *)series[i].name);
 		for (size_t n = 0; n < history.counts[i]; n++)
