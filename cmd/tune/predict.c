@@ -94,18 +94,17 @@ static int show_guide(const struct subject *subject, const struct error *why, st
 	log_warn("%s", why->message);
 	if (why->hint[0])
 		log_note("%s", why->hint);
-	if (subject->request->invocation->json)
-		return tune_publish(subject->request,
-			tuning_document(
-				subject->gpu->name, true, rows, GUIDE_CONFIGS, facts_json(subject, "guide")),
-			err);
-	printf("Nothing could be compiled for %s, so nothing is predicted. The miners' guide recommends for Triton kernels "
-	       "on such a GPU:\n\n",
-		subject->gpu->name);
-	for (int i = 0; i < GUIDE_CONFIGS; i++)
-		printf("  %s\n", configs[i]);
-	print_longest(subject);
-	return 0;
+	if (!subject->request->invocation->json) {
+		printf("Nothing could be compiled for %s, so nothing is predicted. The miners' guide recommends for Triton kernels "
+		       "on such a GPU:\n\n",
+			subject->gpu->name);
+		for (int i = 0; i < GUIDE_CONFIGS; i++)
+			printf("  %s\n", configs[i]);
+		print_longest(subject);
+	}
+	return tune_publish(subject->request,
+		tuning_document(subject->gpu->name, true, rows, GUIDE_CONFIGS, facts_json(subject, "guide")),
+		err);
 }
 
 /* --- with one ---------------------------------------------------------------------------------------- */

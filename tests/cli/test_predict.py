@@ -104,6 +104,7 @@ def test_without_a_compiler_the_guides_configurations_are_shown_as_such(quasar, 
     assert row["kernel"] == "triton" and row["parameters"] == {
         "BLOCK_M": 64, "BLOCK_N": 64, "BLOCK_K": 32, "num_stages": 2, "num_warps": 4}
     assert row["ms"] is None and row["registers"] is None
-    text = quasar("tune", "--gpu", "4090", env=env).out
+    text = quasar("tune", "--gpu", "4090", "--report", tmp_path / "page.html", env=env).out
+    assert "Nothing has been tuned" in (tmp_path / "page.html").read_text()
     assert "nothing is predicted" in text and "The miners' guide recommends" in text
     assert "league" in text
