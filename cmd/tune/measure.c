@@ -271,6 +271,7 @@ static void save(struct measuring *it, const struct tune_search *search, const s
 
 	config_format(it->configs->parameters, &best->config, result->parameters, sizeof(result->parameters));
 	result->when = clock_now();
+	result->tokens = it->request->shape.tokens;
 	result->ms = found->best_seconds * 1e3;
 	result->noise = best->noise;
 	result->usual_ms = found->first_seconds * 1e3;
@@ -387,7 +388,6 @@ static void fill_key(struct measuring *it)
 	it->result.key.class = shape_class_of(function, request->dtype, &request->shape);
 	snprintf(it->result.version, sizeof(it->result.version), "%s", QUASAR_VERSION);
 	it->result.when = clock_now();
-	it->result.tokens = request->shape.tokens;
 	it->result.ms = it->result.noise = it->result.usual_ms = it->result.occupancy = NAN;
 }
 

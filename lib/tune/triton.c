@@ -7,6 +7,7 @@
 #include "base/embed.h"
 #include "base/json.h"
 #include "base/memory.h"
+#include "tune/results.h"
 
 EMBED(source_triton, "lib/tune/triton.py");
 
@@ -30,13 +31,6 @@ static int cannot(const struct triton_kernel *kernel, const char *why, struct er
 
 /* --- reading --------------------------------------------------------------------------------------- */
 
-static bool is_identifier(const char *text)
-{
-	return *text &&
-		strspn(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_") ==
-		strlen(text);
-}
-
 /* "fla/ops/quasar/chunk.py:kernel": a Python file below the fork's root, and a function. */
 static bool is_name(const char *text)
 {
@@ -46,7 +40,7 @@ static bool is_name(const char *text)
 	return colon && strlen(text) < TRITON_NAME && text[0] != '/' && !strstr(text, "..") && path > 3 &&
 		!strncmp(colon - 3, ".py", 3) &&
 		strspn(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-./") == path &&
-		is_identifier(colon + 1);
+		tune_is_name(colon + 1);
 }
 
 /* Its own parameters, by the names that a configuration gives values to. */
@@ -57,8 +51,7 @@ static int read_names(const cJSON *kwargs, struct triton_kernel *kernel, struct 
 	cJSON_ArrayForEach (item, kwargs) {
 		if (kernel->own_count == CONFIG_PARAMETERS - LAUNCH_COUNT)
 			return cannot(kernel, "its configurations have too many parameters", err);
-		if (!is_identifier(item->string) ||
-			strlen(item->string) >= sizeof(kernel->parameter_names[0]))
+		if (!tune_is_name(item->string) || strlen(item->string) >= sizeof(kernel->parameter_names[0]))
 			return cannot(kernel, "a parameter has no plain name", err);
 		strcpy(kernel->parameter_names[kernel->own_count++], item->string);
 	}
