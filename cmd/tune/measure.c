@@ -11,7 +11,6 @@
 #include "base/version.h"
 #include "cli/progress.h"
 #include "cmd/tune/tune.h"
-#include "gpu/clock.h"
 #include "gpu/compile.h"
 #include "predict/cubin.h"
 #include "predict/occupancy.h"
@@ -31,8 +30,8 @@ struct measuring {
 	struct gpu_properties properties; /* of the first GPU; the others are of the same kind */
 	cJSON *openings[TUNE_MOST_DEVICES];
 	struct tune_worker *workers[TUNE_MOST_DEVICES];
-	struct gpu_clock *clocks[TUNE_MOST_DEVICES];
-	struct tune_store *store; /* NULL: it cannot be used */
+	double mhz[TUNE_MOST_DEVICES]; /* as it was at the last time */
+	struct tune_store *store;      /* NULL: it cannot be used */
 	struct tune_result result;
 	bool unsaved; /* the store has failed, and the user knows */
 	struct progress progress;
@@ -86,18 +85,18 @@ static int build(void *context, const struct config *config, struct tune_build *
 static int time_candidate(
 	void *context, int device, const struct config *config, int runs, double *seconds, struct error *err)
 {
-	const struct measuring *it = context;
+	struct measuring *it = context;
 	char parameters[256];
 
 	config_format(it->configs->parameters, config, parameters, sizeof(parameters));
-	return tune_worker_time(it->workers[device], parameters, runs, seconds, err);
+	return tune_worker_time(it->workers[device], parameters, runs, seconds, &it->mhz[device], err);
 }
 
 static double mhz(void *context, int device)
 {
 	const struct measuring *it = context;
 
-	return gpu_clock_mhz(it->clocks[device]);
+	return it->mhz[device];
 }
 
 static int verify(void *context, int device, const struct config *config, struct error *err)
@@ -205,7 +204,6 @@ static int open_workers(struct measuring *it, struct error *err)
 			return error_set(err, STATUS_USAGE,
 				"--devices: %s and %s are different GPUs, which are tuned one after the other",
 				it->properties.name, other.name);
-		it->clocks[i] = gpu_clock_open(&other);
 		cJSON_AddStringToObject(opening, "op", request->family->name);
 		cJSON_AddStringToObject(opening, "semantics", semantics);
 		cJSON_AddNumberToObject(opening, "device", request->devices[i]);
@@ -372,7 +370,6 @@ static void close_all(struct measuring *it)
 {
 	for (int i = 0; i < it->request->device_count; i++) {
 		tune_worker_free(it->workers[i]);
-		gpu_clock_close(it->clocks[i]);
 		cJSON_Delete(it->openings[i]);
 	}
 	tune_store_close(it->store);

@@ -60,7 +60,7 @@ struct tune_work {
 	/* Seconds of each of `runs` calls. Each device's calls come from one thread. */
 	int (*time)(void *context, int device, const struct config *config, int runs, double *seconds,
 		struct error *err);
-	/* The device's clock at the end of the last calls, in MHz; NAN: not known. NULL: of none. */
+	/* The device's clock during the last calls, in MHz; NAN: not known. NULL: of none. */
 	double (*mhz)(void *context, int device);
 	/* Whether it computes the right thing. */
 	int (*verify)(void *context, int device, const struct config *config, struct error *err);

@@ -164,12 +164,14 @@ cJSON *tune_worker_ask(struct tune_worker *worker, cJSON *request, struct error 
 	return NULL;
 }
 
-static int take_times(const cJSON *answer, int runs, double *seconds, struct error *err)
+static int take_times(const cJSON *answer, int runs, double *seconds, double *mhz, struct error *err)
 {
 	const cJSON *list, *item;
 	int count = 0;
 
-	if (json_array(answer, "seconds", JSON_REQUIRED, &list, err) < 0)
+	*mhz = NAN;
+	if (json_array(answer, "seconds", JSON_REQUIRED, &list, err) < 0 ||
+		json_real(answer, "mhz", JSON_OPTIONAL, mhz, err) < 0)
 		return error_set(err, STATUS_FAILED, "answers with nonsense");
 	cJSON_ArrayForEach (item, list) {
 		if (count == runs || !cJSON_IsNumber(item) || !(item->valuedouble > 0) ||
@@ -180,8 +182,8 @@ static int take_times(const cJSON *answer, int runs, double *seconds, struct err
 	return count == runs ? 0 : error_set(err, STATUS_FAILED, "answers with nonsense");
 }
 
-int tune_worker_time(
-	struct tune_worker *worker, const char *parameters, int runs, double *seconds, struct error *err)
+int tune_worker_time(struct tune_worker *worker, const char *parameters, int runs, double *seconds,
+	double *mhz, struct error *err)
 {
 	cJSON *request = request_of("time"), *answer;
 	int result;
@@ -189,7 +191,7 @@ int tune_worker_time(
 	cJSON_AddStringToObject(request, "parameters", parameters);
 	cJSON_AddNumberToObject(request, "runs", runs);
 	answer = tune_worker_ask(worker, request, err);
-	result = answer ? take_times(answer, runs, seconds, err) : -1;
+	result = answer ? take_times(answer, runs, seconds, mhz, err) : -1;
 	cJSON_Delete(answer);
 	return result;
 }
@@ -211,7 +213,7 @@ int tune_worker_verify(struct tune_worker *worker, const char *parameters, struc
 
 static int perform(const struct tune_server *server, const cJSON *request, cJSON *answer, struct error *err)
 {
-	double seconds[TUNE_MOST_RUNS];
+	double seconds[TUNE_MOST_RUNS], mhz = NAN;
 	const char *what, *parameters = "";
 	int64_t runs = 1;
 
@@ -225,9 +227,10 @@ static int perform(const struct tune_server *server, const cJSON *request, cJSON
 		return server->verify(server->context, parameters, err);
 	if (strcmp(what, "time") || runs < 1 || runs > TUNE_MOST_RUNS)
 		return error_set(err, STATUS_USAGE, "what is to be done is not known");
-	if (server->time(server->context, parameters, (int)runs, seconds, err) < 0)
+	if (server->time(server->context, parameters, (int)runs, seconds, &mhz, err) < 0)
 		return -1;
 	cJSON_AddItemToObject(answer, "seconds", cJSON_CreateDoubleArray(seconds, (int)runs));
+	json_add_real(answer, "mhz", mhz);
 	return 0;
 }
 

@@ -1,5 +1,6 @@
 /* worker: a process that tries candidates may hang, crash, answer with nonsense or give up: the candidate is named, and the
  * next one gets a new process. A shell plays the process. */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -31,6 +32,8 @@ static const char script[] =
 	"	*MODE=4*) echo '{\"seconds\":[0.1,-1,0.3]}' ;;\n"
 	"	*MODE=5*) echo 'what?' ;;\n"
 	"	*MODE=6*) echo '{\"error\":\"the driver is gone\",\"status\":3,\"hint\":\"Restart.\"}' ;;\n"
+	"	*MODE=8*) echo '{\"seconds\":[0.1,0.2,0.3],\"mhz\":1755}' ;;\n"
+	"	*MODE=9\\\"*'\"runs\":3'*) echo '{\"seconds\":[0.1,0.2,0.3],\"mhz\":\"fast\"}' ;;\n"
 	"	*MODE=7*) echo '{\"seconds\":[0.1,0.2]}' ;;\n"
 	"	esac\n"
 	"done\n";
@@ -47,12 +50,14 @@ static struct tune_worker *make(int device, cJSON **opening)
 
 static void assert_works(struct tune_worker *worker)
 {
-	double seconds[3] = {0};
+	double seconds[3] = {0}, mhz = 0;
 	struct error err = {0};
 
-	if (tune_worker_time(worker, "MODE=1", 3, seconds, &err) < 0)
+	if (tune_worker_time(worker, "MODE=1", 3, seconds, &mhz, &err) < 0)
 		fail_msg("%s", err.message);
-	assert_true(seconds[0] == 0.1 && seconds[2] == 0.3);
+	assert_true(seconds[0] == 0.1 && seconds[2] == 0.3 && isnan(mhz));
+	assert_int_equal(tune_worker_time(worker, "MODE=8", 3, seconds, &mhz, &err), 0);
+	assert_true(mhz == 1755);
 	assert_int_equal(tune_worker_verify(worker, "MODE=1", &err), 0);
 }
 
@@ -68,16 +73,17 @@ static void candidates_that_fail_are_named(void **state)
 		{"MODE=5", "answers with nonsense", STATUS_FAILED},
 		{"MODE=6", "the driver is gone", STATUS_ENVIRONMENT},
 		{"MODE=7", "answers with nonsense", STATUS_FAILED},
+		{"MODE=9", "answers with nonsense", STATUS_FAILED},
 	};
 	cJSON *opening;
 	struct tune_worker *worker = make(7, &opening);
-	double seconds[3], started = clock_elapsed();
+	double seconds[3], mhz, started = clock_elapsed();
 	struct error err;
 
 	(void)state;
 	assert_works(worker);
 	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
-		assert_int_equal(tune_worker_time(worker, cases[i].parameters, 3, seconds, &err), -1);
+		assert_int_equal(tune_worker_time(worker, cases[i].parameters, 3, seconds, &mhz, &err), -1);
 		assert_int_equal(err.status, cases[i].status);
 		assert_non_null(strstr(err.message, cases[i].message));
 		assert_works(worker);
@@ -126,18 +132,18 @@ static void a_worker_that_cannot_open_says_why(void **state)
 {
 	cJSON *opening;
 	struct tune_worker *worker = make(8, &opening);
-	double seconds[3];
+	double seconds[3], mhz;
 	struct error err;
 
 	(void)state;
-	assert_int_equal(tune_worker_time(worker, "MODE=1", 3, seconds, &err), -1);
+	assert_int_equal(tune_worker_time(worker, "MODE=1", 3, seconds, &mhz, &err), -1);
 	assert_int_equal(err.status, STATUS_ENVIRONMENT);
 	assert_non_null(strstr(err.message, "no GPU 8"));
 	assert_string_equal(err.hint, "See gpus.");
 	tune_worker_free(worker);
 	cJSON_Delete(opening);
 	worker = make(9, &opening);
-	assert_int_equal(tune_worker_time(worker, "MODE=1", 3, seconds, &err), -1);
+	assert_int_equal(tune_worker_time(worker, "MODE=1", 3, seconds, &mhz, &err), -1);
 	assert_int_equal(err.status, STATUS_ENVIRONMENT);
 	assert_non_null(strstr(err.message, "crashes"));
 	tune_worker_free(worker);
