@@ -27,6 +27,7 @@ struct measuring {
 	const struct tune_request *request;
 	const struct family_configs *configs;
 	struct op_problem problem;
+	struct tuning_cost cost;
 	struct gpu_properties properties; /* of the first GPU; the others are of the same kind */
 	cJSON *openings[TUNE_MOST_DEVICES];
 	struct tune_worker *workers[TUNE_MOST_DEVICES];
@@ -269,7 +270,8 @@ static void save(struct measuring *it, const struct tune_search *search, const s
 
 	config_format(it->configs->parameters, &best->config, result->parameters, sizeof(result->parameters));
 	result->when = clock_now();
-	result->tokens = it->request->shape.tokens;
+	result->bytes = it->cost.bytes;
+	result->operations = it->cost.operations;
 	result->ms = found->best_seconds * 1e3;
 	result->noise = best->noise;
 	result->usual_ms = found->first_seconds * 1e3;
@@ -290,16 +292,14 @@ static cJSON *document_of(
 	const struct measuring *it, const struct tune_found *found, const struct tune_row *rows, size_t count)
 {
 	const struct tune_request *request = it->request;
-	const struct tuning_cost cost = tuning_cost_of(
-		request->family, &request->shape, request->dtype, request->options);
 	cJSON *more = cJSON_CreateObject();
 	char class[160];
 
 	shape_class_format(&it->result.key.class, class, sizeof(class));
 	cJSON_AddStringToObject(more, "class", class);
 	cJSON_AddNumberToObject(more, "seq", (double)request->shape.tokens);
-	cJSON_AddNumberToObject(more, "bytes", cost.bytes);
-	cJSON_AddNumberToObject(more, "operations", cost.operations);
+	cJSON_AddNumberToObject(more, "bytes", it->cost.bytes);
+	cJSON_AddNumberToObject(more, "operations", it->cost.operations);
 	cJSON_AddNumberToObject(more, "untuned_ms", found->first_seconds * 1e3);
 	cJSON_AddNumberToObject(more, "tried", (double)found->tried);
 	cJSON_AddNumberToObject(more, "failed", (double)found->failed);
@@ -386,6 +386,7 @@ static void fill_key(struct measuring *it)
 	snprintf(it->result.version, sizeof(it->result.version), "%s", QUASAR_VERSION);
 	it->result.when = clock_now();
 	it->result.ms = it->result.noise = it->result.usual_ms = it->result.occupancy = NAN;
+	it->result.bytes = it->result.operations = NAN;
 }
 
 int tune_measure(const struct tune_request *request, struct error *err)
@@ -413,6 +414,7 @@ int tune_measure(const struct tune_request *request, struct error *err)
 	int result;
 
 	it.problem = family_problem(request->family, &request->shape, request->dtype, request->options);
+	it.cost = tuning_cost_of(request->family, &request->shape, request->dtype, request->options);
 	result = gpu_query(request->devices[0], &it.properties, err);
 	if (!result)
 		result = tune_space_make(request->family, &it.problem, &it.properties, &space, err);

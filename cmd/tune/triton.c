@@ -303,7 +303,6 @@ static void hash_source(const struct triton_tuning *it, const struct triton_kern
 static void store(const struct triton_tuning *it, const struct tune_row *row, const struct tune_found *found)
 {
 	struct tune_result result = {.when = clock_now(),
-		.tokens = it->request->shape.tokens,
 		.key.capability = it->properties.capability,
 		.key.class = shape_class_of("layer", DTYPE_BF16, &it->request->shape),
 		.ms = row->ms,
@@ -313,6 +312,8 @@ static void store(const struct triton_tuning *it, const struct tune_row *row, co
 		.shared_bytes = -1,
 		.spills = -1,
 		.occupancy = NAN,
+		.bytes = NAN,
+		.operations = NAN,
 		.tried = (int)found->tried,
 		.failed = (int)found->failed,
 		.complete = found->complete};

@@ -41,7 +41,8 @@ static const char *const migrations[] = {
 	" tuning INTEGER NOT NULL REFERENCES tuning ON DELETE CASCADE,"
 	" parameters TEXT NOT NULL, outcome TEXT NOT NULL, ms REAL, noise REAL, problem TEXT NOT NULL,"
 	" PRIMARY KEY (tuning, parameters)) WITHOUT ROWID;",
-	"ALTER TABLE tuning ADD COLUMN tokens INTEGER NOT NULL DEFAULT 0;",
+	"ALTER TABLE tuning ADD COLUMN bytes REAL;"
+	"ALTER TABLE tuning ADD COLUMN operations REAL;",
 	NULL,
 };
 
@@ -160,10 +161,10 @@ void tune_store_close(struct tune_store *store)
 #define COLUMNS                                                                                              \
 	"at, device, driver, capability, kernel, source, function, dtype, sequences, key_dim, value_dim,"    \
 	" length, parameters, ms, noise, usual_ms, registers, shared_bytes, spills, occupancy, limited_by,"  \
-	" tried, failed, complete, imported, version, tokens"
+	" tried, failed, complete, imported, version, bytes, operations"
 #define VALUES                                                                                               \
 	"?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21,"    \
-	" ?22, ?23, ?24, ?25, ?26, ?27"
+	" ?22, ?23, ?24, ?25, ?26, ?27, ?28"
 
 /* `id` 0: a new row. */
 static int put(struct tune_store *store, const struct tune_result *result, struct error *err)
@@ -172,18 +173,18 @@ static int put(struct tune_store *store, const struct tune_result *result, struc
 	const struct shape_class *class = &key->class;
 
 	return database_run(store->database, err,
-		"INSERT INTO tuning (" COLUMNS ", id) VALUES (" VALUES ", nullif(?28, 0))"
+		"INSERT INTO tuning (" COLUMNS ", id) VALUES (" VALUES ", nullif(?29, 0))"
 		" ON CONFLICT (id) DO UPDATE SET at = ?1, parameters = ?13, ms = ?14, noise = ?15,"
 		" usual_ms = ?16, registers = ?17, shared_bytes = ?18, spills = ?19, occupancy = ?20,"
-		" limited_by = ?21, tried = ?22, failed = ?23, complete = ?24, tokens = ?27",
-		"rssissssiiiisrrriiirsiiiisii", result->when, key->device, key->driver,
+		" limited_by = ?21, tried = ?22, failed = ?23, complete = ?24, bytes = ?27, operations = ?28",
+		"rssissssiiiisrrriiirsiiiisrri", result->when, key->device, key->driver,
 		(int64_t)key->capability, key->kernel, key->source, class->function, dtype_name(class->dtype),
 		class->sequences, (int64_t) class->key_dim, (int64_t) class->value_dim,
 		(int64_t) class->length, result->parameters, result->ms, result->noise, result->usual_ms,
 		(int64_t)result->registers, (int64_t)result->shared_bytes, (int64_t)result->spills,
 		result->occupancy, result->limited_by, (int64_t)result->tried, (int64_t)result->failed,
-		(int64_t)result->complete, (int64_t)result->imported, result->version, result->tokens,
-		result->id);
+		(int64_t)result->complete, (int64_t)result->imported, result->version, result->bytes,
+		result->operations, result->id);
 }
 
 static void take_text(sqlite3_stmt *query, int column, char *to, size_t size)
@@ -227,7 +228,8 @@ static void take_row(sqlite3_stmt *query, struct tune_result *result)
 		.failed = sqlite3_column_int(query, 23),
 		.complete = sqlite3_column_int(query, 24),
 		.imported = sqlite3_column_int(query, 25),
-		.tokens = sqlite3_column_int64(query, 27),
+		.bytes = database_real(query, 27),
+		.operations = database_real(query, 28),
 	};
 	take_text(query, 2, key->device, sizeof(key->device));
 	take_text(query, 3, key->driver, sizeof(key->driver));
@@ -403,11 +405,12 @@ static cJSON *result_json(const struct tune_result *result)
 	cJSON_AddNumberToObject(object, "key_dim", key->class.key_dim);
 	cJSON_AddNumberToObject(object, "value_dim", key->class.value_dim);
 	cJSON_AddNumberToObject(object, "length", key->class.length);
-	cJSON_AddNumberToObject(object, "tokens", (double)result->tokens);
 	cJSON_AddStringToObject(object, "parameters", result->parameters);
 	cJSON_AddNumberToObject(object, "ms", result->ms);
 	json_add_real(object, "noise", result->noise);
 	json_add_real(object, "usual_ms", result->usual_ms);
+	json_add_real(object, "bytes", result->bytes);
+	json_add_real(object, "operations", result->operations);
 	cJSON_AddNumberToObject(object, "registers", result->registers);
 	cJSON_AddNumberToObject(object, "shared_bytes", result->shared_bytes);
 	cJSON_AddNumberToObject(object, "spills", result->spills);
@@ -538,11 +541,12 @@ static int read_result(const cJSON *item, struct tune_result *result, struct err
 	*result = (struct tune_result){.imported = true};
 	if (read_key(item, &result->key, err) < 0 ||
 		json_string(item, "when", JSON_REQUIRED, &when, err) < 0 ||
-		json_integer(item, "tokens", JSON_OPTIONAL, &result->tokens, err) < 0 ||
 		read_text(item, "parameters", result->parameters, sizeof(result->parameters), err) < 0 ||
 		read_positive(item, "ms", JSON_REQUIRED, &result->ms, err) < 0 ||
 		read_positive(item, "noise", JSON_OPTIONAL, &result->noise, err) < 0 ||
 		read_positive(item, "usual_ms", JSON_OPTIONAL, &result->usual_ms, err) < 0 ||
+		read_positive(item, "bytes", JSON_OPTIONAL, &result->bytes, err) < 0 ||
+		read_positive(item, "operations", JSON_OPTIONAL, &result->operations, err) < 0 ||
 		read_count(item, "registers", -1, 255, &result->registers, err) < 0 ||
 		read_count(item, "shared_bytes", -1, 1 << 20, &result->shared_bytes, err) < 0 ||
 		read_count(item, "spills", -1, 1 << 20, &result->spills, err) < 0 ||
@@ -555,8 +559,6 @@ static int read_result(const cJSON *item, struct tune_result *result, struct err
 		return -1;
 	if (clock_parse(when, &result->when) < 0)
 		return error_set(err, STATUS_USAGE, "when is not a time");
-	if (result->tokens && result->tokens >> result->key.class.length != 1)
-		return error_set(err, STATUS_USAGE, "tokens are not of the class");
 	return is_parameters(result->parameters)
 		? 0
 		: error_set(err, STATUS_USAGE, "parameters are not numbers with names");

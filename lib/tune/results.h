@@ -26,10 +26,10 @@ struct tune_result {
 	int64_t id;
 	double when; /* Unix time */
 	struct tune_key key;
-	int64_t tokens;       /* that it was tuned at; 0: not known */
-	char parameters[256]; /* as config_format() writes them; "": nothing was found yet */
-	double ms, noise;     /* of a call; how far that may be off, as a part of it; NAN: not known */
-	double usual_ms;      /* of a call without tuning, taken in turns with it */
+	char parameters[256];     /* as config_format() writes them; "": nothing was found yet */
+	double ms, noise;         /* of a call; how far that may be off, as a part of it; NAN: not known */
+	double usual_ms;          /* of a call without tuning, taken in turns with it */
+	double bytes, operations; /* of a call, at least; NAN: not known */
 	int registers, shared_bytes, spills; /* as in struct tune_build */
 	double occupancy;
 	char limited_by[24]; /* "": not known */

@@ -271,31 +271,10 @@ struct tuning_cost tuning_cost_of(const struct family *family, const struct op_s
 	for (int i = 0; family->tensors[i].name; i++) {
 		int64_t size[4], count = family_tensor_size(&family->tensors[i], shape, size);
 
-		if (family->tensors[i].role == TENSOR_INPUT || family->tensors[i].role == TENSOR_OUTPUT)
+		if (family->tensors[i].role != TENSOR_INITIAL && family->tensors[i].role != TENSOR_FINAL)
 			cost.bytes += (double)count * (double)dtype_size(problem.tensors[i].dtype);
 	}
 	return cost;
-}
-
-/* A kernel of ours does so many operations with so many bytes; of others nothing is known. */
-static void weigh(struct tuning *tuning, const struct tune_result *result)
-{
-	const struct shape_class *class = &result->key.class;
-	const struct op_shape shape = {
-		1, result->tokens, (int)class->sequences, class->key_dim, class->value_dim};
-	int options[FAMILY_OPTIONS];
-	struct tuning_cost cost;
-	struct error none;
-
-	for (int i = 0; families[i]; i++) {
-		if (!families[i]->configs || strcmp(families[i]->configs->kernel, result->key.kernel) ||
-			!result->tokens ||
-			family_options_parse(families[i], class->function, options, &none) < 0)
-			continue;
-		cost = tuning_cost_of(families[i], &shape, class->dtype, options);
-		tuning->bytes = cost.bytes;
-		tuning->operations = cost.operations;
-	}
 }
 
 static struct tuning *add_result(struct tuning_list *list, const struct tune_result *result)
@@ -307,7 +286,8 @@ static struct tuning *add_result(struct tuning_list *list, const struct tune_res
 	tuning->id = result->id;
 	tuning->usual_ms = result->usual_ms;
 	shape_class_format(&result->key.class, tuning->class, sizeof(tuning->class));
-	weigh(tuning, result);
+	tuning->bytes = result->bytes;
+	tuning->operations = result->operations;
 	add_row(tuning, &row);
 	return tuning;
 }

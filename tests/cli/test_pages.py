@@ -93,10 +93,10 @@ def check_letters(tab):
 
 
 def add_tunings(quasar, home, folder):
-    bring_tunings(quasar, folder, result(tokens=100_000))
+    bring_tunings(quasar, folder, result(bytes=410e6, operations=34e9))
     add_trials(home)
-    bring_tunings(quasar, folder, result(device="NVIDIA RTX PRO 6000 Blackwell Server Edition", tokens=70_000, when="2026-11-21T08:00:00"),
-                  *(result(length=length, tokens=1 << length, when=f"2026-10-{length}T08:00:00", usual_ms=0.25 + length / 100)
+    bring_tunings(quasar, folder, result(device="NVIDIA RTX PRO 6000 Blackwell Server Edition", bytes=287e6, operations=24e9, when="2026-11-21T08:00:00"),
+                  *(result(length=length, bytes=4096.0 * (1 << length), operations=340e3 * (1 << length), when=f"2026-10-{length}T08:00:00", usual_ms=0.25 + length / 100)
                     for length in range(10, 22)),
                   result(kernel="fla/layers/" + "quasar_" * 10 + ".py:" + "copy_" * 6, function="layer",
                          parameters="BLOCK=64 num_warps=4", when="2026-11-22T09:00:00"))

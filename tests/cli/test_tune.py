@@ -23,7 +23,7 @@ def bring(quasar, tmp_path):
 @pytest.fixture
 def tried(bring, home):
     """A result with what was tried for it, as a search on this machine leaves it behind."""
-    bring(result(tokens=100_000))
+    bring(result(bytes=410e6, operations=34e9))
     add_trials(home)
 
 
@@ -108,7 +108,7 @@ def test_what_was_tried_fits_the_terminal(terminal, tried, width):
 
 
 def test_a_page_of_what_is_stored(quasar, bring, tried, tmp_path):
-    bring(result(device="NVIDIA H100 80GB HBM3", tokens=70_000), result(kernel="fla/layers/quasar.py:<b>", function="layer"))
+    bring(result(device="NVIDIA H100 80GB HBM3", bytes=287e6, operations=24e9), result(kernel="fla/layers/quasar.py:<b>", function="layer"))
     page = tmp_path / "tuning.html"
     done = quasar("tune", "--list", "--report", page, "--axes", "MIN_BLOCKS,NUM_STAGES")
     assert done.code == 0 and "NVIDIA H200" in done.out, done.err
@@ -167,11 +167,12 @@ def test_a_damaged_store_is_set_aside(quasar, bring, home):
 
 
 def test_a_store_of_an_older_version_goes_on(quasar, bring, home):
-    bring(result(tokens=100_000))
+    bring(result(bytes=410e6, operations=34e9))
     with contextlib.closing(sqlite3.connect(home / ".cache/quasar/tuning.db")) as database:
-        database.execute("ALTER TABLE tuning DROP COLUMN tokens")
+        for column in ("bytes", "operations"):
+            database.execute(f"ALTER TABLE tuning DROP COLUMN {column}")
         database.execute("PRAGMA user_version = 1")
-    bring(result(length=10, tokens=1024))
+    bring(result(length=10))
     assert len(quasar("tune", "--list", "--json").json["results"]) == 2
 
 

@@ -19,10 +19,11 @@ static const struct gpu_properties h200 = {.name = "NVIDIA H200", .driver = "580
 
 static struct tune_result example(const char *parameters)
 {
-	const struct op_shape shape = {1, 100000, 8, 64, 64};
+	const struct op_shape shape = {1, 100000, 8, 64, 64, 0};
 	struct tune_result result = {
 		.when = 1763800000,
-		.tokens = 100000,
+		.bytes = 4e8,
+		.operations = NAN,
 		.ms = 0.25,
 		.noise = 0.01,
 		.usual_ms = 0.3,
@@ -75,6 +76,7 @@ static void assert_same(const struct tune_result *a, const struct tune_result *b
 	assert_true(shape_class_equal(&a->key.class, &b->key.class));
 	assert_string_equal(a->parameters, b->parameters);
 	assert_true(a->when == b->when && a->ms == b->ms && a->noise == b->noise);
+	assert_true(a->bytes == b->bytes && isnan(a->operations) && isnan(b->operations));
 	assert_true(a->usual_ms == b->usual_ms && isnan(a->occupancy) == isnan(b->occupancy));
 	assert_int_equal(a->registers, b->registers);
 	assert_int_equal(a->spills, b->spills);
@@ -296,7 +298,6 @@ static void results_travel(void **state)
 	size_t skipped;
 
 	second.key.class.length = 3;
-	second.tokens = 0; /* of a version that did not keep them */
 	second.when++;
 	add(store, &first);
 	add(store, &second);
@@ -332,8 +333,8 @@ static void bad_items_are_left_out(void **state)
 		{"GROUPS=49", "GROUPS=4900000000"},
 		{"NVIDIA H200", "\\u001b[31mH200"},
 		{"\"length\":\t16", "\"length\":\t63"},
-		{"\"tokens\":\t100000", "\"tokens\":\t5"},
-		{"\"tokens\":\t100000", "\"tokens\":\t-100000"},
+		{"\"bytes\":\t400000000", "\"bytes\":\t-4"},
+		{"\"bytes\":\t400000000", "\"bytes\":\t\"many\""},
 		{"\"registers\":\t128", "\"registers\":\t1e9"},
 		{"\"source\":\t\"", "\"source\":\t\"G"},
 		{"\"kernel\":\t\"quasar_chunk\"", "\"kernel\":\t\"\""},
