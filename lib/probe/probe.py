@@ -347,9 +347,18 @@ def name_of(function):
     return f"{os.path.relpath(code.co_filename, clone)}:{code.co_name}"
 
 
+def constants_of(compiled):
+    """By place, and whether each is the name of a type; None when one of them cannot be told."""
+    from triton.language import dtype
+    told = [[place, value.name if isinstance(value, dtype) else value, isinstance(value, dtype)]
+            for place, value in compiled.items()]
+    plain = (str, int, float, bool, type(None))
+    return told if all(isinstance(value, plain) for _, value, _ in told) else None
+
+
 class watched_builds:
-    """What Triton compiles kernels from meanwhile, by kernel, each different signature once; as JITFunction.preload() takes
-    it. Versions of Triton that do not tell, and its interpreter, give none."""
+    """What Triton compiles kernels from meanwhile, by kernel, each different signature once. Versions of Triton that do not
+    tell, and its interpreter, give none."""
 
     def __enter__(self):
         self.found, self.hooks = {}, None
@@ -368,13 +377,12 @@ class watched_builds:
 
     def take(self, *args, fn, compile, **others):
         from triton.runtime import driver
-        target = driver.active.get_current_target()
-        made = json.loads(compile["specialization_data"])
-        builds = self.found.setdefault(name_of(fn.jit_function.fn), {})
-        if len(builds) < 4:
+        target, made = driver.active.get_current_target(), json.loads(compile["specialization_data"])
+        builds, constants = self.found.setdefault(name_of(fn.jit_function.fn), {}), constants_of(compile["constants"])
+        if constants is not None and len(builds) < 4:
             builds.setdefault(json.dumps([made["signature"], made["attrs_keys"], made["attrs_vals"]]), {
                 "module": fn.module, "function": fn.name, "made_from": compile["specialization_data"],
-                "target": [target.backend, target.arch, target.warp_size]})
+                "constants": constants, "target": [target.backend, target.arch, target.warp_size]})
         if self.before:
             return self.before(*args, fn=fn, compile=compile, **others)
 

@@ -18,23 +18,6 @@ sys.dont_write_bytecode = True
 CANDIDATE, ENVIRONMENT = 1, 3  # whose fault it is
 
 
-class Target:
-    """In the place of a GPU's driver: what kernels are compiled for."""
-
-    def __init__(self, target):
-        from triton.backends.compiler import GPUTarget
-        self.target = GPUTarget(*target)
-
-    def get_current_target(self):
-        return self.target
-
-    def get_current_device(self):
-        return 0
-
-    def get_current_stream(self, device):
-        return 0
-
-
 def start(request):
     """Imports what a validator's script does, and with it the kernels."""
     sys.path.insert(0, request["fork"])
@@ -43,33 +26,47 @@ def start(request):
 
 
 def kernel_of(build):
+    from triton.runtime.jit import JITFunction
     thing = importlib.import_module(build["module"])
     for name in build["function"].split("."):
         thing = getattr(thing, name)
-    while not hasattr(thing, "preload"):  # the autotuner, heuristics
+    while not isinstance(thing, JITFunction):  # the autotuner, heuristics
         thing = thing.fn
     return thing
 
 
-def configured(build, config):
-    """What the kernel was compiled from in one configuration, in another."""
-    made = json.loads(build["made_from"])
-    places = {tuple(key): at for at, key in enumerate(made["constant_keys"])}
-    for name, value in config["kwargs"].items():
-        made["constant_vals"][places[list(made["signature"]).index(name),]] = value
-    made["options"].update(num_warps=config["num_warps"], num_stages=config["num_stages"],
-                           num_ctas=config.get("num_ctas", 1), maxnreg=config.get("maxnreg"))
-    return json.dumps(made)
+def as_tuples(value):
+    """JSON knows lists alone."""
+    return tuple(map(as_tuples, value)) if isinstance(value, list) else value
+
+
+def compile_one(build, config):
+    """What was made in one configuration, in another."""
+    import triton
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import ASTSource, make_backend
+    made, target = json.loads(build["made_from"]), GPUTarget(*build["target"])
+    signature = {name: as_tuples(kind) for name, kind in made["signature"].items()}
+    constants = {tuple(place): triton.language.dtype(value) if is_type else value for place, value, is_type in build["constants"]}
+    constants.update({(list(signature).index(name),): value for name, value in config["kwargs"].items()})
+    options = {name: as_tuples(value) for name, value in made["options"].items()}
+    options.update(num_warps=config["num_warps"], num_stages=config["num_stages"], num_ctas=config.get("num_ctas", 1),
+                   maxnreg=config.get("maxnreg"))
+    return triton.compile(
+        ASTSource(kernel_of(build), signature, constants, dict(zip(map(tuple, made["attrs_keys"]), made["attrs_vals"]))),
+        target=target, options=make_backend(target).parse_options(options).__dict__)
 
 
 def compile_all(request):
-    from triton.runtime.driver import driver
-    most = 0
-    for build in request["builds"]:
-        driver.set_active(Target(build["target"]))
-        kernel = kernel_of(build).preload(configured(build, request["config"]))
-        most = max(most, kernel.metadata.shared)
-    return {"shared_bytes": most}
+    return {"shared_bytes": max(compile_one(build, request["config"]).metadata.shared for build in request["builds"])}
+
+
+def words_of(error):
+    """The last line that says something, of what was raised first."""
+    while error.__cause__:
+        error = error.__cause__
+    lines = [line for line in str(error).splitlines() if line.strip(" ^~")]
+    return lines[-1].strip() if lines else type(error).__name__
 
 
 for line in requests:
@@ -78,7 +75,6 @@ for line in requests:
     try:
         answer = start(request) if opens else compile_all(request)
     except Exception as error:
-        words = f"{type(error).__name__}: {error}".strip().splitlines()
-        answer = {"error": words[0] if opens else f"cannot be compiled: {words[-1]}",
+        answer = {"error": words_of(error) if opens else f"cannot be compiled: {words_of(error)}",
                   "status": ENVIRONMENT if opens else CANDIDATE}
     answers.write(json.dumps(answer).encode() + b"\n")

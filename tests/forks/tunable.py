@@ -17,7 +17,8 @@ SOME = 256
     key=['count'],  # always the same
 )
 @triton.jit
-def copy(x, y, count, BLOCK: tl.constexpr):
+def copy(x, y, count, BLOCK: tl.constexpr, KIND: tl.constexpr = "bf16"):
+    tl.static_assert(KIND == "bf16")
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     value = tl.load(x + at, mask=at < count)
     if BLOCK == 256:
