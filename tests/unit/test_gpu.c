@@ -5,6 +5,7 @@
 #include <cmocka.h>
 
 #include <fcntl.h>
+#include <math.h>
 #include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,6 +17,7 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "gpu/cache.h"
+#include "gpu/clock.h"
 #include "gpu/compile.h"
 #include "gpu/cuda.h"
 #include "gpu/gpu.h"
@@ -201,6 +203,35 @@ static bool compiler_knows(const struct nvrtc *nvrtc, int capability)
 	return found;
 }
 
+/* Where NVML is not there, or there is no GPU at that place, nothing is known; which ends nothing. */
+static void a_clock_that_is_not_there_is_not_known(void **state)
+{
+	const struct gpu_properties nowhere = {.name = "NVIDIA H200", .pci = "ffff:ff:1f.0"};
+	struct gpu_clock *clock = gpu_clock_open(&nowhere);
+
+	(void)state;
+	assert_null(clock);
+	assert_true(isnan(gpu_clock_mhz(clock)));
+	gpu_clock_close(clock);
+}
+
+/* While it is there, it is one that a GPU can have. */
+static void the_clock_of_a_gpu(void **state)
+{
+	struct gpu_properties properties;
+	struct gpu_clock *clock;
+	struct error err;
+
+	(void)state;
+	if (gpu_query(0, &properties, &err) < 0)
+		skip();
+	clock = gpu_clock_open(&properties);
+	if (!clock)
+		skip(); /* a driver without NVML */
+	assert_in_range(gpu_clock_mhz(clock), 100, 5000);
+	gpu_clock_close(clock);
+}
+
 static void compile(
 	const char *source, const struct kernel_parameter *parameters, int capability, void *state)
 {
@@ -351,6 +382,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(processes_share_the_cache, make_directory, remove_directory),
 		cmocka_unit_test(models_are_found_by_the_drivers_names),
 		cmocka_unit_test(a_missing_driver_is_explained),
+		cmocka_unit_test(a_clock_that_is_not_there_is_not_known),
+		cmocka_unit_test(the_clock_of_a_gpu),
 		cmocka_unit_test_setup_teardown(quasar_chunk_compiles, make_directory, remove_directory),
 		cmocka_unit_test_setup_teardown(the_other_kernels_compile, make_directory, remove_directory),
 		cmocka_unit_test_setup_teardown(
