@@ -361,7 +361,8 @@ static double device_factor(const struct device *device)
 	return device->gpu ? gpu_factor(gpu_properties_of(device_gpu(device))->name) : 1;
 }
 
-/* A judge on that device. What runs forks has the GPU to itself: of our own we keep nothing there. */
+/* A judge on that device. What runs forks has the GPU to itself: of our own we keep
+ * nothing there but the reference model of --inference. */
 static int add_judge(struct run *run, const struct judge *judge, const char *name, struct error *err)
 {
 	struct judge *added;
@@ -406,6 +407,18 @@ static int open_judges(struct run *run, const struct judge *judge, struct error 
 	if (!result && !judge->python && run->judge_count > 1)
 		result = error_set(err, STATUS_USAGE, "--native measures on one device");
 	return result;
+}
+
+/* The reference model is where the forks run, one after the other. Where they run side by side it would disturb them: there
+ * it is on the CPU. */
+static int open_verification(struct run *run, struct error *err)
+{
+	int index = run->judge_count == 1 ? run->judges->device.index : -1;
+	char device[32] = "cpu";
+
+	if (index >= 0)
+		snprintf(device, sizeof(device), "cuda:%d", index);
+	return verification_open(run->invocation, device, &run->verification, err);
 }
 
 /* What runs strangers' code is found, and found to work, before any of it is fetched. */
@@ -454,7 +467,7 @@ static int read_options(struct run *run, struct error *err)
 	if (!native && (found < 0 || prepare_python(run, judge.sandboxed, err) < 0))
 		return -1;
 	judge.reader = run->python.path;
-	if (open_judges(run, &judge, err) < 0 || verification_open(invocation, &run->verification, err) < 0)
+	if (open_judges(run, &judge, err) < 0 || open_verification(run, err) < 0)
 		return -1;
 	run->live = run->judge_count == 1 && !invocation->json;
 	if (run->live)
@@ -572,7 +585,8 @@ const struct command cmd_validate = {
 				"With 2026-04, in a rehearsal: an inference server to challenge in the place of images, "
 				"as `quasar verify --logits` does."},
 			{"reference", 0, "NAME|DIR", "REFERENCE_MODEL", NULL, NULL,
-				"With --inference: the reference model, a name in the Hugging Face cache, or a folder."},
+				"With --inference: the reference model, a name in the Hugging Face cache, or a folder. "
+				"It runs where the forks run; with several devices, on the CPU."},
 			{"assume-verified", 0, NULL, NULL, NULL, NULL,
 				"With 2026-04, in a rehearsal: take the logits of images for right."},
 			{"local-forks", 0, NULL, NULL, NULL, NULL,

@@ -7,8 +7,8 @@
 #include "cli/device.h"
 #include "cli/verification.h"
 
-int verification_open(
-	const struct invocation *invocation, struct verification *verification, struct error *err)
+int verification_open(const struct invocation *invocation, const char *device,
+	struct verification *verification, struct error *err)
 {
 	const char *url = arg_string(invocation, "inference");
 	struct challenge_limits *limits = &verification->plan.limits;
@@ -22,7 +22,7 @@ int verification_open(
 		verify_threshold(invocation, "LOGIT_COSINE_THRESHOLD", &limits->cosine, err) < 0 ||
 		verify_threshold(invocation, "LOGIT_MAX_ABS_DIFF", &limits->difference, err) < 0)
 		return -1;
-	verification->plan.reference = model_open(arg_string(invocation, "reference"), "cpu", err);
+	verification->plan.reference = model_open(arg_string(invocation, "reference"), device, err);
 	return verification->plan.reference ? 0 : -1;
 }
 

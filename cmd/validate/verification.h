@@ -10,9 +10,9 @@ struct verification {
 	char *url; /* NULL: there is no such server */
 };
 
-/* By the options --inference and --reference. To be closed in any case. */
-int verification_open(
-	const struct invocation *invocation, struct verification *verification, struct error *err);
+/* By the options --inference and --reference, with the reference on `device`. To be closed in any case. */
+int verification_open(const struct invocation *invocation, const char *device,
+	struct verification *verification, struct error *err);
 void verification_close(struct verification *verification);
 
 /* Challenges the server, and adds the checks to the verdict: one that fails makes its score 0. -1: what kept this machine

@@ -42,10 +42,10 @@ struct model_step_arguments {
 	float epsilon;
 
 	/* What a step works on. */
-	float *x;          /* [MODEL_ROWS, hidden] */
-	float *angles;     /* [MODEL_ROWS, head_dim / 2, 2]: cosines and sines */
-	float *heads_at;   /* [MODEL_ROWS, heads + kv_heads, head_dim]: queries, and keys until they have been normalised */
-	float *partial;    /* [MODEL_ROWS, heads, MODEL_SPLITS, head_dim]: of attention, not yet divided by its sum */
+	float *x;      /* [MODEL_ROWS, hidden] */
+	float *angles; /* [MODEL_ROWS, head_dim / 2, 2]: cosines and sines */
+	float *heads_at; /* [MODEL_ROWS, heads + kv_heads, head_dim]: queries, and keys until they have been normalised */
+	float *partial; /* [MODEL_ROWS, heads, MODEL_SPLITS, head_dim]: of attention, not yet divided by its sum */
 	float *partial_of; /* [MODEL_ROWS, heads, MODEL_SPLITS, 2]: its largest score and its sum */
 	float *activated;  /* [MODEL_ROWS, intermediate] */
 	unsigned *barrier; /* [2], zeros between steps */

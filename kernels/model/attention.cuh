@@ -5,8 +5,8 @@
 
 #include "model/arguments.h"
 
-#define QUADS (HEAD_DIM / 4)          /* four numbers of a head */
-#define PARTS (MODEL_THREADS / QUADS) /* threads that have the same quad of values, of different keys */
+#define QUADS (HEAD_DIM / 4)               /* four numbers of a head */
+#define PARTS (MODEL_THREADS / QUADS)      /* threads that have the same quad of values, of different keys */
 #define NOTHING __int_as_float(0xff800000) /* −∞ */
 
 /* The parts that a row's sequence is attended to in: as many as keep all blocks busy. */
@@ -32,7 +32,8 @@ struct attention {
 	float4 sums[2][MODEL_THREADS]; /* of weighted values; of two heads, one after the other */
 	float queries[GROUP][HEAD_DIM];
 	float scores[GROUP][MODEL_KEYS];
-	float largest[GROUP], sum[GROUP], shrink[GROUP]; /* shrink: what older sums are to be multiplied with */
+	float largest[GROUP], sum[GROUP],
+		shrink[GROUP]; /* shrink: what older sums are to be multiplied with */
 };
 
 static __device__ __forceinline__ float dot(float4 a, float4 b)
@@ -177,8 +178,7 @@ static __device__ __forceinline__ void attention(const struct model_step_argumen
 }
 
 /* Four numbers of what a row's heads attended to, side by side. */
-static __device__ __forceinline__ float4 attended(
-	const struct model_step_arguments &a, int row, int column)
+static __device__ __forceinline__ float4 attended(const struct model_step_arguments &a, int row, int column)
 {
 	const long long at = (long long)(row * a.heads + column / HEAD_DIM) * MODEL_SPLITS;
 	const float4 *partial = (const float4 *)(a.partial + at * HEAD_DIM + column % HEAD_DIM);

@@ -5,7 +5,8 @@
 #define MODEL_THREADS 512 /* of a block; one block runs on a multiprocessor */
 #define MODEL_WARPS (MODEL_THREADS / 32)
 
-#define MODEL_SLICE 32  /* columns of a matrix that a warp multiplies at a time; rows are padded to whole slices */
+#define MODEL_SLICE                                                                                          \
+	32 /* columns of a matrix that a warp multiplies at a time; rows are padded to whole slices */
 #define MODEL_SPLITS 16 /* parts that a sequence is attended to in, at most */
 #define MODEL_KEYS 128  /* of a part, at a time */
 #define MODEL_GROUP 8   /* heads that look at the same keys at a time, at most */
@@ -23,5 +24,4 @@
  * queries, scores, the state of each softmax and sums of threads, twice. In bytes. */
 #define MODEL_SUM_BYTES(tiles) ((tiles)*MODEL_WARPS * 512)
 #define MODEL_SLICE_BYTES(tiles, input) ((tiles)*MODEL_PLANES(input) * 512)
-#define MODEL_ATTENTION_BYTES(dim)                                                                           \
-	(2 * MODEL_THREADS * 16 + MODEL_GROUP * ((dim)*4 + MODEL_KEYS * 4 + 3 * 4))
+#define MODEL_ATTENTION_BYTES(dim) (2 * MODEL_THREADS * 16 + MODEL_GROUP * ((dim)*4 + MODEL_KEYS * 4 + 3 * 4))

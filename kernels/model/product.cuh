@@ -7,8 +7,8 @@
  * change. The two halves of a tile are any eight rows each: where two numbers of a product go together (the halves of
  * a pair that turns; gate and up), they are in one lane.
  *
- * Nothing is lost of fp32 activations but what 16 bits and a little more cannot hold: each is the sum of PLANES 16-bit
- * numbers, and so are fp32 weights. The activations are in shared memory, in the order that lanes need them. */
+ * An fp32 activation is carried as the sum of PLANES 16-bit numbers, and so are fp32 weights: that keeps 16 bits of it with
+ * bf16 weights, 22 with fp16, 24 with fp32. The activations are in shared memory, in the order that lanes need them. */
 #pragma once
 
 #include "common/element.cuh"
@@ -54,11 +54,11 @@ template <enum product P>
 static __device__ __forceinline__ struct model_matrix matrix_of(
 	const struct model_step_arguments &a, int layer)
 {
-	return P == QKV           ? a.layers[layer].qkv
-		: P == OUTPUT     ? a.layers[layer].output
-		: P == GATE_UP    ? a.layers[layer].gate_up
-		: P == DOWN       ? a.layers[layer].down
-				  : a.output;
+	return P == QKV        ? a.layers[layer].qkv
+		: P == OUTPUT  ? a.layers[layer].output
+		: P == GATE_UP ? a.layers[layer].gate_up
+		: P == DOWN    ? a.layers[layer].down
+			       : a.output;
 }
 
 template <enum product P>
@@ -94,7 +94,8 @@ struct tile_rows {
 template <enum product P>
 static __device__ __forceinline__ struct tile_rows rows_of(const struct plan &plan, int tile, int lane)
 {
-	const int half_rows = plan.matrix.rows / 2, row = tile * (P == QKV || P == GATE_UP || plan.half ? 8 : 16) + lane / 4;
+	const int half_rows = plan.matrix.rows / 2,
+		  row = tile * (P == QKV || P == GATE_UP || plan.half ? 8 : 16) + lane / 4;
 	struct tile_rows rows;
 
 	if (P == QKV) {
@@ -226,7 +227,7 @@ static __device__ __forceinline__ void split_pair(unsigned (&pairs)[N], float lo
 static __device__ __forceinline__ const float *norm_of(
 	const struct model_step_arguments &a, enum product product, int layer)
 {
-	return product == QKV ? a.layers[layer].attention_norm
+	return product == QKV        ? a.layers[layer].attention_norm
 		: product == GATE_UP ? a.layers[layer].mlp_norm
 				     : a.norm;
 }
@@ -378,8 +379,8 @@ static __device__ __forceinline__ void turn(
 }
 
 /* Puts a pair where attention looks for it: a query's to the others of the step, a key's or value's to the session. */
-static __device__ __forceinline__ void put(const struct model_step_arguments &a, int layer, int row, int head,
-	int index, float low, float high)
+static __device__ __forceinline__ void put(
+	const struct model_step_arguments &a, int layer, int row, int head, int index, float low, float high)
 {
 	float *to = head < a.heads ? a.heads_at + (row * (a.heads + a.kv_heads) + head) * HEAD_DIM
 				   : cached(a, layer, row, head - a.heads, a.rows[row].position);
@@ -463,7 +464,8 @@ static __device__ __forceinline__ void finish(const struct model_step_arguments 
 /* Waits for the warps that have the same tile. */
 static __device__ __forceinline__ void meet_group(const struct plan &plan)
 {
-	asm volatile("bar.sync %0, %1;" ::"r"(1 + threadIdx.x / 32 / plan.split), "r"(plan.split * 32) : "memory");
+	asm volatile("bar.sync %0, %1;" ::"r"(1 + threadIdx.x / 32 / plan.split), "r"(plan.split * 32)
+		     : "memory");
 }
 
 /* Adds up what the warps of a tile have, who then share its tokens. */

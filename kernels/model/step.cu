@@ -28,10 +28,11 @@ static __device__ __forceinline__ void look_up(const struct model_step_arguments
 	const long long width = divide_up(a.hidden, MODEL_SLICE) * MODEL_SLICE;
 
 	for (int i = thread; i < a.row_count * a.hidden; i += threads)
-		a.x[i] = element_float(((const ELEMENT *)
-				a.embedding.data)[a.rows[i / a.hidden].token * width + i % a.hidden]);
+		a.x[i] = element_float(((
+			const ELEMENT *)a.embedding.data)[a.rows[i / a.hidden].token * width + i % a.hidden]);
 	for (int i = thread; i < a.row_count * (HEAD_DIM / 2); i += threads) {
-		const float angle = (float)a.rows[i / (HEAD_DIM / 2)].position * a.frequencies[i % (HEAD_DIM / 2)];
+		const float angle = (float)a.rows[i / (HEAD_DIM / 2)].position *
+			a.frequencies[i % (HEAD_DIM / 2)];
 
 		((float2 *)a.angles)[i] = make_float2(cosf(angle), sinf(angle));
 	}

@@ -166,8 +166,8 @@ static int make_room(struct model_place *place, const struct step *step, struct 
 	return error_set(err, STATUS_ENVIRONMENT, "not enough memory for a step of %d tokens", rows);
 }
 
-static struct model_place *open_place(int index, const struct model_config *config,
-	const struct model_weights *weights, struct error *err)
+static struct model_place *open_place(
+	int index, const struct model_config *config, const struct model_weights *weights, struct error *err)
 {
 	struct model_place *place = xcalloc(1, sizeof(*place));
 

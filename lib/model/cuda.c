@@ -176,8 +176,7 @@ static void put_weights(struct upload *upload, const struct model_config *config
 	upload->used = 0;
 	place = reserve(upload, layers_bytes);
 	arguments->embedding = put_matrix(upload, &weights->embedding);
-	arguments->output =
-		config->tied ? arguments->embedding : put_matrix(upload, &weights->output);
+	arguments->output = config->tied ? arguments->embedding : put_matrix(upload, &weights->output);
 	arguments->norm = put_vector(upload, weights->norm, config->hidden);
 	put_frequencies(upload, config, arguments);
 	for (int i = 0; i < config->layers; i++)
@@ -195,8 +194,8 @@ static enum dtype common_dtype(const struct model_config *config, const struct m
 
 	for (int i = 0; i < config->layers; i++) {
 		const struct model_layer *layer = &weights->layers[i];
-		const struct linear *const linears[] = {&layer->q, &layer->k, &layer->v, &layer->o,
-			&layer->gate, &layer->up, &layer->down};
+		const struct linear *const linears[] = {
+			&layer->q, &layer->k, &layer->v, &layer->o, &layer->gate, &layer->up, &layer->down};
 
 		for (size_t n = 0; n < sizeof(linears) / sizeof(*linears); n++)
 			differ |= linears[n]->weight.dtype != dtype;
@@ -204,8 +203,7 @@ static enum dtype common_dtype(const struct model_config *config, const struct m
 	return differ ? DTYPE_F32 : dtype;
 }
 
-static int place_weights(
-	struct model_place *place, const struct model_weights *weights, struct error *err)
+static int place_weights(struct model_place *place, const struct model_weights *weights, struct error *err)
 {
 	struct upload upload = {.gpu = place->gpu, .dtype = place->dtype, .err = err};
 
@@ -321,8 +319,8 @@ static void close_place(struct model_place *place)
 	free(place);
 }
 
-static struct model_place *open_place(int index, const struct model_config *config,
-	const struct model_weights *weights, struct error *err)
+static struct model_place *open_place(
+	int index, const struct model_config *config, const struct model_weights *weights, struct error *err)
 {
 	struct model_place *place = xcalloc(1, sizeof(*place));
 
@@ -383,8 +381,8 @@ struct launch {
 	struct model_piece *pieces[MODEL_ROWS]; /* of its outputs */
 };
 
-static void add_row(const struct model_place *place, struct launch *launch, const struct model_task *task,
-	int index)
+static void add_row(
+	const struct model_place *place, struct launch *launch, const struct model_task *task, int index)
 {
 	struct model_step_arguments *arguments = &launch->arguments;
 	struct model_piece *piece = task->piece;
@@ -399,9 +397,8 @@ static void add_row(const struct model_place *place, struct launch *launch, cons
 	launch->pieces[output] = piece;
 	arguments->outputs[output] = (struct model_device_output){
 		.best = place->best + output,
-		.logits = piece->logits
-			? place->logits + (size_t)output * (size_t)place->config->vocabulary
-			: NULL,
+		.logits = piece->logits ? place->logits + (size_t)output * (size_t)place->config->vocabulary
+					: NULL,
 		.row = row,
 	};
 	arguments->output_count++;

@@ -198,8 +198,7 @@ static void the_same_input_gives_the_same_bits(void **state)
 
 	for (int i = 0; i < 2; i++) {
 		struct request request = begin(&models, 1, 0);
-		struct model_piece piece = {
-			request.on[CUDA], request.tokens, 45, true, logits[i], -2};
+		struct model_piece piece = {request.on[CUDA], request.tokens, 45, true, logits[i], -2};
 
 		assert_int_equal(model_step(models.on[CUDA], &piece, 1, NULL, &err), 0);
 		end(&request);

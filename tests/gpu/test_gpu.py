@@ -12,8 +12,9 @@ KERNELS = ROOT / "build" / "tests-gpu"
 QUASAR = pathlib.Path(os.environ.get("QUASAR", ROOT / "build" / "quasar"))
 
 
-def kernel_tests():
-    return re.findall(r"cmocka_unit_test\((\w+)\)", (ROOT / "tests" / "gpu" / "kernels.c").read_text())
+def c_tests(source):
+    """The names of those in a C program."""
+    return re.findall(r"(?:cmocka_unit_test|WITH_DIRECTORY)\((\w+)\),", (ROOT / "tests" / "gpu" / source).read_text())
 
 
 @pytest.fixture(scope="session")
@@ -25,7 +26,7 @@ def gpu():
     return listing["present"][0]
 
 
-@pytest.mark.parametrize("name", kernel_tests())
+@pytest.mark.parametrize("name", c_tests("kernels.c"))
 def test_kernels(gpu, name):
     done = subprocess.run([KERNELS, name], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
