@@ -35,6 +35,7 @@ struct attention {
 	float largest[GROUP], sum[GROUP],
 		shrink[GROUP]; /* shrink: what older sums are to be multiplied with */
 };
+static_assert(sizeof(struct attention) <= MODEL_ATTENTION_BYTES(HEAD_DIM), "as the host counts");
 
 static __device__ __forceinline__ float dot(float4 a, float4 b)
 {

@@ -20,8 +20,9 @@
 /* Slices that a warp has on their way. */
 #define MODEL_DEPTH(input) ((input) == INPUT_F32 ? 2 : 4)
 
-/* Shared memory: a product has sums of warps, and slices of the activations of `tiles` times eight tokens; attention has
- * queries, scores, the state of each softmax and sums of threads, twice. In bytes. */
-#define MODEL_SUM_BYTES(tiles) ((tiles)*MODEL_WARPS * 512)
+/* Shared memory, in bytes: of a product of `tiles` times eight tokens, with their activations in so many slices; and of
+ * attention. */
 #define MODEL_SLICE_BYTES(tiles, input) ((tiles)*MODEL_PLANES(input) * 512)
+#define MODEL_PRODUCT_BYTES(tiles, slices, input)                                                            \
+	((tiles) * (MODEL_WARPS * 512 + 8 * 12) + (slices)*MODEL_SLICE_BYTES(tiles, input))
 #define MODEL_ATTENTION_BYTES(dim) (2 * MODEL_THREADS * 16 + MODEL_GROUP * ((dim)*4 + MODEL_KEYS * 4 + 3 * 4))

@@ -33,10 +33,21 @@ enum product {
 	LOGITS,  /* of the normalised x of the rows that predict */
 };
 
+struct product_memory {
+	float4 sums[MODEL_WARPS][TILES][32]; /* of each warp, in its registers' order */
+	unsigned long long best[TILES * 8];  /* of each token, in this block's rows; see MODEL_TOKEN */
+	float scales[TILES * 8];             /* of each token's norm */
+	uint4 staged[STAGE][TILES][PLANES][32];
+};
+static_assert(
+	sizeof(struct product_memory) == MODEL_PRODUCT_BYTES(TILES, STAGE, INPUT), "as the host counts");
+
 /* --- which rows are multiplied where -------------------------------------------------------------- */
 
 /* How the blocks share a product. A tile is multiplied by `split` warps, each every split-th slice. */
 struct plan {
+	enum product product;
+	int layer;
 	struct model_matrix matrix;
 	int tokens, slices;
 	int tiles, split, rounds; /* rounds: tiles of a warp */
@@ -50,28 +61,41 @@ static __device__ __forceinline__ int divide_up(int a, int b)
 	return (a + b - 1) / b;
 }
 
-template <enum product P>
 static __device__ __forceinline__ struct model_matrix matrix_of(
-	const struct model_step_arguments &a, int layer)
+	const struct model_step_arguments &a, enum product product, int layer)
 {
-	return P == QKV        ? a.layers[layer].qkv
-		: P == OUTPUT  ? a.layers[layer].output
-		: P == GATE_UP ? a.layers[layer].gate_up
-		: P == DOWN    ? a.layers[layer].down
-			       : a.output;
+	switch (product) {
+	case QKV:
+		return a.layers[layer].qkv;
+	case OUTPUT:
+		return a.layers[layer].output;
+	case GATE_UP:
+		return a.layers[layer].gate_up;
+	case DOWN:
+		return a.layers[layer].down;
+	default:
+		return a.output;
+	}
 }
 
-template <enum product P>
-static __device__ __forceinline__ struct plan make_plan(const struct model_step_arguments &a, int layer)
+/* Whether the halves of a tile are those of pairs. */
+static __device__ __forceinline__ bool is_paired(enum product product)
 {
-	const bool paired = P == QKV || P == GATE_UP;
+	return product == QKV || product == GATE_UP;
+}
+
+static __device__ __forceinline__ struct plan make_plan(
+	const struct model_step_arguments &a, enum product product, int layer)
+{
 	struct plan plan;
 	int units;
 
-	plan.matrix = matrix_of<P>(a, layer);
-	plan.tokens = P == LOGITS ? a.output_count : a.row_count;
+	plan.product = product;
+	plan.layer = layer;
+	plan.matrix = matrix_of(a, product, layer);
+	plan.tokens = product == LOGITS ? a.output_count : a.row_count;
 	plan.slices = divide_up(plan.matrix.columns, MODEL_SLICE);
-	plan.half = TILES == 1 && !paired && divide_up(plan.matrix.rows, 16) < gridDim.x;
+	plan.half = TILES == 1 && !is_paired(product) && divide_up(plan.matrix.rows, 16) < gridDim.x;
 	plan.tiles = divide_up(plan.matrix.rows, plan.half ? 8 : 16);
 	plan.split = MODEL_WARPS;
 	while (plan.split > 1 && MODEL_WARPS / plan.split * gridDim.x < plan.tiles)
@@ -91,18 +115,17 @@ struct tile_rows {
 	bool there;
 };
 
-template <enum product P>
 static __device__ __forceinline__ struct tile_rows rows_of(const struct plan &plan, int tile, int lane)
 {
 	const int half_rows = plan.matrix.rows / 2,
-		  row = tile * (P == QKV || P == GATE_UP || plan.half ? 8 : 16) + lane / 4;
+		  row = tile * (is_paired(plan.product) || plan.half ? 8 : 16) + lane / 4;
 	struct tile_rows rows;
 
-	if (P == QKV) {
+	if (plan.product == QKV) {
 		const int low = row / (HEAD_DIM / 2) * HEAD_DIM + row % (HEAD_DIM / 2);
 
 		rows = {low, low + HEAD_DIM / 2, row < half_rows};
-	} else if (P == GATE_UP) {
+	} else if (plan.product == GATE_UP) {
 		rows = {row, half_rows + row, row < half_rows};
 	} else {
 		rows = {row, row + 8, row < plan.matrix.rows};
@@ -131,11 +154,10 @@ static __device__ __forceinline__ int slice_of(const struct plan &plan, int unit
 }
 
 /* What is behind the last row is read as the last one, and dropped. */
-template <enum product P>
 static __device__ __forceinline__ void find_tile(struct stream &stream, const struct plan &plan)
 {
 	const int lane = threadIdx.x % 32, last = plan.matrix.rows - 1;
-	const struct tile_rows rows = rows_of<P>(plan, tile_of(plan, stream.round), lane);
+	const struct tile_rows rows = rows_of(plan, tile_of(plan, stream.round), lane);
 	const long long width = plan.slices * MODEL_SLICE;
 	const ELEMENT *first = (const ELEMENT *)plan.matrix.data + lane % 4 * 8;
 
@@ -143,7 +165,6 @@ static __device__ __forceinline__ void find_tile(struct stream &stream, const st
 	stream.high = first + min(rows.high, last) * width;
 }
 
-template <enum product P>
 static __device__ __forceinline__ void read_unit(
 	struct stream &stream, const struct plan &plan, uint4 (&to)[2][SECTIONS])
 {
@@ -160,7 +181,7 @@ static __device__ __forceinline__ void read_unit(
 	if (++stream.unit == plan.units) {
 		stream.unit = 0;
 		stream.round++;
-		find_tile<P>(stream, plan);
+		find_tile(stream, plan);
 	}
 }
 
@@ -181,28 +202,27 @@ static __device__ __forceinline__ void fetch_units(
 	}
 }
 
-template <enum product P>
 static __device__ __forceinline__ struct stream start_stream(const struct plan &plan)
 {
 	struct stream stream = {};
 
-	find_tile<P>(stream, plan);
+	find_tile(stream, plan);
 #pragma unroll
 	for (int i = 0; i < DEPTH; i++)
-		read_unit<P>(stream, plan, stream.ring[i]);
+		read_unit(stream, plan, stream.ring[i]);
 	if (plan.rounds == 1)
 		fetch_units(stream, plan, DEPTH);
 	return stream;
 }
 
 /* While other things go on. */
-template <enum product P>
-static __device__ __forceinline__ void fetch_weights(const struct model_step_arguments &a, int layer)
+static __device__ __forceinline__ void fetch_weights(
+	const struct model_step_arguments &a, enum product product, int layer)
 {
-	const struct plan plan = make_plan<P>(a, layer);
+	const struct plan plan = make_plan(a, product, layer);
 	struct stream stream = {};
 
-	find_tile<P>(stream, plan);
+	find_tile(stream, plan);
 	fetch_units(stream, plan, 0);
 }
 
@@ -224,21 +244,28 @@ static __device__ __forceinline__ void split_pair(unsigned (&pairs)[N], float lo
 	}
 }
 
+/* NULL: what comes in is not normalised. */
 static __device__ __forceinline__ const float *norm_of(
-	const struct model_step_arguments &a, enum product product, int layer)
+	const struct model_step_arguments &a, const struct plan &plan)
 {
-	return product == QKV        ? a.layers[layer].attention_norm
-		: product == GATE_UP ? a.layers[layer].mlp_norm
-				     : a.norm;
+	switch (plan.product) {
+	case QKV:
+		return a.layers[plan.layer].attention_norm;
+	case GATE_UP:
+		return a.layers[plan.layer].mlp_norm;
+	case LOGITS:
+		return a.norm;
+	default:
+		return NULL;
+	}
 }
 
 /* 1 / √(mean of x² + ε), of every token, a warp each. */
-template <enum product P>
 static __device__ __forceinline__ void measure(
-	const struct model_step_arguments &a, int tokens, float (&scales)[TILES * 8])
+	const struct model_step_arguments &a, const struct plan &plan, struct product_memory &shared)
 {
-	for (int token = threadIdx.x / 32; token < tokens; token += MODEL_WARPS) {
-		const int row = P == LOGITS ? a.outputs[token].row : token;
+	for (int token = threadIdx.x / 32; token < plan.tokens; token += MODEL_WARPS) {
+		const int row = plan.product == LOGITS ? a.outputs[token].row : token;
 		float squares = 0;
 
 		for (int i = threadIdx.x % 32; i < a.hidden / 4; i += 32) {
@@ -249,40 +276,39 @@ static __device__ __forceinline__ void measure(
 		for (int other = 16; other; other /= 2)
 			squares += __shfl_xor_sync(~0u, squares, other);
 		if (threadIdx.x % 32 == 0)
-			scales[token] = 1 / sqrtf(squares / a.hidden + a.epsilon);
+			shared.scales[token] = 1 / sqrtf(squares / a.hidden + a.epsilon);
 	}
 }
 
 /* Four numbers of what a product takes in. */
-template <enum product P>
-static __device__ __forceinline__ float4 activation(const struct model_step_arguments &a, const float *norm,
-	const float (&scales)[TILES * 8], int token, int column)
+static __device__ __forceinline__ float4 activation(const struct model_step_arguments &a,
+	const struct plan &plan, const float *norm, const struct product_memory &shared, int token,
+	int column)
 {
-	const int row = P == LOGITS ? a.outputs[token].row : token;
+	const int row = plan.product == LOGITS ? a.outputs[token].row : token;
 	float4 x, weight;
 	float scale;
 
-	if (P == OUTPUT)
+	if (plan.product == OUTPUT)
 		return attended(a, row, column);
-	if (P == DOWN)
+	if (plan.product == DOWN)
 		return __ldcg((const float4 *)(a.activated + row * a.intermediate + column));
 	x = __ldcg((const float4 *)(a.x + row * a.hidden + column));
 	weight = *(const float4 *)(norm + column);
-	scale = scales[token];
+	scale = shared.scales[token];
 	return make_float4(x.x * scale * weight.x, x.y * scale * weight.y, x.z * scale * weight.z,
 		x.w * scale * weight.w);
 }
 
 /* `count` slices, from slice `first` on, into shared memory; zeros where there is no column or token. */
-template <enum product P>
 static __device__ __forceinline__ void stage(const struct model_step_arguments &a, const struct plan &plan,
-	const float *norm, const float (&scales)[TILES * 8], int first, int count, uint4 *staged)
+	struct product_memory &shared, int first, int count)
 {
+	const float *norm = norm_of(a, plan);
 	const int lane = threadIdx.x % 32, tiles = divide_up(plan.tokens, 8);
 
 	for (int item = threadIdx.x / 32; item < count * tiles; item += MODEL_WARPS) {
 		const int slice = item / tiles, tile = item % tiles, token = tile * 8 + lane / 4;
-		uint4 *to = staged + (slice * TILES + tile) * PLANES * 32 + lane;
 		unsigned pairs[4][PLANES];
 
 #pragma unroll
@@ -291,13 +317,14 @@ static __device__ __forceinline__ void stage(const struct model_step_arguments &
 			float4 x = make_float4(0, 0, 0, 0);
 
 			if (token < plan.tokens && column < plan.matrix.columns)
-				x = activation<P>(a, norm, scales, token, column);
+				x = activation(a, plan, norm, shared, token, column);
 			split_pair(pairs[half * 2], x.x / REDUCTION, x.y / REDUCTION);
 			split_pair(pairs[half * 2 + 1], x.z / REDUCTION, x.w / REDUCTION);
 		}
 #pragma unroll
 		for (int p = 0; p < PLANES; p++)
-			to[p * 32] = make_uint4(pairs[0][p], pairs[1][p], pairs[2][p], pairs[3][p]);
+			shared.staged[slice][tile][p][lane] = make_uint4(
+				pairs[0][p], pairs[1][p], pairs[2][p], pairs[3][p]);
 	}
 }
 
@@ -342,8 +369,8 @@ static __device__ __forceinline__ void unpack(
 }
 
 /* c += a slice of weights · that of the activations. Products of two small parts are left out. */
-static __device__ __forceinline__ void multiply_slice(
-	float (&c)[TILES][4], const uint4 (&read)[2][SECTIONS], const uint4 *staged, int tokens)
+static __device__ __forceinline__ void multiply_slice(float (&c)[TILES][4], const uint4 (&read)[2][SECTIONS],
+	const uint4 (&staged)[TILES][PLANES][32], int tokens)
 {
 	unsigned w[WEIGHT_PLANES][2][4];
 
@@ -354,7 +381,7 @@ static __device__ __forceinline__ void multiply_slice(
 			break;
 #pragma unroll
 		for (int p = PLANES; p-- > 0;) {
-			const uint4 b = staged[(tile * PLANES + p) * 32 + threadIdx.x % 32];
+			const uint4 b = staged[tile][p][threadIdx.x % 32];
 
 #pragma unroll
 			for (int q = 0; q < WEIGHT_PLANES && q + p < PLANES; q++) {
@@ -418,15 +445,27 @@ static __device__ __forceinline__ unsigned long long rank_of(float logit, int to
 	return (unsigned long long)order << 32 | (unsigned)~token;
 }
 
+/* The best of eight tokens' ranks in a tile: a lane has those of two. */
+static __device__ __forceinline__ void note_best(unsigned long long (&ranks)[2], unsigned long long *best)
+{
+#pragma unroll
+	for (int i = 0; i < 2; i++) {
+		for (int other = 4; other < 32; other *= 2)
+			ranks[i] = max(ranks[i], __shfl_xor_sync(~0u, ranks[i], other));
+		if (threadIdx.x % 32 < 4)
+			atomicMax(best + threadIdx.x % 4 * 2 + i, ranks[i]);
+	}
+}
+
 /* Of a tile and eight tokens: c[0] and c[1] are the low row's of two tokens, c[2] and c[3] the high one's. */
-template <enum product P>
 static __device__ __forceinline__ void finish(const struct model_step_arguments &a, const struct plan &plan,
-	int layer, int tile, int first_token, const float4 &sums, unsigned long long (&best)[2])
+	int tile, int first_token, const float4 &sums, struct product_memory &shared)
 {
 	const int lane = threadIdx.x % 32;
-	const struct tile_rows rows = rows_of<P>(plan, tile, lane);
+	const struct tile_rows rows = rows_of(plan, tile, lane);
 	const bool two = !plan.half && rows.high < plan.matrix.rows;
 	const float *bias = plan.matrix.bias, c[4] = {sums.x, sums.y, sums.z, sums.w};
+	unsigned long long ranks[2] = {};
 
 #pragma unroll
 	for (int i = 0; i < 2; i++) {
@@ -437,16 +476,16 @@ static __device__ __forceinline__ void finish(const struct model_step_arguments 
 			continue;
 		low += bias ? bias[rows.low] : 0;
 		high += bias && two ? bias[rows.high] : 0;
-		if (P == QKV) {
-			finish_heads(a, layer, token, rows.low, low, high);
-		} else if (P == GATE_UP) {
+		if (plan.product == QKV) {
+			finish_heads(a, plan.layer, token, rows.low, low, high);
+		} else if (plan.product == GATE_UP) {
 			a.activated[token * a.intermediate + rows.low] = low / (1 + expf(-low)) * high;
-		} else if (P == LOGITS) {
+		} else if (plan.product == LOGITS) {
 			float *logits = a.outputs[token].logits;
 
-			best[i] = max(best[i], rank_of(low, rows.low));
+			ranks[i] = rank_of(low, rows.low);
 			if (two)
-				best[i] = max(best[i], rank_of(high, rows.high));
+				ranks[i] = max(ranks[i], rank_of(high, rows.high));
 			if (logits)
 				logits[rows.low] = low;
 			if (logits && two)
@@ -459,6 +498,8 @@ static __device__ __forceinline__ void finish(const struct model_step_arguments 
 				x[rows.high] = __ldcg(x + rows.high) + high;
 		}
 	}
+	if (plan.product == LOGITS)
+		note_best(ranks, shared.best + first_token);
 }
 
 /* Waits for the warps that have the same tile. */
@@ -469,72 +510,45 @@ static __device__ __forceinline__ void meet_group(const struct plan &plan)
 }
 
 /* Adds up what the warps of a tile have, who then share its tokens. */
-template <enum product P>
 static __device__ __forceinline__ void finish_tile(const struct model_step_arguments &a,
-	const struct plan &plan, int layer, int tile, const float (&c)[TILES][4], float4 *sums,
-	unsigned long long (&best)[TILES][2])
+	const struct plan &plan, int tile, const float (&c)[TILES][4], struct product_memory &shared)
 {
-	const int lane = threadIdx.x % 32, member = threadIdx.x / 32 % plan.split;
-	float4 *own = sums + threadIdx.x / 32 * TILES * 32 + lane, *first = own - member * TILES * 32;
+	const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, first = warp / plan.split * plan.split;
 
-	if (plan.split > 1) {
 #pragma unroll
-		for (int i = 0; i < TILES; i++)
-			own[i * 32] = make_float4(c[i][0], c[i][1], c[i][2], c[i][3]);
+	for (int i = 0; i < TILES; i++)
+		shared.sums[warp][i][lane] = make_float4(c[i][0], c[i][1], c[i][2], c[i][3]);
+	if (plan.split > 1)
 		meet_group(plan);
-	}
-#pragma unroll
-	for (int i = 0; i < TILES; i++) {
-		float4 total = make_float4(c[i][0], c[i][1], c[i][2], c[i][3]);
+	for (int i = warp - first; i * 8 < plan.tokens; i += plan.split) {
+		float4 total = shared.sums[first][i][lane];
 
-		if (i * 8 >= plan.tokens || i % plan.split != member)
-			continue;
-		if (plan.split > 1) {
-			total = first[i * 32];
-			for (int other = 1; other < plan.split; other++) {
-				const float4 more = first[(other * TILES + i) * 32];
+		for (int other = first + 1; other < first + plan.split; other++) {
+			const float4 more = shared.sums[other][i][lane];
 
-				total.x += more.x, total.y += more.y, total.z += more.z, total.w += more.w;
-			}
+			total.x += more.x, total.y += more.y, total.z += more.z, total.w += more.w;
 		}
-		finish<P>(a, plan, layer, tile, i * 8, total, best[i]);
+		finish(a, plan, tile, i * 8, total, shared);
 	}
 	if (plan.split > 1)
 		meet_group(plan);
 }
 
-static __device__ __forceinline__ void tell_best(
-	const struct model_step_arguments &a, int tokens, unsigned long long (&best)[TILES][2])
-{
-#pragma unroll
-	for (int i = 0; i < TILES * 2; i++) {
-		const int token = i / 2 * 8 + threadIdx.x % 4 * 2 + i % 2;
-		unsigned long long &mine = best[i / 2][i % 2];
-
-		for (int other = 4; other < 32; other *= 2)
-			mine = max(mine, __shfl_xor_sync(~0u, mine, other));
-		if (threadIdx.x % 32 < 4 && token < tokens && mine)
-			atomicMax(a.outputs[token].best, mine);
-	}
-}
-
 /* One product of a layer, by all blocks, once all have come here. */
-template <enum product P>
 static __device__ __forceinline__ void multiply(
-	const struct model_step_arguments &a, int layer, struct barrier &barrier)
+	const struct model_step_arguments &a, enum product product, int layer, struct barrier &barrier)
 {
-	__shared__ float scales[TILES * 8];
-	float4 *sums = (float4 *)memory;
-	uint4 *staged = (uint4 *)(memory + MODEL_SUM_BYTES(TILES));
-	const struct plan plan = make_plan<P>(a, layer);
-	unsigned long long best[TILES][2] = {};
+	struct product_memory &shared = *(struct product_memory *)memory;
+	const struct plan plan = make_plan(a, product, layer);
 	struct stream stream;
 
 	arrive(barrier);
-	stream = start_stream<P>(plan);
+	if (threadIdx.x < TILES * 8)
+		shared.best[threadIdx.x] = 0;
+	stream = start_stream(plan);
 	wait(barrier);
-	if (P != OUTPUT && P != DOWN)
-		measure<P>(a, plan.tokens, scales);
+	if (norm_of(a, plan))
+		measure(a, plan, shared);
 	for (int round = 0; round < plan.rounds; round++) {
 		const int tile = tile_of(plan, round);
 		float c[TILES][4] = {};
@@ -544,8 +558,8 @@ static __device__ __forceinline__ void multiply(
 
 			if (unit * plan.split == first && (round == 0 || plan.staged < plan.units)) {
 				__syncthreads();
-				stage<P>(a, plan, norm_of(a, P, layer), scales, first,
-					min(plan.staged * plan.split, plan.slices - first), staged);
+				stage(a, plan, shared, first,
+					min(plan.staged * plan.split, plan.slices - first));
 				__syncthreads();
 			}
 #pragma unroll
@@ -553,14 +567,15 @@ static __device__ __forceinline__ void multiply(
 				const int slice = slice_of(plan, unit + i);
 
 				if (slice < plan.slices)
-					multiply_slice(c, stream.ring[i],
-						staged + (slice - first) * TILES * PLANES * 32, plan.tokens);
-				read_unit<P>(stream, plan, stream.ring[i]);
+					multiply_slice(
+						c, stream.ring[i], shared.staged[slice - first], plan.tokens);
+				read_unit(stream, plan, stream.ring[i]);
 			}
 		}
 		if (tile < plan.tiles)
-			finish_tile<P>(a, plan, layer, tile, c, sums, best);
+			finish_tile(a, plan, tile, c, shared);
 	}
-	if (P == LOGITS)
-		tell_best(a, plan.tokens, best);
+	__syncthreads();
+	if (product == LOGITS && threadIdx.x < plan.tokens)
+		atomicMax(a.outputs[threadIdx.x].best, shared.best[threadIdx.x]);
 }

@@ -72,26 +72,28 @@ static __device__ __forceinline__ void normalise_heads(const struct model_step_a
 extern "C" __global__ void __launch_bounds__(MODEL_THREADS, 1)
 	model_step(const __grid_constant__ struct model_step_arguments a)
 {
+	const int products = a.layer_count * LOGITS + (a.output_count > 0);
 	struct barrier barrier = {a.barrier, 0};
 
 	look_up(a);
-	for (int layer = 0; layer < a.layer_count; layer++) {
-		multiply<QKV>(a, layer, barrier);
+	/* one place in the code for all products: a copy for each would not stay in the cache of instructions */
+	for (int i = 0; i < products; i++) {
+		const int layer = i / LOGITS;
+		const enum product product = layer < a.layer_count ? (enum product)(i % LOGITS) : LOGITS;
+
+		if (product == OUTPUT) {
 #if HEAD_NORMS
-		arrive(barrier);
-		wait(barrier);
-		normalise_heads(a, layer);
+			arrive(barrier);
+			wait(barrier);
+			normalise_heads(a, layer);
 #endif
-		arrive(barrier);
-		fetch_weights<OUTPUT>(a, layer);
-		fetch_weights<GATE_UP>(a, layer);
-		wait(barrier);
-		attention(a, layer);
-		multiply<OUTPUT>(a, layer, barrier);
-		multiply<GATE_UP>(a, layer, barrier);
-		multiply<DOWN>(a, layer, barrier);
+			arrive(barrier);
+			fetch_weights(a, OUTPUT, layer);
+			fetch_weights(a, GATE_UP, layer);
+			wait(barrier);
+			attention(a, layer);
+		}
+		multiply(a, product, layer, barrier);
 	}
-	if (a.output_count)
-		multiply<LOGITS>(a, a.layer_count, barrier);
 	leave(barrier);
 }

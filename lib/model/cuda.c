@@ -266,19 +266,16 @@ static int head_group(const struct model_config *config)
 	return group;
 }
 
-/* Shared memory that kernels have beside what they ask for here. */
-#define OWN_SHARED_BYTES 1024
-
 static struct gpu_kernel *find_kernel(struct model_place *place, int tiles, struct error *err)
 {
 	const struct model_config *config = place->config;
-	const struct gpu_properties *properties = gpu_properties_of(place->gpu);
-	int slice = MODEL_SLICE_BYTES(tiles, (int)place->dtype), sums = MODEL_SUM_BYTES(tiles);
-	int stage = (properties->shared_per_block - OWN_SHARED_BYTES - sums) / slice;
-	int product = sums + stage * slice, attention = MODEL_ATTENTION_BYTES(config->head_dim);
-	const struct kernel_parameter parameters[] = {{"INPUT", (int)place->dtype},
-		{"HEAD_DIM", config->head_dim}, {"HEAD_NORMS", config->head_norms},
-		{"GROUP", head_group(config)}, {"TILES", tiles}, {"STAGE", stage}, {0}};
+	int input = (int)place->dtype, shared = gpu_properties_of(place->gpu)->shared_per_block;
+	int stage = (shared - MODEL_PRODUCT_BYTES(tiles, 0, input)) / MODEL_SLICE_BYTES(tiles, input);
+	int product = MODEL_PRODUCT_BYTES(tiles, stage, input),
+	    attention = MODEL_ATTENTION_BYTES(config->head_dim);
+	const struct kernel_parameter parameters[] = {{"INPUT", input}, {"HEAD_DIM", config->head_dim},
+		{"HEAD_NORMS", config->head_norms}, {"GROUP", head_group(config)}, {"TILES", tiles},
+		{"STAGE", stage}, {0}};
 
 	return gpu_kernel(place->gpu, "model/step.cu", "model_step", parameters, MODEL_THREADS,
 		product > attention ? product : attention, err);
