@@ -48,7 +48,8 @@ static __device__ __forceinline__ void score(struct attention &shared, const flo
 	const int key = threadIdx.x / 4, quarter = threadIdx.x % 4;
 	float scores[GROUP] = {};
 
-	for (int i = quarter; key < count && i < QUADS; i += 4) {
+#pragma unroll 4
+	for (int i = quarter; i < (key < count ? QUADS : 0); i += 4) {
 		const float4 four = __ldcg((const float4 *)(keys + key * HEAD_DIM) + i);
 
 #pragma unroll
@@ -103,7 +104,8 @@ static __device__ __forceinline__ void add_values(
 		sums[g].x *= shared.shrink[g], sums[g].y *= shared.shrink[g];
 		sums[g].z *= shared.shrink[g], sums[g].w *= shared.shrink[g];
 	}
-	for (int key = part; part < PARTS && key < count; key += PARTS) {
+#pragma unroll 4
+	for (int key = part; key < (part < PARTS ? count : 0); key += PARTS) {
 		const float4 four = __ldcg((const float4 *)(values + key * HEAD_DIM) + quad);
 
 #pragma unroll

@@ -20,6 +20,7 @@
 #define DEPTH MODEL_DEPTH(INPUT)
 #define SECTIONS (INPUT == INPUT_F32 ? 2 : 1) /* of 16 bytes, of a lane, of a row, of a slice */
 #define WEIGHT_PLANES (INPUT == INPUT_F32 ? PLANES : 1)
+#define PARTS_AHEAD 2   /* from a product to the one whose weights are fetched meanwhile */
 #define SLICES_AHEAD 16 /* of a tile, that are fetched into the second-level cache */
 
 /* fp16 has little room above: activations are made smaller, and sums larger again. */
@@ -32,6 +33,24 @@ enum product {
 	DOWN,    /* x += of that */
 	LOGITS,  /* of the normalised x of the rows that predict */
 };
+
+/* A product of a layer; products of a step are counted through. */
+struct part {
+	enum product product;
+	int layer;
+};
+
+static __device__ __forceinline__ int count_parts(const struct model_step_arguments &a)
+{
+	return a.layer_count * LOGITS + (a.output_count > 0);
+}
+
+static __device__ __forceinline__ struct part part_of(const struct model_step_arguments &a, int number)
+{
+	const int layer = number / LOGITS;
+
+	return {layer < a.layer_count ? (enum product)(number % LOGITS) : LOGITS, layer};
+}
 
 struct product_memory {
 	float4 sums[MODEL_WARPS][TILES][32]; /* of each warp, in its registers' order */
@@ -46,8 +65,7 @@ static_assert(
 
 /* How the blocks share a product. A tile is multiplied by `split` warps, each every split-th slice. */
 struct plan {
-	enum product product;
-	int layer;
+	struct part part;
 	struct model_matrix matrix;
 	int tokens, slices;
 	int tiles, split, rounds; /* rounds: tiles of a warp */
@@ -62,17 +80,17 @@ static __device__ __forceinline__ int divide_up(int a, int b)
 }
 
 static __device__ __forceinline__ struct model_matrix matrix_of(
-	const struct model_step_arguments &a, enum product product, int layer)
+	const struct model_step_arguments &a, struct part part)
 {
-	switch (product) {
+	switch (part.product) {
 	case QKV:
-		return a.layers[layer].qkv;
+		return a.layers[part.layer].qkv;
 	case OUTPUT:
-		return a.layers[layer].output;
+		return a.layers[part.layer].output;
 	case GATE_UP:
-		return a.layers[layer].gate_up;
+		return a.layers[part.layer].gate_up;
 	case DOWN:
-		return a.layers[layer].down;
+		return a.layers[part.layer].down;
 	default:
 		return a.output;
 	}
@@ -85,17 +103,16 @@ static __device__ __forceinline__ bool is_paired(enum product product)
 }
 
 static __device__ __forceinline__ struct plan make_plan(
-	const struct model_step_arguments &a, enum product product, int layer)
+	const struct model_step_arguments &a, struct part part)
 {
 	struct plan plan;
 	int units;
 
-	plan.product = product;
-	plan.layer = layer;
-	plan.matrix = matrix_of(a, product, layer);
-	plan.tokens = product == LOGITS ? a.output_count : a.row_count;
+	plan.part = part;
+	plan.matrix = matrix_of(a, part);
+	plan.tokens = part.product == LOGITS ? a.output_count : a.row_count;
 	plan.slices = divide_up(plan.matrix.columns, MODEL_SLICE);
-	plan.half = TILES == 1 && !is_paired(product) && divide_up(plan.matrix.rows, 16) < gridDim.x;
+	plan.half = TILES == 1 && !is_paired(part.product) && divide_up(plan.matrix.rows, 16) < gridDim.x;
 	plan.tiles = divide_up(plan.matrix.rows, plan.half ? 8 : 16);
 	plan.split = MODEL_WARPS;
 	while (plan.split > 1 && MODEL_WARPS / plan.split * gridDim.x < plan.tiles)
@@ -118,14 +135,14 @@ struct tile_rows {
 static __device__ __forceinline__ struct tile_rows rows_of(const struct plan &plan, int tile, int lane)
 {
 	const int half_rows = plan.matrix.rows / 2,
-		  row = tile * (is_paired(plan.product) || plan.half ? 8 : 16) + lane / 4;
+		  row = tile * (is_paired(plan.part.product) || plan.half ? 8 : 16) + lane / 4;
 	struct tile_rows rows;
 
-	if (plan.product == QKV) {
+	if (plan.part.product == QKV) {
 		const int low = row / (HEAD_DIM / 2) * HEAD_DIM + row % (HEAD_DIM / 2);
 
 		rows = {low, low + HEAD_DIM / 2, row < half_rows};
-	} else if (plan.product == GATE_UP) {
+	} else if (plan.part.product == GATE_UP) {
 		rows = {row, half_rows + row, row < half_rows};
 	} else {
 		rows = {row, row + 8, row < plan.matrix.rows};
@@ -215,11 +232,10 @@ static __device__ __forceinline__ struct stream start_stream(const struct plan &
 	return stream;
 }
 
-/* While other things go on. */
-static __device__ __forceinline__ void fetch_weights(
-	const struct model_step_arguments &a, enum product product, int layer)
+/* Those of a product that comes later: so memory is read, too, while blocks wait, normalise or attend. */
+static __device__ __forceinline__ void fetch_weights(const struct model_step_arguments &a, struct part part)
 {
-	const struct plan plan = make_plan(a, product, layer);
+	const struct plan plan = make_plan(a, part);
 	struct stream stream = {};
 
 	find_tile(stream, plan);
@@ -248,11 +264,11 @@ static __device__ __forceinline__ void split_pair(unsigned (&pairs)[N], float lo
 static __device__ __forceinline__ const float *norm_of(
 	const struct model_step_arguments &a, const struct plan &plan)
 {
-	switch (plan.product) {
+	switch (plan.part.product) {
 	case QKV:
-		return a.layers[plan.layer].attention_norm;
+		return a.layers[plan.part.layer].attention_norm;
 	case GATE_UP:
-		return a.layers[plan.layer].mlp_norm;
+		return a.layers[plan.part.layer].mlp_norm;
 	case LOGITS:
 		return a.norm;
 	default:
@@ -265,7 +281,7 @@ static __device__ __forceinline__ void measure(
 	const struct model_step_arguments &a, const struct plan &plan, struct product_memory &shared)
 {
 	for (int token = threadIdx.x / 32; token < plan.tokens; token += MODEL_WARPS) {
-		const int row = plan.product == LOGITS ? a.outputs[token].row : token;
+		const int row = plan.part.product == LOGITS ? a.outputs[token].row : token;
 		float squares = 0;
 
 		for (int i = threadIdx.x % 32; i < a.hidden / 4; i += 32) {
@@ -285,13 +301,13 @@ static __device__ __forceinline__ float4 activation(const struct model_step_argu
 	const struct plan &plan, const float *norm, const struct product_memory &shared, int token,
 	int column)
 {
-	const int row = plan.product == LOGITS ? a.outputs[token].row : token;
+	const int row = plan.part.product == LOGITS ? a.outputs[token].row : token;
 	float4 x, weight;
 	float scale;
 
-	if (plan.product == OUTPUT)
+	if (plan.part.product == OUTPUT)
 		return attended(a, row, column);
-	if (plan.product == DOWN)
+	if (plan.part.product == DOWN)
 		return __ldcg((const float4 *)(a.activated + row * a.intermediate + column));
 	x = __ldcg((const float4 *)(a.x + row * a.hidden + column));
 	weight = *(const float4 *)(norm + column);
@@ -476,11 +492,11 @@ static __device__ __forceinline__ void finish(const struct model_step_arguments 
 			continue;
 		low += bias ? bias[rows.low] : 0;
 		high += bias && two ? bias[rows.high] : 0;
-		if (plan.product == QKV) {
-			finish_heads(a, plan.layer, token, rows.low, low, high);
-		} else if (plan.product == GATE_UP) {
+		if (plan.part.product == QKV) {
+			finish_heads(a, plan.part.layer, token, rows.low, low, high);
+		} else if (plan.part.product == GATE_UP) {
 			a.activated[token * a.intermediate + rows.low] = low / (1 + expf(-low)) * high;
-		} else if (plan.product == LOGITS) {
+		} else if (plan.part.product == LOGITS) {
 			float *logits = a.outputs[token].logits;
 
 			ranks[i] = rank_of(low, rows.low);
@@ -498,7 +514,7 @@ static __device__ __forceinline__ void finish(const struct model_step_arguments 
 				x[rows.high] = __ldcg(x + rows.high) + high;
 		}
 	}
-	if (plan.product == LOGITS)
+	if (plan.part.product == LOGITS)
 		note_best(ranks, shared.best + first_token);
 }
 
@@ -534,18 +550,20 @@ static __device__ __forceinline__ void finish_tile(const struct model_step_argum
 		meet_group(plan);
 }
 
-/* One product of a layer, by all blocks, once all have come here. */
+/* A product, by all blocks, once all have come here. */
 static __device__ __forceinline__ void multiply(
-	const struct model_step_arguments &a, enum product product, int layer, struct barrier &barrier)
+	const struct model_step_arguments &a, int number, struct barrier &barrier)
 {
 	struct product_memory &shared = *(struct product_memory *)memory;
-	const struct plan plan = make_plan(a, product, layer);
+	const struct plan plan = make_plan(a, part_of(a, number));
 	struct stream stream;
 
 	arrive(barrier);
 	if (threadIdx.x < TILES * 8)
 		shared.best[threadIdx.x] = 0;
 	stream = start_stream(plan);
+	if (number + PARTS_AHEAD < count_parts(a))
+		fetch_weights(a, part_of(a, number + PARTS_AHEAD));
 	wait(barrier);
 	if (norm_of(a, plan))
 		measure(a, plan, shared);
@@ -576,6 +594,6 @@ static __device__ __forceinline__ void multiply(
 			finish_tile(a, plan, tile, c, shared);
 	}
 	__syncthreads();
-	if (product == LOGITS && threadIdx.x < plan.tokens)
+	if (plan.part.product == LOGITS && threadIdx.x < plan.tokens)
 		atomicMax(a.outputs[threadIdx.x].best, shared.best[threadIdx.x]);
 }

@@ -72,28 +72,24 @@ static __device__ __forceinline__ void normalise_heads(const struct model_step_a
 extern "C" __global__ void __launch_bounds__(MODEL_THREADS, 1)
 	model_step(const __grid_constant__ struct model_step_arguments a)
 {
-	const int products = a.layer_count * LOGITS + (a.output_count > 0);
 	struct barrier barrier = {a.barrier, 0};
 
 	look_up(a);
 	/* one place in the code for all products: a copy for each would not stay in the cache of instructions */
-	for (int i = 0; i < products; i++) {
-		const int layer = i / LOGITS;
-		const enum product product = layer < a.layer_count ? (enum product)(i % LOGITS) : LOGITS;
+	for (int number = 0; number < count_parts(a); number++) {
+		const struct part part = part_of(a, number);
 
-		if (product == OUTPUT) {
+		if (part.product == OUTPUT) {
 #if HEAD_NORMS
 			arrive(barrier);
 			wait(barrier);
-			normalise_heads(a, layer);
+			normalise_heads(a, part.layer);
 #endif
 			arrive(barrier);
-			fetch_weights(a, OUTPUT, layer);
-			fetch_weights(a, GATE_UP, layer);
 			wait(barrier);
-			attention(a, layer);
+			attention(a, part.layer);
 		}
-		multiply(a, product, layer, barrier);
+		multiply(a, number, barrier);
 	}
 	leave(barrier);
 }
