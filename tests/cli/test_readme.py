@@ -26,6 +26,7 @@ def own_network():
     return command
 
 
+@pytest.mark.long
 def test_the_first_round_works_as_it_stands(environment, home):
     """Pasted as it is, and each line must succeed."""
     lines = first_round()
