@@ -69,7 +69,7 @@ static int open_place(struct model *model, int index, struct error *err)
 	model->device = index >= 0 || any ? &model_device_cuda : &model_device_cpu;
 	model->place = model->device->open(any ? 0 : index, &model->config, &model->weights, err);
 	if (!model->place && any) {
-		log_warn("not on the GPU, but on the CPU: %s", err->message);
+		log_warn("running on the CPU instead of the GPU: %s", err->message);
 		model->device = &model_device_cpu;
 		model->place = model->device->open(GPU_NONE, &model->config, &model->weights, err);
 	}
