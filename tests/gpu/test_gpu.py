@@ -35,6 +35,18 @@ def test_kernels(gpu, name):
         pytest.skip("one GPU: two are needed")
 
 
+def sanitize(tool, program, names):
+    """Runs tests of a C program with a tool of compute-sanitizer."""
+    try:
+        subprocess.run(["compute-sanitizer", "--version"], capture_output=True, check=True)
+    except FileNotFoundError:
+        pytest.skip("compute-sanitizer is not installed")
+    for name in names:
+        done = subprocess.run(["compute-sanitizer", "--tool", tool, "--error-exitcode", "9", program, name],
+                              capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
 OPERATIONS = ["every_length", "decoding_follows_the_recurrence", "forward_substitution_inverts"]
 
 
@@ -42,14 +54,7 @@ OPERATIONS = ["every_length", "decoding_follows_the_recurrence", "forward_substi
 @pytest.mark.parametrize("tool, names", [("memcheck", [*OPERATIONS, "a_layer_serves_many_calls"]),
                                          ("racecheck", OPERATIONS)])
 def test_sanitizer(gpu, tool, names):
-    try:
-        subprocess.run(["compute-sanitizer", "--version"], capture_output=True, check=True)
-    except FileNotFoundError:
-        pytest.skip("compute-sanitizer is not installed")
-    for name in names:
-        done = subprocess.run(["compute-sanitizer", "--tool", tool, "--error-exitcode", "9", KERNELS, name],
-                              capture_output=True, text=True)
-        assert done.returncode == 0, done.stdout + done.stderr
+    sanitize(tool, KERNELS, names)
 
 
 @pytest.mark.parametrize("semantics", ["upstream", "causal"])

@@ -8,7 +8,7 @@ import subprocess
 import pytest
 import tiny_model
 from inference import InferenceServer
-from test_gpu import QUASAR, ROOT, c_tests, gpu  # noqa: F401 (a fixture)
+from test_gpu import QUASAR, ROOT, c_tests, gpu, sanitize  # noqa: F401 (a fixture)
 
 MODELS = ROOT / "build" / "tests-gpu-model"
 CONTEXT = 128 + 12  # a challenge's prompt, and what is to be generated
@@ -19,6 +19,11 @@ def test_models(gpu, name):  # noqa: F811
     done = subprocess.run([MODELS, name], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "1 test(s) run" in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("tool", ["memcheck", "racecheck"])
+def test_sanitizer_of_models(gpu, tool):  # noqa: F811
+    sanitize(tool, MODELS, ["every_kind_agrees_with_the_cpu", "requests_share_steps"])
 
 
 @pytest.fixture
