@@ -9,6 +9,9 @@
 #define PARTS (MODEL_THREADS / QUADS)      /* threads that have the same quad of values, of different keys */
 #define NOTHING __int_as_float(0xff800000) /* −∞ */
 
+/* Of a block: what one part of the step works on, after the other. */
+extern __shared__ __align__(16) unsigned char memory[];
+
 /* The parts that a row's sequence is attended to in: as many as keep all blocks busy. */
 static __device__ __forceinline__ int splits_of(const struct model_step_arguments &a, int row)
 {

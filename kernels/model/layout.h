@@ -1,6 +1,8 @@
 /* layout: what host and kernel of language models both have to know. Plain C, read by both sides. */
 #pragma once
 
+#include "common/dtype.h"
+
 #define MODEL_ROWS 32     /* tokens that a launch takes, at most */
 #define MODEL_THREADS 512 /* of a block; one block runs on a multiprocessor */
 #define MODEL_WARPS (MODEL_THREADS / 32)

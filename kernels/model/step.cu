@@ -15,10 +15,7 @@
  * Compile-time parameters: INPUT (of the weights), HEAD_DIM (a multiple of 4), HEAD_NORMS (0 or 1), GROUP (heads that
  * share their keys, at a time: MODEL_GROUP at most), TILES (eight tokens each: MODEL_ROWS / 8 at most), STAGE (slices of
  * activations that shared memory holds: MODEL_DEPTH at least). */
-#include "model/arguments.h"
-
-extern __shared__ __align__(16) unsigned char memory[];
-
+#include "model/attention.cuh"
 #include "model/product.cuh"
 
 /* x of the tokens, and how far pairs turn at their positions. */

@@ -36,11 +36,15 @@
 	_(layer_arguments, "layer/arguments.h")                                                              \
 	_(layer_layout, "layer/layout.h")                                                                    \
 	_(layer_segment, "layer/segment.cuh")                                                                \
+	_(model_activation, "model/activation.cuh")                                                          \
 	_(model_arguments, "model/arguments.h")                                                              \
 	_(model_attention, "model/attention.cuh")                                                            \
 	_(model_barrier, "model/barrier.cuh")                                                                \
 	_(model_layout, "model/layout.h")                                                                    \
-	_(model_product, "model/product.cuh")
+	_(model_plan, "model/plan.cuh")                                                                      \
+	_(model_product, "model/product.cuh")                                                                \
+	_(model_result, "model/result.cuh")                                                                  \
+	_(model_stream, "model/stream.cuh")
 
 #define TAKE_IN(symbol, path) EMBED(kernels_##symbol, "kernels/" path);
 SOURCES(TAKE_IN)
