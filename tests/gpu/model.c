@@ -18,6 +18,7 @@
 
 #define NO_GPU 77
 #define ROOM 400 /* tokens of a session */
+#define REQUESTS 12
 
 /* Of the largest logit: activations are carried in 16 bits at least. */
 #define TOLERANCE 5e-5
@@ -110,10 +111,10 @@ static void step(const struct models *models, struct request *requests, int coun
 {
 	size_t vocabulary = (size_t)model_info(models->on[CPU])->vocabulary;
 	float *logits = calloc((size_t)count * BOTH * vocabulary, sizeof(*logits));
-	int32_t next[8][BOTH];
+	int32_t next[REQUESTS][BOTH];
 
 	for (int i = 0; i < BOTH; i++) {
-		struct model_piece pieces[8];
+		struct model_piece pieces[REQUESTS];
 		struct error err = {0};
 
 		for (int n = 0; n < count; n++)
@@ -154,22 +155,24 @@ static void every_kind_agrees_with_the_cpu(void **state)
 	}
 }
 
+/* Prompts and single tokens; more tokens than the tensor cores take at a time, and more than a launch does. */
 static void requests_share_steps(void **state)
 {
-	static const int counts[3][5] = {{33, 1, 9, 1, 20}, {1, 1, 1, 1, 1}, {2, 3, 1, 1, 1}};
+	static const int counts[3][REQUESTS] = {{33, 1, 9, 1, 20, 1, 2, 1, 1, 5, 1, 1},
+		{1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1}, {2, 3, 1, 1, 1, 1, 1, 1, 17, 1, 1, 1}};
 
 	for (int kind = 0; kind < 3; kind++) {
 		struct models models = open_both(&kinds[kind], *state);
-		struct request requests[5];
+		struct request requests[REQUESTS];
 
-		for (int i = 0; i < 5; i++)
+		for (int i = 0; i < REQUESTS; i++)
 			requests[i] = begin(&models, i, 0);
 		for (int n = 0; n < 3; n++) {
-			for (int i = 0; i < 5; i++)
+			for (int i = 0; i < REQUESTS; i++)
 				requests[i].count = counts[n][i];
-			step(&models, requests, 5);
+			step(&models, requests, REQUESTS);
 		}
-		for (int i = 0; i < 5; i++)
+		for (int i = 0; i < REQUESTS; i++)
 			end(&requests[i]);
 		close_both(&models);
 	}
