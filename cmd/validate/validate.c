@@ -35,6 +35,7 @@ struct run {
 	size_t judge_count;
 	bool live; /* checks are shown as they are made */
 	struct verification verification;
+	char reference_device[16]; /* of the verification */
 	double interval;
 	double gpu_factor;       /* 0: by each device's name */
 	int64_t finalized;       /* the round that was finalized last; 0: none */
@@ -99,13 +100,12 @@ static int tell(const struct judge *judge, const struct api_submission *submissi
 {
 	struct run *run = context;
 	struct docket_logits found = {NAN, NAN, NAN};
-	const struct docket_logits *logits = arg_flag(run->invocation, "assume-verified") ? &found : NULL;
 	struct error untold;
 	int result = 0;
 
-	if (!problem && run->verification.url && docket_wants_logits(run->api, submission, verdict)) {
-		logits = &found;
-		result = verification_run(&run->verification, verdict, &found, &untold);
+	if (!problem && !arg_flag(run->invocation, "assume-verified") &&
+		docket_wants_logits(run->api, submission, verdict)) {
+		result = verification_run(&run->verification, submission, verdict, &found, &untold);
 		if (result && untold.status != STATUS_INTERRUPTED)
 			problem = &untold;
 	}
@@ -119,7 +119,7 @@ static int tell(const struct judge *judge, const struct api_submission *submissi
 		return 0;
 	}
 	if (!result)
-		result = docket_tell(run->api, submission, verdict, logits, &untold);
+		result = docket_tell(run->api, submission, verdict, &found, &untold);
 	if (!result) {
 		cJSON_AddItemToArray(run->judged, verdict_json(submission, verdict));
 		run->judged_count++;
@@ -362,7 +362,7 @@ static double device_factor(const struct device *device)
 }
 
 /* A judge on that device. What runs forks has the GPU to itself: of our own we keep
- * nothing there but the reference model of --inference. */
+ * nothing there but the reference model of verifications. */
 static int add_judge(struct run *run, const struct judge *judge, const char *name, struct error *err)
 {
 	struct judge *added;
@@ -414,11 +414,9 @@ static int open_judges(struct run *run, const struct judge *judge, struct error 
 static int open_verification(struct run *run, struct error *err)
 {
 	int index = run->judge_count == 1 ? run->judges->device.index : -1;
-	char device[32] = "cpu";
 
-	if (index >= 0)
-		snprintf(device, sizeof(device), "cuda:%d", index);
-	return verification_open(run->invocation, device, &run->verification, err);
+	snprintf(run->reference_device, sizeof(run->reference_device), index < 0 ? "cpu" : "cuda:%d", index);
+	return verification_open(run->invocation, run->reference_device, &run->verification, err);
 }
 
 /* What runs strangers' code is found, and found to work, before any of it is fetched. */
@@ -545,9 +543,9 @@ const struct command cmd_validate = {
 		"With a validator of version 2026-04, it is a validator's hotkey that asks (--wallet), and a "
 		"fork that runs scores 1. Its speed at the target's length, divided by a factor for this "
 		"GPU, is reported with it, and ranks. So is whether the logits of the "
-		"submission's image are right. quasar does not run images here: a submission without one scores 0, and any "
-		"other that is not refused stays pending, unless, in a rehearsal, --inference names a server that is "
-		"challenged in their place, or --assume-verified is given.\n\n"
+		"submission's image are right: it is pulled and run, with podman or docker, without network, and challenged "
+		"against the reference model. A submission without an image, or whose image fails, scores 0. In a rehearsal, "
+		"--inference can name a server that is challenged in their place.\n\n"
 		"The layer is run at the target's length and those that the submission has benchmarks for, "
 		"by default 512, 1024 and 2048: each in a Python of its own, with 3 calls to warm up and 10 "
 		"that are timed. That Python needs PyTorch. On a CPU, lengths that memory or --budget "
@@ -585,8 +583,9 @@ const struct command cmd_validate = {
 				"With 2026-04, in a rehearsal: an inference server to challenge in the place of images, "
 				"as `quasar verify --logits` does."},
 			{"reference", 0, "NAME|DIR", "REFERENCE_MODEL", NULL, NULL,
-				"With --inference: the reference model, a name in the Hugging Face cache, or a folder. "
-				"It runs where the forks run; with several devices, on the CPU."},
+				"With 2026-04: the reference model, a name in the Hugging Face cache, or a folder. If "
+				"unset: Qwen/Qwen3-4B-Instruct-2507. It runs where the forks run; with several "
+				"devices, on the CPU."},
 			{"assume-verified", 0, NULL, NULL, NULL, NULL,
 				"With 2026-04, in a rehearsal: take the logits of images for right."},
 			{"local-forks", 0, NULL, NULL, NULL, NULL,

@@ -15,12 +15,14 @@
 			"unnormalised",                                                                      \
 			"Variant of the operation. QuasarAttention: upstream, what the reference fork "      \
 			"computes (default), or causal, the published recurrence. Linear attention: by "     \
-			"default bidirectional, elu+1 and normalised."                                       \
+			"default bidirectional, elu+1 and normalised. FlashAttention-2: causal (default) "   \
+			"or bidirectional."                                                                  \
 	}
 
 #define OPT_OP(help)                                                                                         \
 	{                                                                                                    \
-		"op", 0, "[NAME]", NULL, NULL, "quasar|linear", help " Without NAME: quasar."                \
+		"op", 0, "[NAME]", NULL, NULL, "quasar|linear|flash|flash-backward",                         \
+			help " Without NAME: quasar."                                                        \
 	}
 
 #define OPT_WEIGHTS                                                                                          \

@@ -54,11 +54,20 @@ int fixture_make(struct fixture *fixture, const struct device *device, const str
 	struct error *err);
 void fixture_free(struct fixture *fixture);
 
+/* Computes what a gradient reads of its operation's outputs again, for whoever has changed the inputs. */
+int fixture_save(const struct fixture *fixture, struct error *err);
+
 /* Poisons all outputs. */
 int fixture_poison(const struct fixture *fixture, struct error *err);
 
 /* A tensor, numbered as in the family, in the order of its dimensions: `elements` as they are, [count]. */
 int fixture_download(const struct fixture *fixture, int tensor, void *elements, struct error *err);
+
+/* The outputs that a family always has, TENSOR_OUTPUT, one behind the other: the elements of all, as they are, and
+ * where in `numbers` a reference is to put each. */
+size_t fixture_outputs(const struct fixture *fixture);
+int fixture_download_outputs(const struct fixture *fixture, void *elements, struct error *err);
+void fixture_place_results(const struct fixture *fixture, double *numbers, double *results[FAMILY_TENSORS]);
 
 /* "q, k, v normal, deviation 1; beta even in 0.7 … 2.8" */
 void fixture_describe(const struct family *family, char *text, size_t size);

@@ -3,14 +3,23 @@
 #include <stdio.h>
 #include <string.h>
 
-extern const struct family family_quasar, family_linear;
+extern const struct family family_quasar, family_linear, family_flash, family_flash_backward;
 
-const struct family *const families[] = {&family_quasar, &family_linear, NULL};
+const struct family *const families[] = {
+	&family_quasar, &family_linear, &family_flash, &family_flash_backward, NULL};
 
 const struct family *family_find(const char *name)
 {
 	for (int i = 0; families[i]; i++)
 		if (!strcmp(families[i]->name, name))
+			return families[i];
+	return NULL;
+}
+
+const struct family *family_gradient(const struct family *family)
+{
+	for (int i = 0; families[i]; i++)
+		if (families[i]->gradient_of == family)
 			return families[i];
 	return NULL;
 }
@@ -90,7 +99,7 @@ int family_tensor_find(const struct family *family, const char *name)
 
 bool tensor_is_sequence(const struct family_tensor *tensor)
 {
-	return strchr(tensor->shape, 'T') != NULL;
+	return !strncmp(tensor->shape, "BT", 2);
 }
 
 static int64_t extent(char letter, const struct op_shape *shape)
@@ -102,6 +111,8 @@ static int64_t extent(char letter, const struct op_shape *shape)
 		return shape->tokens;
 	case 'H':
 		return shape->heads;
+	case 'G':
+		return shape->key_heads ? shape->key_heads : shape->heads;
 	case 'K':
 		return shape->key_dim;
 	default: /* V */

@@ -7,11 +7,12 @@
 #include "tensor/random.h"
 #include "tensor/tensor.h"
 
-enum { FAMILY_TENSORS = 8, FAMILY_OPTIONS = 3 };
+enum { FAMILY_TENSORS = 16, FAMILY_OPTIONS = 3 };
 
 struct op_shape {
 	int64_t batch, tokens;
 	int heads, key_dim, value_dim;
+	int key_heads; /* of k and v, each for a group of heads; 0: as many as heads */
 };
 
 enum tensor_role {
@@ -19,13 +20,15 @@ enum tensor_role {
 	TENSOR_OUTPUT,
 	TENSOR_INITIAL, /* an input that may be left out: zeros */
 	TENSOR_FINAL,   /* an output that may be left out */
+	TENSOR_SAVED,   /* of a gradient: an input that is an output of its operation, by the same name */
 };
 
 /* A tensor of a family. */
 struct family_tensor {
 	const char *name; /* "q" */
-	/* A letter a dimension: B(atch), T(oken), H(ead), K(ey) and V(alue) dimension. With T any strides
-	 * are fine, and the elements are of the problem's type; without, the tensor is contiguous and fp32. */
+	/* A letter a dimension: B(atch), T(oken), H(ead), G(roup: a head of the keys), K(ey) and V(alue) dimension.
+	 * With "BT" first any strides are fine, and the elements are of the problem's type; others are contiguous and
+	 * fp32. */
 	const char *shape;
 	enum tensor_role role;
 	struct distribution distribution; /* of an input, where random ones are made */
@@ -76,6 +79,10 @@ struct family {
 	const struct family_tensor *tensors;  /* ends with an entry whose name is NULL */
 	const struct family_option *options;  /* ends with an entry without values */
 	const struct family_configs *configs; /* of the GPU version; NULL: there is none */
+	/* A gradient, which is a family of its own, names the operation that it is of. It has the same options, and
+	 * those of the operation's tensors that it reads, by the same names; the gradient of tensor x is "dx", an
+	 * output for an input of the operation, an input for an output. NULL: this is no gradient. */
+	const struct family *gradient_of;
 
 	/* Says what is wrong with a problem, if anything. Every implementation asks first. STATUS_USAGE. */
 	int (*check)(const struct op_problem *problem, struct error *err);
@@ -100,6 +107,8 @@ extern const struct family *const families[];
 
 /* NULL when none has that name. */
 const struct family *family_find(const char *name);
+/* The gradient of an operation; NULL: there is none. */
+const struct family *family_gradient(const struct family *family);
 
 /* The options that a list "causal,relu" of values asks for; NULL or "": the usual ones. STATUS_USAGE, with
  * the values that there are. */
@@ -117,7 +126,7 @@ static inline bool tensor_is_output(const struct family_tensor *tensor)
 	return tensor->role == TENSOR_OUTPUT || tensor->role == TENSOR_FINAL;
 }
 
-/* Whether it has a token dimension, any strides and the problem's type. */
+/* Whether it has any strides and the problem's type. */
 bool tensor_is_sequence(const struct family_tensor *tensor);
 
 /* The size of each of its dimensions; with fewer than 4 the first ones are 1. Returns the number of

@@ -116,7 +116,7 @@ static void trial_make(struct trial *trial, const struct shape *shape)
 {
 	const struct fixture_plan plan = {
 		.family = families[0],
-		.shape = {shape->batch, shape->tokens, shape->heads, shape->dim, shape->dim},
+		.shape = {shape->batch, shape->tokens, shape->heads, shape->dim, shape->dim, 0},
 		.dtype = shape->dtype,
 		.options = {(int)shape->semantics},
 		.states = true,

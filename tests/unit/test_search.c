@@ -492,7 +492,7 @@ static void a_space_holds_what_can_run(void **state)
 {
 	const struct family *family = families[0];
 	const struct op_shape shapes[] = {
-		{1, 1000000, 8, 64, 64}, {1, 2048, 8, 128, 128}, {4, 64, 16, 32, 32}};
+		{1, 1000000, 8, 64, 64, 0}, {1, 2048, 8, 128, 128, 0}, {4, 64, 16, 32, 32, 0}};
 	const int options[FAMILY_OPTIONS] = {0};
 
 	(void)state;
@@ -522,7 +522,7 @@ static void an_empty_space_says_what_emptied_it(void **state)
 		.multiprocessors = 4,
 		.shared_per_multiprocessor = 32768,
 		.shared_per_block = 32768};
-	const struct op_shape shape = {1, 4096, 8, 128, 128};
+	const struct op_shape shape = {1, 4096, 8, 128, 128, 0};
 	const int options[FAMILY_OPTIONS] = {0};
 	const struct op_problem problem = family_problem(families[0], &shape, DTYPE_F32, options);
 	struct tune_space space;

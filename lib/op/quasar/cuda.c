@@ -20,7 +20,7 @@ static struct device_tensor device_tensor(const struct tensor *tensor)
 static struct config choose(const struct quasar_problem *problem, const struct gpu_properties *properties)
 {
 	const struct op_shape shape = {
-		problem->batch, problem->tokens, problem->heads, problem->dim, problem->dim};
+		problem->batch, problem->tokens, problem->heads, problem->dim, problem->dim, 0};
 	const struct shape_class class = shape_class_of(
 		semantics_name(problem->semantics), problem->q.dtype, &shape);
 	struct config tuned;
