@@ -415,7 +415,9 @@ static int open_verification(struct run *run, struct error *err)
 {
 	int index = run->judge_count == 1 ? run->judges->device.index : -1;
 
-	snprintf(run->reference_device, sizeof(run->reference_device), index < 0 ? "cpu" : "cuda:%d", index);
+	snprintf(run->reference_device, sizeof(run->reference_device), "cpu");
+	if (index >= 0)
+		snprintf(run->reference_device, sizeof(run->reference_device), "cuda:%d", index);
 	return verification_open(run->invocation, run->reference_device, &run->verification, err);
 }
 
