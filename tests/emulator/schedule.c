@@ -149,8 +149,8 @@ static void open_barrier(struct block *block, struct barrier *barrier)
 			int lane = __builtin_ctz(left);
 			const struct instruction *instruction = &code[warp->at[lane] - 1];
 
-			if (instruction->bytes != BARRIER_PLAIN)
-				SLOT(uint32_t, 0)[lane] = reduced(barrier, instruction->bytes);
+			if (instruction->variant != BARRIER_PLAIN)
+				SLOT(uint32_t, 0)[lane] = reduced(barrier, instruction->variant);
 		}
 		warp->held &= ~barrier->lanes[i];
 		leave_group(warp); /* those let go may have to go first */
@@ -173,7 +173,7 @@ void block_arrive(struct warp *warp, const struct instruction *instruction, uint
 			"barrier %u expects %u threads, not %u", number, barrier->expected, expected);
 	barrier->expected = expected;
 	barrier->arrived += (uint32_t)__builtin_popcount(lanes);
-	if (instruction->bytes != BARRIER_PLAIN)
+	if (instruction->variant != BARRIER_PLAIN)
 		for (uint32_t left = lanes; left; left &= left - 1)
 			barrier->counted += SLOT(uint32_t, 3)[__builtin_ctz(left)] !=
 				instruction->negated_source;
