@@ -166,6 +166,7 @@ struct block {
 	int warp_count;
 	struct warp *warps;
 	struct barrier barriers[BARRIERS];
+	struct race_check *races; /* NULL: not looked for */
 };
 
 struct launch {
