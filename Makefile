@@ -86,6 +86,7 @@ $(BUILD)/lib/space/launcher.o: $(wildcard templates/workspace/*)
 $(BUILD)/lib/gpu/compile.o: $(wildcard kernels/*/*)
 $(BUILD)/lib/probe/python.o: lib/probe/python.py lib/probe/import.py
 $(BUILD)/lib/probe/probe.o: lib/probe/probe.py
+$(BUILD)/lib/tune/triton.o: lib/tune/triton.py
 $(BUILD)/lib/fork/python_ast.o: lib/fork/python_ast.py
 $(BUILD)/lib/web/html.o: $(wildcard templates/page/*)
 $(BUILD)/lib/fork/triton_source.o: lib/fork/triton_source.py
@@ -166,6 +167,22 @@ $(TESTS_GPU): $(BUILD)/libquasar.a
 	$(call say,CCLD,$@)$(CC) $(CFLAGS) -MMD -MP -MF $@.d -o $@ $(filter %.c,$^) $(BUILD)/libquasar.a $(LDFLAGS) \
 		-lcmocka $(LDLIBS)
 
+# An emulated GPU: in LD_LIBRARY_PATH, it is what the binary takes for NVIDIA's driver. It runs where it is built.
+EMULATOR         := $(BUILD)/emulator/libcuda.so.1
+EMULATOR_OBJECTS := $(patsubst %.c,$(BUILD)/emulator/%.o,$(wildcard tests/emulator/*.c) lib/base/memory.c lib/base/error.c)
+
+$(BUILD)/emulator/%.o: %.c $(BUILD)/flags
+	@mkdir -p $(@D)
+	$(call say,CC,$<)$(CC) $(CFLAGS) -O3 -march=native -fPIC -fvisibility=hidden -fwrapv -fno-strict-aliasing \
+		-MMD -MP -c -o $@ $<
+
+$(EMULATOR): $(EMULATOR_OBJECTS)
+	$(call say,LD,$@)$(CC) -shared -Wl,-z,defs,-soname,$(@F) $(LDFLAGS) -o $@ $^ -lpthread -lm
+
+emulator: $(EMULATOR)
+
+-include $(EMULATOR_OBJECTS:.o=.d)
+
 # they may be copied into a folder that `make dist` made, whose libraries they then use
 $(TESTS_GPU) $(BUILD)/bench-gpu: override LDFLAGS += -Wl,-rpath,'$$ORIGIN/../lib'
 
@@ -203,7 +220,7 @@ check-image: deps
 
 # unit tests run with the sanitizers, everything else on the binary as users get it
 check: deps
-	@$(MAKE) --no-print-directory $(JOBS) all $(TESTS_GPU) $(BUILD)/fault.so
+	@$(MAKE) --no-print-directory $(JOBS) all $(TESTS_GPU) $(EMULATOR) $(BUILD)/fault.so
 	@$(MAKE) --no-print-directory $(JOBS) DEBUG=1 unit-tests fuzz-targets
 	@tests/run
 
@@ -290,6 +307,7 @@ help:
 	@echo 'make check-long   those: kills at every step, forks that sin'
 	@echo 'make check-pages  the pages in a real browser: chromium is installed for it'
 	@echo 'make check-sanitized  the tests of the commands, with sanitizers in the binary'
+	@echo 'make emulator     an emulated GPU, on which `make check` tests the kernels where there is no other'
 	@echo 'make check-image  the tests of the container image, with podman and buildah'
 	@echo 'make sweep        faults injected at every point of commit, reveal and submit'
 	@echo 'make fuzz         new inputs for the parsers, FUZZ_SECONDS=10 for each of them'
@@ -309,6 +327,6 @@ help:
 	@echo 'make clean        remove build/ and dist/'
 
 FORCE:
-.PHONY: all documents unit-tests fuzz-targets fuzz check check-image check-long check-packages check-pages check-sanitized sweep demo bench bench-localnet bench-model bench-gpu soak soak-serve install uninstall dist deb deps clean help FORCE
+.PHONY: all documents unit-tests fuzz-targets emulator fuzz check check-image check-long check-packages check-pages check-sanitized sweep demo bench bench-localnet bench-model bench-gpu soak soak-serve install uninstall dist deb deps clean help FORCE
 .DELETE_ON_ERROR:
 .SUFFIXES:

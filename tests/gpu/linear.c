@@ -133,7 +133,7 @@ static void check_all(struct fixture_plan plan)
 static void every_function(void **state)
 {
 	struct fixture_plan plan = {
-		.shape = {1, 70, 2, 32, 32, 0}, .dtype = DTYPE_BF16, .states = true, .seed = 1};
+		.shape = {1, 70, 2, 32, 32, 0, 0}, .dtype = DTYPE_BF16, .states = true, .seed = 1};
 
 	(void)state;
 	for (int feature = 0; feature < 5; feature++)
@@ -153,7 +153,7 @@ static void every_length(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(lengths) / sizeof(*lengths); i++)
-		check_all((struct fixture_plan){.shape = {2, lengths[i], 1, 32, 32, 0},
+		check_all((struct fixture_plan){.shape = {2, lengths[i], 1, 32, 32, 0, 0},
 			.dtype = DTYPE_BF16,
 			.states = i % 2 == 0,
 			.seed = 7});
@@ -165,7 +165,7 @@ static void every_type_and_dimension(void **state)
 
 	(void)state;
 	for (int i = 0; i < 3; i++)
-		check_all((struct fixture_plan){.shape = {1, 50, 1, dims[i][0], dims[i][1], 0},
+		check_all((struct fixture_plan){.shape = {1, 50, 1, dims[i][0], dims[i][1], 0, 0},
 			.dtype = (enum dtype)i,
 			.states = true,
 			.seed = 8});
@@ -175,7 +175,7 @@ static void any_strides(void **state)
 {
 	(void)state;
 	for (int layout = 0; layout < LAYOUTS; layout++)
-		check_all((struct fixture_plan){.shape = {2, 37, 3, 32, 32, 0},
+		check_all((struct fixture_plan){.shape = {2, 37, 3, 32, 32, 0, 0},
 			.dtype = layout == LAYOUT_SPARSE ? DTYPE_F32 : DTYPE_BF16,
 			.layout = (enum layout)layout,
 			.states = true,
@@ -189,13 +189,13 @@ static void every_kind_of_configuration(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(configs) / sizeof(*configs); i++)
-		check_both((struct fixture_plan){.shape = {1, 200, 1, 64, 64, 0},
+		check_both((struct fixture_plan){.shape = {1, 200, 1, 64, 64, 0, 0},
 				   .dtype = DTYPE_BF16,
 				   .options = {i != 1},
 				   .seed = 10},
 			&configs[i]);
 	/* warps of a block add up their states */
-	check_both((struct fixture_plan){.shape = {1, 200, 1, 64, 64, 0}, .dtype = DTYPE_BF16, .seed = 11},
+	check_both((struct fixture_plan){.shape = {1, 200, 1, 64, 64, 0, 0}, .dtype = DTYPE_BF16, .seed = 11},
 		&configs[2]);
 }
 
@@ -203,7 +203,7 @@ static void every_kind_of_configuration(void **state)
 static void a_sequence_continues_from_its_sums(void **state)
 {
 	const struct fixture_plan plan = {.family = family_find("linear"),
-		.shape = {1, 100, 2, 32, 32, 0},
+		.shape = {1, 100, 2, 32, 32, 0, 0},
 		.dtype = DTYPE_BF16,
 		.options = {LINEAR_CAUSAL},
 		.states = true,
@@ -253,7 +253,7 @@ static void a_sequence_continues_from_its_sums(void **state)
 static void large_and_small_keys(void **state)
 {
 	struct fixture_plan plan = {.family = family_find("linear"),
-		.shape = {1, 40, 1, 32, 32, 0},
+		.shape = {1, 40, 1, 32, 32, 0, 0},
 		.dtype = DTYPE_F32,
 		.options = {LINEAR_CAUSAL, LINEAR_EXP},
 		.seed = 9};
@@ -266,7 +266,7 @@ static void large_and_small_keys(void **state)
 static void bad_problems_are_refused_before_a_launch(void **state)
 {
 	const struct fixture_plan plan = {
-		.family = family_find("linear"), .shape = {1, 20, 1, 32, 32, 0}, .dtype = DTYPE_BF16};
+		.family = family_find("linear"), .shape = {1, 20, 1, 32, 32, 0, 0}, .dtype = DTYPE_BF16};
 	struct fixture made;
 	struct op_problem problem;
 	struct error err;

@@ -5,6 +5,7 @@
 #include <cmocka.h>
 
 #include <fcntl.h>
+#include <math.h>
 #include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,6 +17,7 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "gpu/cache.h"
+#include "gpu/clock.h"
 #include "gpu/compile.h"
 #include "gpu/cuda.h"
 #include "gpu/gpu.h"
@@ -201,6 +203,35 @@ static bool compiler_knows(const struct nvrtc *nvrtc, int capability)
 	return found;
 }
 
+/* Where NVML is not there, or there is no GPU at that place, nothing is known; which ends nothing. */
+static void a_clock_that_is_not_there_is_not_known(void **state)
+{
+	const struct gpu_properties nowhere = {.name = "NVIDIA H200", .pci = "ffff:ff:1f.0"};
+	struct gpu_clock *clock = gpu_clock_open(&nowhere);
+
+	(void)state;
+	assert_null(clock);
+	assert_true(isnan(gpu_clock_mhz(clock)));
+	gpu_clock_close(clock);
+}
+
+/* While it is there, it is one that a GPU can have. */
+static void the_clock_of_a_gpu(void **state)
+{
+	struct gpu_properties properties;
+	struct gpu_clock *clock;
+	struct error err;
+
+	(void)state;
+	if (gpu_query(0, &properties, &err) < 0)
+		skip();
+	clock = gpu_clock_open(&properties);
+	if (!clock)
+		skip(); /* a driver without NVML */
+	assert_in_range(gpu_clock_mhz(clock), 100, 5000);
+	gpu_clock_close(clock);
+}
+
 static void compile(
 	const char *source, const struct kernel_parameter *parameters, int capability, void *state)
 {
@@ -219,12 +250,12 @@ static void compile(
 
 #define CAPABILITIES (sizeof(capabilities) / sizeof(*capabilities))
 
-static void compile_chunk(const int values[10], int capability, void *state)
+static void compile_chunk(const int values[12], int capability, void *state)
 {
 	const struct kernel_parameter parameters[] = {{"HEAD_DIM", values[0]}, {"CHUNK", values[1]},
 		{"UPSTREAM", values[2]}, {"INPUT", values[3]}, {"VECTOR", values[4]}, {"COMPACT", values[5]},
 		{"NUM_STAGES", values[6]}, {"MIN_BLOCKS", values[7]}, {"PRODUCT_WARPS", values[8]},
-		{"NUM_LAUNCHES", values[9]}, {0}};
+		{"NUM_LAUNCHES", values[9]}, {"GATED", values[10]}, {"PACKED", values[11]}, {0}};
 
 	compile("quasar/chunk.cu", parameters, capability, state);
 }
@@ -232,16 +263,16 @@ static void compile_chunk(const int values[10], int capability, void *state)
 static void quasar_chunk_compiles(void **state)
 {
 	/* HEAD_DIM, CHUNK, UPSTREAM, INPUT, VECTOR, COMPACT, NUM_STAGES, MIN_BLOCKS,
-	 * PRODUCT_WARPS, NUM_LAUNCHES: the usual case for every architecture, and every other value of each once */
-	static const int usual[] = {64, 64, 0, 1, 1, 0, 2, 3, 1, 2};
-	static const int others[][10] = {
-		{64, 64, 1, 1, 1, 1, 2, 2, 1, 3},
-		{32, 64, 1, 0, 0, 0, 1, 1, 1, 2},
-		{128, 32, 0, 2, 1, 0, 1, 1, 1, 2},
+	 * PRODUCT_WARPS, NUM_LAUNCHES, GATED, PACKED: the usual case for every architecture, and every other value of each once */
+	static const int usual[] = {64, 64, 0, 1, 1, 0, 2, 3, 1, 2, 0, 0};
+	static const int others[][12] = {
+		{64, 64, 1, 1, 1, 1, 2, 2, 1, 3, 0, 0},
+		{32, 64, 1, 0, 0, 0, 1, 1, 1, 2, 0, 0},
+		{128, 32, 0, 2, 1, 0, 1, 1, 1, 2, 1, 1},
 	};
-	static const int hopper[][10] = {
-		{64, 64, 0, 1, 1, 0, 2, 3, 4, 2},
-		{128, 64, 0, 1, 1, 0, 2, 1, 4, 3},
+	static const int hopper[][12] = {
+		{64, 64, 0, 1, 1, 0, 2, 3, 4, 2, 0, 0},
+		{128, 64, 0, 1, 1, 0, 2, 1, 4, 3, 1, 0},
 	};
 
 	for (size_t i = 0; i < CAPABILITIES; i++)
@@ -272,7 +303,8 @@ static void the_other_kernels_compile(void **state)
 	for (size_t i = 0; i < CAPABILITIES; i++) {
 		const int dim = 32 << i % 3;
 		const struct kernel_parameter parameters[] = {{"HEAD_DIM", dim}, {"INPUT", (int)i % 3},
-			{"UPSTREAM", (int)i % 2}, {"VECTOR", (int)i / 3}, {0}};
+			{"UPSTREAM", (int)i % 2}, {"VECTOR", (int)i / 3}, {"GATED", (int)i / 2 % 2},
+			{"PACKED", (int)i / 3}, {"CACHED", (int)i % 2}, {0}};
 		const struct kernel_parameter size[] = {{"SIZE", 16 << i % 3}, {0}};
 		const struct kernel_parameter layer[] = {{"HEAD_DIM", dim}, {"WIDTH", 3 * dim}, {"INPUT", 1},
 			{"VECTOR", 1}, {"FROM_F32", (int)i % 2}, {0}};
@@ -365,6 +397,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(processes_share_the_cache, make_directory, remove_directory),
 		cmocka_unit_test(models_are_found_by_the_drivers_names),
 		cmocka_unit_test(a_missing_driver_is_explained),
+		cmocka_unit_test(a_clock_that_is_not_there_is_not_known),
+		cmocka_unit_test(the_clock_of_a_gpu),
 		cmocka_unit_test_setup_teardown(quasar_chunk_compiles, make_directory, remove_directory),
 		cmocka_unit_test_setup_teardown(linear_attention_compiles, make_directory, remove_directory),
 		cmocka_unit_test_setup_teardown(the_other_kernels_compile, make_directory, remove_directory),

@@ -127,7 +127,7 @@ static void the_gradient_is_the_slope(void **state)
 {
 	static const char *const inputs[] = {"q", "k", "v", "initial_state", "initial_sum"};
 	struct fixture_plan plan = {.family = family_find("linear-backward"),
-		.shape = {1, 6, 1, 32, 32, 0},
+		.shape = {1, 6, 1, 32, 32, 0, 0},
 		.dtype = DTYPE_F32,
 		.states = true,
 		.seed = 5};
@@ -245,7 +245,7 @@ static void every_problem_has_a_configuration(void **state)
 static void wrong_configurations_are_refused(void **state)
 {
 	const struct family *family = family_find("linear");
-	const struct op_shape shape = {1, 1000, 8, 64, 32, 0};
+	const struct op_shape shape = {1, 1000, 8, 64, 32, 0, 0};
 	const int options[FAMILY_OPTIONS] = {0};
 	const struct op_problem problem = family_problem(family, &shape, DTYPE_BF16, options);
 	static const struct config configs[] = {{{64, 4, 2, 1, 4}}, {{32, 3, 2, 1, 4}}, {{32, 4, 1, 1, 4}},
