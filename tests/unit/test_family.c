@@ -421,7 +421,8 @@ static void tables_are_sound(void **state)
 static void costs_are_counted(void **state)
 {
 	const struct family *quasar = families[0], *linear = family_find("linear");
-	struct fixture_plan plan = {.family = quasar, .shape = {2, 100, 3, 64, 64, 0, 0}, .dtype = DTYPE_BF16};
+	struct fixture_plan plan = {
+		.family = quasar, .shape = {2, 100, 3, 64, 64, 0, 0}, .dtype = DTYPE_BF16};
 	struct fixture fixture;
 	struct error err = {0};
 
