@@ -270,8 +270,9 @@ static int read_options(struct run *run, struct error *err)
 	if (!run->of_fork)
 		family_options_format(
 			run->plan.family, run->plan.options, run->semantics, sizeof(run->semantics));
-	run->plan.semantics = (enum semantics)
-				      run->plan.options[0]; /* of the layer, which has the first family's */
+	if (run->plan.workload == WORKLOAD_LAYER &&
+		command_layer_semantics(run->plan.options, &run->plan.semantics, err) < 0)
+		return -1;
 	run->plan.runs = (int)runs;
 	run->plan.seed = (uint64_t)seed;
 	if (arg_flag(invocation, "compare") && !require_workspace(invocation, err))

@@ -39,7 +39,7 @@ void bench_print_heading(struct run *run)
 	char input[160];
 
 	print_subject(run);
-	fixture_describe(run->plan.family, input, sizeof(input));
+	fixture_describe(run->plan.family, run->plan.options, input, sizeof(input));
 	if (run->plan.weights)
 		layout_format(stdout, 0, "Batch 1, weights from %s.\n", run->plan.weights);
 	else if (run->plan.workload == WORKLOAD_OP)
@@ -238,7 +238,7 @@ static void print_json(const struct run *run)
 		cJSON_AddStringToObject(document, "python", run->python.path);
 		cJSON_AddStringToObject(document, "torch", run->python.torch);
 	} else if (run->plan.workload == WORKLOAD_OP) {
-		fixture_describe(run->plan.family, input, sizeof(input));
+		fixture_describe(run->plan.family, run->plan.options, input, sizeof(input));
 		cJSON_AddStringToObject(document, "op", run->plan.family->name);
 		cJSON_AddStringToObject(document, "input", input);
 	}

@@ -52,7 +52,7 @@ static int read_plan(const cJSON *opening, struct own *own, struct fixture_plan 
 	own->family = family_find(op);
 	*plan = (struct fixture_plan){
 		.family = own->family,
-		.shape = {1, tokens, (int)heads, (int)dim, (int)dim, 0},
+		.shape = {1, tokens, (int)heads, (int)dim, (int)dim, 0, 0},
 		.dtype = (enum dtype)dtype,
 		.seed = (uint64_t)seed,
 	};

@@ -137,7 +137,7 @@ static void print_native_setting(const struct run *run)
 	const struct family *family = run->request.op ? run->request.op : families[0];
 	char input[160];
 
-	fixture_describe(family, input, sizeof(input));
+	fixture_describe(family, run->request.options, input, sizeof(input));
 	printf("On %s, seed %llu, %s semantics; %s.\n"
 	       "This is quasar's own native implementation of %s, not the fork's Python.\n\n",
 		run->device.description, (unsigned long long)run->request.seed, run->semantics, input,
@@ -306,7 +306,8 @@ static int read_request(struct run *run, struct error *err)
 	if (run->request.weights && !run->native)
 		return error_set(
 			err, STATUS_USAGE, "--weights needs --native: the fork is checked at its own");
-	run->wanted = (enum semantics)run->request.options[0];
+	if (!run->request.op && command_layer_semantics(run->request.options, &run->wanted, err) < 0)
+		return -1;
 	if (arg_given(invocation, "semantics"))
 		run->request.wanted = &run->wanted;
 	run->request.target_required = run->request.more_lengths || run->request.claimed > 0 ||

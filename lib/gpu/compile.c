@@ -36,6 +36,7 @@
 	_(flash_common, "flash/flash.cuh")                                                                   \
 	_(flash_layout, "flash/layout.h")                                                                    \
 	_(quasar_arguments, "quasar/arguments.h")                                                            \
+	_(quasar_decay, "quasar/decay.cuh")                                                                  \
 	_(quasar_gate_formula, "quasar/gate.cuh")                                                            \
 	_(quasar_layout, "quasar/layout.h")                                                                  \
 	_(layer_arguments, "layer/arguments.h")                                                              \

@@ -72,6 +72,7 @@ def test_any_family_can_be_measured(quasar):
 
 @pytest.mark.parametrize("args", [["--op", "none"], ["--op=none"], ["--op", "linear", "--semantics", "upstream"],
                                   ["--op", "--semantics", "relu"], ["--native", "--semantics", "relu"],
+                                  ["--native", "--semantics", "gated"],
                                   ["--op", "linear", "--native"]])
 def test_what_no_family_has(quasar, args):
     done = quasar("bench", "--seq", 100, *args)

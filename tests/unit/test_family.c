@@ -111,12 +111,15 @@ static void try_fixture(const struct fixture *fixture)
 		free(results[i]);
 }
 
-static void try_plan(const struct fixture_plan *plan)
+static void try_plan(const struct fixture_plan *wanted)
 {
+	struct fixture_plan plan = *wanted;
 	struct fixture fixture;
 	struct error err = {0};
 
-	if (fixture_make(&fixture, &cpu, plan, &err) < 0)
+	if (function_is_packed(plan.family, plan.options))
+		plan.shape.batch = 1;
+	if (fixture_make(&fixture, &cpu, &plan, &err) < 0)
 		fail_msg("%s", err.message);
 	try_fixture(&fixture);
 	fixture_free(&fixture);
@@ -144,10 +147,11 @@ static void each_function(void (*work)(struct fixture_plan plan))
 /* --- the tests -------------------------------------------------------------------------------------- */
 
 /* Whether case number `which` is tried: a sixth of them for functions that differ only by an option behind
- * the first, which no layout or length is handled by. */
+ * the first, which no layout or length is handled by, and for packed sequences. */
 static bool is_tried(const struct fixture_plan *plan, size_t which)
 {
-	int number = plan->options[1] + 4 * plan->options[2];
+	int number = plan->options[1] + 4 * plan->options[2] +
+		(function_is_packed(plan->family, plan->options) ? plan->options[0] : 0);
 
 	return !number || (which + (size_t)number) % 6 == 0;
 }
@@ -162,7 +166,7 @@ static void try_lengths(struct fixture_plan plan)
 
 			if (!is_tried(&plan, i + (size_t)n))
 				continue;
-			plan.shape = (struct op_shape){1, tokens[i], 2, dim, dim, 0};
+			plan.shape = (struct op_shape){1, tokens[i], 2, dim, dim, 0, 0};
 			plan.dtype = DTYPE_BF16;
 			plan.states = i % 2 == 0;
 			try_plan(&plan);
@@ -181,7 +185,7 @@ static void try_layouts(struct fixture_plan plan)
 		for (int dtype = 0; dtype < 3; dtype++) {
 			if (!is_tried(&plan, (size_t)(layout + dtype)))
 				continue;
-			plan.shape = (struct op_shape){2, 70, 3, 32, 32, 0};
+			plan.shape = (struct op_shape){2, 70, 3, 32, 32, 0, 0};
 			plan.dtype = (enum dtype)dtype;
 			plan.layout = (enum layout)layout;
 			plan.states = true;
@@ -199,7 +203,7 @@ static void any_strides_and_types(void **state)
 static bool is_quadratic(const struct family *family)
 {
 	const int options[FAMILY_OPTIONS] = {0};
-	const struct op_shape shape = {1, 100, 1, 32, 32, 0}, twice = {1, 200, 1, 32, 32, 0};
+	const struct op_shape shape = {1, 100, 1, 32, 32, 0, 0}, twice = {1, 200, 1, 32, 32, 0, 0};
 	const struct op_problem problem = family_problem(family, &shape, DTYPE_F32, options),
 				larger = family_problem(family, &twice, DTYPE_F32, options);
 
@@ -217,11 +221,11 @@ static void try_threads(struct fixture_plan plan)
 		if (!is_tried(&plan, i))
 			continue;
 		cpu_threads_set(threads[i]);
-		plan.shape = (struct op_shape){1, 1100 / fewer, 1, 32, 32, 0};
+		plan.shape = (struct op_shape){1, 1100 / fewer, 1, 32, 32, 0, 0};
 		plan.dtype = DTYPE_BF16;
 		plan.states = true;
 		try_plan(&plan);
-		plan.shape = (struct op_shape){2, 777 / fewer, 1, 64, 64, 0};
+		plan.shape = (struct op_shape){2, 777 / fewer, 1, 64, 64, 0, 0};
 		plan.dtype = DTYPE_F32;
 		plan.states = false;
 		try_plan(&plan);
@@ -238,7 +242,7 @@ static void few_heads_use_all_threads(void **state)
 /* Keys and values of different dimensions, or a word that says they have to be the same. */
 static void try_value_dimensions(struct fixture_plan plan)
 {
-	static const struct op_shape shapes[] = {{2, 40, 3, 32, 64, 0}, {1, 33, 2, 128, 32, 0}};
+	static const struct op_shape shapes[] = {{2, 40, 3, 32, 64, 0, 0}, {1, 33, 2, 128, 32, 0, 0}};
 
 	for (size_t i = 0; i < 2; i++)
 		for (int layout = 0; layout < LAYOUTS; layout++) {
@@ -276,7 +280,7 @@ static void try_keys(struct fixture_plan plan)
 	struct fixture fixture;
 	struct error err = {0};
 
-	plan.shape = (struct op_shape){1, 70, 1, 32, 32, 0};
+	plan.shape = (struct op_shape){1, 70, 1, 32, 32, 0, 0};
 	plan.dtype = DTYPE_F32;
 	plan.states = true;
 	assert_int_equal(fixture_make(&fixture, &cpu, &plan, &err), 0);
@@ -302,7 +306,7 @@ static void try_nan(struct fixture_plan plan)
 {
 	struct error err = {0};
 
-	plan.shape = (struct op_shape){1, 40, 1, 32, 32, 0};
+	plan.shape = (struct op_shape){1, 40, 1, 32, 32, 0, 0};
 	plan.dtype = DTYPE_BF16;
 	plan.states = true;
 	for (const char *const *name = cpu_variants(); *name; name++)
@@ -310,7 +314,8 @@ static void try_nan(struct fixture_plan plan)
 			uint16_t outputs[3 * 40 * 32];
 			struct fixture fixture;
 
-			if (tensor_is_output(&plan.family->tensors[i]))
+			if (tensor_is_output(&plan.family->tensors[i]) ||
+				!tensor_belongs(&plan.family->tensors[i], plan.options))
 				continue;
 			assert_int_equal(cpu_variant_select(*name), 0);
 			assert_int_equal(fixture_make(&fixture, &cpu, &plan, &err), 0);
@@ -339,7 +344,7 @@ static void functions_have_names(void **state)
 	const struct family *linear = family_find("linear");
 	int options[FAMILY_OPTIONS];
 	struct error err = {0};
-	char text[64];
+	char text[128];
 
 	(void)state;
 	assert_ptr_equal(family_find("quasar"), families[0]);
@@ -355,8 +360,12 @@ static void functions_have_names(void **state)
 	assert_non_null(strstr(err.message, "upstream"));
 	assert_non_null(strstr(err.message, "squared-relu"));
 	assert_int_equal(family_options_parse(linear, "caus", options, &err), -1);
-	fixture_describe(families[0], text, sizeof(text));
+	assert_int_equal(family_options_parse(families[0], NULL, options, &err), 0);
+	fixture_describe(families[0], options, text, sizeof(text));
 	assert_string_equal(text, "q, k, v normal, deviation 1; beta uniform in 0.7 … 2.8");
+	assert_int_equal(family_options_parse(families[0], "gated", options, &err), 0);
+	fixture_describe(families[0], options, text, sizeof(text));
+	assert_non_null(strstr(text, "2.8; log_gate uniform in -0.1 … 0"));
 }
 
 /* What must be so for everything else to work. */
@@ -371,7 +380,7 @@ static void tables_are_sound(void **state)
 		assert_true(family->check && family->reference && family->cpu && family->operations);
 		for (int i = 0; family->tensors[i].name; i++) {
 			assert_true(i < FAMILY_TENSORS);
-			assert_true(strspn(family->tensors[i].shape, "BTHGKV") ==
+			assert_true(strspn(family->tensors[i].shape, "NBTHGKV") ==
 				strlen(family->tensors[i].shape));
 			assert_int_equal(family_tensor_find(family, family->tensors[i].name), i);
 		}
@@ -389,7 +398,8 @@ static void tables_are_sound(void **state)
 static void costs_are_counted(void **state)
 {
 	const struct family *quasar = families[0], *linear = family_find("linear");
-	struct fixture_plan plan = {.family = quasar, .shape = {2, 100, 3, 64, 64, 0}, .dtype = DTYPE_BF16};
+	struct fixture_plan plan = {
+		.family = quasar, .shape = {2, 100, 3, 64, 64, 0, 0}, .dtype = DTYPE_BF16};
 	struct fixture fixture;
 	struct error err = {0};
 

@@ -250,12 +250,12 @@ static void compile(
 
 #define CAPABILITIES (sizeof(capabilities) / sizeof(*capabilities))
 
-static void compile_chunk(const int values[10], int capability, void *state)
+static void compile_chunk(const int values[12], int capability, void *state)
 {
 	const struct kernel_parameter parameters[] = {{"HEAD_DIM", values[0]}, {"CHUNK", values[1]},
 		{"UPSTREAM", values[2]}, {"INPUT", values[3]}, {"VECTOR", values[4]}, {"COMPACT", values[5]},
 		{"NUM_STAGES", values[6]}, {"MIN_BLOCKS", values[7]}, {"PRODUCT_WARPS", values[8]},
-		{"NUM_LAUNCHES", values[9]}, {0}};
+		{"NUM_LAUNCHES", values[9]}, {"GATED", values[10]}, {"PACKED", values[11]}, {0}};
 
 	compile("quasar/chunk.cu", parameters, capability, state);
 }
@@ -263,16 +263,16 @@ static void compile_chunk(const int values[10], int capability, void *state)
 static void quasar_chunk_compiles(void **state)
 {
 	/* HEAD_DIM, CHUNK, UPSTREAM, INPUT, VECTOR, COMPACT, NUM_STAGES, MIN_BLOCKS,
-	 * PRODUCT_WARPS, NUM_LAUNCHES: the usual case for every architecture, and every other value of each once */
-	static const int usual[] = {64, 64, 0, 1, 1, 0, 2, 3, 1, 2};
-	static const int others[][10] = {
-		{64, 64, 1, 1, 1, 1, 2, 2, 1, 3},
-		{32, 64, 1, 0, 0, 0, 1, 1, 1, 2},
-		{128, 32, 0, 2, 1, 0, 1, 1, 1, 2},
+	 * PRODUCT_WARPS, NUM_LAUNCHES, GATED, PACKED: the usual case for every architecture, and every other value of each once */
+	static const int usual[] = {64, 64, 0, 1, 1, 0, 2, 3, 1, 2, 0, 0};
+	static const int others[][12] = {
+		{64, 64, 1, 1, 1, 1, 2, 2, 1, 3, 0, 0},
+		{32, 64, 1, 0, 0, 0, 1, 1, 1, 2, 0, 0},
+		{128, 32, 0, 2, 1, 0, 1, 1, 1, 2, 1, 1},
 	};
-	static const int hopper[][10] = {
-		{64, 64, 0, 1, 1, 0, 2, 3, 4, 2},
-		{128, 64, 0, 1, 1, 0, 2, 1, 4, 3},
+	static const int hopper[][12] = {
+		{64, 64, 0, 1, 1, 0, 2, 3, 4, 2, 0, 0},
+		{128, 64, 0, 1, 1, 0, 2, 1, 4, 3, 1, 0},
 	};
 
 	for (size_t i = 0; i < CAPABILITIES; i++)
@@ -288,7 +288,8 @@ static void the_other_kernels_compile(void **state)
 	for (size_t i = 0; i < CAPABILITIES; i++) {
 		const int dim = 32 << i % 3;
 		const struct kernel_parameter parameters[] = {{"HEAD_DIM", dim}, {"INPUT", (int)i % 3},
-			{"UPSTREAM", (int)i % 2}, {"VECTOR", (int)i / 3}, {0}};
+			{"UPSTREAM", (int)i % 2}, {"VECTOR", (int)i / 3}, {"GATED", (int)i / 2 % 2},
+			{"PACKED", (int)i / 3}, {"CACHED", (int)i % 2}, {0}};
 		const struct kernel_parameter size[] = {{"SIZE", 16 << i % 3}, {0}};
 		const struct kernel_parameter layer[] = {{"HEAD_DIM", dim}, {"WIDTH", 3 * dim}, {"INPUT", 1},
 			{"VECTOR", 1}, {"FROM_F32", (int)i % 2}, {0}};

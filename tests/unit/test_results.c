@@ -19,7 +19,7 @@ static const struct gpu_properties h200 = {.name = "NVIDIA H200", .driver = "580
 
 static struct tune_result example(const char *parameters)
 {
-	const struct op_shape shape = {1, 100000, 8, 64, 64, 0};
+	const struct op_shape shape = {1, 100000, 8, 64, 64, 0, 0};
 	struct tune_result result = {
 		.when = 1763800000,
 		.bytes = 4e8,

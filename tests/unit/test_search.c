@@ -583,7 +583,7 @@ static void an_empty_space_says_what_emptied_it(void **state)
 		.multiprocessors = 4,
 		.shared_per_multiprocessor = 32768,
 		.shared_per_block = 32768};
-	const struct op_shape shape = {1, 4096, 8, 128, 128, 0};
+	const struct op_shape shape = {1, 4096, 8, 128, 128, 0, 0};
 	const int options[FAMILY_OPTIONS] = {0};
 	const struct op_problem problem = family_problem(families[0], &shape, DTYPE_F32, options);
 	struct tune_space space;

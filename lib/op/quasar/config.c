@@ -30,6 +30,15 @@ int quasar_chunks_per_group(const struct quasar_problem *problem, const struct c
 	return (quasar_chunks(problem, config) + groups - 1) / groups;
 }
 
+int64_t quasar_parts(const struct quasar_problem *problem, int64_t tokens, bool last_too)
+{
+	int64_t rows = quasar_rows(problem);
+
+	if (problem->sequences)
+		return problem->heads * (rows / tokens + (last_too ? problem->sequences : 0));
+	return problem->batch * problem->heads * ((rows - 1) / tokens + last_too);
+}
+
 /* Of a block of the second pass, which needs more. */
 static int shared_bytes(const struct quasar_problem *problem, const struct config *config)
 {
@@ -189,6 +198,8 @@ static void list_parameters(const struct quasar_problem *problem, const struct c
 		{"COMPACT",
 			upstream && is_compact(problem, &problem->q) && is_compact(problem, &problem->k) &&
 				is_compact(problem, &problem->v)},
+		{"GATED", problem->gated},
+		{"PACKED", problem->sequences > 0},
 	};
 	int count = sizeof(constants) / sizeof(*constants);
 
@@ -206,7 +217,6 @@ int quasar_launches(const struct quasar_problem *problem, const struct config *c
 	int dim = problem->dim, planes = CHUNK_PLANES((int)problem->q.dtype), count = 0;
 	int chunk = config->value[QUASAR_CHUNK], stages = config->value[QUASAR_NUM_STAGES];
 	int separate = config->value[QUASAR_NUM_LAUNCHES], groups = config->value[QUASAR_GROUPS];
-	int64_t sequences = problem->batch * problem->heads;
 	int longest = quasar_chunks_per_group(problem, config);
 	/* FADING_CHUNKS is of chunks of 64 and S = 64; rows to forget grow with S */
 	int forgets = FADING_CHUNKS * dim / chunk, fading = longest < forgets ? longest : forgets;
@@ -221,8 +231,7 @@ int quasar_launches(const struct quasar_problem *problem, const struct config *c
 		launches[count].name = "quasar_chunk_inverse";
 		launches[count].shared_bytes = CHUNK_INVERSE_SHARED(dim, chunk, planes);
 		launches[count].bytes = CHUNKS_AT_ONCE(dim, chunk) * (tile + square);
-		launches[count++].blocks = sequences *
-			((quasar_chunks(problem, config) - 1) / CHUNKS_AT_ONCE(dim, chunk) + 1);
+		launches[count++].blocks = quasar_parts(problem, CHUNKS_AT_ONCE(dim, chunk) * chunk, true);
 	}
 	if (groups > 1) { /* nobody asks for the transition of a last group */
 		launches[count] = any;
@@ -230,7 +239,7 @@ int quasar_launches(const struct quasar_problem *problem, const struct config *c
 		launches[count].shared_bytes = CHUNK_TRANSITION_SHARED(dim, chunk, planes, stages, separate);
 		launches[count].trips = fading;
 		launches[count].bytes = fading * (2 * tile + loaded);
-		launches[count++].blocks = sequences * (groups - 1);
+		launches[count++].blocks = quasar_parts(problem, (int64_t)longest * chunk, false);
 	}
 	launches[count] = any;
 	launches[count].name = "quasar_chunk_output";
@@ -239,6 +248,6 @@ int quasar_launches(const struct quasar_problem *problem, const struct config *c
 	 * of [S, S] by [S, C] */
 	launches[count].trips = longest + (longest < forgets ? (groups - 1) * dim / (6.0 * chunk) : 0);
 	launches[count].bytes = longest * (4 * tile + loaded);
-	launches[count++].blocks = sequences * groups;
+	launches[count++].blocks = quasar_parts(problem, (int64_t)longest * chunk, true);
 	return count;
 }
