@@ -159,20 +159,39 @@ fuzz: deps
 $(BUILD)/bench-%: bench/%.c $(BUILD)/libquasar.a
 	$(call say,CCLD,$@)$(CC) $(CFLAGS) -MMD -MP -MF $@.d -o $@ $< $(BUILD)/libquasar.a $(LDFLAGS) $(LDLIBS)
 
-# builds anywhere, runs where there is a GPU
-$(BUILD)/tests-gpu: tests/gpu/kernels.c $(BUILD)/libquasar.a
-	$(call say,CCLD,$@)$(CC) $(CFLAGS) -MMD -MP -MF $@.d -o $@ $< $(BUILD)/libquasar.a $(LDFLAGS) \
+# build anywhere, run where there is a GPU
+TESTS_GPU := $(BUILD)/tests-gpu $(BUILD)/tests-gpu-linear
+$(BUILD)/tests-gpu: tests/gpu/kernels.c
+$(BUILD)/tests-gpu-linear: tests/gpu/linear.c
+$(TESTS_GPU): $(BUILD)/libquasar.a
+	$(call say,CCLD,$@)$(CC) $(CFLAGS) -MMD -MP -MF $@.d -o $@ $(filter %.c,$^) $(BUILD)/libquasar.a $(LDFLAGS) \
 		-lcmocka $(LDLIBS)
 
+# An emulated GPU: in LD_LIBRARY_PATH, it is what the binary takes for NVIDIA's driver. It runs where it is built.
+EMULATOR         := $(BUILD)/emulator/libcuda.so.1
+EMULATOR_OBJECTS := $(patsubst %.c,$(BUILD)/emulator/%.o,$(wildcard tests/emulator/*.c) lib/base/memory.c lib/base/error.c)
+
+$(BUILD)/emulator/%.o: %.c $(BUILD)/flags
+	@mkdir -p $(@D)
+	$(call say,CC,$<)$(CC) $(CFLAGS) -O3 -march=native -fPIC -fvisibility=hidden -fwrapv -fno-strict-aliasing \
+		-MMD -MP -c -o $@ $<
+
+$(EMULATOR): $(EMULATOR_OBJECTS)
+	$(call say,LD,$@)$(CC) -shared -Wl,-z,defs,-soname,$(@F) $(LDFLAGS) -o $@ $^ -lpthread -lm
+
+emulator: $(EMULATOR)
+
+-include $(EMULATOR_OBJECTS:.o=.d)
+
 # they may be copied into a folder that `make dist` made, whose libraries they then use
-$(BUILD)/tests-gpu $(BUILD)/bench-gpu: override LDFLAGS += -Wl,-rpath,'$$ORIGIN/../lib'
+$(TESTS_GPU) $(BUILD)/bench-gpu: override LDFLAGS += -Wl,-rpath,'$$ORIGIN/../lib'
 
 # preloaded by the tests that kill a command at its every step
 $(BUILD)/fault.so: tests/fault/fault.c
 	@mkdir -p $(@D)
 	$(call say,CCLD,$@)$(CC) -std=gnu11 -O2 -Wall -Wextra -Werror -D_GNU_SOURCE -shared -fPIC -o $@ $< -ldl
 
--include $(BUILD)/bench-localnet.d $(BUILD)/bench-model.d $(BUILD)/bench-gpu.d $(BUILD)/tests-gpu.d
+-include $(BUILD)/bench-localnet.d $(BUILD)/bench-model.d $(BUILD)/bench-gpu.d $(TESTS_GPU:%=%.d)
 
 # a minute of 500 commits a second from 64 connections
 bench-localnet: $(QUASAR) $(BUILD)/bench-localnet
@@ -201,7 +220,7 @@ check-image: deps
 
 # unit tests run with the sanitizers, everything else on the binary as users get it
 check: deps
-	@$(MAKE) --no-print-directory $(JOBS) all $(BUILD)/tests-gpu $(BUILD)/fault.so
+	@$(MAKE) --no-print-directory $(JOBS) all $(TESTS_GPU) $(EMULATOR) $(BUILD)/fault.so
 	@$(MAKE) --no-print-directory $(JOBS) DEBUG=1 unit-tests fuzz-targets
 	@tests/run
 
@@ -288,6 +307,7 @@ help:
 	@echo 'make check-long   those: kills at every step, forks that sin'
 	@echo 'make check-pages  the pages in a real browser: chromium is installed for it'
 	@echo 'make check-sanitized  the tests of the commands, with sanitizers in the binary'
+	@echo 'make emulator     an emulated GPU, on which `make check` tests the kernels where there is no other'
 	@echo 'make check-image  the tests of the container image, with podman and buildah'
 	@echo 'make sweep        faults injected at every point of commit, reveal and submit'
 	@echo 'make fuzz         new inputs for the parsers, FUZZ_SECONDS=10 for each of them'
@@ -307,6 +327,6 @@ help:
 	@echo 'make clean        remove build/ and dist/'
 
 FORCE:
-.PHONY: all documents unit-tests fuzz-targets fuzz check check-image check-long check-packages check-pages check-sanitized sweep demo bench bench-localnet bench-model bench-gpu soak soak-serve install uninstall dist deb deps clean help FORCE
+.PHONY: all documents unit-tests fuzz-targets emulator fuzz check check-image check-long check-packages check-pages check-sanitized sweep demo bench bench-localnet bench-model bench-gpu soak soak-serve install uninstall dist deb deps clean help FORCE
 .DELETE_ON_ERROR:
 .SUFFIXES:

@@ -3,10 +3,11 @@
 #include <stdio.h>
 #include <string.h>
 
-extern const struct family family_quasar, family_linear, family_flash, family_flash_backward;
+extern const struct family family_quasar, family_linear, family_linear_backward, family_flash,
+	family_flash_backward;
 
 const struct family *const families[] = {
-	&family_quasar, &family_linear, &family_flash, &family_flash_backward, NULL};
+	&family_quasar, &family_linear, &family_linear_backward, &family_flash, &family_flash_backward, NULL};
 
 const struct family *family_find(const char *name)
 {

@@ -37,7 +37,7 @@ def test_without_a_gpu_it_says_what_to_do(quasar):
 
 
 @pytest.mark.parametrize("args, words", [
-    (["--op", "linear"], "no GPU version yet"),
+    (["--op", "linear", "--kernel", "quasar_chunk"], "It has linear_attention"),
     (["--kernel", "other"], "It has quasar_chunk"),
     (["--strategy", "luck"], "exhaustive"),
     (["--dtype", "int8"], "bf16"),
@@ -58,11 +58,11 @@ def test_the_worker_answers_what_it_is_asked(quasar):
     """It runs where there is no GPU, too, and says so."""
     wanted = {"do": "open", "op": "quasar", "semantics": "upstream", "device": 99, "tokens": 64, "heads": 1,
               "head_dim": 64, "dtype": 1, "seed": 1}
-    lines = [json.dumps(wanted), json.dumps({**wanted, "op": "linear"}), '{"do": "time"', '{"do": "dance"}', "[]"]
+    lines = [json.dumps(wanted), json.dumps({**wanted, "op": "none"}), '{"do": "time"', '{"do": "dance"}', "[]"]
     done = quasar("tune", "worker", stdin="\n".join(lines) + "\n")
     answers = [json.loads(line) for line in done.out.splitlines()]
     assert done.code == 0 and [answer["status"] for answer in answers] == [3, 2, 4, 2, 4]
-    assert "linear cannot be tuned" in answers[1]["error"]
+    assert "none cannot be tuned" in answers[1]["error"]
 
 
 # --- what is stored ------------------------------------------------------------------------------------
