@@ -160,9 +160,10 @@ $(BUILD)/bench-%: bench/%.c $(BUILD)/libquasar.a
 	$(call say,CCLD,$@)$(CC) $(CFLAGS) -MMD -MP -MF $@.d -o $@ $< $(BUILD)/libquasar.a $(LDFLAGS) $(LDLIBS)
 
 # build anywhere, run where there is a GPU
-TESTS_GPU := $(BUILD)/tests-gpu $(BUILD)/tests-gpu-linear
+TESTS_GPU := $(BUILD)/tests-gpu $(BUILD)/tests-gpu-linear $(BUILD)/tests-gpu-model
 $(BUILD)/tests-gpu: tests/gpu/kernels.c
 $(BUILD)/tests-gpu-linear: tests/gpu/linear.c
+$(BUILD)/tests-gpu-model: tests/gpu/model.c
 $(TESTS_GPU): $(BUILD)/libquasar.a
 	$(call say,CCLD,$@)$(CC) $(CFLAGS) -MMD -MP -MF $@.d -o $@ $(filter %.c,$^) $(BUILD)/libquasar.a $(LDFLAGS) \
 		-lcmocka $(LDLIBS)
@@ -184,7 +185,7 @@ emulator: $(EMULATOR)
 -include $(EMULATOR_OBJECTS:.o=.d)
 
 # they may be copied into a folder that `make dist` made, whose libraries they then use
-$(TESTS_GPU) $(BUILD)/bench-gpu: override LDFLAGS += -Wl,-rpath,'$$ORIGIN/../lib'
+$(TESTS_GPU) $(BUILD)/bench-gpu $(BUILD)/bench-model: override LDFLAGS += -Wl,-rpath,'$$ORIGIN/../lib'
 
 # preloaded by the tests that kill a command at its every step
 $(BUILD)/fault.so: tests/fault/fault.c
@@ -197,9 +198,9 @@ $(BUILD)/fault.so: tests/fault/fault.c
 bench-localnet: $(QUASAR) $(BUILD)/bench-localnet
 	@$(BUILD)/bench-localnet $(QUASAR) 60 64 500
 
-# a language model of Qwen2.5-0.5B's shape: 1 GB of memory, and 1 GB of TMPDIR
+# a language model of Qwen2.5-0.5B's shape: 1 GB of memory, and 1 GB of TMPDIR; DEVICE=cuda measures it on a GPU
 bench-model: $(BUILD)/bench-model
-	@$(BUILD)/bench-model
+	@$(BUILD)/bench-model $(DEVICE)
 
 bench-gpu: $(BUILD)/bench-gpu
 	@$(BUILD)/bench-gpu
@@ -313,7 +314,7 @@ help:
 	@echo 'make fuzz         new inputs for the parsers, FUZZ_SECONDS=10 for each of them'
 	@echo 'make bench        the speed of the operation and the layer on this machine'
 	@echo 'make bench-localnet   durable commits a second that `quasar localnet` takes'
-	@echo 'make bench-model      a language model on the CPU, beside what its memory allows; 2 GB'
+	@echo 'make bench-model      a language model on the CPU, or with DEVICE=cuda on a GPU, beside what its memory allows; 2 GB'
 	@echo 'make bench-gpu        the kernels on this GPU, beside what its memory allows'
 	@echo 'make soak         a simulated day of `quasar run` with a fault a minute: two hours'
 	@echo 'make soak-serve   10,000 requests to the inference server, some of them malformed'
