@@ -31,7 +31,8 @@ def serve_on_gpu(tmp_path):
 
     def start(model):
         environment = {**os.environ, "HOME": str(tmp_path)}
-        servers.append(InferenceServer(QUASAR, environment, tmp_path, ["--port", "0", "--model", model, "--device", "cuda"]))
+        options = ["--port", "0", "--model", model, "--device", "cuda"]
+        servers.append(InferenceServer(QUASAR, environment, tmp_path, options))
         return servers[-1].wait(120)
 
     yield start
