@@ -442,11 +442,11 @@ static __device__ __forceinline__ float extra_of_y(
 	return PASS == PASS_DK ? row_number(a, a.offsets, place, row) : row < a.tokens ? 1.0f : 0.0f;
 }
 
-/* S += Yᵀ W, and the sum; `y` is used up. */
+/* S += Yᵀ W, and the sum. */
 static __device__ __forceinline__ void update(const struct linear_arguments &a, struct state &state,
-	const struct place &place, long long token, struct rows &y, const struct columns &w)
+	const struct place &place, long long token, const struct rows &y, const struct columns &w)
 {
-	const unsigned ones[1][4] = {{0x3f803f80u, 0x3f803f80u, 0x3f803f80u, 0x3f803f80u}};
+	const unsigned ones[4] = {0x3f803f80u, 0x3f803f80u, 0x3f803f80u, 0x3f803f80u}; /* of bf16 */
 
 	UNROLL
 	for (int n = 0; n < KEY_N; n++) {
@@ -466,7 +466,7 @@ static __device__ __forceinline__ void update(const struct linear_arguments &a, 
 
 			UNROLL
 			for (int p = 0; p < PLANES; p++)
-				multiply_add(rows, ones[0], b[0][p], b[1][p]);
+				multiply_add(rows, ones, b[0][p], b[1][p]);
 			state.sum[n] += rows[0];
 			state.sum[KEY_N + n] += rows[1];
 		}
