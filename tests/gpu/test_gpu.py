@@ -59,7 +59,7 @@ def test_sanitizer(real_gpu, tool, names):
         assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_the_leaderboard_has_every_version(gpu):
+def test_the_leaderboard_has_every_version(real_gpu):
     done = subprocess.run([QUASAR, "bench", "--op", "flash", "--leaderboard", "--seq", "256", "--runs", "3", "--json"],
                           capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
