@@ -56,7 +56,7 @@ static struct op_problem problem_of(enum semantics semantics, enum dtype dtype)
 static void make_tensors(enum dtype dtype)
 {
 	const struct fixture_plan plan = {
-		.family = family, .shape = {1, T, H, S, S, 0}, .dtype = dtype, .seed = 1};
+		.family = family, .shape = {1, T, H, S, S, 0, 0}, .dtype = dtype, .seed = 1};
 	struct error err = {0};
 
 	must(fixture_make(&fixtures[dtype], &cpu, &plan, &err), &err);
@@ -230,7 +230,7 @@ static void show_operation(void)
 	double bytes = 4.0 * ELEMENTS * sizeof(uint16_t), copy = measure_copy();
 	char input[160];
 
-	fixture_describe(family, input, sizeof(input));
+	fixture_describe(family, (int[FAMILY_OPTIONS]){0}, input, sizeof(input));
 	printf("The operation: T = %d, H = %d, S = %d; %s.\n \"x 1 thread\" and \"x threads\": times as fast as the\n"
 	       "recurrence (fp32 tensors, same compiler flags) on one thread, and with its heads over all; by medians.\n"
 	       "Floors: q, k, v and o moved once in bf16, %.0f MB, take %.1f ms at the %.1f GB/s of a copy;\n"

@@ -111,7 +111,7 @@ static void make_tensors(float key_deviation)
 	const struct family *family = families[0];
 	const struct fixture_plan plan = {
 		.family = family,
-		.shape = {1, LONGEST, HEADS, DIM, DIM, 0},
+		.shape = {1, LONGEST, HEADS, DIM, DIM, 0, 0},
 		.dtype = DTYPE_BF16,
 		.seed = 1,
 		.key_deviation = key_deviation,
@@ -219,7 +219,7 @@ static int queue_decode(int call, void *context, struct error *err)
 	problem.batch = DECODE_BATCH;
 	problem.final_state = work->states + (size_t)(call % work->sets) * DECODE_BATCH * HEADS * DIM * DIM;
 	problem.initial_state = problem.final_state;
-	return quasar_cuda_recurrent(gpu, &problem, err);
+	return quasar_cuda_recurrent(gpu, &problem, NULL, err);
 }
 
 static void bench_decode(void)
@@ -333,7 +333,7 @@ static int queue_layer(int call, void *context, struct error *err)
 /* Multiplications and additions of the operation. */
 static double operations_of(int64_t tokens)
 {
-	const struct op_problem problem = {.shape = {1, tokens, LAYER_HEADS, LAYER_DIM, LAYER_DIM, 0}};
+	const struct op_problem problem = {.shape = {1, tokens, LAYER_HEADS, LAYER_DIM, LAYER_DIM, 0, 0}};
 
 	return families[0]->operations(&problem);
 }
@@ -389,7 +389,7 @@ int main(void)
 	gpu = device_gpu(&device);
 	make_tensors(0);
 	copy_rate = 2 * (double)BYTES / median_time(queue_copy, NULL);
-	fixture_describe(families[0], input, sizeof(input));
+	fixture_describe(families[0], (int[FAMILY_OPTIONS]){0}, input, sizeof(input));
 	printf("%s; a copy moves %.2f TB/s, read and written. B1 H8 S64 bf16; %s; medians of %d.\n\n"
 	       "| | measured | floor | of the floor's rate | |\n|---|---|---|---|---|\n",
 		gpu_properties_of(gpu)->name, copy_rate / 1e12, input, RUNS);

@@ -15,9 +15,13 @@ struct quasar_chunk_arguments {
 	int *forgotten; /* [batch * heads, groups]: 1 when a group's P vanished */
 	long long tokens;
 	int batch, heads;
-	int chunks;           /* of a head */
-	int chunks_per_group; /* the last group of a head may have fewer */
-	int groups;           /* of a head */
+	int chunks;            /* of a head */
+	int chunks_per_group;  /* the last group of a head may have fewer */
+	int groups;            /* of a head */
+	const float *log_gate; /* GATED: [batch, tokens, heads] */
+	const long long *
+		starts; /* PACKED: [sequences + 1]; chunks and groups then are those of one sequence of all tokens */
+	int sequences;
 };
 
 struct quasar_reference_arguments {
@@ -28,6 +32,8 @@ struct quasar_reference_arguments {
 	long long tokens;
 	int batch, heads;
 	int chunks; /* of 64 rows, of a head */
+	const float *log_gate;
+	const long long *starts; /* PACKED; and so the states are of each sequence */
 };
 
 struct quasar_recurrent_arguments {
@@ -36,6 +42,11 @@ struct quasar_recurrent_arguments {
 	float *final_state;
 	long long tokens;
 	int batch, heads;
+	const float *log_gate;
+	const long long *starts;
+	/* CACHED: see struct quasar_cache; its states are both the initial and the final ones */
+	const int *slots, *accepted;
+	int width;
 };
 
 struct quasar_gate_arguments {

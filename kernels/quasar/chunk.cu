@@ -8,6 +8,12 @@
  * The only matrix ever inverted is the C × C triangle L; the [C, S] matrices L⁻¹ D K and L⁻¹ D V of the
  * textbook form are never made.
  *
+ * With a gate g (causal), let c_r = g_1 … g_r be the gates of the chunk up to row r, Γ_rs = c_r / c_s those between two
+ * rows, F = diag(c), E = diag(c_C / c). Then G becomes Γ ∘ G, Q Kᵀ becomes Γ ∘ Q Kᵀ, and
+ *     N = T (V − F K St),  St' = c_C St + Kᵀ E N,  o = F Q St + tril(Γ ∘ Q Kᵀ) N
+ * (Yang, Kautz and Hatamizadeh, Gated Delta Networks, 2024, section 3.3). All quotients are powers of differences of sums of
+ * logarithms, which are at most 0.
+ *
  * A chunk's step is an affine map of the state, St' = P St + R with P = I − Kᵀ T K, R = Kᵀ T V. The
  * sequence is cut into as many groups of chunks as the chip runs blocks at a time:
  *   1. quasar_chunk_transition: each group composes its chunks' maps, from the last to the first:
@@ -36,6 +42,8 @@
  *   INPUT       element type (common/dtype.h)
  *   VECTOR      1: every row is contiguous and 16-byte aligned, 0: any strides
  *   COMPACT     1: upstream, and the rows of q, k and v are evenly spaced throughout [T, H]; else 0
+ *   GATED       1: with a gate (causal); else 0
+ *   PACKED      1: several sequences one behind the other in a batch of 1 (causal); else 0
  * and tunables (lib/op/quasar/config.c):
  *   CHUNK       C: 64, or 32 (causal only)
  *   NUM_STAGES  2: load the next chunk while working on this one, 1: one buffer
@@ -46,6 +54,7 @@
 #include "common/element.cuh"
 #include "common/tile.cuh"
 #include "quasar/arguments.h"
+#include "quasar/decay.cuh"
 #include "quasar/gate.cuh"
 #include "quasar/layout.h"
 
@@ -92,7 +101,99 @@ struct chunk_block {
 	unsigned transposed_inverse, lower; /* addresses of T, L */
 	float beta;
 	float alpha[BLOCKS_PER_WARP][2]; /* of this lane's two rows in each of the warp's block rows */
+	struct decay decay;              /* with a gate, of the chunk that the block is at */
 };
+
+/* --- what a block works on ------------------------------------------------------------------------- */
+
+/* A group, or some chunks, of one head's sequence. */
+struct share {
+	int sequence; /* of each head: where its states are */
+	int index;    /* which of the sequence's groups, or of its parts of so many chunks */
+	long long first, tokens;
+	int number; /* of a packed sequence */
+};
+
+/* Of the sequence. */
+static __device__ __forceinline__ long long tokens_of(
+	const struct quasar_chunk_arguments &a, const struct share &share)
+{
+	return PACKED ? share.tokens : a.tokens;
+}
+
+static __device__ __forceinline__ int chunks_of(
+	const struct quasar_chunk_arguments &a, const struct share &share)
+{
+	return PACKED ? (int)((tokens_of(a, share) + CHUNK - 1) / CHUNK) : a.chunks;
+}
+
+static __device__ __forceinline__ int groups_of(
+	const struct quasar_chunk_arguments &a, const struct share &share)
+{
+	return PACKED ? max((chunks_of(a, share) + a.chunks_per_group - 1) / a.chunks_per_group, 1)
+		      : a.groups;
+}
+
+/* Where one of its groups and chunks is in working memory. */
+static __device__ __forceinline__ long long place_of_group(
+	const struct quasar_chunk_arguments &a, const struct share &share, int group)
+{
+	if (PACKED)
+		return (share.first / ((long long)a.chunks_per_group * CHUNK) + group) * a.heads +
+			share.sequence % a.heads;
+	return (long long)share.sequence * a.groups + group;
+}
+
+static __device__ __forceinline__ long long place_of_chunk(
+	const struct quasar_chunk_arguments &a, const struct share &share, int chunk)
+{
+	if (PACKED)
+		return (share.first / CHUNK + share.number + chunk) * a.heads + share.sequence % a.heads;
+	return (long long)share.sequence * a.chunks + chunk;
+}
+
+static __device__ __forceinline__ long long start_of(const struct quasar_chunk_arguments &a, int number)
+{
+	return min(max(a.starts[number], 0ll), a.tokens);
+}
+
+/* Packed sequences: a block looks for its own. A part is so many tokens; sequence n has the parts from starts[n] / part
+ * + n on, of which there are enough, whatever its length is: nobody needs to count parts beforehand. Without its last part,
+ * whose transition nobody asks for, they begin at starts[n] / part. False: there is nothing to do. */
+static __device__ __forceinline__ bool find_share(
+	struct share &share, const struct quasar_chunk_arguments &a, long long part, bool last_too)
+{
+	const long long own = blockIdx.x / a.heads;
+	long long step = 1;
+	int found = 0;
+
+	while (step * 32 < a.sequences)
+		step *= 32;
+	for (; step; step /= 32) { /* each lane asks at one of 32 places */
+		const long long candidate = found + threadIdx.x % 32 * step;
+		const bool before = candidate < a.sequences &&
+			start_of(a, (int)candidate) / part + (last_too ? candidate : 0) <= own;
+
+		found += (__popc(__ballot_sync(~0u, before)) - 1) * (int)step;
+	}
+	share.number = found;
+	share.sequence = found * a.heads + blockIdx.x % a.heads;
+	share.first = start_of(a, found);
+	share.tokens = max(start_of(a, found + 1) - share.first, 0ll);
+	share.index = (int)(own - share.first / part - (last_too ? found : 0));
+	return share.index * part < share.tokens - (last_too ? 0 : part) || (last_too && !share.index);
+}
+
+static __device__ __forceinline__ bool make_share(
+	struct share &share, const struct quasar_chunk_arguments &a, long long part, bool last_too)
+{
+	if (PACKED)
+		return find_share(share, a, part, last_too);
+	share.sequence = blockIdx.x % (a.batch * a.heads);
+	share.index = blockIdx.x / (a.batch * a.heads);
+	share.first = 0;
+	return true;
+}
 
 /* --- tensors in memory ---------------------------------------------------------------------------- */
 
@@ -100,13 +201,16 @@ struct chunk_block {
 struct rows {
 	const ELEMENT *q, *k, *v;
 	unsigned first, end; /* upstream: of the flattened (token, head) rows; zeros stand behind the end */
+	long long tokens;    /* causal: so many, and zeros behind them */
+	const float *log_gate;
 };
 
 static __device__ __forceinline__ const ELEMENT *head_rows(
-	const struct device_tensor &tensor, int batch, int head, int segment)
+	const struct device_tensor &tensor, int batch, long long first, int head, int segment)
 {
 	return (const ELEMENT *)tensor.data + batch * tensor.stride[0] +
-		(UPSTREAM ? 0 : head * tensor.stride[2]) + segment * 8 * tensor.stride[3];
+		(PACKED ? first * tensor.stride[1] : 0) + (UPSTREAM ? 0 : head * tensor.stride[2]) +
+		segment * 8 * tensor.stride[3];
 }
 
 /* Eight elements of a row into a segment of a tile; zeros when the row is not valid. */
@@ -169,7 +273,7 @@ static __device__ __forceinline__ void load_chunk(
 #else
 		const int token = chunk * CHUNK + row;
 
-		valid = token < a.tokens;
+		valid = token < (PACKED ? rows.tokens : a.tokens);
 		k = token * a.k.stride[1];
 		v = token * a.v.stride[1];
 		q = token * a.q.stride[1];
@@ -184,19 +288,39 @@ static __device__ __forceinline__ void load_chunk(
 }
 
 static __device__ __forceinline__ struct rows start_rows(
-	const struct quasar_chunk_arguments &a, int batch, int head)
+	const struct quasar_chunk_arguments &a, const struct share &share)
 {
-	const int segment = threadIdx.x % (HEAD_DIM / 8);
+	const int segment = threadIdx.x % (HEAD_DIM / 8), head = share.sequence % a.heads;
+	const int batch = PACKED ? 0 : share.sequence / a.heads;
 
-	struct rows rows = {head_rows(a.q, batch, head, segment), head_rows(a.k, batch, head, segment),
-		head_rows(a.v, batch, head, segment), (unsigned)head * a.chunks * CHUNK,
-		(unsigned)(a.tokens * a.heads)};
+	struct rows rows = {head_rows(a.q, batch, share.first, head, segment),
+		head_rows(a.k, batch, share.first, head, segment),
+		head_rows(a.v, batch, share.first, head, segment), (unsigned)head * a.chunks * CHUNK,
+		(unsigned)(a.tokens * a.heads), tokens_of(a, share)};
 
 	if (UPSTREAM && a.first_row) {
 		rows.first = a.first_row[head];
 		rows.end = ~0u;
 	}
+	if (GATED)
+		rows.log_gate = a.log_gate + (batch * a.tokens + share.first) * a.heads + head;
 	return rows;
+}
+
+/* log₂ g of this lane's two tokens of a chunk. */
+static __device__ __forceinline__ void load_gates(
+	float (&gate)[2], const struct quasar_chunk_arguments &a, const struct rows &rows, int chunk)
+{
+#if GATED
+	UNROLL
+	for (int i = 0; i < 2; i++) {
+		const int row = threadIdx.x % 32 * 2 + i;
+		const long long token = (long long)chunk * CHUNK + row;
+
+		gate[i] = row < CHUNK && token < rows.tokens ? log2_gate(rows.log_gate[token * a.heads])
+							     : 0.0f;
+	}
+#endif
 }
 
 /* --- a chunk's own matrices ------------------------------------------------------------------------ */
@@ -398,6 +522,10 @@ static __device__ __forceinline__ void make_rows(
 				}
 			}
 		}
+		if (GATED) {
+			decay_products(g, block.decay, max(lower, 0), 0);
+			decay_products(c, block.decay, max(score, 0), 0);
+		}
 		if (score >= 0)
 			make_score_row(scores, score, 0, block.lane, c);
 		if (lower >= 0)
@@ -482,9 +610,9 @@ static __device__ __forceinline__ unsigned shared_base(void)
 }
 
 static __device__ __forceinline__ unsigned char *transition_of(
-	const struct quasar_chunk_arguments &a, int sequence, int group)
+	const struct quasar_chunk_arguments &a, const struct share &share, int group)
 {
-	return (unsigned char *)a.transitions + ((long long)sequence * a.groups + group) * TRANSITION_BYTES;
+	return (unsigned char *)a.transitions + place_of_group(a, share, group) * TRANSITION_BYTES;
 }
 
 /* Blocks of T and of tril(Q Kᵀ) that nobody writes are zero, and wgmma reads them. */
@@ -496,25 +624,41 @@ static __device__ __forceinline__ void clear_square(unsigned tile)
 #endif
 }
 
+static __device__ __forceinline__ int *forgotten_of(
+	const struct quasar_chunk_arguments &a, const struct share &share, int group)
+{
+	return a.forgotten + (PACKED ? place_of_group(a, share, group) : share.sequence * a.groups + group);
+}
+
 /* --- T of every chunk, where it has a launch of its own ---------------------------------------------- */
 
 static __device__ __forceinline__ unsigned char *inverse_of(
-	const struct quasar_chunk_arguments &a, int sequence, int chunk)
+	const struct quasar_chunk_arguments &a, const struct share &share, int chunk)
 {
-	return (unsigned char *)a.inverses + ((long long)sequence * a.chunks + chunk) * SQUARE_BYTES;
+	return (unsigned char *)a.inverses + place_of_chunk(a, share, chunk) * SQUARE_BYTES;
 }
 
 /* BLOCKS warps, or all, make a chunk's. */
 static __device__ __forceinline__ void make_inverses(const struct quasar_chunk_arguments &a)
 {
 	const int at_once = CHUNKS_AT_ONCE(HEAD_DIM, CHUNK), part = threadIdx.x / (THREADS / at_once);
-	const int sequence = blockIdx.x % (a.batch * a.heads);
-	const int first = blockIdx.x / (a.batch * a.heads) * at_once;
-	const struct rows rows = start_rows(a, sequence / a.heads, sequence % a.heads);
+	struct share share;
+
+	if (!make_share(share, a, at_once * CHUNK, true))
+		return;
+
+	const int first = share.index * at_once;
+	const struct rows rows = start_rows(a, share);
 	const unsigned tiles = shared_base(), squares = tiles + at_once * ROWS_BYTES;
-	struct chunk_block block = start_block(a, squares + part * INVERSE_BYTES, sequence % a.heads);
+	struct chunk_block block = start_block(a, squares + part * INVERSE_BYTES, share.sequence % a.heads);
 
 	block.warp %= BLOCKS;
+	if (GATED) {
+		float gate[2];
+
+		load_gates(gate, a, rows, first + part);
+		block.decay = decay_of(gate);
+	}
 	for (int i = 0; i < at_once; i++) { /* behind the end rows are zeros */
 		load_chunk<1>(a, rows, first + i, tiles + i * ROWS_BYTES);
 		clear_square(squares + i * INVERSE_BYTES);
@@ -531,6 +675,8 @@ static __device__ __forceinline__ void make_inverses(const struct quasar_chunk_a
 		clear(g);
 		load_rows<PLANES, HEAD_DIM>(left, keys + block.warp * 16 * HEAD_DIM * 2, ROWS_PLANE);
 		multiply<PLANES, HEAD_DIM, false, FULL>(g, left, keys, ROWS_PLANE);
+		if (GATED)
+			decay_products(g, block.decay, block.warp, 0);
 		make_lower_row(block, 0, block.warp, g);
 	}
 #else
@@ -539,17 +685,17 @@ static __device__ __forceinline__ void make_inverses(const struct quasar_chunk_a
 	__syncthreads();
 	make_inverse(block);
 	__syncthreads();
-	for (int i = 0; i < at_once && first + i < a.chunks; i++)
+	for (int i = 0; i < at_once && first + i < chunks_of(a, share); i++)
 		for (int at = threadIdx.x * 16; at < SQUARE_BYTES; at += THREADS * 16)
-			*(uint4 *)(inverse_of(a, sequence, first + i) + at) = load_shared(
+			*(uint4 *)(inverse_of(a, share, first + i) + at) = load_shared(
 				squares + i * INVERSE_BYTES + at);
 }
 
 /* Starts loading T of a chunk. */
 static __device__ __forceinline__ void load_inverse(
-	const struct quasar_chunk_arguments &a, int sequence, int chunk, unsigned tile)
+	const struct quasar_chunk_arguments &a, const struct share &share, int chunk, unsigned tile)
 {
-	const unsigned char *inverse = inverse_of(a, sequence, chunk);
+	const unsigned char *inverse = inverse_of(a, share, chunk);
 
 	UNROLL
 	for (int at = 0; at < SQUARE_BYTES; at += THREADS * 16)
@@ -592,23 +738,30 @@ static __device__ __forceinline__ void store_transition(unsigned char *transitio
 
 /* K and V of a chunk, and T where it is there already. */
 static __device__ __forceinline__ void load_transition_stage(const struct quasar_chunk_arguments &a,
-	const struct rows &rows, int sequence, int chunk, unsigned stage)
+	const struct rows &rows, const struct share &share, int chunk, unsigned stage)
 {
 	load_chunk<2>(a, rows, chunk, stage);
 	if (SEPARATE_INVERSE)
-		load_inverse(a, sequence, chunk, stage + 2 * ROWS_BYTES);
+		load_inverse(a, share, chunk, stage + 2 * ROWS_BYTES);
 }
 
 static __device__ __forceinline__ void make_transition(const struct quasar_chunk_arguments &a)
 {
-	const int sequence = blockIdx.x % (a.batch * a.heads), index = blockIdx.x / (a.batch * a.heads);
-	const struct rows rows = start_rows(a, sequence / a.heads, sequence % a.heads);
-	const int first = index * a.chunks_per_group, last = min(first + a.chunks_per_group, a.chunks) - 1;
+	struct share share;
+
+	if (!make_share(share, a, (long long)a.chunks_per_group * CHUNK, false))
+		return;
+
+	const struct rows rows = start_rows(a, share);
+	const int first = share.index * a.chunks_per_group,
+		  last = min(first + a.chunks_per_group, chunks_of(a, share)) - 1;
 	const unsigned stages = shared_base();
-	struct chunk_block block = start_block(a, stages + NUM_STAGES * STAGE_BYTES(2), sequence % a.heads);
-	float p[STATE_N][4], r[STATE_N][4];
+	struct chunk_block block = start_block(
+		a, stages + NUM_STAGES * STAGE_BYTES(2), share.sequence % a.heads);
+	float p[STATE_N][4], r[STATE_N][4], gate[2];
 	int forgotten = 0;
 
+	load_gates(gate, a, rows, last);
 	clear(r);
 	UNROLL
 	for (int n = 0; n < STATE_N; n++) {
@@ -619,7 +772,7 @@ static __device__ __forceinline__ void make_transition(const struct quasar_chunk
 	}
 	if (!SEPARATE_INVERSE)
 		clear_square(block.transposed_inverse);
-	load_transition_stage(a, rows, sequence, last, stages);
+	load_transition_stage(a, rows, share, last, stages);
 	for (int chunk = last; chunk >= first; chunk--) {
 		const unsigned keys = stages + (NUM_STAGES > 1 ? (last - chunk) % 2 : 0) * STAGE_BYTES(2);
 		const unsigned inverse = SEPARATE_INVERSE ? keys + 2 * ROWS_BYTES : block.transposed_inverse;
@@ -638,8 +791,12 @@ static __device__ __forceinline__ void make_transition(const struct quasar_chunk
 		if (forgotten)
 			break;
 		if (NUM_STAGES > 1 && chunk > first)
-			load_transition_stage(a, rows, sequence, chunk - 1,
-				stages + (last - chunk + 1) % 2 * STAGE_BYTES(2));
+			load_transition_stage(
+				a, rows, share, chunk - 1, stages + (last - chunk + 1) % 2 * STAGE_BYTES(2));
+		if (GATED) {
+			block.decay = decay_of(gate);
+			load_gates(gate, a, rows, max(chunk - 1, 0));
+		}
 		pack_rows<PLANES>(a_state, p);
 		if (SEPARATE_INVERSE) {
 			clear(m);
@@ -653,11 +810,22 @@ static __device__ __forceinline__ void make_transition(const struct quasar_chunk
 			publish_tiles();
 			__syncthreads();
 		}
+		if (GATED)
+			decay_columns<false>(m, block.decay);
 		pack_rows<PLANES>(a_chunk, m);
 		clear(m);
 		multiply<PLANES, CHUNK, false, LOWER>(m, a_chunk, inverse, SQUARE_PLANE);
 		pack_rows<PLANES>(a_chunk, m);
-		multiply_start<PLANES, HEAD_DIM, true, FULL, -1>(p, a_chunk, keys, ROWS_PLANE);
+		if (GATED) {
+			unsigned decayed[PLANES][CHUNK_K][4];
+
+			decay_columns<true>(m, block.decay);
+			decay_whole(p, block.decay);
+			pack_rows<PLANES>(decayed, m);
+			multiply<PLANES, HEAD_DIM, true, FULL, -1>(p, decayed, keys, ROWS_PLANE);
+		} else {
+			multiply_start<PLANES, HEAD_DIM, true, FULL, -1>(p, a_chunk, keys, ROWS_PLANE);
+		}
 		if (!SEPARATE_INVERSE) /* registers are short */
 			multiply_finish(p);
 		multiply_start<PLANES, HEAD_DIM, true, FULL>(r, a_chunk, keys + ROWS_BYTES, ROWS_PLANE);
@@ -665,12 +833,12 @@ static __device__ __forceinline__ void make_transition(const struct quasar_chunk
 		multiply_finish(r);
 		if (NUM_STAGES == 1 && chunk > first) {
 			__syncthreads();
-			load_transition_stage(a, rows, sequence, chunk - 1, stages);
+			load_transition_stage(a, rows, share, chunk - 1, stages);
 		}
 	}
-	store_transition(transition_of(a, sequence, index), block.warp, block.lane, p, r);
+	store_transition(transition_of(a, share, share.index), block.warp, block.lane, p, r);
 	if (threadIdx.x == 0)
-		a.forgotten[sequence * a.groups + index] = forgotten;
+		*forgotten_of(a, share, share.index) = forgotten;
 }
 
 /* --- pass 2: the output ---------------------------------------------------------------------------- */
@@ -707,35 +875,36 @@ static __device__ __forceinline__ void copy_tile(unsigned address, const unsigne
 /* The state before a group: through the groups before it, from the last one that forgot the past.
  * `tiles` has room for WALK_TILES transitions: while one is applied, the next is on its way. */
 static __device__ __forceinline__ void start_state(float (&state)[STATE_N][4],
-	const struct quasar_chunk_arguments &a, int sequence, int index, int warp, int lane, unsigned tiles)
+	const struct quasar_chunk_arguments &a, const struct share &share, int warp, int lane, unsigned tiles)
 {
+	const int index = share.index;
 	float upcoming[STATE_N][4];
 	int next = 0;
 
 	for (int from = 0; from < index; from += 32) {
 		int candidate = from + lane;
-		unsigned found = __ballot_sync(
-			~0u, candidate < index && a.forgotten[sequence * a.groups + candidate]);
+		unsigned found = __ballot_sync(~0u, candidate < index && *forgotten_of(a, share, candidate));
 
 		if (found)
 			next = from + 32 - __clz(found);
 	}
 	clear(state);
 	if (next > 0) {
-		load_registers(state, transition_of(a, sequence, next - 1), warp, lane);
+		load_registers(state, transition_of(a, share, next - 1), warp, lane);
 	} else if (a.initial_state) {
 		UNROLL
 		for (int n = 0; n < STATE_N; n++) {
 			UNROLL
 			for (int i = 0; i < 4; i++)
-				state[n][i] = a.initial_state[(long long)sequence * HEAD_DIM * HEAD_DIM +
-					STATE_INDEX(warp, lane, n, i)];
+				state[n][i] =
+					a.initial_state[(long long)share.sequence * HEAD_DIM * HEAD_DIM +
+						STATE_INDEX(warp, lane, n, i)];
 		}
 	}
 	if (next < index) {
-		load_registers(upcoming, transition_of(a, sequence, next), warp, lane);
+		load_registers(upcoming, transition_of(a, share, next), warp, lane);
 		if (WALK_TILES > 1)
-			copy_tile(tiles, transition_of(a, sequence, next));
+			copy_tile(tiles, transition_of(a, share, next));
 	}
 	for (int step = 0; next < index; next++, step ^= 1) {
 		const unsigned tile = tiles + (WALK_TILES > 1 ? step * STATE_BYTES : 0);
@@ -743,7 +912,7 @@ static __device__ __forceinline__ void start_state(float (&state)[STATE_N][4],
 
 		if (WALK_TILES == 1) {
 			__syncthreads();
-			copy_tile(tile, transition_of(a, sequence, next));
+			copy_tile(tile, transition_of(a, share, next));
 		}
 		pack_rows<PLANES>(left, state);
 		UNROLL
@@ -756,10 +925,10 @@ static __device__ __forceinline__ void start_state(float (&state)[STATE_N][4],
 		publish_tiles();
 		__syncthreads();
 		if (next + 1 < index) {
-			load_registers(upcoming, transition_of(a, sequence, next + 1), warp, lane);
+			load_registers(upcoming, transition_of(a, share, next + 1), warp, lane);
 			if (WALK_TILES > 1)
-				copy_tile(tiles + (step ^ 1) * STATE_BYTES,
-					transition_of(a, sequence, next + 1));
+				copy_tile(
+					tiles + (step ^ 1) * STATE_BYTES, transition_of(a, share, next + 1));
 		}
 		multiply<PLANES, HEAD_DIM, false, FULL>(state, left, tile, STATE_PLANE);
 	}
@@ -804,11 +973,12 @@ static __device__ __forceinline__ void subtract_from_values(float (&y)[CHUNK_N][
 
 /* Turns the warp's values around in the tile of V, of which it alone has read these columns, so that they leave in
  * pieces of 16 bytes. */
-static __device__ __forceinline__ void store_output(const struct quasar_chunk_arguments &a, ELEMENT *out,
-	int chunk, unsigned values, int warp, int lane, const float (&o)[CHUNK_N][4])
+static __device__ __forceinline__ void store_output(const struct quasar_chunk_arguments &a,
+	const struct share &share, ELEMENT *out, int chunk, unsigned values, int warp, int lane,
+	const float (&o)[CHUNK_N][4])
 {
 	const long long step = 16 * a.o.stride[1];
-	const long long left = a.tokens - (long long)chunk * CHUNK;
+	const long long left = tokens_of(a, share) - (long long)chunk * CHUNK;
 
 	out += chunk * (CHUNK * a.o.stride[1]);
 
@@ -864,11 +1034,11 @@ static __device__ __forceinline__ void store_output(const struct quasar_chunk_ar
 
 /* K, V and Q of a chunk, and T where it is there already. */
 static __device__ __forceinline__ void load_output_stage(const struct quasar_chunk_arguments &a,
-	const struct rows &rows, int sequence, int chunk, unsigned stage)
+	const struct rows &rows, const struct share &share, int chunk, unsigned stage)
 {
 	load_chunk<3>(a, rows, chunk, stage);
 	if (SEPARATE_INVERSE)
-		load_inverse(a, sequence, chunk, stage + 3 * ROWS_BYTES);
+		load_inverse(a, share, chunk, stage + 3 * ROWS_BYTES);
 }
 
 /* A chunk's tiles, by address. */
@@ -890,14 +1060,23 @@ static __device__ __forceinline__ void differences(unsigned (&packed)[PLANES][CH
 	pack_rows<PLANES>(packed, y);
 }
 
-/* Nᵀ = Yᵀ Tᵀ in the place of Yᵀ. */
+/* Nᵀ = Yᵀ Tᵀ, and packed in the place of Yᵀ. */
 static __device__ __forceinline__ void solve(
-	unsigned (&packed)[PLANES][CHUNK_K][4], const struct tiles &tiles)
+	float (&n)[CHUNK_N][4], unsigned (&packed)[PLANES][CHUNK_K][4], const struct tiles &tiles)
 {
-	float n[CHUNK_N][4];
-
 	clear(n);
 	multiply<PLANES, CHUNK, true, UPPER>(n, packed, tiles.inverse, SQUARE_PLANE);
+	pack_rows<PLANES>(packed, n);
+}
+
+/* With a gate: what is left of the state behind the chunk, and of Nᵀ, packed. */
+static __device__ __forceinline__ void pack_behind(unsigned (&packed)[PLANES][CHUNK_K][4],
+	float (&state)[STATE_N][4], float (&n)[CHUNK_N][4], const struct decay &decay)
+{
+	if (!GATED)
+		return;
+	decay_whole(state, decay);
+	decay_columns<false>(n, decay);
 	pack_rows<PLANES>(packed, n);
 }
 
@@ -908,7 +1087,7 @@ static __device__ __forceinline__ void step(struct chunk_block &block, const str
 	float (&state)[STATE_N][4], float (&o)[CHUNK_N][4])
 {
 	unsigned a_state[PLANES][STATE_K][4], n[PLANES][CHUNK_K][4];
-	float twice[STATE_N][4];
+	float twice[STATE_N][4], y[CHUNK_N][4];
 
 	if (!SEPARATE_INVERSE) {
 		make_rows<false>(block, tiles.keys, 0, 0);
@@ -920,10 +1099,10 @@ static __device__ __forceinline__ void step(struct chunk_block &block, const str
 		publish_tiles();
 		__syncthreads();
 	}
-	solve(n, tiles);
+	solve(y, n, tiles);
 	multiply<PLANES, HEAD_DIM, true, FULL>(state, n, tiles.keys, ROWS_PLANE);
 	differences(n, state, tiles, block.warp);
-	solve(n, tiles);
+	solve(y, n, tiles);
 	copy(twice, state);
 	multiply<PLANES, HEAD_DIM, true, FULL>(twice, n, tiles.keys, ROWS_PLANE);
 	pack_rows<PLANES>(a_state, twice);
@@ -940,6 +1119,7 @@ static __device__ __forceinline__ void step(struct chunk_block &block, const str
 {
 	const int part = block.warp / BLOCKS, row = block.warp % BLOCKS;
 	unsigned a_state[PLANES][STATE_K][4], a_queries[PLANES][STATE_K][4], n[PLANES][CHUNK_K][4];
+	unsigned behind[PLANES][CHUNK_K][4];
 	float y[CHUNK_N][4], c[SCORE_N][4];
 
 	load_rows<PLANES, HEAD_DIM>(a_queries, tiles.queries + row * 16 * HEAD_DIM * 2, ROWS_PLANE);
@@ -951,9 +1131,23 @@ static __device__ __forceinline__ void step(struct chunk_block &block, const str
 		c, a_queries, tiles.keys + part * SCORE_N * 8 * HEAD_DIM * 2, ROWS_PLANE);
 	multiply_start<PLANES, HEAD_DIM, false, FULL>(y, a_state, tiles.keys, ROWS_PLANE);
 	multiply_finish<1>(c);
+	if (GATED)
+		decay_products(c, block.decay, row, part * SCORE_N);
 	make_score_row(tiles.scores, row, part * SCORE_N, block.lane, c);
+	UNROLL
+	for (int more = row + WARPS; more < BLOCKS;
+		more += WARPS) { /* warps are few: each makes several block rows */
+		load_rows<PLANES, HEAD_DIM>(a_queries, tiles.queries + more * 16 * HEAD_DIM * 2, ROWS_PLANE);
+		clear(c);
+		multiply<PLANES, HEAD_DIM, false, FULL>(c, a_queries, tiles.keys, ROWS_PLANE);
+		if (GATED)
+			decay_products(c, block.decay, more, 0);
+		make_score_row(tiles.scores, more, 0, block.lane, c);
+	}
 	publish_tiles();
 	multiply_finish(y);
+	if (GATED)
+		decay_columns<true>(y, block.decay);
 	subtract_from_values(y, tiles.values, block.warp);
 	pack_rows<PLANES>(n, y);
 	clear(y);
@@ -963,9 +1157,12 @@ static __device__ __forceinline__ void step(struct chunk_block &block, const str
 	multiply_start<PLANES, HEAD_DIM, false, FULL>(o, a_state, tiles.queries, ROWS_PLANE);
 	multiply_finish<1>(y);
 	pack_rows<PLANES>(n, y);
+	pack_behind(behind, state, y, block.decay);
 	__syncthreads();
-	multiply_start<PLANES, HEAD_DIM, true, FULL>(state, n, tiles.keys, ROWS_PLANE);
+	multiply_start<PLANES, HEAD_DIM, true, FULL>(state, GATED ? behind : n, tiles.keys, ROWS_PLANE);
 	multiply_finish<1>(o);
+	if (GATED)
+		decay_columns<true>(o, block.decay);
 	multiply_start<PLANES, CHUNK, false, UPPER>(o, n, tiles.scores, SQUARE_PLANE);
 	multiply_finish<1>(state);
 	multiply_finish(o);
@@ -974,7 +1171,7 @@ static __device__ __forceinline__ void step(struct chunk_block &block, const str
 static __device__ __forceinline__ void step(struct chunk_block &block, const struct tiles &tiles,
 	float (&state)[STATE_N][4], float (&o)[CHUNK_N][4])
 {
-	unsigned a_state[PLANES][STATE_K][4], n[PLANES][CHUNK_K][4];
+	unsigned a_state[PLANES][STATE_K][4], n[PLANES][CHUNK_K][4], behind[PLANES][CHUNK_K][4];
 	float y[CHUNK_N][4];
 
 	make_rows<true>(block, tiles.keys, tiles.queries, tiles.scores);
@@ -984,13 +1181,18 @@ static __device__ __forceinline__ void step(struct chunk_block &block, const str
 	clear(y);
 	multiply<PLANES, HEAD_DIM, false, FULL>(y, a_state, tiles.keys, ROWS_PLANE);
 	clear(o);
+	if (GATED)
+		decay_columns<true>(y, block.decay);
 	subtract_from_values(y, tiles.values, block.warp);
 	pack_rows<PLANES>(n, y);
 	multiply<PLANES, HEAD_DIM, false, FULL>(o, a_state, tiles.queries, ROWS_PLANE);
+	if (GATED)
+		decay_columns<true>(o, block.decay);
 	publish_tiles();
 	__syncthreads();
-	solve(n, tiles);
-	multiply_start<PLANES, HEAD_DIM, true, FULL>(state, n, tiles.keys, ROWS_PLANE);
+	solve(y, n, tiles);
+	pack_behind(behind, state, y, block.decay);
+	multiply_start<PLANES, HEAD_DIM, true, FULL>(state, GATED ? behind : n, tiles.keys, ROWS_PLANE);
 	multiply_start<PLANES, CHUNK, false, UPPER>(o, n, tiles.scores, SQUARE_PLANE);
 	multiply_finish<1>(state);
 	multiply_finish(o);
@@ -999,28 +1201,35 @@ static __device__ __forceinline__ void step(struct chunk_block &block, const str
 
 static __device__ __forceinline__ void make_output(const struct quasar_chunk_arguments &a)
 {
-	const int sequence = blockIdx.x % (a.batch * a.heads), index = blockIdx.x / (a.batch * a.heads);
-	const struct rows rows = start_rows(a, sequence / a.heads, sequence % a.heads);
-	const int first = index * a.chunks_per_group, end = min(first + a.chunks_per_group, a.chunks);
+	struct share share;
+
+	if (!make_share(share, a, (long long)a.chunks_per_group * CHUNK, true))
+		return;
+
+	const struct rows rows = start_rows(a, share);
+	const int first = share.index * a.chunks_per_group,
+		  end = min(first + a.chunks_per_group, chunks_of(a, share));
 	const unsigned stages = shared_base(), behind = stages + NUM_STAGES * STAGE_BYTES(3);
-	struct chunk_block block = start_block(a, behind, sequence % a.heads);
+	struct chunk_block block = start_block(a, behind, share.sequence % a.heads);
 	/* this thread's piece of the warp's 16 values, of the chunk's row lane / 2 */
 	ELEMENT *out = (ELEMENT *)a.o.data +
-		row_offset(a.o, sequence / a.heads, block.lane / 2, sequence % a.heads) +
+		row_offset(a.o, PACKED ? 0 : share.sequence / a.heads,
+			(PACKED ? share.first : 0) + block.lane / 2, share.sequence % a.heads) +
 		(block.warp * 16 + block.lane % 2 * 8) * a.o.stride[3];
 	struct tiles tiles;
-	float state[STATE_N][4];
+	float state[STATE_N][4], gate[2];
 
+	load_gates(gate, a, rows, first);
 	tiles.scores = behind + (SEPARATE_INVERSE ? 0 : INVERSE_BYTES);
 
 #if NUM_STAGES > 1
-	load_output_stage(a, rows, sequence, first, stages);
-	start_state(state, a, sequence, index, block.warp, block.lane, stages + STAGE_BYTES(3));
+	load_output_stage(a, rows, share, first, stages);
+	start_state(state, a, share, block.warp, block.lane, stages + STAGE_BYTES(3));
 	__syncthreads();
 #else
-	start_state(state, a, sequence, index, block.warp, block.lane, stages);
+	start_state(state, a, share, block.warp, block.lane, stages);
 	__syncthreads();
-	load_output_stage(a, rows, sequence, first, stages);
+	load_output_stage(a, rows, share, first, stages);
 #endif
 	if (!SEPARATE_INVERSE)
 		clear_square(block.transposed_inverse);
@@ -1037,22 +1246,26 @@ static __device__ __forceinline__ void make_output(const struct quasar_chunk_arg
 		publish_tiles();
 		__syncthreads();
 		if (NUM_STAGES > 1 && chunk + 1 < end)
-			load_output_stage(a, rows, sequence, chunk + 1,
-				stages + (chunk - first + 1) % 2 * STAGE_BYTES(3));
+			load_output_stage(
+				a, rows, share, chunk + 1, stages + (chunk - first + 1) % 2 * STAGE_BYTES(3));
+		if (GATED) {
+			block.decay = decay_of(gate);
+			load_gates(gate, a, rows, chunk + 1);
+		}
 		step(block, tiles, state, o);
-		store_output(a, out, chunk, tiles.values, block.warp, block.lane, o);
+		store_output(a, share, out, chunk, tiles.values, block.warp, block.lane, o);
 		if (NUM_STAGES == 1 && chunk + 1 < end) {
 			__syncthreads();
-			load_output_stage(a, rows, sequence, chunk + 1, stages);
+			load_output_stage(a, rows, share, chunk + 1, stages);
 		}
 	}
 	copy_async_wait();
-	if (a.final_state && index == a.groups - 1) {
+	if (a.final_state && share.index == groups_of(a, share) - 1) {
 		UNROLL
 		for (int n = 0; n < STATE_N; n++) {
 			UNROLL
 			for (int i = 0; i < 4; i++)
-				a.final_state[(long long)sequence * HEAD_DIM * HEAD_DIM +
+				a.final_state[(long long)share.sequence * HEAD_DIM * HEAD_DIM +
 					STATE_INDEX(block.warp, block.lane, n, i)] = state[n][i];
 		}
 	}

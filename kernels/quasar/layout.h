@@ -49,8 +49,8 @@
 #define REFERENCE_COLUMNS 16 /* of a state, of a block */
 #define REFERENCE_LANES 4    /* threads a column */
 #define REFERENCE_THREADS (REFERENCE_COLUMNS * REFERENCE_LANES)
-/* q, k and a block's columns of v of a chunk, and α */
-#define REFERENCE_SHARED(dim) (UPSTREAM_CHUNK * ((2 * (dim) + REFERENCE_COLUMNS) * 4 + 8))
+/* q, k and a block's columns of v of a chunk, α and g */
+#define REFERENCE_SHARED(dim) (UPSTREAM_CHUNK * ((2 * (dim) + REFERENCE_COLUMNS) * 4 + 2 * 8))
 
 /* --- the others ------------------------------------------------------------------------------------- */
 

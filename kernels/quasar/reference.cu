@@ -1,11 +1,11 @@
 /* quasar_reference: the recurrence in fp64, token by token, to compare with on the device.
  *
- * λ = ‖k‖², α = (1 − exp(−β λ)) / (λ + ε); St ← St + α k (v − k St); o = q St.
+ * λ = ‖k‖², α = (1 − exp(−β λ)) / (λ + ε); St ← g St, then St + α k (v − k St); o = q St; g is 1 without a gate.
  * Upstream semantics takes the rows of a chunk of 64 through St, then once more through a copy of it, and
  * multiplies the chunk's queries with that copy (docs/math.md).
  *
  * A block owns 16 columns of one head's state, four lanes a column, each with a quarter of the rows in
- * registers. Compile-time parameters: HEAD_DIM, UPSTREAM, INPUT as in chunk.cu. */
+ * registers. Compile-time parameters: HEAD_DIM, UPSTREAM, INPUT, GATED, PACKED as in chunk.cu. */
 #include "common/element.cuh"
 #include "quasar/arguments.h"
 #include "quasar/layout.h"
@@ -18,7 +18,7 @@
 
 struct chunk_rows {
 	float q[ROWS][HEAD_DIM], k[ROWS][HEAD_DIM], v[ROWS][COLUMNS];
-	double alpha[ROWS];
+	double alpha[ROWS], gate[ROWS];
 };
 static_assert(sizeof(struct chunk_rows) == REFERENCE_SHARED(HEAD_DIM), "as the host thinks");
 
@@ -44,11 +44,12 @@ static __device__ double project(const float *row, const double (&state)[PART], 
 static __device__ void advance(
 	double (&state)[PART], const struct chunk_rows &rows, int row, int column, int part)
 {
-	double step = rows.alpha[row] * (rows.v[row][column] - project(rows.k[row], state, part));
+	const double gate = GATED ? rows.gate[row] : 1.0;
+	double step = rows.alpha[row] * (rows.v[row][column] - gate * project(rows.k[row], state, part));
 
 #pragma unroll
 	for (int i = 0; i < PART; i++)
-		state[i] += rows.k[row][i * LANES + part] * step;
+		state[i] = gate * state[i] + rows.k[row][i * LANES + part] * step;
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS)
@@ -56,7 +57,10 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 {
 	extern __shared__ __align__(16) unsigned char memory[];
 	struct chunk_rows &rows = *(struct chunk_rows *)memory;
-	const int batch = blockIdx.x / a.heads, head = blockIdx.x % a.heads;
+	const int sequence = blockIdx.x / a.heads, head = blockIdx.x % a.heads;
+	const int batch = PACKED ? 0 : sequence;
+	const long long start = PACKED ? min(max(a.starts[sequence], 0ll), a.tokens) : 0;
+	const long long tokens = (PACKED ? min(a.starts[sequence + 1], a.tokens) : a.tokens) - start;
 	const int part = threadIdx.x % LANES, column = threadIdx.x / LANES;
 	const int value = blockIdx.y * COLUMNS + column;
 	const double beta = a.beta[head];
@@ -68,7 +72,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 			? a.initial_state[((long long)blockIdx.x * HEAD_DIM + i * LANES + part) * HEAD_DIM +
 				  value]
 			: 0.0;
-	for (int chunk = 0; chunk < a.chunks; chunk++) {
+	for (int chunk = 0; PACKED ? chunk * (long long)ROWS < tokens : chunk < a.chunks; chunk++) {
 		const long long first = (long long)chunk * ROWS;
 		int count = ROWS;
 
@@ -80,10 +84,10 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 			long long token = flat / a.heads;
 			int from = flat % a.heads;
 #else
-			long long token = first + row;
+			long long token = start + first + row;
 			int from = head;
 #endif
-			bool valid = token < a.tokens;
+			bool valid = token < start + tokens;
 
 			rows.q[row][dim] = valid ? load_element(a.q, batch, token, from, dim) : 0.0f;
 			rows.k[row][dim] = valid ? load_element(a.k, batch, token, from, dim) : 0.0f;
@@ -99,10 +103,14 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 			for (int i = 0; i < HEAD_DIM; i++)
 				lambda += (double)rows.k[row][i] * rows.k[row][i];
 			rows.alpha[row] = -expm1(-beta * lambda) / (lambda + QUASAR_EPSILON);
+			if (GATED && first + row < tokens)
+				rows.gate[row] = exp((
+					double)a.log_gate[(batch * a.tokens + start + first + row) * a.heads +
+					head]);
 		}
 		__syncthreads();
-		if (first + count > a.tokens)
-			count = (int)(a.tokens - first);
+		if (first + count > tokens)
+			count = (int)(tokens - first);
 #if UPSTREAM
 		double twice[PART];
 
@@ -124,8 +132,8 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 			result = project(rows.q[row], state, part);
 #endif
 			if (part == 0)
-				a.o[((batch * a.tokens + first + row) * a.heads + head) * HEAD_DIM + value] =
-					result;
+				a.o[((batch * a.tokens + start + first + row) * a.heads + head) * HEAD_DIM +
+					value] = result;
 		}
 	}
 	if (a.final_state)

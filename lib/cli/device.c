@@ -32,6 +32,16 @@ int command_semantics(const struct invocation *invocation, const struct family *
 	return family_options_parse(family, arg_string(invocation, "semantics"), options, err);
 }
 
+int command_layer_semantics(const int options[FAMILY_OPTIONS], enum semantics *semantics, struct error *err)
+{
+	if (options[0] == QUASAR_UPSTREAM || options[0] == QUASAR_CAUSAL) {
+		*semantics = (enum semantics)options[0];
+		return 0;
+	}
+	error_set(err, STATUS_USAGE, "the layer has only upstream and causal semantics");
+	return error_hint(err, "For the operation alone, add --op.");
+}
+
 const struct family *command_family(const struct invocation *invocation)
 {
 	const char *name = arg_string(invocation, "op");

@@ -11,17 +11,19 @@
 #define OPT_SEMANTICS                                                                                        \
 	{                                                                                                    \
 		"semantics", 0, "NAME,...", NULL, NULL,                                                      \
-			"upstream|causal|bidirectional|elu+1|relu|squared-relu|identity|normalised|"         \
-			"unnormalised",                                                                      \
+			"upstream|causal|gated|packed|packed-gated|bidirectional|elu+1|relu|squared-relu|"   \
+			"exp|identity|normalised|unnormalised",                                              \
 			"Variant of the operation. QuasarAttention: upstream, what the reference fork "      \
-			"computes (default), or causal, the published recurrence. Linear attention: by "     \
-			"default bidirectional, elu+1 and normalised. FlashAttention-2: causal (default) "   \
-			"or bidirectional."                                                                  \
+			"computes (default), or causal, the published recurrence; with --op also gated, "    \
+			"causal with a decay for each token, and packed and packed-gated, these for "        \
+			"several sequences one behind the other. Linear attention: by default "              \
+			"bidirectional, elu+1 and normalised. FlashAttention-2: causal (default) or "        \
+			"bidirectional."                                                                     \
 	}
 
 #define OPT_OP(help)                                                                                         \
 	{                                                                                                    \
-		"op", 0, "[NAME]", NULL, NULL, "quasar|linear|flash|flash-backward",                         \
+		"op", 0, "[NAME]", NULL, NULL, "quasar|linear|linear-backward|flash|flash-backward",         \
 			help " Without NAME: quasar."                                                        \
 	}
 
@@ -43,6 +45,9 @@ int command_device(
 /* The function of a family that the option --semantics asks for. STATUS_USAGE. */
 int command_semantics(const struct invocation *invocation, const struct family *family,
 	int options[FAMILY_OPTIONS], struct error *err);
+
+/* What these options, of the first family, ask of the layer. STATUS_USAGE where that does not compute it. */
+int command_layer_semantics(const int options[FAMILY_OPTIONS], enum semantics *semantics, struct error *err);
 
 /* The family that the option --op names; the first one of all when it has no value, or is not given. */
 const struct family *command_family(const struct invocation *invocation);

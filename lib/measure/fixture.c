@@ -8,7 +8,11 @@
 
 struct op_shape fixture_shape(int64_t tokens)
 {
-	return (struct op_shape){1, tokens, LAYER_HEADS, LAYER_DIM, LAYER_DIM, 0};
+	return (struct op_shape){.batch = 1,
+		.tokens = tokens,
+		.heads = LAYER_HEADS,
+		.key_dim = LAYER_DIM,
+		.value_dim = LAYER_DIM};
 }
 
 /* --- where tensors lie ---------------------------------------------------------------------------- */
@@ -187,18 +191,51 @@ int fixture_save(const struct fixture *fixture, struct error *err)
 	return fixture->device->operate(fixture->device, operation, &problem, NULL, err);
 }
 
+static int by_value(const void *a, const void *b)
+{
+	int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+
+	return (x > y) - (x < y);
+}
+
+/* Bounds of packed sequences, anywhere: some may be empty. */
+static int cut_sequences(struct fixture *fixture, struct error *err)
+{
+	const struct op_shape *shape = &fixture->plan.shape;
+	const struct distribution even = {DISTRIBUTION_UNIFORM, .low = 0, .high = (float)shape->tokens};
+	size_t count = (size_t)shape->sequences + 1, bytes = count * sizeof(*fixture->starts);
+	int64_t starts[count];
+	float cuts[count];
+
+	random_fill(&even, fixture->plan.seed, FAMILY_TENSORS + 2, 0, cuts, count);
+	for (size_t i = 0; i < count; i++)
+		starts[i] = (int64_t)cuts[i] < shape->tokens ? (int64_t)cuts[i] : shape->tokens;
+	starts[0] = 0;
+	starts[count - 1] = shape->tokens;
+	qsort(starts, count, sizeof(*starts), by_value);
+	fixture->starts = fixture->device->allocate(fixture->device, bytes, err);
+	fixture->problem.starts = fixture->starts;
+	return fixture->starts ? fixture->device->upload(fixture->device, fixture->starts, starts, bytes, err)
+			       : -1;
+}
+
 int fixture_make(struct fixture *fixture, const struct device *device, const struct fixture_plan *plan,
 	struct error *err)
 {
 	const struct family_tensor *tensors = plan->family->tensors;
+	struct op_shape *shape = &fixture->plan.shape;
 
 	*fixture = (struct fixture){.plan = *plan, .device = device};
-	fixture->problem = (struct op_problem){.shape = plan->shape, .dtype = plan->dtype};
+	*shape = family_shape(plan->family, shape, plan->options);
+	fixture->problem = (struct op_problem){.shape = *shape, .dtype = plan->dtype};
 	memcpy(fixture->problem.options, plan->options, sizeof(plan->options));
+	if (shape->sequences && cut_sequences(fixture, err) < 0)
+		return -1;
 	for (int i = 0; tensors[i].name; i++) {
 		bool optional = tensors[i].role == TENSOR_INITIAL || tensors[i].role == TENSOR_FINAL;
 
-		if ((plan->states || !optional) && place_tensor(fixture, i, err) < 0)
+		if (tensor_belongs(&tensors[i], plan->options) && (plan->states || !optional) &&
+			place_tensor(fixture, i, err) < 0)
 			return -1;
 	}
 	for (int i = 0; tensors[i].name; i++)
@@ -212,6 +249,8 @@ void fixture_free(struct fixture *fixture)
 	for (int i = 0; i < FAMILY_TENSORS; i++)
 		if (fixture->bytes[i])
 			fixture->device->release(fixture->device, fixture->memory[i]);
+	if (fixture->starts)
+		fixture->device->release(fixture->device, fixture->starts);
 	*fixture = (struct fixture){0};
 }
 
@@ -290,7 +329,7 @@ void fixture_place_results(const struct fixture *fixture, double *numbers, doubl
 	}
 }
 
-void fixture_describe(const struct family *family, char *text, size_t size)
+void fixture_describe(const struct family *family, const int options[FAMILY_OPTIONS], char *text, size_t size)
 {
 	const struct family_tensor *tensors = family->tensors;
 	size_t used = 0;
@@ -302,7 +341,7 @@ void fixture_describe(const struct family *family, char *text, size_t size)
 			!memcmp(distribution, &tensors[i + 1].distribution, sizeof(*distribution));
 		char how[64];
 
-		if (tensors[i].role != TENSOR_INPUT)
+		if (tensors[i].role != TENSOR_INPUT || !tensor_belongs(&tensors[i], options))
 			continue;
 		distribution_describe(distribution, how, sizeof(how));
 		used += (size_t)snprintf(

@@ -39,6 +39,7 @@ struct fixture {
 	void *memory[FAMILY_TENSORS];
 	size_t bytes[FAMILY_TENSORS];
 	size_t count[FAMILY_TENSORS]; /* elements */
+	int64_t *starts;              /* of packed sequences, on the device; NULL: there are none */
 };
 
 /* What outputs, and the gaps between their elements, are filled with: a NaN in every type that no
@@ -48,7 +49,7 @@ struct fixture {
 /* The shape that validators time: batch 1, 8 heads of 64. */
 struct op_shape fixture_shape(int64_t tokens);
 
-/* Tensors of random numbers on a device. STATUS_ENVIRONMENT without memory. Freed with fixture_free(), also
+/* Tensors of random numbers on a device; packed sequences of random lengths. STATUS_ENVIRONMENT without memory. Freed with fixture_free(), also
  * when this fails; `device` must outlive it. */
 int fixture_make(struct fixture *fixture, const struct device *device, const struct fixture_plan *plan,
 	struct error *err);
@@ -70,7 +71,8 @@ int fixture_download_outputs(const struct fixture *fixture, void *elements, stru
 void fixture_place_results(const struct fixture *fixture, double *numbers, double *results[FAMILY_TENSORS]);
 
 /* "q, k, v normal, deviation 1; beta even in 0.7 … 2.8" */
-void fixture_describe(const struct family *family, char *text, size_t size);
+void fixture_describe(
+	const struct family *family, const int options[FAMILY_OPTIONS], char *text, size_t size);
 
 /* --- the layer -------------------------------------------------------------------------------------- */
 

@@ -3,10 +3,11 @@
 #include <stdio.h>
 #include <string.h>
 
-extern const struct family family_quasar, family_linear, family_flash, family_flash_backward;
+extern const struct family family_quasar, family_linear, family_linear_backward, family_flash,
+	family_flash_backward;
 
 const struct family *const families[] = {
-	&family_quasar, &family_linear, &family_flash, &family_flash_backward, NULL};
+	&family_quasar, &family_linear, &family_linear_backward, &family_flash, &family_flash_backward, NULL};
 
 const struct family *family_find(const char *name)
 {
@@ -99,12 +100,14 @@ int family_tensor_find(const struct family *family, const char *name)
 
 bool tensor_is_sequence(const struct family_tensor *tensor)
 {
-	return !strncmp(tensor->shape, "BT", 2);
+	return strchr(tensor->shape, 'T') && strpbrk(tensor->shape, "KV");
 }
 
 static int64_t extent(char letter, const struct op_shape *shape)
 {
 	switch (letter) {
+	case 'N':
+		return shape->sequences ? shape->sequences : shape->batch;
 	case 'B':
 		return shape->batch;
 	case 'T':
@@ -139,10 +142,20 @@ void strides_contiguous(const int64_t size[4], int64_t stride[4])
 		stride[i] = stride[i + 1] * size[i + 1];
 }
 
+struct op_shape family_shape(
+	const struct family *family, const struct op_shape *shape, const int options[FAMILY_OPTIONS])
+{
+	struct op_shape whole = *shape;
+
+	if (function_is_packed(family, options) && !whole.sequences)
+		whole.sequences = shape->tokens < FAMILY_SEQUENCES ? shape->tokens : FAMILY_SEQUENCES;
+	return whole;
+}
+
 struct op_problem family_problem(const struct family *family, const struct op_shape *shape, enum dtype dtype,
 	const int options[FAMILY_OPTIONS])
 {
-	struct op_problem problem = {.shape = *shape, .dtype = dtype};
+	struct op_problem problem = {.shape = family_shape(family, shape, options), .dtype = dtype};
 
 	memcpy(problem.options, options, sizeof(problem.options));
 	for (int i = 0; family->tensors[i].name; i++) {

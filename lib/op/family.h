@@ -12,7 +12,8 @@ enum { FAMILY_TENSORS = 16, FAMILY_OPTIONS = 3 };
 struct op_shape {
 	int64_t batch, tokens;
 	int heads, key_dim, value_dim;
-	int key_heads; /* of k and v, each for a group of heads; 0: as many as heads */
+	int key_heads;     /* of k and v, each for a group of heads; 0: as many as heads */
+	int64_t sequences; /* packed into a batch of 1; 0: each of the batch is one, or as many as are usual */
 };
 
 enum tensor_role {
@@ -26,12 +27,13 @@ enum tensor_role {
 /* A tensor of a family. */
 struct family_tensor {
 	const char *name; /* "q" */
-	/* A letter a dimension: B(atch), T(oken), H(ead), G(roup: a head of the keys), K(ey) and V(alue) dimension.
-	 * With "BT" first any strides are fine, and the elements are of the problem's type; others are contiguous and
-	 * fp32. */
+	/* A letter a dimension: B(atch), T(oken), H(ead), G(roup: a head of the keys), K(ey) and V(alue) dimension; N: packed
+	 * sequences, else the batch. Rows of tokens, which are what has T and then K or V, may have any strides, and their
+	 * elements are of the problem's type; all others are contiguous and fp32. */
 	const char *shape;
 	enum tensor_role role;
 	struct distribution distribution; /* of an input, where random ones are made */
+	unsigned only;                    /* bits: values of the first option that it belongs to; 0: to all */
 };
 
 /* Something that a family leaves open: which of several functions is meant. */
@@ -47,6 +49,7 @@ struct op_problem {
 	enum dtype dtype;
 	int options[FAMILY_OPTIONS];           /* for each of the family's options the number of its value */
 	struct tensor tensors[FAMILY_TENSORS]; /* in the family's order; data NULL: left out */
+	const int64_t *starts;                 /* [sequences + 1]: where packed ones start, and the end */
 };
 
 /* The ways in which a family's GPU version can be built and launched. Nothing here asks a driver: properties may be
@@ -100,6 +103,7 @@ struct family {
 	/* Multiplications and additions at least, in a chunked form. */
 	double (*operations)(const struct op_problem *problem);
 	double least_cosine; /* of bf16 tensors with the fp64 reference */
+	unsigned packed;     /* bits: values of the first option that ask for packed sequences */
 };
 
 /* All of them; ends with NULL. The first is the one that is meant where none is named. */
@@ -121,17 +125,35 @@ void family_options_format(
 /* A tensor's number in the family; -1: it has none of that name. */
 int family_tensor_find(const struct family *family, const char *name);
 
+/* Whether the function that options choose has the tensor. */
+static inline bool tensor_belongs(const struct family_tensor *tensor, const int options[FAMILY_OPTIONS])
+{
+	return !tensor->only || tensor->only >> options[0] & 1;
+}
+
+static inline bool function_is_packed(const struct family *family, const int options[FAMILY_OPTIONS])
+{
+	return family->packed >> options[0] & 1;
+}
+
 static inline bool tensor_is_output(const struct family_tensor *tensor)
 {
 	return tensor->role == TENSOR_OUTPUT || tensor->role == TENSOR_FINAL;
 }
 
-/* Whether it has any strides and the problem's type. */
+/* Whether it has rows of tokens, any strides and the problem's type. */
 bool tensor_is_sequence(const struct family_tensor *tensor);
 
 /* The size of each of its dimensions; with fewer than 4 the first ones are 1. Returns the number of
  * elements. */
 int64_t family_tensor_size(const struct family_tensor *tensor, const struct op_shape *shape, int64_t size[4]);
+
+/* Packed sequences that are usual where no number is named, and there are tokens enough. */
+#define FAMILY_SEQUENCES 5
+
+/* The shape with as many packed sequences as it has where options ask for some. */
+struct op_shape family_shape(
+	const struct family *family, const struct op_shape *shape, const int options[FAMILY_OPTIONS]);
 
 /* A problem of contiguous tensors that have no memory: for what asks only how one would be computed. */
 struct op_problem family_problem(const struct family *family, const struct op_shape *shape, enum dtype dtype,

@@ -79,12 +79,15 @@ def test_without_any_python_nothing_is_compiled_and_it_says_so(quasar, workspace
 
 @pytest.mark.parametrize("args, prefix, semantics", [
     (["--op"], "op", "upstream"), (["--op", "quasar", "--semantics", "causal"], "op", "causal"),
+    (["--op", "--semantics", "gated"], "op", "gated"), (["--op", "--semantics", "packed-gated"], "op", "packed-gated"),
     (["--op", "linear"], "linear", "bidirectional,elu+1,normalised"),
     (["--op", "linear", "--semantics", "causal,squared-relu"], "linear", "causal,squared-relu,normalised")])
 def test_an_operation_alone_needs_no_fork(quasar, args, prefix, semantics):
     done = quasar("verify", "--seq", 200, "--device", "cpu", "--json", *args)
     assert done.code == 0, done.out + done.err
-    assert statuses(done) == {f"{prefix}.{name}": "ok" for name in ("finite", "written", "repeat", "reference")}
+    outputs = [prefix, *(f"{prefix}-backward.{name}" for name in ("dq", "dk", "dv") if prefix == "linear")]
+    assert statuses(done) == {f"{output}.{name}": "ok" for output in outputs
+                              for name in ("finite", "written", "repeat", "reference")}
     assert done.json["semantics"] == semantics and done.json["measurements"][0]["seq"] == 200
 
 
@@ -99,7 +102,8 @@ def test_an_operation_with_a_gradient_is_checked_with_it(quasar):
 @pytest.mark.parametrize("args", [
     ["--op", "linear", "--static"], ["--op", "linear", "--claimed", 1], ["--op", "linear", "--fork", "/"],
     ["--op", "linear", "--semantics", "upstream"], ["--native", "--claimed", 1], ["--native", "--fork", "/"],
-    ["--native", "--static"], ["--native", "--python", "python3"], ["--weights", "/nothing"]])
+    ["--native", "--static"], ["--native", "--semantics", "gated"], ["--semantics", "packed"],
+    ["--native", "--python", "python3"], ["--weights", "/nothing"]])
 def test_what_does_not_go_together(quasar, args):
     assert quasar("verify", *args).code == 2
 

@@ -13,8 +13,9 @@ KERNELS = ROOT / "build" / "tests-gpu"
 QUASAR = pathlib.Path(os.environ.get("QUASAR", ROOT / "build" / "quasar"))
 
 
-def kernel_tests():
-    return re.findall(r"cmocka_unit_test\((\w+)\)", (ROOT / "tests" / "gpu" / "kernels.c").read_text())
+def c_tests(source):
+    """The names of those in a C program."""
+    return re.findall(r"(?:cmocka_unit_test|WITH_DIRECTORY)\((\w+)\),", (ROOT / "tests" / "gpu" / source).read_text())
 
 
 @pytest.fixture(scope="session")
@@ -33,13 +34,34 @@ def real_gpu(gpu):
     return gpu
 
 
-@pytest.mark.parametrize("name", kernel_tests())
-def test_kernels(gpu, name):
-    done = subprocess.run([KERNELS, name], capture_output=True, text=True)
+def run_c_test(program, name):
+    done = subprocess.run([program, name], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "1 test(s) run" in done.stdout + done.stderr
     if "SKIPPED" in done.stdout + done.stderr:
         pytest.skip("two GPUs or a real one are needed")
+
+
+@pytest.mark.parametrize("name", c_tests("kernels.c"))
+def test_kernels(gpu, name):
+    run_c_test(KERNELS, name)
+
+
+@pytest.mark.parametrize("name", c_tests("linear.c"))
+def test_linear_attention(gpu, name):
+    run_c_test(KERNELS.with_name("tests-gpu-linear"), name)
+
+
+def sanitize(tool, program, names):
+    """Runs tests of a C program with a tool of compute-sanitizer."""
+    try:
+        subprocess.run(["compute-sanitizer", "--version"], capture_output=True, check=True)
+    except FileNotFoundError:
+        pytest.skip("compute-sanitizer is not installed")
+    for name in names:
+        done = subprocess.run(["compute-sanitizer", "--tool", tool, "--error-exitcode", "9", program, name],
+                              capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout + done.stderr
 
 
 OPERATIONS = ["every_length", "decoding_follows_the_recurrence", "forward_substitution_inverts"]
@@ -49,18 +71,11 @@ OPERATIONS = ["every_length", "decoding_follows_the_recurrence", "forward_substi
 @pytest.mark.parametrize("tool, names", [("memcheck", [*OPERATIONS, "a_layer_serves_many_calls"]),
                                          ("racecheck", OPERATIONS)])
 def test_sanitizer(real_gpu, tool, names):
-    try:
-        subprocess.run(["compute-sanitizer", "--version"], capture_output=True, check=True)
-    except FileNotFoundError:
-        pytest.skip("compute-sanitizer is not installed")
-    for name in names:
-        done = subprocess.run(["compute-sanitizer", "--tool", tool, "--error-exitcode", "9", KERNELS, name],
-                              capture_output=True, text=True)
-        assert done.returncode == 0, done.stdout + done.stderr
+    sanitize(tool, KERNELS, names)
 
 
-def test_the_leaderboard_has_every_version(real_gpu):
-    done = subprocess.run([QUASAR, "bench", "--op", "flash", "--leaderboard", "--seq", "256", "--runs", "3", "--json"],
+def test_the_leaderboard_has_every_version(gpu):
+    done = subprocess.run([QUASAR, "bench", "--op", "flash", "--leaderboard", "--seq", "64", "--runs", "1", "--json"],
                           capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)

@@ -91,7 +91,7 @@ static void halves_round_to_nearest_even(void **state)
 
 /* --- problems on random tensors ------------------------------------------------------------------ */
 
-enum { Q, K, V, O, BETA, INITIAL, FINAL }; /* of the family */
+enum { Q, K, V, O, BETA, INITIAL, FINAL, LOG_GATE }; /* of the family */
 
 struct shape {
 	enum semantics semantics;
@@ -112,13 +112,15 @@ struct trial {
 
 static struct device cpu;
 
-static void trial_make(struct trial *trial, const struct shape *shape)
+/* `sequences`: how many are packed, where they are. */
+static void trial_make(
+	struct trial *trial, const struct shape *shape, enum quasar_function function, int64_t sequences)
 {
 	const struct fixture_plan plan = {
 		.family = families[0],
-		.shape = {shape->batch, shape->tokens, shape->heads, shape->dim, shape->dim, 0},
+		.shape = {shape->batch, shape->tokens, shape->heads, shape->dim, shape->dim, 0, sequences},
 		.dtype = shape->dtype,
-		.options = {(int)shape->semantics},
+		.options = {(int)function},
 		.states = true,
 		.seed = 7,
 	};
@@ -146,6 +148,10 @@ static void trial_make(struct trial *trial, const struct shape *shape)
 		.beta = trial->beta,
 		.initial_state = trial->initial,
 		.final_state = trial->final,
+		.gated = tensors[LOG_GATE].data != NULL,
+		.log_gate = tensors[LOG_GATE].data,
+		.sequences = sequences,
+		.starts = trial->made.starts,
 	};
 	trial->o = xmalloc(trial->count * sizeof(*trial->o));
 	trial->final_reference = xmalloc(trial->states * sizeof(double));
@@ -332,7 +338,7 @@ static void upstream_is_the_recurrence_twice(void **state)
 	int padded = 256, dim = 32, heads = 3;
 
 	(void)state;
-	trial_make(&f, &shape);
+	trial_make(&f, &shape, (enum quasar_function)shape.semantics, 0);
 	reference(&f);
 	for (int b = 0; b < 2; b++) {
 		size_t size = (size_t)(padded * heads * dim);
@@ -376,6 +382,89 @@ static void upstream_is_the_recurrence_twice(void **state)
 	trial_free(&f);
 }
 
+/* Keys along axis 0 of length 2 and 1; between them the state decays to a quarter, before the last token to nothing. */
+static void gated_by_hand(void **state)
+{
+	struct manual m;
+	double beta = 0.75, first = (1 - exp(-beta * 4)) / 4, second = 1 - exp(-beta);
+	float log_gate[3] = {-7, logf(0.25f), -INFINITY};
+	double s;
+
+	(void)state;
+	manual_make(&m, SEMANTICS_CAUSAL, 3, 1, (float)beta);
+	m.problem.gated = true;
+	m.problem.log_gate = log_gate;
+	m.k[0] = 2;
+	m.k[32] = 1;
+	m.k[2 * 32 + 5] = 1;
+	for (int t = 0; t < 3; t++)
+		m.q[t * 32] = 1;
+	m.v[0] = 3;
+	m.v[32] = -1;
+	m.v[2 * 32] = 10;
+	s = first * 2 * 3; /* S[0][0]; the state was zeros before, whatever the first gate is */
+	m.expected[0] = s;
+	s *= 0.25;
+	s += second * (-1 - s);
+	m.expected[32] = s;
+	m.expected[2 * 32] = 0;
+	manual_assert_and_free(&m);
+}
+
+/* Packed, with a gate, in the plainest words: S_t = g (I − α kᵀ k) S_{t−1} + α kᵀ v by matrices, sequence by sequence. */
+static void packs_and_gates_are_the_recurrence(void **state)
+{
+	enum { T = 40, S = 32, SEQUENCES = 4 };
+	static const int64_t starts[SEQUENCES + 1] = {0, 7, 7, 39, T};
+	struct trial f;
+	const struct tensor *tensors = f.made.problem.tensors;
+	const float *q, *k, *v, *log_gate;
+
+	(void)state;
+	trial_make(
+		&f, &(struct shape){SEMANTICS_CAUSAL, 1, T, 1, S, DTYPE_F32}, QUASAR_PACKED_GATED, SEQUENCES);
+	f.problem.starts = starts;
+	reference(&f);
+	q = tensors[Q].data;
+	k = tensors[K].data;
+	v = tensors[V].data;
+	log_gate = tensors[LOG_GATE].data;
+	for (int n = 0; n < SEQUENCES; n++) {
+		double s[S][S], next[S][S];
+
+		for (int i = 0; i < S * S; i++)
+			s[i / S][i % S] = (double)f.initial[n * S * S + i];
+		for (int64_t t = starts[n]; t < starts[n + 1]; t++) {
+			double lambda = 0, alpha;
+
+			for (int i = 0; i < S; i++)
+				lambda += (double)k[t * S + i] * (double)k[t * S + i];
+			alpha = (1 - exp(-(double)f.beta[0] * lambda)) / (lambda + 1e-8);
+			for (int i = 0; i < S; i++)
+				for (int j = 0; j < S; j++) {
+					next[i][j] = alpha * (double)k[t * S + i] * (double)v[t * S + j];
+					for (int m = 0; m < S; m++)
+						next[i][j] += exp((double)log_gate[t]) *
+							((i == m) -
+								alpha * (double)k[t * S + i] *
+									(double)k[t * S + m]) *
+							s[m][j];
+				}
+			memcpy(s, next, sizeof(s));
+			for (int j = 0; j < S; j++) {
+				double o = 0;
+
+				for (int i = 0; i < S; i++)
+					o += (double)q[t * S + i] * s[i][j];
+				assert_near(f.o[t * S + j], o, 1e-11);
+			}
+		}
+		for (int i = 0; i < S * S; i++)
+			assert_near(f.final_reference[n * S * S + i], s[i / S][i % S], 1e-11);
+	}
+	trial_free(&f);
+}
+
 /* Causal in other words: by chunks, with W and U (docs/math.md). */
 static void causal_is_its_chunked_form(void **state)
 {
@@ -385,7 +474,7 @@ static void causal_is_its_chunked_form(void **state)
 	double s[S * S], w[C * S], u[C * S], n[C * S];
 
 	(void)state;
-	trial_make(&f, &shape);
+	trial_make(&f, &shape, (enum quasar_function)shape.semantics, 0);
 	reference(&f);
 	for (int i = 0; i < S * S; i++)
 		s[i] = (double)f.initial[i];
@@ -448,7 +537,7 @@ static void sequences_continue(void **state)
 	size_t before = (size_t)(cut * 2 * 64) * 2;
 
 	(void)state;
-	trial_make(&f, &shape);
+	trial_make(&f, &shape, (enum quasar_function)shape.semantics, 0);
 	reference(&f);
 	for (int part = 0; part < 2; part++) {
 		struct quasar_problem problem = f.problem;
@@ -474,7 +563,7 @@ static void upstream_sequences_continue(void **state)
 	int64_t cut = 128;
 
 	(void)state;
-	trial_make(&f, &shape);
+	trial_make(&f, &shape, (enum quasar_function)shape.semantics, 0);
 	reference(&f);
 	for (int part = 0; part < 2; part++) {
 		struct quasar_problem problem = f.problem;
@@ -508,11 +597,16 @@ static void large_outputs_are_the_same(void **state)
 	for (size_t i = 0; i < 3 * count; i++)
 		input[i] = bf16_of_float((float)(i * 7919 % 2003) / 1001 - 1);
 	for (const char *const *name = cpu_variants(); *name; name++) {
-		struct quasar_problem problem = {SEMANTICS_CAUSAL, 1, T, H, S,
-			tensor_contiguous(input, DTYPE_BF16, T, H, S),
-			tensor_contiguous(input + count, DTYPE_BF16, T, H, S),
-			tensor_contiguous(input + 2 * count, DTYPE_BF16, T, H, S),
-			tensor_contiguous(aligned, DTYPE_BF16, T, H, S), beta, NULL, NULL, NULL};
+		struct quasar_problem problem = {.semantics = SEMANTICS_CAUSAL,
+			.batch = 1,
+			.tokens = T,
+			.heads = H,
+			.dim = S,
+			.q = tensor_contiguous(input, DTYPE_BF16, T, H, S),
+			.k = tensor_contiguous(input + count, DTYPE_BF16, T, H, S),
+			.v = tensor_contiguous(input + 2 * count, DTYPE_BF16, T, H, S),
+			.o = tensor_contiguous(aligned, DTYPE_BF16, T, H, S),
+			.beta = beta};
 
 		assert_int_equal(cpu_variant_select(*name), 0);
 		memset(aligned, 0xff, count * sizeof(*aligned));
@@ -539,7 +633,7 @@ static void a_nan_stays_visible(void **state)
 			struct trial f;
 			uint16_t *inputs[3];
 
-			trial_make(&f, &shape);
+			trial_make(&f, &shape, (enum quasar_function)shape.semantics, 0);
 			inputs[0] = f.problem.q.data;
 			inputs[1] = f.problem.k.data;
 			inputs[2] = f.problem.v.data;
@@ -576,7 +670,7 @@ static void bad_problems_are_refused(void **state)
 	struct quasar_problem bad;
 
 	(void)state;
-	trial_make(&f, &shape);
+	trial_make(&f, &shape, (enum quasar_function)shape.semantics, 0);
 	bad = f.problem;
 	bad.dim = 48;
 	assert_refused(&bad, "32, 64 and 128");
@@ -610,6 +704,22 @@ static void bad_problems_are_refused(void **state)
 	bad = f.problem;
 	bad.semantics = (enum semantics)7;
 	assert_refused(&bad, "semantics");
+	bad = f.problem;
+	bad.gated = true;
+	assert_refused(&bad, "log_gate has no memory");
+	bad.semantics = SEMANTICS_UPSTREAM;
+	assert_refused(&bad, "need causal semantics");
+	bad = f.problem;
+	bad.sequences = 3;
+	assert_refused(&bad, "starts of packed sequences");
+	bad.starts = (int64_t[]){0, 5, 4, 8};
+	assert_refused(&bad, "packed sequence 1 ends at token 4, before it starts");
+	bad.starts = (int64_t[]){0, 4, 5, 9};
+	assert_refused(&bad, "end at 8, not 0 … 9");
+	bad.starts = (int64_t[]){1, 4, 5, 8};
+	assert_refused(&bad, "not 1 … 8");
+	bad.sequences = -1;
+	assert_refused(&bad, "-1 packed sequences");
 	trial_free(&f);
 	assert_int_equal(cpu_variant_select("z80"), -1);
 }
@@ -623,6 +733,8 @@ int main(void)
 		cmocka_unit_test(upstream_by_hand),
 		cmocka_unit_test(upstream_pads_with_zeros),
 		cmocka_unit_test(upstream_is_the_recurrence_twice),
+		cmocka_unit_test(gated_by_hand),
+		cmocka_unit_test(packs_and_gates_are_the_recurrence),
 		cmocka_unit_test(causal_is_its_chunked_form),
 		cmocka_unit_test(sequences_continue),
 		cmocka_unit_test(upstream_sequences_continue),

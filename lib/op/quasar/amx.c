@@ -15,7 +15,7 @@
  *   O = Q S + tril(Q Kᵀ) N     in one accumulation
  *   S += Kᵀ N
  *
- * Anything but bf16 with contiguous rows goes to the AVX-512 kernel. */
+ * Anything but bf16 with contiguous rows and no gate goes to the AVX-512 kernel. */
 #include "op/quasar/kernel.h"
 
 #include <string.h>
@@ -433,8 +433,8 @@ static bool contiguous_bf16(const struct tensor *tensor)
 
 static bool suits(const struct quasar_problem *problem)
 {
-	return contiguous_bf16(&problem->q) && contiguous_bf16(&problem->k) && contiguous_bf16(&problem->v) &&
-		contiguous_bf16(&problem->o);
+	return !problem->gated && contiguous_bf16(&problem->q) && contiguous_bf16(&problem->k) &&
+		contiguous_bf16(&problem->v) && contiguous_bf16(&problem->o);
 }
 
 static void forward(const struct quasar_problem *problem, int64_t batch, int head, int64_t first,

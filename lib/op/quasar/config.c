@@ -30,6 +30,15 @@ int quasar_chunks_per_group(const struct quasar_problem *problem, const struct c
 	return (quasar_chunks(problem, config) + groups - 1) / groups;
 }
 
+int64_t quasar_parts(const struct quasar_problem *problem, int64_t tokens, bool last_too)
+{
+	int64_t rows = quasar_rows(problem);
+
+	if (problem->sequences)
+		return problem->heads * (rows / tokens + (last_too ? problem->sequences : 0));
+	return problem->batch * problem->heads * ((rows - 1) / tokens + last_too);
+}
+
 /* Of a block of the second pass, which needs more. */
 static int shared_bytes(const struct quasar_problem *problem, const struct config *config)
 {
@@ -60,24 +69,13 @@ static bool has_wgmma(const struct quasar_problem *problem, const struct gpu_pro
 	return chunk_has_wgmma(&chunk, &machine, config->value[QUASAR_CHUNK]);
 }
 
-static bool is_value(int parameter, int value)
-{
-	const int *values = quasar_parameters[parameter].values;
-
-	while (*values && *values != value)
-		values++;
-	return *values;
-}
-
 int quasar_config_check(const struct quasar_problem *problem, const struct gpu_properties *properties,
 	const struct config *config, struct error *err)
 {
 	int groups = config->value[QUASAR_GROUPS], cut;
 
-	for (int i = 0; i < QUASAR_GROUPS; i++)
-		if (!is_value(i, config->value[i]))
-			return error_set(err, STATUS_USAGE, "quasar/chunk.cu has no %s=%d",
-				quasar_parameters[i].name, config->value[i]);
+	if (config_check_values(QUASAR_SOURCE, quasar_parameters, config, err) < 0)
+		return -1;
 	if (problem->semantics == SEMANTICS_UPSTREAM && config->value[QUASAR_CHUNK] != UPSTREAM_CHUNK)
 		return error_set(err, STATUS_USAGE, "upstream semantics have chunks of %d, not of %d",
 			UPSTREAM_CHUNK, config->value[QUASAR_CHUNK]);
@@ -152,18 +150,12 @@ void quasar_groups_values(const struct quasar_problem *problem, const struct gpu
 	const struct config *config, int values[CONFIG_VALUES])
 {
 	int64_t sequences = problem->batch * problem->heads;
-	int chunks = quasar_chunks(problem, config), count = 0;
+	int chunks = quasar_chunks(problem, config);
 
-	for (int halves = 0; halves <= 8; halves++) {
-		int groups = chunk_cut(chunks, halves * properties->multiprocessors / 2 / sequences);
-		bool known = false;
-
-		for (int i = 0; i < count; i++)
-			known |= values[i] == groups;
-		if (!known)
-			values[count++] = groups;
-	}
-	values[count] = 0;
+	memset(values, 0, CONFIG_VALUES * sizeof(*values));
+	for (int halves = 0; halves <= 8; halves++)
+		config_add_value(
+			values, chunk_cut(chunks, halves * properties->multiprocessors / 2 / sequences));
 }
 
 /* --- what is launched ------------------------------------------------------------------------------- */
@@ -189,6 +181,8 @@ static void list_parameters(const struct quasar_problem *problem, const struct c
 		{"COMPACT",
 			upstream && is_compact(problem, &problem->q) && is_compact(problem, &problem->k) &&
 				is_compact(problem, &problem->v)},
+		{"GATED", problem->gated},
+		{"PACKED", problem->sequences > 0},
 	};
 	int count = sizeof(constants) / sizeof(*constants);
 
@@ -206,7 +200,6 @@ int quasar_launches(const struct quasar_problem *problem, const struct config *c
 	int dim = problem->dim, planes = CHUNK_PLANES((int)problem->q.dtype), count = 0;
 	int chunk = config->value[QUASAR_CHUNK], stages = config->value[QUASAR_NUM_STAGES];
 	int separate = config->value[QUASAR_NUM_LAUNCHES], groups = config->value[QUASAR_GROUPS];
-	int64_t sequences = problem->batch * problem->heads;
 	int longest = quasar_chunks_per_group(problem, config);
 	/* FADING_CHUNKS is of chunks of 64 and S = 64; rows to forget grow with S */
 	int forgets = FADING_CHUNKS * dim / chunk, fading = longest < forgets ? longest : forgets;
@@ -221,8 +214,7 @@ int quasar_launches(const struct quasar_problem *problem, const struct config *c
 		launches[count].name = "quasar_chunk_inverse";
 		launches[count].shared_bytes = CHUNK_INVERSE_SHARED(dim, chunk, planes);
 		launches[count].bytes = CHUNKS_AT_ONCE(dim, chunk) * (tile + square);
-		launches[count++].blocks = sequences *
-			((quasar_chunks(problem, config) - 1) / CHUNKS_AT_ONCE(dim, chunk) + 1);
+		launches[count++].blocks = quasar_parts(problem, CHUNKS_AT_ONCE(dim, chunk) * chunk, true);
 	}
 	if (groups > 1) { /* nobody asks for the transition of a last group */
 		launches[count] = any;
@@ -230,7 +222,7 @@ int quasar_launches(const struct quasar_problem *problem, const struct config *c
 		launches[count].shared_bytes = CHUNK_TRANSITION_SHARED(dim, chunk, planes, stages, separate);
 		launches[count].trips = fading;
 		launches[count].bytes = fading * (2 * tile + loaded);
-		launches[count++].blocks = sequences * (groups - 1);
+		launches[count++].blocks = quasar_parts(problem, (int64_t)longest * chunk, false);
 	}
 	launches[count] = any;
 	launches[count].name = "quasar_chunk_output";
@@ -239,6 +231,6 @@ int quasar_launches(const struct quasar_problem *problem, const struct config *c
 	 * of [S, S] by [S, C] */
 	launches[count].trips = longest + (longest < forgets ? (groups - 1) * dim / (6.0 * chunk) : 0);
 	launches[count].bytes = longest * (4 * tile + loaded);
-	launches[count++].blocks = sequences * groups;
+	launches[count++].blocks = quasar_parts(problem, (int64_t)longest * chunk, true);
 	return count;
 }

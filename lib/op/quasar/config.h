@@ -52,6 +52,10 @@ int quasar_launches(const struct quasar_problem *problem, const struct config *c
 void quasar_groups_values(const struct quasar_problem *problem, const struct gpu_properties *properties,
 	const struct config *config, int values[CONFIG_VALUES]);
 
+/* How many parts of so many tokens the heads' sequences are cut into, the last ones counted or not. Of packed sequences the
+ * lengths are not known here: as many as there can be (find_share in kernels/quasar/chunk.cu). */
+int64_t quasar_parts(const struct quasar_problem *problem, int64_t tokens, bool last_too);
+
 /* Chunks of a head, and how many of them the groups have; the last group may have fewer. */
 int quasar_chunks(const struct quasar_problem *problem, const struct config *config);
 int quasar_chunks_per_group(const struct quasar_problem *problem, const struct config *config);

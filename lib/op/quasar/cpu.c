@@ -153,6 +153,38 @@ static void run_parts(const struct plan *plan, const struct head *heads, int64_t
 	}
 }
 
+/* The state that sequence and head number `number` start with. */
+static void start_state(const struct quasar_problem *problem, int64_t number, float *state)
+{
+	size_t square = (size_t)(problem->dim * problem->dim);
+
+	for (size_t n = 0; n < square; n++) {
+		float value = problem->initial_state ? problem->initial_state[(size_t)number * square + n]
+						     : 0;
+
+		state[n] = isnan(value) ? NAN : value; /* in the form that no kernel rounds away */
+	}
+}
+
+/* Packed sequences are many, and as long as they like: each head of each is a task of its own, and keeps no state when it
+ * is done. */
+static void run_packed(const struct quasar_problem *problem, int threads)
+{
+	size_t square = (size_t)(problem->dim * problem->dim);
+
+#pragma omp parallel for num_threads(threads) schedule(dynamic, 1)
+	for (int64_t i = 0; i < problem->sequences * problem->heads; i++) {
+		struct quasar_span span = quasar_span(problem, i / problem->heads);
+		float state[128 * 128] __attribute__((aligned(64)));
+
+		start_state(problem, i, state);
+		kernels[cpu_variant()]->forward(
+			problem, span.batch, (int)(i % problem->heads), span.first, span.end, state);
+		if (problem->final_state)
+			memcpy(problem->final_state + (size_t)i * square, state, square * sizeof(*state));
+	}
+}
+
 int quasar_cpu(const struct quasar_problem *problem, struct error *err)
 {
 	struct plan plan = {.kernel = kernels[cpu_variant()], .problem = problem};
@@ -162,8 +194,12 @@ int quasar_cpu(const struct quasar_problem *problem, struct error *err)
 	struct head *heads;
 	float *memory = NULL;
 
-	if (quasar_check(problem, err) < 0)
+	if (quasar_check(problem, err) < 0 || quasar_check_starts(problem, err) < 0)
 		return -1;
+	if (problem->sequences) {
+		run_packed(problem, threads);
+		return 0;
+	}
 	count = problem->batch * problem->heads;
 	plan.square = (size_t)(problem->dim * problem->dim);
 	plan.rows = quasar_rows(problem);
@@ -182,13 +218,7 @@ int quasar_cpu(const struct quasar_problem *problem, struct error *err)
 
 		heads[i] = (struct head){i / problem->heads, (int)(i % problem->heads), states,
 			states + (size_t)(plan.parts + 1) * plan.square};
-		for (size_t n = 0; n < plan.square; n++) {
-			float value = problem->initial_state
-				? problem->initial_state[(size_t)i * plan.square + n]
-				: 0;
-
-			states[n] = isnan(value) ? NAN : value; /* in the form that no kernel rounds away */
-		}
+		start_state(problem, i, states);
 	}
 	if (plan.parts > 1)
 		run_parts(&plan, heads, count, threads);

@@ -19,10 +19,14 @@ static struct device_tensor device_tensor(const struct tensor *tensor)
 /* What tuning found on such a GPU for such a problem, else what is chosen without. */
 static struct config choose(const struct quasar_problem *problem, const struct gpu_properties *properties)
 {
-	const struct op_shape shape = {
-		problem->batch, problem->tokens, problem->heads, problem->dim, problem->dim, 0};
+	const struct op_shape shape = {.batch = problem->batch,
+		.tokens = problem->tokens,
+		.heads = problem->heads,
+		.key_dim = problem->dim,
+		.value_dim = problem->dim,
+		.sequences = problem->sequences};
 	const struct shape_class class = shape_class_of(
-		semantics_name(problem->semantics), problem->q.dtype, &shape);
+		quasar_function_name(problem), problem->q.dtype, &shape);
 	struct config tuned;
 
 	return tuned_find(properties->name, QUASAR_TUNED_KERNEL, &class, &tuned)
@@ -40,11 +44,11 @@ static int check_problem(const struct quasar_problem *problem, struct error *err
 		error_set(err, STATUS_USAGE, "q, k, v and o are not of one type");
 		return error_hint(err, "The GPU takes all in bf16, all in fp16 or all in fp32.");
 	}
-	if (problem->batch * problem->heads > MOST_BLOCKS / 1024 || quasar_rows(problem) > INT_MAX / 2 ||
-		quasar_rows(problem) * problem->heads > INT_MAX) {
+	if (quasar_sequences(problem) > MOST_BLOCKS / 1024 / problem->heads ||
+		quasar_rows(problem) > INT_MAX / 2 || quasar_rows(problem) * problem->heads > INT_MAX) {
 		error_set(err, STATUS_USAGE,
 			"%lld tokens of %d heads in a batch of %lld are too many for one call",
-			(long long)problem->tokens, problem->heads, (long long)problem->batch);
+			(long long)problem->tokens, problem->heads, (long long)quasar_sequences(problem));
 		return error_hint(err, "Split the batch, or the sequence by its states.");
 	}
 	return 0;
@@ -65,14 +69,16 @@ static size_t aligned(size_t bytes)
 static int lay_out(struct gpu *gpu, struct gpu_workspace *workspace, const struct quasar_problem *problem,
 	const struct config *config, struct quasar_chunk_arguments *arguments, struct error *err)
 {
-	int planes = CHUNK_PLANES((int)problem->q.dtype);
-	size_t chunks = config->value[QUASAR_NUM_LAUNCHES] == 3
-		? (size_t)(problem->batch * problem->heads * arguments->chunks)
+	int planes = CHUNK_PLANES((int)problem->q.dtype), chunk = config->value[QUASAR_CHUNK];
+	size_t chunks = config->value[QUASAR_NUM_LAUNCHES] == 3 ? (size_t)quasar_parts(problem, chunk, true)
+								: 0;
+	/* unless sequences are packed there is a place for the last ones, too */
+	size_t groups = arguments->groups > 1
+		? (size_t)quasar_parts(
+			  problem, (int64_t)arguments->chunks_per_group * chunk, !problem->sequences)
 		: 0;
-	size_t groups = arguments->groups > 1 ? (size_t)(problem->batch * problem->heads * arguments->groups)
-					      : 0;
 	struct workspace_layout layout = {
-		.inverses = chunks * (size_t)CHUNK_SQUARE_BYTES(config->value[QUASAR_CHUNK], planes),
+		.inverses = chunks * (size_t)CHUNK_SQUARE_BYTES(chunk, planes),
 		.transitions = groups * (size_t)CHUNK_TRANSITION_BYTES(problem->dim, planes),
 		.forgotten = aligned(groups * sizeof(*arguments->forgotten)),
 		.first_row = problem->first_row ? (size_t)problem->heads * sizeof(*problem->first_row) : 0,
@@ -108,6 +114,9 @@ int quasar_cuda(struct gpu *gpu, struct gpu_workspace *workspace, const struct q
 		.tokens = problem->tokens,
 		.batch = (int)problem->batch,
 		.heads = problem->heads,
+		.log_gate = problem->log_gate,
+		.starts = (const long long *)problem->starts,
+		.sequences = (int)problem->sequences,
 	};
 	struct config_launch launches[CONFIG_LAUNCHES];
 	struct gpu_kernel *kernels[CONFIG_LAUNCHES];
@@ -159,11 +168,15 @@ int quasar_cuda_reference(struct gpu *gpu, const struct quasar_problem *problem,
 		.batch = (int)problem->batch,
 		.heads = problem->heads,
 		.chunks = (int)((problem->tokens + UPSTREAM_CHUNK - 1) / UPSTREAM_CHUNK),
+		.log_gate = problem->log_gate,
+		.starts = (const long long *)problem->starts,
 	};
 	struct kernel_parameter parameters[] = {
 		{"HEAD_DIM", problem->dim},
 		{"UPSTREAM", problem->semantics == SEMANTICS_UPSTREAM},
 		{"INPUT", (int)problem->q.dtype},
+		{"GATED", problem->gated},
+		{"PACKED", problem->sequences > 0},
 		{0},
 	};
 	struct gpu_kernel *kernel;
@@ -172,39 +185,59 @@ int quasar_cuda_reference(struct gpu *gpu, const struct quasar_problem *problem,
 		return -1;
 	kernel = gpu_kernel(gpu, "quasar/reference.cu", "quasar_reference", parameters, REFERENCE_THREADS,
 		REFERENCE_SHARED(problem->dim), err);
-	return kernel ? gpu_launch(kernel, (unsigned)(problem->batch * problem->heads),
+	return kernel ? gpu_launch(kernel, (unsigned)(quasar_sequences(problem) * problem->heads),
 				(unsigned)problem->dim / REFERENCE_COLUMNS, &arguments, err)
 		      : -1;
 }
 
-int quasar_cuda_recurrent(struct gpu *gpu, const struct quasar_problem *problem, struct error *err)
+int quasar_cuda_recurrent(struct gpu *gpu, const struct quasar_problem *problem,
+	const struct quasar_cache *cache, struct error *err)
 {
+	const float *initial_state = cache ? cache->states : problem->initial_state;
+	float *final_state = cache ? cache->states : problem->final_state;
 	struct quasar_recurrent_arguments arguments = {
 		.q = device_tensor(&problem->q),
 		.k = device_tensor(&problem->k),
 		.v = device_tensor(&problem->v),
 		.o = device_tensor(&problem->o),
 		.beta = problem->beta,
-		.initial_state = problem->initial_state,
-		.final_state = problem->final_state,
+		.initial_state = initial_state,
+		.final_state = final_state,
 		.tokens = problem->tokens,
 		.batch = (int)problem->batch,
 		.heads = problem->heads,
+		.log_gate = problem->log_gate,
+		.starts = (const long long *)problem->starts,
+		.slots = cache ? cache->slots : NULL,
+		.accepted = cache ? cache->accepted : NULL,
+		.width = cache ? cache->width : 0,
 	};
 	struct kernel_parameter parameters[] = {
-		{"HEAD_DIM", problem->dim}, {"INPUT", (int)problem->q.dtype}, {0}};
+		{"HEAD_DIM", problem->dim},
+		{"INPUT", (int)problem->q.dtype},
+		{"GATED", problem->gated},
+		{"PACKED", problem->sequences > 0},
+		{"CACHED", cache != NULL},
+		{0},
+	};
 	struct gpu_kernel *kernel;
 
 	if (check_problem(problem, err) < 0)
 		return -1;
 	if (problem->semantics != SEMANTICS_CAUSAL)
 		return error_set(err, STATUS_USAGE, "token by token there are only causal semantics");
-	if (((uintptr_t)problem->initial_state | (uintptr_t)problem->final_state) % TENSOR_VECTOR_BYTES)
+	if (cache && (!cache->states || !cache->slots || cache->width < 1))
+		return error_set(err, STATUS_USAGE, "a cache of states without states or slots");
+	if (cache && !problem->sequences && problem->tokens > cache->width)
+		return error_set(err, STATUS_USAGE, "%lld tokens, but slots for the states of only %d",
+			(long long)problem->tokens, cache->width);
+	if (((uintptr_t)initial_state | (uintptr_t)final_state) % TENSOR_VECTOR_BYTES)
 		return error_set(
 			err, STATUS_USAGE, "the states are not aligned to %d bytes", TENSOR_VECTOR_BYTES);
 	kernel = gpu_kernel(gpu, "quasar/recurrent.cu", "quasar_recurrent", parameters,
 		RECURRENT_THREADS(problem->dim), 0, err);
-	return kernel ? gpu_launch(kernel, (unsigned)(problem->batch * problem->heads), 1, &arguments, err)
+	return kernel ? gpu_launch(kernel, (unsigned)(quasar_sequences(problem) * problem->heads), 1,
+				&arguments, err)
 		      : -1;
 }
 

@@ -1,5 +1,5 @@
 /* quasar_cuda: the operation and its parts on a GPU. Tensors, beta and states are in the GPU's memory, a
- * problem's first_row in the host's. Work is queued: gpu_synchronize waits for it. The kernels explain
+ * problem's first_row in the host's. The starts of packed sequences are kept to the tokens that there are, but not checked. Work is queued: gpu_synchronize waits for it. The kernels explain
  * themselves, in kernels/. */
 #pragma once
 
@@ -21,9 +21,23 @@ int quasar_cuda(struct gpu *gpu, struct gpu_workspace *workspace, const struct q
 int quasar_cuda_reference(struct gpu *gpu, const struct quasar_problem *problem, double *o,
 	double *final_state, struct error *err);
 
+/* States of sequences that are decoded, several tokens at a time, of which it shows later how many stand: the state behind
+ * each token is kept, so that the next call goes on from the last one that stood. All in the GPU's memory. */
+struct quasar_cache {
+	float *states; /* [slots, H, S, S], aligned to 16 bytes */
+	/* [sequences, width]: which slot has the state behind a sequence's token 0, 1, … of a call; negative: nobody wants
+	 * it. No slot is there twice. No sequence has more tokens than `width` (with packed ones the caller sees to that). */
+	const int *slots;
+	int width;
+	/* [sequences]: of the tokens of the last call so many stood, and this one starts from the state behind them. 0: it
+	 * starts from zeros. NULL: from the one slot behind which the sequence was left, its first one. */
+	const int *accepted;
+};
+
 /* The recurrence token by token, for few tokens: decoding. Causal semantics; the states are aligned to 16
- * bytes, and final_state may be initial_state. */
-int quasar_cuda_recurrent(struct gpu *gpu, const struct quasar_problem *problem, struct error *err);
+ * bytes, and final_state may be initial_state. With a cache (NULL: none) the problem's states are not looked at. */
+int quasar_cuda_recurrent(struct gpu *gpu, const struct quasar_problem *problem,
+	const struct quasar_cache *cache, struct error *err);
 
 /* alpha [B, T, H] = (1 − exp(−beta λ)) / (λ + ε) with λ = ‖k‖². */
 int quasar_cuda_gate(struct gpu *gpu, const struct tensor *k, int64_t batch, int64_t tokens, int heads,

@@ -6,7 +6,11 @@
 #include "op/quasar/cuda.h"
 #include "op/quasar/reference.h"
 
-enum { Q, K, V, O, BETA, INITIAL, FINAL };
+enum { Q, K, V, O, BETA, INITIAL, FINAL, LOG_GATE };
+
+/* Functions, as bits. */
+#define WITH_GATE (1u << QUASAR_GATED | 1u << QUASAR_PACKED_GATED)
+#define WITH_PACKS (1u << QUASAR_PACKED | 1u << QUASAR_PACKED_GATED)
 
 static const struct family_tensor tensors[] = {
 	[Q] = {"q", "BTHK", TENSOR_INPUT, {DISTRIBUTION_NORMAL, .deviation = 1}},
@@ -14,13 +18,15 @@ static const struct family_tensor tensors[] = {
 	[V] = {"v", "BTHV", TENSOR_INPUT, {DISTRIBUTION_NORMAL, .deviation = 1}},
 	[O] = {"o", "BTHV", TENSOR_OUTPUT, {0}},
 	[BETA] = {"beta", "H", TENSOR_INPUT, {DISTRIBUTION_UNIFORM, .low = 0.7f, .high = 2.8f}},
-	[INITIAL] = {"initial_state", "BHKV", TENSOR_INITIAL, {DISTRIBUTION_NORMAL, .deviation = 0.5f}},
-	[FINAL] = {"final_state", "BHKV", TENSOR_FINAL, {0}},
+	[INITIAL] = {"initial_state", "NHKV", TENSOR_INITIAL, {DISTRIBUTION_NORMAL, .deviation = 0.5f}},
+	[FINAL] = {"final_state", "NHKV", TENSOR_FINAL, {0}},
+	[LOG_GATE] = {"log_gate", "BTH", TENSOR_INPUT, {DISTRIBUTION_UNIFORM, .low = -0.1f, .high = 0},
+		.only = WITH_GATE},
 	{0},
 };
 
-/* enum semantics */
-static const struct family_option options[] = {{{"upstream", "causal"}}, {{0}}};
+/* enum quasar_function */
+static const struct family_option options[] = {{{QUASAR_FUNCTIONS}}, {{0}}};
 
 /* The problem in the family's own words, whether it makes sense or not. */
 static struct quasar_problem in_words(const struct op_problem *problem)
@@ -28,7 +34,7 @@ static struct quasar_problem in_words(const struct op_problem *problem)
 	const struct tensor *at = problem->tensors;
 
 	return (struct quasar_problem){
-		.semantics = (enum semantics)problem->options[0],
+		.semantics = problem->options[0] == QUASAR_UPSTREAM ? SEMANTICS_UPSTREAM : SEMANTICS_CAUSAL,
 		.batch = problem->shape.batch,
 		.tokens = problem->shape.tokens,
 		.heads = problem->shape.heads,
@@ -40,6 +46,10 @@ static struct quasar_problem in_words(const struct op_problem *problem)
 		.beta = at[BETA].data,
 		.initial_state = at[INITIAL].data,
 		.final_state = at[FINAL].data,
+		.gated = WITH_GATE >> problem->options[0] & 1,
+		.log_gate = at[LOG_GATE].data,
+		.sequences = problem->shape.sequences,
+		.starts = problem->starts,
 	};
 }
 
@@ -50,6 +60,9 @@ static int quasar_of(const struct op_problem *problem, struct quasar_problem *qu
 		return error_set(err, STATUS_USAGE,
 			"keys of dimension %d and values of %d: they have to be the same",
 			problem->shape.key_dim, problem->shape.value_dim);
+	if ((WITH_PACKS >> problem->options[0] & 1) != (problem->shape.sequences > 0))
+		return error_set(err, STATUS_USAGE, "%lld packed sequences, %s semantics",
+			(long long)problem->shape.sequences, options[0].values[problem->options[0]]);
 	*quasar = in_words(problem);
 	return quasar_check(quasar, err);
 }
@@ -91,14 +104,14 @@ static int cuda_reference(struct gpu *gpu, const struct op_problem *problem,
 {
 	struct quasar_problem quasar;
 	const struct op_shape *shape = &problem->shape;
-	size_t bytes[2] = {0}, count = (size_t)(shape->batch * shape->heads * shape->value_dim);
+	size_t bytes[2] = {0}, count = (size_t)(shape->heads * shape->value_dim);
 	double *o, *final = NULL;
 	int result;
 
 	if (quasar_of(problem, &quasar, err) < 0)
 		return -1;
-	bytes[0] = count * (size_t)shape->tokens * sizeof(*o);
-	bytes[1] = count * (size_t)shape->key_dim * sizeof(*final);
+	bytes[0] = count * (size_t)(shape->batch * shape->tokens) * sizeof(*o);
+	bytes[1] = count * (size_t)(quasar_sequences(&quasar) * shape->key_dim) * sizeof(*final);
 	o = gpu_allocate(gpu, bytes[0], err);
 	final = o && results[FINAL] ? gpu_allocate(gpu, bytes[1], err) : NULL;
 	result = o && (final || !results[FINAL]) ? quasar_cuda_reference(gpu, &quasar, o, final, err) : -1;
@@ -191,4 +204,5 @@ const struct family family_quasar = {
 	.cuda_reference = cuda_reference,
 	.operations = operations,
 	.least_cosine = 0.9999,
+	.packed = WITH_PACKS,
 };

@@ -10,6 +10,9 @@
  *   O = Q S + tril(Q Kᵀ) N        8 S
  *   S += Kᵀ N       S²            the state is read and written once a block
  *
+ * With a gate, let c_r = g_1 … g_r within the block: K Kᵀ and Q Kᵀ are multiplied by c_r / c_s, K S and Q S by c_r, and
+ * the state becomes c_16 S + Kᵀ diag(c_16 / c_r) N.
+ *
  * An upstream chunk of 64 rows is four such blocks, worked through twice (S → S⁺ → P S⁺ + R), and then
  * O = Q (P S⁺ + R) is one product: 5 S² a row, where forming P and R would take 6.5 S². */
 #include "op/quasar/kernel.h"
@@ -107,6 +110,8 @@ struct block {
 	float transposed[128 * BLOCK] ALIGNED;     /* Kᵀ */
 	float products[2 * BLOCK * BLOCK] ALIGNED; /* D K Kᵀ, then tril(Q Kᵀ) */
 	float alpha[BLOCK] ALIGNED;
+	/* with a gate: how much is left of the state before the block at each row, and of each row's part behind the last */
+	float since_start[BLOCK] ALIGNED, until_end[BLOCK] ALIGNED;
 	struct prefetch prefetch;
 };
 
@@ -119,6 +124,53 @@ static void gate(const float *kk, float beta, float *alpha)
 		lambda[r] = kk[r * BLOCK + r];
 	for (int r = 0; r < BLOCK; r += LANES)
 		vector_store(alpha + r, vector_gate(vector_load(lambda + r), beta));
+}
+
+/* --- the gate ------------------------------------------------------------------------------------ */
+
+#define LEAST_LOG_GATE -60.0f /* what is left then is nothing to fp32 beside what comes */
+
+/* to = e^(sign (x − from)), at most 1 */
+INLINE void exp_differences(float sign, float x, const float *from, float *to)
+{
+	for (int i = 0; i < BLOCK; i += LANES) {
+		vector exponent = sign * (x - vector_load(from + i));
+
+		vector_store(
+			to + i, vector_exp_negative(vector_select(exponent > 0.0f, (vector){0}, exponent)));
+	}
+}
+
+/* Multiplies the rows of `count` matrices [BLOCK, columns] by factor[row]. */
+static void scale_rows(float *rows, const float *factor, int count, int columns)
+{
+	for (int r = 0; r < count * BLOCK; r++)
+		for (int i = 0; i < columns; i++)
+			rows[r * columns + i] *= factor[r % BLOCK];
+}
+
+/* Gates of the rows first … first + BLOCK − 1, 1 from `last` on; and the products of rows with earlier ones decay by those
+ * between them. */
+static void decay(const struct quasar_problem *problem, int64_t batch, int head, int64_t first, int64_t last,
+	int products, struct block *block)
+{
+	const float *gate = problem->log_gate + (batch * problem->tokens + first) * problem->heads + head;
+	float sum[BLOCK] ALIGNED, between[BLOCK] ALIGNED;
+
+	for (int r = 0; r < BLOCK; r++) {
+		float log_gate = first + r < last ? gate[r * problem->heads] : 0;
+
+		/* a NaN stays one */
+		sum[r] = (r ? sum[r - 1] : 0) + (log_gate < LEAST_LOG_GATE ? LEAST_LOG_GATE : log_gate);
+	}
+	exp_differences(-1, 0, sum, block->since_start);
+	exp_differences(1, sum[BLOCK - 1], sum, block->until_end);
+	for (int r = 0; r < BLOCK; r++) {
+		exp_differences(1, sum[r], sum, between);
+		for (int p = 0; p < products; p++)
+			for (int s = 0; s <= r; s++)
+				block->products[(p * BLOCK + r) * BLOCK + s] *= between[s];
+	}
 }
 
 /* Loads the rows and computes what does not depend on the state; Q Kᵀ is for causal queries alone. */
@@ -139,6 +191,8 @@ static void prepare(const struct quasar_problem *problem, int64_t batch, int hea
 	multiply_rows(
 		block->kq, block->transposed, kk, with_products ? 2 * BLOCK : BLOCK, dim, BLOCK, prefetch);
 	gate(kk, problem->beta[head], block->alpha);
+	if (problem->gated)
+		decay(problem, batch, head, first, last, with_products ? 2 : 1, block);
 	for (int r = 0; r < BLOCK; r++)
 		for (int s = 0; s < BLOCK; s++)
 			kk[r * BLOCK + s] *= block->alpha[r];
@@ -148,14 +202,27 @@ static void prepare(const struct quasar_problem *problem, int64_t batch, int hea
 			qk[r * BLOCK + s] = 0;
 }
 
+/* S += Kᵀ N, which is what N is for. */
+static void update(struct block *block, bool gated, float *n, int dim, float *state)
+{
+	if (gated) {
+		scale_rows(n, block->until_end, 1, dim);
+		for (int i = 0; i < dim * dim; i++)
+			state[i] *= block->since_start[BLOCK - 1];
+	}
+	add_transposed(block->kq, n, state, dim, dim, &block->prefetch);
+}
+
 /* The state behind a block: N = L⁻¹ D (V − K S), S += Kᵀ N. Without `v`, V is zero. */
-static void step(struct block *block, const float *v, int dim, float *state)
+static void step(struct block *block, bool gated, const float *v, int dim, float *state)
 {
 	float n[BLOCK * 128] ALIGNED;
 
 	multiply_rows(block->kq, state, n, BLOCK, dim, dim, &block->prefetch);
+	if (gated)
+		scale_rows(n, block->since_start, 1, dim);
 	solve(block->products, block->alpha, v, n, dim);
-	add_transposed(block->kq, n, state, dim, dim, &block->prefetch);
+	update(block, gated, n, dim, state);
 }
 
 static void causal(const struct quasar_problem *problem, int64_t batch, int head, int64_t first, int64_t last,
@@ -169,9 +236,11 @@ static void causal(const struct quasar_problem *problem, int64_t batch, int head
 	for (; first < last; first += BLOCK) {
 		prepare(problem, batch, head, first, last, true, &block);
 		multiply_rows(block.kq, state, no, 2 * BLOCK, dim, dim, &block.prefetch);
+		if (problem->gated)
+			scale_rows(no, block.since_start, 2, dim);
 		solve(block.products, block.alpha, block.v, n, dim);
 		multiply_lower(block.products + BLOCK * BLOCK, n, o, dim);
-		add_transposed(block.kq, n, state, dim, dim, &block.prefetch);
+		update(&block, problem->gated, n, dim, state);
 		store_rows(problem, batch, head, first, last, o);
 	}
 }
@@ -188,11 +257,11 @@ static void upstream(const struct quasar_problem *problem, int64_t batch, int he
 	for (; first < last; first += UPSTREAM_CHUNK) {
 		for (int i = 0; i < BLOCKS; i++) {
 			prepare(problem, batch, head, first + i * BLOCK, last, true, &block[i]);
-			step(&block[i], block[i].v, dim, state);
+			step(&block[i], false, block[i].v, dim, state);
 		}
 		memcpy(twice, state, (size_t)(dim * dim) * sizeof(*state));
 		for (int i = 0; i < BLOCKS; i++)
-			step(&block[i], block[i].v, dim, twice);
+			step(&block[i], false, block[i].v, dim, twice);
 		for (int i = 0; i < BLOCKS; i++) {
 			multiply_rows(
 				block[i].kq + BLOCK * PITCH, twice, o, BLOCK, dim, dim, &block[i].prefetch);
@@ -218,8 +287,8 @@ static void advance(const struct quasar_problem *problem, int64_t batch, int hea
 
 	for (; first < last; first += BLOCK) {
 		prepare(problem, batch, head, first, last, false, &block);
-		step(&block, block.v, problem->dim, state);
-		step(&block, NULL, problem->dim, transition);
+		step(&block, problem->gated, block.v, problem->dim, state);
+		step(&block, problem->gated, NULL, problem->dim, transition);
 	}
 }
 

@@ -2,17 +2,24 @@
 
 #include <string.h>
 
-static const char *const semantics_names[] = {"upstream", "causal"};
+static const char *const functions[] = {QUASAR_FUNCTIONS}; /* the first two are those of the semantics */
+
+const char *quasar_function_name(const struct quasar_problem *problem)
+{
+	if (problem->sequences)
+		return functions[problem->gated ? QUASAR_PACKED_GATED : QUASAR_PACKED];
+	return problem->gated ? functions[QUASAR_GATED] : semantics_name(problem->semantics);
+}
 
 const char *semantics_name(enum semantics semantics)
 {
-	return semantics_names[semantics];
+	return functions[semantics];
 }
 
 int semantics_parse(const char *text, enum semantics *semantics)
 {
 	for (int i = 0; i < 2; i++) {
-		if (strcmp(text, semantics_names[i]))
+		if (strcmp(text, semantics_name((enum semantics)i)))
 			continue;
 		*semantics = (enum semantics)i;
 		return 0;
@@ -28,6 +35,18 @@ int64_t upstream_padded(int64_t tokens)
 int64_t quasar_rows(const struct quasar_problem *problem)
 {
 	return problem->semantics == SEMANTICS_CAUSAL ? problem->tokens : upstream_padded(problem->tokens);
+}
+
+int64_t quasar_sequences(const struct quasar_problem *problem)
+{
+	return problem->sequences ? problem->sequences : problem->batch;
+}
+
+struct quasar_span quasar_span(const struct quasar_problem *problem, int64_t number)
+{
+	return problem->sequences
+		? (struct quasar_span){0, problem->starts[number], problem->starts[number + 1]}
+		: (struct quasar_span){number, 0, problem->tokens};
 }
 
 struct quasar_source quasar_source(const struct quasar_problem *problem, int head, int64_t row)
@@ -71,6 +90,33 @@ int quasar_check_shape(const struct quasar_problem *problem, struct error *err)
 		return error_set(err, STATUS_USAGE, "batch, tokens and heads must be positive");
 	if (problem->batch > TENSOR_LARGEST / problem->tokens / problem->heads / problem->dim)
 		return error_set(err, STATUS_USAGE, "the tensors are too large");
+	if (problem->semantics != SEMANTICS_CAUSAL && (problem->gated || problem->sequences))
+		return error_set(err, STATUS_USAGE, "a gate and packed sequences need causal semantics");
+	if (problem->sequences < 0 ||
+		problem->sequences > TENSOR_LARGEST / problem->heads / problem->dim / problem->dim)
+		return error_set(err, STATUS_USAGE, "%lld packed sequences", (long long)problem->sequences);
+	if (problem->sequences && problem->batch != 1)
+		return error_set(err, STATUS_USAGE, "sequences are packed into a batch of 1, not of %lld",
+			(long long)problem->batch);
+	return 0;
+}
+
+int quasar_check_starts(const struct quasar_problem *problem, struct error *err)
+{
+	const int64_t *starts = problem->starts;
+
+	if (!problem->sequences)
+		return 0;
+	if (starts[0] != 0 || starts[problem->sequences] != problem->tokens)
+		return error_set(err, STATUS_USAGE,
+			"packed sequences start at 0 and end at %lld, not %lld … %lld",
+			(long long)problem->tokens, (long long)starts[0],
+			(long long)starts[problem->sequences]);
+	for (int64_t n = 0; n < problem->sequences; n++)
+		if (starts[n + 1] < starts[n])
+			return error_set(err, STATUS_USAGE,
+				"packed sequence %lld ends at token %lld, before it starts", (long long)n,
+				(long long)starts[n + 1]);
 	return 0;
 }
 
@@ -85,6 +131,10 @@ int quasar_check(const struct quasar_problem *problem, struct error *err)
 		return -1;
 	if (!problem->beta)
 		return error_set(err, STATUS_USAGE, "beta has no memory");
+	if (problem->gated && !problem->log_gate)
+		return error_set(err, STATUS_USAGE, "log_gate has no memory");
+	if (problem->sequences && !problem->starts)
+		return error_set(err, STATUS_USAGE, "the starts of packed sequences have no memory");
 	in[1] = input_tokens(problem);
 	if (tensor_check_output(&problem->o, "o", out, err) < 0)
 		return -1;

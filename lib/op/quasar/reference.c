@@ -30,15 +30,18 @@ static double alpha_of(const double *k, int dim, double beta)
 	return -expm1(-beta * lambda) / (lambda + QUASAR_EPSILON);
 }
 
-/* S_t = (I − α k kᵀ) S_{t−1} + α k vᵀ, o_t = q_t S_t, token by token. */
-static void causal(const struct quasar_problem *problem, int64_t batch, int head, double *state, double *o)
+/* S_t = g (I − α k kᵀ) S_{t−1} + α k vᵀ, o_t = q_t S_t, token by token. */
+static void causal(
+	const struct quasar_problem *problem, struct quasar_span span, int head, double *state, double *o)
 {
 	int dim = problem->dim;
-	double q[dim], k[dim], v[dim], change[dim]; /* change = α (v − k S) */
+	int64_t batch = span.batch;
+	double q[dim], k[dim], v[dim], change[dim]; /* change = v − g k S */
 
-	for (int64_t t = 0; t < problem->tokens; t++) {
-		double *out = o + ((batch * problem->tokens + t) * problem->heads + head) * dim;
-		double alpha;
+	for (int64_t t = span.first; t < span.end; t++) {
+		int64_t row = (batch * problem->tokens + t) * problem->heads + head;
+		double *out = o + row * dim, alpha;
+		double decay = problem->gated ? exp((double)problem->log_gate[row]) : 1;
 
 		read_row(problem, &problem->q, batch, head, t, q);
 		read_row(problem, &problem->k, batch, head, t, k);
@@ -47,11 +50,11 @@ static void causal(const struct quasar_problem *problem, int64_t batch, int head
 		memcpy(change, v, sizeof(change));
 		for (int i = 0; i < dim; i++)
 			for (int j = 0; j < dim; j++)
-				change[j] -= k[i] * state[i * dim + j];
+				change[j] -= k[i] * decay * state[i * dim + j];
 		memset(out, 0, (size_t)dim * sizeof(*out));
 		for (int i = 0; i < dim; i++) {
 			for (int j = 0; j < dim; j++) {
-				state[i * dim + j] += alpha * k[i] * change[j];
+				state[i * dim + j] = decay * state[i * dim + j] + alpha * k[i] * change[j];
 				out[j] += q[i] * state[i * dim + j];
 			}
 		}
@@ -161,24 +164,24 @@ int quasar_reference(const struct quasar_problem *problem, double *o, double *fi
 	size_t square;
 	int failed = 0;
 
-	if (quasar_check(problem, err) < 0)
+	if (quasar_check(problem, err) < 0 || quasar_check_starts(problem, err) < 0)
 		return -1;
-	streams = problem->batch * problem->heads;
+	streams = quasar_sequences(problem) * problem->heads;
 	square = (size_t)(problem->dim * problem->dim);
 #pragma omp parallel for schedule(dynamic) reduction(| : failed)
 	for (int64_t i = 0; i < streams; i++) {
 		double *state = calloc(square, sizeof(*state));
 		struct chunk *chunk = malloc(sizeof(*chunk));
-		int64_t batch = i / problem->heads;
+		struct quasar_span span = quasar_span(problem, i / problem->heads);
 		int head = (int)(i % problem->heads);
 
 		if (state && chunk) {
 			for (size_t n = 0; problem->initial_state && n < square; n++)
 				state[n] = (double)problem->initial_state[(size_t)i * square + n];
 			if (problem->semantics == SEMANTICS_CAUSAL)
-				causal(problem, batch, head, state, o);
+				causal(problem, span, head, state, o);
 			else
-				upstream(problem, chunk, batch, head, state, o);
+				upstream(problem, chunk, span.batch, head, state, o);
 			if (final_state)
 				memcpy(final_state + (size_t)i * square, state, square * sizeof(*state));
 		} else {

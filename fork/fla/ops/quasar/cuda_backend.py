@@ -167,7 +167,7 @@ def forward(q, k, v, beta, state, semantics, first_rows=None, tokens=None, out=N
     final = torch.empty(batch, heads, dim, dim, dtype=torch.float32, device=device)
     kernels = load(device.index, "QUASAR_CHUNK",
                    ("quasar_chunk_inverse", "quasar_chunk_transition", "quasar_chunk_output"), HEAD_DIM=dim,
-                   INPUT=INPUT[q.dtype], UPSTREAM=upstream, COMPACT=upstream, VECTOR=1, CHUNK=choice.chunk,
+                   INPUT=INPUT[q.dtype], UPSTREAM=upstream, COMPACT=upstream, GATED=0, PACKED=0, VECTOR=1, CHUNK=choice.chunk,
                    NUM_STAGES=choice.num_stages, MIN_BLOCKS=choice.min_blocks, PRODUCT_WARPS=choice.product_warps,
                    NUM_LAUNCHES=choice.num_launches)
     arguments = [q, k, v, o, beta, state, final, first_rows, inverses, transitions, forgotten, tokens, held,
