@@ -21,7 +21,7 @@ static struct roofline roofline_of(const struct tune_request *request, const str
 	for (int i = 0; family->tensors[i].name; i++) {
 		int64_t size[4], count = family_tensor_size(&family->tensors[i], &request->shape, size);
 
-		if (tensor_belongs(&family->tensors[i], request->options) &&
+		if (function_has_tensor(family, request->options, i) &&
 			(family->tensors[i].role == TENSOR_INPUT || family->tensors[i].role == TENSOR_OUTPUT))
 			roof.bytes += (double)count * (double)dtype_size(problem.tensors[i].dtype);
 	}
