@@ -44,5 +44,8 @@ void bench_print_heading(struct run *run);
 void bench_print_result(struct run *run, const struct result *result);
 void bench_print_end(const struct run *run);
 
+/* bench --leaderboard. STATUS_ENVIRONMENT without a GPU. */
+int bench_leaderboard(struct run *run, struct error *err);
+
 /* All results, in another form than text. */
 void bench_print_all(const struct run *run);

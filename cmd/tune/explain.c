@@ -22,7 +22,7 @@ static struct roofline roofline_of(const struct tune_request *request, const str
 		int64_t size[4], count = family_tensor_size(&family->tensors[i], &request->shape, size);
 
 		if (function_has_tensor(family, request->options, i) &&
-			(family->tensors[i].role == TENSOR_INPUT || family->tensors[i].role == TENSOR_OUTPUT))
+			family->tensors[i].role != TENSOR_INITIAL && family->tensors[i].role != TENSOR_FINAL)
 			roof.bytes += (double)count * (double)dtype_size(problem.tensors[i].dtype);
 	}
 	if (model) {

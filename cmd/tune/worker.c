@@ -27,11 +27,6 @@ struct own {
 
 /* --- opening --------------------------------------------------------------------------------------- */
 
-static int output_of(const struct family *family)
-{
-	return family_tensor_find(family, "o");
-}
-
 static const struct gpu_properties *properties(const struct own *own)
 {
 	return gpu_properties_of(device_gpu(&own->device));
@@ -71,12 +66,12 @@ static int operate(struct own *own, const struct fixture *fixture, const struct 
 	if (fixture_poison(fixture, err) < 0 ||
 		own->device.operate(&own->device, own->family, &fixture->problem, config, err) < 0)
 		return -1;
-	return fixture_download(fixture, output_of(own->family), output, err);
+	return fixture_download_outputs(fixture, output, err);
 }
 
-static size_t output_bytes(const struct own *own, const struct fixture *fixture)
+static size_t output_bytes(const struct fixture *fixture)
 {
-	return fixture->count[output_of(own->family)] * dtype_size(fixture->plan.dtype);
+	return fixture_outputs(fixture) * dtype_size(fixture->plan.dtype);
 }
 
 static int allocate(void **memory, size_t bytes, struct error *err)
@@ -101,10 +96,11 @@ static int open_all(void *context, const cJSON *opening, struct error *err)
 	small.shape.tokens = plan.shape.tokens < CHECKED_TOKENS ? plan.shape.tokens : CHECKED_TOKENS;
 	if (fixture_make(&own->fixture, &own->device, &plan, err) < 0 ||
 		fixture_make(&own->small, &own->device, &small, err) < 0 ||
-		allocate(&own->usual, output_bytes(own, &own->fixture), err) < 0 ||
-		allocate(&reference, own->small.count[output_of(own->family)] * sizeof(double), err) < 0)
+		allocate(&own->usual, output_bytes(&own->fixture), err) < 0 ||
+		allocate(&reference, fixture_outputs(&own->small) * sizeof(double), err) < 0)
 		return -1;
-	own->reference = results[output_of(own->family)] = reference;
+	own->reference = reference;
+	fixture_place_results(&own->small, own->reference, results);
 	usual = own->family->configs->usual(&own->fixture.problem, properties(own));
 	if (operate(own, &own->fixture, &usual, own->usual, err) < 0)
 		return -1;
@@ -160,8 +156,7 @@ static float *widen(const void *elements, enum dtype dtype, size_t count)
 
 static int judge(const struct own *own, const struct comparison *found, const char *with, struct error *err)
 {
-	if (found->finite && found->cosine >= own->family->least_cosine &&
-		found->relative_error <= MOST_RELATIVE_ERROR)
+	if (comparison_agrees(found, own->family->least_cosine, MOST_RELATIVE_ERROR))
 		return 0;
 	if (!found->finite)
 		return error_set(err, STATUS_FAILED, "outputs are not finite, or were not written");
@@ -169,21 +164,37 @@ static int judge(const struct own *own, const struct comparison *found, const ch
 		err, STATUS_FAILED, "computes something else: cosine %.6f with %s", found->cosine, with);
 }
 
+/* Each output of a fixture against `usual` (fp32) or, where that is NULL, the fp64 reference. */
+static int compare_each(const struct own *own, const struct fixture *fixture, const float *outputs,
+	const float *usual, struct error *err)
+{
+	const struct family_tensor *tensors = own->family->tensors;
+	size_t at = 0;
+
+	for (int i = 0; tensors[i].name; i++) {
+		size_t count = fixture->count[i];
+		struct comparison found;
+
+		if (tensors[i].role != TENSOR_OUTPUT)
+			continue;
+		found = usual ? compare_float(outputs + at, usual + at, count)
+			      : compare_float_double(outputs + at, own->reference + at, count);
+		if (judge(own, &found, usual ? "the output without tuning" : "the fp64 reference", err) < 0)
+			return -1;
+		at += count;
+	}
+	return 0;
+}
+
 /* Both outputs are of the same call, one without tuning. */
 static int compare_with_usual(struct own *own, const void *output, struct error *err)
 {
-	size_t count = own->fixture.count[output_of(own->family)];
+	size_t count = fixture_outputs(&own->fixture);
 	enum dtype dtype = own->fixture.plan.dtype;
 	float *a = widen(output, dtype, count), *b = widen(own->usual, dtype, count);
-	struct comparison found;
-	int result;
+	int result = a && b ? compare_each(own, &own->fixture, a, b, err)
+			    : error_set(err, STATUS_ENVIRONMENT, "not enough memory to compare outputs");
 
-	if (a && b) {
-		found = compare_float(a, b, count);
-		result = judge(own, &found, "the output without tuning", err);
-	} else {
-		result = error_set(err, STATUS_ENVIRONMENT, "not enough memory to compare outputs");
-	}
 	free(a);
 	free(b);
 	return result;
@@ -191,15 +202,10 @@ static int compare_with_usual(struct own *own, const void *output, struct error 
 
 static int compare_with_reference(struct own *own, const void *output, struct error *err)
 {
-	size_t count = own->small.count[output_of(own->family)];
-	float *wide = widen(output, own->fixture.plan.dtype, count);
-	struct comparison found;
-	int result;
+	float *wide = widen(output, own->fixture.plan.dtype, fixture_outputs(&own->small));
+	int result = wide ? compare_each(own, &own->small, wide, NULL, err)
+			  : error_set(err, STATUS_ENVIRONMENT, "not enough memory to compare outputs");
 
-	if (!wide)
-		return error_set(err, STATUS_ENVIRONMENT, "not enough memory to compare outputs");
-	found = compare_float_double(wide, own->reference, count);
-	result = judge(own, &found, "the fp64 reference", err);
 	free(wide);
 	return result;
 }
@@ -213,7 +219,7 @@ static int verify_candidate(void *context, const char *parameters, struct error 
 
 	if (take_config(own, parameters, err) < 0)
 		return blame(err);
-	if (allocate(&output, output_bytes(own, &own->fixture), err) < 0)
+	if (allocate(&output, output_bytes(&own->fixture), err) < 0)
 		return -1;
 	fitted = own->family->configs->adopt(&own->small.problem, properties(own), &own->config);
 	result = operate(own, &own->fixture, &own->config, output, err);

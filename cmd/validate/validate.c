@@ -99,13 +99,12 @@ static int tell(const struct judge *judge, const struct api_submission *submissi
 {
 	struct run *run = context;
 	struct docket_logits found = {NAN, NAN, NAN};
-	const struct docket_logits *logits = arg_flag(run->invocation, "assume-verified") ? &found : NULL;
 	struct error untold;
 	int result = 0;
 
-	if (!problem && run->verification.url && docket_wants_logits(run->api, submission, verdict)) {
-		logits = &found;
-		result = verification_run(&run->verification, verdict, &found, &untold);
+	if (!problem && !arg_flag(run->invocation, "assume-verified") &&
+		docket_wants_logits(run->api, submission, verdict)) {
+		result = verification_run(&run->verification, submission, verdict, &found, &untold);
 		if (result && untold.status != STATUS_INTERRUPTED)
 			problem = &untold;
 	}
@@ -119,7 +118,7 @@ static int tell(const struct judge *judge, const struct api_submission *submissi
 		return 0;
 	}
 	if (!result)
-		result = docket_tell(run->api, submission, verdict, logits, &untold);
+		result = docket_tell(run->api, submission, verdict, &found, &untold);
 	if (!result) {
 		cJSON_AddItemToArray(run->judged, verdict_json(submission, verdict));
 		run->judged_count++;
@@ -454,7 +453,8 @@ static int read_options(struct run *run, struct error *err)
 	if (!native && (found < 0 || prepare_python(run, judge.sandboxed, err) < 0))
 		return -1;
 	judge.reader = run->python.path;
-	if (open_judges(run, &judge, err) < 0 || verification_open(invocation, &run->verification, err) < 0)
+	if (open_judges(run, &judge, err) < 0 ||
+		verification_open(invocation, "cpu", &run->verification, err) < 0)
 		return -1;
 	run->live = run->judge_count == 1 && !invocation->json;
 	if (run->live)
@@ -532,9 +532,9 @@ const struct command cmd_validate = {
 		"With a validator of version 2026-04, it is a validator's hotkey that asks (--wallet), and a "
 		"fork that runs scores 1. Its speed at the target's length, divided by a factor for this "
 		"GPU, is reported with it, and ranks. So is whether the logits of the "
-		"submission's image are right. quasar does not run images here: a submission without one scores 0, and any "
-		"other that is not refused stays pending, unless, in a rehearsal, --inference names a server that is "
-		"challenged in their place, or --assume-verified is given.\n\n"
+		"submission's image are right: it is pulled and run, with podman or docker, without network, and challenged "
+		"against the reference model. A submission without an image, or whose image fails, scores 0. In a rehearsal, "
+		"--inference can name a server that is challenged in their place.\n\n"
 		"The layer is run at the target's length and those that the submission has benchmarks for, "
 		"by default 512, 1024 and 2048: each in a Python of its own, with 3 calls to warm up and 10 "
 		"that are timed. That Python needs PyTorch. On a CPU, lengths that memory or --budget "
@@ -572,7 +572,8 @@ const struct command cmd_validate = {
 				"With 2026-04, in a rehearsal: an inference server to challenge in the place of images, "
 				"as `quasar verify --logits` does."},
 			{"reference", 0, "NAME|DIR", "REFERENCE_MODEL", NULL, NULL,
-				"With --inference: the reference model, a name in the Hugging Face cache, or a folder."},
+				"With 2026-04: the reference model, a name in the Hugging Face cache, or a folder. If "
+				"unset: Qwen/Qwen3-4B-Instruct-2507."},
 			{"assume-verified", 0, NULL, NULL, NULL, NULL,
 				"With 2026-04, in a rehearsal: take the logits of images for right."},
 			{"local-forks", 0, NULL, NULL, NULL, NULL,

@@ -33,11 +33,17 @@ struct run {
 	struct progress progress;
 };
 
-/* The versions that the workspace's validator may have. */
-static void choose_kinds(const struct invocation *invocation, bool kinds[2])
+/* That the workspace's validator has; NULL: not known. */
+static const struct api_version *known_version(const struct invocation *invocation)
 {
 	const char *forced = settings_get(invocation->settings, "API_VERSION", NULL);
-	const struct api_version *version = forced ? api_version_named(forced) : NULL;
+
+	return forced ? api_version_named(forced) : NULL;
+}
+
+static void choose_kinds(const struct invocation *invocation, bool kinds[2])
+{
+	const struct api_version *version = known_version(invocation);
 
 	kinds[CHALLENGE_2026_02] = !version || !version->images;
 	kinds[CHALLENGE_2026_04] = !version || version->images;
@@ -88,7 +94,8 @@ static int start_image(struct run *run, struct error *err)
 		tool = tool_find(NULL, TOOL_RUNS, err);
 	if (tool) {
 		log_note("Starting %s with %s …", name, tool);
-		result = container_start(tool, name, gpu_count(&ignored) > 0, &run->container, err);
+		result = container_start(
+			tool, name, gpu_count(&ignored) > 0 ? CONTAINER_GPU : 0, &run->container, err);
 	}
 	free(name);
 	run->plan.url = run->container.url;
@@ -111,24 +118,27 @@ static void show_last_words(const struct run *run)
 	free(words);
 }
 
+static int open_reference(struct run *run, const struct api_version *version, struct error *err)
+{
+	run->plan.reference = open_model(run->invocation, verify_reference(run->invocation, version), err);
+	return run->plan.reference ? 0 : -1;
+}
+
 /* The reference, and who is challenged. */
 static int open_both(struct run *run, struct error *err)
 {
+	const struct api_version *version = known_version(run->invocation);
 	const char *target = arg_string(run->invocation, "logits");
 	bool plain;
 
-	if (arg_given(run->invocation, "image")) {
-		run->plan.reference = open_model(
-			run->invocation, arg_string(run->invocation, "reference"), err);
-		return run->plan.reference ? start_image(run, err) : -1;
-	}
+	if (arg_given(run->invocation, "image"))
+		return open_reference(run, api_versions, err) < 0 ? -1 : start_image(run, err);
 	if (!strncmp(target, "http://", 7) || !strncmp(target, "https://", 8)) {
 		run->plan.url = run->url = http_check_base(target, &plain, err);
 		if (!run->url)
 			return -1;
 	}
-	run->plan.reference = open_model(run->invocation, arg_string(run->invocation, "reference"), err);
-	if (!run->plan.reference)
+	if (open_reference(run, version ? version : api_version_oldest(), err) < 0)
 		return -1;
 	if (run->url)
 		return 0;

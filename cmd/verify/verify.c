@@ -453,7 +453,8 @@ const struct command cmd_verify = {
 				"The same for a container image: run it as validators do, and challenge the server "
 				"in it. Without NAME: MINER_DOCKER_IMAGE."},
 			{"reference", 0, "NAME|DIR", "REFERENCE_MODEL", NULL, NULL,
-				"Reference model: a name in the Hugging Face cache, or a folder."},
+				"Reference model: a name in the Hugging Face cache, or a folder. If unset: that of the "
+				"validator's version, for images Qwen/Qwen3-4B-Instruct-2507."},
 			{"challenges", 0, "N", NULL, "1", NULL,
 				"Challenges of each version; API_VERSION chooses one version."},
 			OPT_DEVICE,

@@ -14,6 +14,11 @@
 
 #define UNROLL _Pragma("unroll")
 
+/* Of the products' factors: bf16, or for whoever packs them itself f16. */
+#ifndef TILE_TYPE
+#define TILE_TYPE "bf16"
+#endif
+
 static __device__ __forceinline__ unsigned pack_bf16(float low, float high)
 {
 	unsigned pair;
@@ -98,7 +103,7 @@ static __device__ __forceinline__ unsigned transpose_matrix(unsigned pair)
 static __device__ __forceinline__ void multiply_add(
 	float (&c)[4], const unsigned (&a)[4], unsigned b0, unsigned b1)
 {
-	asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, "
+	asm("mma.sync.aligned.m16n8k16.row.col.f32." TILE_TYPE "." TILE_TYPE ".f32 {%0, %1, %2, %3}, "
 	    "{%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
 		: "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
 		: "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
@@ -154,6 +159,17 @@ static __device__ __forceinline__ void copy_async(unsigned address, const void *
 static __device__ __forceinline__ void copy_async_wait(void)
 {
 	asm volatile("cp.async.wait_all;" ::: "memory");
+}
+
+/* Copies started since the last commit are a group; waits until no more than the LATER last groups are under way. */
+static __device__ __forceinline__ void copy_async_commit(void)
+{
+	asm volatile("cp.async.commit_group;" ::: "memory");
+}
+
+template <int LATER> static __device__ __forceinline__ void copy_async_wait_group(void)
+{
+	asm volatile("cp.async.wait_group %0;" ::"n"(LATER) : "memory");
 }
 
 /* --- products ------------------------------------------------------------------------------------- */
@@ -248,8 +264,9 @@ static __device__ __forceinline__ void warpgroup_multiply_add(
 	float (&c)[N][4], const unsigned (&a)[4], unsigned long long b)
 {
 #define WGMMA_OF(columns, names, a0, a1, a2, a3, right, sign, transposed, ...)                               \
-	asm volatile("wgmma.mma_async.sync.aligned.m64n" #columns "k16.f32.bf16.bf16 {" names "}, {%" #a0    \
-		     ",%" #a1 ",%" #a2 ",%" #a3 "}, %" #right ", 1, %" #sign ", 1, %" #transposed ";"        \
+	asm volatile("wgmma.mma_async.sync.aligned.m64n" #columns "k16.f32." TILE_TYPE "." TILE_TYPE         \
+		     " {" names "}, {%" #a0 ",%" #a1 ",%" #a2 ",%" #a3 "}, %" #right ", 1, %" #sign          \
+		     ", 1, %" #transposed ";"                                                                \
 		     : __VA_ARGS__                                                                           \
 		     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "n"(SIGN), "n"(TRANSPOSED))
 	if constexpr (N == 4)

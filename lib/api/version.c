@@ -23,6 +23,7 @@ const struct api_version api_versions[] = {
 		.claim_most = 5e7,
 		.claim_share = 0.5,
 		.round_seconds = ROUND_SECONDS,
+		.reference_model = "Qwen/Qwen3-4B-Instruct-2507",
 	},
 	{
 		.name = "2026-02",
@@ -33,6 +34,7 @@ const struct api_version api_versions[] = {
 		.claim_most = INFINITY,
 		.claim_share = 1,
 		.round_seconds = ROUND_SECONDS,
+		.reference_model = "Qwen/Qwen2.5-0.5B-Instruct",
 	},
 	{0},
 };

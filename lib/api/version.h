@@ -25,6 +25,8 @@ struct api_version {
 	double claim_most;
 	double claim_share; /* of what was measured: as much is claimed at most */
 	double round_seconds;
+	const char *
+		reference_model; /* whose logits an inference server has to give, where nothing else is agreed on */
 };
 
 /* From the newest to the oldest; ends with an entry whose name is NULL. */

@@ -17,12 +17,14 @@
 			"computes (default), or causal, the published recurrence; with --op also gated, "    \
 			"causal with a decay for each token, and packed and packed-gated, these for "        \
 			"several sequences one behind the other. Linear attention: by default "              \
-			"bidirectional, elu+1 and normalised."                                               \
+			"bidirectional, elu+1 and normalised. FlashAttention-2: causal (default) or "        \
+			"bidirectional."                                                                     \
 	}
 
 #define OPT_OP(help)                                                                                         \
 	{                                                                                                    \
-		"op", 0, "[NAME]", NULL, NULL, "quasar|linear", help " Without NAME: quasar."                \
+		"op", 0, "[NAME]", NULL, NULL, "quasar|linear|flash|flash-backward",                         \
+			help " Without NAME: quasar."                                                        \
 	}
 
 #define OPT_WEIGHTS                                                                                          \

@@ -49,6 +49,16 @@ int verify_static(const struct invocation *invocation, const struct verify_reque
 	return result;
 }
 
+const char *verify_reference(const struct invocation *invocation, const struct api_version *version)
+{
+	const char *source = NULL;
+
+	settings_get(invocation->settings, "REFERENCE_MODEL", &source);
+	if (arg_given(invocation, "reference") || !source || strcmp(source, "default"))
+		return arg_string(invocation, "reference");
+	return version->reference_model;
+}
+
 int verify_threshold(const struct invocation *invocation, const char *name, double *value, struct error *err)
 {
 	const char *source, *text = settings_get(invocation->settings, name, &source);
@@ -133,8 +143,9 @@ int verify_native(const struct invocation *invocation, const struct verify_reque
 	memcpy(plan.options, request->options, sizeof(plan.options));
 	if (thresholds(invocation, &plan.repeat_cosine, &plan.repeat_difference, err) < 0)
 		return -1;
-	if (accuracy_op(device, &plan, checks, err) < 0)
-		return -1;
+	for (; plan.family; plan.family = family_gradient(plan.family))
+		if (accuracy_op(device, &plan, checks, err) < 0)
+			return -1;
 	return request->op ? 0 : accuracy_layer(device, &plan, checks, err);
 }
 

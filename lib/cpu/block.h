@@ -174,6 +174,21 @@ static inline void load_row(const void *row, enum dtype dtype, int64_t step, int
 			out[i] = f16_to_float(halves[i]);
 }
 
+/* `count` rows of a head of a tensor from token `first` on, `pitch` floats apart; zeros from `last` on. */
+static inline void load_head_rows(const struct tensor *tensor, int64_t batch, int head, int64_t first,
+	int64_t last, int count, int dim, int pitch, float *out)
+{
+	int64_t start = batch * tensor->stride[0] + head * tensor->stride[2];
+	int64_t size = (int64_t)dtype_size(tensor->dtype);
+
+	for (int64_t row = first; row < first + count; row++, out += pitch)
+		if (row < last)
+			load_row((const char *)tensor->data + (start + row * tensor->stride[1]) * size,
+				tensor->dtype, tensor->stride[3], dim, out);
+		else
+			memset(out, 0, (size_t)dim * sizeof(*out));
+}
+
 static inline void store_row(
 	void *data, enum dtype dtype, int64_t start, int64_t step, int dim, const float *row)
 {

@@ -16,6 +16,8 @@
 /* The files of kernels/: those with kernels, and the headers that they include. */
 #define SOURCES(_)                                                                                           \
 	_(delay, "common/delay.cu")                                                                          \
+	_(flash_forward, "flash/forward.cu")                                                                 \
+	_(flash_backward, "flash/backward.cu")                                                               \
 	_(quasar_chunk, "quasar/chunk.cu")                                                                   \
 	_(quasar_forward_substitution, "quasar/forward_substitution.cu")                                     \
 	_(quasar_gate, "quasar/gate.cu")                                                                     \
@@ -29,6 +31,10 @@
 	_(common_dtype, "common/dtype.h")                                                                    \
 	_(common_element, "common/element.cuh")                                                              \
 	_(common_tile, "common/tile.cuh")                                                                    \
+	_(flash_arguments, "flash/arguments.h")                                                              \
+	_(flash_atomics, "flash/atomics.cuh")                                                                \
+	_(flash_common, "flash/flash.cuh")                                                                   \
+	_(flash_layout, "flash/layout.h")                                                                    \
 	_(quasar_arguments, "quasar/arguments.h")                                                            \
 	_(quasar_decay, "quasar/decay.cuh")                                                                  \
 	_(quasar_gate_formula, "quasar/gate.cuh")                                                            \

@@ -6,12 +6,15 @@
 #include <unistd.h>
 
 #include "base/memory.h"
-#include "base/process.h"
 #include "base/text.h"
+#include "image/tool.h"
 
 /* The longest name without tag and digest that registries take. */
 #define LONGEST_NAME 255
 #define LONGEST_REFERENCE 512
+
+/* Seconds to say whether an image is here. */
+#define LOOK_SECONDS 60
 
 /* A path's part; the host, which a dot, a port or "localhost" tells from it. */
 #define COMPONENT "[a-z0-9]+((\\.|_|__|-+)[a-z0-9]+)*"
@@ -62,52 +65,35 @@ bool image_is_pinned(const char *reference)
 	return strstr(reference, "@sha256:") != NULL;
 }
 
-#define NOT_FOUND 127
-
-/* Runs `script` with the reference as $1. The output is the script's last words. */
-static int run_script(const char *script, const char *reference, double timeout, int *status, char **words,
-	struct error *err)
-{
-	const char *argv[] = {"/bin/sh", "-c", script, "sh", reference, NULL};
-	struct process process;
-
-	if (process_start(&process, argv, NULL, "", err) < 0 ||
-		process_finish(&process, timeout, status, err) < 0)
-		return -1;
-	buffer_append(&process.text, "", 0);
-	*words = process.text.data;
-	text_clean(*words);
-	return 0;
-}
-
 int image_pull(const char *reference, double timeout, struct error *err)
 {
-	/* an empty file, and an empty folder, in the place of the logins */
+	/* an empty folder, or file in it, in the place of the logins */
 	static const char script[] =
-		"if command -v podman >/dev/null; then\n"
-		"	logins=$(mktemp) && echo '{}' >\"$logins\" || exit 1\n"
-		"	podman pull --quiet --authfile \"$logins\" \"$1\" 2>&1; result=$?\n"
-		"	rm -f \"$logins\"; exit $result\n"
-		"elif command -v docker >/dev/null; then\n"
-		"	logins=$(mktemp -d) || exit 1\n"
-		"	DOCKER_CONFIG=$logins docker pull --quiet \"$1\" 2>&1; result=$?\n"
-		"	rm -rf \"$logins\"; exit $result\n"
-		"fi\n"
-		"exit 127";
-	char *words = NULL;
-	int status = 0, result;
+		"logins=$(mktemp -d) && echo '{}' >\"$logins/auth.json\" || exit 1\n"
+		"case $1 in\n"
+		"podman) podman pull --quiet --authfile \"$logins/auth.json\" \"$2\" ;;\n"
+		"*) DOCKER_CONFIG=$logins \"$1\" pull --quiet \"$2\" ;;\n"
+		"esac\n"
+		"result=$?; rm -rf \"$logins\"; exit $result";
+	const char *tool;
+	char *said;
 
-	if (image_check_syntax(reference, err) < 0 ||
-		run_script(script, reference, timeout, &status, &words, err) < 0)
+	if (image_check_syntax(reference, err) < 0)
 		return -1;
-	result = status == NOT_FOUND ? 1 : 0;
-	if (status && status != NOT_FOUND) {
-		result = error_set(err, STATUS_FAILED, "cannot pull %s: %.300s", reference, words);
-		error_hint(
-			err, "Validators pull it without a login: push it, and make the repository public.");
-	}
-	free(words);
-	return result;
+	tool = tool_find(NULL, TOOL_RUNS, err);
+	if (!tool)
+		return err->status == STATUS_INTERRUPTED ? -1 : 1;
+	said = tool_ask(
+		(const char *const[]){"/bin/sh", "-c", script, "sh", tool, reference, NULL}, timeout, err);
+	free(said);
+	if (said)
+		return 0;
+	if (err->status == STATUS_INTERRUPTED)
+		return -1;
+	err->status = STATUS_FAILED;
+	error_context(err, "cannot pull %s", reference);
+	return error_hint(
+		err, "Validators pull it without a login: push it, and make the repository public.");
 }
 
 static void check_pull(const char *reference, double timeout, struct check_list *checks)
@@ -119,7 +105,7 @@ static void check_pull(const char *reference, double timeout, struct check_list 
 		check_problem(checks, "image.pull", CHECK_FAIL, &err);
 	else
 		check_add(checks, "image.pull", result ? CHECK_SKIP : CHECK_OK, NULL,
-			result ? "neither podman nor docker is here to try it" : "it can be pulled");
+			result ? "neither podman nor docker works here" : "it can be pulled");
 }
 
 void image_check(const char *reference, double timeout, struct check_list *checks)
@@ -140,4 +126,15 @@ void image_check(const char *reference, double timeout, struct check_list *check
 			"a tag may be moved to another image; validators run what it is when they pull");
 	if (timeout > 0)
 		check_pull(reference, timeout, checks);
+}
+
+bool image_is_here(const char *tool, const char *reference)
+{
+	struct error ignored;
+	char *said = tool_ask(
+		(const char *const[]){tool, "image", "inspect", "--format={{.Id}}", reference, NULL},
+		LOOK_SECONDS, &ignored);
+
+	free(said);
+	return said != NULL;
 }

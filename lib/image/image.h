@@ -19,3 +19,6 @@ int image_pull(const char *reference, double timeout, struct error *err);
 
 /* Adds what can be said of it: "image.syntax", "image.pinned" and, with a `timeout` above 0, "image.pull". */
 void image_check(const char *reference, double timeout, struct check_list *checks);
+
+/* Whether the tool has it already. */
+bool image_is_here(const char *tool, const char *reference);

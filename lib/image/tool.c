@@ -48,7 +48,7 @@ char *tool_ask(const char *const *argv, double seconds, struct error *err)
 void tool_clear(const char *tool, const char *task, const char *what, double seconds)
 {
 	const char *const argv[] = {
-		"/bin/sh", "-c", "exec \"$@\" 2>&1", "sh", tool, task, "--force", what, NULL};
+		"/bin/sh", "-c", "exec \"$1\" $2 --force \"$3\" 2>&1", "sh", tool, task, what, NULL};
 	double deadline = clock_elapsed() + seconds;
 	char **environment = make_environment();
 	struct process process;

@@ -15,6 +15,6 @@ const char *tool_find(const char *wanted, enum tool_task task, struct error *err
  * says is the caller's to free; NULL: as process_ask(). */
 char *tool_ask(const char *const *argv, double seconds, struct error *err);
 
-/* Has a tool do away with something, within so many seconds, even if the user has asked to stop. Whether it could is
- * not known. */
+/* Has a tool do away with something ("image rm" is the task for an image), within so many seconds, even if the user has
+ * asked to stop. Whether it could is not known. */
 void tool_clear(const char *tool, const char *task, const char *what, double seconds);

@@ -113,9 +113,7 @@ static void judge_reference(const struct outputs *outputs, const struct report *
 		"difference %.3g",
 		report->function, (long long)plan->tokens, found.cosine, least_cosine, found.relative_error,
 		REFERENCE_RELATIVE_ERROR, found.max_difference);
-	add(report, "reference",
-		found.finite && found.cosine >= least_cosine &&
-			found.relative_error <= REFERENCE_RELATIVE_ERROR,
+	add(report, "reference", comparison_agrees(&found, least_cosine, REFERENCE_RELATIVE_ERROR),
 		"It computes a different function from these semantics, or loses precision.", detail);
 }
 
@@ -124,6 +122,32 @@ static void judge(const struct outputs *outputs, const struct report *report, do
 	judge_values(outputs, report);
 	judge_repeat(outputs, report);
 	judge_reference(outputs, report, least_cosine);
+}
+
+/* The outputs of an operation, each under a name of its own if there are several. */
+static void judge_each(const struct fixture *fixture, const struct outputs *all,
+	const struct accuracy_plan *plan, struct check_list *checks)
+{
+	const struct family *family = plan->family;
+	const char *name = family == families[0] ? "op" : family->name;
+	char function[64];
+	size_t at = 0;
+
+	family_options_format(family, plan->options, function, sizeof(function));
+	for (int i = 0; family->tensors[i].name; i++) {
+		struct outputs one = {.reference = all->reference + at, .count = fixture->count[i]};
+		char *what;
+
+		if (family->tensors[i].role != TENSOR_OUTPUT)
+			continue;
+		for (int run = 0; run < RUNS; run++)
+			one.runs[run] = all->runs[run] + at;
+		what = one.count == all->count ? xstrdup(name)
+					       : xprintf("%s.%s", name, family->tensors[i].name);
+		judge(&one, &(struct report){checks, plan, what, function}, family->least_cosine);
+		free(what);
+		at += one.count;
+	}
 }
 
 double accuracy_memory(int64_t tokens)
@@ -138,7 +162,6 @@ int accuracy_op(const struct device *device, const struct accuracy_plan *plan, s
 	struct error *err)
 {
 	const struct family *family = plan->family;
-	const int o = family_tensor_find(family, "o");
 	struct fixture_plan wanted = {
 		.family = family,
 		.shape = fixture_shape(plan->tokens),
@@ -148,30 +171,26 @@ int accuracy_op(const struct device *device, const struct accuracy_plan *plan, s
 	struct outputs outputs = {0};
 	struct fixture fixture;
 	double *results[FAMILY_TENSORS] = {0};
-	char function[64];
 	int result;
 
 	memcpy(wanted.options, plan->options, sizeof(wanted.options));
-	family_options_format(family, plan->options, function, sizeof(function));
 	result = fixture_make(&fixture, device, &wanted, err);
 	if (!result)
-		result = outputs_allocate(&outputs, fixture.count[o], err);
+		result = outputs_allocate(&outputs, fixture_outputs(&fixture), err);
 	for (int run = 0; run < RUNS && !result; run++) {
 		result = fixture_poison(&fixture, err);
 		if (!result)
 			result = device->operate(device, family, &fixture.problem, NULL, err);
 		if (!result)
-			result = fixture_download(&fixture, o, outputs.runs[run], err);
+			result = fixture_download_outputs(&fixture, outputs.runs[run], err);
 	}
 	if (!result && interrupted())
 		result = error_set(err, STATUS_INTERRUPTED, "interrupted");
-	results[o] = outputs.reference;
+	fixture_place_results(&fixture, outputs.reference, results);
 	if (!result)
 		result = device->reference(device, family, &fixture.problem, results, err);
 	if (!result)
-		judge(&outputs,
-			&(struct report){checks, plan, family == families[0] ? "op" : family->name, function},
-			family->least_cosine);
+		judge_each(&fixture, &outputs, plan, checks);
 	outputs_free(&outputs);
 	fixture_free(&fixture);
 	return result;

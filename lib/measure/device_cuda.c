@@ -28,13 +28,59 @@ static int cuda_operate(const struct device *device, const struct family *family
 	return gpu_synchronize(own->gpu, err);
 }
 
+/* A problem whose tensors were copied to the host's memory. */
+struct copied {
+	struct op_problem problem;
+	void *memory[FAMILY_TENSORS];
+};
+
+/* A tensor with all that lies between its elements, which keeps its strides. */
+static int copy_tensor(const struct device *device, const struct family_tensor *described,
+	const struct op_shape *shape, struct tensor *tensor, void **memory, struct error *err)
+{
+	int64_t size[4], low = 0, high = 1, element = (int64_t)dtype_size(tensor->dtype);
+
+	family_tensor_size(described, shape, size);
+	for (int i = 0; i < 4; i++) {
+		int64_t reach = (size[i] - 1) * tensor->stride[i];
+
+		low += reach < 0 ? reach : 0;
+		high += reach > 0 ? reach : 0;
+	}
+	*memory = malloc((size_t)((high - low) * element));
+	if (!*memory)
+		return error_set(
+			err, STATUS_ENVIRONMENT, "not enough memory to check %s on the CPU", described->name);
+	if (device->download(device, *memory, (char *)tensor->data + low * element,
+		    (size_t)((high - low) * element), err) < 0)
+		return -1;
+	tensor->data = (char *)*memory - low * element;
+	return 0;
+}
+
+/* The host's reference, for families that have none on a GPU. */
+static int reference_on_host(const struct device *device, const struct family *family,
+	const struct op_problem *problem, double *const results[FAMILY_TENSORS], struct error *err)
+{
+	struct copied copied = {.problem = *problem};
+	int result = 0;
+
+	for (int i = 0; family->tensors[i].name && !result; i++)
+		if (problem->tensors[i].data)
+			result = copy_tensor(device, &family->tensors[i], &problem->shape,
+				&copied.problem.tensors[i], &copied.memory[i], err);
+	if (!result)
+		result = family->reference(&copied.problem, results, err);
+	for (int i = 0; i < FAMILY_TENSORS; i++)
+		free(copied.memory[i]);
+	return result;
+}
+
 static int cuda_reference(const struct device *device, const struct family *family,
 	const struct op_problem *problem, double *const results[FAMILY_TENSORS], struct error *err)
 {
-	if (!family->cuda_reference)
-		return error_set(
-			err, STATUS_ENVIRONMENT, "%s has no fp64 reference on a GPU yet", family->title);
-	return family->cuda_reference(device->gpu->gpu, problem, results, err);
+	return family->cuda_reference ? family->cuda_reference(device->gpu->gpu, problem, results, err)
+				      : reference_on_host(device, family, problem, results, err);
 }
 
 static void *cuda_layer_place(const struct device *device, const struct layer *layer, struct error *err)

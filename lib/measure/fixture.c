@@ -8,11 +8,7 @@
 
 struct op_shape fixture_shape(int64_t tokens)
 {
-	return (struct op_shape){.batch = 1,
-		.tokens = tokens,
-		.heads = LAYER_HEADS,
-		.key_dim = LAYER_DIM,
-		.value_dim = LAYER_DIM};
+	return (struct op_shape){1, tokens, LAYER_HEADS, LAYER_DIM, LAYER_DIM, 0};
 }
 
 /* --- where tensors lie ---------------------------------------------------------------------------- */
@@ -73,9 +69,11 @@ static int place_tensor(struct fixture *fixture, int number, struct error *err)
 	size_t elements;
 
 	placed->dtype = sequence ? fixture->plan.dtype : DTYPE_F32;
-	fixture->count[number] = (size_t)family_tensor_size(tensor, &fixture->plan.shape, size);
-	if (fixture->plan.layout == LAYOUT_PACKED) /* slices are equally wide */
-		size[3] = sequence && size[3] < widest ? widest : size[3];
+	fixture->count[number] = (size_t)problem_tensor_size(&fixture->problem, tensor, size);
+	if (fixture->plan.layout == LAYOUT_PACKED && sequence) { /* slices are equally large */
+		size[2] = shape->heads;
+		size[3] = widest;
+	}
 	elements = lay_out(sequence ? fixture->plan.layout : LAYOUT_CONTIGUOUS, size, slice_count(fixture),
 		placed->stride, &start);
 	if (is_slice(fixture, number)) {
@@ -122,7 +120,7 @@ static void fill(const struct fixture *fixture, int number, void *host)
 	struct distribution distribution = described->distribution;
 	bool keys = !strcmp(described->name, "k");
 	char *first = (char *)host + ((char *)tensor->data - (char *)fixture->memory[number]);
-	int64_t size[4], count = family_tensor_size(described, &plan->shape, size);
+	int64_t size[4], count = problem_tensor_size(&fixture->problem, described, size);
 
 	if (keys && plan->key_deviation > 0)
 		distribution.deviation = plan->key_deviation;
@@ -161,11 +159,32 @@ static int upload_memory(const struct fixture *fixture, int number, struct error
 			(double)bytes / 0x1p20);
 	poison(host, bytes);
 	for (int i = 0; tensors[i].name; i++)
-		if (fixture->memory[i] == fixture->memory[number] && !tensor_is_output(&tensors[i]))
+		if (fixture->memory[i] == fixture->memory[number] && !tensor_is_output(&tensors[i]) &&
+			tensors[i].role != TENSOR_SAVED)
 			fill(fixture, i, host);
 	result = fixture->device->upload(fixture->device, fixture->memory[number], host, bytes, err);
 	free(host);
 	return result;
+}
+
+/* What a gradient reads of its operation's outputs: computed as it is where it is used, on the same device. */
+int fixture_save(const struct fixture *fixture, struct error *err)
+{
+	const struct family *family = fixture->plan.family, *operation = family->gradient_of;
+	struct op_problem problem;
+
+	if (!operation)
+		return 0;
+	problem = fixture->problem;
+	for (int i = 0; i < FAMILY_TENSORS; i++)
+		problem.tensors[i] = (struct tensor){0};
+	for (int i = 0; operation->tensors[i].name; i++) {
+		int here = family_tensor_find(family, operation->tensors[i].name);
+
+		if (here >= 0)
+			problem.tensors[i] = fixture->problem.tensors[here];
+	}
+	return fixture->device->operate(fixture->device, operation, &problem, NULL, err);
 }
 
 static int by_value(const void *a, const void *b)
@@ -180,7 +199,7 @@ static int cut_sequences(struct fixture *fixture, struct error *err)
 {
 	const struct op_shape *shape = &fixture->plan.shape;
 	const struct distribution even = {DISTRIBUTION_UNIFORM, .low = 0, .high = (float)shape->tokens};
-	size_t count = (size_t)shape->sequences + 1, bytes = count * sizeof(*fixture->starts);
+	size_t count = (size_t)fixture->problem.sequences + 1, bytes = count * sizeof(*fixture->starts);
 	int64_t starts[count];
 	float cuts[count];
 
@@ -200,13 +219,14 @@ int fixture_make(struct fixture *fixture, const struct device *device, const str
 	struct error *err)
 {
 	const struct family_tensor *tensors = plan->family->tensors;
-	struct op_shape *shape = &fixture->plan.shape;
 
 	*fixture = (struct fixture){.plan = *plan, .device = device};
-	*shape = family_shape(plan->family, shape, plan->options);
-	fixture->problem = (struct op_problem){.shape = *shape, .dtype = plan->dtype};
+	fixture->problem = (struct op_problem){.shape = plan->shape, .dtype = plan->dtype};
 	memcpy(fixture->problem.options, plan->options, sizeof(plan->options));
-	if (shape->sequences && cut_sequences(fixture, err) < 0)
+	fixture->problem.sequences = plan->sequences
+		? plan->sequences
+		: family_sequences(plan->family, plan->options, plan->shape.tokens);
+	if (fixture->problem.sequences && cut_sequences(fixture, err) < 0)
 		return -1;
 	for (int i = 0; tensors[i].name; i++) {
 		bool optional = tensors[i].role == TENSOR_INITIAL || tensors[i].role == TENSOR_FINAL;
@@ -218,7 +238,7 @@ int fixture_make(struct fixture *fixture, const struct device *device, const str
 	for (int i = 0; tensors[i].name; i++)
 		if (fixture->bytes[i] && upload_memory(fixture, i, err) < 0)
 			return -1;
-	return 0;
+	return fixture_save(fixture, err);
 }
 
 void fixture_free(struct fixture *fixture)
@@ -239,7 +259,8 @@ int fixture_poison(const struct fixture *fixture, struct error *err)
 		if (tensor_is_output(&tensors[i]) && fixture->memory[i] &&
 			upload_memory(fixture, is_slice(fixture, i) ? 0 : i, err) < 0)
 			return -1;
-	return 0;
+	/* what was saved lay in the same memory */
+	return fixture->plan.layout == LAYOUT_PACKED ? fixture_save(fixture, err) : 0;
 }
 
 int fixture_download(const struct fixture *fixture, int number, void *elements, struct error *err)
@@ -249,7 +270,7 @@ int fixture_download(const struct fixture *fixture, int number, void *elements, 
 	size_t bytes = fixture->bytes[is_slice(fixture, number) ? 0 : number],
 	       element = dtype_size(tensor->dtype);
 	char *host = malloc(bytes), *first = host + ((char *)tensor->data - (char *)fixture->memory[number]);
-	int64_t size[4], count = family_tensor_size(described, &fixture->plan.shape, size);
+	int64_t size[4], count = problem_tensor_size(&fixture->problem, described, size);
 
 	if (!host)
 		return error_set(err, STATUS_ENVIRONMENT, "not enough memory for %.0f MiB of output",
@@ -268,6 +289,41 @@ int fixture_download(const struct fixture *fixture, int number, void *elements, 
 	}
 	free(host);
 	return 0;
+}
+
+size_t fixture_outputs(const struct fixture *fixture)
+{
+	const struct family_tensor *tensors = fixture->plan.family->tensors;
+	size_t count = 0;
+
+	for (int i = 0; tensors[i].name; i++)
+		count += tensors[i].role == TENSOR_OUTPUT ? fixture->count[i] : 0;
+	return count;
+}
+
+int fixture_download_outputs(const struct fixture *fixture, void *elements, struct error *err)
+{
+	const struct family_tensor *tensors = fixture->plan.family->tensors;
+	char *at = elements;
+
+	for (int i = 0; tensors[i].name; i++) {
+		if (tensors[i].role != TENSOR_OUTPUT)
+			continue;
+		if (fixture_download(fixture, i, at, err) < 0)
+			return -1;
+		at += fixture->count[i] * dtype_size(fixture->problem.tensors[i].dtype);
+	}
+	return 0;
+}
+
+void fixture_place_results(const struct fixture *fixture, double *numbers, double *results[FAMILY_TENSORS])
+{
+	const struct family_tensor *tensors = fixture->plan.family->tensors;
+
+	for (int i = 0; tensors[i].name; i++) {
+		results[i] = tensors[i].role == TENSOR_OUTPUT ? numbers : NULL;
+		numbers += results[i] ? fixture->count[i] : 0;
+	}
 }
 
 void fixture_describe(const struct family *family, const int options[FAMILY_OPTIONS], char *text, size_t size)

@@ -28,6 +28,7 @@ struct fixture_plan {
 	/* For tests of other keys than the family's: their deviation (0: the family's), and that of a mean
 	 * that all tokens of a head share. */
 	float key_deviation, key_mean;
+	int64_t sequences; /* packed ones; 0: as many as usual, where the function packs some */
 };
 
 struct fixture {
@@ -55,11 +56,20 @@ int fixture_make(struct fixture *fixture, const struct device *device, const str
 	struct error *err);
 void fixture_free(struct fixture *fixture);
 
+/* Computes what a gradient reads of its operation's outputs again, for whoever has changed the inputs. */
+int fixture_save(const struct fixture *fixture, struct error *err);
+
 /* Poisons all outputs. */
 int fixture_poison(const struct fixture *fixture, struct error *err);
 
 /* A tensor, numbered as in the family, in the order of its dimensions: `elements` as they are, [count]. */
 int fixture_download(const struct fixture *fixture, int tensor, void *elements, struct error *err);
+
+/* The outputs that a family always has, TENSOR_OUTPUT, one behind the other: the elements of all, as they are, and
+ * where in `numbers` a reference is to put each. */
+size_t fixture_outputs(const struct fixture *fixture);
+int fixture_download_outputs(const struct fixture *fixture, void *elements, struct error *err);
+void fixture_place_results(const struct fixture *fixture, double *numbers, double *results[FAMILY_TENSORS]);
 
 /* "q, k, v normal, deviation 1; beta uniform in 0.7 … 2.8" */
 void fixture_describe(

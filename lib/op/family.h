@@ -7,12 +7,12 @@
 #include "tensor/random.h"
 #include "tensor/tensor.h"
 
-enum { FAMILY_TENSORS = 8, FAMILY_OPTIONS = 3 };
+enum { FAMILY_TENSORS = 16, FAMILY_OPTIONS = 3 };
 
 struct op_shape {
 	int64_t batch, tokens;
 	int heads, key_dim, value_dim;
-	int64_t sequences; /* packed into a batch of 1; 0: each of the batch is one, or as many as are usual */
+	int key_heads; /* of k and v, each for a group of heads; 0: as many as heads */
 };
 
 enum tensor_role {
@@ -20,14 +20,15 @@ enum tensor_role {
 	TENSOR_OUTPUT,
 	TENSOR_INITIAL, /* an input that may be left out: zeros */
 	TENSOR_FINAL,   /* an output that may be left out */
+	TENSOR_SAVED,   /* of a gradient: an input that is an output of its operation, by the same name */
 };
 
 /* A tensor of a family. */
 struct family_tensor {
 	const char *name; /* "q" */
-	/* A letter a dimension: B(atch), T(oken), H(ead), K(ey) and V(alue) dimension; N: packed sequences, else the
-	 * batch. Rows of tokens, which are what has T and then K or V, may have any strides, and their elements are of
-	 * the problem's type; all others are contiguous and fp32. */
+	/* A letter a dimension: B(atch), T(oken), H(ead), G(roup: a head of the keys), K(ey) and V(alue) dimension.
+	 * With "BT" first and four dimensions any strides are fine, and the elements are of the problem's type; others
+	 * are contiguous and fp32. Without T, B counts packed sequences where there are some. */
 	const char *shape;
 	enum tensor_role role;
 	struct distribution distribution; /* of an input, where random ones are made */
@@ -46,7 +47,8 @@ struct op_problem {
 	enum dtype dtype;
 	int options[FAMILY_OPTIONS];           /* for each of the family's options the number of its value */
 	struct tensor tensors[FAMILY_TENSORS]; /* in the family's order; data NULL: left out */
-	const int64_t *starts;                 /* [sequences + 1]: where packed ones start, and the end */
+	int64_t sequences;     /* that are packed into a batch of 1; 0: each of the batch is one */
+	const int64_t *starts; /* [sequences + 1]: where they start, and the end */
 };
 
 /* The ways in which a family's GPU version can be built and launched. Nothing here asks a driver: properties may be
@@ -79,6 +81,10 @@ struct family {
 	const struct family_tensor *tensors;  /* ends with an entry whose name is NULL */
 	const struct family_option *options;  /* ends with an entry without values */
 	const struct family_configs *configs; /* of the GPU version; NULL: there is none */
+	/* A gradient, which is a family of its own, names the operation that it is of. It has the same options, and
+	 * those of the operation's tensors that it reads, by the same names; the gradient of tensor x is "dx", an
+	 * output for an input of the operation, an input for an output. NULL: this is no gradient. */
+	const struct family *gradient_of;
 	/* Whether the function that options choose has tensor number `tensor`; NULL: each has all. */
 	bool (*has_tensor)(int tensor, const int options[FAMILY_OPTIONS]);
 
@@ -106,6 +112,8 @@ extern const struct family *const families[];
 
 /* NULL when none has that name. */
 const struct family *family_find(const char *name);
+/* The gradient of an operation; NULL: there is none. */
+const struct family *family_gradient(const struct family *family);
 
 /* The options that a list "causal,relu" of values asks for; NULL or "": the usual ones. STATUS_USAGE, with
  * the values that there are. */
@@ -135,19 +143,20 @@ static inline bool tensor_is_output(const struct family_tensor *tensor)
 	return tensor->role == TENSOR_OUTPUT || tensor->role == TENSOR_FINAL;
 }
 
-/* Whether it has rows of tokens, any strides and the problem's type. */
+/* Whether it has any strides and the problem's type. */
 bool tensor_is_sequence(const struct family_tensor *tensor);
 
 /* The size of each of its dimensions; with fewer than 4 the first ones are 1. Returns the number of
  * elements. */
 int64_t family_tensor_size(const struct family_tensor *tensor, const struct op_shape *shape, int64_t size[4]);
 
-/* Packed sequences that are usual where no number is named, and there are tokens enough. */
-#define FAMILY_SEQUENCES 5
+/* The same of a problem's tensor, where packed sequences count. */
+int64_t problem_tensor_size(
+	const struct op_problem *problem, const struct family_tensor *tensor, int64_t size[4]);
 
-/* The shape with as many packed sequences as it has where options ask for some. */
-struct op_shape family_shape(
-	const struct family *family, const struct op_shape *shape, const int options[FAMILY_OPTIONS]);
+/* How many sequences are packed where options ask for that and nobody names a number; 0: they do not. */
+#define FAMILY_SEQUENCES 5
+int64_t family_sequences(const struct family *family, const int options[FAMILY_OPTIONS], int64_t tokens);
 
 /* A problem of contiguous tensors that have no memory: for what asks only how one would be computed. */
 struct op_problem family_problem(const struct family *family, const struct op_shape *shape, enum dtype dtype,

@@ -29,8 +29,15 @@ static struct comparison finish(const struct sums *sums)
 		.cosine = norms > 0 ? sums->ab / norms : sums->aa == sums->bb,
 		.max_difference = sums->most,
 		.relative_error = sums->bb > 0 ? sqrt(sums->dd / sums->bb) : sqrt(sums->dd),
+		.norm = sqrt(sums->bb),
 		.finite = sums->finite,
 	};
+}
+
+bool comparison_agrees(const struct comparison *comparison, double least_cosine, double most_relative_error)
+{
+	return comparison->finite && comparison->relative_error <= most_relative_error &&
+		(comparison->cosine >= least_cosine || comparison->norm == 0);
 }
 
 struct comparison compare_bf16(const uint16_t *a, const uint16_t *b, size_t count)

@@ -25,7 +25,7 @@ struct docket_logits {
 bool docket_wants_logits(
 	struct api *api, const struct api_submission *submission, const struct verdict *verdict);
 
-/* Tells a verdict. `logits`: they were looked at, and the verdict's score says what came of it; NULL: nobody did.
+/* Tells a verdict, whose score says what came of the logits where they were wanted.
  * STATUS_ENVIRONMENT: nothing was told, for this version asks for more than is known. */
 int docket_tell(struct api *api, const struct api_submission *submission, const struct verdict *verdict,
 	const struct docket_logits *logits, struct error *err);

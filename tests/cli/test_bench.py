@@ -62,6 +62,10 @@ def test_any_family_can_be_measured(quasar):
         assert done.code == 0, done.err
         assert done.json["workload"] == "op.linear" and done.json["op"] == "linear"
         assert done.json["semantics"] == full and done.json["results"][0]["operations"] > 0
+    for op, work in (("flash", 2), ("flash-backward", 5)):
+        done = quasar("bench", "--op", op, "--seq", 100, "--runs", 1, "--json", "--device", "cpu")
+        assert done.json["semantics"] == "causal"
+        assert done.json["results"][0]["operations"] == 2 * work * 64 * (100 * 101 / 2) * 8
     text = quasar("bench", "--op", "linear", "--seq", 100)
     assert "linear attention, bidirectional,elu+1,normalised" in text.out and "q, k, v normal, deviation 1" in text.out
 
@@ -73,6 +77,14 @@ def test_any_family_can_be_measured(quasar):
 def test_what_no_family_has(quasar, args):
     done = quasar("bench", "--seq", 100, *args)
     assert done.code == 2, done.out + done.err
+
+
+def test_the_leaderboard_is_of_attention_on_a_gpu(quasar):
+    for args in (["--op", "linear"], [], ["--op", "flash", "--semantics", "bidirectional"], ["--op", "flash", "--csv"]):
+        done = quasar("bench", "--leaderboard", "--device", "cpu", *args)
+        assert done.code == 2 and "--leaderboard" in done.err
+    done = quasar("bench", "--op", "flash", "--leaderboard", "--device", "cpu")
+    assert done.code == 3 and "GPU" in done.err
 
 
 def test_without_seq_the_target_is_measured(quasar):

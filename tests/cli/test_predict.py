@@ -79,6 +79,8 @@ def test_what_no_gpu_can_do_is_refused_before_anything_is_compiled(quasar):
     assert done.code == 2 and "32, 64 and 128" in done.err
     done = quasar("tune", "--gpu", "a100", "--op", "linear")
     assert done.code == 2 and "nothing to tune" in done.err
+    done = quasar("tune", "--gpu", "a100", "--op", "flash", "--dtype", "fp32")
+    assert done.code == 2 and "fp32" in done.err
 
 
 def test_without_a_compiler_the_guides_configurations_are_shown_as_such(quasar, tmp_path):

@@ -17,11 +17,13 @@
 #include "gpu/gpu.h"
 #include "layer/cuda.h"
 #include "measure/fixture.h"
+#include "op/flash/ladder.h"
 #include "op/quasar/config.h"
 #include "op/quasar/cuda.h"
 #include "op/quasar/reference.h"
 #include "tensor/compare.h"
 #include "tensor/random.h"
+#include "tune/space.h"
 
 #define NO_GPU 77
 
@@ -69,7 +71,7 @@ static void prepare(struct trial *trial, struct shape shape, uint64_t seed)
 {
 	const struct fixture_plan plan = {
 		.family = families[0],
-		.shape = {shape.batch, shape.tokens, shape.heads, shape.dim, shape.dim, shape.sequences},
+		.shape = {shape.batch, shape.tokens, shape.heads, shape.dim, shape.dim, 0},
 		.dtype = shape.dtype,
 		.options = {shape.function ? (int)shape.function : (int)shape.semantics},
 		.layout = shape.strided ? LAYOUT_SPARSE : LAYOUT_CONTIGUOUS,
@@ -77,6 +79,7 @@ static void prepare(struct trial *trial, struct shape shape, uint64_t seed)
 		.seed = seed,
 		.key_deviation = shape.key_deviation,
 		.key_mean = shape.key_mean,
+		.sequences = shape.sequences,
 	};
 	const struct tensor *tensors = trial->made.problem.tensors;
 	struct error err;
@@ -101,7 +104,7 @@ static void prepare(struct trial *trial, struct shape shape, uint64_t seed)
 		.final_state = tensors[FINAL].data,
 		.gated = tensors[LOG_GATE].data != NULL,
 		.log_gate = tensors[LOG_GATE].data,
-		.sequences = trial->made.problem.shape.sequences,
+		.sequences = trial->made.problem.sequences,
 		.starts = trial->made.starts,
 	};
 	trial->reference = malloc(trial->count * sizeof(double));
@@ -1011,6 +1014,242 @@ static void configurations_are_run_as_they_are(void **state)
 	finish(&trial);
 }
 
+/* --- the other families -------------------------------------------------------------------------------- */
+
+/* Its outputs as floats, one behind the other. */
+static void run_family(
+	const struct fixture *made, const struct config *config, uint16_t *halves, float *outputs)
+{
+	size_t count = fixture_outputs(made);
+	struct error err;
+
+	must(fixture_poison(made, &err), &err);
+	must(device.operate(&device, made->plan.family, &made->problem, config, &err), &err);
+	must(fixture_download_outputs(made, halves, &err), &err);
+	for (size_t i = 0; i < count; i++)
+		outputs[i] = dtype_load(halves, made->plan.dtype, (int64_t)i);
+}
+
+/* Attention and its gradient in a configuration (NULL: the usual one) against fp64, twice, to the same bits. */
+static void check_attention(const struct fixture_plan *plan, const struct config *config)
+{
+	struct fixture made;
+	struct error err;
+	double *reference, *results[FAMILY_TENSORS] = {0};
+	uint16_t *halves[2];
+	char how[128] = "usual configuration";
+	float *outputs;
+	size_t count, at = 0;
+
+	must(fixture_make(&made, &device, plan, &err), &err);
+	count = fixture_outputs(&made);
+	reference = malloc(count * sizeof(*reference));
+	outputs = malloc(count * sizeof(*outputs));
+	fixture_place_results(&made, reference, results);
+	must(device.reference(&device, plan->family, &made.problem, results, &err), &err);
+	for (int i = 0; i < 2; i++) {
+		halves[i] = malloc(count * sizeof(**halves));
+		run_family(&made, config, halves[i], outputs);
+	}
+	assert_memory_equal(halves[0], halves[1], count * sizeof(**halves));
+	for (int i = 0; plan->family->tensors[i].name; i++) {
+		const struct comparison found = compare_float_double(
+			outputs + at, reference + at, made.count[i]);
+
+		if (plan->family->tensors[i].role != TENSOR_OUTPUT)
+			continue;
+		if (!comparison_agrees(&found, 0.9999, plan->dtype == DTYPE_BF16 ? 1.5e-2 : 2e-3)) {
+			if (config)
+				config_format(plan->family->configs->parameters, config, how, sizeof(how));
+			fail_msg(
+				"%s of %s, %s, option %d, B%lld T%lld H%d/%d S%d layout %d, %s: cosine %.6f, "
+				"relative error %.2e%s",
+				plan->family->tensors[i].name, plan->family->name, dtype_name(plan->dtype),
+				plan->options[0], (long long)plan->shape.batch, (long long)plan->shape.tokens,
+				plan->shape.heads, plan->shape.key_heads, plan->shape.key_dim,
+				(int)plan->layout, how, found.cosine, found.relative_error,
+				found.finite ? "" : ", not finite");
+		}
+		at += made.count[i];
+	}
+	for (int i = 0; i < 2; i++)
+		free(halves[i]);
+	free(outputs);
+	free(reference);
+	fixture_free(&made);
+}
+
+/* Every mask, forward and backward. */
+static void each_attention(struct fixture_plan plan, void (*attempt)(struct fixture_plan plan))
+{
+	static const char *const names[] = {"flash", "flash-backward"};
+
+	for (int i = 0; i < 4; i++) {
+		plan.family = family_find(names[i / 2]);
+		plan.options[0] = i % 2;
+		plan.seed = 3;
+		attempt(plan);
+	}
+}
+
+static void try_lengths(struct fixture_plan plan)
+{
+	static const int64_t lengths[] = {1, 63, 64, 129, 200};
+
+	for (size_t i = 0; i < sizeof(lengths) / sizeof(*lengths); i++) {
+		plan.shape.tokens = lengths[i];
+		check_attention(&plan, NULL);
+	}
+}
+
+static void attention_of_every_length(void **state)
+{
+	(void)state;
+	each_attention(
+		(struct fixture_plan){.shape = {1, 0, 2, 64, 64, 0}, .dtype = DTYPE_BF16}, try_lengths);
+}
+
+static void try_types(struct fixture_plan plan)
+{
+	for (int dtype = DTYPE_BF16; dtype <= DTYPE_F16; dtype++)
+		for (int dim = 32; dim <= 128; dim *= 2) {
+			plan.dtype = (enum dtype)dtype;
+			plan.shape.key_dim = plan.shape.value_dim = dim;
+			check_attention(&plan, NULL);
+		}
+}
+
+static void attention_of_every_type_and_dimension(void **state)
+{
+	(void)state;
+	each_attention((struct fixture_plan){.shape = {1, 100, 1, 0, 0, 0}}, try_types);
+}
+
+static void try_layouts_and_heads(struct fixture_plan plan)
+{
+	for (int layout = 0; layout < LAYOUTS; layout++) {
+		plan.layout = (enum layout)layout;
+		check_attention(&plan, NULL);
+	}
+}
+
+static void attention_of_any_strides_and_shared_keys(void **state)
+{
+	(void)state;
+	each_attention((struct fixture_plan){.shape = {2, 70, 4, 64, 64, 2}, .dtype = DTYPE_BF16},
+		try_layouts_and_heads);
+}
+
+/* O and the gradients of two fixtures of the same gradient: computed in two ways, they agree. */
+static void compare_attention(struct fixture made[2], const char *what)
+{
+	const struct family *family = made[0].plan.family;
+	size_t count = fixture_outputs(&made[0]), o = made[0].count[family_tensor_find(family, "o")];
+	uint16_t *halves[2] = {malloc((count + o) * 2), malloc((count + o) * 2)};
+	struct comparison found;
+	struct error err;
+
+	for (int i = 0; i < 2; i++) {
+		must(fixture_download(&made[i], family_tensor_find(family, "o"), halves[i], &err), &err);
+		must(fixture_download_outputs(&made[i], halves[i] + o, &err), &err);
+		fixture_free(&made[i]);
+	}
+	found = compare_bf16(halves[1], halves[0], o);
+	if (!comparison_agrees(&found, 0.9999, 1e-2))
+		fail_msg("%s: o: cosine %.6f, relative error %.2e", what, found.cosine, found.relative_error);
+	for (size_t at = o; at < o + count; at += count / 3) { /* dQ, dK and dV */
+		found = compare_bf16(halves[1] + at, halves[0] + at, count / 3);
+		if (!comparison_agrees(&found, 0.9999, 1e-2))
+			fail_msg("%s: gradient %zu: cosine %.6f, relative error %.2e", what,
+				(at - o) / (count / 3), found.cosine, found.relative_error);
+	}
+	free(halves[0]);
+	free(halves[1]);
+}
+
+static const struct fixture_plan small_attention = {
+	.shape = {1, 199, 2, 64, 64, 0}, .dtype = DTYPE_BF16, .seed = 4};
+
+static void attention_fixtures(struct fixture made[2], const struct device *first)
+{
+	struct fixture_plan plan = small_attention;
+	struct error err;
+
+	plan.family = family_find("flash-backward");
+	for (int i = 0; i < 2; i++) {
+		must(fixture_make(&made[i], i ? &device : first, &plan, &err), &err);
+		must(fixture_poison(&made[i], &err), &err);
+	}
+}
+
+/* What the GPU makes of packed sequences is what the CPU makes of them. */
+static void attention_of_packed_sequences(void **state)
+{
+	static const int32_t cu_seqlens[] = {0, 70, 70, 71, 199};
+	struct flash_problem problem;
+	struct fixture made[2];
+	struct device cpu;
+	struct error err;
+
+	(void)state;
+	device_open_cpu(&cpu);
+	attention_fixtures(made, &cpu);
+	for (int i = 0; i < 2; i++) {
+		problem = flash_gradient_problem(&made[i].problem);
+		problem.cu_seqlens = cu_seqlens;
+		problem.sequences = 4;
+		must(i ? flash_cuda(gpu, &workspace, &problem, NULL, &err) : flash_cpu(&problem, &err), &err);
+		must(i ? flash_cuda_gradient(gpu, &workspace, &problem, NULL, &err)
+		       : flash_cpu_gradient(&problem, &err),
+			&err);
+	}
+	compare_attention(made, "packed");
+}
+
+/* Every version of the ladder computes the same. */
+static void attention_on_every_rung(void **state)
+{
+	(void)state;
+	for (const struct flash_rung *rung = flash_ladder; rung->name; rung++) {
+		struct fixture made[2];
+		struct error err;
+
+		attention_fixtures(made, &device);
+		for (int i = 0; i < 2; i++) {
+			const struct flash_problem problem = flash_gradient_problem(&made[i].problem);
+
+			must(i ? flash_cuda_rung(gpu, &workspace, &problem, rung, false, &err)
+			       : flash_cuda(gpu, &workspace, &problem, NULL, &err),
+				&err);
+			must(i ? flash_cuda_rung(gpu, &workspace, &problem, rung, true, &err)
+			       : flash_cuda_gradient(gpu, &workspace, &problem, NULL, &err),
+				&err);
+		}
+		compare_attention(made, rung->name);
+	}
+}
+
+static void try_configurations(struct fixture_plan plan)
+{
+	const struct op_problem problem = family_problem(plan.family, &plan.shape, plan.dtype, plan.options);
+	struct tune_space space;
+	struct error err;
+
+	if (plan.options[0]) /* masks are the same in all */
+		return;
+	must(tune_space_make(plan.family, &problem, gpu_properties_of(gpu), &space, &err), &err);
+	for (size_t i = 0; i < space.count; i++)
+		check_attention(&plan, &space.configs[i]);
+	tune_space_free(&space);
+}
+
+static void attention_in_every_configuration(void **state)
+{
+	(void)state;
+	each_attention((struct fixture_plan){.shape = {1, 150, 1, 64, 64, 0}, .dtype = DTYPE_BF16},
+		try_configurations);
+}
+
 /* An operation without a GPU version says so, and what works. */
 static void what_has_no_gpu_version_says_so(void **state)
 {
@@ -1053,6 +1292,12 @@ int main(int argc, char **argv)
 		cmocka_unit_test(a_callers_stream_is_used),
 		cmocka_unit_test(kernels_can_be_unloaded),
 		cmocka_unit_test(configurations_are_run_as_they_are),
+		cmocka_unit_test(attention_of_every_length),
+		cmocka_unit_test(attention_of_every_type_and_dimension),
+		cmocka_unit_test(attention_of_any_strides_and_shared_keys),
+		cmocka_unit_test(attention_of_packed_sequences),
+		cmocka_unit_test(attention_on_every_rung),
+		cmocka_unit_test(attention_in_every_configuration),
 		cmocka_unit_test(what_has_no_gpu_version_says_so),
 	};
 	struct error err = {0};

@@ -51,6 +51,20 @@ def test_sanitizer(gpu, tool, names):
         assert done.returncode == 0, done.stdout + done.stderr
 
 
+def test_the_leaderboard_has_every_version(gpu):
+    done = subprocess.run([QUASAR, "bench", "--op", "flash", "--leaderboard", "--seq", "256", "--runs", "3", "--json"],
+                          capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    assert document["heads"] == 16 and document["head_dim"] == 64 and document["dtype"] == "bf16"
+    first, *more = document["versions"]
+    assert "atomics" in first["name"] and first["speedup"] == 1 and len(more) == 3
+    for version in document["versions"]:
+        forward, backward, both = (version[part]["seconds"] for part in ("forward", "backward", "both"))
+        assert min(forward, backward) > 0 and both > max(forward, backward) / 2
+        assert version["speedup"] == pytest.approx(first["both"]["seconds"] / both)
+
+
 @pytest.mark.parametrize("semantics", ["upstream", "causal"])
 def test_bench(gpu, semantics):
     done = subprocess.run([QUASAR, "bench", "--op", "--device", "cuda", "--semantics", semantics,

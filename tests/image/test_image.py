@@ -13,9 +13,16 @@ import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 import tiny_model  # noqa: E402
+from localnet import Localnet, Miner  # noqa: E402
+from sample_fork import Fork  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 QUASAR = os.path.abspath(os.environ.get("QUASAR", ROOT / "build" / "quasar"))
+
+
+def document(said):
+    """The JSON in what a command has said, other lines before and behind it."""
+    return json.JSONDecoder().raw_decode(said[said.index("{"):])[0]
 
 
 def until(condition):
@@ -181,3 +188,50 @@ def test_a_damaged_model_gets_into_no_image(run, model, place):
     weights.write_bytes(weights.read_bytes()[:-4])
     assert "model.safetensors" in run(QUASAR, "image", "--model", damaged, "--tag", "localhost/damaged:1", code=3)
     run("podman", "image", "exists", "localhost/damaged:1", code=1)
+
+
+# --- images of strangers ---------------------------------------------------------------------------------
+
+@pytest.fixture
+def published(run, registry, model):
+    """The tiny model's image in the registry, and not here; its name by digest."""
+    name = f"{registry}/alice/miner"
+    said = run(QUASAR, "image", "--model", model, "--tag", f"{name}:1", "--push", "--json")
+    run("podman", "rmi", "--force", f"{name}:1")
+    return document(said)["reference"]
+
+
+@pytest.fixture
+def april(run, environment, place):
+    """A service of April 2026, with a fork to submit: submit(image) gives the submission's id."""
+
+    def miner(name):
+        address = document(run(QUASAR, "wallet", "new", "--wallet", name, "--json"))["address"]
+        return Miner(address, run(QUASAR, "wallet", "sign", "--wallet", name, "--message-hex", address.encode().hex()).strip())
+
+    fork, judge, alice = Fork(place / "fork"), miner("judge"), miner("alice")
+    service = Localnet(QUASAR, environment, place, ["--like", "2026-04", "--cooldown", "0", "--db", place / "april.db",
+                                                    "--validator-hotkeys", judge.address])
+
+    def submit(image):
+        answer = service.post("/submit_kernel", {
+            "miner_hotkey": alice.address, "fork_url": fork.url, "commit_hash": fork.commit_hash, "signature": "s",
+            "target_sequence_length": 512, "tokens_per_sec": 1000.0, "docker_image": image, "network": "test",
+            "benchmarks": {}}, alice.headers)
+        assert answer.status == 200, answer.body
+        return answer.json["submission_id"]
+
+    service.submit = submit
+    yield service
+    service.close()
+
+
+def test_a_validator_runs_it_cut_off_from_the_network(run, april, published, model):
+    good, gone = april.submit(published), april.submit(published.replace("alice", "nobody"))
+    said = run(QUASAR, "validate", "--api", april.url, "--once", "--json", "--native", "--device", "cpu", "--wallet", "judge",
+               "--reference", model)
+    judged = {entry["submission_id"]: entry for entry in document(said)["judged"]}
+    assert judged[good]["score"] == 1 and judged[good]["checks"][-1]["name"] == "logits.2026-04.1", said
+    assert judged[gone]["score"] == 0 and "cannot pull" in judged[gone]["reason"]
+    assert run("podman", "ps", "--all", "--quiet") == "" and run("podman", "network", "ls", "--quiet").split() == ["podman"]
+    run("podman", "image", "exists", published, code=1)

@@ -26,21 +26,6 @@ static vector feature_of(enum linear_feature feature, vector x)
 	}
 }
 
-/* BLOCK rows of a tensor from token `first` on, `pitch` floats apart; zeros from `last` on. */
-static void load_rows(const struct tensor *tensor, int64_t batch, int head, int64_t first, int64_t last,
-	int dim, int pitch, float *out)
-{
-	int64_t start = batch * tensor->stride[0] + head * tensor->stride[2];
-	int64_t size = (int64_t)dtype_size(tensor->dtype);
-
-	for (int64_t row = first; row < first + BLOCK; row++, out += pitch)
-		if (row < last)
-			load_row((const char *)tensor->data + (start + row * tensor->stride[1]) * size,
-				tensor->dtype, tensor->stride[3], dim, out);
-		else
-			memset(out, 0, (size_t)dim * sizeof(*out));
-}
-
 /* φ of the rows that there are: elu(0) + 1 is not 0. */
 static void map_rows(const struct linear_problem *problem, int64_t rows, float *x)
 {
@@ -60,8 +45,9 @@ struct block {
 static void load_keys(const struct linear_problem *problem, int64_t batch, int head, int64_t first,
 	int64_t last, struct block *block)
 {
-	load_rows(&problem->k, batch, head, first, last, problem->key_dim, PITCH, block->k);
-	load_rows(&problem->v, batch, head, first, last, problem->value_dim, problem->value_dim, block->v);
+	load_head_rows(&problem->k, batch, head, first, last, BLOCK, problem->key_dim, PITCH, block->k);
+	load_head_rows(&problem->v, batch, head, first, last, BLOCK, problem->value_dim, problem->value_dim,
+		block->v);
 	map_rows(problem, last - first, block->k);
 }
 
@@ -122,7 +108,7 @@ static void forward(const struct linear_problem *problem, int64_t batch, int hea
 	struct block block = {0};
 
 	for (; first < last; first += BLOCK) {
-		load_rows(&problem->q, batch, head, first, last, keys, PITCH, block.q);
+		load_head_rows(&problem->q, batch, head, first, last, BLOCK, keys, PITCH, block.q);
 		map_rows(problem, last - first, block.q);
 		multiply_rows(block.q, state, block.o, BLOCK, keys, values, &block.prefetch);
 		if (causal) {

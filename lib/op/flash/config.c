@@ -1,0 +1,189 @@
+#include "op/flash/config.h"
+
+#include <string.h>
+
+#include "kernels/flash/layout.h"
+
+const struct flash_kernels flash_forward_kernels = {FLASH_FORWARD, .gradient = false};
+const struct flash_kernels flash_backward_kernels = {FLASH_BACKWARD, .gradient = true};
+
+const struct parameter flash_parameters[] = {
+	[FLASH_BLOCK_M] = {"BLOCK_M", true, {128, 64, 0}},
+	[FLASH_BLOCK_N] = {"BLOCK_N", true, {64, 128, 32, 0}},
+	[FLASH_NUM_WARPS] = {"NUM_WARPS", true, {4, 8, 0}},
+	[FLASH_NUM_STAGES] = {"NUM_STAGES", true, {2, 1, 3, 0}},
+	[FLASH_PRODUCT_WARPS] = {"PRODUCT_WARPS", true, {1, 4, 0}},
+	{0},
+};
+
+/* --- what fits -------------------------------------------------------------------------------------- */
+
+static int shared_bytes(
+	const struct flash_kernels *kernels, const struct flash_problem *problem, const struct config *config)
+{
+	int m = config->value[FLASH_BLOCK_M], n = config->value[FLASH_BLOCK_N],
+	    stages = config->value[FLASH_NUM_STAGES];
+
+	return kernels->gradient ? FLASH_BACKWARD_SHARED(problem->dim, m, n, stages)
+				 : FLASH_FORWARD_SHARED(problem->dim, m, n, stages);
+}
+
+/* Of a thread, for tiles alone. */
+static int registers(
+	const struct flash_kernels *kernels, const struct flash_problem *problem, const struct config *config)
+{
+	int m = config->value[FLASH_BLOCK_M], n = config->value[FLASH_BLOCK_N],
+	    warps = config->value[FLASH_NUM_WARPS];
+
+	return kernels->gradient ? FLASH_BACKWARD_REGISTERS(problem->dim, m, n, warps)
+				 : FLASH_FORWARD_REGISTERS(problem->dim, m, n, warps);
+}
+
+static bool is_value(int parameter, int value)
+{
+	const int *values = flash_parameters[parameter].values;
+
+	while (*values && *values != value)
+		values++;
+	return *values;
+}
+
+static int check_type(const struct flash_problem *problem, struct error *err)
+{
+	if (problem->q.dtype == DTYPE_BF16 || problem->q.dtype == DTYPE_F16)
+		return 0;
+	error_set(err, STATUS_USAGE, "the GPU's attention does not compute in %s",
+		dtype_name(problem->q.dtype));
+	return error_hint(err, "It takes all tensors in bf16, or all in fp16; the CPU takes fp32 too.");
+}
+
+int flash_config_check(const struct flash_kernels *kernels, const struct flash_problem *problem,
+	const struct gpu_properties *properties, const struct config *config, struct error *err)
+{
+	int m = config->value[FLASH_BLOCK_M], warps = config->value[FLASH_NUM_WARPS], needed;
+
+	if (flash_check_shape(problem, err) < 0 || check_type(problem, err) < 0)
+		return -1;
+	for (int i = 0; flash_parameters[i].name; i++)
+		if (!is_value(i, config->value[i]))
+			return error_set(err, STATUS_USAGE, "%s has no %s=%d", kernels->source,
+				flash_parameters[i].name, config->value[i]);
+	if (m % (16 * warps))
+		return error_set(err, STATUS_USAGE,
+			"BLOCK_M=%d leaves less than 16 rows for each of %d warps", m, warps);
+	if (config->value[FLASH_PRODUCT_WARPS] == 4 && (properties->capability != 90 || problem->dim < 64))
+		return error_set(err, STATUS_USAGE,
+			"PRODUCT_WARPS=4 needs compute capability 9.0 and a head dimension of 64 or 128");
+	needed = registers(kernels, problem, config);
+	if (needed > FLASH_MOST_REGISTERS)
+		return error_set(err, STATUS_USAGE,
+			"its tiles take %d registers of a thread; there is room for %d", needed,
+			FLASH_MOST_REGISTERS);
+	needed = shared_bytes(kernels, problem, config);
+	if (needed > properties->shared_per_block)
+		return error_set(err, STATUS_ENVIRONMENT, "%d KiB of shared memory a block; %s has %d",
+			needed / 1024, properties->name, properties->shared_per_block / 1024);
+	return 0;
+}
+
+/* --- the choice ------------------------------------------------------------------------------------- */
+
+struct config flash_config_default(const struct flash_kernels *kernels, const struct flash_problem *problem,
+	const struct gpu_properties *properties)
+{
+	/* The largest tiles first: the fewest bytes through shared memory for each product. In the forward of small
+	 * heads a warp has room for 32 rows, which halves them once more. */
+	static const struct config candidates[] = {{{128, 64, 4, 2, 1}}, {{128, 64, 8, 2, 1}},
+		{{64, 64, 4, 2, 1}}, {{64, 32, 4, 2, 1}}, {{64, 32, 4, 1, 1}}};
+	size_t last = sizeof(candidates) / sizeof(*candidates) - 1;
+	struct error why;
+
+	for (size_t i = 0; i < last; i++)
+		if (flash_config_check(kernels, problem, properties, &candidates[i], &why) == 0)
+			return candidates[i];
+	return candidates[last]; /* flash_config_check() says what is wrong with it, if anything */
+}
+
+struct config flash_config_adopt(const struct flash_kernels *kernels, const struct flash_problem *problem,
+	const struct gpu_properties *properties, const struct config *tuned)
+{
+	struct error why;
+
+	return flash_config_check(kernels, problem, properties, tuned, &why) == 0
+		? *tuned
+		: flash_config_default(kernels, problem, properties);
+}
+
+/* --- what is launched ------------------------------------------------------------------------------- */
+
+static bool is_vector(const struct flash_kernels *kernels, const struct flash_problem *problem)
+{
+	const struct tensor *tensors[] = {&problem->q, &problem->k, &problem->v, &problem->o, &problem->d_o,
+		&problem->dq, &problem->dk, &problem->dv};
+	int count = kernels->gradient ? 8 : 4;
+
+	for (int i = 0; i < count; i++)
+		if (!tensor_is_vector(tensors[i]))
+			return false;
+	return true;
+}
+
+/* The constants of the problem, then the configuration, whose parameters are all constants. */
+static void list_parameters(const struct flash_kernels *kernels, const struct flash_problem *problem,
+	const struct config *config, struct kernel_parameter list[LAUNCH_PARAMETERS + 1])
+{
+	const struct kernel_parameter constants[] = {
+		{"HEAD_DIM", problem->dim},
+		{"CAUSAL", problem->causal},
+		{"INPUT", (int)problem->q.dtype},
+		{"VECTOR", is_vector(kernels, problem)},
+		{"EARLY_END", !kernels->no_early_end},
+		{"ATOMICS", kernels->atomics},
+	};
+	int count = sizeof(constants) / sizeof(*constants);
+
+	memcpy(list, constants, sizeof(constants));
+	for (int i = 0; flash_parameters[i].name; i++)
+		list[count++] = (struct kernel_parameter){flash_parameters[i].name, config->value[i]};
+	list[count] = (struct kernel_parameter){0};
+}
+
+/* A launch with a block for each BLOCK_M rows of so many heads, each of which walks through so many tiles of a head. */
+static struct config_launch launch_of(const struct flash_kernels *kernels,
+	const struct flash_problem *problem, const struct config *config, const char *name, int heads)
+{
+	int m = config->value[FLASH_BLOCK_M], n = config->value[FLASH_BLOCK_N];
+	double row = (double)problem->dim * 2, tokens = (double)flash_longest(problem);
+	double seen = flash_pairs(problem) / ((double)problem->batch * (double)problem->tokens);
+	struct config_launch launch = {
+		.source = kernels->source,
+		.name = name,
+		.threads = FLASH_THREADS(config->value[FLASH_NUM_WARPS]),
+		.shared_bytes = shared_bytes(kernels, problem, config),
+		.blocks = flash_sequences(problem) * heads * (((int64_t)tokens + m - 1) / m),
+		.trips = seen / n * problem->heads / heads,
+		.waits = config->value[FLASH_NUM_STAGES] == 1,
+	};
+
+	/* the kept rows and what is made of them; blocks that walk through the same rows do so at a time, from the L2 */
+	launch.bytes = 4 * row * m;
+	list_parameters(kernels, problem, config, launch.parameters);
+	return launch;
+}
+
+int flash_launches(const struct flash_kernels *kernels, const struct flash_problem *problem,
+	const struct config *config, struct config_launch launches[CONFIG_LAUNCHES])
+{
+	int count = 0;
+
+	if (!kernels->gradient) {
+		launches[count++] = launch_of(kernels, problem, config, "flash_forward", problem->heads);
+		return count;
+	}
+	launches[count++] = launch_of(kernels, problem, config,
+		kernels->atomics ? "flash_backward_begin" : "flash_backward_queries", problem->heads);
+	launches[count++] = launch_of(kernels, problem, config, "flash_backward_keys", problem->key_heads);
+	if (kernels->atomics)
+		launches[count++] = launch_of(kernels, problem, config, "flash_backward_end", problem->heads);
+	return count;
+}

@@ -1,0 +1,170 @@
+#include "op/flash/ladder.h"
+
+#include <limits.h>
+
+#include "kernels/flash/arguments.h"
+#include "op/flash/config.h"
+#include "op/tuned.h"
+
+static struct device_tensor device_tensor(const struct tensor *tensor)
+{
+	return (struct device_tensor){
+		tensor->data, {tensor->stride[0], tensor->stride[1], tensor->stride[2], tensor->stride[3]}};
+}
+
+/* What tuning found on such a GPU for such a problem, else what is chosen without. */
+static struct config choose(const struct flash_kernels *kernels, const struct flash_problem *problem,
+	const struct gpu_properties *properties)
+{
+	const struct op_shape shape = {problem->batch, problem->tokens, problem->heads, problem->dim,
+		problem->dim, problem->key_heads};
+	const struct shape_class class = shape_class_of(
+		flash_mask_name(problem->causal), problem->q.dtype, &shape);
+	struct config tuned;
+
+	return tuned_find(properties->name, kernels->tuned, &class, &tuned)
+		? flash_config_adopt(kernels, problem, properties, &tuned)
+		: flash_config_default(kernels, problem, properties);
+}
+
+static int check_problem(
+	const struct flash_kernels *kernels, const struct flash_problem *problem, struct error *err)
+{
+	const struct tensor *tensors[] = {&problem->k, &problem->v, &problem->o, &problem->d_o, &problem->dq,
+		&problem->dk, &problem->dv};
+	int count = kernels->gradient ? 7 : 3;
+
+	if ((kernels->gradient ? flash_check_gradient(problem, err) : flash_check(problem, err)) < 0)
+		return -1;
+	for (int i = 0; i < count; i++)
+		if (tensors[i]->dtype != problem->q.dtype) {
+			error_set(err, STATUS_USAGE, "the tensors are not of one type");
+			return error_hint(err, "The GPU takes all in bf16, or all in fp16.");
+		}
+	/* 64 rows a block at least */
+	if (problem->tokens > INT_MAX / 2 ||
+		flash_sequences(problem) * problem->heads > INT_MAX / (flash_longest(problem) / 64 + 1)) {
+		error_set(err, STATUS_USAGE,
+			"%lld tokens of %d heads in a batch of %lld are too many for one call",
+			(long long)problem->tokens, problem->heads, (long long)problem->batch);
+		return error_hint(err, "Split the batch.");
+	}
+	return 0;
+}
+
+/* Working memory: for the gradient statistics of all queries, and sums of dQ where these go there; then cu_seqlens. */
+static int lay_out(struct gpu *gpu, struct gpu_workspace *workspace, const struct flash_kernels *kernels,
+	const struct flash_problem *problem, struct flash_arguments *arguments, struct error *err)
+{
+	size_t queries = (size_t)(problem->batch * problem->heads * problem->tokens);
+	size_t statistics = kernels->gradient ? queries * sizeof(*arguments->statistics) : 0;
+	size_t sums = kernels->atomics ? queries * (size_t)problem->dim * sizeof(*arguments->dq_sums) : 0;
+	size_t sequences = problem->cu_seqlens ? ((size_t)problem->sequences + 1) * sizeof(int32_t) : 0;
+	char *memory;
+
+	if (gpu_workspace_reserve(gpu, workspace, statistics + sums + sequences, err) < 0)
+		return -1;
+	memory = workspace->memory;
+	arguments->statistics = (void *)memory;
+	arguments->dq_sums = (void *)(memory + statistics);
+	if (!sequences)
+		return 0;
+	memory += statistics + sums;
+	arguments->cu_seqlens = (void *)memory;
+	return gpu_upload(gpu, memory, problem->cu_seqlens, sequences, err);
+}
+
+/* In a configuration that the GPU can run. */
+static int run(struct gpu *gpu, struct gpu_workspace *workspace, const struct flash_kernels *kernels,
+	const struct flash_problem *problem, const struct config *config, struct error *err)
+{
+	struct flash_arguments arguments = {
+		.q = device_tensor(&problem->q),
+		.k = device_tensor(&problem->k),
+		.v = device_tensor(&problem->v),
+		.o = device_tensor(&problem->o),
+		.d_o = device_tensor(&problem->d_o),
+		.dq = device_tensor(&problem->dq),
+		.dk = device_tensor(&problem->dk),
+		.dv = device_tensor(&problem->dv),
+		.lse = problem->lse,
+		.tokens = problem->tokens,
+		.scale = problem->scale,
+		.heads = problem->heads,
+		.key_heads = problem->key_heads,
+	};
+	struct config_launch launches[CONFIG_LAUNCHES];
+	struct gpu_kernel *built[CONFIG_LAUNCHES];
+	int count;
+
+	arguments.sequences = (int)flash_sequences(problem);
+	count = flash_launches(kernels, problem, config, launches);
+	for (int i = 0; i < count; i++) {
+		built[i] = gpu_kernel(gpu, launches[i].source, launches[i].name, launches[i].parameters,
+			launches[i].threads, launches[i].shared_bytes, err);
+		if (!built[i])
+			return -1;
+	}
+	if (lay_out(gpu, workspace, kernels, problem, &arguments, err) < 0)
+		return -1;
+	for (int i = 0; i < count; i++)
+		if (gpu_launch(built[i], (unsigned)launches[i].blocks, 1, &arguments, err) < 0)
+			return -1;
+	return 0;
+}
+
+/* In one that is asked for, or NULL, in one that is chosen. */
+static int configure_and_run(struct gpu *gpu, struct gpu_workspace *workspace,
+	const struct flash_kernels *kernels, const struct flash_problem *problem, const struct config *config,
+	struct error *err)
+{
+	const struct gpu_properties *properties = gpu_properties_of(gpu);
+	struct config usual;
+
+	if (check_problem(kernels, problem, err) < 0)
+		return -1;
+	if (!config) {
+		usual = choose(kernels, problem, properties);
+		config = &usual;
+	}
+	return flash_config_check(kernels, problem, properties, config, err) < 0
+		? -1
+		: run(gpu, workspace, kernels, problem, config, err);
+}
+
+int flash_cuda(struct gpu *gpu, struct gpu_workspace *workspace, const struct flash_problem *problem,
+	const struct config *config, struct error *err)
+{
+	return configure_and_run(gpu, workspace, &flash_forward_kernels, problem, config, err);
+}
+
+int flash_cuda_gradient(struct gpu *gpu, struct gpu_workspace *workspace, const struct flash_problem *problem,
+	const struct config *config, struct error *err)
+{
+	return configure_and_run(gpu, workspace, &flash_backward_kernels, problem, config, err);
+}
+
+/* --- the ladder -------------------------------------------------------------------------------------- */
+
+const struct flash_rung flash_ladder[] = {
+	{"32 x 32 tiles, atomics, no early end", true, true, true},
+	{"two passes without atomics", true, true, false},
+	{"early end", true, false, false},
+	{"larger tiles, loaded in advance", false, false, false},
+	{0},
+};
+
+int flash_cuda_rung(struct gpu *gpu, struct gpu_workspace *workspace, const struct flash_problem *problem,
+	const struct flash_rung *rung, bool gradient, struct error *err)
+{
+	static const struct config small = {{32, 32, 2, 1, 1}};
+	struct flash_kernels kernels = gradient ? flash_backward_kernels : flash_forward_kernels;
+
+	kernels.no_early_end = rung->no_early_end;
+	kernels.atomics = gradient && rung->atomics;
+	if (!rung->small_tiles)
+		return configure_and_run(gpu, workspace, &kernels, problem, NULL, err);
+	return check_problem(&kernels, problem, err) < 0
+		? -1
+		: run(gpu, workspace, &kernels, problem, &small, err);
+}

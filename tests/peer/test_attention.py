@@ -1,0 +1,83 @@
+"""Attention and its gradient, on the CPU and on a GPU if there is one, against PyTorch's."""
+import math
+import pathlib
+import subprocess
+
+import pytest
+import torch
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+NO_DEVICE = 77
+NAMES = {torch.float32: "fp32", torch.bfloat16: "bf16", torch.float16: "fp16"}
+
+# batch, tokens, heads, heads of the keys, head dimension, causal, type
+PROBLEMS = [
+    (1, 300, 4, 4, 64, True, torch.bfloat16),
+    (2, 129, 6, 2, 128, False, torch.bfloat16),
+    (1, 257, 4, 1, 64, True, torch.float16),
+    (2, 65, 2, 2, 32, True, torch.float32),
+]
+
+
+@pytest.fixture(scope="module")
+def operate(tmp_path_factory):
+    """Runs an operation of ours: operate(device, op, problem, inputs, shapes and types of the outputs)."""
+    program = tmp_path_factory.mktemp("operate") / "operate"
+    subprocess.run(["cc", "-std=gnu11", "-O2", "-D_GNU_SOURCE", f"-I{ROOT}/lib", f"-I{ROOT}", f"-I{ROOT}/kernels", "-o", program,
+                    ROOT / "tests/peer/operate.c", ROOT / "build/libquasar.a", "-fopenmp", "-lcurl", "-lgit2", "-lcjson",
+                    "-lsqlite3", "-lsodium", "-ldl", "-lpthread", "-lm"], check=True)
+
+    def run(device, op, problem, inputs, outputs):
+        batch, tokens, heads, key_heads, dim, causal, dtype = problem
+        sent = b"".join(x.contiguous().view(torch.uint8).numpy().tobytes() for x in inputs)
+        done = subprocess.run(
+            [program, device, op, "causal" if causal else "bidirectional", NAMES[dtype],
+             *map(str, (batch, tokens, heads, key_heads, dim, dim))], input=sent, capture_output=True)
+        if done.returncode == NO_DEVICE:
+            pytest.skip(done.stderr.decode())
+        assert done.returncode == 0, done.stderr
+        results, at = [], 0
+        for shape, kind in outputs:
+            size = math.prod(shape) * kind.itemsize
+            results.append(torch.frombuffer(bytearray(done.stdout[at:at + size]), dtype=kind).view(shape))
+            at += size
+        assert at == len(done.stdout)
+        return results
+
+    return run
+
+
+def theirs(q, k, v, d_o, causal):
+    """O and the gradients in the type of the inputs, which are [B, T, H, S]."""
+    leaves = [x.detach().transpose(1, 2).clone().requires_grad_() for x in (q, k, v)]
+    o = torch.nn.functional.scaled_dot_product_attention(*leaves, is_causal=causal, enable_gqa=True)
+    o.backward(d_o.transpose(1, 2))
+    return [x.transpose(1, 2) for x in (o.detach(), *(leaf.grad for leaf in leaves))]
+
+
+def error(found, exact):
+    return ((found.double() - exact).norm() / exact.norm()).item()
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+@pytest.mark.parametrize("problem", PROBLEMS, ids=str)
+def test_errors_are_no_larger_than_pytorchs(operate, problem, device):
+    batch, tokens, heads, key_heads, dim, causal, dtype = problem
+    if device == "cuda" and dtype == torch.float32:
+        pytest.skip("the GPU computes in bf16 and fp16")
+    torch.manual_seed(5)
+    many, few = (batch, tokens, heads, dim), (batch, tokens, key_heads, dim)
+    q, k, v, d_o = (torch.randn(shape).to(dtype) for shape in (many, few, few, many))
+    exact = theirs(*(x.double() for x in (q, k, v, d_o)), causal)
+    peers = theirs(q, k, v, d_o, causal)
+    o, lse = operate(device, "flash", problem, [q, k, v],
+                     [(many, dtype), ((batch, heads, tokens), torch.float32)])
+    gradients = operate(device, "flash-backward", problem, [q, k, v, o, d_o, lse],
+                        [(many, dtype), (few, dtype), (few, dtype)])
+    for name, ours, peer, truth in zip(("o", "dq", "dk", "dv"), [o, *gradients], peers, exact):
+        assert error(ours, truth) <= 1.5 * error(peer, truth), name
+
+    scores = torch.einsum("bihs,bjhs->bhij", q.double(), k.double().repeat_interleave(heads // key_heads, 2)) / dim ** 0.5
+    if causal:
+        scores += torch.full((tokens, tokens), -math.inf).triu(1)
+    assert error(lse, scores.logsumexp(-1)) < 1e-5
