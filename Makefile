@@ -86,6 +86,7 @@ $(BUILD)/lib/space/launcher.o: $(wildcard templates/workspace/*)
 $(BUILD)/lib/gpu/compile.o: $(wildcard kernels/*/*)
 $(BUILD)/lib/probe/python.o: lib/probe/python.py lib/probe/import.py
 $(BUILD)/lib/probe/probe.o: lib/probe/probe.py
+$(BUILD)/lib/tune/triton.o: lib/tune/triton.py
 $(BUILD)/lib/fork/python_ast.o: lib/fork/python_ast.py
 $(BUILD)/lib/web/html.o: $(wildcard templates/page/*)
 $(BUILD)/lib/fork/triton_source.o: lib/fork/triton_source.py
@@ -158,28 +159,48 @@ fuzz: deps
 $(BUILD)/bench-%: bench/%.c $(BUILD)/libquasar.a
 	$(call say,CCLD,$@)$(CC) $(CFLAGS) -MMD -MP -MF $@.d -o $@ $< $(BUILD)/libquasar.a $(LDFLAGS) $(LDLIBS)
 
-# builds anywhere, runs where there is a GPU
-$(BUILD)/tests-gpu: tests/gpu/kernels.c $(BUILD)/libquasar.a
-	$(call say,CCLD,$@)$(CC) $(CFLAGS) -MMD -MP -MF $@.d -o $@ $< $(BUILD)/libquasar.a $(LDFLAGS) \
+# build anywhere, run where there is a GPU
+TESTS_GPU := $(BUILD)/tests-gpu $(BUILD)/tests-gpu-linear $(BUILD)/tests-gpu-model
+$(BUILD)/tests-gpu: tests/gpu/kernels.c
+$(BUILD)/tests-gpu-linear: tests/gpu/linear.c
+$(BUILD)/tests-gpu-model: tests/gpu/model.c
+$(TESTS_GPU): $(BUILD)/libquasar.a
+	$(call say,CCLD,$@)$(CC) $(CFLAGS) -MMD -MP -MF $@.d -o $@ $(filter %.c,$^) $(BUILD)/libquasar.a $(LDFLAGS) \
 		-lcmocka $(LDLIBS)
 
+# An emulated GPU: in LD_LIBRARY_PATH, it is what the binary takes for NVIDIA's driver. It runs where it is built.
+EMULATOR         := $(BUILD)/emulator/libcuda.so.1
+EMULATOR_OBJECTS := $(patsubst %.c,$(BUILD)/emulator/%.o,$(wildcard tests/emulator/*.c) lib/base/memory.c lib/base/error.c)
+
+$(BUILD)/emulator/%.o: %.c $(BUILD)/flags
+	@mkdir -p $(@D)
+	$(call say,CC,$<)$(CC) $(CFLAGS) -O3 -march=native -fPIC -fvisibility=hidden -fwrapv -fno-strict-aliasing \
+		-MMD -MP -c -o $@ $<
+
+$(EMULATOR): $(EMULATOR_OBJECTS)
+	$(call say,LD,$@)$(CC) -shared -Wl,-z,defs,-soname,$(@F) $(LDFLAGS) -o $@ $^ -lpthread -lm
+
+emulator: $(EMULATOR)
+
+-include $(EMULATOR_OBJECTS:.o=.d)
+
 # they may be copied into a folder that `make dist` made, whose libraries they then use
-$(BUILD)/tests-gpu $(BUILD)/bench-gpu: override LDFLAGS += -Wl,-rpath,'$$ORIGIN/../lib'
+$(TESTS_GPU) $(BUILD)/bench-gpu $(BUILD)/bench-model: override LDFLAGS += -Wl,-rpath,'$$ORIGIN/../lib'
 
 # preloaded by the tests that kill a command at its every step
 $(BUILD)/fault.so: tests/fault/fault.c
 	@mkdir -p $(@D)
 	$(call say,CCLD,$@)$(CC) -std=gnu11 -O2 -Wall -Wextra -Werror -D_GNU_SOURCE -shared -fPIC -o $@ $< -ldl
 
--include $(BUILD)/bench-localnet.d $(BUILD)/bench-model.d $(BUILD)/bench-gpu.d $(BUILD)/tests-gpu.d
+-include $(BUILD)/bench-localnet.d $(BUILD)/bench-model.d $(BUILD)/bench-gpu.d $(TESTS_GPU:%=%.d)
 
 # a minute of 500 commits a second from 64 connections
 bench-localnet: $(QUASAR) $(BUILD)/bench-localnet
 	@$(BUILD)/bench-localnet $(QUASAR) 60 64 500
 
-# a language model of Qwen2.5-0.5B's shape: 1 GB of memory, and 1 GB of TMPDIR
+# a language model of Qwen2.5-0.5B's shape: 1 GB of memory, and 1 GB of TMPDIR; DEVICE=cuda measures it on a GPU
 bench-model: $(BUILD)/bench-model
-	@$(BUILD)/bench-model
+	@$(BUILD)/bench-model $(DEVICE)
 
 bench-gpu: $(BUILD)/bench-gpu
 	@$(BUILD)/bench-gpu
@@ -200,7 +221,7 @@ check-image: deps
 
 # unit tests run with the sanitizers, everything else on the binary as users get it
 check: deps
-	@$(MAKE) --no-print-directory $(JOBS) all $(BUILD)/tests-gpu $(BUILD)/fault.so
+	@$(MAKE) --no-print-directory $(JOBS) all $(TESTS_GPU) $(EMULATOR) $(BUILD)/fault.so
 	@$(MAKE) --no-print-directory $(JOBS) DEBUG=1 unit-tests fuzz-targets
 	@tests/run
 
@@ -287,12 +308,13 @@ help:
 	@echo 'make check-long   those: kills at every step, forks that sin'
 	@echo 'make check-pages  the pages in a real browser: chromium is installed for it'
 	@echo 'make check-sanitized  the tests of the commands, with sanitizers in the binary'
+	@echo 'make emulator     an emulated GPU, on which `make check` tests the kernels where there is no other'
 	@echo 'make check-image  the tests of the container image, with podman and buildah'
 	@echo 'make sweep        faults injected at every point of commit, reveal and submit'
 	@echo 'make fuzz         new inputs for the parsers, FUZZ_SECONDS=10 for each of them'
 	@echo 'make bench        the speed of the operation and the layer on this machine'
 	@echo 'make bench-localnet   durable commits a second that `quasar localnet` takes'
-	@echo 'make bench-model      a language model on the CPU, beside what its memory allows; 2 GB'
+	@echo 'make bench-model      a language model on the CPU, or with DEVICE=cuda on a GPU, beside what its memory allows; 2 GB'
 	@echo 'make bench-gpu        the kernels on this GPU, beside what its memory allows'
 	@echo 'make soak         a simulated day of `quasar run` with a fault a minute: two hours'
 	@echo 'make soak-serve   10,000 requests to the inference server, some of them malformed'
@@ -306,6 +328,6 @@ help:
 	@echo 'make clean        remove build/ and dist/'
 
 FORCE:
-.PHONY: all documents unit-tests fuzz-targets fuzz check check-image check-long check-packages check-pages check-sanitized sweep demo bench bench-localnet bench-model bench-gpu soak soak-serve install uninstall dist deb deps clean help FORCE
+.PHONY: all documents unit-tests fuzz-targets emulator fuzz check check-image check-long check-packages check-pages check-sanitized sweep demo bench bench-localnet bench-model bench-gpu soak soak-serve install uninstall dist deb deps clean help FORCE
 .DELETE_ON_ERROR:
 .SUFFIXES:

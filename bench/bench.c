@@ -56,7 +56,7 @@ static struct op_problem problem_of(enum semantics semantics, enum dtype dtype)
 static void make_tensors(enum dtype dtype)
 {
 	const struct fixture_plan plan = {
-		.family = family, .shape = {1, T, H, S, S, 0}, .dtype = dtype, .seed = 1};
+		.family = family, .shape = {1, T, H, S, S, 0, 0}, .dtype = dtype, .seed = 1};
 	struct error err = {0};
 
 	must(fixture_make(&fixtures[dtype], &cpu, &plan, &err), &err);

@@ -111,7 +111,7 @@ static void make_tensors(float key_deviation)
 	const struct family *family = families[0];
 	const struct fixture_plan plan = {
 		.family = family,
-		.shape = {1, LONGEST, HEADS, DIM, DIM, 0},
+		.shape = {1, LONGEST, HEADS, DIM, DIM, 0, 0},
 		.dtype = DTYPE_BF16,
 		.seed = 1,
 		.key_deviation = key_deviation,
@@ -333,7 +333,7 @@ static int queue_layer(int call, void *context, struct error *err)
 /* Multiplications and additions of the operation. */
 static double operations_of(int64_t tokens)
 {
-	const struct op_problem problem = {.shape = {1, tokens, LAYER_HEADS, LAYER_DIM, LAYER_DIM, 0}};
+	const struct op_problem problem = {.shape = {1, tokens, LAYER_HEADS, LAYER_DIM, LAYER_DIM, 0, 0}};
 
 	return families[0]->operations(&problem);
 }

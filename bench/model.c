@@ -1,5 +1,8 @@
-/* model: a language model of Qwen2.5-0.5B's shape with random weights, beside what this machine's memory allows. The
- * contestants take turns, so that a machine's moods meet both; the best of each is shown. */
+/* model: a language model of Qwen2.5-0.5B's shape with random weights, beside what the memory allows.
+ *
+ * usage: bench-model [cpu|cuda|cuda:N]      (cpu when none is named)
+ *
+ * On the CPU, model and memory take turns, so that a machine's moods meet both. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,14 +12,25 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "cpu/cpu.h"
+#include "measure/device.h"
 #include "model/model.h"
 #include "tests/random_model.h"
 
-#define ROUNDS 10
-#define TOKENS 4 /* of a round */
 #define PROMPT 128
-#define LARGEST_BATCH 8
+#define LARGEST_BATCH 64
 
+/* What is measured on each kind of device. */
+static const struct plan {
+	enum dtype dtype;
+	int batches[4];
+	int rounds, tokens; /* of a round, a session */
+} plans[] = {
+	{DTYPE_BF16, {1, 2, 4, 8}, 10, 4},
+	{DTYPE_F16, {1, 8, 32, LARGEST_BATCH}, 8, 64},
+};
+
+static const struct plan *plan;
+static struct device device;
 static struct error err;
 
 static void must(bool good)
@@ -65,6 +79,17 @@ static double read_memory(void)
 	return (double)(lines / 1024 * 1024 * sizeof(line)) / (clock_elapsed() - started);
 }
 
+/* Of the device's memory. */
+static double memory_rate(void)
+{
+	double rate;
+
+	if (device.index < 0)
+		return read_memory();
+	must(device.copy_rate(&device, &rate, &err) == 0);
+	return rate;
+}
+
 /* --- the model ----------------------------------------------------------------------------------- */
 
 struct contest {
@@ -74,7 +99,7 @@ struct contest {
 	int batch;
 };
 
-/* Sessions that have taken a prompt. Returns the seconds of the last one's. */
+/* Sessions that have taken a prompt. Returns the seconds of the last one. */
 static double begin(struct contest *contest, struct model *model, int batch)
 {
 	int32_t prompt[PROMPT];
@@ -87,7 +112,7 @@ static double begin(struct contest *contest, struct model *model, int batch)
 		double started;
 		struct model_piece piece = {.tokens = prompt, .count = PROMPT, .predicts = true};
 
-		contest->sessions[i] = model_session_open(model, PROMPT + ROUNDS * TOKENS, &err);
+		contest->sessions[i] = model_session_open(model, PROMPT + plan->rounds * plan->tokens, &err);
 		must(contest->sessions[i] != NULL);
 		piece.session = contest->sessions[i];
 		started = clock_elapsed();
@@ -125,21 +150,23 @@ static double step(struct contest *contest)
 static void compare(struct model *model, int batch)
 {
 	struct contest contest;
-	double prompt = begin(&contest, model, batch), best = 1e9, bandwidth = 0, bytes;
+	double prompt = begin(&contest, model, batch), best = 1e9, total = 0, bandwidth = 0, bytes;
 
-	for (int round = 0; round < ROUNDS; round++) {
-		double read = read_memory();
+	for (int round = 0; round < plan->rounds; round++) {
+		double rate = memory_rate();
 
-		bandwidth = read > bandwidth ? read : bandwidth;
-		for (int i = 0; i < TOKENS; i++) {
+		bandwidth = rate > bandwidth ? rate : bandwidth;
+		for (int i = 0; i < plan->tokens; i++) {
 			double seconds = step(&contest);
 
 			best = seconds < best ? seconds : best;
+			total += seconds;
 		}
 	}
 	bytes = (double)model_info(model)->bytes;
-	printf("%7d %14.1f %16.1f %16.1f %13.0f%% %16.0f\n", batch, batch / best, bytes / best * 1e-9,
-		bandwidth * 1e-9, 100 * bytes / best / bandwidth, PROMPT / prompt);
+	printf("%7d %14.1f %14.1f %16.1f %16.1f %13.0f%% %18.2f\n", batch, batch / best,
+		batch * plan->rounds * plan->tokens / total, bytes / best * 1e-9, bandwidth * 1e-9,
+		100 * bytes / best / bandwidth, prompt * 1e3);
 	end(&contest);
 }
 
@@ -153,29 +180,35 @@ static void remove_folder(void)
 	free(folder);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+	const char *name = argc > 1 ? argv[1] : "cpu";
+	struct random_model shape = model_half_billion;
 	struct model *model;
-	char cpu[192];
 	double started;
+
+	must(device_open(name, &device, &err) == 0);
+	plan = &plans[device.index >= 0];
+	shape.dtype = plan->dtype;
 
 	folder = path_join(getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp", "quasar-bench-model.XXXXXX");
 	must(mkdtemp(folder) != NULL);
 	atexit(remove_folder);
-	must(random_model_write(&model_half_billion, folder, 1) == 0);
+	must(random_model_write(&shape, folder, 1) == 0);
+	model_close(model_open(folder, name, &err)); /* kernels are compiled, and pages read, once */
 	started = clock_elapsed();
-	model = model_open(folder, "cpu", &err);
+	model = model_open(folder, name, &err);
 	must(model != NULL);
-	cpu_describe(cpu, sizeof(cpu));
-	printf("%s\n%.0f million parameters in bf16, opened and checked in %.2f s.\n\n", cpu,
-		(double)model_info(model)->parameters * 1e-6, clock_elapsed() - started);
-	make_memory(model_info(model)->bytes);
-	printf("%7s %14s %16s %16s %14s %16s\n", "batch", "tokens/s", "weights, GB/s", "memory, GB/s",
-		"of memory", "prompt tokens/s");
-	compare(model, 1);
-	compare(model, 2);
-	compare(model, 4);
-	compare(model, LARGEST_BATCH);
+	printf("%s\n%.0f million parameters in %s, opened and checked in %.2f s.\n\n",
+		model_info(model)->device, (double)model_info(model)->parameters * 1e-6,
+		dtype_name(plan->dtype), clock_elapsed() - started);
+	if (device.index < 0)
+		make_memory(model_info(model)->bytes);
+	printf("%7s %14s %14s %16s %16s %14s %18s\n", "batch", "best, tokens/s", "mean", "weights, GB/s",
+		"memory, GB/s", "of memory", "128 tokens in, ms");
+	for (size_t i = 0; i < sizeof(plan->batches) / sizeof(*plan->batches); i++)
+		compare(model, plan->batches[i]);
 	model_close(model);
+	device_close(&device);
 	return 0;
 }

@@ -37,7 +37,7 @@ def environment(home):
     """What a command sees of the environment: nothing of the user's settings, and no PyTorch."""
     return {"HOME": str(home), "PATH": os.environ["PATH"], "LANG": "C.UTF-8",
             "QUASAR_PYTHON": str(ROOT / "tests" / "bare-python"),
-            **{k: v for k, v in os.environ.items() if k.startswith(("ASAN_", "UBSAN_", "LSAN_"))}}
+            **{k: v for k, v in os.environ.items() if k.startswith(("ASAN_", "UBSAN_", "LSAN_", "LD_LIBRARY_"))}}
 
 
 @pytest.fixture

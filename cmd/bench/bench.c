@@ -12,6 +12,7 @@
 #include "base/version.h"
 #include "cli/measurement.h"
 #include "cmd/commands.h"
+#include "measure/fixture.h"
 #include "score/score.h"
 #include "space/claim.h"
 
@@ -137,6 +138,23 @@ static int measure_fork(const struct run *run, struct measurement *measurement, 
 		"Validators run it the same way; `quasar verify` says more. --native measures quasar's own layer.");
 }
 
+/* More than a CPU does in a minute or two, and no budget cuts a call short: attention's operations grow with the
+ * square of the length. */
+#define MANY_OPERATIONS 1e13
+
+static void warn_of_long_call(const struct run *run)
+{
+	const struct op_shape shape = fixture_shape(run->plan.tokens);
+	const struct op_problem problem = family_problem(
+		run->plan.family, &shape, DTYPE_BF16, run->plan.options);
+	double operations = run->plan.family->operations(&problem);
+
+	if (run->plan.workload == WORKLOAD_OP && run->device.index < 0 && operations > MANY_OPERATIONS)
+		log_warn("%lld tokens: %.0e operations a call, which may take a CPU very long. Ask for fewer "
+			 "tokens with --seq",
+			(long long)run->plan.tokens, operations);
+}
+
 static int measure_native(const struct run *run, struct measurement *measurement, struct error *err)
 {
 	int64_t tokens = run->plan.tokens;
@@ -147,6 +165,7 @@ static int measure_native(const struct run *run, struct measurement *measurement
 		return error_set(err, STATUS_ENVIRONMENT,
 			"%lld tokens need about %.0f MiB of memory, but only %.0f MiB are free",
 			(long long)tokens, needed, available);
+	warn_of_long_call(run);
 	return measurement_run(&run->device, &run->plan, measurement, err);
 }
 
@@ -309,8 +328,9 @@ static int run_bench(struct invocation *invocation, struct error *err)
 	struct run run = {.invocation = invocation};
 	int result = read_options(&run, err);
 
-	if (!result && arg_flag(invocation, "leaderboard")) {
-		result = bench_leaderboard(&run, err);
+	if (!result && (arg_flag(invocation, "leaderboard") || arg_flag(invocation, "sweep"))) {
+		result = arg_flag(invocation, "sweep") ? bench_sweep(&run, err)
+						       : bench_leaderboard(&run, err);
 		close_run(&run);
 		return result;
 	}
@@ -373,6 +393,10 @@ const struct command cmd_bench = {
 			{"leaderboard", 0, NULL, NULL, NULL, NULL,
 				"With --op flash, on a GPU: forward and backward at 16,384 tokens (or --seq), 16 "
 				"heads of 64, beside versions without some of the steps that made it fast."},
+			{"sweep", 0, NULL, NULL, NULL, NULL,
+				"With --op: linear attention beside softmax attention at 4,096 to 65,536 tokens (or "
+				"--seq), and where one overtakes the other; on a GPU also what each tunable of the "
+				"kernels does."},
 			{"validator-gpu", 0, "NAME", NULL, NULL, NULL,
 				"Normalise as validators of 2026-04 do on this GPU. Default: the one that is "
 				"measured on."},
@@ -394,6 +418,8 @@ const struct command cmd_bench = {
 			{"quasar bench --native --seq 1M", "quasar's own layer at a million tokens"},
 			{"quasar bench --op --semantics causal --seq 65536", "the operation alone"},
 			{"quasar bench --op linear --seq 16384", "another operation"},
+			{"quasar bench --op linear --sweep",
+				"from which length on linear attention is faster"},
 			{"quasar bench --op flash --leaderboard", "attention, step by step"},
 			{"quasar bench --op --device cuda:1 --seq 100k,1M",
 				"the operation on the second GPU"},

@@ -47,5 +47,8 @@ void bench_print_end(const struct run *run);
 /* bench --leaderboard. STATUS_ENVIRONMENT without a GPU. */
 int bench_leaderboard(struct run *run, struct error *err);
 
+/* bench --sweep. */
+int bench_sweep(struct run *run, struct error *err);
+
 /* All results, in another form than text. */
 void bench_print_all(const struct run *run);

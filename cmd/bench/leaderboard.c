@@ -159,7 +159,7 @@ int bench_leaderboard(struct run *run, struct error *err)
 	plan.family = family_gradient(run->plan.family);
 	plan.shape = (struct op_shape){1,
 		arg_given(run->invocation, "seq") ? run->lengths[0] : LEADERBOARD_TOKENS, LEADERBOARD_HEADS,
-		LEADERBOARD_DIM, LEADERBOARD_DIM, 0};
+		LEADERBOARD_DIM, LEADERBOARD_DIM, 0, 0};
 	it.gpu = device_gpu(&run->device);
 	result = fixture_make(&it.fixture, &run->device, &plan, err);
 	if (!result)

@@ -1,10 +1,12 @@
 /* bench: its results as text, JSON, CSV and Markdown. */
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/layout.h"
+#include "base/log.h"
 #include "base/number.h"
 #include "cli/chart.h"
 #include "cli/measurement.h"
@@ -135,6 +137,8 @@ static void print_history(const struct run *run)
 	struct error ignored;
 	double values[HISTORY], slowest = INFINITY;
 	char count[48], least[16], most[16];
+	char before[80], after[80];
+	const char *between;
 
 	if (benchmark_list(run->workspace.store, &same, HISTORY, &list, &ignored) < 0)
 		return;
@@ -146,9 +150,14 @@ static void print_history(const struct run *run)
 			slowest = fmin(slowest, values[i]);
 		number_short(slowest, least);
 		number_short(benchmark_best(&list)->tokens_per_sec, most);
-		printf("\nHistory at %s tokens: ", count);
+		snprintf(before, sizeof(before), "History at %s tokens:", count);
+		snprintf(after, sizeof(after), "%s to %s tokens/s, %zu results", least, most, list.count);
+		/* on a line, if there is room */
+		between = strlen(before) + list.count + strlen(after) + 2 <= terminal_width(stdout) ? " "
+												    : "\n";
+		printf("\n%s%s", before, between);
 		chart_sparkline(stdout, values, list.count, 0);
-		printf(" %s to %s tokens/s, %zu results\n", least, most, list.count);
+		printf("%s%s\n", between, after);
 	}
 	benchmark_list_free(&list);
 }

@@ -9,7 +9,6 @@
 #include "base/number.h"
 #include "cmd/report/report.h"
 #include "score/score.h"
-#include "web/svg.h"
 #include "web/tuning.h"
 
 #define SUBJECTS 4     /* drawn beside each other */
@@ -103,13 +102,10 @@ static struct svg_point point_of(const struct benchmark *benchmark, double x)
 		benchmark->tokens_per_sec + half, describe_point(benchmark)};
 }
 
-/* Both widths of a plot; then its points' labels are freed. */
+/* A plot; then its points' labels are freed. */
 static void draw_plot(struct part *part, const struct svg_plot *plot)
 {
-	struct part_picture *picture = part_picture(part, plot->title);
-
-	svg_plot(plot, PART_WIDE, &picture->wide);
-	svg_plot(plot, PART_NARROW, &picture->narrow);
+	part_plot(part, plot);
 	for (size_t i = 0; i < plot->series_count; i++)
 		for (size_t n = 0; n < plot->series[i].count; n++)
 			free((char *)plot->series[i].points[n].label);
@@ -407,15 +403,13 @@ static void draw_claim(const struct claim_line *lines, size_t count, struct part
 {
 	struct svg_bar bars[8];
 	char texts[8][48];
-	struct part_picture *picture = part_picture(part, "Measured, claimed, and what has to be beaten");
 
 	for (size_t i = 0; i < count; i++) {
 		number_grouped(round(lines[i].speed), texts[i]);
 		bars[i] = (struct svg_bar){lines[i].name, lines[i].speed, lines[i].low, lines[i].high,
 			lines[i].strong, texts[i]};
 	}
-	svg_bars(picture->title, bars, count, PART_WIDE, &picture->wide);
-	svg_bars(picture->title, bars, count, PART_NARROW, &picture->narrow);
+	part_bars(part, "Measured, claimed, and what has to be beaten", bars, count);
 }
 
 static char *describe_claim(const struct facts *facts, double to_beat)
@@ -622,7 +616,9 @@ static void make_leaderboard(const struct facts *facts, struct part *part)
 
 static void make_tuning(const struct facts *facts, struct part *part)
 {
-	tuning_part(facts->tuning, part);
+	static const char *const any[2] = {NULL};
+
+	tuning_part(&facts->tunings, any, part);
 }
 
 void report_part(const struct facts *facts, enum report_part which, struct part *part)

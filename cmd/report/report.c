@@ -22,8 +22,6 @@
 #include "score/score.h"
 #include "web/html.h"
 
-#define TUNING_LIMIT ((size_t)16 << 20) /* bytes of a file of results */
-
 /* --- the facts ------------------------------------------------------------------------------------ */
 
 static int read_submissions(
@@ -69,16 +67,24 @@ static int ask_validator(struct api *api, const char *own, struct facts *facts, 
 	return 0;
 }
 
-static int read_tuning(const char *path, struct facts *facts, struct error *err)
+/* What somebody's file says, then what the user's store has. A page without the store is worth having. */
+static int read_tunings(const char *path, struct facts *facts, struct error *err)
 {
 	struct buffer text = {0};
-	int result = path ? file_read(path, TUNING_LIMIT, &text, err) : 0;
+	struct error problem;
+	cJSON *document = NULL;
+	int result = path ? file_read(path, TUNE_FILE_BYTES, &text, err) : 0;
 
 	if (!result && path) {
-		facts->tuning = json_parse(text.data, text.length, err);
-		result = facts->tuning ? 0 : error_context(err, "--tuning %s", path);
+		document = json_parse(text.data, text.length, err);
+		result = document ? tuning_read(document, &facts->tunings, err) : -1;
+		if (result)
+			error_context(err, "--tuning %s", path);
 		err->status = result ? STATUS_ENVIRONMENT : STATUS_OK;
 	}
+	if (!result && tuning_load_current(&facts->tunings, &problem) < 0)
+		log_warn("stored tunings are left out: %s", problem.message);
+	cJSON_Delete(document);
 	buffer_free(&text);
 	return result;
 }
@@ -97,7 +103,7 @@ static int read_facts(const struct invocation *invocation, const struct workspac
 	if (fork_head(workspace->fork_path, facts->commit, &ignored) < 0)
 		facts->commit[0] = '\0';
 	if (proposal_options(invocation, &facts->tokens, &margin, err) < 0 ||
-		read_tuning(arg_string(invocation, "tuning"), facts, err) < 0 ||
+		read_tunings(arg_string(invocation, "tuning"), facts, err) < 0 ||
 		benchmark_list(workspace->store, &all, 0, &facts->benchmarks, err) < 0 ||
 		read_submissions(workspace, own, facts, err) < 0)
 		return -1;
@@ -114,7 +120,7 @@ static void facts_free(struct facts *facts)
 	submission_list_free(&facts->submissions);
 	claim_free(&facts->claim);
 	board_free(&facts->board);
-	cJSON_Delete(facts->tuning);
+	tuning_list_free(&facts->tunings);
 	free(facts->problem);
 }
 
@@ -365,7 +371,8 @@ const struct command cmd_report = {
 				"benchmarks|lengths|claim|submissions|leaderboard|tuning",
 				"Which part, with --format."},
 			{"tuning", 0, "FILE", NULL, NULL, NULL,
-				"Results of tuning, as `quasar tune --json` prints them."},
+				"Somebody's results of tuning beside the stored ones: what `quasar tune --json` prints, or "
+				"--export writes."},
 			{"offline", 0, NULL, NULL, NULL, NULL, "Do not ask the validator."},
 			OPTS_CLAIM,
 			OPTS_WALLET,

@@ -1,10 +1,9 @@
 /* What the parts of `quasar report` share. */
 #pragma once
 
-#include <cjson/cJSON.h>
-
 #include "space/claim.h"
 #include "space/store.h"
+#include "tune/tuning.h"
 #include "web/board.h"
 #include "web/part.h"
 
@@ -21,7 +20,7 @@ struct facts {
 	bool asked, answered; /* the validator, and it did */
 	struct board board;
 	char *problem; /* why it did not; NULL: it did */
-	cJSON *tuning; /* NULL: none */
+	struct tuning_list tunings;
 };
 
 /* Submissions whose steps are drawn. */

@@ -12,19 +12,10 @@ struct roofline {
 
 static struct roofline roofline_of(const struct tune_request *request, const struct gpu_model *model)
 {
-	const struct family *family = request->family;
-	const struct op_problem problem = family_problem(
-		family, &request->shape, request->dtype, request->options);
-	struct roofline roof = {
-		.operations = family->operations(&problem), .memory_ms = NAN, .arithmetic_ms = NAN};
+	const struct tuning_cost cost = tuning_cost_of(
+		request->family, &request->shape, request->dtype, request->options);
+	struct roofline roof = {cost.bytes, cost.operations, NAN, NAN};
 
-	for (int i = 0; family->tensors[i].name; i++) {
-		int64_t size[4], count = family_tensor_size(&family->tensors[i], &request->shape, size);
-
-		if (function_has_tensor(family, request->options, i) &&
-			family->tensors[i].role != TENSOR_INITIAL && family->tensors[i].role != TENSOR_FINAL)
-			roof.bytes += (double)count * (double)dtype_size(problem.tensors[i].dtype);
-	}
 	if (model) {
 		roof.memory_ms = roof.bytes / model->bandwidth_gbs / 1e6;
 		roof.arithmetic_ms = roof.operations / model->bf16_tflops / 1e9;

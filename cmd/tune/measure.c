@@ -23,14 +23,16 @@
 
 static const char *const worker_argv[] = {"/proc/self/exe", "tune", TUNE_WORKER, NULL};
 
-struct tuning {
+struct measuring {
 	const struct tune_request *request;
 	const struct family_configs *configs;
 	struct op_problem problem;
+	struct tuning_cost cost;
 	struct gpu_properties properties; /* of the first GPU; the others are of the same kind */
 	cJSON *openings[TUNE_MOST_DEVICES];
 	struct tune_worker *workers[TUNE_MOST_DEVICES];
-	struct tune_store *store; /* NULL: it cannot be used */
+	double mhz[TUNE_MOST_DEVICES]; /* as it was at the last time */
+	struct tune_store *store;      /* NULL: it cannot be used */
 	struct tune_result result;
 	bool unsaved; /* the store has failed, and the user knows */
 	struct progress progress;
@@ -41,7 +43,7 @@ struct tuning {
 
 /* What the machine code of the last launch, which takes longest, needs of a multiprocessor. Of code that the driver
  * finishes nothing is known. STATUS_FAILED when not even one block has room. */
-static int look_at(const struct tuning *it, const struct config_launch *launch, const struct buffer *image,
+static int look_at(const struct measuring *it, const struct config_launch *launch, const struct buffer *image,
 	struct tune_build *found, struct error *err)
 {
 	struct cubin_kernel kernel;
@@ -65,7 +67,7 @@ static int look_at(const struct tuning *it, const struct config_launch *launch, 
 
 static int build(void *context, const struct config *config, struct tune_build *found, struct error *err)
 {
-	const struct tuning *it = context;
+	const struct measuring *it = context;
 	struct config_launch launches[CONFIG_LAUNCHES];
 	int count = it->configs->launches(&it->problem, config, launches); /* all of one file, built alike */
 	const struct config_launch *last = &launches[count - 1];
@@ -84,16 +86,23 @@ static int build(void *context, const struct config *config, struct tune_build *
 static int time_candidate(
 	void *context, int device, const struct config *config, int runs, double *seconds, struct error *err)
 {
-	const struct tuning *it = context;
+	struct measuring *it = context;
 	char parameters[256];
 
 	config_format(it->configs->parameters, config, parameters, sizeof(parameters));
-	return tune_worker_time(it->workers[device], parameters, runs, seconds, err);
+	return tune_worker_time(it->workers[device], parameters, runs, seconds, &it->mhz[device], err);
+}
+
+static double mhz(void *context, int device)
+{
+	const struct measuring *it = context;
+
+	return it->mhz[device];
 }
 
 static int verify(void *context, int device, const struct config *config, struct error *err)
 {
-	const struct tuning *it = context;
+	const struct measuring *it = context;
 	char parameters[256];
 
 	config_format(it->configs->parameters, config, parameters, sizeof(parameters));
@@ -101,7 +110,7 @@ static int verify(void *context, int device, const struct config *config, struct
 }
 
 /* The search goes on without the store: what was found is shown in the end. */
-static void keep(struct tuning *it, int result, const struct error *err)
+static void keep(struct measuring *it, int result, const struct error *err)
 {
 	if (result < 0 && !it->unsaved)
 		log_warn("results cannot be stored from here on: %s", err->message);
@@ -110,7 +119,7 @@ static void keep(struct tuning *it, int result, const struct error *err)
 
 static void record(void *context, const struct tune_candidate *candidate)
 {
-	struct tuning *it = context;
+	struct measuring *it = context;
 	char parameters[256];
 	struct error err;
 
@@ -123,7 +132,7 @@ static void record(void *context, const struct tune_candidate *candidate)
 
 static void show_progress(void *context, size_t done, size_t planned, double left, double best)
 {
-	struct tuning *it = context;
+	struct measuring *it = context;
 	char duration[32];
 
 	if (it->first_seconds <= 0)
@@ -160,7 +169,7 @@ static void take_trial(void *context, const char *parameters, const struct tune_
 }
 
 /* Begins a row of the store, or goes on with one. */
-static int begin(struct tuning *it, struct tune_search *search, struct error *err)
+static int begin(struct measuring *it, struct tune_search *search, struct error *err)
 {
 	struct earlier earlier = {it->configs, search};
 	bool resume = arg_flag(it->request->invocation, "resume");
@@ -180,7 +189,7 @@ static int begin(struct tuning *it, struct tune_search *search, struct error *er
 
 /* --- the tuning ------------------------------------------------------------------------------------ */
 
-static int open_workers(struct tuning *it, struct error *err)
+static int open_workers(struct measuring *it, struct error *err)
 {
 	const struct tune_request *request = it->request;
 	char semantics[64];
@@ -214,7 +223,7 @@ static int open_workers(struct tuning *it, struct error *err)
 	return 0;
 }
 
-static struct tune_row row_of(const struct tuning *it, const struct tune_candidate *candidate)
+static struct tune_row row_of(const struct measuring *it, const struct tune_candidate *candidate)
 {
 	struct tune_row row = {
 		.ms = candidate->seconds * 1e3,
@@ -240,7 +249,7 @@ static int by_time(const void *a, const void *b)
 
 /* The best one, then the others of which times are known, the fastest first. The caller frees. */
 static struct tune_row *list_rows(
-	const struct tuning *it, const struct tune_search *search, size_t best, size_t *count)
+	const struct measuring *it, const struct tune_search *search, size_t best, size_t *count)
 {
 	struct tune_row *rows = xcalloc(search->count + 1, sizeof(*rows));
 
@@ -253,7 +262,7 @@ static struct tune_row *list_rows(
 	return rows;
 }
 
-static void save(struct tuning *it, const struct tune_search *search, const struct tune_found *found)
+static void save(struct measuring *it, const struct tune_search *search, const struct tune_found *found)
 {
 	const struct tune_candidate *best = &search->candidates[found->best];
 	struct tune_result *result = &it->result;
@@ -261,6 +270,8 @@ static void save(struct tuning *it, const struct tune_search *search, const stru
 
 	config_format(it->configs->parameters, &best->config, result->parameters, sizeof(result->parameters));
 	result->when = clock_now();
+	result->bytes = it->cost.bytes;
+	result->operations = it->cost.operations;
 	result->ms = found->best_seconds * 1e3;
 	result->noise = best->noise;
 	result->usual_ms = found->first_seconds * 1e3;
@@ -277,47 +288,66 @@ static void save(struct tuning *it, const struct tune_search *search, const stru
 		keep(it, tune_store_update(it->store, result, &err), &err);
 }
 
-static void print(const struct tuning *it, const struct tune_search *search, const struct tune_found *found)
+static cJSON *document_of(
+	const struct measuring *it, const struct tune_found *found, const struct tune_row *rows, size_t count)
 {
-	size_t count;
-	struct tune_row *rows = list_rows(it, search, found->best, &count);
-	bool explain = arg_flag(it->request->invocation, "explain");
+	const struct tune_request *request = it->request;
+	cJSON *more = cJSON_CreateObject();
 	char class[160];
 
 	shape_class_format(&it->result.key.class, class, sizeof(class));
-	if (it->request->invocation->json) {
-		cJSON *more = cJSON_CreateObject();
-
-		cJSON_AddStringToObject(more, "class", class);
-		cJSON_AddNumberToObject(more, "seq", (double)it->request->shape.tokens);
-		cJSON_AddNumberToObject(more, "untuned_ms", found->first_seconds * 1e3);
-		cJSON_AddNumberToObject(more, "tried", (double)found->tried);
-		cJSON_AddNumberToObject(more, "failed", (double)found->failed);
-		cJSON_AddBoolToObject(more, "complete", found->complete);
-		cJSON_AddBoolToObject(more, "stored", it->store && !it->unsaved);
-		if (explain)
-			tune_explain_json(it->request, gpu_model_find(it->properties.name), rows,
-				cJSON_AddObjectToObject(more, "explanation"));
-		tune_print_json(it->properties.name, false, rows, count, more);
-	} else {
-		tune_print_table(rows, count, 10);
-		if (explain)
-			tune_explain(it->request, gpu_model_find(it->properties.name), rows);
-		printf("\nUntuned: %.4f ms. ", found->first_seconds * 1e3);
-		if (found->best)
-			printf("The first configuration is %.1f %% faster.\n",
-				(found->first_seconds / found->best_seconds - 1) * 100);
-		else
-			printf("Nothing is faster than that by more than the noise.\n");
-		printf("%zu of %zu configurations were tried, %zu failed.\n", found->tried, search->count,
-			found->failed);
-		if (it->store && !it->unsaved)
-			printf("Stored for %s: %s. It is used from now on.\n", it->properties.name, class);
-	}
-	free(rows);
+	cJSON_AddStringToObject(more, "class", class);
+	cJSON_AddNumberToObject(more, "seq", (double)request->shape.tokens);
+	cJSON_AddNumberToObject(more, "bytes", it->cost.bytes);
+	cJSON_AddNumberToObject(more, "operations", it->cost.operations);
+	cJSON_AddNumberToObject(more, "untuned_ms", found->first_seconds * 1e3);
+	cJSON_AddNumberToObject(more, "tried", (double)found->tried);
+	cJSON_AddNumberToObject(more, "failed", (double)found->failed);
+	cJSON_AddBoolToObject(more, "complete", found->complete);
+	cJSON_AddBoolToObject(more, "stored", it->store && !it->unsaved);
+	if (arg_flag(request->invocation, "explain"))
+		tune_explain_json(request, gpu_model_find(it->properties.name), rows,
+			cJSON_AddObjectToObject(more, "explanation"));
+	return tuning_document(it->properties.name, false, rows, count, more);
 }
 
-static int search_and_tell(struct tuning *it, struct tune_search *search, struct error *err)
+static void print(const struct measuring *it, const struct tune_search *search,
+	const struct tune_found *found, const struct tune_row *rows, size_t count)
+{
+	char class[160];
+
+	shape_class_format(&it->result.key.class, class, sizeof(class));
+	tune_print_table(rows, count, 10);
+	if (arg_flag(it->request->invocation, "explain"))
+		tune_explain(it->request, gpu_model_find(it->properties.name), rows);
+	printf("\nUntuned: %.4f ms. ", found->first_seconds * 1e3);
+	if (found->best)
+		printf("The first configuration is %.1f %% faster.\n",
+			(found->first_seconds / found->best_seconds - 1) * 100);
+	else
+		printf("Nothing is faster than that by more than the noise.\n");
+	printf("%zu of %zu configurations were tried, %zu failed.\n", found->tried, search->count,
+		found->failed);
+	if (it->store && !it->unsaved)
+		printf("Stored for %s: %s. It is used from now on.\n", it->properties.name, class);
+}
+
+static int tell(const struct measuring *it, const struct tune_search *search, const struct tune_found *found,
+	struct error *err)
+{
+	size_t count;
+	struct tune_row *rows = list_rows(it, search, found->best, &count);
+	cJSON *document = document_of(it, found, rows, count);
+	int result;
+
+	if (!it->request->invocation->json)
+		print(it, search, found, rows, count);
+	result = tune_publish(it->request, document, err);
+	free(rows);
+	return result;
+}
+
+static int search_and_tell(struct measuring *it, struct tune_search *search, struct error *err)
 {
 	struct tune_found found;
 	int result;
@@ -328,15 +358,15 @@ static int search_and_tell(struct tuning *it, struct tune_search *search, struct
 	if (result < 0)
 		return -1;
 	save(it, search, &found);
-	print(it, search, &found);
+	result = tell(it, search, &found, err);
 	if (!found.interrupted)
-		return 0;
+		return result;
 	log_note(
 		"interrupted: what was found until then is kept; `quasar tune --resume` with the same options goes on");
 	return error_set(err, STATUS_INTERRUPTED, "%s", ""); /* all is said */
 }
 
-static void close_all(struct tuning *it)
+static void close_all(struct measuring *it)
 {
 	for (int i = 0; i < it->request->device_count; i++) {
 		tune_worker_free(it->workers[i]);
@@ -345,7 +375,7 @@ static void close_all(struct tuning *it)
 	tune_store_close(it->store);
 }
 
-static void fill_key(struct tuning *it)
+static void fill_key(struct measuring *it)
 {
 	const struct tune_request *request = it->request;
 	char function[64];
@@ -356,14 +386,16 @@ static void fill_key(struct tuning *it)
 	snprintf(it->result.version, sizeof(it->result.version), "%s", QUASAR_VERSION);
 	it->result.when = clock_now();
 	it->result.ms = it->result.noise = it->result.usual_ms = it->result.occupancy = NAN;
+	it->result.bytes = it->result.operations = NAN;
 }
 
 int tune_measure(const struct tune_request *request, struct error *err)
 {
-	struct tuning it = {.request = request, .configs = request->family->configs};
+	struct measuring it = {.request = request, .configs = request->family->configs};
 	const struct tune_work work = {.context = &it,
 		.build = build,
 		.time = time_candidate,
+		.mhz = mhz,
 		.verify = verify,
 		.record = record,
 		.progress = show_progress,
@@ -382,6 +414,7 @@ int tune_measure(const struct tune_request *request, struct error *err)
 	int result;
 
 	it.problem = family_problem(request->family, &request->shape, request->dtype, request->options);
+	it.cost = tuning_cost_of(request->family, &request->shape, request->dtype, request->options);
 	result = gpu_query(request->devices[0], &it.properties, err);
 	if (!result)
 		result = tune_space_make(request->family, &it.problem, &it.properties, &space, err);

@@ -29,17 +29,28 @@ struct subject {
 
 static cJSON *facts_json(const struct subject *subject, const char *source)
 {
-	const struct op_shape *shape = &subject->request->shape;
+	const struct tune_request *request = subject->request;
+	const struct op_shape *shape = &request->shape;
+	const struct tuning_cost cost = tuning_cost_of(
+		request->family, shape, request->dtype, request->options);
 	int64_t longest = longest_sequence(subject->gpu);
 	const struct league *league = league_for(longest);
 	cJSON *facts = cJSON_CreateObject(), *memory;
+	struct shape_class shapes;
+	char function[64], class[160];
 
 	cJSON_AddStringToObject(facts, "source", source);
-	cJSON_AddStringToObject(facts, "op", subject->request->family->name);
+	cJSON_AddStringToObject(facts, "op", request->family->name);
 	cJSON_AddNumberToObject(facts, "seq", (double)shape->tokens);
 	cJSON_AddNumberToObject(facts, "heads", shape->heads);
 	cJSON_AddNumberToObject(facts, "head_dim", shape->key_dim);
-	cJSON_AddStringToObject(facts, "dtype", dtype_name(subject->request->dtype));
+	cJSON_AddStringToObject(facts, "dtype", dtype_name(request->dtype));
+	family_options_format(request->family, request->options, function, sizeof(function));
+	shapes = shape_class_of(function, request->dtype, shape);
+	shape_class_format(&shapes, class, sizeof(class));
+	cJSON_AddStringToObject(facts, "class", class);
+	cJSON_AddNumberToObject(facts, "bytes", cost.bytes);
+	cJSON_AddNumberToObject(facts, "operations", cost.operations);
 	memory = cJSON_AddObjectToObject(facts, "memory");
 	cJSON_AddNumberToObject(memory, "gib", subject->gpu->memory_gib);
 	cJSON_AddNumberToObject(memory, "longest_sequence", (double)longest);
@@ -64,7 +75,7 @@ static void print_longest(const struct subject *subject)
 
 /* --- without a compiler ------------------------------------------------------------------------------ */
 
-static void show_guide(const struct subject *subject, const struct error *why)
+static int show_guide(const struct subject *subject, const struct error *why, struct error *err)
 {
 	const char *const *configs = guide_configs(subject->gpu);
 	struct tune_row rows[GUIDE_CONFIGS];
@@ -83,16 +94,17 @@ static void show_guide(const struct subject *subject, const struct error *why)
 	log_warn("%s", why->message);
 	if (why->hint[0])
 		log_note("%s", why->hint);
-	if (subject->request->invocation->json) {
-		tune_print_json(subject->gpu->name, true, rows, GUIDE_CONFIGS, facts_json(subject, "guide"));
-		return;
+	if (!subject->request->invocation->json) {
+		printf("Nothing could be compiled for %s, so nothing is predicted. The miners' guide recommends for Triton kernels "
+		       "on such a GPU:\n\n",
+			subject->gpu->name);
+		for (int i = 0; i < GUIDE_CONFIGS; i++)
+			printf("  %s\n", configs[i]);
+		print_longest(subject);
 	}
-	printf("Nothing could be compiled for %s, so nothing is predicted. The miners' guide recommends for Triton kernels "
-	       "on such a GPU:\n\n",
-		subject->gpu->name);
-	for (int i = 0; i < GUIDE_CONFIGS; i++)
-		printf("  %s\n", configs[i]);
-	print_longest(subject);
+	return tune_publish(subject->request,
+		tuning_document(subject->gpu->name, true, rows, GUIDE_CONFIGS, facts_json(subject, "guide")),
+		err);
 }
 
 /* --- with one ---------------------------------------------------------------------------------------- */
@@ -127,29 +139,29 @@ static void print_summary(const struct subject *subject, double usual, double be
 	print_longest(subject);
 }
 
-static void show(
-	const struct subject *subject, const struct prediction *predictions, size_t count, double usual)
+static int show(const struct subject *subject, const struct prediction *predictions, size_t count,
+	double usual, struct error *err)
 {
+	const struct tune_request *request = subject->request;
 	struct tune_row *rows = xcalloc(count, sizeof(*rows));
-	bool explain = arg_flag(subject->request->invocation, "explain");
+	bool explain = arg_flag(request->invocation, "explain");
+	cJSON *facts = facts_json(subject, "model");
+	int result;
 
 	for (size_t i = 0; i < count; i++)
 		make_row(subject, &predictions[i], &rows[i]);
-	if (subject->request->invocation->json) {
-		cJSON *facts = facts_json(subject, "model");
-
-		cJSON_AddNumberToObject(facts, "untuned_ms", usual * 1e3);
-		if (explain)
-			tune_explain_json(subject->request, subject->gpu, rows,
-				cJSON_AddObjectToObject(facts, "explanation"));
-		tune_print_json(subject->gpu->name, true, rows, count, facts);
-	} else {
+	cJSON_AddNumberToObject(facts, "untuned_ms", usual * 1e3);
+	if (explain)
+		tune_explain_json(request, subject->gpu, rows, cJSON_AddObjectToObject(facts, "explanation"));
+	if (!request->invocation->json) {
 		tune_print_table(rows, count, SHOWN);
 		if (explain)
-			tune_explain(subject->request, subject->gpu, rows);
+			tune_explain(request, subject->gpu, rows);
 		print_summary(subject, usual, predictions[0].seconds);
 	}
+	result = tune_publish(request, tuning_document(subject->gpu->name, true, rows, count, facts), err);
 	free(rows);
+	return result;
 }
 
 static void show_progress(void *context, size_t done, size_t total)
@@ -186,7 +198,7 @@ static int predict_all(const struct subject *subject, struct error *err)
 		progress_end(&progress);
 	}
 	if (count > 0)
-		show(subject, predictions, (size_t)count, usual);
+		count = show(subject, predictions, (size_t)count, usual, err);
 	free(predictions);
 	return count < 0 ? -1 : 0;
 }
@@ -207,10 +219,8 @@ int tune_predict(const struct tune_request *request, const char *gpu, struct err
 	usual = configs->usual(&subject.problem, &properties);
 	if (configs->check(&subject.problem, &properties, &usual, err) < 0)
 		return -1;
-	if (kernel_compiler_check(subject.gpu->capability, &no_compiler) < 0) {
-		show_guide(&subject, &no_compiler);
-		return 0;
-	}
+	if (kernel_compiler_check(subject.gpu->capability, &no_compiler) < 0)
+		return show_guide(&subject, &no_compiler, err);
 	result = tune_space_make(request->family, &subject.problem, &properties, &subject.space, err);
 	if (!result)
 		result = predict_all(&subject, err);

@@ -14,27 +14,10 @@
 
 /* --- showing --------------------------------------------------------------------------------------- */
 
-static struct tune_row row_of(const struct tune_result *result)
-{
-	struct tune_row row = {
-		.ms = result->ms,
-		.error = result->noise,
-		.occupancy = result->occupancy,
-		.limited_by = result->limited_by[0] ? result->limited_by : NULL,
-		.registers = result->registers,
-		.shared_bytes = result->shared_bytes,
-		.spills = result->spills,
-	};
-
-	snprintf(row.kernel, sizeof(row.kernel), "%s", result->key.kernel);
-	snprintf(row.parameters, sizeof(row.parameters), "%s", result->parameters);
-	return row;
-}
-
 static cJSON *result_json(const struct tune_result *result)
 {
-	const struct tune_row row = row_of(result);
-	cJSON *object = tune_row_json(&row);
+	const struct tune_row row = tune_result_row(result);
+	cJSON *object = tuning_row_json(&row);
 	char class[160];
 
 	shape_class_format(&result->key.class, class, sizeof(class));
@@ -58,9 +41,11 @@ static void print_table(const struct tune_result_list *list)
 {
 	static const char *const headings[] = {
 		"id", "GPU", "kernel", "class", "time", "gain", "configuration"};
+	static const int spare[] = {2, 3, -1};
 	struct table table;
 
 	table_begin(&table, headings, "rlllrrl");
+	table_spare(&table, spare);
 	for (size_t i = 0; i < list->count; i++) {
 		const struct tune_result *result = &list->items[i];
 		char class[160];
@@ -82,19 +67,49 @@ static void print_table(const struct tune_result_list *list)
 
 static void print_details(const struct tune_result *result)
 {
-	const struct tune_row row = row_of(result);
-	char when[32], class[160];
+	char id[24], when[32], class[160];
+	const char *const headings[] = {"tuning", id};
+	struct table table;
 
+	snprintf(id, sizeof(id), "%lld", (long long)result->id);
 	clock_format(result->when, when);
 	shape_class_format(&result->key.class, class, sizeof(class));
-	printf("%s\n%s, driver %s, compute capability %d.%d\n", class, result->key.device, result->key.driver,
+	table_begin(&table, headings, "ll");
+	table_cell(&table, "class");
+	table_cell(&table, "%s", class);
+	table_cell(&table, "GPU");
+	table_cell(&table, "%s, driver %s, compute capability %d.%d", result->key.device, result->key.driver,
 		result->key.capability / 10, result->key.capability % 10);
-	printf("%s %.19s UTC by version %s; %d configurations tried, %d failed%s\n\n",
-		result->imported ? "Imported; found" : "Found", when, result->version, result->tried,
-		result->failed, result->complete ? "" : "; not finished");
-	tune_print_table(&row, 1, 1);
+	table_cell(&table, result->imported ? "imported" : "found");
+	table_cell(&table, "%.10s at %.5s UTC by version %s", when, when + 11, result->version);
+	table_cell(&table, "tried");
+	table_cell(&table, "%d configurations, %d failed%s", result->tried, result->failed,
+		result->complete ? "" : "; not finished");
+	table_print(&table, stdout);
+	printf("\n");
+}
+
+static void print_tuning(
+	const struct tune_request *request, const struct tune_result *result, const struct tuning *tuning)
+{
+	print_details(result);
+	tune_print_table(tuning->rows, tuning->count, TUNING_BEST);
+	tune_draw(tuning, request->axes.names);
 	if (!isnan(result->usual_ms))
-		printf("\nUntuned: %.4f ms.\n", result->usual_ms);
+		printf("\nUntuned: %.4f ms; %+.1f %% with the first configuration.\n", result->usual_ms,
+			(result->usual_ms / result->ms - 1) * 100);
+}
+
+/* --report, of all that counts now. */
+static int write_current(const struct tune_request *request, struct error *err)
+{
+	struct tuning_list tunings = {0};
+	int result = arg_given(request->invocation, "report") ? tuning_load_current(&tunings, err) : 0;
+
+	if (!result)
+		result = tune_write_page(request, &tunings, err);
+	tuning_list_free(&tunings);
+	return result;
 }
 
 static int show_list(const struct tune_request *request, struct tune_store *store, struct error *err)
@@ -115,7 +130,7 @@ static int show_list(const struct tune_request *request, struct tune_store *stor
 		print_table(&list);
 	}
 	tune_result_list_free(&list);
-	return result;
+	return result ? result : write_current(request, err);
 }
 
 static int no_result(int64_t id, struct error *err)
@@ -128,6 +143,7 @@ static int show_one(
 	const struct tune_request *request, struct tune_store *store, int64_t id, struct error *err)
 {
 	struct tune_result_list list;
+	struct tuning_list tunings = {0};
 	int result = tune_store_list(store, false, &list, err);
 	size_t at = 0;
 
@@ -135,10 +151,15 @@ static int show_one(
 		at++;
 	if (!result && at == list.count)
 		result = no_result(id, err);
-	else if (!result && request->invocation->json)
+	if (!result)
+		result = tuning_load(store, &list.items[at], &tunings, err);
+	if (!result && request->invocation->json)
 		output_json(result_json(&list.items[at]));
 	else if (!result)
-		print_details(&list.items[at]);
+		print_tuning(request, &list.items[at], tunings.items);
+	if (!result)
+		result = tune_write_page(request, &tunings, err);
+	tuning_list_free(&tunings);
 	tune_result_list_free(&list);
 	return result;
 }
@@ -169,11 +190,16 @@ static int import_from(const char *path, struct tune_store *store, struct error 
 	struct tune_result_list list = {0};
 	struct buffer text = {0};
 	struct error problem;
+	cJSON *document = NULL;
 	size_t skipped = 0;
 	int64_t added = -1;
+	int result = file_read(path, TUNE_FILE_BYTES, &text, err);
 
-	if (file_read(path, TUNE_FILE_BYTES, &text, err) == 0 &&
-		tune_results_read(text.data, text.length, &list, &skipped, &problem, err) == 0)
+	if (!result) {
+		document = json_parse(text.data, text.length, err);
+		result = tune_results_read(document, &list, &skipped, &problem, err);
+	}
+	if (!result)
 		added = tune_store_import(store, &list, err);
 	else
 		error_context(err, "%s", path);
@@ -184,6 +210,7 @@ static int import_from(const char *path, struct tune_store *store, struct error 
 		log_note("%lld result%s added, %lld already there", (long long)added, added == 1 ? "" : "s",
 			(long long)list.count - (long long)added);
 	tune_result_list_free(&list);
+	cJSON_Delete(document);
 	buffer_free(&text);
 	return added < 0 ? -1 : 0;
 }

@@ -1,12 +1,15 @@
 /* tune: the Triton kernels of a fork, one after the other, each timed in place within the whole layer. */
 #include <math.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/version.h"
@@ -15,27 +18,31 @@
 #include "cmd/tune/tune.h"
 #include "fork/triton_source.h"
 #include "gpu/cache.h"
+#include "gpu/clock.h"
 #include "layer/layer.h"
 #include "probe/probe.h"
 #include "tensor/compare.h"
 #include "tensor/random.h"
 #include "tune/results.h"
 #include "tune/triton.h"
+#include "tune/worker.h"
 
 #define MOST_KERNELS 32
 #define OPENING_SECONDS                                                                                      \
 	600.0 /* for the first call, in which all kernels are compiled and tuned as the fork says */
 #define TRIAL_SECONDS 120.0 /* for a candidate's compilation and its calls */
+#define MOST_COMPILERS 8    /* processes, with PyTorch in each */
 #define LEAST_COSINE 0.9999 /* with the output of the untuned layer */
 #define INPUT "x"
 #define SOURCE_BYTES ((size_t)16 << 20)
 
-struct tuning {
+struct triton_tuning {
 	const struct tune_request *request;
 	struct probe_options options;
 	struct python python;
 	char *fork, script[64];
 	struct gpu_properties properties; /* name "": Triton's interpreter, on the CPU */
+	struct gpu_clock *clock;          /* of the GPU */
 	struct probe *probe;              /* NULL: to be opened */
 	float *input, *untuned, *output;  /* [tokens, LAYER_HIDDEN] */
 	struct triton_kernel kernels[MOST_KERNELS];
@@ -44,16 +51,23 @@ struct tuning {
 	struct tune_row rows[MOST_KERNELS];
 	double untuned_seconds[MOST_KERNELS];
 	struct progress progress;
+
+	const char *compiler_argv[4];
+	cJSON *compiler_opening;
+	struct tune_worker *compilers[MOST_COMPILERS];
+	bool compiling[MOST_COMPILERS];
+	int compiler_count; /* 0: nothing is compiled ahead */
+	pthread_mutex_t mutex;
 };
 
-static size_t numbers(const struct tuning *it)
+static size_t numbers(const struct triton_tuning *it)
 {
 	return (size_t)it->request->shape.tokens * LAYER_HIDDEN;
 }
 
 /* --- the session ----------------------------------------------------------------------------------- */
 
-static int configure(struct tuning *it, int kernel, const struct config *config, struct error *err)
+static int configure(struct triton_tuning *it, int kernel, const struct config *config, struct error *err)
 {
 	cJSON *object = triton_config_json(&it->kernels[kernel], config);
 	int result = probe_configure(it->probe, it->kernels[kernel].name, object, err);
@@ -62,14 +76,14 @@ static int configure(struct tuning *it, int kernel, const struct config *config,
 	return result;
 }
 
-static void close_session(struct tuning *it)
+static void close_session(struct triton_tuning *it)
 {
 	probe_close(it->probe);
 	it->probe = NULL;
 }
 
 /* Starts the layer, and has it called once: `kernels` receives what there is to tune. The caller deletes it. */
-static int open_session(struct tuning *it, cJSON **kernels, struct error *err)
+static int open_session(struct triton_tuning *it, cJSON **kernels, struct error *err)
 {
 	int64_t tokens = it->request->shape.tokens;
 
@@ -84,7 +98,7 @@ static int open_session(struct tuning *it, cJSON **kernels, struct error *err)
 }
 
 /* A session in which those that are done have their configurations. */
-static int make_ready(struct tuning *it, struct error *err)
+static int make_ready(struct triton_tuning *it, struct error *err)
 {
 	cJSON *kernels = NULL;
 	int result;
@@ -106,14 +120,89 @@ static int make_ready(struct tuning *it, struct error *err)
 
 /* --- trials ---------------------------------------------------------------------------------------- */
 
+/* One that has nothing to do. There are as many as there are threads that build. */
+static size_t take_compiler(struct triton_tuning *it)
+{
+	size_t at = 0;
+
+	pthread_mutex_lock(&it->mutex);
+	while (it->compiling[at])
+		at++;
+	it->compiling[at] = true;
+	pthread_mutex_unlock(&it->mutex);
+	return at;
+}
+
+static bool is_compiling_ahead(struct triton_tuning *it)
+{
+	bool result;
+
+	pthread_mutex_lock(&it->mutex);
+	result = it->compiler_count > 0;
+	pthread_mutex_unlock(&it->mutex);
+	return result;
+}
+
+static void give_compiler(struct triton_tuning *it, size_t at)
+{
+	pthread_mutex_lock(&it->mutex);
+	it->compiling[at] = false;
+	pthread_mutex_unlock(&it->mutex);
+}
+
+/* Nothing is lost without: Triton compiles at the first call, which is not timed. */
+static int compile_no_more(struct triton_tuning *it, const struct error *why)
+{
+	pthread_mutex_lock(&it->mutex);
+	if (it->compiler_count)
+		log_note("kernels are not compiled ahead: %s", why->message);
+	it->compiler_count = 0;
+	pthread_mutex_unlock(&it->mutex);
+	return 0;
+}
+
+static int judge_build(
+	const struct triton_tuning *it, const cJSON *answer, struct tune_build *found, struct error *err)
+{
+	int64_t shared;
+
+	if (json_integer(answer, "shared_bytes", JSON_REQUIRED, &shared, err) < 0 || shared < 0 ||
+		shared > INT32_MAX)
+		return error_set(err, STATUS_ENVIRONMENT, "the compiling process answers with nonsense");
+	*found = TUNE_BUILD_UNKNOWN;
+	found->shared_bytes = (int)shared;
+	return shared <= it->properties.shared_per_block
+		? 0
+		: error_set(err, STATUS_FAILED, "needs %lld bytes of shared memory a block; there are %d",
+			  (long long)shared, it->properties.shared_per_block);
+}
+
+/* Ahead of its first call, into the cache that this will look into. */
 static int build(void *context, const struct config *config, struct tune_build *found, struct error *err)
 {
-	(void)context, (void)config, (void)found, (void)err;
-	return 0; /* Triton compiles at the first call, which is not timed */
+	struct triton_tuning *it = context;
+	const struct triton_kernel *kernel = &it->kernels[it->done];
+	cJSON *request = is_compiling_ahead(it) ? triton_build_request(kernel, config) : NULL, *answer;
+	size_t at;
+	int result;
+
+	if (!request)
+		return 0;
+	at = take_compiler(it);
+	answer = tune_worker_ask(it->compilers[at], request, err);
+	give_compiler(it, at);
+	result = answer ? judge_build(it, answer, found, err) : -1;
+	cJSON_Delete(answer);
+	if (!result || err->status == STATUS_INTERRUPTED)
+		return result;
+	/* what has run already can be compiled */
+	if (err->status != STATUS_FAILED || !memcmp(config, &kernel->configs[0], sizeof(*config)))
+		return compile_no_more(it, err);
+	return -1;
 }
 
 /* Whatever failed may have left the GPU's context unusable. */
-static int give_up(struct tuning *it)
+static int give_up(struct triton_tuning *it)
 {
 	close_session(it);
 	return -1;
@@ -122,7 +211,7 @@ static int give_up(struct tuning *it)
 static int time_layer(
 	void *context, int device, const struct config *config, int runs, double *seconds, struct error *err)
 {
-	struct tuning *it = context;
+	struct triton_tuning *it = context;
 	const char *inputs[] = {INPUT, NULL};
 	const struct probe_timing timing = {.tokens = it->request->shape.tokens,
 		.inputs = inputs,
@@ -143,10 +232,18 @@ static int time_layer(
 	return 0;
 }
 
+static double mhz(void *context, int device)
+{
+	const struct triton_tuning *it = context;
+
+	(void)device;
+	return gpu_clock_mhz(it->clock);
+}
+
 /* Against the output of the layer as the fork has it. */
 static int verify(void *context, int device, const struct config *config, struct error *err)
 {
-	struct tuning *it = context;
+	struct triton_tuning *it = context;
 	struct comparison found;
 
 	(void)device;
@@ -165,7 +262,7 @@ static int verify(void *context, int device, const struct config *config, struct
 
 static void record(void *context, const struct tune_candidate *candidate)
 {
-	const struct tuning *it = context;
+	const struct triton_tuning *it = context;
 	char parameters[256];
 
 	config_format(it->kernels[it->done].parameters, &candidate->config, parameters, sizeof(parameters));
@@ -175,7 +272,7 @@ static void record(void *context, const struct tune_candidate *candidate)
 
 static void show_progress(void *context, size_t done, size_t planned, double left, double best)
 {
-	struct tuning *it = context;
+	struct triton_tuning *it = context;
 	char duration[32];
 
 	clock_duration(left, duration);
@@ -187,7 +284,7 @@ static void show_progress(void *context, size_t done, size_t planned, double lef
 /* --- a kernel -------------------------------------------------------------------------------------- */
 
 /* A hash of the file that a kernel stands in; "" where that cannot be read. */
-static void hash_source(const struct tuning *it, const struct triton_kernel *kernel, char hash[65])
+static void hash_source(const struct triton_tuning *it, const struct triton_kernel *kernel, char hash[65])
 {
 	struct buffer text = {0};
 	struct error none;
@@ -203,7 +300,7 @@ static void hash_source(const struct tuning *it, const struct triton_kernel *ker
 	free(path);
 }
 
-static void store(const struct tuning *it, const struct tune_row *row, const struct tune_found *found)
+static void store(const struct triton_tuning *it, const struct tune_row *row, const struct tune_found *found)
 {
 	struct tune_result result = {.when = clock_now(),
 		.key.capability = it->properties.capability,
@@ -215,6 +312,8 @@ static void store(const struct tuning *it, const struct tune_row *row, const str
 		.shared_bytes = -1,
 		.spills = -1,
 		.occupancy = NAN,
+		.bytes = NAN,
+		.operations = NAN,
 		.tried = (int)found->tried,
 		.failed = (int)found->failed,
 		.complete = found->complete};
@@ -233,12 +332,13 @@ static void store(const struct tuning *it, const struct tune_row *row, const str
 	tune_store_close(kept);
 }
 
-static int tune_kernel(struct tuning *it, struct tune_found *found, struct error *err)
+static int tune_kernel(struct triton_tuning *it, struct tune_found *found, struct error *err)
 {
 	const struct triton_kernel *kernel = &it->kernels[it->done];
 	const struct tune_work work = {.context = it,
 		.build = build,
 		.time = time_layer,
+		.mhz = mhz,
 		.verify = verify,
 		.record = record,
 		.progress = show_progress,
@@ -251,7 +351,7 @@ static int tune_kernel(struct tuning *it, struct tune_found *found, struct error
 		.budget = it->request->budget / it->kernel_count,
 		.seed = it->request->seed,
 		.devices = 1,
-		.builders = 1};
+		.builders = it->compiler_count ? it->compiler_count : 1};
 	struct tune_row *row = &it->rows[it->done];
 	int result;
 
@@ -283,7 +383,7 @@ static int tune_kernel(struct tuning *it, struct tune_found *found, struct error
 /* --- into the source ------------------------------------------------------------------------------- */
 
 /* Puts a kernel's configuration into its file, and shows what that changes. */
-static int write_kernel(const struct tuning *it, int index, bool write, struct error *err)
+static int write_kernel(const struct triton_tuning *it, int index, bool write, struct error *err)
 {
 	const struct triton_kernel *kernel = &it->kernels[index];
 	cJSON *config = triton_config_json(kernel, &it->winners[index]);
@@ -316,7 +416,7 @@ static int write_kernel(const struct tuning *it, int index, bool write, struct e
 }
 
 /* One file that cannot be changed does not keep the others from it. */
-static int write_all(const struct tuning *it, struct error *err)
+static int write_all(const struct triton_tuning *it, struct error *err)
 {
 	bool write = arg_flag(it->request->invocation, "write");
 	int result = 0;
@@ -336,35 +436,39 @@ static int write_all(const struct tuning *it, struct error *err)
 	return result;
 }
 
-static void tell(const struct tuning *it, const struct tune_found *last)
+static cJSON *document_of(const struct triton_tuning *it, const struct tune_found *last)
+{
+	cJSON *more = cJSON_CreateObject();
+
+	cJSON_AddNumberToObject(more, "seq", (double)it->request->shape.tokens);
+	cJSON_AddNumberToObject(more, "untuned_ms", it->untuned_seconds[0] * 1e3);
+	cJSON_AddNumberToObject(more, "tuned_ms", it->rows[it->done - 1].ms);
+	cJSON_AddBoolToObject(more, "complete", last->complete && it->done == it->kernel_count);
+	cJSON_AddBoolToObject(more, "written", arg_flag(it->request->invocation, "write"));
+	return tuning_document(it->properties.name[0] ? it->properties.name : "cpu", false, it->rows,
+		(size_t)it->done, more);
+}
+
+static int tell(const struct triton_tuning *it, const struct tune_found *last, struct error *err)
 {
 	double untuned = it->untuned_seconds[0] * 1e3, tuned = it->rows[it->done - 1].ms;
 
-	if (it->request->invocation->json) {
-		cJSON *more = cJSON_CreateObject();
-
-		cJSON_AddNumberToObject(more, "seq", (double)it->request->shape.tokens);
-		cJSON_AddNumberToObject(more, "untuned_ms", untuned);
-		cJSON_AddNumberToObject(more, "tuned_ms", tuned);
-		cJSON_AddBoolToObject(more, "complete", last->complete && it->done == it->kernel_count);
-		cJSON_AddBoolToObject(more, "written", arg_flag(it->request->invocation, "write"));
-		tune_print_json(it->properties.name[0] ? it->properties.name : "cpu", false, it->rows,
-			(size_t)it->done, more);
-		return;
+	if (!it->request->invocation->json) {
+		printf("\n");
+		tune_print_table(it->rows, (size_t)it->done, 1);
+		printf("\nThe whole layer at %lld tokens: %.3f ms, untuned %.3f ms (%+.1f %%).\n",
+			(long long)it->request->shape.tokens, tuned, untuned, (untuned / tuned - 1) * 100);
+		if (!arg_flag(it->request->invocation, "write"))
+			printf("Nothing was written; with --write, the changes above are made.\n");
+		else
+			printf("Written. Next: quasar verify && quasar push\n");
 	}
-	printf("\n");
-	tune_print_table(it->rows, (size_t)it->done, 1);
-	printf("\nThe whole layer at %lld tokens: %.3f ms, untuned %.3f ms (%+.1f %%).\n",
-		(long long)it->request->shape.tokens, tuned, untuned, (untuned / tuned - 1) * 100);
-	if (!arg_flag(it->request->invocation, "write"))
-		printf("Nothing was written; with --write, the changes above are made.\n");
-	else
-		printf("Written. Next: quasar verify && quasar push\n");
+	return tune_publish(it->request, document_of(it, last), err);
 }
 
 /* --- all of it ------------------------------------------------------------------------------------- */
 
-static int find_device(struct tuning *it, struct error *err)
+static int find_device(struct triton_tuning *it, struct error *err)
 {
 	const char *interpreter = getenv("TRITON_INTERPRET");
 
@@ -375,10 +479,13 @@ static int find_device(struct tuning *it, struct error *err)
 			"TRITON_INTERPRET=1: Triton's interpreter runs on the CPU, and its times say nothing of a GPU");
 		return 0;
 	}
-	return gpu_query(it->request->devices[0], &it->properties, err);
+	if (gpu_query(it->request->devices[0], &it->properties, err) < 0)
+		return -1;
+	it->clock = gpu_clock_open(&it->properties);
+	return 0;
 }
 
-static int prepare(struct tuning *it, struct error *err)
+static int prepare(struct triton_tuning *it, struct error *err)
 {
 	size_t bytes = numbers(it) * sizeof(float);
 
@@ -402,8 +509,41 @@ static int prepare(struct tuning *it, struct error *err)
 	return 0;
 }
 
+/* The processes that compile, which import PyTorch and the fork while the layer does. They are started by the thread that
+ * stays. */
+static void start_compilers(struct triton_tuning *it)
+{
+	long most = sysconf(_SC_NPROCESSORS_ONLN) - 1;
+	struct error err;
+
+	it->compiler_argv[0] = it->python.path;
+	it->compiler_argv[1] = "-c";
+	it->compiler_argv[2] = triton_compiler;
+	it->compiler_opening = cJSON_CreateObject();
+	cJSON_AddStringToObject(it->compiler_opening, "fork", it->fork);
+	while (it->compiler_count < MOST_COMPILERS && it->compiler_count < most) {
+		struct tune_worker *compiler = tune_worker_make(&(struct tune_worker_options){
+			.argv = it->compiler_argv,
+			.opening = it->compiler_opening,
+			.opening_seconds = OPENING_SECONDS,
+			.trial_seconds = TRIAL_SECONDS,
+		});
+
+		it->compilers[it->compiler_count++] = compiler;
+		if (tune_worker_start(compiler, &err) < 0)
+			return (void)compile_no_more(it, &err);
+	}
+}
+
+static void end_compilers(struct triton_tuning *it)
+{
+	for (int i = 0; i < MOST_COMPILERS; i++)
+		tune_worker_free(it->compilers[i]);
+	cJSON_Delete(it->compiler_opening);
+}
+
 /* Those of the fork's kernels that the layer runs and that can be tuned, or the one that --kernel names. */
-static int take_kernels(struct tuning *it, const cJSON *list, struct error *err)
+static int take_kernels(struct triton_tuning *it, const cJSON *list, struct error *err)
 {
 	const char *wanted = arg_string(it->request->invocation, "kernel");
 	const cJSON *item;
@@ -433,7 +573,7 @@ static int take_kernels(struct tuning *it, const cJSON *list, struct error *err)
 	return error_hint(err, "quasar's own CUDA kernels are tuned without --triton.");
 }
 
-static int tune_all(struct tuning *it, struct error *err)
+static int tune_all(struct triton_tuning *it, struct error *err)
 {
 	struct tune_found found = {0};
 	int result = 0;
@@ -448,17 +588,19 @@ static int tune_all(struct tuning *it, struct error *err)
 	if (!found.interrupted)
 		result = write_all(it, err);
 	if (!result)
-		tell(it, &found);
+		result = tell(it, &found, err);
 	return found.interrupted ? error_set(err, STATUS_INTERRUPTED, "interrupted: nothing was written")
 				 : result;
 }
 
 int tune_triton(const struct tune_request *request, struct error *err)
 {
-	struct tuning it = {.request = request};
+	struct triton_tuning it = {.request = request, .mutex = PTHREAD_MUTEX_INITIALIZER};
 	cJSON *kernels = NULL;
 	int result = prepare(&it, err);
 
+	if (!result && it.properties.name[0])
+		start_compilers(&it);
 	if (!result)
 		result = open_session(&it, &kernels, err);
 	if (!result)
@@ -469,8 +611,10 @@ int tune_triton(const struct tune_request *request, struct error *err)
 		result = tune_all(&it, err);
 	cJSON_Delete(kernels);
 	close_session(&it);
+	end_compilers(&it);
 	for (int i = 0; i < it.kernel_count; i++)
 		triton_kernel_free(&it.kernels[i]);
+	gpu_clock_close(it.clock);
 	python_free(&it.python);
 	free(it.fork);
 	free(it.input);

@@ -32,7 +32,8 @@ static int read_request(const struct invocation *invocation, struct tune_request
 		arg_integer(invocation, "heads", 1, 1024, &heads, err) < 0 ||
 		arg_integer(invocation, "seed", 0, (int64_t)1 << 53, &seed, err) < 0 ||
 		arg_real(invocation, "budget", 1, 1e9, &request->budget, err) < 0 ||
-		command_semantics(invocation, request->family, request->options, err) < 0)
+		command_semantics(invocation, request->family, request->options, err) < 0 ||
+		tune_read_axes(invocation, &request->axes, err) < 0)
 		return -1;
 	request->shape.heads = (int)heads;
 	request->shape.key_dim = request->shape.value_dim = (int)dim;
@@ -157,8 +158,14 @@ const struct command cmd_tune = {
 			{"resume", 0, NULL, NULL, NULL, NULL, "Go on with a tuning that was interrupted."},
 			{"explain", 0, NULL, NULL, NULL, NULL,
 				"Say why the first configuration leads, and how far it is from the roofline."},
+			{"report", 0, "FILE", NULL, NULL, NULL,
+				"Write a page on it: heat maps, the fastest, the roofline, the history. With --list or --show: on "
+				"what is stored."},
+			{"axes", 0, "NAME,NAME", NULL, NULL, NULL,
+				"Parameters that heat maps are drawn over. Default: the two that have the most values."},
 			{"list", 0, NULL, NULL, NULL, NULL, "List the stored results."},
-			{"show", 0, "ID", NULL, NULL, NULL, "Show a stored result."},
+			{"show", 0, "ID", NULL, NULL, NULL,
+				"Show a stored result, with what was tried for it on this machine."},
 			{"export", 0, "FILE", NULL, NULL, NULL,
 				"Write the stored results to a file, for another machine."},
 			{"import", 0, "FILE", NULL, NULL, NULL, "Add the results of such a file."},
@@ -182,6 +189,8 @@ const struct command cmd_tune = {
 			{"quasar tune --triton --write", "the fork's Triton kernels, changed in its source"},
 			{"quasar tune --gpu a100", "what to expect of a GPU that is not here"},
 			{"quasar tune --list", "what was found so far"},
+			{"quasar tune --list --report tuning.html",
+				"the same as a page, with heat maps and the roofline"},
 			{"quasar tune --export h200.json", "take the results to another machine"},
 			{0},
 		},

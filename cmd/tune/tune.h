@@ -4,12 +4,18 @@
 #include "cli/command.h"
 #include "gpu/models.h"
 #include "op/family.h"
-#include "tune/row.h"
 #include "tune/search.h"
+#include "tune/tuning.h"
 
 #define TUNE_WORKER "worker" /* `quasar tune worker` tries candidates, for the tuning that starts it */
 
 enum { TUNE_MOST_DEVICES = 16 };
+
+/* Two parameters that heat maps are drawn over; names NULL: those that have the most values. */
+struct tune_axes {
+	const char *names[2];
+	char texts[2][64];
+};
 
 /* Of the operation that is tuned. */
 struct tune_request {
@@ -22,6 +28,7 @@ struct tune_request {
 	double budget; /* seconds */
 	enum tune_strategy strategy;
 	int devices[TUNE_MOST_DEVICES], device_count; /* GPUs */
+	struct tune_axes axes;
 };
 
 /* Tunes the operation on the GPUs, and tells and stores what came of it. */
@@ -48,16 +55,20 @@ int tune_apply(const struct tune_request *request, struct error *err);
 /* The worker: answers until it is told no more. */
 void tune_work(void);
 
-/* A row as an object. */
-cJSON *tune_row_json(const struct tune_row *row);
+/* What --axes names. STATUS_USAGE. */
+int tune_read_axes(const struct invocation *invocation, struct tune_axes *axes, struct error *err);
 
-/* {"device", "predicted", "kernels": […]}, the rows as they stand: the best one of a kernel first. Takes `more`, an
- * object whose fields are added (NULL: none). */
-void tune_print_json(
-	const char *device, bool predicted, const struct tune_row *rows, size_t count, cJSON *more);
+/* Takes a document of tuning_document(): prints it with --json, and makes a page of it with --report. */
+int tune_publish(const struct tune_request *request, cJSON *document, struct error *err);
 
-/* The same as a table, of at most `most` rows. */
+/* The page that --report wants, of these; nothing without. */
+int tune_write_page(const struct tune_request *request, const struct tuning_list *tunings, struct error *err);
+
+/* Rows as a table for each kernel, of at most `most` of them. */
 void tune_print_table(const struct tune_row *rows, size_t count, size_t most);
+
+/* A heat map and bars of the fastest. */
+void tune_draw(const struct tuning *tuning, const char *const axes[2]);
 
 /* Predicts for a GPU that is not here, by its name, and prints what comes out. */
 int tune_predict(const struct tune_request *request, const char *gpu, struct error *err);

@@ -35,6 +35,7 @@ struct run {
 	size_t judge_count;
 	bool live; /* checks are shown as they are made */
 	struct verification verification;
+	char reference_device[16]; /* of the verification */
 	double interval;
 	double gpu_factor;       /* 0: by each device's name */
 	int64_t finalized;       /* the round that was finalized last; 0: none */
@@ -360,7 +361,8 @@ static double device_factor(const struct device *device)
 	return device->gpu ? gpu_factor(gpu_properties_of(device_gpu(device))->name) : 1;
 }
 
-/* A judge on that device. What runs forks has the GPU to itself: of our own we keep nothing there. */
+/* A judge on that device. What runs forks has the GPU to itself: of our own we keep
+ * nothing there but the reference model of verifications. */
 static int add_judge(struct run *run, const struct judge *judge, const char *name, struct error *err)
 {
 	struct judge *added;
@@ -405,6 +407,18 @@ static int open_judges(struct run *run, const struct judge *judge, struct error 
 	if (!result && !judge->python && run->judge_count > 1)
 		result = error_set(err, STATUS_USAGE, "--native measures on one device");
 	return result;
+}
+
+/* The reference model is where the forks run, one after the other. Where they run side by side it would disturb them: there
+ * it is on the CPU. */
+static int open_verification(struct run *run, struct error *err)
+{
+	int index = run->judge_count == 1 ? run->judges->device.index : -1;
+
+	snprintf(run->reference_device, sizeof(run->reference_device), "cpu");
+	if (index >= 0)
+		snprintf(run->reference_device, sizeof(run->reference_device), "cuda:%d", index);
+	return verification_open(run->invocation, run->reference_device, &run->verification, err);
 }
 
 /* What runs strangers' code is found, and found to work, before any of it is fetched. */
@@ -453,8 +467,7 @@ static int read_options(struct run *run, struct error *err)
 	if (!native && (found < 0 || prepare_python(run, judge.sandboxed, err) < 0))
 		return -1;
 	judge.reader = run->python.path;
-	if (open_judges(run, &judge, err) < 0 ||
-		verification_open(invocation, "cpu", &run->verification, err) < 0)
+	if (open_judges(run, &judge, err) < 0 || open_verification(run, err) < 0)
 		return -1;
 	run->live = run->judge_count == 1 && !invocation->json;
 	if (run->live)
@@ -573,7 +586,8 @@ const struct command cmd_validate = {
 				"as `quasar verify --logits` does."},
 			{"reference", 0, "NAME|DIR", "REFERENCE_MODEL", NULL, NULL,
 				"With 2026-04: the reference model, a name in the Hugging Face cache, or a folder. If "
-				"unset: Qwen/Qwen3-4B-Instruct-2507."},
+				"unset: Qwen/Qwen3-4B-Instruct-2507. It runs where the forks run; with several "
+				"devices, on the CPU."},
 			{"assume-verified", 0, NULL, NULL, NULL, NULL,
 				"With 2026-04, in a rehearsal: take the logits of images for right."},
 			{"local-forks", 0, NULL, NULL, NULL, NULL,

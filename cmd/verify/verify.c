@@ -72,12 +72,29 @@ static int measure(struct run *run, struct length *length, struct error *err)
 	return result;
 }
 
+/* What the time that a length takes goes with: operations, of a gradient too. Attention's grow with its square. */
+static double work_of(const struct run *run, int64_t tokens)
+{
+	const struct op_shape shape = fixture_shape(tokens);
+	double operations = 0;
+
+	for (const struct family *family = run->request.op ? run->request.op : families[0]; family;
+		family = family_gradient(family)) {
+		const struct op_problem problem = family_problem(
+			family, &shape, DTYPE_BF16, run->request.options);
+
+		operations += family->operations(&problem);
+	}
+	return operations;
+}
+
 /* Everything at one more length, unless time or memory does not suffice: then a check that says so. */
-static int full_length(struct run *run, struct length *length, double seconds_per_token, struct error *err)
+static int full_length(
+	struct run *run, struct length *length, double seconds_per_operation, struct error *err)
 {
 	struct verify_request request = run->request;
 	char *suffix = xprintf(".%lld", (long long)length->tokens), *name = xprintf("length%s", suffix);
-	double seconds = seconds_per_token * (double)length->tokens;
+	double seconds = seconds_per_operation * work_of(run, length->tokens);
 	double needed = accuracy_memory(length->tokens), available = memory_available();
 	char time[32], left[32];
 	int result = 0;
@@ -111,7 +128,7 @@ static int by_tokens(const void *a, const void *b)
 }
 
 /* The lengths that --full adds to the first one. */
-static int full_lengths(struct run *run, double seconds_per_token, struct error *err)
+static int full_lengths(struct run *run, double seconds_per_operation, struct error *err)
 {
 	static const int64_t usual[] = {512, 1024, 2048, 4096, 16384, 65536, 262144};
 	size_t usual_count = sizeof(usual) / sizeof(*usual);
@@ -127,7 +144,7 @@ static int full_lengths(struct run *run, double seconds_per_token, struct error 
 	}
 	qsort(run->lengths + 1, (size_t)run->count - 1, sizeof(*run->lengths), by_tokens);
 	for (int i = 1; i < run->count; i++)
-		if (full_length(run, &run->lengths[i], seconds_per_token, err) < 0)
+		if (full_length(run, &run->lengths[i], seconds_per_operation, err) < 0)
 			return -1;
 	return 0;
 }
@@ -157,7 +174,7 @@ static int compute_native(struct run *run, struct error *err)
 	if (measure(run, &run->lengths[0], err) < 0)
 		return -1;
 	return run->request.more_lengths
-		? full_lengths(run, (clock_elapsed() - started) / (double)run->request.tokens, err)
+		? full_lengths(run, (clock_elapsed() - started) / work_of(run, run->request.tokens), err)
 		: 0;
 }
 

@@ -41,9 +41,12 @@ static __device__ __forceinline__ float bf16_high(unsigned pair)
 template <int PLANES>
 static __device__ __forceinline__ void split_bf16(unsigned (&pair)[PLANES], float low, float high)
 {
-	pair[0] = pack_bf16(low, high);
-	if (PLANES > 1)
-		pair[PLANES - 1] = pack_bf16(low - bf16_low(pair[0]), high - bf16_high(pair[0]));
+	UNROLL
+	for (int p = 0; p < PLANES; p++) {
+		pair[p] = pack_bf16(low, high);
+		low -= bf16_low(pair[p]);
+		high -= bf16_high(pair[p]);
+	}
 }
 
 /* --- addresses ------------------------------------------------------------------------------------ */

@@ -12,7 +12,7 @@
 	{                                                                                                    \
 		"semantics", 0, "NAME,...", NULL, NULL,                                                      \
 			"upstream|causal|gated|packed|packed-gated|bidirectional|elu+1|relu|squared-relu|"   \
-			"identity|normalised|unnormalised",                                                  \
+			"exp|identity|normalised|unnormalised",                                              \
 			"Variant of the operation. QuasarAttention: upstream, what the reference fork "      \
 			"computes (default), or causal, the published recurrence; with --op also gated, "    \
 			"causal with a decay for each token, and packed and packed-gated, these for "        \
@@ -23,7 +23,7 @@
 
 #define OPT_OP(help)                                                                                         \
 	{                                                                                                    \
-		"op", 0, "[NAME]", NULL, NULL, "quasar|linear|flash|flash-backward",                         \
+		"op", 0, "[NAME]", NULL, NULL, "quasar|linear|linear-backward|flash|flash-backward",         \
 			help " Without NAME: quasar."                                                        \
 	}
 

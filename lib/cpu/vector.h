@@ -151,7 +151,7 @@ INLINE vector vector_power_of_two(vector n)
 	return (vector)((__builtin_convertvector(n, vector_int) + 127) << 23);
 }
 
-/* For x ≤ 0, x = n ln 2 + r with |r| ≤ ln 2 / 2: eʳ − 1, and 2ⁿ in `power`. */
+/* For x ≤ 40, x = n ln 2 + r with |r| ≤ ln 2 / 2: eʳ − 1, and 2ⁿ in `power`. */
 INLINE vector vector_split_exp(vector x, vector *power)
 {
 	vector n, r, p;
@@ -184,6 +184,15 @@ INLINE vector vector_exp_negative(vector x)
 	vector power, p = vector_split_exp(x, &power);
 
 	return power + power * p;
+}
+
+/* eˣ for x ≤ 80, to about 4 units in the last place; the square of eˣᐟ², which is in range also where eˣ is tiny. */
+INLINE vector vector_exp(vector x)
+{
+	vector root, p = vector_split_exp(x * 0.5f, &root);
+
+	root += root * p;
+	return root * root;
 }
 
 /* 1 / (1 + e⁻ˣ) */

@@ -25,7 +25,9 @@
 	_(quasar_reference, "quasar/reference.cu")                                                           \
 	_(layer_convolve, "layer/convolve.cu")                                                               \
 	_(layer_gate, "layer/gate.cu")                                                                       \
-	_(layer_gather, "layer/gather.cu")
+	_(layer_gather, "layer/gather.cu")                                                                   \
+	_(linear_attention, "linear/attention.cu")                                                           \
+	_(model_step, "model/step.cu")
 #define HEADERS(_)                                                                                           \
 	_(common_arguments, "common/arguments.h")                                                            \
 	_(common_dtype, "common/dtype.h")                                                                    \
@@ -41,7 +43,19 @@
 	_(quasar_layout, "quasar/layout.h")                                                                  \
 	_(layer_arguments, "layer/arguments.h")                                                              \
 	_(layer_layout, "layer/layout.h")                                                                    \
-	_(layer_segment, "layer/segment.cuh")
+	_(layer_segment, "layer/segment.cuh")                                                                \
+	_(linear_arguments, "linear/arguments.h")                                                            \
+	_(linear_feature, "linear/feature.cuh")                                                              \
+	_(linear_layout, "linear/layout.h")                                                                  \
+	_(model_activation, "model/activation.cuh")                                                          \
+	_(model_arguments, "model/arguments.h")                                                              \
+	_(model_attention, "model/attention.cuh")                                                            \
+	_(model_barrier, "model/barrier.cuh")                                                                \
+	_(model_layout, "model/layout.h")                                                                    \
+	_(model_plan, "model/plan.cuh")                                                                      \
+	_(model_product, "model/product.cuh")                                                                \
+	_(model_result, "model/result.cuh")                                                                  \
+	_(model_stream, "model/stream.cuh")
 
 #define TAKE_IN(symbol, path) EMBED(kernels_##symbol, "kernels/" path);
 SOURCES(TAKE_IN)

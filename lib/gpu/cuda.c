@@ -60,6 +60,7 @@ static const struct symbol driver_symbols[] = {
 	DRIVER(cuFuncSetAttribute),
 	DRIVER(cuOccupancyMaxActiveBlocksPerMultiprocessor),
 	DRIVER(cuLaunchKernel),
+	DRIVER(cuLaunchCooperativeKernel),
 	DRIVER(cuEventCreate),
 	DRIVER(cuEventRecord),
 	DRIVER(cuEventSynchronize),

@@ -64,6 +64,10 @@ struct cuda_driver {
 	int (*cuLaunchKernel)(struct CUfunc_st *function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
 		unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes,
 		struct CUstream_st *stream, void **arguments, void **extra);
+	/* the same, of blocks that wait for each other; refused when they do not all fit at a time */
+	int (*cuLaunchCooperativeKernel)(struct CUfunc_st *function, unsigned grid_x, unsigned grid_y,
+		unsigned grid_z, unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes,
+		struct CUstream_st *stream, void **arguments);
 	int (*cuEventCreate)(struct CUevent_st **event, unsigned flags);
 	int (*cuEventRecord)(struct CUevent_st *event, struct CUstream_st *stream);
 	int (*cuEventSynchronize)(struct CUevent_st *event);

@@ -11,6 +11,7 @@
 #include "kernels/common/arguments.h"
 
 #define OLDEST_CAPABILITY 80
+#define MOST_GPUS 1024
 
 struct allocation {
 	void *memory;
@@ -110,6 +111,30 @@ int gpu_query(int index, struct gpu_properties *properties, struct error *err)
 	find_driver_version(driver, properties->driver, sizeof(properties->driver));
 	driver->cuDeviceTotalMem_v2(&memory, device);
 	properties->memory_bytes = (int64_t)memory;
+	return 0;
+}
+
+void gpu_describe(int index, const struct gpu_properties *properties, char *text, size_t size)
+{
+	snprintf(text, size, "cuda:%d (%.64s, %d multiprocessors, %.0f GiB)", index, properties->name,
+		properties->multiprocessors, (double)properties->memory_bytes / 0x1p30);
+}
+
+int gpu_parse_device(const char *name, int *index, struct error *err)
+{
+	bool numbered = !strncmp(name, "cuda:", 5) && isdigit((unsigned char)name[5]);
+	char *end = (char *)"";
+	long number = numbered ? strtol(name + 5, &end, 10) : 0;
+
+	*index = (int)number;
+	if (!strcmp(name, "auto"))
+		*index = GPU_IF_ANY;
+	else if (!strcmp(name, "cpu"))
+		*index = GPU_NONE;
+	else if ((!numbered && strcmp(name, "cuda")) || *end || number >= MOST_GPUS) {
+		error_set(err, STATUS_USAGE, "unknown device \"%s\"", name);
+		return error_hint(err, "Devices are auto, cpu, cuda and cuda:N.");
+	}
 	return 0;
 }
 
@@ -439,6 +464,19 @@ int gpu_launch(const struct gpu_kernel *kernel, unsigned grid_x, unsigned grid_y
 
 	gpu_leave(gpu, before);
 	return cuda_check(code, err, "launching %s on %u x %u blocks", kernel->identity, grid_x, grid_y);
+}
+
+int gpu_launch_together(
+	const struct gpu_kernel *kernel, unsigned blocks, const void *arguments, struct error *err)
+{
+	const struct gpu *gpu = kernel->gpu;
+	struct CUctx_st *before = gpu_enter(gpu);
+	void *list[] = {(void *)arguments};
+	int code = gpu->driver->cuLaunchCooperativeKernel(kernel->function, blocks, 1, 1,
+		(unsigned)kernel->threads, 1, 1, (unsigned)kernel->shared_bytes, gpu->stream, list);
+
+	gpu_leave(gpu, before);
+	return cuda_check(code, err, "launching %s on %u blocks at a time", kernel->identity, blocks);
 }
 
 int gpu_synchronize(struct gpu *gpu, struct error *err)

@@ -30,6 +30,13 @@ struct gpu_properties {
 int gpu_count(struct error *err);
 int gpu_query(int index, struct gpu_properties *properties, struct error *err);
 
+/* "cuda:0 (NVIDIA H200, 132 multiprocessors, 140 GiB)" */
+void gpu_describe(int index, const struct gpu_properties *properties, char *text, size_t size);
+
+/* What "auto", "cpu", "cuda" and "cuda:N" name: a GPU, or one of these. STATUS_USAGE. */
+enum { GPU_NONE = -1, GPU_IF_ANY = -2 };
+int gpu_parse_device(const char *name, int *index, struct error *err);
+
 struct gpu;
 
 /* Opens a GPU of compute capability 8.0 or later. NULL with STATUS_ENVIRONMENT. */
@@ -99,6 +106,10 @@ int gpu_kernel_occupancy(const struct gpu_kernel *kernel);
 /* Queues blocks grid_x by grid_y. `arguments` is the kernel's only parameter. */
 int gpu_launch(const struct gpu_kernel *kernel, unsigned grid_x, unsigned grid_y, const void *arguments,
 	struct error *err);
+
+/* Queues so many blocks that wait for each other: all run at a time, or STATUS_ENVIRONMENT. */
+int gpu_launch_together(
+	const struct gpu_kernel *kernel, unsigned blocks, const void *arguments, struct error *err);
 
 /* Waits until everything queued is done; errors of kernels show here. */
 int gpu_synchronize(struct gpu *gpu, struct error *err);

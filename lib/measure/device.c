@@ -161,21 +161,13 @@ void device_open_cpu(struct device *device)
 int device_open(const char *name, struct device *device, struct error *err)
 {
 	struct error no_gpu = {0};
-	char *end = NULL;
-	long index = 0;
+	int index;
 
-	if (!strncmp(name, "cuda:", 5) && name[5] >= '0' && name[5] <= '9') {
-		index = strtol(name + 5, &end, 10);
-		if (!*end && index < 1024)
-			return device_open_cuda((int)index, device, err);
-	}
-	if (!strcmp(name, "cuda"))
-		return device_open_cuda(0, device, err);
-	if (strcmp(name, "auto") && strcmp(name, "cpu")) {
-		error_set(err, STATUS_USAGE, "unknown device \"%s\"", name);
-		return error_hint(err, "Devices are auto, cpu, cuda and cuda:N.");
-	}
-	if (!strcmp(name, "auto")) {
+	if (gpu_parse_device(name, &index, err) < 0)
+		return -1;
+	if (index >= 0)
+		return device_open_cuda(index, device, err);
+	if (index == GPU_IF_ANY) {
 		if (device_open_cuda(0, device, &no_gpu) == 0)
 			return 0;
 		log_debug("no GPU: %s", no_gpu.message);

@@ -208,8 +208,6 @@ int device_open_cuda(int index, struct device *device, struct error *err)
 	};
 	*device->gpu = (struct device_gpu){.gpu = gpu};
 	tune_use_results(properties);
-	snprintf(device->description, sizeof(device->description),
-		"cuda:%d (%.64s, %d multiprocessors, %.0f GiB)", index, properties->name,
-		properties->multiprocessors, (double)properties->memory_bytes / 0x1p30);
+	gpu_describe(index, properties, device->description, sizeof(device->description));
 	return 0;
 }

@@ -8,7 +8,11 @@
 
 struct op_shape fixture_shape(int64_t tokens)
 {
-	return (struct op_shape){1, tokens, LAYER_HEADS, LAYER_DIM, LAYER_DIM, 0};
+	return (struct op_shape){.batch = 1,
+		.tokens = tokens,
+		.heads = LAYER_HEADS,
+		.key_dim = LAYER_DIM,
+		.value_dim = LAYER_DIM};
 }
 
 /* --- where tensors lie ---------------------------------------------------------------------------- */
@@ -69,7 +73,7 @@ static int place_tensor(struct fixture *fixture, int number, struct error *err)
 	size_t elements;
 
 	placed->dtype = sequence ? fixture->plan.dtype : DTYPE_F32;
-	fixture->count[number] = (size_t)problem_tensor_size(&fixture->problem, tensor, size);
+	fixture->count[number] = (size_t)family_tensor_size(tensor, &fixture->plan.shape, size);
 	if (fixture->plan.layout == LAYOUT_PACKED && sequence) { /* slices are equally large */
 		size[2] = shape->heads;
 		size[3] = widest;
@@ -120,7 +124,7 @@ static void fill(const struct fixture *fixture, int number, void *host)
 	struct distribution distribution = described->distribution;
 	bool keys = !strcmp(described->name, "k");
 	char *first = (char *)host + ((char *)tensor->data - (char *)fixture->memory[number]);
-	int64_t size[4], count = problem_tensor_size(&fixture->problem, described, size);
+	int64_t size[4], count = family_tensor_size(described, &plan->shape, size);
 
 	if (keys && plan->key_deviation > 0)
 		distribution.deviation = plan->key_deviation;
@@ -199,7 +203,7 @@ static int cut_sequences(struct fixture *fixture, struct error *err)
 {
 	const struct op_shape *shape = &fixture->plan.shape;
 	const struct distribution even = {DISTRIBUTION_UNIFORM, .low = 0, .high = (float)shape->tokens};
-	size_t count = (size_t)fixture->problem.sequences + 1, bytes = count * sizeof(*fixture->starts);
+	size_t count = (size_t)shape->sequences + 1, bytes = count * sizeof(*fixture->starts);
 	int64_t starts[count];
 	float cuts[count];
 
@@ -219,14 +223,13 @@ int fixture_make(struct fixture *fixture, const struct device *device, const str
 	struct error *err)
 {
 	const struct family_tensor *tensors = plan->family->tensors;
+	struct op_shape *shape = &fixture->plan.shape;
 
 	*fixture = (struct fixture){.plan = *plan, .device = device};
-	fixture->problem = (struct op_problem){.shape = plan->shape, .dtype = plan->dtype};
+	*shape = family_shape(plan->family, shape, plan->options);
+	fixture->problem = (struct op_problem){.shape = *shape, .dtype = plan->dtype};
 	memcpy(fixture->problem.options, plan->options, sizeof(plan->options));
-	fixture->problem.sequences = plan->sequences
-		? plan->sequences
-		: family_sequences(plan->family, plan->options, plan->shape.tokens);
-	if (fixture->problem.sequences && cut_sequences(fixture, err) < 0)
+	if (shape->sequences && cut_sequences(fixture, err) < 0)
 		return -1;
 	for (int i = 0; tensors[i].name; i++) {
 		bool optional = tensors[i].role == TENSOR_INITIAL || tensors[i].role == TENSOR_FINAL;
@@ -270,7 +273,7 @@ int fixture_download(const struct fixture *fixture, int number, void *elements, 
 	size_t bytes = fixture->bytes[is_slice(fixture, number) ? 0 : number],
 	       element = dtype_size(tensor->dtype);
 	char *host = malloc(bytes), *first = host + ((char *)tensor->data - (char *)fixture->memory[number]);
-	int64_t size[4], count = problem_tensor_size(&fixture->problem, described, size);
+	int64_t size[4], count = family_tensor_size(described, &fixture->plan.shape, size);
 
 	if (!host)
 		return error_set(err, STATUS_ENVIRONMENT, "not enough memory for %.0f MiB of output",

@@ -28,7 +28,6 @@ struct fixture_plan {
 	/* For tests of other keys than the family's: their deviation (0: the family's), and that of a mean
 	 * that all tokens of a head share. */
 	float key_deviation, key_mean;
-	int64_t sequences; /* packed ones; 0: as many as usual, where the function packs some */
 };
 
 struct fixture {
@@ -71,7 +70,7 @@ size_t fixture_outputs(const struct fixture *fixture);
 int fixture_download_outputs(const struct fixture *fixture, void *elements, struct error *err);
 void fixture_place_results(const struct fixture *fixture, double *numbers, double *results[FAMILY_TENSORS]);
 
-/* "q, k, v normal, deviation 1; beta uniform in 0.7 … 2.8" */
+/* "q, k, v normal, deviation 1; beta even in 0.7 … 2.8" */
 void fixture_describe(
 	const struct family *family, const int options[FAMILY_OPTIONS], char *text, size_t size);
 

@@ -167,10 +167,11 @@ static int make_room(struct model_place *place, const struct step *step, struct 
 }
 
 static struct model_place *open_place(
-	const struct model_config *config, const struct model_weights *weights, struct error *err)
+	int index, const struct model_config *config, const struct model_weights *weights, struct error *err)
 {
 	struct model_place *place = xcalloc(1, sizeof(*place));
 
+	(void)index;
 	(void)err;
 	*place = (struct model_place){.config = config,
 		.weights = weights,
@@ -178,6 +179,12 @@ static struct model_place *open_place(
 	for (int i = 0; i < config->head_dim / 2; i++)
 		place->frequencies[i] = (float)model_config_frequency(config, i);
 	return place;
+}
+
+static void describe_place(const struct model_place *place, char *text, size_t size)
+{
+	(void)place;
+	cpu_describe(text, size);
 }
 
 static void close_place(struct model_place *place)
@@ -209,8 +216,9 @@ static void close_cache(struct model_cache *cache)
 	free(cache);
 }
 
-static struct model_cache *open_cache(const struct model_config *config, int tokens)
+static struct model_cache *open_cache(struct model_place *place, int tokens)
 {
+	const struct model_config *config = place->config;
 	struct model_cache *cache = xmalloc(sizeof(*cache));
 	size_t numbers = cache_numbers(config, tokens);
 
@@ -569,7 +577,7 @@ const struct model_device model_device_cpu = {
 	.arithmetic = DTYPE_F32,
 	.open = open_place,
 	.close = close_place,
-	.describe = cpu_describe,
+	.describe = describe_place,
 	.cache_bytes = cache_bytes,
 	.cache_open = open_cache,
 	.cache_close = close_cache,

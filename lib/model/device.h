@@ -19,18 +19,19 @@ struct model_task {
 
 struct model_device {
 	enum dtype arithmetic;
-	struct model_place *(*open)(
-		const struct model_config *config, const struct model_weights *weights, struct error *err);
+	/* `index`: which device of the kind. */
+	struct model_place *(*open)(int index, const struct model_config *config,
+		const struct model_weights *weights, struct error *err);
 	void (*close)(struct model_place *place); /* NULL is fine */
-	void (*describe)(char *text, size_t size);
+	void (*describe)(const struct model_place *place, char *text, size_t size);
 
 	size_t (*cache_bytes)(const struct model_config *config, int tokens);
 	/* NULL: not enough memory; says nothing. */
-	struct model_cache *(*cache_open)(const struct model_config *config, int tokens);
+	struct model_cache *(*cache_open)(struct model_place *place, int tokens);
 	void (*cache_close)(struct model_cache *cache);
 	/* As model_step(). Caches may get new tokens even when it fails: nobody looks behind a session's length. */
 	int (*step)(struct model_place *place, const struct model_task *tasks, int count, bool (*stop)(void),
 		struct error *err);
 };
 
-extern const struct model_device model_device_cpu;
+extern const struct model_device model_device_cpu, model_device_cuda;

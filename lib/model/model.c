@@ -4,7 +4,9 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "base/log.h"
 #include "base/memory.h"
+#include "gpu/gpu.h"
 #include "model/device.h"
 
 /* Configurations are a few kB. */
@@ -27,19 +29,6 @@ struct model_session {
 };
 
 /* --- the model ----------------------------------------------------------------------------------- */
-
-static const struct model_device *find_device(const char *name, struct error *err)
-{
-	if (!strcmp(name, "auto") || !strcmp(name, "cpu"))
-		return &model_device_cpu;
-	if (strcmp(name, "cuda") && strncmp(name, "cuda:", 5)) {
-		error_set(err, STATUS_USAGE, "\"%s\" is not a device: auto, cpu, cuda and cuda:N are", name);
-		return NULL;
-	}
-	error_set(err, STATUS_ENVIRONMENT, "language models do not run on GPUs yet");
-	error_hint(err, "Use --device cpu.");
-	return NULL;
-}
 
 static int read_config(const char *folder, struct model_config *config, struct error *err)
 {
@@ -71,12 +60,28 @@ static char *revision_of(const char *path)
 	return revision;
 }
 
+/* Puts the model on a GPU, or on the CPU. Where any will do, it is the first GPU, unless that does not work. */
+static int open_place(struct model *model, int index, struct error *err)
+{
+	struct error no_driver;
+	bool any = index == GPU_IF_ANY && gpu_count(&no_driver) > 0;
+
+	model->device = index >= 0 || any ? &model_device_cuda : &model_device_cpu;
+	model->place = model->device->open(any ? 0 : index, &model->config, &model->weights, err);
+	if (!model->place && any) {
+		log_warn("running on the CPU instead of the GPU: %s", err->message);
+		model->device = &model_device_cpu;
+		model->place = model->device->open(GPU_NONE, &model->config, &model->weights, err);
+	}
+	return model->place ? 0 : -1;
+}
+
 static void fill_info(struct model *model)
 {
 	const struct model_config *config = &model->config;
 
 	model->revision = revision_of(model->path);
-	model->device->describe(model->description, sizeof(model->description));
+	model->device->describe(model->place, model->description, sizeof(model->description));
 	model->info = (struct model_info){
 		.name = model->name,
 		.path = model->path,
@@ -102,15 +107,17 @@ static void fill_info(struct model *model)
 struct model *model_open(const char *name, const char *device, struct error *err)
 {
 	struct model *model = xcalloc(1, sizeof(*model));
+	struct gpu_properties properties;
+	int index;
 
 	model->name = xstrdup(name);
-	model->device = find_device(device, err);
-	if (model->device)
+	/* a GPU that is not there is told of before a model is read for it */
+	if (gpu_parse_device(device, &index, err) == 0 &&
+		(index < 0 || gpu_query(index, &properties, err) == 0))
 		model->path = model_find(name, err);
-	if (model->path && read_config(model->path, &model->config, err) == 0 &&
-		model_weights_open(model->path, &model->config, &model->weights, err) == 0)
-		model->place = model->device->open(&model->config, &model->weights, err);
-	if (!model->place) {
+	if (!model->path || read_config(model->path, &model->config, err) < 0 ||
+		model_weights_open(model->path, &model->config, &model->weights, err) < 0 ||
+		open_place(model, index, err) < 0) {
 		model_close(model);
 		return NULL;
 	}
@@ -153,7 +160,7 @@ struct model_session *model_session_open(struct model *model, int tokens, struct
 			model->config.context);
 		return NULL;
 	}
-	cache = model->device->cache_open(&model->config, tokens);
+	cache = model->device->cache_open(model->place, tokens);
 	if (!cache) {
 		error_set(err, STATUS_ENVIRONMENT, "not enough memory for a session of %d tokens (%.0f MiB)",
 			tokens, (double)model_session_bytes(model, tokens) / 0x1p20);

@@ -5,8 +5,8 @@
  * of model_step() takes any number of sessions a step further, prompts and single tokens together: requests may
  * come and go between steps, and a request is cancelled by closing its session.
  *
- * Threads: a model is used by one thread at a time; what its info says may be read by all. model_step() itself
- * uses cpu_threads() threads. */
+ * Threads: a model is used by one thread at a time; what its info says may be read by all. On the CPU, model_step()
+ * itself uses cpu_threads() threads. */
 #pragma once
 
 #include <stdbool.h>
@@ -25,7 +25,7 @@ struct model_info {
 	const char *path;     /* the folder */
 	const char *revision; /* the commit, where the cache tells it; else NULL */
 	const char *type;     /* "qwen2", "qwen3" or "llama", as config.json has it in model_type */
-	const char *device;   /* "cpu (AMD EPYC 7763, 2 threads, x86_64_v3)" */
+	const char *device;   /* "cpu (AMD EPYC 7763, 2 threads, x86_64_v3)", "cuda:0 (NVIDIA H200, …)" */
 	int vocabulary;       /* tokens are 0 … vocabulary − 1 */
 	int hidden, layers, heads, kv_heads, head_dim, intermediate;
 	int context; /* the most tokens of a session */
@@ -42,8 +42,8 @@ struct model_info {
  * or STATUS_USAGE for what is no name. */
 char *model_find(const char *name, struct error *err);
 
-/* Finds a model and opens it on a device: "auto", "cpu", "cuda" or "cuda:N"; so far "auto" is the CPU, and there is
- * no other. Every tensor is checked: that it is there, its type, its shape, its place in the file and that its
+/* Finds a model and opens it on a device: "auto", "cpu", "cuda" or "cuda:N"; "auto" is the first GPU if it can take
+ * the model, else the CPU. Every tensor is checked: that it is there, its type, its shape, its place in the file and that its
  * numbers are finite. The files stay mapped, and must not be changed while it is open. NULL: STATUS_ENVIRONMENT,
  * naming file and tensor; STATUS_USAGE; STATUS_INTERRUPTED. May take seconds. */
 struct model *model_open(const char *name, const char *device, struct error *err);
@@ -79,6 +79,7 @@ struct model_piece {
 
 /* Takes `count` sessions a step further. `stop` is asked now and then, and ends the step when it says true; NULL:
  * it runs to its end. -1 with all sessions as they were: STATUS_USAGE for tokens that are not in the vocabulary, or
- * for which there is no room; STATUS_ENVIRONMENT without memory or OpenBLAS; STATUS_INTERRUPTED: stopped. */
+ * for which there is no room; STATUS_ENVIRONMENT without memory or OpenBLAS, or
+ * when the GPU fails; STATUS_INTERRUPTED: stopped. */
 int model_step(
 	struct model *model, struct model_piece *pieces, int count, bool (*stop)(void), struct error *err);

@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "gpu/compile.h"
 
-enum { CONFIG_PARAMETERS = 8, CONFIG_VALUES = 16, CONFIG_LAUNCHES = 3, LAUNCH_PARAMETERS = 16 };
+enum { CONFIG_PARAMETERS = 8, CONFIG_VALUES = 16, CONFIG_LAUNCHES = 7, LAUNCH_PARAMETERS = 16 };
 
 /* Something that can be tuned. The problem's own constants (head dimension, type, …) are none of these. */
 struct parameter {

@@ -3,10 +3,11 @@
 #include <stdio.h>
 #include <string.h>
 
-extern const struct family family_quasar, family_linear, family_flash, family_flash_backward;
+extern const struct family family_quasar, family_linear, family_linear_backward, family_flash,
+	family_flash_backward;
 
 const struct family *const families[] = {
-	&family_quasar, &family_linear, &family_flash, &family_flash_backward, NULL};
+	&family_quasar, &family_linear, &family_linear_backward, &family_flash, &family_flash_backward, NULL};
 
 const struct family *family_find(const char *name)
 {
@@ -99,12 +100,14 @@ int family_tensor_find(const struct family *family, const char *name)
 
 bool tensor_is_sequence(const struct family_tensor *tensor)
 {
-	return !strncmp(tensor->shape, "BT", 2) && strlen(tensor->shape) == 4;
+	return strchr(tensor->shape, 'T') && strpbrk(tensor->shape, "KV");
 }
 
 static int64_t extent(char letter, const struct op_shape *shape)
 {
 	switch (letter) {
+	case 'N':
+		return shape->sequences ? shape->sequences : shape->batch;
 	case 'B':
 		return shape->batch;
 	case 'T':
@@ -139,35 +142,26 @@ void strides_contiguous(const int64_t size[4], int64_t stride[4])
 		stride[i] = stride[i + 1] * size[i + 1];
 }
 
-int64_t problem_tensor_size(
-	const struct op_problem *problem, const struct family_tensor *tensor, int64_t size[4])
+struct op_shape family_shape(
+	const struct family *family, const struct op_shape *shape, const int options[FAMILY_OPTIONS])
 {
-	struct op_shape shape = problem->shape;
+	struct op_shape whole = *shape;
 
-	if (problem->sequences && !strchr(tensor->shape, 'T'))
-		shape.batch = problem->sequences;
-	return family_tensor_size(tensor, &shape, size);
-}
-
-int64_t family_sequences(const struct family *family, const int options[FAMILY_OPTIONS], int64_t tokens)
-{
-	if (!function_is_packed(family, options))
-		return 0;
-	return tokens < FAMILY_SEQUENCES ? tokens : FAMILY_SEQUENCES;
+	if (function_is_packed(family, options) && !whole.sequences)
+		whole.sequences = shape->tokens < FAMILY_SEQUENCES ? shape->tokens : FAMILY_SEQUENCES;
+	return whole;
 }
 
 struct op_problem family_problem(const struct family *family, const struct op_shape *shape, enum dtype dtype,
 	const int options[FAMILY_OPTIONS])
 {
-	struct op_problem problem = {.shape = *shape,
-		.dtype = dtype,
-		.sequences = family_sequences(family, options, shape->tokens)};
+	struct op_problem problem = {.shape = family_shape(family, shape, options), .dtype = dtype};
 
 	memcpy(problem.options, options, sizeof(problem.options));
 	for (int i = 0; family->tensors[i].name; i++) {
 		int64_t size[4];
 
-		problem_tensor_size(&problem, &family->tensors[i], size);
+		family_tensor_size(&family->tensors[i], shape, size);
 		problem.tensors[i].dtype = tensor_is_sequence(&family->tensors[i]) ? dtype : DTYPE_F32;
 		strides_contiguous(size, problem.tensors[i].stride);
 	}
@@ -179,7 +173,7 @@ double family_traffic(const struct family *family, const struct op_problem *prob
 	double bytes = 0;
 
 	for (int i = 0; family->tensors[i].name; i++) {
-		int64_t size[4], count = problem_tensor_size(problem, &family->tensors[i], size);
+		int64_t size[4], count = family_tensor_size(&family->tensors[i], &problem->shape, size);
 
 		if (problem->tensors[i].data)
 			bytes += (double)count * (double)dtype_size(problem->tensors[i].dtype);

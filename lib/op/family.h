@@ -12,7 +12,8 @@ enum { FAMILY_TENSORS = 16, FAMILY_OPTIONS = 3 };
 struct op_shape {
 	int64_t batch, tokens;
 	int heads, key_dim, value_dim;
-	int key_heads; /* of k and v, each for a group of heads; 0: as many as heads */
+	int key_heads;     /* of k and v, each for a group of heads; 0: as many as heads */
+	int64_t sequences; /* packed into a batch of 1; 0: each of the batch is one, or as many as are usual */
 };
 
 enum tensor_role {
@@ -26,9 +27,9 @@ enum tensor_role {
 /* A tensor of a family. */
 struct family_tensor {
 	const char *name; /* "q" */
-	/* A letter a dimension: B(atch), T(oken), H(ead), G(roup: a head of the keys), K(ey) and V(alue) dimension.
-	 * With "BT" first and four dimensions any strides are fine, and the elements are of the problem's type; others
-	 * are contiguous and fp32. Without T, B counts packed sequences where there are some. */
+	/* A letter a dimension: B(atch), T(oken), H(ead), G(roup: a head of the keys), K(ey) and V(alue) dimension; N: packed
+	 * sequences, else the batch. Rows of tokens, which are what has T and then K or V, may have any strides, and their
+	 * elements are of the problem's type; all others are contiguous and fp32. */
 	const char *shape;
 	enum tensor_role role;
 	struct distribution distribution; /* of an input, where random ones are made */
@@ -47,8 +48,7 @@ struct op_problem {
 	enum dtype dtype;
 	int options[FAMILY_OPTIONS];           /* for each of the family's options the number of its value */
 	struct tensor tensors[FAMILY_TENSORS]; /* in the family's order; data NULL: left out */
-	int64_t sequences;     /* that are packed into a batch of 1; 0: each of the batch is one */
-	const int64_t *starts; /* [sequences + 1]: where they start, and the end */
+	const int64_t *starts;                 /* [sequences + 1]: where packed ones start, and the end */
 };
 
 /* The ways in which a family's GPU version can be built and launched. Nothing here asks a driver: properties may be
@@ -81,12 +81,12 @@ struct family {
 	const struct family_tensor *tensors;  /* ends with an entry whose name is NULL */
 	const struct family_option *options;  /* ends with an entry without values */
 	const struct family_configs *configs; /* of the GPU version; NULL: there is none */
+	/* Whether the function that options choose has tensor number `tensor`; NULL: each has all. */
+	bool (*has_tensor)(int tensor, const int options[FAMILY_OPTIONS]);
 	/* A gradient, which is a family of its own, names the operation that it is of. It has the same options, and
 	 * those of the operation's tensors that it reads, by the same names; the gradient of tensor x is "dx", an
 	 * output for an input of the operation, an input for an output. NULL: this is no gradient. */
 	const struct family *gradient_of;
-	/* Whether the function that options choose has tensor number `tensor`; NULL: each has all. */
-	bool (*has_tensor)(int tensor, const int options[FAMILY_OPTIONS]);
 
 	/* Says what is wrong with a problem, if anything. Every implementation asks first. STATUS_USAGE. */
 	int (*check)(const struct op_problem *problem, struct error *err);
@@ -143,20 +143,19 @@ static inline bool tensor_is_output(const struct family_tensor *tensor)
 	return tensor->role == TENSOR_OUTPUT || tensor->role == TENSOR_FINAL;
 }
 
-/* Whether it has any strides and the problem's type. */
+/* Whether it has rows of tokens, any strides and the problem's type. */
 bool tensor_is_sequence(const struct family_tensor *tensor);
 
 /* The size of each of its dimensions; with fewer than 4 the first ones are 1. Returns the number of
  * elements. */
 int64_t family_tensor_size(const struct family_tensor *tensor, const struct op_shape *shape, int64_t size[4]);
 
-/* The same of a problem's tensor, where packed sequences count. */
-int64_t problem_tensor_size(
-	const struct op_problem *problem, const struct family_tensor *tensor, int64_t size[4]);
-
-/* How many sequences are packed where options ask for that and nobody names a number; 0: they do not. */
+/* Packed sequences that are usual where no number is named, and there are tokens enough. */
 #define FAMILY_SEQUENCES 5
-int64_t family_sequences(const struct family *family, const int options[FAMILY_OPTIONS], int64_t tokens);
+
+/* The shape with as many packed sequences as it has where options ask for some. */
+struct op_shape family_shape(
+	const struct family *family, const struct op_shape *shape, const int options[FAMILY_OPTIONS]);
 
 /* A problem of contiguous tensors that have no memory: for what asks only how one would be computed. */
 struct op_problem family_problem(const struct family *family, const struct op_shape *shape, enum dtype dtype,

@@ -116,7 +116,8 @@ int probe_time(
 
 /* Calls the layer, and says which of the fork's kernels Triton's autotuner chose configurations for: a list of {"kernel":
  * "fla/ops/quasar/chunk.py:NAME", "configs": […], "chosen": {…}}, a configuration being {"kwargs", "num_warps",
- * "num_stages", "num_ctas", "maxnreg"}. The caller deletes it. NULL on error. */
+ * "num_stages", "num_ctas", "maxnreg"}; and "builds", what lib/tune/triton.py compiles others from. The caller deletes it.
+ * NULL on error. */
 cJSON *probe_autotuners(struct probe *probe, const char *input, struct error *err);
 
 /* From now on one of these kernels runs in this configuration alone. */

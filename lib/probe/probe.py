@@ -341,15 +341,61 @@ def described(config):
                                         for name in ("num_warps", "num_stages", "num_ctas", "maxnreg")}}
 
 
+def name_of(function):
+    """Of a kernel: "fla/ops/quasar/chunk.py:NAME"; outside of the fork it begins with "..". """
+    code = function.__code__
+    return f"{os.path.relpath(code.co_filename, clone)}:{code.co_name}"
+
+
+def constants_of(compiled):
+    """By place, and whether each is the name of a type; None when one of them cannot be told."""
+    from triton.language import dtype
+    told = [[place, value.name if isinstance(value, dtype) else value, isinstance(value, dtype)]
+            for place, value in compiled.items()]
+    plain = (str, int, float, bool, type(None))
+    return told if all(isinstance(value, plain) for _, value, _ in told) else None
+
+
+class watched_builds:
+    """What Triton compiles kernels from meanwhile, by kernel, each different signature once. Versions of Triton that do not
+    tell, and its interpreter, give none."""
+
+    def __enter__(self):
+        self.found, self.hooks = {}, None
+        try:
+            from triton import knobs
+            self.hooks = knobs.runtime
+            self.before = self.hooks.jit_post_compile_hook
+            self.hooks.jit_post_compile_hook = self.take
+        except (ImportError, AttributeError):
+            pass
+        return self.found
+
+    def __exit__(self, *_):
+        if self.hooks:
+            self.hooks.jit_post_compile_hook = self.before
+
+    def take(self, *args, fn, compile, **others):
+        from triton.runtime import driver
+        target, made = driver.active.get_current_target(), json.loads(compile["specialization_data"])
+        builds, constants = self.found.setdefault(name_of(fn.jit_function.fn), {}), constants_of(compile["constants"])
+        if constants is not None and len(builds) < 4:
+            builds.setdefault(json.dumps([made["signature"], made["attrs_keys"], made["attrs_vals"]]), {
+                "module": fn.module, "function": fn.name, "made_from": compile["specialization_data"],
+                "constants": constants, "target": [target.backend, target.arch, target.warp_size]})
+        if self.before:
+            return self.before(*args, fn=fn, compile=compile, **others)
+
+
 def autotuners(request):
     """Calls the layer, and tells which kernels of the fork Triton's autotuner chose configurations for: by file and name,
-    what there was to choose from, and what it chose. On a CPU there is nothing to time, and the first one is taken."""
+    what there was to choose from, what it chose, and what they were compiled from. On a CPU there is nothing to time, and
+    the first one is taken."""
     from triton.runtime.autotuner import Autotuner
     run, seen = Autotuner.run, {}
 
     def watched(self, *args, **kwargs):
-        code = self.base_fn.__code__
-        name = f"{os.path.relpath(code.co_filename, clone)}:{code.co_name}"
+        name = name_of(self.base_fn)
         if not name.startswith(".."):
             tuners.setdefault(name, (self, list(self.configs)))
             seen[name] = self
@@ -359,12 +405,14 @@ def autotuners(request):
 
     Autotuner.run = watched
     try:
-        call(tensors[request["input"]])
-        kept.synchronize()
+        with watched_builds() as builds:
+            call(tensors[request["input"]])
+            kept.synchronize()
     finally:
         Autotuner.run = run
     return {"kernels": [{"kernel": name, "configs": [described(config) for config in tuners[name][1]],
-                         "chosen": described(tuner.best_config)} for name, tuner in seen.items()]}
+                         "chosen": described(tuner.best_config), "builds": list(builds.get(name, {}).values())}
+                        for name, tuner in seen.items()]}
 
 
 def configure(request):

@@ -41,6 +41,8 @@ static const char *const migrations[] = {
 	" tuning INTEGER NOT NULL REFERENCES tuning ON DELETE CASCADE,"
 	" parameters TEXT NOT NULL, outcome TEXT NOT NULL, ms REAL, noise REAL, problem TEXT NOT NULL,"
 	" PRIMARY KEY (tuning, parameters)) WITHOUT ROWID;",
+	"ALTER TABLE tuning ADD COLUMN bytes REAL;"
+	"ALTER TABLE tuning ADD COLUMN operations REAL;",
 	NULL,
 };
 
@@ -137,6 +139,16 @@ struct tune_store *tune_store_open(const char *path, struct error *err)
 	return store;
 }
 
+int tune_store_find(struct tune_store **store, struct error *err)
+{
+	char *path = default_path();
+	bool exists = has_content(path);
+
+	*store = exists ? tune_store_open(path, err) : NULL;
+	free(path);
+	return exists && !*store ? -1 : 0;
+}
+
 void tune_store_close(struct tune_store *store)
 {
 	if (store)
@@ -149,10 +161,10 @@ void tune_store_close(struct tune_store *store)
 #define COLUMNS                                                                                              \
 	"at, device, driver, capability, kernel, source, function, dtype, sequences, key_dim, value_dim,"    \
 	" length, parameters, ms, noise, usual_ms, registers, shared_bytes, spills, occupancy, limited_by,"  \
-	" tried, failed, complete, imported, version"
+	" tried, failed, complete, imported, version, bytes, operations"
 #define VALUES                                                                                               \
 	"?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21,"    \
-	" ?22, ?23, ?24, ?25, ?26"
+	" ?22, ?23, ?24, ?25, ?26, ?27, ?28"
 
 /* `id` 0: a new row. */
 static int put(struct tune_store *store, const struct tune_result *result, struct error *err)
@@ -161,17 +173,18 @@ static int put(struct tune_store *store, const struct tune_result *result, struc
 	const struct shape_class *class = &key->class;
 
 	return database_run(store->database, err,
-		"INSERT INTO tuning (" COLUMNS ", id) VALUES (" VALUES ", nullif(?27, 0))"
+		"INSERT INTO tuning (" COLUMNS ", id) VALUES (" VALUES ", nullif(?29, 0))"
 		" ON CONFLICT (id) DO UPDATE SET at = ?1, parameters = ?13, ms = ?14, noise = ?15,"
 		" usual_ms = ?16, registers = ?17, shared_bytes = ?18, spills = ?19, occupancy = ?20,"
-		" limited_by = ?21, tried = ?22, failed = ?23, complete = ?24",
-		"rssissssiiiisrrriiirsiiiisi", result->when, key->device, key->driver,
+		" limited_by = ?21, tried = ?22, failed = ?23, complete = ?24, bytes = ?27, operations = ?28",
+		"rssissssiiiisrrriiirsiiiisrri", result->when, key->device, key->driver,
 		(int64_t)key->capability, key->kernel, key->source, class->function, dtype_name(class->dtype),
 		class->sequences, (int64_t) class->key_dim, (int64_t) class->value_dim,
 		(int64_t) class->length, result->parameters, result->ms, result->noise, result->usual_ms,
 		(int64_t)result->registers, (int64_t)result->shared_bytes, (int64_t)result->spills,
 		result->occupancy, result->limited_by, (int64_t)result->tried, (int64_t)result->failed,
-		(int64_t)result->complete, (int64_t)result->imported, result->version, result->id);
+		(int64_t)result->complete, (int64_t)result->imported, result->version, result->bytes,
+		result->operations, result->id);
 }
 
 static void take_text(sqlite3_stmt *query, int column, char *to, size_t size)
@@ -215,6 +228,8 @@ static void take_row(sqlite3_stmt *query, struct tune_result *result)
 		.failed = sqlite3_column_int(query, 23),
 		.complete = sqlite3_column_int(query, 24),
 		.imported = sqlite3_column_int(query, 25),
+		.bytes = database_real(query, 27),
+		.operations = database_real(query, 28),
 	};
 	take_text(query, 2, key->device, sizeof(key->device));
 	take_text(query, 3, key->driver, sizeof(key->driver));
@@ -347,6 +362,23 @@ void tune_result_list_free(struct tune_result_list *list)
 	*list = (struct tune_result_list){0};
 }
 
+struct tune_row tune_result_row(const struct tune_result *result)
+{
+	struct tune_row row = {
+		.ms = result->ms,
+		.error = result->noise,
+		.occupancy = result->occupancy,
+		.limited_by = result->limited_by[0] ? result->limited_by : NULL,
+		.registers = result->registers,
+		.shared_bytes = result->shared_bytes,
+		.spills = result->spills,
+	};
+
+	snprintf(row.kernel, sizeof(row.kernel), "%s", result->key.kernel);
+	snprintf(row.parameters, sizeof(row.parameters), "%s", result->parameters);
+	return row;
+}
+
 int64_t tune_store_forget(struct tune_store *store, int64_t id, struct error *err)
 {
 	return database_run(store->database, err, "DELETE FROM tuning WHERE id = ?1 OR ?1 = 0", "i", id) < 0
@@ -377,6 +409,8 @@ static cJSON *result_json(const struct tune_result *result)
 	cJSON_AddNumberToObject(object, "ms", result->ms);
 	json_add_real(object, "noise", result->noise);
 	json_add_real(object, "usual_ms", result->usual_ms);
+	json_add_real(object, "bytes", result->bytes);
+	json_add_real(object, "operations", result->operations);
 	cJSON_AddNumberToObject(object, "registers", result->registers);
 	cJSON_AddNumberToObject(object, "shared_bytes", result->shared_bytes);
 	cJSON_AddNumberToObject(object, "spills", result->spills);
@@ -451,13 +485,20 @@ static int read_positive(
 		: error_set(err, STATUS_USAGE, "%s is not positive", name);
 }
 
+#define NAME_LETTERS "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_"
+
+bool tune_is_name(const char *text)
+{
+	return *text && !text[strspn(text, NAME_LETTERS)];
+}
+
 /* "NAME=1 OTHER=2" */
 static bool is_parameters(const char *text)
 {
 	int count = 0;
 
 	for (text += strspn(text, " "); *text; text += strspn(text, " "), count++) {
-		size_t name = strspn(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_");
+		size_t name = strspn(text, NAME_LETTERS);
 		size_t digits = text[name] == '=' ? strspn(text + name + 1, "0123456789") : 0;
 
 		if (!name || !digits || digits > 8 || !strchr(" ", text[name + 1 + digits]))
@@ -504,6 +545,8 @@ static int read_result(const cJSON *item, struct tune_result *result, struct err
 		read_positive(item, "ms", JSON_REQUIRED, &result->ms, err) < 0 ||
 		read_positive(item, "noise", JSON_OPTIONAL, &result->noise, err) < 0 ||
 		read_positive(item, "usual_ms", JSON_OPTIONAL, &result->usual_ms, err) < 0 ||
+		read_positive(item, "bytes", JSON_OPTIONAL, &result->bytes, err) < 0 ||
+		read_positive(item, "operations", JSON_OPTIONAL, &result->operations, err) < 0 ||
 		read_count(item, "registers", -1, 255, &result->registers, err) < 0 ||
 		read_count(item, "shared_bytes", -1, 1 << 20, &result->shared_bytes, err) < 0 ||
 		read_count(item, "spills", -1, 1 << 20, &result->spills, err) < 0 ||
@@ -521,10 +564,9 @@ static int read_result(const cJSON *item, struct tune_result *result, struct err
 		: error_set(err, STATUS_USAGE, "parameters are not numbers with names");
 }
 
-int tune_results_read(const char *text, size_t length, struct tune_result_list *list, size_t *skipped,
+int tune_results_read(const cJSON *document, struct tune_result_list *list, size_t *skipped,
 	struct error *problem, struct error *err)
 {
-	cJSON *document = json_parse(text, length, err);
 	const cJSON *items = NULL, *item;
 	const char *name = "";
 	int64_t version = 0;
@@ -533,11 +575,8 @@ int tune_results_read(const char *text, size_t length, struct tune_result_list *
 	*skipped = 0;
 	if (!document || json_string(document, "format", JSON_REQUIRED, &name, err) < 0 ||
 		strcmp(name, FORMAT) || json_integer(document, "version", JSON_REQUIRED, &version, err) < 0 ||
-		version != FORMAT_VERSION ||
-		json_array(document, "results", JSON_REQUIRED, &items, err) < 0) {
-		cJSON_Delete(document);
+		version != FORMAT_VERSION || json_array(document, "results", JSON_REQUIRED, &items, err) < 0)
 		return error_set(err, STATUS_USAGE, "this is not a file that `quasar tune --export` wrote");
-	}
 	cJSON_ArrayForEach (item, items) {
 		struct tune_result result;
 		struct error own;
@@ -547,7 +586,6 @@ int tune_results_read(const char *text, size_t length, struct tune_result_list *
 		else if (!(*skipped)++)
 			*problem = own;
 	}
-	cJSON_Delete(document);
 	return 0;
 }
 
@@ -621,17 +659,13 @@ static void use(const struct tune_result_list *list, const struct gpu_properties
 
 int tune_results_current(struct tune_result_list *list, struct error *err)
 {
-	char *path = default_path();
-	struct tune_store *store = NULL;
-	int result = 0;
+	struct tune_store *store;
+	int result = tune_store_find(&store, err);
 
 	*list = (struct tune_result_list){0};
-	if (has_content(path)) {
-		store = tune_store_open(path, err);
-		result = store ? tune_store_list(store, true, list, err) : -1;
-	}
+	if (store)
+		result = tune_store_list(store, true, list, err);
 	tune_store_close(store);
-	free(path);
 	return result;
 }
 

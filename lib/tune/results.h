@@ -6,8 +6,11 @@
  * leaves behind can be used, and gone on with. */
 #pragma once
 
+#include <cjson/cJSON.h>
+
 #include "base/buffer.h"
 #include "op/tuned.h"
+#include "tune/row.h"
 #include "tune/search.h"
 
 struct tune_key {
@@ -23,9 +26,10 @@ struct tune_result {
 	int64_t id;
 	double when; /* Unix time */
 	struct tune_key key;
-	char parameters[256]; /* as config_format() writes them; "": nothing was found yet */
-	double ms, noise;     /* of a call; how far that may be off, as a part of it; NAN: not known */
-	double usual_ms;      /* of a call without tuning, taken in turns with it */
+	char parameters[256];     /* as config_format() writes them; "": nothing was found yet */
+	double ms, noise;         /* of a call; how far that may be off, as a part of it; NAN: not known */
+	double usual_ms;          /* of a call without tuning, taken in turns with it */
+	double bytes, operations; /* of a call, at least; NAN: not known */
 	int registers, shared_bytes, spills; /* as in struct tune_build */
 	double occupancy;
 	char limited_by[24]; /* "": not known */
@@ -45,6 +49,8 @@ struct tune_store;
 /* Opens the user's store, or makes it. A file in its place that is damaged or not ours is moved aside, and the log says
  * so. `path`: another one than the user's own; NULL: that. NULL with STATUS_ENVIRONMENT. */
 struct tune_store *tune_store_open(const char *path, struct error *err);
+/* Opens the user's store where there is one; else `*store` is NULL, and none is made. */
+int tune_store_find(struct tune_store **store, struct error *err);
 void tune_store_close(struct tune_store *store); /* NULL is fine */
 
 /* Begins a tuning: result->key and what else is known. The id goes into result->id. */
@@ -67,6 +73,9 @@ int tune_store_trials(struct tune_store *store, const struct tune_key *key, int6
 int tune_store_list(struct tune_store *store, bool current, struct tune_result_list *list, struct error *err);
 void tune_result_list_free(struct tune_result_list *list);
 
+/* Its configuration as a row, whose texts are the result's. */
+struct tune_row tune_result_row(const struct tune_result *result);
+
 /* Forgets a tuning, or all (id 0). Returns how many, or -1. */
 int64_t tune_store_forget(struct tune_store *store, int64_t id, struct error *err);
 
@@ -76,10 +85,13 @@ int64_t tune_store_forget(struct tune_store *store, int64_t id, struct error *er
 
 /* The results as a file for others. */
 void tune_results_write(const struct tune_result_list *list, struct buffer *out);
-/* Reads such a file, which may come from anybody. Items that are wrong are left out, and `skipped` says how many; the
- * first problem is in `problem`. STATUS_USAGE for what is no such file. Free the list in any case. */
-int tune_results_read(const char *text, size_t length, struct tune_result_list *list, size_t *skipped,
+/* Reads such a file (NULL: it is no JSON at all), which may come from anybody. Items that are wrong are left out, and
+ * `skipped` says how many; the first problem is in `problem`. STATUS_USAGE for what is no such file. Free the list in any
+ * case. */
+int tune_results_read(const cJSON *document, struct tune_result_list *list, size_t *skipped,
 	struct error *problem, struct error *err);
+/* Whether a parameter can have that name: letters, digits and "_". */
+bool tune_is_name(const char *text);
 /* Stores them, but for those that are there already. Returns how many were added, or -1: then none was. */
 int64_t tune_store_import(struct tune_store *store, const struct tune_result_list *list, struct error *err);
 

@@ -22,6 +22,8 @@
 #define LEAST_GAIN 0.005
 #define TRIALS_SHARE 0.85 /* of the budget; the rest is for the last duels */
 #define FINALISTS 4
+#define CLOCK_CHANGE 0.03 /* between two times that are compared: then both are taken again, */
+#define ATTEMPTS 4        /* in all so often */
 
 enum built { BUILT_NOT, BUILT_RUNNING, BUILT_WELL, BUILT_BADLY, BUILT_NEVER };
 
@@ -33,6 +35,7 @@ struct build {
 /* A device, and the best one's time there. */
 struct lane {
 	double reference; /* seconds; 0: to be taken */
+	double mhz;       /* the clock then */
 	int since;        /* trials ago */
 };
 
@@ -97,13 +100,20 @@ static int by_value(const void *a, const void *b)
 
 struct middle {
 	double median, noise; /* half of what the middle half of them spans, as a part of the median */
+	double mhz;           /* the device's clock; NAN: not known */
 };
+
+/* Whether times that were taken at these clocks can be compared; a clock that is not known raises no doubt. */
+static bool is_same_clock(double a, double b)
+{
+	return !(fabs(a / b - 1) > CLOCK_CHANGE);
+}
 
 static struct middle middle_of(double *values, int count)
 {
 	qsort(values, (size_t)count, sizeof(*values), by_value);
 	return (struct middle){values[count / 2],
-		(values[count - 1 - count / 4] - values[count / 4]) / 2 / values[count / 2]};
+		(values[count - 1 - count / 4] - values[count / 4]) / 2 / values[count / 2], NAN};
 }
 
 static double spent(const struct state *state)
@@ -255,6 +265,8 @@ static int time_calls(
 		return -1;
 	}
 	*time = middle_of(seconds, runs);
+	if (state->work->mhz)
+		time->mhz = state->work->mhz(state->work->context, device);
 	*least = seconds[0];
 	return 0;
 }
@@ -270,22 +282,38 @@ static int refresh(struct state *state, int device)
 		return 0;
 	if (time_calls(state, device, state->best, RUNS, &time, &least) < 0)
 		return -1;
-	*lane = (struct lane){time.median, 0};
+	*lane = (struct lane){time.median, time.mhz, 0};
 	return 0;
+}
+
+/* Takes a candidate's time beside the best one's: at one clock, if that can be had. */
+static int time_beside(
+	struct state *state, int device, size_t index, struct middle *time, enum tune_outcome *outcome)
+{
+	struct lane *lane = &state->lanes[device];
+	double least;
+
+	for (int attempt = 1;; attempt++) {
+		if (refresh(state, device) < 0 ||
+			time_calls(state, device, index, FIRST_RUNS, time, &least) < 0)
+			return -1;
+		*outcome = least > HOPELESS * lane->reference ? TUNE_HOPELESS : TUNE_TIMED;
+		if (*outcome == TUNE_TIMED && state->runs > FIRST_RUNS &&
+			time_calls(state, device, index, state->runs, time, &least) < 0)
+			return -1;
+		if (is_same_clock(time->mhz, lane->mhz) || attempt == ATTEMPTS)
+			return 0;
+		lane->reference = 0;
+	}
 }
 
 static void try_out(struct state *state, int device, size_t index)
 {
 	struct tune_candidate *candidate = candidate_of(state, index);
-	enum tune_outcome outcome = TUNE_TIMED;
+	enum tune_outcome outcome;
 	struct middle time;
-	double least;
 
-	if (refresh(state, device) < 0 || time_calls(state, device, index, FIRST_RUNS, &time, &least) < 0)
-		return;
-	if (least > HOPELESS * state->lanes[device].reference)
-		outcome = TUNE_HOPELESS;
-	else if (state->runs > FIRST_RUNS && time_calls(state, device, index, state->runs, &time, &least) < 0)
+	if (time_beside(state, device, index, &time, &outcome) < 0)
 		return;
 	pthread_mutex_lock(&state->mutex);
 	candidate->outcome = outcome;
@@ -386,12 +414,14 @@ static int time_in_turns(struct state *state, size_t index, struct middle *ratio
 {
 	double ratios[TURNS], least;
 	struct middle best, challenger;
+	int attempts = 1;
 
-	for (int i = 0; i < TURNS; i++) {
+	for (int i = 0; i < TURNS; attempts++) {
 		if (time_calls(state, 0, state->best, RUNS, &best, &least) < 0 ||
 			time_calls(state, 0, index, RUNS, &challenger, &least) < 0)
 			return -1;
 		ratios[i] = challenger.median / best.median;
+		i += is_same_clock(challenger.mhz, best.mhz) || attempts >= ATTEMPTS * TURNS;
 	}
 	*ratio = middle_of(ratios, TURNS);
 	return 0;
@@ -604,7 +634,7 @@ static int start(struct state *state)
 	if (verify(state, 0) < 0)
 		return -1;
 	state->unit = time.median;
-	state->lanes[0].reference = time.median;
+	state->lanes[0] = (struct lane){time.median, time.mhz, 0};
 	first->outcome = TUNE_TIMED;
 	set_score(state, 0, 1, time.noise);
 	state->done = 1;

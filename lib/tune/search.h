@@ -60,6 +60,8 @@ struct tune_work {
 	/* Seconds of each of `runs` calls. Each device's calls come from one thread. */
 	int (*time)(void *context, int device, const struct config *config, int runs, double *seconds,
 		struct error *err);
+	/* The device's clock during the last calls, in MHz; NAN: not known. NULL: of none. */
+	double (*mhz)(void *context, int device);
 	/* Whether it computes the right thing. */
 	int (*verify)(void *context, int device, const struct config *config, struct error *err);
 	/* A trial is over, or the best one has changed; one call at a time. Either may be NULL. */

@@ -4,8 +4,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/embed.h"
 #include "base/json.h"
 #include "base/memory.h"
+#include "tune/results.h"
+
+EMBED(source_triton, "lib/tune/triton.py");
+
+const char *const triton_compiler = source_triton;
 
 #define MOST_DECLARED 256
 #define MOST_CONFIGS 20000
@@ -25,13 +31,6 @@ static int cannot(const struct triton_kernel *kernel, const char *why, struct er
 
 /* --- reading --------------------------------------------------------------------------------------- */
 
-static bool is_identifier(const char *text)
-{
-	return *text &&
-		strspn(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_") ==
-		strlen(text);
-}
-
 /* "fla/ops/quasar/chunk.py:kernel": a Python file below the fork's root, and a function. */
 static bool is_name(const char *text)
 {
@@ -41,7 +40,7 @@ static bool is_name(const char *text)
 	return colon && strlen(text) < TRITON_NAME && text[0] != '/' && !strstr(text, "..") && path > 3 &&
 		!strncmp(colon - 3, ".py", 3) &&
 		strspn(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-./") == path &&
-		is_identifier(colon + 1);
+		tune_is_name(colon + 1);
 }
 
 /* Its own parameters, by the names that a configuration gives values to. */
@@ -52,8 +51,7 @@ static int read_names(const cJSON *kwargs, struct triton_kernel *kernel, struct 
 	cJSON_ArrayForEach (item, kwargs) {
 		if (kernel->own_count == CONFIG_PARAMETERS - LAUNCH_COUNT)
 			return cannot(kernel, "its configurations have too many parameters", err);
-		if (!is_identifier(item->string) ||
-			strlen(item->string) >= sizeof(kernel->parameter_names[0]))
+		if (!tune_is_name(item->string) || strlen(item->string) >= sizeof(kernel->parameter_names[0]))
 			return cannot(kernel, "a parameter has no plain name", err);
 		strcpy(kernel->parameter_names[kernel->own_count++], item->string);
 	}
@@ -179,7 +177,7 @@ static void combine(struct triton_kernel *kernel, struct config *config, int par
 
 int triton_kernel_read(const cJSON *item, struct triton_kernel *kernel, struct error *err)
 {
-	const cJSON *declared, *one, *chosen;
+	const cJSON *declared, *one, *chosen, *builds;
 	struct config config;
 	const char *name;
 
@@ -203,6 +201,9 @@ int triton_kernel_read(const cJSON *item, struct triton_kernel *kernel, struct e
 	kernel->declared = kernel->count;
 	make_values(kernel);
 	combine(kernel, &config, 0);
+	builds = cJSON_GetObjectItemCaseSensitive(item, "builds");
+	if (cJSON_IsArray(builds) && cJSON_GetArraySize(builds))
+		kernel->builds = cJSON_Duplicate(builds, true);
 	return 0;
 }
 
@@ -210,6 +211,8 @@ void triton_kernel_free(struct triton_kernel *kernel)
 {
 	free(kernel->configs);
 	kernel->configs = NULL;
+	cJSON_Delete(kernel->builds);
+	kernel->builds = NULL;
 }
 
 /* --- in other forms -------------------------------------------------------------------------------- */
@@ -228,6 +231,18 @@ cJSON *triton_config_json(const struct triton_kernel *kernel, const struct confi
 	if (launch[MAXNREG] < TRITON_NO_BOUND)
 		cJSON_AddNumberToObject(object, "maxnreg", launch[MAXNREG]);
 	return object;
+}
+
+cJSON *triton_build_request(const struct triton_kernel *kernel, const struct config *config)
+{
+	cJSON *request = kernel->builds ? cJSON_CreateObject() : NULL;
+
+	if (!request)
+		return NULL;
+	cJSON_AddStringToObject(request, "do", "build");
+	cJSON_AddItemToObject(request, "builds", cJSON_Duplicate(kernel->builds, true));
+	cJSON_AddItemToObject(request, "config", triton_config_json(kernel, config));
+	return request;
 }
 
 const char *triton_function(const struct triton_kernel *kernel, size_t *path_length)

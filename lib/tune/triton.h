@@ -21,6 +21,7 @@ struct triton_kernel {
 	struct config
 		*configs; /* the one that was chosen first, then those that are declared, then the others */
 	size_t count, declared;
+	cJSON *builds; /* what its configurations are compiled from; NULL: that is not known */
 };
 
 /* Reads what probe_autotuners() tells of a kernel. STATUS_FAILED for one that cannot be tuned, with the reason. Free with
@@ -33,3 +34,9 @@ cJSON *triton_config_json(const struct triton_kernel *kernel, const struct confi
 
 /* The name's parts: the file within the fork, with its length, and the function. */
 const char *triton_function(const struct triton_kernel *kernel, size_t *path_length);
+
+/* The program that compiles configurations ahead, for Python's -c. */
+extern const char *const triton_compiler;
+
+/* What it is asked for a configuration; NULL: there is nothing that it could be compiled from. The caller deletes it. */
+cJSON *triton_build_request(const struct triton_kernel *kernel, const struct config *config);

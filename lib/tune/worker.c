@@ -13,7 +13,7 @@
 struct tune_worker {
 	struct tune_worker_options options;
 	struct process process;
-	bool open;
+	bool open, opening; /* there is a process; which has not answered yet */
 };
 
 struct tune_worker *tune_worker_make(const struct tune_worker_options *options)
@@ -28,7 +28,7 @@ static void end(struct tune_worker *worker)
 {
 	if (worker->open)
 		process_kill(&worker->process);
-	worker->open = false;
+	worker->open = worker->opening = false;
 }
 
 void tune_worker_free(struct tune_worker *worker)
@@ -70,17 +70,24 @@ static int take_error(const cJSON *answer, struct error *err)
 	return error_hint(err, "%s", hint);
 }
 
-/* Takes the request. NULL when it was not done: then the process is gone. */
-static cJSON *ask(struct tune_worker *worker, cJSON *request, double seconds, struct error *err)
+/* Takes the request. */
+static int say(struct tune_worker *worker, cJSON *request, struct error *err)
 {
-	char *line = cJSON_PrintUnformatted(request), *heard = NULL;
+	char *line = cJSON_PrintUnformatted(request);
+	int result = process_say(&worker->process, line, err);
+
+	cJSON_free(line);
+	cJSON_Delete(request);
+	return result;
+}
+
+/* NULL when it was not done: then the process is gone. */
+static cJSON *hear(struct tune_worker *worker, double seconds, struct error *err)
+{
+	char *heard = process_hear(&worker->process, seconds, err);
 	cJSON *answer = NULL;
 	struct error bad;
 
-	cJSON_Delete(request);
-	if (process_say(&worker->process, line, err) == 0)
-		heard = process_hear(&worker->process, seconds, err);
-	cJSON_free(line);
 	if (!heard) {
 		explain_silence(worker, seconds, err);
 	} else {
@@ -97,6 +104,16 @@ static cJSON *ask(struct tune_worker *worker, cJSON *request, double seconds, st
 	return answer;
 }
 
+/* Takes the request. */
+static cJSON *ask(struct tune_worker *worker, cJSON *request, double seconds, struct error *err)
+{
+	if (say(worker, request, err) == 0)
+		return hear(worker, seconds, err);
+	explain_silence(worker, seconds, err);
+	end(worker);
+	return NULL;
+}
+
 static cJSON *request_of(const char *what)
 {
 	cJSON *request = cJSON_CreateObject();
@@ -105,18 +122,31 @@ static cJSON *request_of(const char *what)
 	return request;
 }
 
-static int make_ready(struct tune_worker *worker, struct error *err)
+int tune_worker_start(struct tune_worker *worker, struct error *err)
 {
-	cJSON *request, *answer;
+	cJSON *request;
 
 	if (worker->open)
 		return 0;
 	if (process_talk(&worker->process, worker->options.argv, worker->options.environment, err) < 0)
 		return -1;
-	worker->open = true;
+	worker->open = worker->opening = true;
 	request = cJSON_Duplicate(worker->options.opening, true);
 	cJSON_AddStringToObject(request, "do", "open");
-	answer = ask(worker, request, worker->options.opening_seconds, err);
+	say(worker, request, err); /* who cannot hear that does not answer either */
+	return 0;
+}
+
+static int make_ready(struct tune_worker *worker, struct error *err)
+{
+	cJSON *answer;
+
+	if (tune_worker_start(worker, err) < 0)
+		return -1;
+	if (!worker->opening)
+		return 0;
+	answer = hear(worker, worker->options.opening_seconds, err);
+	worker->opening = false;
 	cJSON_Delete(answer);
 	if (answer)
 		return 0;
@@ -126,12 +156,22 @@ static int make_ready(struct tune_worker *worker, struct error *err)
 	return -1;
 }
 
-static int take_times(const cJSON *answer, int runs, double *seconds, struct error *err)
+cJSON *tune_worker_ask(struct tune_worker *worker, cJSON *request, struct error *err)
+{
+	if (make_ready(worker, err) == 0)
+		return ask(worker, request, worker->options.trial_seconds, err);
+	cJSON_Delete(request);
+	return NULL;
+}
+
+static int take_times(const cJSON *answer, int runs, double *seconds, double *mhz, struct error *err)
 {
 	const cJSON *list, *item;
 	int count = 0;
 
-	if (json_array(answer, "seconds", JSON_REQUIRED, &list, err) < 0)
+	*mhz = NAN;
+	if (json_array(answer, "seconds", JSON_REQUIRED, &list, err) < 0 ||
+		json_real(answer, "mhz", JSON_OPTIONAL, mhz, err) < 0)
 		return error_set(err, STATUS_FAILED, "answers with nonsense");
 	cJSON_ArrayForEach (item, list) {
 		if (count == runs || !cJSON_IsNumber(item) || !(item->valuedouble > 0) ||
@@ -142,19 +182,16 @@ static int take_times(const cJSON *answer, int runs, double *seconds, struct err
 	return count == runs ? 0 : error_set(err, STATUS_FAILED, "answers with nonsense");
 }
 
-int tune_worker_time(
-	struct tune_worker *worker, const char *parameters, int runs, double *seconds, struct error *err)
+int tune_worker_time(struct tune_worker *worker, const char *parameters, int runs, double *seconds,
+	double *mhz, struct error *err)
 {
-	cJSON *request, *answer;
+	cJSON *request = request_of("time"), *answer;
 	int result;
 
-	if (make_ready(worker, err) < 0)
-		return -1;
-	request = request_of("time");
 	cJSON_AddStringToObject(request, "parameters", parameters);
 	cJSON_AddNumberToObject(request, "runs", runs);
-	answer = ask(worker, request, worker->options.trial_seconds, err);
-	result = answer ? take_times(answer, runs, seconds, err) : -1;
+	answer = tune_worker_ask(worker, request, err);
+	result = answer ? take_times(answer, runs, seconds, mhz, err) : -1;
 	cJSON_Delete(answer);
 	return result;
 }
@@ -176,7 +213,7 @@ int tune_worker_verify(struct tune_worker *worker, const char *parameters, struc
 
 static int perform(const struct tune_server *server, const cJSON *request, cJSON *answer, struct error *err)
 {
-	double seconds[TUNE_MOST_RUNS];
+	double seconds[TUNE_MOST_RUNS], mhz = NAN;
 	const char *what, *parameters = "";
 	int64_t runs = 1;
 
@@ -190,9 +227,10 @@ static int perform(const struct tune_server *server, const cJSON *request, cJSON
 		return server->verify(server->context, parameters, err);
 	if (strcmp(what, "time") || runs < 1 || runs > TUNE_MOST_RUNS)
 		return error_set(err, STATUS_USAGE, "what is to be done is not known");
-	if (server->time(server->context, parameters, (int)runs, seconds, err) < 0)
+	if (server->time(server->context, parameters, (int)runs, seconds, &mhz, err) < 0)
 		return -1;
 	cJSON_AddItemToObject(answer, "seconds", cJSON_CreateDoubleArray(seconds, (int)runs));
+	json_add_real(answer, "mhz", mhz);
 	return 0;
 }
 

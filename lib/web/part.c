@@ -14,6 +14,22 @@ struct part_picture *part_picture(struct part *part, const char *title)
 	return &part->pictures[part->picture_count++];
 }
 
+void part_plot(struct part *part, const struct svg_plot *plot)
+{
+	struct part_picture *picture = part_picture(part, plot->title);
+
+	svg_plot(plot, PART_WIDE, &picture->wide);
+	svg_plot(plot, PART_NARROW, &picture->narrow);
+}
+
+void part_bars(struct part *part, const char *title, const struct svg_bar *bars, size_t count)
+{
+	struct part_picture *picture = part_picture(part, title);
+
+	svg_bars(title, bars, count, PART_WIDE, &picture->wide);
+	svg_bars(title, bars, count, PART_NARROW, &picture->narrow);
+}
+
 void part_free(struct part *part)
 {
 	for (size_t i = 0; i < part->picture_count; i++) {

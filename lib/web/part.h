@@ -7,6 +7,7 @@
 
 #include "base/buffer.h"
 #include "web/sheet.h"
+#include "web/svg.h"
 
 #define PART_WIDE 600.0 /* widths that pictures are drawn for, px */
 #define PART_NARROW 340.0
@@ -29,6 +30,9 @@ struct part {
 
 /* Makes room for another picture, in which both widths are to be drawn. */
 struct part_picture *part_picture(struct part *part, const char *title);
+/* Adds a picture, drawn in both. */
+void part_plot(struct part *part, const struct svg_plot *plot);
+void part_bars(struct part *part, const char *title, const struct svg_bar *bars, size_t count);
 void part_free(struct part *part);
 
 /* A <section>. Where there are pictures, their table is folded away under them. */

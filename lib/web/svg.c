@@ -318,7 +318,7 @@ static void draw_series(const struct plot *plot, size_t which, struct buffer *ou
 			mark(out, which, x, y, point->label);
 		if (point->label && series->named)
 			html_add(out, "<text class=\"halo middle\" x=\"%.1f\" y=\"%.1f\">%s</text>\n", x,
-				y + 18, point->label);
+				y + 22 < plot->y.from ? y + 18 : y - 10, point->label);
 	}
 }
 

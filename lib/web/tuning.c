@@ -5,266 +5,176 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/json.h"
+#include "base/clock.h"
 #include "base/memory.h"
-#include "web/svg.h"
+#include "base/text.h"
 
-#define BEST 10       /* bars */
-#define LEAST_MS 1e-6 /* times that can be meant */
-#define MOST_MS 1e9
-#define KERNELS 8 /* that pictures are drawn of */
-#define ROWS 4096 /* that are read */
-#define VALUES 16 /* of a parameter, in a heat map */
+#define DRAWN 4    /* tunings that pictures are drawn of */
+#define ROOFS 2    /* devices */
+#define ROWS 150   /* of a page's table */
+#define HISTORY 40 /* tunings in a picture */
+#define KERNELS 4  /* beside each other in it */
+#define LETTERS 24 /* of a name in a picture */
 
-struct row {
-	const char *kernel, *limited_by, *bound;
-	char *parameters; /* "CHUNK=64 NUM_STAGES=2" */
-	const cJSON *values;
-	double ms, error, occupancy, registers, shared_bytes, spills, intensity, tflops;
-};
-
-struct rows {
-	struct row *items;
-	size_t count;
-};
-
-static double number(const cJSON *item, const char *name)
+/* A kernel's name where there is little room: of one in a file the function's. The caller frees. */
+static char *short_name(const char *kernel)
 {
-	const cJSON *field = cJSON_GetObjectItemCaseSensitive(item, name);
+	const char *colon = strrchr(kernel, ':'), *name = colon && colon[1] ? colon + 1 : kernel;
+	size_t length = text_prefix(name, LETTERS);
 
-	return cJSON_IsNumber(field) ? field->valuedouble : NAN;
+	return xprintf("%.*s%s", (int)length, name, name[length] ? "…" : "");
 }
 
-static const char *text(const cJSON *item, const char *name)
+/* Which tuning a picture is of: "quasar_chunk on H200, upstream, bf16, …"; the caller frees. */
+static char *describe(const struct tuning *tuning)
 {
-	return cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(item, name));
-}
-
-static char *describe_parameters(const cJSON *parameters)
-{
-	struct buffer out = {0};
-	const cJSON *value;
-
-	buffer_text(&out, "");
-	cJSON_ArrayForEach (value, parameters)
-		if (cJSON_IsNumber(value))
-			buffer_printf(
-				&out, "%s%s=%g", out.length ? " " : "", value->string, value->valuedouble);
-	return out.data;
-}
-
-static int by_kernel_and_time(const void *left, const void *right)
-{
-	const struct row *a = left, *b = right;
-	int order = strcmp(a->kernel, b->kernel);
-
-	return order ? order : (a->ms > b->ms) - (a->ms < b->ms);
-}
-
-static void read_rows(const cJSON *document, struct rows *rows)
-{
-	const cJSON *item;
-
-	cJSON_ArrayForEach (item, cJSON_GetObjectItemCaseSensitive(document, "kernels")) {
-		const char *kernel = text(item, "kernel");
-		double ms = number(item, "ms");
-
-		if (!kernel || !(ms >= LEAST_MS && ms <= MOST_MS) || rows->count == ROWS)
-			continue;
-		rows->items = xrealloc(rows->items, (rows->count + 1) * sizeof(*rows->items));
-		rows->items[rows->count++] = (struct row){
-			.kernel = kernel,
-			.limited_by = text(item, "limited_by"),
-			.bound = text(item, "bound"),
-			.values = cJSON_GetObjectItemCaseSensitive(item, "parameters"),
-			.parameters = describe_parameters(
-				cJSON_GetObjectItemCaseSensitive(item, "parameters")),
-			.ms = ms,
-			.error = number(item, "error"),
-			.occupancy = number(item, "occupancy"),
-			.registers = number(item, "registers"),
-			.shared_bytes = number(item, "shared_bytes"),
-			.spills = number(item, "spills"),
-			.intensity = number(item, "intensity"),
-			.tflops = number(item, "tflops"),
-		};
-	}
-	if (rows->count)
-		qsort(rows->items, rows->count, sizeof(*rows->items), by_kernel_and_time);
-}
-
-static void rows_free(struct rows *rows)
-{
-	for (size_t i = 0; i < rows->count; i++)
-		free(rows->items[i].parameters);
-	free(rows->items);
+	return xprintf(
+		"%s on %s%s%s", tuning->kernel, tuning->device, *tuning->class ? ", " : "", tuning->class);
 }
 
 /* --- heat maps ----------------------------------------------------------------------------------- */
 
-/* A parameter's values, in order. */
-struct parameter {
-	const char *name;
-	double values[VALUES];
-	size_t count;
-};
-
-static void take_value(struct parameter *parameter, double value)
+static void draw_heat(const struct tuning *tuning, const char *const axes[2], struct part *part)
 {
-	size_t at = 0;
-
-	while (at < parameter->count && parameter->values[at] < value)
-		at++;
-	if (!isfinite(value) || parameter->count == VALUES ||
-		(at < parameter->count && parameter->values[at] == value))
-		return;
-	memmove(&parameter->values[at + 1], &parameter->values[at],
-		(parameter->count - at) * sizeof(*parameter->values));
-	parameter->values[at] = value;
-	parameter->count++;
-}
-
-/* The two that vary the most; false when fewer do. */
-static bool choose_parameters(const struct row *rows, size_t count, struct parameter chosen[2])
-{
-	const cJSON *name;
-
-	memset(chosen, 0, 2 * sizeof(*chosen));
-	cJSON_ArrayForEach (name, rows[0].values) {
-		struct parameter parameter = {.name = name->string};
-
-		for (size_t i = 0; i < count; i++)
-			take_value(&parameter, number(rows[i].values, parameter.name));
-		if (parameter.count > chosen[0].count) {
-			chosen[1] = chosen[0];
-			chosen[0] = parameter;
-		} else if (parameter.count > chosen[1].count) {
-			chosen[1] = parameter;
-		}
-	}
-	return chosen[1].count > 1;
-}
-
-static size_t find_value(const struct parameter *parameter, double value)
-{
-	size_t at = 0;
-
-	while (at < parameter->count && parameter->values[at] != value)
-		at++;
-	return at;
-}
-
-static void name_values(const struct parameter *parameter, char texts[VALUES][24], const char *names[VALUES])
-{
-	for (size_t i = 0; i < parameter->count; i++) {
-		snprintf(texts[i], sizeof(texts[i]), "%g", parameter->values[i]);
-		names[i] = texts[i];
-	}
-}
-
-/* The best time of each pair of values, whatever the other parameters are. */
-static void draw_heat(const struct row *rows, size_t count, struct part *part)
-{
-	struct parameter chosen[2];
-	char texts[2][VALUES][24];
-	const char *names[2][VALUES];
-	double values[VALUES * VALUES];
-	struct svg_heat heat;
+	struct tuning_grid grid;
 	struct part_picture *picture;
-	char *title;
+	struct svg_heat heat;
+	char *of, *title;
 
-	if (!choose_parameters(rows, count, chosen))
+	if (!tuning_grid_make(tuning, axes[0], axes[1], &grid))
 		return;
-	for (size_t i = 0; i < VALUES * VALUES; i++)
-		values[i] = NAN;
-	for (size_t i = 0; i < count; i++) {
-		size_t row = find_value(&chosen[0], number(rows[i].values, chosen[0].name));
-		size_t column = find_value(&chosen[1], number(rows[i].values, chosen[1].name));
-		double *value = &values[row * chosen[1].count + column];
-
-		if (row < chosen[0].count && column < chosen[1].count)
-			*value = fmin(isnan(*value) ? INFINITY : *value, rows[i].ms);
-	}
-	name_values(&chosen[0], texts[0], names[0]);
-	name_values(&chosen[1], texts[1], names[1]);
-	title = xprintf(
-		"%s: the best time in ms by %s and %s", rows[0].kernel, chosen[0].name, chosen[1].name);
-	heat = (struct svg_heat){title, chosen[0].name, chosen[1].name, names[0], names[1], chosen[0].count,
-		chosen[1].count, values, "ms"};
+	of = describe(tuning);
+	title = xprintf("%s: the best time in ms by %s and %s", of, grid.names[0], grid.names[1]);
+	heat = (struct svg_heat){title, grid.names[0], grid.names[1], grid.labels[0], grid.labels[1],
+		grid.counts[0], grid.counts[1], grid.ms, "ms"};
 	picture = part_picture(part, title);
 	svg_heat(&heat, PART_WIDE, &picture->wide);
 	svg_heat(&heat, PART_NARROW, &picture->narrow);
 	free(title);
+	free(of);
 }
 
 /* --- the fastest, and the roofline --------------------------------------------------------------- */
 
-static void draw_best(const struct row *rows, size_t count, struct part *part)
+static void draw_best(const struct tuning *tuning, struct part *part)
 {
-	struct svg_bar bars[BEST];
-	char texts[BEST][64];
-	struct part_picture *picture;
-	char *title = xprintf("%s: the fastest configurations", rows[0].kernel);
+	struct svg_bar bars[TUNING_BEST + 1];
+	char texts[TUNING_BEST + 1][64];
+	struct tuning_best best;
+	size_t count;
+	char *of = describe(tuning), *title;
 
-	count = count < BEST ? count : BEST;
-	for (size_t i = 0; i < count; i++) {
-		double error = isfinite(rows[i].error) ? rows[i].error * rows[i].ms : NAN;
+	tuning_best_make(tuning, &best);
+	title = best.names[0] ? xprintf("%s: the fastest configurations, by %s", of, best.names)
+			      : xprintf("%s: the fastest configuration", of);
+	for (count = 0; count < best.count; count++) {
+		const struct tune_row *row = &tuning->rows[count];
+		double error = isfinite(row->error) ? row->error * row->ms : NAN;
 
-		snprintf(texts[i], sizeof(texts[i]), "%.3f ms", rows[i].ms);
-		bars[i] = (struct svg_bar){.label = rows[i].parameters,
-			.value = rows[i].ms,
-			.low = rows[i].ms - error,
-			.high = rows[i].ms + error,
-			.strong = !i,
-			.text = texts[i]};
+		snprintf(texts[count], sizeof(texts[count]), "%.3f ms", row->ms);
+		bars[count] = (struct svg_bar){.label = *best.labels[count] ? best.labels[count] : "tuned",
+			.value = row->ms,
+			.low = row->ms - error,
+			.high = row->ms + error,
+			.strong = !count,
+			.text = texts[count]};
 	}
-	picture = part_picture(part, title);
-	svg_bars(title, bars, count, PART_WIDE, &picture->wide);
-	svg_bars(title, bars, count, PART_NARROW, &picture->narrow);
+	if (!isnan(tuning->usual_ms)) {
+		snprintf(texts[count], sizeof(texts[count]), "%.3f ms", tuning->usual_ms);
+		bars[count] = (struct svg_bar){"untuned", tuning->usual_ms, NAN, NAN, false, texts[count]};
+		count++;
+	}
+	part_bars(part, title, bars, count);
 	free(title);
+	free(of);
 }
 
-static void draw_roofline(const cJSON *document, const struct rows *rows, struct part *part)
+static bool has_roof(const struct tuning *tuning)
 {
-	double bandwidth = number(document, "bandwidth_gbs") * 1e-3, peak = number(document, "peak_tflops");
-	double ridge = peak / bandwidth, least = ridge / 4, most = ridge * 4;
-	struct svg_point *points = xcalloc(rows->count, sizeof(*points)), roof[3];
-	struct svg_series series[2];
-	struct svg_plot plot;
-	struct part_picture *picture;
-	size_t count = 0;
+	return tuning->bytes > 0 && tuning->operations > 0 && tuning->bandwidth_gbs > 0 && tuning->tflops > 0;
+}
 
-	for (size_t i = 0; i < rows->count; i++) {
-		const struct row *row = &rows->items[i];
+/* Where the fastest of a tuning stands. */
+static struct svg_point roof_point(const struct tuning *tuning, const char *label)
+{
+	return (struct svg_point){tuning->operations / tuning->bytes,
+		tuning->operations / tuning->rows[0].ms / 1e9, NAN, NAN, label};
+}
 
-		if (!(row->intensity > 0 && row->tflops > 0) || (i && !strcmp(row->kernel, row[-1].kernel)))
-			continue; /* the fastest of each kernel stands for it */
-		points[count++] = (struct svg_point){row->intensity, row->tflops, NAN, NAN, row->kernel};
-		least = fmin(least, row->intensity / 2);
-		most = fmax(most, row->intensity * 2);
+/* Whether an earlier one of the list is of the same device and, with `kernel`, of the same kernel. */
+static bool is_repeated(const struct tuning_list *list, size_t index, bool kernel)
+{
+	const struct tuning *own = &list->items[index];
+
+	for (size_t i = 0; i < index; i++)
+		if (has_roof(&list->items[i]) && !strcmp(list->items[i].device, own->device) &&
+			(!kernel || !strcmp(list->items[i].kernel, own->kernel)))
+			return true;
+	return false;
+}
+
+/* The kernels on the device of a tuning, under what its memory and its tensor cores allow. */
+static void draw_roofline(const struct tuning_list *list, const struct tuning *of, struct part *part)
+{
+	double bandwidth = of->bandwidth_gbs * 1e-3, ridge = of->tflops / bandwidth;
+	double least = ridge / 4, most = ridge * 4;
+	struct svg_point *newest = xcalloc(list->count, sizeof(*newest)),
+			 *others = xcalloc(list->count, sizeof(*others)), roof[3];
+	struct svg_series series[3];
+	size_t newest_count = 0, other_count = 0;
+	char *title = xprintf("Roofline of %s", of->device);
+
+	for (size_t i = 0; i < list->count; i++) {
+		const struct tuning *tuning = &list->items[i];
+		double intensity = tuning->operations / tuning->bytes;
+
+		if (!has_roof(tuning) || strcmp(tuning->device, of->device))
+			continue;
+		if (is_repeated(list, i, true))
+			others[other_count++] = roof_point(tuning, tuning->class);
+		else
+			newest[newest_count++] = roof_point(tuning, short_name(tuning->kernel));
+		least = fmin(least, intensity / 2);
+		most = fmax(most, intensity * 2);
 	}
-	if (count && bandwidth > 0 && peak > 0 && isfinite(ridge)) {
-		roof[0] = (struct svg_point){least, least * bandwidth, NAN, NAN, NULL};
-		roof[1] = (struct svg_point){ridge, peak, NAN, NAN, NULL};
-		roof[2] = (struct svg_point){most, peak, NAN, NAN, NULL};
-		series[0] = (struct svg_series){"what the device allows", roof, 3, .line = true};
-		series[1] = (struct svg_series){"the fastest of each kernel", points, count, .named = true};
-		plot = (struct svg_plot){.title = "Roofline",
+	roof[0] = (struct svg_point){least, least * bandwidth, NAN, NAN, NULL};
+	roof[1] = (struct svg_point){ridge, of->tflops, NAN, NAN, NULL};
+	roof[2] = (struct svg_point){most, of->tflops, NAN, NAN, NULL};
+	series[0] = (struct svg_series){"what the device allows", roof, 3, .line = true};
+	series[1] = (struct svg_series){"the fastest of each kernel", newest, newest_count, .named = true};
+	series[2] = (struct svg_series){"for other shapes", others, other_count, .line = false};
+	part_plot(part,
+		&(struct svg_plot){.title = title,
 			.x = {.title = "operations per byte of memory", .scale = SVG_LOG},
 			.y = {.title = "TFLOP/s", .scale = SVG_LOG},
 			.series = series,
-			.series_count = 2};
-		picture = part_picture(part, plot.title);
-		svg_plot(&plot, PART_WIDE, &picture->wide);
-		svg_plot(&plot, PART_NARROW, &picture->narrow);
+			.series_count = other_count ? 3 : 2});
+	for (size_t i = 0; i < newest_count; i++)
+		free((char *)newest[i].label);
+	free(newest);
+	free(others);
+	free(title);
+}
+
+static void draw_rooflines(const struct tuning_list *list, struct part *part)
+{
+	size_t drawn = 0;
+
+	for (size_t i = 0; i < list->count && drawn < ROOFS; i++) {
+		if (!has_roof(&list->items[i]) || is_repeated(list, i, false))
+			continue;
+		draw_roofline(list, &list->items[i], part);
+		drawn++;
 	}
-	free(points);
 }
 
 /* --- the part ------------------------------------------------------------------------------------ */
 
 static const struct sheet_column columns[] = {
+	{"device", "GPU", SHEET_TEXT},
 	{"kernel", "Kernel", SHEET_TEXT},
+	{"class", "Shapes", SHEET_TEXT},
+	{"predicted", "Predicted", SHEET_FLAG},
 	{"ms", "ms", SHEET_REAL},
 	{"error", "±", SHEET_PERCENT},
 	{"parameters", "Configuration", SHEET_TEXT},
@@ -277,53 +187,190 @@ static const struct sheet_column columns[] = {
 	{0},
 };
 
-static void fill_sheet(const struct rows *rows, struct sheet *sheet)
+static void fill_sheet(const struct tuning *tuning, struct sheet *sheet)
 {
-	for (size_t i = 0; i < rows->count; i++) {
-		const struct row *row = &rows->items[i];
+	for (size_t i = 0; i < tuning->count && i < TUNING_BEST; i++) {
+		const struct tune_row *row = &tuning->rows[i];
 
-		sheet_text(sheet, row->kernel);
+		sheet_text(sheet, tuning->device);
+		sheet_text(sheet, tuning->kernel);
+		sheet_text(sheet, *tuning->class ? tuning->class : NULL);
+		sheet_number(sheet, tuning->predicted);
 		sheet_number(sheet, row->ms);
 		sheet_number(sheet, row->error);
 		sheet_text(sheet, row->parameters);
-		sheet_number(sheet, row->registers);
-		sheet_number(sheet, row->spills);
-		sheet_number(sheet, row->shared_bytes);
+		sheet_number(sheet, row->registers < 0 ? NAN : row->registers);
+		sheet_number(sheet, row->spills < 0 ? NAN : row->spills);
+		sheet_number(sheet, row->shared_bytes < 0 ? NAN : row->shared_bytes);
 		sheet_number(sheet, row->occupancy);
 		sheet_text(sheet, row->limited_by);
 		sheet_text(sheet, row->bound);
-		if (!i || strcmp(row->kernel, row[-1].kernel))
+		if (!i)
 			sheet_mark(sheet);
 	}
 }
 
-void tuning_part(const cJSON *document, struct part *part)
+static char *summarize(const struct tuning_list *list)
 {
-	const char *device = text(document, "device");
-	struct rows rows = {0};
-	size_t kernels = 0;
+	const struct tuning *first = list->items;
+	size_t configurations = 0, predicted = 0;
 
+	for (size_t i = 0; i < list->count; i++) {
+		configurations += list->items[i].count;
+		predicted += list->items[i].predicted;
+	}
+	if (list->count == 1)
+		return xprintf("%zu configuration%s of %s on %s%s%s, %s. The fastest stands out.",
+			first->count, first->count == 1 ? "" : "s", first->kernel, first->device,
+			*first->class ? ", for " : "", first->class,
+			predicted ? "predicted, not measured" : "as measured");
+	return xprintf("%zu configurations in %zu tunings, %s. The fastest of each stands out.",
+		configurations, list->count,
+		!predicted                         ? "as measured"
+			: predicted == list->count ? "predicted, not measured"
+						   : "some as measured, others predicted, not measured");
+}
+
+void tuning_part(const struct tuning_list *list, const char *const axes[2], struct part *part)
+{
 	*part = (struct part){.name = "tuning",
 		.title = "Tuning",
-		.empty = xstrdup("Nothing has been tuned on this machine yet."),
-		.most = 100};
+		.empty = xstrdup(
+			"Nothing has been tuned on this machine yet. `quasar tune` does that, where there is "
+			"a GPU."),
+		.most = ROWS};
 	sheet_begin(&part->sheet, columns);
-	read_rows(document, &rows);
-	if (rows.count)
-		part->summary = xprintf(
-			"%zu configurations for %s, %s. The fastest of each kernel stands out.", rows.count,
-			device ? device : "this device",
-			cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(document, "predicted"))
-				? "predicted, not measured"
-				: "as measured");
-	for (size_t first = 0, end; first < rows.count && kernels < KERNELS; first = end, kernels++) {
-		for (end = first;
-			end < rows.count && !strcmp(rows.items[end].kernel, rows.items[first].kernel);)
-			end++;
-		draw_heat(&rows.items[first], end - first, part);
-		draw_best(&rows.items[first], end - first, part);
+	if (!list->count)
+		return;
+	part->summary = summarize(list);
+	for (size_t i = 0; i < list->count && i < DRAWN; i++) {
+		draw_heat(&list->items[i], axes, part);
+		draw_best(&list->items[i], part);
 	}
-	draw_roofline(document, &rows, part);
-	fill_sheet(&rows, &part->sheet);
-	rows_free(&rows);
+	draw_rooflines(list, part);
+	for (size_t i = 0; i < list->count; i++)
+		fill_sheet(&list->items[i], &part->sheet);
+}
+
+/* --- the history --------------------------------------------------------------------------------- */
+
+static const struct sheet_column history_columns[] = {
+	{"when", "When (UTC)", SHEET_TIME},
+	{"device", "GPU", SHEET_TEXT},
+	{"kernel", "Kernel", SHEET_TEXT},
+	{"class", "Shapes", SHEET_TEXT},
+	{"ms", "ms", SHEET_REAL},
+	{"error", "±", SHEET_PERCENT},
+	{"untuned_ms", "Untuned, ms", SHEET_REAL},
+	{"speedup", "Speedup", SHEET_REAL},
+	{"parameters", "Configuration", SHEET_TEXT},
+	{"tried", "Tried", SHEET_COUNT},
+	{"failed", "Failed", SHEET_COUNT},
+	{"complete", "Complete", SHEET_FLAG},
+	{"imported", "Imported", SHEET_FLAG},
+	{"version", "Version", SHEET_TEXT},
+	{0},
+};
+
+static double speedup(const struct tune_result *result)
+{
+	return result->usual_ms / result->ms;
+}
+
+static void add_history(const struct tune_result *result, struct sheet *sheet)
+{
+	char class[160];
+
+	shape_class_format(&result->key.class, class, sizeof(class));
+	sheet_number(sheet, result->when);
+	sheet_text(sheet, result->key.device);
+	sheet_text(sheet, result->key.kernel);
+	sheet_text(sheet, class);
+	sheet_number(sheet, result->ms);
+	sheet_number(sheet, result->noise);
+	sheet_number(sheet, result->usual_ms);
+	sheet_number(sheet, speedup(result));
+	sheet_text(sheet, result->parameters);
+	sheet_number(sheet, result->tried);
+	sheet_number(sheet, result->failed);
+	sheet_number(sheet, result->complete);
+	sheet_number(sheet, result->imported);
+	sheet_text(sheet, result->version);
+}
+
+/* A kernel's points among those of a history. */
+struct history {
+	const char *kernels[KERNELS];
+	struct svg_point points[KERNELS][HISTORY];
+	size_t counts[KERNELS], kernel_count;
+};
+
+static void add_point(struct history *history, const struct tune_result *result, size_t place)
+{
+	char class[160], *label;
+	size_t at = 0;
+
+	while (at < history->kernel_count && strcmp(history->kernels[at], result->key.kernel))
+		at++;
+	if (at == KERNELS)
+		return;
+	history->kernels[at] = result->key.kernel;
+	history->kernel_count += at == history->kernel_count;
+	shape_class_format(&result->key.class, class, sizeof(class));
+	label = xprintf("%s, %s: %.2f times as fast", result->key.device, class, speedup(result));
+	history->points[at][history->counts[at]++] = (struct svg_point){
+		(double)place, speedup(result), NAN, NAN, label};
+}
+
+static void draw_history(const struct tune_result_list *results, struct part *part)
+{
+	struct history history = {0};
+	struct svg_series series[KERNELS];
+	size_t count = results->count < HISTORY ? results->count : HISTORY;
+	char days[HISTORY][32];
+	const char *names[HISTORY];
+	const struct svg_rule same = {1, "untuned"};
+
+	for (size_t i = 0; i < count; i++) {
+		const struct tune_result *result = &results->items[count - 1 - i];
+
+		clock_format(result->when, days[i]);
+		days[i][10] = '\0';
+		names[i] = days[i] + 5;
+		if (isfinite(speedup(result)))
+			add_point(&history, result, i);
+	}
+	for (size_t i = 0; i < history.kernel_count; i++)
+		series[i] = (struct svg_series){
+			short_name(history.kernels[i]), history.points[i], history.counts[i], .line = false};
+	if (history.kernel_count)
+		part_plot(part,
+			&(struct svg_plot){.title = "What each tuning gained",
+				.x = {.title = "month and day of the tuning, oldest first",
+					.scale = SVG_ORDINAL,
+					.names = names,
+					.name_count = count},
+				.y = {.title = "times as fast as untuned"},
+				.series = series,
+				.series_count = history.kernel_count,
+				.y_rules = &same,
+				.y_rule_count = 1});
+	for (size_t i = 0; i < history.kernel_count; i++) {
+		free((char *)series[i].name);
+		for (size_t n = 0; n < history.counts[i]; n++)
+			free((char *)history.points[i][n].label);
+	}
+}
+
+void tuning_history_part(const struct tune_result_list *results, struct part *part)
+{
+	*part = (struct part){.name = "history",
+		.title = "History of tunings",
+		.empty = xstrdup("Nothing is stored yet. `quasar tune` stores what it measures."),
+		.most = ROWS};
+	sheet_begin(&part->sheet, history_columns);
+	for (size_t i = 0; i < results->count; i++)
+		add_history(&results->items[i], &part->sheet);
+	if (results->count)
+		draw_history(results, part);
 }

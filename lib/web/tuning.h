@@ -1,13 +1,13 @@
-/* tuning: what a search among configurations found, as a part of a page. */
+/* tuning: what searches among configurations found, as parts of a page. */
 #pragma once
 
-#include <cjson/cJSON.h>
-
+#include "tune/tuning.h"
 #include "web/part.h"
 
-/* From the document that `quasar tune --json` prints: {"device", "predicted", "kernels": [{"kernel", "parameters": {NAME:
- * value}, "ms", "error", "occupancy", "limited_by", "registers", "shared_bytes", "spills", "bound"}]}. A heat map for
- * each kernel over the two parameters that vary the most, and the ten fastest. Where rows have "intensity" (operations
- * per byte) and "tflops", and the document "bandwidth_gbs" and "peak_tflops" of the device, also the roofline. Rows that
- * make no sense are left out; NULL gives an empty part. */
-void tuning_part(const cJSON *document, struct part *part);
+/* Of each tuning the ten fastest as a table and in a picture, a heat map over two parameters (those of these names where
+ * it has them; NULL: the two that have the most values), and a roofline for each device. Pictures are drawn of the first
+ * few. */
+void tuning_part(const struct tuning_list *list, const char *const axes[2], struct part *part);
+
+/* All tunings that there were, the newest first, and what each gained. */
+void tuning_history_part(const struct tune_result_list *results, struct part *part);

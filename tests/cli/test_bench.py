@@ -79,6 +79,24 @@ def test_what_no_family_has(quasar, args):
     assert done.code == 2, done.out + done.err
 
 
+def test_a_sweep_holds_linear_beside_softmax_attention(quasar):
+    done = quasar("bench", "--op", "linear", "--sweep", "--seq", "400,50", "--runs", 1, "--device", "cpu", "--json")
+    assert done.code == 0, done.err
+    lengths = done.json["lengths"]
+    assert [row["seq"] for row in lengths] == [50, 400]
+    assert done.json["beside"] == "flash" and done.json["beside_semantics"] == "bidirectional"
+    for row in lengths:
+        assert row["bytes"] == 4 * row["seq"] * 512 * 2
+        assert row["ratio"] == pytest.approx(row["beside_seconds"] / row["seconds"])
+        assert row["bytes_per_second"] == pytest.approx(row["bytes"] / row["seconds"])
+    faster = [row["ratio"] > 1 for row in lengths]
+    assert (done.json["crossing"] is None) == (faster[0] == faster[1])
+    text = quasar("bench", "--op", "flash-backward", "--sweep", "--seq", 64, "--runs", 1, "--device", "cpu")
+    assert text.code == 0 and "linear-backward" in text.out and "Neither overtakes" in text.out
+    for args in (["--native"], ["--op", "linear", "--csv"]):
+        assert quasar("bench", "--sweep", "--seq", 64, *args).code == 2
+
+
 def test_the_leaderboard_is_of_attention_on_a_gpu(quasar):
     for args in (["--op", "linear"], [], ["--op", "flash", "--semantics", "bidirectional"], ["--op", "flash", "--csv"]):
         done = quasar("bench", "--leaderboard", "--device", "cpu", *args)

@@ -9,8 +9,9 @@ import pytest
 import browser as chromium
 from conftest import QUASAR
 from sample_report import HOSTILE, add_benchmarks, fill_validator
+from sample_tuning import add_trials, bring_tunings, result
 
-WIDTHS = [(400, 800), (1280, 900), (1920, 1080)]
+WIDTHS = [(400, 800), (1280, 900), (1600, 900), (1920, 1080)]
 
 
 @pytest.fixture
@@ -56,13 +57,13 @@ def walk(tab):
     raise AssertionError("the focus never comes round")
 
 
-def test_report(browser, quasar, workspace, hotkey, tmp_path):
+def test_report(browser, quasar, workspace, hotkey, home, tmp_path):
     head = subprocess.run(["git", "-C", workspace / "fork", "rev-parse", "HEAD"],
                           capture_output=True, text=True, check=True).stdout.strip()
     add_benchmarks(workspace, head)
-    page, tuning = tmp_path / "report.html", tmp_path / "tuning.json"
-    tuning.write_text(TUNING)
-    done = quasar("report", "--offline", "--seq", "1M", "--out", page, "--tuning", tuning, cwd=workspace)
+    add_tunings(quasar, home, tmp_path)
+    page = tmp_path / "report.html"
+    done = quasar("report", "--offline", "--seq", "1M", "--out", page, cwd=workspace)
     assert done.code == 0, done.err
     url = page.as_uri()
     inspect(browser, url)
@@ -80,10 +81,37 @@ def test_report(browser, quasar, workspace, hotkey, tmp_path):
     # every picture has a name, and is as wide as its place
     assert tab.eval("[...document.querySelectorAll('svg.chart')].every(svg => svg.getAttribute('aria-label'))")
     assert tab.eval("document.querySelectorAll('.wide svg.chart').length") >= 5
-    # letters do not lie on each other, nor outside of their picture
+    check_letters(tab)
+    tab.close()
+
+
+def check_letters(tab):
+    """They do not lie on each other, nor outside of their picture."""
     for width, height in WIDTHS:
         tab.resize(width, height)
         assert " ; ".join(tab.eval(OVERLAPS)) == "", width
+
+
+def add_tunings(quasar, home, folder):
+    bring_tunings(quasar, folder, result(bytes=410e6, operations=34e9))
+    add_trials(home)
+    bring_tunings(quasar, folder, result(device="NVIDIA RTX PRO 6000 Blackwell Server Edition", bytes=287e6, operations=24e9, when="2026-11-21T08:00:00"),
+                  *(result(length=length, bytes=4096.0 * (1 << length), operations=340e3 * (1 << length), when=f"2026-10-{length}T08:00:00", usual_ms=0.25 + length / 100)
+                    for length in range(10, 22)),
+                  result(kernel="fla/layers/" + "quasar_" * 10 + ".py:" + "copy_" * 6, function="layer",
+                         parameters="BLOCK=64 num_warps=4", when="2026-11-22T09:00:00"))
+
+
+def test_tuning(browser, quasar, home, tmp_path):
+    add_tunings(quasar, home, tmp_path)
+    page = tmp_path / "tuning.html"
+    done = quasar("tune", "--list", "--report", page)
+    assert done.code == 0, done.err
+    inspect(browser, page.as_uri())
+    tab = browser.open(page.as_uri())
+    assert tab.eval("document.querySelectorAll('.wide svg.chart').length") >= 7
+    assert all(outline and shown for *_, outline, shown in walk(tab))
+    check_letters(tab)
     tab.close()
 
 
@@ -160,10 +188,3 @@ OVERLAPS = """[...document.querySelectorAll("svg.chart")].filter(svg => svg.chec
   });
   return found;
 })"""
-
-TUNING = """{"device": "cuda:0 (an example)", "predicted": true, "bandwidth_gbs": 4800, "peak_tflops": 989, "kernels": [%s]}""" % ",".join(
-    f'{{"kernel": "{kernel}", "parameters": {{"CHUNK": {chunk}, "NUM_STAGES": {stages}, "MIN_BLOCKS": {blocks}}},'
-    f' "ms": {2 + 40 / chunk + abs(stages - 3) * 0.2 + blocks * 0.05}, "error": 0.03, "occupancy": 0.5,'
-    f' "limited_by": "registers", "registers": 168, "shared_bytes": 98304, "spills": 0, "bound": "memory",'
-    f' "intensity": {chunk * scale}, "tflops": {chunk * 3}}}'
-    for kernel, scale in (("chunk", 1), ("layer", 3)) for chunk in (16, 32, 64, 128) for stages in (1, 2, 3, 4) for blocks in (1, 2))

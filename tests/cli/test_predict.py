@@ -32,7 +32,7 @@ def predict(quasar, compilers):
     return run
 
 
-def test_a_prediction_is_marked_complete_sorted_and_remembered(predict):
+def test_a_prediction_is_marked_complete_sorted_and_remembered(predict, quasar, workspace, hotkey, tmp_path):
     started = time.monotonic()
     cold = predict("--gpu", "4090", "--head-dim", "128", "--seq", "1M", "--json")  # there is room for two builds only
     first = time.monotonic() - started
@@ -65,6 +65,16 @@ def test_a_prediction_is_marked_complete_sorted_and_remembered(predict):
     words = predict("--gpu", "4090", "--head-dim", "128", "--seq", "1M", "--explain").out
     assert f"takes {rows[0]['registers']} registers a thread" in words and "memory would be the bound" in words
     assert "league 1M, x3" in warm.out
+
+    # the same as a page, and in the report of a workspace
+    page = predict("--gpu", "4090", "--head-dim", "128", "--seq", "1M", "--report", tmp_path / "page.html")
+    text = (tmp_path / "page.html").read_text()
+    assert page.code == 0 and "Roofline of RTX 4090" in text and "predicted, not measured" in text
+    assert "the fastest configurations, by " in text and "the best time in ms by " in text
+    (tmp_path / "predicted.json").write_text(cold.out)
+    rows = quasar("report", "--offline", "--tuning", tmp_path / "predicted.json", "--json", cwd=workspace).json["tuning"]["rows"]
+    assert [row["ms"] for row in rows] == [row["ms"] for row in document["kernels"][:10]]
+    assert rows[0]["predicted"] and rows[0]["class"].startswith("upstream, bf16, 8 heads of 128, ")
     assert "RTX 4090: " in warm.err  # the first answer comes before the others are compiled
 
 
@@ -77,8 +87,8 @@ def test_an_unknown_gpu_lists_near_ones(quasar, name, near):
 def test_what_no_gpu_can_do_is_refused_before_anything_is_compiled(quasar):
     done = quasar("tune", "--gpu", "a100", "--head-dim", "48")
     assert done.code == 2 and "32, 64 and 128" in done.err
-    done = quasar("tune", "--gpu", "a100", "--op", "linear")
-    assert done.code == 2 and "nothing to tune" in done.err
+    done = quasar("tune", "--gpu", "a100", "--op", "linear", "--head-dim", "48")
+    assert done.code == 2 and "32, 64 and 128" in done.err
     done = quasar("tune", "--gpu", "a100", "--op", "flash", "--dtype", "fp32")
     assert done.code == 2 and "fp32" in done.err
 
@@ -96,6 +106,7 @@ def test_without_a_compiler_the_guides_configurations_are_shown_as_such(quasar, 
     assert row["kernel"] == "triton" and row["parameters"] == {
         "BLOCK_M": 64, "BLOCK_N": 64, "BLOCK_K": 32, "num_stages": 2, "num_warps": 4}
     assert row["ms"] is None and row["registers"] is None
-    text = quasar("tune", "--gpu", "4090", env=env).out
+    text = quasar("tune", "--gpu", "4090", "--report", tmp_path / "page.html", env=env).out
+    assert "Nothing has been tuned" in (tmp_path / "page.html").read_text()
     assert "nothing is predicted" in text and "The miners' guide recommends" in text
     assert "league" in text

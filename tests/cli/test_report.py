@@ -13,6 +13,7 @@ import pytest
 
 from conftest import API_KEY, QUASAR
 from sample_report import HOSTILE, LENGTHS, add_benchmarks, fill_validator
+from sample_tuning import bring_tunings, result
 
 PARTS = ["benchmarks", "lengths", "claim", "submissions", "leaderboard", "tuning"]
 
@@ -104,15 +105,35 @@ def test_open_hands_the_page_to_the_desktop(quasar, report, workspace, tmp_path,
     assert done.code == 3 and (workspace / "report.html").exists() and "Open it yourself" in done.err
 
 
+def test_tunings_of_the_store_and_of_a_file(report, quasar, tmp_path):
+    assert report("--json").json["tuning"]["rows"] == []
+    bring_tunings(quasar, tmp_path, result(bytes=410e6, operations=34e9), result(device="NVIDIA H100 80GB HBM3"),
+                  result(kernel="fla/layers/quasar.py:copy", function="layer", parameters="BLOCK=64 num_warps=4"))
+    rows = report("--json").json["tuning"]["rows"]
+    assert sorted((row["device"], row["kernel"]) for row in rows) == [
+        ("NVIDIA H100 80GB HBM3", "quasar_chunk"), ("NVIDIA H200", "fla/layers/quasar.py:copy"), ("NVIDIA H200", "quasar_chunk")]
+    assert all(row["ms"] == 0.25 and not row["predicted"] for row in rows)
+    page = report("--out", "-").out
+    assert "Roofline of NVIDIA H200" in page and "3 configurations in 3 tunings, as measured" in page
+    # what somebody else exported, of another machine
+    exported = tmp_path / "theirs.json"
+    assert quasar("tune", "--export", exported).code == 0
+    assert quasar("tune", "--forget", "all").code == 0
+    theirs = report("--tuning", exported, "--json").json["tuning"]["rows"]
+    assert sorted(map(str, theirs)) == sorted(map(str, rows))
+
+
 def test_tuning_is_hostile_until_read(report, workspace, tmp_path):
-    results = tmp_path / "results.json"
-    results.write_text(json.dumps({"device": HOSTILE, "predicted": False, "kernels": [
-        {"kernel": HOSTILE, "parameters": {HOSTILE: 1, "B": stages}, "ms": stages} for stages in (1, 2)] + [None, 5]}))
+    results, short = tmp_path / "results.json", HOSTILE[:60]
+    results.write_text(json.dumps({"device": HOSTILE, "predicted": False, "class": HOSTILE, "kernels": [
+        {"kernel": short, "parameters": {"A": 1, "B": stages}, "ms": stages, "bound": short} for stages in (1, 2)] + [
+            {"kernel": short, "parameters": {HOSTILE: 1}, "ms": 1}, None, 5]}))
     page = report("--tuning", results, "--out", "-").out
-    assert "<script>document" not in page and "<img" not in page and "as measured" in page
-    for text in ("{", "[]", "7"):
+    assert "<script>document" not in page and "<img" not in page and "2 configurations of " in page
+    for text in ("{", "[]", "7", '{"kernels": 1}'):
         results.write_text(text)
-        assert report("--tuning", results, "--out", "-").code == (3 if text == "{" else 0), text
+        done = report("--tuning", results, "--out", "-")
+        assert done.code == 3 and "--tuning" in done.err, text
     assert report("--tuning", tmp_path / "none").code == 3
 
 

@@ -77,10 +77,13 @@ def test_bars_are_drawn_as_the_stream_can_show_them(shown, quasar, miner):
     assert re.search(r"^ *64  #+  [\d,]+$", shown(80, *command, env={"LANG": "C"}).normal, re.M)
 
 
-def test_the_history_of_a_length_is_a_line(quasar, miner):
+def test_the_history_of_a_length_is_a_line(shown, quasar, miner):
     for count in range(3):
         done = quasar("bench", "--native", "--seq", 64, "--runs", 3, "-C", miner)
     assert re.search(r"^History at 64 tokens: [_.:=+*#-]{3} \S+ to \S+ tokens/s, 3 results$", done.out, re.M), done.out
+    for columns, between in ((45, "\n"), (80, " ")):
+        text = shown(columns, "bench", "--native", "--seq", 64, "--runs", 3, "-C", miner).normal
+        assert re.search(rf"^History at 64 tokens:{between}[▁-█]{{4,5}}{between}\S+ to \S+ tokens/s, \d results$", text, re.M), text
 
 
 # --- typing errors ---------------------------------------------------------------------------------

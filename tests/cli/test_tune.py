@@ -9,40 +9,22 @@ import subprocess
 
 import pytest
 
-from conftest import ROOT
+from sample_tuning import add_trials, bring_tunings, result
 
 TUNED = "fla/ops/quasar/tuned.py"
-
-
-def source_hash():
-    """Of the kernel and its headers, as the program makes it: in the order of lib/gpu/compile.c."""
-    headers = re.search(r"#define HEADERS\(_\)(.*?)\n\n", (ROOT / "lib/gpu/compile.c").read_text(), re.S)[1]
-    paths = ["quasar/chunk.cu", *re.findall(r'"(.*?)"', headers)]
-    return hashlib.blake2b(b"".join((ROOT / "kernels" / path).read_bytes() + b"\0" for path in paths),
-                           digest_size=32).hexdigest()
-
-
-def result(**changes):
-    return {"when": "2026-11-22T08:00:00.000000", "device": "NVIDIA H200", "driver": "580.159", "capability": 90,
-            "kernel": "quasar_chunk", "source": source_hash(), "function": "upstream", "dtype": "bf16", "sequences": 8,
-            "key_dim": 64, "value_dim": 64, "length": 16, "ms": 0.25, "noise": 0.01, "usual_ms": 0.3,
-            "parameters": "CHUNK=64 NUM_STAGES=1 MIN_BLOCKS=2 PRODUCT_WARPS=4 NUM_LAUNCHES=3 GROUPS=33",
-            "registers": 128, "shared_bytes": 65536, "spills": 0, "occupancy": 0.5, "limited_by": "registers",
-            "tried": 12, "failed": 1, "complete": True, "version": "0.1.0", **changes}
 
 
 @pytest.fixture
 def bring(quasar, tmp_path):
     """Imports results."""
+    return lambda *results: bring_tunings(quasar, tmp_path, *results)
 
-    def bring(*results):
-        path = tmp_path / "results.json"
-        path.write_text(json.dumps({"format": "quasar tuning results", "version": 1, "results": results}))
-        done = quasar("tune", "--import", path)
-        assert done.code == 0, done.err
-        return done
 
-    return bring
+@pytest.fixture
+def tried(bring, home):
+    """A result with what was tried for it, as a search on this machine leaves it behind."""
+    bring(result(bytes=410e6, operations=34e9))
+    add_trials(home)
 
 
 # --- without a GPU -------------------------------------------------------------------------------------
@@ -55,7 +37,7 @@ def test_without_a_gpu_it_says_what_to_do(quasar):
 
 
 @pytest.mark.parametrize("args, words", [
-    (["--op", "linear"], "no GPU version yet"),
+    (["--op", "linear", "--kernel", "quasar_chunk"], "It has linear_attention"),
     (["--kernel", "other"], "It has quasar_chunk"),
     (["--strategy", "luck"], "exhaustive"),
     (["--dtype", "int8"], "bf16"),
@@ -64,6 +46,8 @@ def test_without_a_gpu_it_says_what_to_do(quasar):
     (["other"], 'unexpected argument "other"'),
     (["--list", "--forget", "all"], "use only one of"),
     (["--forget", "some"], "not a whole number"),
+    (["--list", "--axes", "CHUNK"], "names of two parameters"),
+    (["--list", "--axes", "A,B,C"], "names of two parameters"),
 ])
 def test_wrong_usage(quasar, args, words):
     done = quasar("tune", *args)
@@ -74,11 +58,11 @@ def test_the_worker_answers_what_it_is_asked(quasar):
     """It runs where there is no GPU, too, and says so."""
     wanted = {"do": "open", "op": "quasar", "semantics": "upstream", "device": 99, "tokens": 64, "heads": 1,
               "head_dim": 64, "dtype": 1, "seed": 1}
-    lines = [json.dumps(wanted), json.dumps({**wanted, "op": "linear"}), '{"do": "time"', '{"do": "dance"}', "[]"]
+    lines = [json.dumps(wanted), json.dumps({**wanted, "op": "none"}), '{"do": "time"', '{"do": "dance"}', "[]"]
     done = quasar("tune", "worker", stdin="\n".join(lines) + "\n")
     answers = [json.loads(line) for line in done.out.splitlines()]
     assert done.code == 0 and [answer["status"] for answer in answers] == [3, 2, 4, 2, 4]
-    assert "linear cannot be tuned" in answers[1]["error"]
+    assert "none cannot be tuned" in answers[1]["error"]
 
 
 # --- what is stored ------------------------------------------------------------------------------------
@@ -100,6 +84,43 @@ def test_results_are_listed_shown_and_forgotten(quasar, bring):
     assert gone.code == 3 and "no tuning result" in gone.err
     assert quasar("tune", "--forget", "all").code == 0
     assert quasar("tune", "--list", "--json").json == {"results": []}
+
+
+def test_what_was_tried_is_shown(quasar, tried):
+    shown = quasar("tune", "--show", 1).out
+    assert "NUM_STAGES \\ MIN_BLOCKS" in shown and re.search(r"^ +1 .*100\* #", shown, re.M)
+    assert "The fastest, by NUM_STAGES · MIN_BLOCKS:" in shown and re.search(r"^ *1 · 2  #{30,} +0.2500 ms", shown, re.M)
+    assert re.search(r"^ *untuned  #{40,} +0.3000 ms$", shown, re.M) and "NUM_STAGES=9" not in shown
+    other = quasar("tune", "--show", 1, "--axes", "MIN_BLOCKS,NUM_STAGES").out
+    assert "MIN_BLOCKS \\ NUM_STAGES" in other
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_what_was_tried_fits_the_terminal(terminal, tried, width):
+    shown = terminal("tune", "--show", "1", size=(50, width), env={"TERM": "xterm"})
+    shown.finish()
+    assert shown.screen.widest <= width, shown.screen.normal
+    assert "untuned  █" in shown.screen.normal and "100*" in shown.screen.normal and "CHUNK=64" in shown.screen.normal
+    assert "\x1b[48;5;" in shown.out  # blocks in colours
+    shown = terminal("tune", "--list", size=(50, width), env={"TERM": "xterm"})
+    shown.finish()
+    assert shown.screen.widest <= width and "CHUNK=64" in shown.screen.normal
+
+
+def test_a_page_of_what_is_stored(quasar, bring, tried, tmp_path):
+    bring(result(device="NVIDIA H100 80GB HBM3", bytes=287e6, operations=24e9), result(kernel="fla/layers/quasar.py:<b>", function="layer"))
+    page = tmp_path / "tuning.html"
+    done = quasar("tune", "--list", "--report", page, "--axes", "MIN_BLOCKS,NUM_STAGES")
+    assert done.code == 0 and "NVIDIA H200" in done.out, done.err
+    text = page.read_text()
+    for words in ("the best time in ms by MIN_BLOCKS and NUM_STAGES", "the fastest configurations, by NUM_STAGES · MIN_BLOCKS",
+                  "Roofline of NVIDIA H200", "Roofline of NVIDIA H100 80GB HBM3", "What each tuning gained",
+                  "Tuning of NVIDIA H200", ">0.300 ms</text>", "on NVIDIA H200, upstream, bf16, 8 heads of 64, 65,536 tokens and more: "):
+        assert words in text, words
+    assert "<b>" not in text and len(text) < 500_000
+    assert quasar("tune", "--show", 1, "--report", page, "--json").json["id"] == 1 and "Roofline" in page.read_text()
+    failed = quasar("tune", "--list", "--report", tmp_path / "none" / "page.html")
+    assert failed.code == 3 and "page.html" in failed.err
 
 
 def test_results_travel(quasar, bring, tmp_path, environment):
@@ -143,6 +164,16 @@ def test_a_damaged_store_is_set_aside(quasar, bring, home):
     assert [path.read_bytes()[:14] for path in store.parent.glob("tuning.db.aside-*")] == [b"not a database"]
     bring(result())
     assert len(quasar("tune", "--list", "--json").json["results"]) == 1
+
+
+def test_a_store_of_an_older_version_goes_on(quasar, bring, home):
+    bring(result(bytes=410e6, operations=34e9))
+    with contextlib.closing(sqlite3.connect(home / ".cache/quasar/tuning.db")) as database:
+        for column in ("bytes", "operations"):
+            database.execute(f"ALTER TABLE tuning DROP COLUMN {column}")
+        database.execute("PRAGMA user_version = 1")
+    bring(result(length=10))
+    assert len(quasar("tune", "--list", "--json").json["results"]) == 2
 
 
 def test_a_store_of_a_newer_version_stays(quasar, bring, home):

@@ -32,12 +32,14 @@ static void tuning(const char *text, size_t size)
 {
 	struct buffer out = {0};
 	struct error err = {0};
+	struct tuning_list list = {0};
 	struct part part;
 	cJSON *document = json_parse(text, size, &err);
 
-	if (!document)
-		return;
-	tuning_part(document, &part);
+	if (tuning_read(document, &list, &err) < 0)
+		REQUIRE(err.message[0] && !list.count);
+	tuning_part(&list, (const char *const[2]){"A", "B"}, &part);
+	tuning_list_free(&list);
 	part_html(&part, &out);
 	check_markup(&out);
 	buffer_free(&out);

@@ -3,6 +3,7 @@
 
 #include <math.h>
 
+#include "base/json.h"
 #include "base/text.h"
 #include "tune/results.h"
 
@@ -27,22 +28,26 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct tune_result_list list, again;
 	struct buffer text = {0};
 	char *input = fuzz_string(data, size);
+	cJSON *document = json_parse(input, size, &err);
 	size_t skipped;
 
-	if (tune_results_read(input, size, &list, &skipped, &problem, &err) < 0) {
+	if (tune_results_read(document, &list, &skipped, &problem, &err) < 0) {
 		REQUIRE(err.message[0] && !list.count);
 	} else {
 		REQUIRE(!skipped == !problem.message[0]);
 		for (size_t i = 0; i < list.count; i++)
 			require_sound(&list.items[i]);
+		cJSON_Delete(document);
 		tune_results_write(&list, &text);
-		REQUIRE(tune_results_read(text.data, text.length, &again, &skipped, &problem, &err) == 0);
+		document = json_parse(text.data, text.length, &err);
+		REQUIRE(tune_results_read(document, &again, &skipped, &problem, &err) == 0);
 		REQUIRE(!skipped && again.count == list.count);
 		for (size_t i = 0; i < list.count; i++)
 			REQUIRE(shape_class_equal(&list.items[i].key.class, &again.items[i].key.class));
 		tune_result_list_free(&again);
 	}
 	tune_result_list_free(&list);
+	cJSON_Delete(document);
 	buffer_free(&text);
 	free(input);
 	return 0;

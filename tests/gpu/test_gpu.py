@@ -1,4 +1,5 @@
-"""What needs a GPU. Without one every test here is skipped, and says why."""
+"""What needs a GPU. Without one every test here is skipped, and says why; on an emulated one (tests/emulator) those run
+that time nothing and have no need of NVIDIA's own libraries."""
 import json
 import os
 import pathlib
@@ -12,8 +13,9 @@ KERNELS = ROOT / "build" / "tests-gpu"
 QUASAR = pathlib.Path(os.environ.get("QUASAR", ROOT / "build" / "quasar"))
 
 
-def kernel_tests():
-    return re.findall(r"cmocka_unit_test\((\w+)\)", (ROOT / "tests" / "gpu" / "kernels.c").read_text())
+def c_tests(source):
+    """The names of those in a C program."""
+    return re.findall(r"(?:cmocka_unit_test|WITH_DIRECTORY)\((\w+)\),", (ROOT / "tests" / "gpu" / source).read_text())
 
 
 @pytest.fixture(scope="session")
@@ -25,13 +27,41 @@ def gpu():
     return listing["present"][0]
 
 
-@pytest.mark.parametrize("name", kernel_tests())
-def test_kernels(gpu, name):
-    done = subprocess.run([KERNELS, name], capture_output=True, text=True)
+@pytest.fixture(scope="session")
+def real_gpu(gpu):
+    if "Emulated" in gpu["name"]:
+        pytest.skip("the GPU is emulated")
+    return gpu
+
+
+def run_c_test(program, name):
+    done = subprocess.run([program, name], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "1 test(s) run" in done.stdout + done.stderr
     if "SKIPPED" in done.stdout + done.stderr:
-        pytest.skip("one GPU: two are needed")
+        pytest.skip("two GPUs or a real one are needed")
+
+
+@pytest.mark.parametrize("name", c_tests("kernels.c"))
+def test_kernels(gpu, name):
+    run_c_test(KERNELS, name)
+
+
+@pytest.mark.parametrize("name", c_tests("linear.c"))
+def test_linear_attention(gpu, name):
+    run_c_test(KERNELS.with_name("tests-gpu-linear"), name)
+
+
+def sanitize(tool, program, names):
+    """Runs tests of a C program with a tool of compute-sanitizer."""
+    try:
+        subprocess.run(["compute-sanitizer", "--version"], capture_output=True, check=True)
+    except FileNotFoundError:
+        pytest.skip("compute-sanitizer is not installed")
+    for name in names:
+        done = subprocess.run(["compute-sanitizer", "--tool", tool, "--error-exitcode", "9", program, name],
+                              capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout + done.stderr
 
 
 OPERATIONS = ["every_length", "decoding_follows_the_recurrence", "forward_substitution_inverts"]
@@ -40,15 +70,8 @@ OPERATIONS = ["every_length", "decoding_follows_the_recurrence", "forward_substi
 # racecheck reports races of cuBLASLt's own kernels, so the layer has only memcheck
 @pytest.mark.parametrize("tool, names", [("memcheck", [*OPERATIONS, "a_layer_serves_many_calls"]),
                                          ("racecheck", OPERATIONS)])
-def test_sanitizer(gpu, tool, names):
-    try:
-        subprocess.run(["compute-sanitizer", "--version"], capture_output=True, check=True)
-    except FileNotFoundError:
-        pytest.skip("compute-sanitizer is not installed")
-    for name in names:
-        done = subprocess.run(["compute-sanitizer", "--tool", tool, "--error-exitcode", "9", KERNELS, name],
-                              capture_output=True, text=True)
-        assert done.returncode == 0, done.stdout + done.stderr
+def test_sanitizer(real_gpu, tool, names):
+    sanitize(tool, KERNELS, names)
 
 
 def test_the_leaderboard_has_every_version(gpu):
@@ -66,16 +89,16 @@ def test_the_leaderboard_has_every_version(gpu):
 
 
 @pytest.mark.parametrize("semantics", ["upstream", "causal"])
-def test_bench(gpu, semantics):
+def test_bench(real_gpu, semantics):
     done = subprocess.run([QUASAR, "bench", "--op", "--device", "cuda", "--semantics", semantics,
                            "--seq", "4096", "--json"], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)
-    assert document["device"].startswith("cuda:0 (" + gpu["name"])
+    assert document["device"].startswith("cuda:0 (" + real_gpu["name"])
     assert 0 < document["results"][0]["floor_fraction"] < 1
 
 
-def test_verify_compares_with_fp64(gpu):
+def test_verify_compares_with_fp64(real_gpu):
     done = subprocess.run([QUASAR, "verify", "--native", "--device", "cuda", "--seq", "4096", "--json"],
                           capture_output=True, text=True)
     checks = {check["name"]: check["status"] for check in json.loads(done.stdout)["checks"]}

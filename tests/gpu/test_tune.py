@@ -21,6 +21,8 @@ def gpu():
     listing = json.loads(subprocess.run([QUASAR, "gpus", "--json"], capture_output=True, text=True, check=True).stdout)
     if not listing["present"]:
         pytest.skip("no GPU: " + (listing["problem"] or "the driver lists none"))
+    if "Emulated" in listing["present"][0]["name"]:
+        pytest.skip("the GPU is emulated")
     return listing["present"]
 
 

@@ -53,7 +53,7 @@ int main(int argc, char **argv)
 		return NO_DEVICE;
 	}
 	shape = (struct op_shape){number(argv[5]), number(argv[6]), (int)number(argv[7]),
-		(int)number(argv[9]), (int)number(argv[10]), (int)number(argv[8])};
+		(int)number(argv[9]), (int)number(argv[10]), (int)number(argv[8]), 0};
 	problem = family_problem(family, &shape, dtype_of(argv[4]), options);
 	for (int i = 0; family->tensors[i].name; i++) {
 		struct tensor *tensor = &problem.tensors[i];

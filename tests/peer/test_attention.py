@@ -81,3 +81,43 @@ def test_errors_are_no_larger_than_pytorchs(operate, problem, device):
     if causal:
         scores += torch.full((tokens, tokens), -math.inf).triu(1)
     assert error(lse, scores.logsumexp(-1)) < 1e-5
+
+
+# --- linear attention ------------------------------------------------------------------------------------
+
+LINEAR_PROBLEMS = [
+    (1, 200, 4, 4, 64, True, torch.bfloat16),
+    (2, 129, 2, 2, 128, False, torch.bfloat16),
+    (1, 130, 2, 2, 32, True, torch.float16),
+    (1, 100, 2, 2, 64, False, torch.float32),
+]
+
+
+def their_linear(q, k, v, d_o, causal):
+    """Normalised, with elu + 1, as PyTorch's own functions make it."""
+    leaves = [x.detach().transpose(1, 2).clone().requires_grad_() for x in (q, k, v)]
+    features_q, features_k = (torch.nn.functional.elu(x) + 1 for x in leaves[:2])
+    if causal:
+        scores = (features_q @ features_k.transpose(2, 3)).tril()
+        o = scores @ leaves[2] / scores.sum(3, keepdim=True)
+    else:
+        o = features_q @ (features_k.transpose(2, 3) @ leaves[2]) / (features_q @ features_k.sum(2).unsqueeze(3))
+    o.backward(d_o.transpose(1, 2))
+    return [x.transpose(1, 2) for x in (o.detach(), *(leaf.grad for leaf in leaves))]
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+@pytest.mark.parametrize("problem", LINEAR_PROBLEMS, ids=str)
+def test_errors_of_linear_attention_are_no_larger_than_pytorchs(operate, problem, device):
+    batch, tokens, heads, _, dim, causal, dtype = problem
+    torch.manual_seed(6)
+    shape, rows = (batch, tokens, heads, dim), ((batch, heads, tokens), torch.float32)
+    sums = [((batch, heads, dim, dim), torch.float32), ((batch, heads, dim), torch.float32)]
+    inputs = [torch.randn(shape).to(dtype) for _ in range(4)]
+    exact = their_linear(*(x.double() for x in inputs), causal)
+    peers = their_linear(*inputs, causal)
+    o, divisor, *_ = operate(device, "linear", problem, inputs[:3], [(shape, dtype), rows, *sums])
+    gradients = operate(device, "linear-backward", problem, [*inputs[:3], o, inputs[3], divisor],
+                        [*[(shape, dtype)] * 3, *sums])
+    for name, ours, peer, truth in zip(("o", "dq", "dk", "dv"), [o, *gradients], peers, exact):
+        assert error(ours, truth) <= 1.5 * error(peer, truth), name

@@ -364,7 +364,7 @@ static const struct gpu_properties h200 = {.name = "NVIDIA H200",
 
 static struct op_problem problem_of(const struct family *family, int dim, enum dtype dtype)
 {
-	const struct op_shape shape = {1, 16384, 16, dim, dim, 4};
+	const struct op_shape shape = {1, 16384, 16, dim, dim, 4, 0};
 	const int options[FAMILY_OPTIONS] = {0};
 
 	return family_problem(family, &shape, dtype, options);
@@ -425,7 +425,7 @@ static void configurations_are_refused_for_a_reason(void **state)
 static void costs_are_counted(void **state)
 {
 	const int causal[FAMILY_OPTIONS] = {0}, bidirectional[FAMILY_OPTIONS] = {1};
-	const struct op_shape shape = {2, 100, 6, 64, 64, 3};
+	const struct op_shape shape = {2, 100, 6, 64, 64, 3, 0};
 	const struct family *family = family_find("flash"), *gradient = family_gradient(family);
 	struct op_problem problem = family_problem(family, &shape, DTYPE_BF16, causal);
 

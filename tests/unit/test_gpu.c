@@ -5,6 +5,7 @@
 #include <cmocka.h>
 
 #include <fcntl.h>
+#include <math.h>
 #include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,6 +17,7 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "gpu/cache.h"
+#include "gpu/clock.h"
 #include "gpu/compile.h"
 #include "gpu/cuda.h"
 #include "gpu/gpu.h"
@@ -169,6 +171,29 @@ static void models_are_found_by_the_drivers_names(void **state)
 	assert_null(gpu_model_find("Tesla V100-SXM2-16GB"));
 }
 
+static void devices_have_names(void **state)
+{
+	static const struct {
+		const char *name;
+		int index;
+	} good[] = {{"auto", GPU_IF_ANY}, {"cpu", GPU_NONE}, {"cuda", 0}, {"cuda:0", 0}, {"cuda:12", 12}};
+	static const char *const bad[] = {
+		"", "gpu", "CUDA", "cuda:", "cuda:x", "cuda:-1", "cuda: 1", "cuda:1k", "cuda:1024", "cuda1"};
+	struct error err = {0};
+	int index;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(good) / sizeof(*good); i++) {
+		assert_int_equal(gpu_parse_device(good[i].name, &index, &err), 0);
+		assert_int_equal(index, good[i].index);
+	}
+	for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
+		assert_int_equal(gpu_parse_device(bad[i], &index, &err), -1);
+		assert_int_equal(err.status, STATUS_USAGE);
+		assert_non_null(strstr(err.hint, "cuda:N"));
+	}
+}
+
 static void a_missing_driver_is_explained(void **state)
 {
 	struct error err = {0};
@@ -199,6 +224,35 @@ static bool compiler_knows(const struct nvrtc *nvrtc, int capability)
 	for (int i = 0; i < count; i++)
 		found |= known[i] == capability;
 	return found;
+}
+
+/* Where NVML is not there, or there is no GPU at that place, nothing is known; which ends nothing. */
+static void a_clock_that_is_not_there_is_not_known(void **state)
+{
+	const struct gpu_properties nowhere = {.name = "NVIDIA H200", .pci = "ffff:ff:1f.0"};
+	struct gpu_clock *clock = gpu_clock_open(&nowhere);
+
+	(void)state;
+	assert_null(clock);
+	assert_true(isnan(gpu_clock_mhz(clock)));
+	gpu_clock_close(clock);
+}
+
+/* While it is there, it is one that a GPU can have. */
+static void the_clock_of_a_gpu(void **state)
+{
+	struct gpu_properties properties;
+	struct gpu_clock *clock;
+	struct error err;
+
+	(void)state;
+	if (gpu_query(0, &properties, &err) < 0)
+		skip();
+	clock = gpu_clock_open(&properties);
+	if (!clock)
+		skip(); /* a driver without NVML */
+	assert_in_range(gpu_clock_mhz(clock), 100, 5000);
+	gpu_clock_close(clock);
 }
 
 static void compile(
@@ -271,6 +325,21 @@ static void the_other_kernels_compile(void **state)
 		compile("layer/convolve.cu", layer, capabilities[i], *state);
 		compile("layer/gate.cu", layer, capabilities[i], *state);
 		compile("common/delay.cu", NULL, capabilities[i], *state);
+	}
+}
+
+static void model_step_compiles(void **state)
+{
+	/* INPUT, HEAD_DIM, HEAD_NORMS, GROUP, TILES, STAGE: every other value of each, as the devices' memory allows */
+	static const int values[][6] = {{0, 20, 0, 1, 4, 21}, {1, 128, 1, 4, 4, 32}, {2, 64, 0, 7, 1, 90}};
+	static const int capability[] = {80, 90, 120};
+
+	for (size_t i = 0; i < sizeof(values) / sizeof(*values); i++) {
+		const struct kernel_parameter parameters[] = {{"INPUT", values[i][0]},
+			{"HEAD_DIM", values[i][1]}, {"HEAD_NORMS", values[i][2]}, {"GROUP", values[i][3]},
+			{"TILES", values[i][4]}, {"STAGE", values[i][5]}, {0}};
+
+		compile("model/step.cu", parameters, capability[i], *state);
 	}
 }
 
@@ -350,9 +419,13 @@ int main(void)
 			an_unwritable_cache_is_reported, make_directory, remove_directory),
 		cmocka_unit_test_setup_teardown(processes_share_the_cache, make_directory, remove_directory),
 		cmocka_unit_test(models_are_found_by_the_drivers_names),
+		cmocka_unit_test(devices_have_names),
 		cmocka_unit_test(a_missing_driver_is_explained),
+		cmocka_unit_test(a_clock_that_is_not_there_is_not_known),
+		cmocka_unit_test(the_clock_of_a_gpu),
 		cmocka_unit_test_setup_teardown(quasar_chunk_compiles, make_directory, remove_directory),
 		cmocka_unit_test_setup_teardown(the_other_kernels_compile, make_directory, remove_directory),
+		cmocka_unit_test_setup_teardown(model_step_compiles, make_directory, remove_directory),
 		cmocka_unit_test_setup_teardown(
 			a_compiler_error_shows_log_and_parameters, make_directory, remove_directory),
 		cmocka_unit_test_setup_teardown(

@@ -32,7 +32,7 @@ static struct model *open_random(const struct random_model *kind, const char *fo
 	struct model *model;
 
 	assert_int_equal(random_model_write(kind, folder, 3), 0);
-	model = model_open(folder, "auto", &err);
+	model = model_open(folder, "cpu", &err);
 	if (!model)
 		fail_msg("%s", err.message);
 	return model;

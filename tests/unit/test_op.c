@@ -118,12 +118,11 @@ static void trial_make(
 {
 	const struct fixture_plan plan = {
 		.family = families[0],
-		.shape = {shape->batch, shape->tokens, shape->heads, shape->dim, shape->dim, 0},
+		.shape = {shape->batch, shape->tokens, shape->heads, shape->dim, shape->dim, 0, sequences},
 		.dtype = shape->dtype,
 		.options = {(int)function},
 		.states = true,
 		.seed = 7,
-		.sequences = sequences,
 	};
 	const struct tensor *tensors = trial->made.problem.tensors;
 	struct error err = {0};

@@ -327,7 +327,7 @@ static double predicted_microseconds(const struct gpu_model *gpu, const cJSON *b
 	const struct family *family = family_find("quasar");
 	int dim = (int)number_of(measured, "dim"), options[FAMILY_OPTIONS], count;
 	struct op_shape shape = {
-		1, number_of(measured, "tokens"), (int)number_of(measured, "heads"), dim, dim, 0};
+		1, number_of(measured, "tokens"), (int)number_of(measured, "heads"), dim, dim, 0, 0};
 	struct config_launch launches[CONFIG_LAUNCHES];
 	struct op_problem problem;
 	struct config config;

@@ -19,9 +19,11 @@ static const struct gpu_properties h200 = {.name = "NVIDIA H200", .driver = "580
 
 static struct tune_result example(const char *parameters)
 {
-	const struct op_shape shape = {1, 100000, 8, 64, 64, 0};
+	const struct op_shape shape = {1, 100000, 8, 64, 64, 0, 0};
 	struct tune_result result = {
 		.when = 1763800000,
+		.bytes = 4e8,
+		.operations = NAN,
 		.ms = 0.25,
 		.noise = 0.01,
 		.usual_ms = 0.3,
@@ -74,6 +76,7 @@ static void assert_same(const struct tune_result *a, const struct tune_result *b
 	assert_true(shape_class_equal(&a->key.class, &b->key.class));
 	assert_string_equal(a->parameters, b->parameters);
 	assert_true(a->when == b->when && a->ms == b->ms && a->noise == b->noise);
+	assert_true(a->bytes == b->bytes && isnan(a->operations) && isnan(b->operations));
 	assert_true(a->usual_ms == b->usual_ms && isnan(a->occupancy) == isnan(b->occupancy));
 	assert_int_equal(a->registers, b->registers);
 	assert_int_equal(a->spills, b->spills);
@@ -275,6 +278,16 @@ static void a_full_disk_loses_nothing(void **state)
 
 /* --- in other hands ---------------------------------------------------------------------------------- */
 
+static int read_text(const char *text, struct tune_result_list *list, size_t *skipped, struct error *problem,
+	struct error *err)
+{
+	cJSON *document = cJSON_Parse(text);
+	int result = tune_results_read(document, list, skipped, problem, err);
+
+	cJSON_Delete(document);
+	return result;
+}
+
 static void results_travel(void **state)
 {
 	struct tune_result first = example(FIRST), second = example(SECOND);
@@ -290,7 +303,7 @@ static void results_travel(void **state)
 	add(store, &second);
 	assert_int_equal(tune_store_list(store, true, &list, &err), 0);
 	tune_results_write(&list, &text);
-	assert_int_equal(tune_results_read(text.data, text.length, &read, &skipped, &problem, &err), 0);
+	assert_int_equal(read_text(text.data, &read, &skipped, &problem, &err), 0);
 	assert_int_equal(skipped, 0);
 	assert_int_equal(read.count, 2);
 	for (size_t i = 0; i < 2; i++)
@@ -320,6 +333,8 @@ static void bad_items_are_left_out(void **state)
 		{"GROUPS=49", "GROUPS=4900000000"},
 		{"NVIDIA H200", "\\u001b[31mH200"},
 		{"\"length\":\t16", "\"length\":\t63"},
+		{"\"bytes\":\t400000000", "\"bytes\":\t-4"},
+		{"\"bytes\":\t400000000", "\"bytes\":\t\"many\""},
 		{"\"registers\":\t128", "\"registers\":\t1e9"},
 		{"\"source\":\t\"", "\"source\":\t\"G"},
 		{"\"kernel\":\t\"quasar_chunk\"", "\"kernel\":\t\"\""},
@@ -340,8 +355,7 @@ static void bad_items_are_left_out(void **state)
 		assert_non_null(at);
 		changed = xprintf("%.*s%s%s", (int)(at - text.data), text.data, changes[i][1],
 			at + strlen(changes[i][0]));
-		assert_int_equal(
-			tune_results_read(changed, strlen(changed), &read, &skipped, &problem, &err), 0);
+		assert_int_equal(read_text(changed, &read, &skipped, &problem, &err), 0);
 		assert_int_equal(skipped, 1);
 		assert_true(problem.message[0]);
 		assert_int_equal(read.count, 1);
@@ -364,8 +378,7 @@ static void what_is_no_such_file_is_refused(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(texts) / sizeof(*texts); i++) {
-		assert_int_equal(
-			tune_results_read(texts[i], strlen(texts[i]), &list, &skipped, &problem, &err), -1);
+		assert_int_equal(read_text(texts[i], &list, &skipped, &problem, &err), -1);
 		assert_int_equal(err.status, STATUS_USAGE);
 		tune_result_list_free(&list);
 	}

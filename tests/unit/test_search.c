@@ -36,6 +36,7 @@ struct machine {
 	double noise,
 		drift; /* of a time: how far it may be off, and how much slower each call is than the last */
 	double device_factor[4];      /* how much slower a device is */
+	int hot_every, hot_calls;     /* so many of so many calls are made at 60 % of the clock; 0: none */
 	int wrong, hangs, no_build;   /* -1: none */
 	int interrupts_at, breaks_at; /* the call that does; 0: none */
 	int calls, builds, verified;
@@ -116,6 +117,18 @@ static int build(void *context, const struct config *config, struct tune_build *
 	return broken ? error_set(err, STATUS_FAILED, "ptxas has died") : 0;
 }
 
+static bool is_hot(void)
+{
+	return machine.hot_every && machine.calls % machine.hot_every < machine.hot_calls;
+}
+
+static double mhz(void *context, int device)
+{
+	(void)context;
+	(void)device;
+	return is_hot() ? 0.6 * 1980 : 1980;
+}
+
 static int time_it(
 	void *context, int device, const struct config *config, int runs, double *seconds, struct error *err)
 {
@@ -134,7 +147,8 @@ static int time_it(
 	for (int i = 0; i < runs && !result; i++) {
 		seconds[i] = true_cost(config) * (1 + machine.drift * machine.calls) *
 			(1 + machine.noise * (2 * draw() - 1)) *
-			(machine.device_factor[device] > 0 ? machine.device_factor[device] : 1);
+			(machine.device_factor[device] > 0 ? machine.device_factor[device] : 1) /
+			(is_hot() ? 0.6 : 1);
 		machine.now += seconds[i];
 	}
 	pthread_mutex_unlock(&machine.mutex);
@@ -313,6 +327,53 @@ static void drift_does_not_choose(void **state)
 	}
 }
 
+/* A GPU whose clock falls now and then: who was timed then is timed again, and the best one beside it. */
+static void the_clock_does_not_choose(void **state)
+{
+	static const struct {
+		int every, calls;
+		bool watched, right; /* the times of all that were tried to the end */
+	} cases[] = {{0, 0, true, true}, {41, 3, true, true}, {29, 7, true, true}, {23, 1, true, true},
+		{29, 7, false, false}};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+		struct tune_work watched = work;
+		struct tune_search search = search_of(TUNE_EXHAUSTIVE, 1e9);
+		int wrong = 0;
+		double unit;
+
+		watched.mhz = cases[i].watched ? mhz : NULL;
+		search.work = &watched;
+		reset();
+		machine.hot_every = cases[i].every;
+		machine.hot_calls = cases[i].calls;
+		run(&search);
+		unit = candidates[0].seconds / true_cost(&candidates[0].config);
+		for (int n = 1; n < CANDIDATES; n++)
+			wrong += candidates[n].outcome == TUNE_TIMED &&
+				fabs(candidates[n].seconds / true_cost(&candidates[n].config) / unit - 1) >
+					1e-9;
+		assert_int_equal(wrong == 0, cases[i].right);
+	}
+}
+
+/* One that never settles costs time, but not without end. */
+static void a_restless_clock_ends_nothing(void **state)
+{
+	struct tune_work watched = work;
+	struct tune_search search = search_of(TUNE_EXHAUSTIVE, 1e9);
+
+	(void)state;
+	watched.mhz = mhz;
+	search.work = &watched;
+	reset();
+	machine.hot_every = 2;
+	machine.hot_calls = 1;
+	run(&search);
+	assert_true(machine.calls < CANDIDATES * 20);
+}
+
 static void noise_does_not_choose(void **state)
 {
 	(void)state;
@@ -437,7 +498,7 @@ static void a_broken_machine_ends_the_search(void **state)
 	search.devices = 2;
 	assert_int_equal(tune_search_run(&search, &found, &err), -1);
 	assert_int_equal(err.status, STATUS_ENVIRONMENT);
-	assert_true(machine.calls <= 102);
+	assert_true(machine.calls <= 103); /* the other device ends its trial: three calls at most */
 }
 
 static void the_budget_holds(void **state)
@@ -522,7 +583,7 @@ static void an_empty_space_says_what_emptied_it(void **state)
 		.multiprocessors = 4,
 		.shared_per_multiprocessor = 32768,
 		.shared_per_block = 32768};
-	const struct op_shape shape = {1, 4096, 8, 128, 128, 0};
+	const struct op_shape shape = {1, 4096, 8, 128, 128, 0, 0};
 	const int options[FAMILY_OPTIONS] = {0};
 	const struct op_problem problem = family_problem(families[0], &shape, DTYPE_F32, options);
 	struct tune_space space;
@@ -546,6 +607,8 @@ int main(void)
 		cmocka_unit_test(local_search_goes_downhill),
 		cmocka_unit_test(halving_alone_comes_near),
 		cmocka_unit_test(drift_does_not_choose),
+		cmocka_unit_test(the_clock_does_not_choose),
+		cmocka_unit_test(a_restless_clock_ends_nothing),
 		cmocka_unit_test(noise_does_not_choose),
 		cmocka_unit_test(what_is_used_stays_unless_beaten),
 		cmocka_unit_test(the_same_seed_makes_the_same_search),

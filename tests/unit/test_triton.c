@@ -123,9 +123,39 @@ static void what_cannot_be_tuned_is_refused(void **state)
 	}
 }
 
+/* What a kernel is compiled from goes back as it came. */
+static void a_build_is_asked_for_as_it_was_told(void **state)
+{
+	static const char text[] = "{\"kernel\":\"" NAME "\",\"configs\":[" CONFIG(
+		64, 8) "],\"chosen\":" CONFIG(64, 8) ",\"builds\":%s}";
+	static const char *const builds[] = {"[{\"module\":\"m\"}]", "[]", "null", "7"};
+	struct error err = {0};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(builds) / sizeof(*builds); i++) {
+		struct triton_kernel kernel;
+		char *item = xprintf(text, builds[i]), *line;
+		cJSON *request;
+
+		assert_int_equal(read_item(item, &kernel, &err), 0);
+		request = triton_build_request(&kernel, &kernel.configs[0]);
+		line = cJSON_PrintUnformatted(request);
+		assert_int_equal(!request, i > 0);
+		if (request)
+			assert_string_equal(line,
+				"{\"do\":\"build\",\"builds\":[{\"module\":\"m\"}],\"config\":{\"kwargs\":{\"BLOCK\":64},"
+				"\"num_warps\":8,\"num_stages\":2}}");
+		cJSON_free(line);
+		cJSON_Delete(request);
+		triton_kernel_free(&kernel);
+		free(item);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_build_is_asked_for_as_it_was_told),
 		cmocka_unit_test(a_kernel_has_what_it_declares_and_more),
 		cmocka_unit_test(a_bound_and_a_cluster_are_kept),
 		cmocka_unit_test(what_cannot_be_tuned_is_refused),

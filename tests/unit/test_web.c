@@ -288,31 +288,107 @@ static void plots_of_little(void **state)
 	}
 }
 
+/* What is read from a document that somebody wrote. */
+static struct tuning_list read_tunings(const char *text)
+{
+	cJSON *document = cJSON_Parse(text);
+	struct tuning_list list = {0};
+	struct error err;
+
+	assert_int_equal(tuning_read(document, &list, &err), 0);
+	cJSON_Delete(document);
+	return list;
+}
+
+static const char *const any[2];
+
 static void tuning_reads_what_makes_sense(void **state)
 {
-	static const char text[] =
-		"{\"device\": \"<img>\", \"predicted\": true, \"bandwidth_gbs\": 4800, \"peak_tflops\": 989, \"kernels\": ["
-		"{\"kernel\": \"chunk\", \"parameters\": {\"CHUNK\": 64, \"STAGES\": 1}, \"ms\": 2.5, \"error\": 0.02,"
-		" \"intensity\": 100, \"tflops\": 200},"
+	struct tuning_list list = read_tunings(
+		"{\"device\": \"H200\", \"predicted\": true, \"bytes\": 1e6, \"operations\": 1e8, \"kernels\": ["
+		"{\"kernel\": \"chunk\", \"parameters\": {\"CHUNK\": 64, \"STAGES\": 1}, \"ms\": 2.5, \"error\": 0.02},"
 		"{\"kernel\": \"chunk\", \"parameters\": {\"CHUNK\": 64, \"STAGES\": 2}, \"ms\": 1.5},"
 		"{\"kernel\": \"chunk\", \"parameters\": {\"CHUNK\": 32, \"STAGES\": 2}, \"ms\": 4},"
-		"{\"kernel\": \"chunk\", \"parameters\": {\"CHUNK\": \"x\"}, \"ms\": -1},"
-		"{\"kernel\": 5, \"ms\": 1}, 7, null, {\"kernel\": \"chunk\", \"ms\": \"fast\"}]}";
-	cJSON *document = cJSON_Parse(text);
+		"{\"kernel\": \"chunk\", \"parameters\": {\"CHUNK\": \"x\"}, \"ms\": 1},"
+		"{\"kernel\": \"chunk\", \"parameters\": {\"A B\": 1}, \"ms\": 1},"
+		"{\"kernel\": \"chunk\", \"parameters\": {\"CHUNK\": 64}, \"ms\": -1},"
+		"{\"kernel\": 5, \"ms\": 1}, 7, null, {\"kernel\": \"chunk\", \"ms\": \"fast\"},"
+		"{\"kernel\": \"layer\", \"parameters\": {\"CHUNK\": 64}, \"ms\": 9}]}");
 	struct part part;
 
 	(void)state;
-	tuning_part(document, &part);
-	assert_int_equal(sheet_rows(&part.sheet), 3);
-	assert_float_equal(part.sheet.cells[1].number, 1.5, 0);
-	assert_int_equal(part.picture_count, 2); /* no roofline: the fastest has no intensity */
+	assert_int_equal(list.count, 2);
+	tuning_part(&list, any, &part);
+	assert_int_equal(sheet_rows(&part.sheet), 4);
+	assert_float_equal(part.sheet.cells[4].number, 1.5, 0);
+	assert_int_equal(part.picture_count, 4); /* chunk's heat map, bars of both, the roofline */
+	assert_non_null(strstr(part.pictures[3].wide.data, "chunk"));
 	assert_non_null(strstr(part.summary, "predicted, not measured"));
 	for (size_t i = 0; i < part.picture_count; i++)
 		assert_numbers_only(&part.pictures[i].wide);
 	part_free(&part);
-	cJSON_Delete(document);
-	tuning_part(NULL, &part);
+	tuning_list_free(&list);
+	tuning_part(&list, any, &part);
 	assert_int_equal(sheet_rows(&part.sheet), 0);
+	part_free(&part);
+}
+
+/* The best time of each pair of values, over the parameters that are asked for where there are such. */
+static void a_grid_has_the_best_of_each_pair(void **state)
+{
+	struct tuning_list list = read_tunings(
+		"{\"device\": \"a GPU\", \"kernels\": ["
+		"{\"kernel\": \"k\", \"parameters\": {\"A\": 1, \"B\": 20, \"C\": 5, \"D\": 1}, \"ms\": 4},"
+		"{\"kernel\": \"k\", \"parameters\": {\"A\": 2, \"B\": 20, \"C\": 5, \"D\": 1}, \"ms\": 3},"
+		"{\"kernel\": \"k\", \"parameters\": {\"A\": 2, \"B\": 20, \"C\": 5, \"D\": 2}, \"ms\": 2},"
+		"{\"kernel\": \"k\", \"parameters\": {\"A\": 3, \"B\": 10, \"C\": 5, \"D\": 2}, \"ms\": 1}]}");
+	struct tuning_grid grid;
+	struct tuning_best best;
+
+	(void)state;
+	assert_true(tuning_grid_make(list.items, NULL, NULL, &grid));
+	assert_string_equal(grid.names[0], "A");
+	assert_string_equal(grid.names[1], "B");
+	assert_int_equal(grid.counts[0], 3);
+	assert_int_equal(grid.counts[1], 2);
+	assert_string_equal(grid.labels[1][0], "10");
+	assert_true(isnan(grid.ms[0]) && grid.ms[1] == 4 && isnan(grid.ms[2]) && grid.ms[3] == 2 &&
+		grid.ms[4] == 1 && isnan(grid.ms[5]));
+	assert_true(tuning_grid_make(list.items, "D", "A", &grid));
+	assert_string_equal(grid.names[0], "D");
+	assert_true(tuning_grid_make(list.items, "C", "A", &grid)); /* which has one value */
+	assert_string_equal(grid.names[0], "A");
+	tuning_best_make(list.items, &best);
+	assert_string_equal(best.names, "A · B · D");
+	assert_string_equal(best.labels[0], "3 · 10 · 2");
+	list.items->count = 1;
+	assert_false(tuning_grid_make(list.items, NULL, NULL, &grid));
+	list.items->count = 4;
+	tuning_list_free(&list);
+}
+
+static void a_history_of_tunings(void **state)
+{
+	struct tune_result items[60] = {0};
+	struct tune_result_list results = {items, 60};
+	struct part part;
+
+	(void)state;
+	for (size_t i = 0; i < results.count; i++) {
+		items[i] = (struct tune_result){.when = 1.7e9 - 1e5 * (double)i,
+			.ms = 1,
+			.usual_ms = i % 7 ? 1.2 : NAN,
+			.noise = NAN};
+		snprintf(items[i].key.kernel, sizeof(items[i].key.kernel), "kernel %zu", i % 6);
+	}
+	tuning_history_part(&results, &part);
+	assert_int_equal(sheet_rows(&part.sheet), 60);
+	assert_int_equal(part.picture_count, 1);
+	assert_numbers_only(&part.pictures[0].narrow);
+	part_free(&part);
+	results.count = 0;
+	tuning_history_part(&results, &part);
+	assert_int_equal(part.picture_count, 0);
 	part_free(&part);
 }
 
@@ -330,6 +406,8 @@ int main(void)
 		cmocka_unit_test(a_board_without_anything),
 		cmocka_unit_test(plots_of_little),
 		cmocka_unit_test(tuning_reads_what_makes_sense),
+		cmocka_unit_test(a_grid_has_the_best_of_each_pair),
+		cmocka_unit_test(a_history_of_tunings),
 	};
 
 	return cmocka_run_group_tests_name("web", tests, NULL, NULL);

@@ -1,5 +1,6 @@
 #include <stdlib.h>
 
+#include "base/clock.h"
 #include "cpu/cpu.h"
 #include "op/flash/kernel.h"
 
@@ -28,7 +29,8 @@ static struct grid grid_of(const struct flash_problem *problem, int heads)
 	return grid;
 }
 
-/* The last blocks of queries, which causal ones see most of, first; false: the sequence has no such block. */
+/* The last blocks of queries, which causal ones see most of, first; false: the sequence has no such block, or nobody
+ * waits for it any more: a long call ends when it is asked to. */
 static bool block_of(const struct flash_problem *problem, const struct grid *grid, int64_t number,
 	struct flash_block *block)
 {
@@ -39,7 +41,12 @@ static bool block_of(const struct flash_problem *problem, const struct grid *gri
 		.head = (int)(other % grid->heads),
 		.row = (grid->blocks - 1 - number / others) * FLASH_BLOCK,
 	};
-	return block->row < block->sequence.tokens;
+	return block->row < block->sequence.tokens && !interrupted();
+}
+
+static int conclude(struct error *err)
+{
+	return interrupted() ? error_set(err, STATUS_INTERRUPTED, "interrupted") : 0;
 }
 
 int flash_cpu(const struct flash_problem *problem, struct error *err)
@@ -57,7 +64,7 @@ int flash_cpu(const struct flash_problem *problem, struct error *err)
 		if (block_of(problem, &grid, i, &block))
 			kernel->forward(problem, &block);
 	}
-	return 0;
+	return conclude(err);
 }
 
 int flash_cpu_gradient(const struct flash_problem *problem, struct error *err)
@@ -89,5 +96,5 @@ int flash_cpu_gradient(const struct flash_problem *problem, struct error *err)
 				kernel->key_gradient(problem, &block, d);
 	}
 	free(d);
-	return 0;
+	return conclude(err);
 }

@@ -58,12 +58,12 @@ int flash_check_shape(const struct flash_problem *problem, struct error *err);
 
 /* In double precision, written as the formulas stand; no tensor of the problem is written. Results are contiguous, in
  * the host's memory; NULL: not wanted. STATUS_ENVIRONMENT without memory. The gradient is that of the exact O, which
- * is computed again: o and lse of the problem are not read. */
+ * is computed again: o and lse of the problem are not read. STATUS_INTERRUPTED when the user asked to stop. */
 int flash_reference(const struct flash_problem *problem, double *o, double *lse, struct error *err);
 int flash_reference_gradient(
 	const struct flash_problem *problem, double *dq, double *dk, double *dv, struct error *err);
 
 /* On the CPU, by blocks of 64 queries and 64 keys, all cores, in fp32; the same bits for any number of threads.
- * STATUS_ENVIRONMENT without memory. */
+ * STATUS_ENVIRONMENT without memory, STATUS_INTERRUPTED when the user asked to stop. */
 int flash_cpu(const struct flash_problem *problem, struct error *err);
 int flash_cpu_gradient(const struct flash_problem *problem, struct error *err);

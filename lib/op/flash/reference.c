@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "op/flash/problem.h"
 
 /* A head of a sequence of a tensor as doubles, [tokens, S]. */
@@ -96,7 +97,7 @@ static void forward_head(const struct flash_problem *problem, const struct flash
 	read_head(problem, &problem->q, sequence, head, at[Q]);
 	read_head(problem, &problem->k, sequence, key_head, at[K]);
 	read_head(problem, &problem->v, sequence, key_head, at[V]);
-	for (int64_t i = 0; i < sequence->tokens; i++) {
+	for (int64_t i = 0; i < sequence->tokens && !interrupted(); i++) {
 		int64_t keys = keys_of(problem, sequence, i);
 		double sum = softmax_row(problem, at[Q] + i * dim, at[K], keys, at[P]);
 
@@ -112,9 +113,11 @@ static void forward_head(const struct flash_problem *problem, const struct flash
 	}
 }
 
-static int out_of_memory(struct error *err)
+static int conclude(bool out_of_memory, struct error *err)
 {
-	return error_set(err, STATUS_ENVIRONMENT, "not enough memory for the fp64 reference");
+	if (out_of_memory)
+		return error_set(err, STATUS_ENVIRONMENT, "not enough memory for the fp64 reference");
+	return interrupted() ? error_set(err, STATUS_INTERRUPTED, "interrupted") : 0;
 }
 
 int flash_reference(const struct flash_problem *problem, double *o, double *lse, struct error *err)
@@ -134,7 +137,7 @@ int flash_reference(const struct flash_problem *problem, double *o, double *lse,
 		failed |= !memory;
 		free(memory);
 	}
-	return failed ? out_of_memory(err) : 0;
+	return conclude(failed, err);
 }
 
 /* --- gradient --------------------------------------------------------------------------------------- */
@@ -162,7 +165,7 @@ static void gradient_head(const struct flash_problem *problem, const struct flas
 
 	read_head(problem, &problem->q, sequence, head, at[Q]);
 	read_head(problem, &problem->d_o, sequence, head, at[D_O]);
-	for (int64_t i = 0; i < sequence->tokens; i++) {
+	for (int64_t i = 0; i < sequence->tokens && !interrupted(); i++) {
 		const double *q = at[Q] + i * dim, *d_o = at[D_O] + i * dim;
 		int64_t keys = keys_of(problem, sequence, i);
 		double *row = dq ? result_row(problem, sequence, problem->heads, head, i, dq) : NULL;
@@ -223,5 +226,5 @@ int flash_reference_gradient(
 		failed |= !memory;
 		free(memory);
 	}
-	return failed ? out_of_memory(err) : 0;
+	return conclude(failed, err);
 }

@@ -19,8 +19,12 @@ static struct device_tensor device_tensor(const struct tensor *tensor)
 /* What tuning found on such a GPU for such a problem, else what is chosen without. */
 static struct config choose(const struct quasar_problem *problem, const struct gpu_properties *properties)
 {
-	const struct op_shape shape = {
-		problem->batch, problem->tokens, problem->heads, problem->dim, problem->dim, 0};
+	const struct op_shape shape = {.batch = problem->batch,
+		.tokens = problem->tokens,
+		.heads = problem->heads,
+		.key_dim = problem->dim,
+		.value_dim = problem->dim,
+		.sequences = problem->sequences};
 	const struct shape_class class = shape_class_of(
 		quasar_function_name(problem), problem->q.dtype, &shape);
 	struct config tuned;

@@ -18,8 +18,8 @@ static const struct family_tensor tensors[] = {
 	[V] = {"v", "BTHV", TENSOR_INPUT, {DISTRIBUTION_NORMAL, .deviation = 1}},
 	[O] = {"o", "BTHV", TENSOR_OUTPUT, {0}},
 	[BETA] = {"beta", "H", TENSOR_INPUT, {DISTRIBUTION_UNIFORM, .low = 0.7f, .high = 2.8f}},
-	[INITIAL] = {"initial_state", "BHKV", TENSOR_INITIAL, {DISTRIBUTION_NORMAL, .deviation = 0.5f}},
-	[FINAL] = {"final_state", "BHKV", TENSOR_FINAL, {0}},
+	[INITIAL] = {"initial_state", "NHKV", TENSOR_INITIAL, {DISTRIBUTION_NORMAL, .deviation = 0.5f}},
+	[FINAL] = {"final_state", "NHKV", TENSOR_FINAL, {0}},
 	[LOG_GATE] = {"log_gate", "BTH", TENSOR_INPUT, {DISTRIBUTION_UNIFORM, .low = -0.1f, .high = 0}},
 	{0},
 };
@@ -52,7 +52,7 @@ static struct quasar_problem in_words(const struct op_problem *problem)
 		.final_state = at[FINAL].data,
 		.gated = WITH_GATE >> problem->options[0] & 1,
 		.log_gate = at[LOG_GATE].data,
-		.sequences = problem->sequences,
+		.sequences = problem->shape.sequences,
 		.starts = problem->starts,
 	};
 }
@@ -64,9 +64,9 @@ static int quasar_of(const struct op_problem *problem, struct quasar_problem *qu
 		return error_set(err, STATUS_USAGE,
 			"keys of dimension %d and values of %d: they have to be the same",
 			problem->shape.key_dim, problem->shape.value_dim);
-	if ((WITH_PACKS >> problem->options[0] & 1) != (problem->sequences > 0))
+	if ((WITH_PACKS >> problem->options[0] & 1) != (problem->shape.sequences > 0))
 		return error_set(err, STATUS_USAGE, "%lld packed sequences, %s semantics",
-			(long long)problem->sequences, options[0].values[problem->options[0]]);
+			(long long)problem->shape.sequences, options[0].values[problem->options[0]]);
 	*quasar = in_words(problem);
 	return quasar_check(quasar, err);
 }

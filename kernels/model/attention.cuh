@@ -1,0 +1,208 @@
+/* attention: the heads of a token look at the keys of its session, up to its own. A block takes the heads that share a
+ * head of keys, and a part of the sequence; the next product puts the parts together (attended()). Keys, values and sums
+ * are fp32. */
+#pragma once
+
+#include "model/arguments.h"
+
+#define QUADS (HEAD_DIM / 4)               /* four numbers of a head */
+#define PARTS (MODEL_THREADS / QUADS)      /* threads that have the same quad of values, of different keys */
+#define NOTHING __int_as_float(0xff800000) /* −∞ */
+
+/* Of a block: what one part of the step works on, after the other. */
+extern __shared__ __align__(16) unsigned char memory[];
+
+/* The parts that a row's sequence is attended to in: as many as keep all blocks busy. */
+static __device__ __forceinline__ int splits_of(const struct model_step_arguments &a, int row)
+{
+	const int busy = gridDim.x * GROUP / (a.row_count * a.heads);
+	const int useful = (a.rows[row].position + MODEL_KEYS) / MODEL_KEYS;
+
+	return max(1, min(min(busy, useful), MODEL_SPLITS));
+}
+
+/* Where a session keeps a key or value of a row's token; `head` counts those of keys, then those of values. */
+static __device__ __forceinline__ float *cached(
+	const struct model_step_arguments &a, int layer, int row, int head, int position)
+{
+	const int kind = head / a.kv_heads;
+	const long long at = (kind * (long long)a.layer_count + layer) * a.kv_heads + head % a.kv_heads;
+
+	return a.rows[row].cache + (at * a.rows[row].capacity + position) * HEAD_DIM;
+}
+
+struct attention {
+	float4 sums[2][MODEL_THREADS]; /* of weighted values; of two heads, one after the other */
+	float queries[GROUP][HEAD_DIM];
+	float scores[GROUP][MODEL_KEYS];
+	float largest[GROUP], sum[GROUP],
+		shrink[GROUP]; /* shrink: what older sums are to be multiplied with */
+};
+static_assert(sizeof(struct attention) <= MODEL_ATTENTION_BYTES(HEAD_DIM), "as the host counts");
+
+static __device__ __forceinline__ float dot(float4 a, float4 b)
+{
+	return a.x * b.x + a.y * b.y + a.z * b.z + a.w * b.w;
+}
+
+/* Of `count` keys from `keys` on; −∞ where there is none. */
+static __device__ __forceinline__ void score(struct attention &shared, const float *keys, int count)
+{
+	const int key = threadIdx.x / 4, quarter = threadIdx.x % 4;
+	float scores[GROUP] = {};
+
+#pragma unroll 4
+	for (int i = quarter; i < (key < count ? QUADS : 0); i += 4) {
+		const float4 four = __ldcg((const float4 *)(keys + key * HEAD_DIM) + i);
+
+#pragma unroll
+		for (int g = 0; g < GROUP; g++)
+			scores[g] += dot(four, ((const float4 *)shared.queries[g])[i]);
+	}
+#pragma unroll
+	for (int g = 0; g < GROUP; g++) {
+		scores[g] += __shfl_xor_sync(~0u, scores[g], 1);
+		scores[g] += __shfl_xor_sync(~0u, scores[g], 2);
+		if (quarter == g % 4)
+			shared.scores[g][key] = key < count ? scores[g] : NOTHING;
+	}
+}
+
+/* A warp a head: scores become weights. */
+static __device__ __forceinline__ void weigh(struct attention &shared)
+{
+	const int lane = threadIdx.x % 32;
+
+	for (int g = threadIdx.x / 32; g < GROUP; g += MODEL_WARPS) {
+		float largest = shared.largest[g], sum = 0;
+
+		for (int i = lane; i < MODEL_KEYS; i += 32)
+			largest = fmaxf(largest, shared.scores[g][i]);
+		for (int other = 16; other; other /= 2)
+			largest = fmaxf(largest, __shfl_xor_sync(~0u, largest, other));
+		for (int i = lane; i < MODEL_KEYS; i += 32) {
+			const float weight = expf(shared.scores[g][i] - largest);
+
+			shared.scores[g][i] = weight;
+			sum += weight;
+		}
+		for (int other = 16; other; other /= 2)
+			sum += __shfl_xor_sync(~0u, sum, other);
+		if (lane == 0) {
+			shared.shrink[g] = expf(shared.largest[g] - largest);
+			shared.sum[g] = shared.sum[g] * shared.shrink[g] + sum;
+			shared.largest[g] = largest;
+		}
+	}
+}
+
+/* Weighted values, of every PARTS-th key. */
+static __device__ __forceinline__ void add_values(
+	const struct attention &shared, const float *values, int count, float4 (&sums)[GROUP])
+{
+	const int quad = threadIdx.x % QUADS, part = threadIdx.x / QUADS;
+
+#pragma unroll
+	for (int g = 0; g < GROUP; g++) {
+		sums[g].x *= shared.shrink[g], sums[g].y *= shared.shrink[g];
+		sums[g].z *= shared.shrink[g], sums[g].w *= shared.shrink[g];
+	}
+#pragma unroll 4
+	for (int key = part; key < (part < PARTS ? count : 0); key += PARTS) {
+		const float4 four = __ldcg((const float4 *)(values + key * HEAD_DIM) + quad);
+
+#pragma unroll
+		for (int g = 0; g < GROUP; g++) {
+			const float weight = shared.scores[g][key];
+
+			sums[g].x += weight * four.x, sums[g].y += weight * four.y;
+			sums[g].z += weight * four.z, sums[g].w += weight * four.w;
+		}
+	}
+}
+
+static __device__ __forceinline__ void hand_over(const struct model_step_arguments &a,
+	struct attention &shared, long long at, const float4 (&sums)[GROUP])
+{
+#pragma unroll
+	for (int g = 0; g < GROUP; g++) {
+		const float(*parts)[HEAD_DIM] = (const float(*)[HEAD_DIM])shared.sums[g % 2];
+		const long long to = at + g * MODEL_SPLITS;
+		float total = 0;
+
+		shared.sums[g % 2][threadIdx.x] = sums[g];
+		__syncthreads();
+		if (threadIdx.x >= HEAD_DIM)
+			continue;
+		for (int part = 0; part < PARTS; part++)
+			total += parts[part][threadIdx.x];
+		a.partial[to * HEAD_DIM + threadIdx.x] = total;
+		if (threadIdx.x == 0)
+			((float2 *)a.partial_of)[to] = make_float2(shared.largest[g], shared.sum[g]);
+	}
+}
+
+/* The heads of a group, of a row, over part `split` of `splits`. */
+static __device__ __forceinline__ void attend(
+	const struct model_step_arguments &a, int layer, int row, int group, int split, int splits)
+{
+	struct attention &shared = *(struct attention *)memory;
+	const int head = group * GROUP, kv_head = head / (a.heads / a.kv_heads);
+	const int length = a.rows[row].position + 1, share = (length + splits - 1) / splits;
+	const float *queries = a.heads_at + (row * (a.heads + a.kv_heads) + head) * HEAD_DIM;
+	float4 sums[GROUP] = {};
+
+	for (int i = threadIdx.x; i < GROUP * HEAD_DIM; i += MODEL_THREADS)
+		shared.queries[0][i] = __ldcg(queries + i) * (1 / sqrtf(HEAD_DIM));
+	if (threadIdx.x < GROUP)
+		shared.largest[threadIdx.x] = NOTHING, shared.sum[threadIdx.x] = 0;
+	__syncthreads();
+	for (int key = split * share; key < min(length, (split + 1) * share); key += MODEL_KEYS) {
+		const int count = min(min(length, (split + 1) * share) - key, MODEL_KEYS);
+
+		score(shared, cached(a, layer, row, kv_head, key), count);
+		__syncthreads();
+		weigh(shared);
+		__syncthreads();
+		add_values(shared, cached(a, layer, row, a.kv_heads + kv_head, key), count, sums);
+		__syncthreads();
+	}
+	hand_over(a, shared, (long long)(row * a.heads + head) * MODEL_SPLITS + split, sums);
+	__syncthreads();
+}
+
+static __device__ __forceinline__ void attention(const struct model_step_arguments &a, int layer)
+{
+	const int groups = a.heads / GROUP, items = a.row_count * groups;
+
+	for (int item = blockIdx.x; item < items * MODEL_SPLITS; item += gridDim.x) {
+		const int row = item % items / groups, split = item / items, splits = splits_of(a, row);
+
+		if (split < splits)
+			attend(a, layer, row, item % groups, split, splits);
+	}
+}
+
+/* Four numbers of what a row's heads attended to, side by side. */
+static __device__ __forceinline__ float4 attended(const struct model_step_arguments &a, int row, int column)
+{
+	const long long at = (long long)(row * a.heads + column / HEAD_DIM) * MODEL_SPLITS;
+	const float4 *partial = (const float4 *)(a.partial + at * HEAD_DIM + column % HEAD_DIM);
+	const float2 *of = (const float2 *)a.partial_of + at;
+	const int splits = splits_of(a, row);
+	float4 total = make_float4(0, 0, 0, 0);
+	float largest = NOTHING, sum = 0;
+
+	for (int i = 0; i < splits; i++)
+		largest = fmaxf(largest, __ldcg(of + i).x);
+	for (int i = 0; i < splits; i++) {
+		const float2 state = __ldcg(of + i);
+		const float4 four = __ldcg(partial + i * QUADS);
+		const float weight = expf(state.x - largest);
+
+		sum += weight * state.y;
+		total.x += weight * four.x, total.y += weight * four.y;
+		total.z += weight * four.z, total.w += weight * four.w;
+	}
+	return make_float4(total.x / sum, total.y / sum, total.z / sum, total.w / sum);
+}

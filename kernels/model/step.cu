@@ -1,0 +1,92 @@
+/* model_step: takes up to MODEL_ROWS tokens of any sessions through a whole language model, in one launch: what each
+ * product needs is there as soon as all blocks have finished the one before, and until then its weights are on their
+ * way. At a few tokens it is bound by memory, for all weights are read once.
+ *
+ * A layer has five parts, and all blocks wait for each other before each:
+ *   1. queries, keys and values of the normalised x; they turn, and keys and values go to the sessions
+ *      (with norms of heads, a part of its own does that);
+ *   2. attention, in parts of sequences;
+ *   3. x += its output product, which puts the parts together;
+ *   4. silu(gate) · up of the normalised x;
+ *   5. x += the down product of that.
+ * x, and all between the products, is fp32. The order of all sums is fixed for a number of tokens, so that the same
+ * input gives the same bits.
+ *
+ * Compile-time parameters: INPUT (of the weights), HEAD_DIM (a multiple of 4), HEAD_NORMS (0 or 1), GROUP (heads that
+ * share their keys, at a time: MODEL_GROUP at most), TILES (eight tokens each: MODEL_ROWS / 8 at most), STAGE (slices of
+ * activations that shared memory holds: MODEL_DEPTH at least). */
+#include "model/attention.cuh"
+#include "model/product.cuh"
+
+/* x of the tokens, and how far pairs turn at their positions. */
+static __device__ __forceinline__ void look_up(const struct model_step_arguments &a)
+{
+	const int thread = blockIdx.x * MODEL_THREADS + threadIdx.x, threads = gridDim.x * MODEL_THREADS;
+	const long long width = divide_up(a.hidden, MODEL_SLICE) * MODEL_SLICE;
+
+	for (int i = thread; i < a.row_count * a.hidden; i += threads)
+		a.x[i] = element_float(((
+			const ELEMENT *)a.embedding.data)[a.rows[i / a.hidden].token * width + i % a.hidden]);
+	for (int i = thread; i < a.row_count * (HEAD_DIM / 2); i += threads) {
+		const float angle = (float)a.rows[i / (HEAD_DIM / 2)].position *
+			a.frequencies[i % (HEAD_DIM / 2)];
+
+		((float2 *)a.angles)[i] = make_float2(cosf(angle), sinf(angle));
+	}
+	for (int i = thread; i < a.output_count; i += threads)
+		*a.outputs[i].best = 0;
+}
+
+#if HEAD_NORMS
+/* A warp a head of a row. */
+static __device__ __forceinline__ void normalise_heads(const struct model_step_arguments &a, int layer)
+{
+	const int heads = a.heads + a.kv_heads, lane = threadIdx.x % 32;
+
+	for (int item = blockIdx.x + threadIdx.x / 32 * gridDim.x; item < a.row_count * heads;
+		item += MODEL_WARPS * gridDim.x) {
+		const int row = item / heads, head = item % heads;
+		const float *from = a.heads_at + item * HEAD_DIM;
+		const float *norm = head < a.heads ? a.layers[layer].q_norm : a.layers[layer].k_norm;
+		float squares = 0, scale;
+
+		for (int i = lane; i < HEAD_DIM; i += 32)
+			squares += __ldcg(from + i) * __ldcg(from + i);
+		for (int other = 16; other; other /= 2)
+			squares += __shfl_xor_sync(~0u, squares, other);
+		scale = 1 / sqrtf(squares / HEAD_DIM + a.epsilon);
+		for (int i = lane; i < HEAD_DIM / 2; i += 32) {
+			float low = __ldcg(from + i) * scale * norm[i];
+			float high = __ldcg(from + HEAD_DIM / 2 + i) * scale * norm[HEAD_DIM / 2 + i];
+
+			turn(a, row, i, low, high);
+			put(a, layer, row, head, i, low, high);
+		}
+	}
+}
+#endif
+
+extern "C" __global__ void __launch_bounds__(MODEL_THREADS, 1)
+	model_step(const __grid_constant__ struct model_step_arguments a)
+{
+	struct barrier barrier = {a.barrier, 0};
+
+	look_up(a);
+	/* one place in the code for all products: a copy for each would not stay in the cache of instructions */
+	for (int number = 0; number < count_parts(a); number++) {
+		const struct part part = part_of(a, number);
+
+		if (part.product == OUTPUT) {
+#if HEAD_NORMS
+			arrive(barrier);
+			wait(barrier);
+			normalise_heads(a, part.layer);
+#endif
+			arrive(barrier);
+			wait(barrier);
+			attention(a, part.layer);
+		}
+		multiply(a, number, barrier);
+	}
+	leave(barrier);
+}

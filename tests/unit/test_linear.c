@@ -1,0 +1,280 @@
+/* Linear attention: its gradient against finite differences of the fp64 reference, in every function that it has; the
+ * states between two halves of a sequence; long sequences; what is refused. test_family.c holds the CPU's versions of
+ * both against the references. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/memory.h"
+#include "measure/fixture.h"
+#include "op/linear/config.h"
+#include "op/linear/problem.h"
+
+static struct device cpu;
+
+/* --- finite differences ------------------------------------------------------------------------------ */
+
+/* A gradient's fixture, and the loss that it is of: Σ do · o + Σ dS · S + Σ dz · z over the outputs. */
+struct loss {
+	const struct family *gradient, *operation;
+	struct fixture fixture;
+	struct op_problem forward;
+	double *results[FAMILY_TENSORS]; /* of the operation */
+	size_t count[FAMILY_TENSORS];
+};
+
+static const struct tensor *tensor_named(const struct loss *loss, const char *prefix, const char *name)
+{
+	char full[32];
+	int number;
+
+	snprintf(full, sizeof(full), "%s%s", prefix, name);
+	number = family_tensor_find(loss->gradient, full);
+	return number < 0 ? NULL : &loss->fixture.problem.tensors[number];
+}
+
+static void loss_open(struct loss *loss, const struct fixture_plan *plan)
+{
+	struct error err = {0};
+
+	*loss = (struct loss){.gradient = plan->family, .operation = plan->family->gradient_of};
+	assert_int_equal(fixture_make(&loss->fixture, &cpu, plan, &err), 0);
+	loss->forward = family_problem(loss->operation, &plan->shape, plan->dtype, plan->options);
+	for (int i = 0; loss->operation->tensors[i].name; i++) {
+		const struct family_tensor *tensor = &loss->operation->tensors[i];
+		const struct tensor *here = tensor_named(loss, "", tensor->name);
+		int64_t size[4];
+
+		if (here)
+			loss->forward.tensors[i] = *here;
+		loss->count[i] = (size_t)family_tensor_size(tensor, &plan->shape, size);
+		if (tensor_named(loss, "d", tensor->name) && tensor_is_output(tensor))
+			loss->results[i] = xmalloc(loss->count[i] * sizeof(double));
+	}
+}
+
+static void loss_close(struct loss *loss)
+{
+	fixture_free(&loss->fixture);
+	for (int i = 0; i < FAMILY_TENSORS; i++)
+		free(loss->results[i]);
+}
+
+static double loss_value(struct loss *loss)
+{
+	struct error err = {0};
+	double sum = 0;
+
+	assert_int_equal(loss->operation->reference(&loss->forward, loss->results, &err), 0);
+	for (int i = 0; loss->operation->tensors[i].name; i++) {
+		const float *weights;
+
+		if (!loss->results[i])
+			continue;
+		weights = tensor_named(loss, "d", loss->operation->tensors[i].name)->data;
+		for (size_t n = 0; n < loss->count[i]; n++)
+			sum += (double)weights[n] * loss->results[i][n];
+	}
+	return sum;
+}
+
+/* The derivative of the loss by one number, by differences over two distances whose errors of the third order cancel. */
+static double slope(struct loss *loss, float *number)
+{
+	const float before = *number, step = 0x1p-7f;
+	double value[4];
+
+	for (int i = 0; i < 4; i++) {
+		static const float steps[] = {-2, -1, 1, 2};
+
+		*number = before + steps[i] * step;
+		value[i] = loss_value(loss);
+	}
+	*number = before;
+	return (8 * (value[2] - value[1]) - (value[3] - value[0])) / (12 * (double)step);
+}
+
+/* A sample of a tensor's gradient. Where a feature map bends, there is no derivative to compare with. */
+static void compare_slopes(struct loss *loss, const char *name, const double *gradient)
+{
+	const int number = family_tensor_find(loss->gradient, name);
+	float *numbers = loss->fixture.problem.tensors[number].data;
+	double norm = 0;
+
+	for (size_t i = 0; i < loss->fixture.count[number]; i++)
+		norm += gradient[i] * gradient[i];
+	norm = sqrt(norm / (double)loss->fixture.count[number]);
+	for (size_t i = 3; i < loss->fixture.count[number]; i += 41) {
+		double expected;
+
+		if ((!strcmp(name, "q") || !strcmp(name, "k")) && fabsf(numbers[i]) < 0.05f)
+			continue;
+		expected = slope(loss, &numbers[i]);
+		if (fabs(gradient[i] - expected) > 1e-4 * (fabs(expected) + norm))
+			fail_msg("d%s[%zu] is %.9g, by differences %.9g (%d,%d,%d)", name, i, gradient[i],
+				expected, loss->fixture.plan.options[0], loss->fixture.plan.options[1],
+				loss->fixture.plan.options[2]);
+	}
+}
+
+static void the_gradient_is_the_slope(void **state)
+{
+	static const char *const inputs[] = {"q", "k", "v", "initial_state", "initial_sum"};
+	struct fixture_plan plan = {.family = family_find("linear-backward"),
+		.shape = {1, 6, 1, 32, 32, 0, 0},
+		.dtype = DTYPE_F32,
+		.states = true,
+		.seed = 5};
+
+	(void)state;
+	for (int function = 0; function < 20; function++) {
+		double *results[FAMILY_TENSORS] = {0};
+		struct loss loss;
+		struct error err = {0};
+
+		plan.options[0] = function % 2;
+		plan.options[1] = function / 2 % 5;
+		plan.options[2] = function / 10;
+		loss_open(&loss, &plan);
+		for (int i = 0; plan.family->tensors[i].name; i++)
+			if (tensor_is_output(&plan.family->tensors[i]))
+				results[i] = xmalloc(loss.fixture.count[i] * sizeof(double));
+		assert_int_equal(plan.family->reference(&loss.fixture.problem, results, &err), 0);
+		for (size_t i = 0; i < sizeof(inputs) / sizeof(*inputs); i++) {
+			char name[32];
+
+			snprintf(name, sizeof(name), "d%s", inputs[i]);
+			compare_slopes(&loss, inputs[i], results[family_tensor_find(plan.family, name)]);
+		}
+		for (int i = 0; i < FAMILY_TENSORS; i++)
+			free(results[i]);
+		loss_close(&loss);
+	}
+}
+
+/* --- sequences --------------------------------------------------------------------------------------- */
+
+/* Four million tokens whose features are as large as exp makes them: the sums grow to 10³², and a mean of equal values
+ * stays that value. Keys are a window that slides over random numbers. */
+static void long_sequences_stay_finite(void **state)
+{
+	const int64_t tokens = 4000000;
+	const size_t count = (size_t)tokens * 32;
+	float *numbers = xmalloc((size_t)(tokens + 32) * sizeof(*numbers)), value = 40;
+	uint16_t *o = xmalloc(count * sizeof(*o));
+	struct tensor keys = {numbers, DTYPE_F32, {0, 1, 0, 1}}, values = {&value, DTYPE_F32, {0, 0, 0, 0}};
+	struct linear_problem problem = {.mask = LINEAR_CAUSAL,
+		.feature = LINEAR_EXP,
+		.normalised = true,
+		.batch = 1,
+		.tokens = tokens,
+		.heads = 1,
+		.key_dim = 32,
+		.value_dim = 32,
+		.q = keys,
+		.k = keys,
+		.v = values,
+		.o = tensor_contiguous(o, DTYPE_BF16, tokens, 1, 32)};
+	struct error err = {0};
+	size_t wrong = 0;
+
+	(void)state;
+	random_normal(1, 2, 20, numbers, (size_t)(tokens + 32));
+	assert_int_equal(linear_cpu(&problem, &err), 0);
+	for (size_t i = 0; i < count; i++)
+		wrong += !(fabsf(bf16_to_float(o[i]) - value) <= 0.25f); /* to the neighbour */
+	free(numbers);
+	free(o);
+	assert_int_equal(wrong, 0);
+}
+
+/* --- configurations ---------------------------------------------------------------------------------- */
+
+static const struct gpu_properties big = {.name = "big",
+					   .capability = 90,
+					   .multiprocessors = 132,
+					   .shared_per_multiprocessor = 233472,
+					   .shared_per_block = 232448,
+					   .registers = 65536},
+				   small = {.name = "small",
+					   .capability = 86,
+					   .multiprocessors = 20,
+					   .shared_per_multiprocessor = 102400,
+					   .shared_per_block = 101376,
+					   .registers = 65536};
+
+/* Every problem has a configuration that its GPU can run, and one that was tuned elsewhere is fitted to it. */
+static void every_problem_has_a_configuration(void **state)
+{
+	static const char *const names[] = {"linear", "linear-backward"};
+	static const int64_t lengths[] = {1, 17, 1000, 1000000};
+
+	(void)state;
+	for (int which = 0; which < 2 * 4 * 3 * 3 * 3 * 2 * 2; which++) {
+		const struct family *family = family_find(names[which % 2]);
+		const struct op_shape shape = {
+			1, lengths[which / 2 % 4], 8, 32 << which / 8 % 3, 32 << which / 24 % 3, 0};
+		const int options[FAMILY_OPTIONS] = {which / 216 % 2};
+		const struct gpu_properties *gpu = which / 432 ? &small : &big;
+		const struct op_problem problem = family_problem(
+			family, &shape, (enum dtype)(which / 72 % 3), options);
+		struct config config = family->configs->usual(&problem, gpu);
+		struct config_launch launches[CONFIG_LAUNCHES];
+		struct error err = {0};
+		int count;
+
+		if (family->configs->check(&problem, gpu, &config, &err) < 0)
+			fail_msg("%s", err.message);
+		count = family->configs->launches(&problem, &config, launches);
+		assert_true(count <= CONFIG_LAUNCHES);
+		for (int i = 0; i < count; i++)
+			assert_true(launches[i].blocks > 0 && launches[i].threads <= 1024 &&
+				launches[i].shared_bytes <= gpu->shared_per_block);
+		config.value[LINEAR_GROUPS] = 12345;
+		config = family->configs->adopt(&problem, gpu, &config);
+		assert_int_equal(family->configs->check(&problem, gpu, &config, &err), 0);
+	}
+}
+
+static void wrong_configurations_are_refused(void **state)
+{
+	const struct family *family = family_find("linear");
+	const struct op_shape shape = {1, 1000, 8, 64, 32, 0, 0};
+	const int options[FAMILY_OPTIONS] = {0};
+	const struct op_problem problem = family_problem(family, &shape, DTYPE_BF16, options);
+	static const struct config configs[] = {{{64, 4, 2, 1, 4}}, {{32, 3, 2, 1, 4}}, {{32, 4, 1, 1, 4}},
+		{{32, 4, 2, 1, 0}}, {{32, 4, 2, 1, 62}}};
+	struct error err = {0};
+
+	(void)state;
+	assert_int_equal(family->configs->check(&problem, &big, &(struct config){{32, 4, 2, 1, 4}}, &err), 0);
+	for (size_t i = 0; i < sizeof(configs) / sizeof(*configs); i++) {
+		assert_int_equal(family->configs->check(&problem, &big, &configs[i], &err), -1);
+		assert_int_equal(err.status, STATUS_USAGE);
+	}
+}
+
+static int open_cpu(void **state)
+{
+	(void)state;
+	device_open_cpu(&cpu);
+	return 0;
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(the_gradient_is_the_slope),
+		cmocka_unit_test(long_sequences_stay_finite),
+		cmocka_unit_test(every_problem_has_a_configuration),
+		cmocka_unit_test(wrong_configurations_are_refused),
+	};
+
+	return cmocka_run_group_tests_name("linear", tests, open_cpu, NULL);
+}
