@@ -339,8 +339,8 @@ static void packed_sequences_have_blocks_enough(void **state)
 static void tuned_configurations_are_found_by_class(void **state)
 {
 	const struct op_shape shape = {1, 100000, 8, 64, 64, 0, 0}, longer = {1, 131071, 8, 64, 64, 0, 0},
-			      twice = {1, 131072, 8, 64, 64, 0, 0}, other = {2, 100000, 8, 64, 64, 0},
-			      same = {2, 100000, 4, 64, 64, 0};
+			      twice = {1, 131072, 8, 64, 64, 0, 0}, other = {2, 100000, 8, 64, 64, 0, 0},
+			      same = {2, 100000, 4, 64, 64, 0, 0};
 	const struct config first = {{1}}, second = {{2}};
 	struct shape_class class = shape_class_of("upstream", DTYPE_BF16, &shape), another;
 	struct config found;
