@@ -553,7 +553,7 @@ static void a_space_holds_what_can_run(void **state)
 {
 	const struct family *family = families[0];
 	const struct op_shape shapes[] = {
-		{1, 1000000, 8, 64, 64, 0}, {1, 2048, 8, 128, 128, 0}, {4, 64, 16, 32, 32, 0}};
+		{1, 1000000, 8, 64, 64, 0, 0}, {1, 2048, 8, 128, 128, 0, 0}, {4, 64, 16, 32, 32, 0, 0}};
 	const int options[FAMILY_OPTIONS] = {0};
 
 	(void)state;
