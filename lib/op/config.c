@@ -4,6 +4,30 @@
 #include <stdlib.h>
 #include <string.h>
 
+int config_check_values(const char *source, const struct parameter *parameters, const struct config *config,
+	struct error *err)
+{
+	for (int i = 0; parameters[i].name; i++) {
+		const int *value = parameters[i].values;
+
+		if (!*value)
+			continue;
+		while (*value && *value != config->value[i])
+			value++;
+		if (!*value)
+			return error_set(err, STATUS_USAGE, "%s has no %s=%d", source, parameters[i].name,
+				config->value[i]);
+	}
+	return 0;
+}
+
+void config_add_value(int values[CONFIG_VALUES], int value)
+{
+	while (*values && *values != value)
+		values++;
+	*values = value;
+}
+
 void config_format(const struct parameter *parameters, const struct config *config, char *text, size_t size)
 {
 	size_t used = 0;

@@ -34,6 +34,13 @@ struct config_launch {
 	bool waits;   /* each time for its own loads, which none before it has begun */
 };
 
+/* Whether a kernel's parameters have the values that a configuration gives them; those without a table have any.
+ * STATUS_USAGE. */
+int config_check_values(const char *source, const struct parameter *parameters, const struct config *config,
+	struct error *err);
+/* Adds a value to a list that ends with 0, unless it is there. */
+void config_add_value(int values[CONFIG_VALUES], int value);
+
 /* "CHUNK=64 NUM_STAGES=2 …" */
 void config_format(const struct parameter *parameters, const struct config *config, char *text, size_t size);
 /* The inverse: all of them, each once, in any order. STATUS_USAGE. */

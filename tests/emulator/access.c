@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "race.h"
 
 /* --- where memory is ---------------------------------------------------------------------------------- */
 
@@ -69,6 +70,9 @@ unsigned char *reach(struct warp *warp, const struct instruction *instruction, i
 	}
 	if (address < start || address > end || end - address < bytes)
 		bad_access(warp, instruction, lane, space, address, bytes, direction);
+	if (space == SPACE_SHARED && warp->block->races && direction != CHANGE)
+		race_check_access(
+			warp->block->races, warp, instruction, lane, address, bytes, direction == WRITE);
 	return memory + address;
 }
 
@@ -79,12 +83,12 @@ struct view view_of(const struct warp *warp, const struct instruction *instructi
 
 	if (instruction->space == SPACE_GLOBAL)
 		return (struct view){(unsigned char *)last->address, last->address, last->bytes};
-	if (instruction->space == SPACE_SHARED)
+	if (instruction->space == SPACE_SHARED && !warp->block->races)
 		return (struct view){warp->block->shared + SHARED_START, SHARED_START,
 			launch->shared_bytes - SHARED_START};
 	if (instruction->space == SPACE_PARAM && direction == READ)
 		return (struct view){launch->parameters, 0, launch->kernel->parameter_bytes};
-	return (struct view){0}; /* each lane has its own */
+	return (struct view){0}; /* each access is looked at */
 }
 
 /* --- opcodes ------------------------------------------------------------------------------------------ */

@@ -7,7 +7,7 @@
 #define ADDRESS (MOST_OPERANDS - 1) /* the slot of an instruction's address */
 #define SECOND_ADDRESS (MOST_OPERANDS - 2)
 
-enum direction { READ, WRITE };
+enum direction { READ, WRITE, CHANGE /* atomic, so that it races with no other */ };
 
 /* Where these bytes are on the host. Ends the launch when they are not this lane's to use, or not aligned. */
 unsigned char *reach(struct warp *warp, const struct instruction *instruction, int lane, enum space space,

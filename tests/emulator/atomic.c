@@ -40,12 +40,12 @@
 #define ATOMIC(function, name, type, x)                                                                      \
 	OPERATION(atomic_##function)                                                                         \
 	{                                                                                                    \
-		struct view view = view_of(warp, instruction, WRITE);                                        \
+		struct view view = view_of(warp, instruction, CHANGE);                                       \
                                                                                                              \
 		for (uint32_t left = warp->active; left; left &= left - 1) {                                 \
 			const int lane = __builtin_ctz(left);                                                \
 			unsigned char *at = reach_address(                                                   \
-				warp, instruction, lane, sizeof(type), WRITE, &view);                        \
+				warp, instruction, lane, sizeof(type), CHANGE, &view);                       \
 			const type B = SLOT(type, 1)[lane], C = SLOT(type, 2)[lane];                         \
 			type OLD, result;                                                                    \
                                                                                                              \

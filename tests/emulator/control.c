@@ -1,9 +1,6 @@
 /* control: branches, ends, barriers, and what orders memory. Blocks run one after the other on one processor, so that
  * there is nothing to be done for the latter. */
-#include <stdio.h>
-#include <string.h>
-
-#include "access.h"
+#include "operations.h"
 
 /* --- branches ----------------------------------------------------------------------------------------- */
 
@@ -153,12 +150,12 @@ static int decode_barrier(struct decoding *decoding, struct error *err)
 		return decode_warp_barrier(decoding, err);
 	drop_parts(decoding, "cta aligned");
 	instruction->execute = take_part(decoding, "arrive") ? arrive : arrive_and_wait;
-	instruction->bytes = BARRIER_PLAIN;
+	instruction->variant = BARRIER_PLAIN;
 	if (take_part(decoding, "red")) {
 		int reduction = take_one_of(decoding, reductions);
 
 		drop_parts(decoding, "pred u32");
-		instruction->bytes = (uint8_t)(BARRIER_COUNT + reduction);
+		instruction->variant = (uint8_t)(BARRIER_COUNT + reduction);
 		if (reduction < 0 || last < 3 || decode_operand(decoding, next++, 0, 4, err) < 0 ||
 			decode_operand(decoding, --last, 3, 4, err) < 0)
 			return not_understood(decoding, err, "unknown");

@@ -387,7 +387,6 @@ static int decode_entry(struct module *module, const struct function *function, 
 	module->kernels = xrealloc(module->kernels, (module->kernel_count + 1) * sizeof(*module->kernels));
 	module->kernels[module->kernel_count++] = kernel;
 	*kernel = (struct kernel){.name = function->name,
-		.module = module,
 		.parameters = function->parameters,
 		.parameter_count = function->parameter_count,
 		.parameter_bytes = function->parameter_bytes,

@@ -1,5 +1,4 @@
 /* float: arithmetic in fp32 and fp64. What GPUs approximate is computed as well as the host can. */
-#include <fenv.h>
 #include <math.h>
 
 #include "operations.h"

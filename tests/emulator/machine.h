@@ -65,6 +65,7 @@ struct instruction {
 	uint8_t width[2];             /* bytes of the first and second operand's registers */
 	uint8_t address_width;        /* bytes of the register that an address is in */
 	uint8_t space, bytes, count;  /* of an access to memory: where, of one element, elements */
+	uint8_t variant;              /* of an operation with several */
 	uint32_t target;              /* of a branch; the offset of a second address */
 	int64_t immediate;            /* an offset, or what else the operation needs */
 	uint32_t line;                /* of the PTX */
@@ -108,7 +109,6 @@ struct call {
 
 struct kernel {
 	char *name;
-	struct module *module;
 	struct instruction *code;
 	size_t instruction_count;
 	struct initial *initials;
@@ -166,6 +166,7 @@ struct block {
 	int warp_count;
 	struct warp *warps;
 	struct barrier barriers[BARRIERS];
+	struct race_check *races; /* NULL: not looked for */
 };
 
 struct launch {

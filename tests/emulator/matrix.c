@@ -215,7 +215,7 @@ OPERATION(load_matrices)
 			memcpy(matrix[row], reach_address(warp, instruction, i * 8 + row, 16, READ, &view),
 				16);
 		for (int lane = 0; lane < LANES; lane++)
-			SLOT(uint32_t, i)[lane] = fragment(matrix, lane, instruction->bytes);
+			SLOT(uint32_t, i)[lane] = fragment(matrix, lane, instruction->variant);
 	}
 }
 
@@ -231,10 +231,8 @@ OPERATION(store_matrices)
 			for (int e = 0; e < 2; e++) {
 				const int row = GROUP(lane), column = PLACE(lane) * 2 + e;
 
-				*(instruction->bytes ? &matrix[column][row]
-						     : &matrix[row][column]) = (uint16_t)(SLOT(uint32_t,
-												  i)[lane] >>
-					16 * e);
+				*(instruction->variant ? &matrix[column][row] : &matrix[row][column]) =
+					(uint16_t)(SLOT(uint32_t, i)[lane] >> 16 * e);
 			}
 		for (int row = 0; row < 8; row++)
 			memcpy(reach_address(warp, instruction, i * 8 + row, 16, WRITE, &view), matrix[row],
@@ -264,7 +262,7 @@ static int decode_matrices(struct decoding *decoding, bool load, struct error *e
 	drop_parts(decoding, "sync aligned m8n8 b16");
 	instruction->count = take_part(decoding, "x4") ? 4 : take_part(decoding, "x2") ? 2 : 1;
 	drop_parts(decoding, "x1");
-	instruction->bytes = take_part(decoding, "trans");
+	instruction->variant = take_part(decoding, "trans");
 	decode_space(decoding);
 	if (no_parts_left(decoding, err) < 0)
 		return -1;

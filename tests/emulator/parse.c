@@ -124,21 +124,26 @@ static void skip_space(struct parser *parser)
 	}
 }
 
-static bool is_word(const char *at)
+/* How many characters of a word are here: :: is two. */
+static size_t word_characters(const char *at)
 {
-	return isalnum((unsigned char)*at) || strchr("_$%.", *at ? *at : ' ') ||
-		(at[0] == ':' && at[1] == ':') || (at[0] == ':' && at[-1] == ':');
+	if (at[0] == ':')
+		return at[1] == ':' ? 2 : 0;
+	return isalnum((unsigned char)*at) || (*at && strchr("_$%.", *at));
 }
 
 /* The next word, or "" before punctuation. A directive ends where the next begins: .reg.b16 is two. */
 static const char *next_word(struct parser *parser)
 {
-	size_t length = 0;
+	size_t length = 0, count;
 
 	skip_space(parser);
-	while (is_word(parser->at) && length < sizeof(parser->word) - 1 &&
-		!(length && *parser->at == '.' && parser->word[0] == '.'))
-		parser->word[length++] = *parser->at++;
+	while ((count = word_characters(parser->at)) && length + count < sizeof(parser->word) &&
+		!(length && *parser->at == '.' && parser->word[0] == '.')) {
+		memcpy(parser->word + length, parser->at, count);
+		parser->at += count;
+		length += count;
+	}
 	parser->word[length] = '\0';
 	return parser->word;
 }
@@ -428,7 +433,6 @@ static int parse_variable(struct parser *parser, struct declaration declaration)
 		if (memory_allocate(&variable->address, bytes) != CUDA_SUCCESS)
 			return failed(parser, "no memory for it");
 		module->variable_count++;
-		variable->name = xstrdup(name);
 		memset((void *)variable->address, 0, bytes);
 		symbol.value = variable->address;
 		if (take(parser, '=') && parse_initial_value(parser, &declaration, variable) < 0)
@@ -735,10 +739,8 @@ void ptx_free(struct module *module)
 		free(function->results);
 		free(function->name);
 	}
-	for (size_t i = 0; i < module->variable_count; i++) {
+	for (size_t i = 0; i < module->variable_count; i++)
 		memory_free(module->variables[i].address);
-		free(module->variables[i].name);
-	}
 	symbols_free(module->symbols);
 	free(module->functions);
 	free(module->variables);

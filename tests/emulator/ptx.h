@@ -63,7 +63,6 @@ struct function {
 
 /* A module's own memory. */
 struct variable {
-	char *name;
 	uint64_t address;
 	size_t bytes;
 };

@@ -8,6 +8,7 @@
 #include "base/memory.h"
 #include "memory.h"
 #include "operations.h"
+#include "race.h"
 
 #define TURN 20000 /* instructions */
 
@@ -135,8 +136,9 @@ static uint32_t reduced(const struct barrier *barrier, int reduction)
 }
 
 /* Opens the barrier when it has all that it expects. */
-static void open_barrier(struct block *block, struct barrier *barrier)
+static void open_barrier(struct block *block, uint32_t number)
 {
+	struct barrier *barrier = &block->barriers[number];
 	const struct instruction *code = block->launch->kernel->code;
 
 	if (!barrier->arrived ||
@@ -149,13 +151,16 @@ static void open_barrier(struct block *block, struct barrier *barrier)
 			int lane = __builtin_ctz(left);
 			const struct instruction *instruction = &code[warp->at[lane] - 1];
 
-			if (instruction->bytes != BARRIER_PLAIN)
-				SLOT(uint32_t, 0)[lane] = reduced(barrier, instruction->bytes);
+			if (instruction->variant != BARRIER_PLAIN)
+				SLOT(uint32_t, 0)[lane] = reduced(barrier, instruction->variant);
 		}
 		warp->held &= ~barrier->lanes[i];
+		if (barrier->lanes[i])
+			race_check_leave(block->races, i, number);
 		leave_group(warp); /* those let go may have to go first */
 	}
 	*barrier = (struct barrier){0};
+	race_check_close(block->races, number);
 }
 
 void block_arrive(struct warp *warp, const struct instruction *instruction, uint32_t number,
@@ -173,7 +178,7 @@ void block_arrive(struct warp *warp, const struct instruction *instruction, uint
 			"barrier %u expects %u threads, not %u", number, barrier->expected, expected);
 	barrier->expected = expected;
 	barrier->arrived += (uint32_t)__builtin_popcount(lanes);
-	if (instruction->bytes != BARRIER_PLAIN)
+	if (instruction->variant != BARRIER_PLAIN)
 		for (uint32_t left = lanes; left; left &= left - 1)
 			barrier->counted += SLOT(uint32_t, 3)[__builtin_ctz(left)] !=
 				instruction->negated_source;
@@ -182,7 +187,8 @@ void block_arrive(struct warp *warp, const struct instruction *instruction, uint
 		warp->held |= lanes;
 		barrier->lanes[warp->index] |= lanes;
 	}
-	open_barrier(block, barrier);
+	race_check_arrive(block->races, warp->index, number);
+	open_barrier(block, number);
 	regroup(warp);
 }
 
@@ -194,8 +200,8 @@ void warp_end(struct warp *warp)
 	warp->live &= ~warp->active;
 	warp->blocked = 0; /* some may have waited for these */
 	open_meetings(warp);
-	for (int i = 0; i < BARRIERS; i++)
-		open_barrier(block, &block->barriers[i]);
+	for (uint32_t i = 0; i < BARRIERS; i++)
+		open_barrier(block, i);
 	regroup(warp);
 }
 
@@ -263,6 +269,7 @@ static void block_make(struct block *block, struct launch *launch)
 
 	*block = (struct block){.launch = launch, .warp_count = (int)((threads + LANES - 1) / LANES)};
 	block->shared = xmalloc(launch->shared_bytes);
+	block->races = race_check_make(launch, block->warp_count);
 	block->warps = xcalloc((size_t)block->warp_count, sizeof(*block->warps));
 	for (int i = 0; i < block->warp_count; i++) {
 		struct warp *warp = &block->warps[i];
@@ -289,6 +296,7 @@ static void block_free(struct block *block)
 	}
 	free(block->warps);
 	free(block->shared);
+	race_check_free(block->races);
 }
 
 static void block_start(struct block *block, uint64_t number)
@@ -302,6 +310,7 @@ static void block_start(struct block *block, uint64_t number)
 	block->index[2] = (uint32_t)(number / launch->grid[0] / launch->grid[1]);
 	memset(block->shared, POISON, launch->shared_bytes);
 	memset(block->barriers, 0, sizeof(block->barriers));
+	race_check_start(block->races);
 	for (int i = 0; i < block->warp_count; i++) {
 		struct warp *warp = &block->warps[i];
 		uint32_t left = threads - (uint32_t)i * LANES;

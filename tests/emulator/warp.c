@@ -1,5 +1,4 @@
 /* warp: what the lanes of a warp do together. */
-#include <stdio.h>
 #include <string.h>
 
 #include "operations.h"
@@ -29,19 +28,18 @@ OPERATION(shuffle)
 	if (!together(warp, 5, instruction))
 		return;
 	memcpy(from, a, sizeof(from));
-	EACH_LANE(
-		const int segment = c[lane] >> 8 & 31; const int clamp = c[lane] & 31;
-		const int by = b[lane] & 31; const int lowest = lane & segment;
-		const int limit = (lane & segment) | (clamp & ~segment);
-		int source = instruction->immediate == SHUFFLE_UP     ? lane - by
-			: instruction->immediate == SHUFFLE_DOWN      ? lane + by
-			: instruction->immediate == SHUFFLE_BUTTERFLY ? lane ^ by
+	EACH_LANE(const int segment = c[lane] >> 8 & 31; const int clamp = c[lane] & 31;
+		  const int by = b[lane] & 31; const int lowest = lane & segment;
+		  const int limit = (lane & segment) | (clamp & ~segment);
+		  int source = instruction->variant == SHUFFLE_UP     ? lane - by
+			  : instruction->variant == SHUFFLE_DOWN      ? lane + by
+			  : instruction->variant == SHUFFLE_BUTTERFLY ? lane ^ by
 								      : lowest | (by & ~segment);
-		const bool inside = instruction->immediate == SHUFFLE_UP ? source >= limit : source <= limit;
-		p[lane] = inside; source = inside ? source : lane;
-		if (!(warp->active >> source & 1)) fault(warp, instruction, lane,
-			CUDA_ERROR_ILLEGAL_INSTRUCTION, "a value from lane %d, which takes no part", source);
-		d[lane] = from[source]);
+		  const bool inside = instruction->variant == SHUFFLE_UP ? source >= limit : source <= limit;
+		  p[lane] = inside; source = inside ? source : lane; if (!(warp->active >> source & 1))
+			  fault(warp, instruction, lane, CUDA_ERROR_ILLEGAL_INSTRUCTION,
+				  "a value from lane %d, which takes no part", source);
+		  d[lane] = from[source]);
 }
 
 static int decode_shuffle(struct decoding *decoding, struct error *err)
@@ -55,7 +53,7 @@ static int decode_shuffle(struct decoding *decoding, struct error *err)
 	if (mode < 0 || statement->operand_count != results + 4)
 		return not_understood(decoding, err, "unknown");
 	instruction->execute = shuffle;
-	instruction->immediate = mode;
+	instruction->variant = (uint8_t)mode;
 	instruction->slot[1] = scratch_register(decoding, 4);
 	for (int i = 0; i < statement->operand_count; i++)
 		if (decode_operand(decoding, i, i < results ? i : i - results + 2, 4, err) < 0)
@@ -83,10 +81,10 @@ OPERATION(vote)
 	if (!together(warp, 2, instruction))
 		return;
 	lanes = true_lanes(warp, instruction, 1);
-	result = instruction->immediate == VOTE_BALLOT ? lanes
-		: instruction->immediate == VOTE_ANY   ? lanes != 0
-		: instruction->immediate == VOTE_ALL   ? lanes == warp->active
-						       : lanes == warp->active || !lanes;
+	result = instruction->variant == VOTE_BALLOT ? lanes
+		: instruction->variant == VOTE_ANY   ? lanes != 0
+		: instruction->variant == VOTE_ALL   ? lanes == warp->active
+						     : lanes == warp->active || !lanes;
 	EACH_LANE(d[lane] = result);
 }
 
@@ -100,7 +98,7 @@ static int decode_vote(struct decoding *decoding, struct error *err)
 	if (mode < 0 || decoding->statement->operand_count != 3)
 		return not_understood(decoding, err, "unknown");
 	instruction->execute = vote;
-	instruction->immediate = mode;
+	instruction->variant = (uint8_t)mode;
 	instruction->negated_source = decoding->statement->operands[1].negated;
 	for (int i = 0; i < 3; i++)
 		if (decode_operand(decoding, i, i, 4, err) < 0)
@@ -142,7 +140,7 @@ OPERATION(match)
 		return;
 	EACH_LANE(result[lane] = same_lanes(warp, instruction, 2, lane));
 	EACH_LANE(p[lane] = result[lane] == warp->active;
-		  d[lane] = instruction->immediate && !p[lane] ? 0 : result[lane]);
+		  d[lane] = instruction->variant && !p[lane] ? 0 : result[lane]);
 }
 
 static int decode_match(struct decoding *decoding, struct error *err)
@@ -151,7 +149,7 @@ static int decode_match(struct decoding *decoding, struct error *err)
 	const struct statement *statement = decoding->statement;
 	int first, results = group_size(statement, 0, &first);
 
-	instruction->immediate = take_part(decoding, "all");
+	instruction->variant = take_part(decoding, "all");
 	instruction->bytes = take_part(decoding, "b64") ? 8 : 4;
 	drop_parts(decoding, "any sync b32");
 	if (statement->operand_count != results + 2)

@@ -1143,10 +1143,13 @@ static void attention_of_every_length(void **state)
 		(struct fixture_plan){.shape = {1, 0, 2, 64, 64, 0, 0}, .dtype = DTYPE_BF16}, try_lengths);
 }
 
+/* Compiling takes longest on an emulated GPU, which gets one case in some. */
 static void try_types(struct fixture_plan plan)
 {
 	for (int dtype = DTYPE_BF16; dtype <= DTYPE_F16; dtype++)
 		for (int dim = 32; dim <= 128; dim *= 2) {
+			if ((dtype + dim / 32 + plan.options[0]) % suited(1, 2))
+				continue;
 			plan.dtype = (enum dtype)dtype;
 			plan.shape.key_dim = plan.shape.value_dim = dim;
 			check_attention(&plan, NULL);
@@ -1272,7 +1275,7 @@ static void try_configurations(struct fixture_plan plan)
 	if (plan.options[0]) /* masks are the same in all */
 		return;
 	must(tune_space_make(plan.family, &problem, gpu_properties_of(gpu), &space, &err), &err);
-	for (size_t i = 0; i < space.count; i++)
+	for (size_t i = 0; i < space.count; i += (size_t)suited(1, 7))
 		check_attention(&plan, &space.configs[i]);
 	tune_space_free(&space);
 }

@@ -276,6 +276,17 @@ extern "C" __global__ void partly(float *out)
 		out[threadIdx.x] = __shfl_sync(0xff, out[threadIdx.x], 3);
 }
 
+/* A barrier is missing: the second warp reads what the first may not have written yet. */
+extern "C" __global__ void races(float *out)
+{
+	__shared__ volatile float memory[32];
+
+	if (threadIdx.x < 32)
+		memory[threadIdx.x] = out[threadIdx.x];
+	if (threadIdx.x >= 32)
+		out[threadIdx.x] = memory[threadIdx.x - 32];
+}
+
 extern "C" __global__ void asserts(float *out)
 {
 	if (out[threadIdx.x] > 7)

@@ -318,6 +318,19 @@ def test_what_nobody_wrote_is_nan(emulated, device):
     assert all(math.isnan(value) for value in early)
 
 
+def test_races_are_told(emulated, ptx, tmp_path):
+    """Where they are looked for."""
+    code = """import os
+os.environ["EMULATOR_RACECHECK"] = "{}"
+device = Device(ptx)
+print(device.launch("races", [device.memory(256)], threads=64))
+"""
+    assert in_child(code.format(0), ptx, tmp_path).stdout == "0\n"
+    done = in_child(code.format(1), ptx, tmp_path)
+    assert done.stdout == f"{LAUNCH_FAILED}\n"
+    assert "thread (32, 0, 0): a race" in done.stderr and "warp 0 wrote it" in done.stderr
+
+
 def test_kernels_print(emulated, ptx, tmp_path):
     done = in_child("assert Device(ptx).launch('prints', [ctypes.c_int(7)], threads=2) == 0", ptx, tmp_path)
     assert done.stdout == "7:  1.50 text 1099511627776%\n8:  1.50 text 1099511627776%\n", done.stderr

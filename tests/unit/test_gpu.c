@@ -306,6 +306,21 @@ static void quasar_chunk_compiles(void **state)
 		compile_chunk(hopper[i], 90, *state);
 }
 
+/* Every pass, type and dimension for some architecture. */
+static void linear_attention_compiles(void **state)
+{
+	for (size_t i = 0; i < CAPABILITIES; i++) {
+		const int number = (int)i;
+		const struct kernel_parameter parameters[] = {{"PASS", number % 4}, {"FEATURE", number % 5},
+			{"KEY_DIM", 32 << number % 3}, {"VALUE_DIM", 32 << (number + 1) % 3},
+			{"CAUSAL", number % 2}, {"NORMALISED", number < 4}, {"INPUT", number % 3},
+			{"VECTOR", number != 3}, {"VALUE_TILE", 16 << number % 2}, {"NUM_WARPS", 4},
+			{"NUM_STAGES", 2}, {"MIN_BLOCKS", 1}, {0}};
+
+		compile("linear/attention.cu", parameters, capabilities[i], *state);
+	}
+}
+
 static void the_other_kernels_compile(void **state)
 {
 	for (size_t i = 0; i < CAPABILITIES; i++) {
@@ -424,6 +439,7 @@ int main(void)
 		cmocka_unit_test(a_clock_that_is_not_there_is_not_known),
 		cmocka_unit_test(the_clock_of_a_gpu),
 		cmocka_unit_test_setup_teardown(quasar_chunk_compiles, make_directory, remove_directory),
+		cmocka_unit_test_setup_teardown(linear_attention_compiles, make_directory, remove_directory),
 		cmocka_unit_test_setup_teardown(the_other_kernels_compile, make_directory, remove_directory),
 		cmocka_unit_test_setup_teardown(model_step_compiles, make_directory, remove_directory),
 		cmocka_unit_test_setup_teardown(

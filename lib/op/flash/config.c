@@ -39,15 +39,6 @@ static int registers(
 				 : FLASH_FORWARD_REGISTERS(problem->dim, m, n, warps);
 }
 
-static bool is_value(int parameter, int value)
-{
-	const int *values = flash_parameters[parameter].values;
-
-	while (*values && *values != value)
-		values++;
-	return *values;
-}
-
 static int check_type(const struct flash_problem *problem, struct error *err)
 {
 	if (problem->q.dtype == DTYPE_BF16 || problem->q.dtype == DTYPE_F16)
@@ -64,10 +55,8 @@ int flash_config_check(const struct flash_kernels *kernels, const struct flash_p
 
 	if (flash_check_shape(problem, err) < 0 || check_type(problem, err) < 0)
 		return -1;
-	for (int i = 0; flash_parameters[i].name; i++)
-		if (!is_value(i, config->value[i]))
-			return error_set(err, STATUS_USAGE, "%s has no %s=%d", kernels->source,
-				flash_parameters[i].name, config->value[i]);
+	if (config_check_values(kernels->source, flash_parameters, config, err) < 0)
+		return -1;
 	if (m % (16 * warps))
 		return error_set(err, STATUS_USAGE,
 			"BLOCK_M=%d leaves less than 16 rows for each of %d warps", m, warps);

@@ -75,24 +75,13 @@ static int most_shared(const struct linear_pass *pass, const struct config *conf
 	return output > sum ? output : sum;
 }
 
-static bool is_value(int parameter, int value)
-{
-	const int *values = linear_parameters[parameter].values;
-
-	while (*values && *values != value)
-		values++;
-	return *values;
-}
-
 static int check_pass(const struct linear_pass *pass, const struct gpu_properties *properties,
 	const struct config *config, struct error *err)
 {
 	int groups = config->value[LINEAR_GROUPS], shared, wanted = config->value[LINEAR_MIN_BLOCKS];
 
-	for (int i = 0; i < LINEAR_GROUPS; i++)
-		if (!is_value(i, config->value[i]))
-			return error_set(err, STATUS_USAGE, "linear/attention.cu has no %s=%d",
-				linear_parameters[i].name, config->value[i]);
+	if (config_check_values("linear/attention.cu", linear_parameters, config, err) < 0)
+		return -1;
 	if (config->value[LINEAR_VALUE_TILE] > pass->value_dim)
 		return error_set(err, STATUS_USAGE, "VALUE_TILE=%d is wider than a row of %d",
 			config->value[LINEAR_VALUE_TILE], pass->value_dim);
@@ -198,18 +187,9 @@ struct config linear_config_fit(const struct linear_pass *pass, const struct con
 void linear_groups_values(const struct linear_pass *pass, const struct gpu_properties *properties,
 	const struct config *config, int values[CONFIG_VALUES])
 {
-	int count = 0;
-
-	for (int halves = 1; halves <= 6; halves++) {
-		int groups = usual_groups(pass, properties, config, halves);
-		bool known = false;
-
-		for (int i = 0; i < count; i++)
-			known |= values[i] == groups;
-		if (!known)
-			values[count++] = groups;
-	}
-	values[count] = 0;
+	memset(values, 0, CONFIG_VALUES * sizeof(*values));
+	for (int halves = 1; halves <= 6; halves++)
+		config_add_value(values, usual_groups(pass, properties, config, halves));
 }
 
 /* --- what is launched ------------------------------------------------------------------------------- */

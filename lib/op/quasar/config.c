@@ -69,24 +69,13 @@ static bool has_wgmma(const struct quasar_problem *problem, const struct gpu_pro
 	return chunk_has_wgmma(&chunk, &machine, config->value[QUASAR_CHUNK]);
 }
 
-static bool is_value(int parameter, int value)
-{
-	const int *values = quasar_parameters[parameter].values;
-
-	while (*values && *values != value)
-		values++;
-	return *values;
-}
-
 int quasar_config_check(const struct quasar_problem *problem, const struct gpu_properties *properties,
 	const struct config *config, struct error *err)
 {
 	int groups = config->value[QUASAR_GROUPS], cut;
 
-	for (int i = 0; i < QUASAR_GROUPS; i++)
-		if (!is_value(i, config->value[i]))
-			return error_set(err, STATUS_USAGE, "quasar/chunk.cu has no %s=%d",
-				quasar_parameters[i].name, config->value[i]);
+	if (config_check_values(QUASAR_SOURCE, quasar_parameters, config, err) < 0)
+		return -1;
 	if (problem->semantics == SEMANTICS_UPSTREAM && config->value[QUASAR_CHUNK] != UPSTREAM_CHUNK)
 		return error_set(err, STATUS_USAGE, "upstream semantics have chunks of %d, not of %d",
 			UPSTREAM_CHUNK, config->value[QUASAR_CHUNK]);
@@ -161,18 +150,12 @@ void quasar_groups_values(const struct quasar_problem *problem, const struct gpu
 	const struct config *config, int values[CONFIG_VALUES])
 {
 	int64_t sequences = problem->batch * problem->heads;
-	int chunks = quasar_chunks(problem, config), count = 0;
+	int chunks = quasar_chunks(problem, config);
 
-	for (int halves = 0; halves <= 8; halves++) {
-		int groups = chunk_cut(chunks, halves * properties->multiprocessors / 2 / sequences);
-		bool known = false;
-
-		for (int i = 0; i < count; i++)
-			known |= values[i] == groups;
-		if (!known)
-			values[count++] = groups;
-	}
-	values[count] = 0;
+	memset(values, 0, CONFIG_VALUES * sizeof(*values));
+	for (int halves = 0; halves <= 8; halves++)
+		config_add_value(
+			values, chunk_cut(chunks, halves * properties->multiprocessors / 2 / sequences));
 }
 
 /* --- what is launched ------------------------------------------------------------------------------- */
