@@ -219,7 +219,7 @@ static void every_problem_has_a_configuration(void **state)
 	for (int which = 0; which < 2 * 4 * 3 * 3 * 3 * 2 * 2; which++) {
 		const struct family *family = family_find(names[which % 2]);
 		const struct op_shape shape = {
-			1, lengths[which / 2 % 4], 8, 32 << which / 8 % 3, 32 << which / 24 % 3, 0};
+			1, lengths[which / 2 % 4], 8, 32 << which / 8 % 3, 32 << which / 24 % 3, 0, 0};
 		const int options[FAMILY_OPTIONS] = {which / 216 % 2};
 		const struct gpu_properties *gpu = which / 432 ? &small : &big;
 		const struct op_problem problem = family_problem(
