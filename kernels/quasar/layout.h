@@ -29,10 +29,19 @@
 #define CHUNK_TRANSITION_SHARED(dim, chunk, planes, stages, launches)                                        \
 	((stages)*CHUNK_STAGE_BYTES(dim, chunk, planes, launches, 2) +                                       \
 		((launches) == 3 ? 0 : CHUNK_INVERSE_BYTES(chunk, planes)))
-#define CHUNK_OUTPUT_SHARED(dim, chunk, planes, stages, launches, upstream)                                  \
+#define CHUNK_TILES_SHARED(dim, chunk, planes, stages, launches, upstream)                                   \
 	((stages)*CHUNK_STAGE_BYTES(dim, chunk, planes, launches, 3) +                                       \
 		((launches) == 3 ? 0 : CHUNK_INVERSE_BYTES(chunk, planes)) +                                 \
 		((upstream) ? 0 : CHUNK_SQUARE_BYTES(chunk, planes)))
+/* Before, a group steps over those before it: a transition's tile then lies there, behind the first stage if there are two. */
+#define CHUNK_WALK_SHARED(dim, chunk, planes, stages, launches)                                              \
+	(((stages) > 1 ? CHUNK_STAGE_BYTES(dim, chunk, planes, launches, 3) : 0) +                           \
+		CHUNK_STATE_BYTES(dim, planes))
+#define CHUNK_OUTPUT_SHARED(dim, chunk, planes, stages, launches, upstream)                                  \
+	(CHUNK_TILES_SHARED(dim, chunk, planes, stages, launches, upstream) >                                \
+				CHUNK_WALK_SHARED(dim, chunk, planes, stages, launches)                      \
+			? CHUNK_TILES_SHARED(dim, chunk, planes, stages, launches, upstream)                 \
+			: CHUNK_WALK_SHARED(dim, chunk, planes, stages, launches))
 
 /* The launch for T alone: a block makes as many chunks' at once as its warps suffice for. */
 #define CHUNKS_AT_ONCE(dim, chunk) (CHUNK_WARPS(dim) > (chunk) / 16 ? CHUNK_WARPS(dim) / ((chunk) / 16) : 1)

@@ -71,8 +71,8 @@ static void man_page(FILE *out, const char *path, const struct command *command)
 
 	for (char *space = dashed; (space = strchr(space, ' '));)
 		*space = '-';
-	fprintf(out, ".TH \"%s\" 1 \"\" \"quasar %s\" \"User Commands\"\n.nh\n.SH NAME\n", dashed,
-		QUASAR_VERSION); /* .nh: commands are not hyphenated */
+	fprintf(out, ".TH \"%s\" 1 \"\" \"quasar %s\" \"User Commands\"\n.nh\n.ad l\n.SH NAME\n", dashed,
+		QUASAR_VERSION); /* commands are not hyphenated, and lines that have no space not adjusted */
 	man_text(out, dashed);
 	fputs(" \\- ", out);
 	man_text(out, command->summary);

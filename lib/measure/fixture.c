@@ -234,7 +234,7 @@ int fixture_make(struct fixture *fixture, const struct device *device, const str
 	for (int i = 0; tensors[i].name; i++) {
 		bool optional = tensors[i].role == TENSOR_INITIAL || tensors[i].role == TENSOR_FINAL;
 
-		if (tensor_belongs(&tensors[i], plan->options) && (plan->states || !optional) &&
+		if (function_has_tensor(plan->family, plan->options, i) && (plan->states || !optional) &&
 			place_tensor(fixture, i, err) < 0)
 			return -1;
 	}
@@ -341,7 +341,7 @@ void fixture_describe(const struct family *family, const int options[FAMILY_OPTI
 			!memcmp(distribution, &tensors[i + 1].distribution, sizeof(*distribution));
 		char how[64];
 
-		if (tensors[i].role != TENSOR_INPUT || !tensor_belongs(&tensors[i], options))
+		if (tensors[i].role != TENSOR_INPUT || !function_has_tensor(family, options, i))
 			continue;
 		distribution_describe(distribution, how, sizeof(how));
 		used += (size_t)snprintf(

@@ -33,7 +33,6 @@ struct family_tensor {
 	const char *shape;
 	enum tensor_role role;
 	struct distribution distribution; /* of an input, where random ones are made */
-	unsigned only;                    /* bits: values of the first option that it belongs to; 0: to all */
 };
 
 /* Something that a family leaves open: which of several functions is meant. */
@@ -82,6 +81,8 @@ struct family {
 	const struct family_tensor *tensors;  /* ends with an entry whose name is NULL */
 	const struct family_option *options;  /* ends with an entry without values */
 	const struct family_configs *configs; /* of the GPU version; NULL: there is none */
+	/* Whether the function that options choose has tensor number `tensor`; NULL: each has all. */
+	bool (*has_tensor)(int tensor, const int options[FAMILY_OPTIONS]);
 	/* A gradient, which is a family of its own, names the operation that it is of. It has the same options, and
 	 * those of the operation's tensors that it reads, by the same names; the gradient of tensor x is "dx", an
 	 * output for an input of the operation, an input for an output. NULL: this is no gradient. */
@@ -125,10 +126,11 @@ void family_options_format(
 /* A tensor's number in the family; -1: it has none of that name. */
 int family_tensor_find(const struct family *family, const char *name);
 
-/* Whether the function that options choose has the tensor. */
-static inline bool tensor_belongs(const struct family_tensor *tensor, const int options[FAMILY_OPTIONS])
+/* Whether the function that options choose has a tensor. */
+static inline bool function_has_tensor(
+	const struct family *family, const int options[FAMILY_OPTIONS], int tensor)
 {
-	return !tensor->only || tensor->only >> options[0] & 1;
+	return !family->has_tensor || family->has_tensor(tensor, options);
 }
 
 static inline bool function_is_packed(const struct family *family, const int options[FAMILY_OPTIONS])

@@ -271,8 +271,8 @@ struct tuning_cost tuning_cost_of(const struct family *family, const struct op_s
 	for (int i = 0; family->tensors[i].name; i++) {
 		int64_t size[4], count = family_tensor_size(&family->tensors[i], shape, size);
 
-		if (tensor_belongs(&family->tensors[i], options) &&
-			family->tensors[i].role != TENSOR_INITIAL && family->tensors[i].role != TENSOR_FINAL)
+		if (function_has_tensor(family, options, i) && family->tensors[i].role != TENSOR_INITIAL &&
+			family->tensors[i].role != TENSOR_FINAL)
 			cost.bytes += (double)count * (double)dtype_size(problem.tensors[i].dtype);
 	}
 	return cost;

@@ -370,6 +370,9 @@ static void gates_and_packs_follow_the_recurrence(void **state)
 			struct trial trial;
 			struct error err;
 
+			/* each build takes seconds; those with both differ most from what else is tested */
+			if (function != QUASAR_PACKED_GATED && (function + i) % 2)
+				continue;
 			prepare(&trial, shape, i);
 			compute_reference(&trial);
 			must(quasar_cuda(gpu, &workspace, &trial.problem, &configs[i], &err), &err);

@@ -62,7 +62,7 @@ int main(int argc, char **argv)
 
 		bytes[i] = (size_t)family_tensor_size(&family->tensors[i], &shape, size) *
 			dtype_size(tensor->dtype);
-		if (family->tensors[i].role == TENSOR_INITIAL)
+		if (family->tensors[i].role == TENSOR_INITIAL || !function_has_tensor(family, options, i))
 			continue;
 		host = malloc(bytes[i]);
 		tensor->data = device.allocate(&device, bytes[i], &err);

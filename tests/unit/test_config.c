@@ -11,6 +11,7 @@
 
 #include "op/family.h"
 #include "op/quasar/config.h"
+#include "tensor/random.h"
 #include "op/tuned.h"
 
 /* As their drivers say. */
@@ -287,6 +288,54 @@ static void what_is_launched_is_listed(void **state)
 	assert_int_equal(launches[2].parameters[0].value, 64);
 }
 
+/* Wherever packed sequences are cut, the blocks suffice, and each finds its own by the rule of chunk.cu. */
+static void packed_sequences_have_blocks_enough(void **state)
+{
+	enum { TOKENS = 300, SEQUENCES = 7, PART = 64 };
+	struct quasar_problem problem = problem_of(
+		&(struct choice){&h200, SEMANTICS_CAUSAL, DTYPE_BF16, 64, 1, TOKENS, 8, {{0}}});
+	struct config_launch launches[CONFIG_LAUNCHES];
+
+	(void)state;
+	problem.sequences = SEQUENCES;
+	for (uint64_t seed = 0; seed < 200; seed++)
+		for (int last_too = 0; last_too < 2; last_too++) {
+			int64_t starts[SEQUENCES + 1] = {0},
+						   parts = quasar_parts(&problem, PART, last_too) / 8,
+						   owner = 0;
+			float lengths[SEQUENCES], sum = 0;
+			bool taken[TOKENS] = {false};
+
+			random_uniform(seed, 0, 0, 1, lengths, SEQUENCES);
+			for (int n = 0; n < SEQUENCES; n++)
+				sum += lengths[n] = lengths[n] < 0.3f ? 0 : lengths[n];
+			for (int n = 0; n < SEQUENCES; n++)
+				starts[n + 1] = n + 1 < SEQUENCES
+					? starts[n] + (int64_t)(lengths[n] / sum * TOKENS)
+					: TOKENS;
+			for (int n = 0; n < SEQUENCES; n++) {
+				int64_t length = starts[n + 1] - starts[n];
+				int64_t count = (length + PART - 1) / PART - (last_too ? 0 : length > 0);
+
+				for (int64_t i = 0; i < count; i++) {
+					int64_t at = starts[n] / PART + (last_too ? n : 0) + i;
+
+					assert_in_range(at, 0, parts - 1);
+					assert_false(taken[at]);
+					taken[at] = true;
+					for (int m = 0; m < SEQUENCES; m++)
+						if (starts[m] / PART + (last_too ? m : 0) <= at)
+							owner = m;
+					assert_int_equal(owner, n);
+				}
+			}
+		}
+	assert_int_equal(quasar_launches(&problem, &(struct config){{64, 2, 2, 4, 3, 5}}, launches), 3);
+	assert_int_equal(launches[0].blocks, 8 * (TOKENS / 64 + SEQUENCES));
+	assert_int_equal(launches[1].blocks, 8 * (TOKENS / 64));
+	assert_int_equal(launches[2].blocks, 8 * (TOKENS / 64 + SEQUENCES));
+}
+
 static void tuned_configurations_are_found_by_class(void **state)
 {
 	const struct op_shape shape = {1, 100000, 8, 64, 64, 0, 0}, longer = {1, 131071, 8, 64, 64, 0, 0},
@@ -333,6 +382,7 @@ int main(void)
 		cmocka_unit_test(texts_are_read_back),
 		cmocka_unit_test(what_tuning_found_is_fitted),
 		cmocka_unit_test(what_is_launched_is_listed),
+		cmocka_unit_test(packed_sequences_have_blocks_enough),
 		cmocka_unit_test(tuned_configurations_are_found_by_class),
 	};
 

@@ -20,13 +20,17 @@ static const struct family_tensor tensors[] = {
 	[BETA] = {"beta", "H", TENSOR_INPUT, {DISTRIBUTION_UNIFORM, .low = 0.7f, .high = 2.8f}},
 	[INITIAL] = {"initial_state", "NHKV", TENSOR_INITIAL, {DISTRIBUTION_NORMAL, .deviation = 0.5f}},
 	[FINAL] = {"final_state", "NHKV", TENSOR_FINAL, {0}},
-	[LOG_GATE] = {"log_gate", "BTH", TENSOR_INPUT, {DISTRIBUTION_UNIFORM, .low = -0.1f, .high = 0},
-		.only = WITH_GATE},
+	[LOG_GATE] = {"log_gate", "BTH", TENSOR_INPUT, {DISTRIBUTION_UNIFORM, .low = -0.1f, .high = 0}},
 	{0},
 };
 
 /* enum quasar_function */
 static const struct family_option options[] = {{{QUASAR_FUNCTIONS}}, {{0}}};
+
+static bool has_tensor(int tensor, const int choice[FAMILY_OPTIONS])
+{
+	return tensor != LOG_GATE || WITH_GATE >> choice[0] & 1;
+}
 
 /* The problem in the family's own words, whether it makes sense or not. */
 static struct quasar_problem in_words(const struct op_problem *problem)
@@ -197,6 +201,7 @@ const struct family family_quasar = {
 	.tensors = tensors,
 	.options = options,
 	.configs = &configs,
+	.has_tensor = has_tensor,
 	.check = check,
 	.reference = reference,
 	.cpu = cpu,
