@@ -74,7 +74,7 @@ def test_sanitizer(real_gpu, tool, names):
     sanitize(tool, KERNELS, names)
 
 
-def test_the_leaderboard_has_every_version(gpu):
+def test_the_leaderboard_has_every_version(real_gpu):
     done = subprocess.run([QUASAR, "bench", "--op", "flash", "--leaderboard", "--seq", "64", "--runs", "1", "--json"],
                           capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

@@ -193,10 +193,15 @@ def test_a_damaged_model_gets_into_no_image(run, model, place):
 # --- images of strangers ---------------------------------------------------------------------------------
 
 @pytest.fixture
-def published(run, registry, model):
-    """The tiny model's image in the registry, and not here; its name by digest."""
+def strangers_model(place):
+    return tiny_model.write(place / "strange", seed=3, max_position_embeddings=2048)
+
+
+@pytest.fixture
+def published(run, registry, strangers_model):
+    """An image that is in the registry, and not here; its name by digest."""
     name = f"{registry}/alice/miner"
-    said = run(QUASAR, "image", "--model", model, "--tag", f"{name}:1", "--push", "--json")
+    said = run(QUASAR, "image", "--model", strangers_model, "--tag", f"{name}:1", "--push", "--json")
     run("podman", "rmi", "--force", f"{name}:1")
     return document(said)["reference"]
 
@@ -226,10 +231,10 @@ def april(run, environment, place):
     service.close()
 
 
-def test_a_validator_runs_it_cut_off_from_the_network(run, april, published, model):
+def test_a_validator_runs_it_cut_off_from_the_network(run, april, published, strangers_model):
     good, gone = april.submit(published), april.submit(published.replace("alice", "nobody"))
     said = run(QUASAR, "validate", "--api", april.url, "--once", "--json", "--native", "--device", "cpu", "--wallet", "judge",
-               "--reference", model)
+               "--reference", strangers_model)
     judged = {entry["submission_id"]: entry for entry in document(said)["judged"]}
     assert judged[good]["score"] == 1 and judged[good]["checks"][-1]["name"] == "logits.2026-04.1", said
     assert judged[gone]["score"] == 0 and "cannot pull" in judged[gone]["reason"]
