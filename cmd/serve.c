@@ -1,6 +1,7 @@
 /* quasar serve: the inference server whose logits validators compare with the reference model's. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -68,6 +69,8 @@ static int wait_loaded(struct service *service, struct error *err)
 	if (clock_wait_readable(engine_event(engine), err) < 0 || engine_loaded(engine, err) < 0)
 		return -1;
 	info = engine_info(engine);
+	if (!info)
+		return engine_loaded(engine, err); /* lost at once */
 	log_note("Ready after %.1f s: %s, %.1f million parameters in %s, on %s. Press Ctrl-C to stop.",
 		clock_elapsed() - started, info->name, (double)info->parameters * 1e-6,
 		dtype_name(info->weights), info->device);
@@ -75,12 +78,19 @@ static int wait_loaded(struct service *service, struct error *err)
 	return 0;
 }
 
-static void wait_for_end(void)
+/* Until the user asks to stop, or the model is lost: a process manager starts it again. Always -1. */
+static int wait_for_end(struct service *service, struct error *err)
 {
-	struct error stop;
+	struct engine *engine = service_engine(service);
 
-	while (clock_sleep(3600, &stop) == 0)
-		;
+	while (engine_loaded(engine, err) > 0) {
+		eventfd_t events;
+
+		if (clock_wait_readable(engine_event(engine), err) < 0)
+			return -1;
+		eventfd_read(engine_event(engine), &events);
+	}
+	return -1;
 }
 
 static void finish(struct service *service, double drain)
@@ -110,7 +120,7 @@ static int serve(const struct invocation *invocation, const struct service_optio
 	announce(invocation, service, options);
 	result = wait_loaded(service, err);
 	if (!result)
-		wait_for_end();
+		result = wait_for_end(service, err);
 	if (result && err->status != STATUS_INTERRUPTED) {
 		service_stop(service, 0);
 		return -1;

@@ -247,6 +247,17 @@ static void count_step(struct engine *engine, int pieces)
 	pthread_mutex_unlock(&engine->mutex);
 }
 
+/* It takes no further requests, and says why when it is asked. */
+static void give_up(struct engine *engine, const struct error *why)
+{
+	pthread_mutex_lock(&engine->mutex);
+	engine->loaded = false;
+	engine->failed = true;
+	engine->failure = *why;
+	pthread_mutex_unlock(&engine->mutex);
+	eventfd_write(engine->event, 1);
+}
+
 static void step(struct engine *engine)
 {
 	enum generation_end how = GENERATION_FAILED;
@@ -261,6 +272,8 @@ static void step(struct engine *engine)
 	while (count-- > 0)
 		if (failed || take_result(engine->running[count], &engine->pieces[count], &how))
 			end_running(engine, count, how);
+	if (failed && model_is_broken(engine->model))
+		give_up(engine, &err);
 }
 
 /* --- the thread ---------------------------------------------------------------------------------- */

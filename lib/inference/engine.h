@@ -58,10 +58,10 @@ struct engine *engine_open(const struct engine_options *options, struct error *e
 /* Begins to load it. STATUS_ENVIRONMENT. */
 int engine_load(struct engine *engine, struct error *err);
 
-/* Readable from when the model is loaded, or cannot be. */
+/* An eventfd: readable when the model is loaded or cannot be, and when it is lost later. */
 int engine_event(const struct engine *engine);
 
-/* 1: loaded, 0: loading, -1: it cannot be, as model_open() says it. */
+/* 1: loaded, 0: loading, -1: it cannot be, as model_open() says it, or is lost, as model_step() says it. */
 int engine_loaded(struct engine *engine, struct error *err);
 
 /* NULL until it is loaded. */

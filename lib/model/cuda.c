@@ -457,6 +457,7 @@ static int take_step(struct model_place *place, const struct model_task *tasks, 
 
 const struct model_device model_device_cuda = {
 	.arithmetic = DTYPE_F32,
+	.breaks = true,
 	.open = open_place,
 	.close = close_place,
 	.describe = describe_place,

@@ -19,6 +19,7 @@ struct model_task {
 
 struct model_device {
 	enum dtype arithmetic;
+	bool breaks; /* a step that failed leaves it without the means for another, as a fault leaves a GPU */
 	/* `index`: which device of the kind. */
 	struct model_place *(*open)(int index, const struct model_config *config,
 		const struct model_weights *weights, struct error *err);

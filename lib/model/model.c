@@ -20,6 +20,7 @@ struct model {
 	struct model_place *place;
 	char *name, *path, *revision;
 	char description[192];
+	bool broken;
 };
 
 struct model_session {
@@ -220,9 +221,16 @@ int model_step(
 				err, STATUS_USAGE, "a step takes %d tokens at most", MODEL_STEP_TOKENS);
 		tasks[i] = (struct model_task){session->cache, session->length, &pieces[i]};
 	}
-	if (model->device->step(model->place, tasks, count, stop, err) < 0)
+	if (model->device->step(model->place, tasks, count, stop, err) < 0) {
+		model->broken = model->device->breaks && err->status == STATUS_ENVIRONMENT;
 		return -1;
+	}
 	for (int i = 0; i < count; i++)
 		pieces[i].session->length += pieces[i].count;
 	return 0;
+}
+
+bool model_is_broken(const struct model *model)
+{
+	return model->broken;
 }

@@ -83,3 +83,6 @@ struct model_piece {
  * when the GPU fails; STATUS_INTERRUPTED: stopped. */
 int model_step(
 	struct model *model, struct model_piece *pieces, int count, bool (*stop)(void), struct error *err);
+
+/* Whether a step has failed so that no other can succeed: its GPU had a fault. */
+bool model_is_broken(const struct model *model);

@@ -367,6 +367,14 @@ static int check_launch(const struct kernel *kernel, const struct launch *launch
 		: CUDA_ERROR_INVALID_VALUE;
 }
 
+/* Whether this launch ends with a fault, as the user asks for, to see what a program makes of it. */
+static bool is_to_fail(const struct kernel *kernel)
+{
+	const char *name = getenv("EMULATOR_FAULT");
+
+	return name && !strcmp(name, kernel->name);
+}
+
 static int launch_kernel(const struct kernel *kernel, struct launch launch, size_t dynamic_shared,
 	void **arguments, bool together)
 {
@@ -389,7 +397,7 @@ static int launch_kernel(const struct kernel *kernel, struct launch launch, size
 	pthread_mutex_lock(&lock);
 	code = failure;
 	if (!code)
-		failure = run_grid(&launch, resident);
+		failure = is_to_fail(kernel) ? CUDA_ERROR_LAUNCH_FAILED : run_grid(&launch, resident);
 	pthread_mutex_unlock(&lock);
 	free(launch.parameters);
 	return code;

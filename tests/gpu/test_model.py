@@ -29,9 +29,9 @@ def serve_on_gpu(tmp_path):
     """Starts a server of a model: serve_on_gpu(folder)."""
     servers = []
 
-    def start(model):
+    def start(model, **environment):
         options = ["--port", "0", "--model", model, "--device", "cuda"]
-        servers.append(InferenceServer(QUASAR, dict(os.environ), tmp_path, options))
+        servers.append(InferenceServer(QUASAR, {**os.environ, **environment}, tmp_path, options))
         return servers[-1].wait(120)
 
     yield start
@@ -60,3 +60,14 @@ def test_logits_that_are_not_finite_are_told(gpu, serve_on_gpu, tmp_path):  # no
     weights.write_bytes(data)
     answer = serve_on_gpu(model).post("/inference", {"prompt": [1, 2, 3], "gen_len": 4, "logits_at_step": 1})
     assert answer.status == 500 and "not finite" in answer.detail
+
+
+def test_a_server_ends_when_the_gpu_has_had_a_fault(gpu, serve_on_gpu, tmp_path):  # noqa: F811
+    """So that what keeps it running starts it again."""
+    if "Emulated" not in gpu["name"]:
+        pytest.skip("only an emulated GPU fails when it is asked to")
+    server = serve_on_gpu(tiny_model.write(tmp_path / "model", max_position_embeddings=CONTEXT), EMULATOR_FAULT="model_step")
+    answer = server.post("/inference", {"prompt": [1, 2, 3], "gen_len": 4, "logits_at_step": 1})
+    assert answer.status == 500
+    assert server.process.wait(timeout=30) == 3
+    assert "unspecified launch failure" in (server.cwd / "localnet.log").read_text()
