@@ -34,7 +34,7 @@ struct model_session {
 static struct {
 	sem_t may_load, may_step;
 	bool load_held, steps_held;
-	bool load_fails, step_fails;
+	bool load_fails, step_fails, breaks; /* `breaks`: it is broken once a step has failed */
 	int not_finite_after; /* tokens of a session; 0: never */
 	atomic_int sessions, sessions_most;
 	int most_pieces, longest_prompt; /* in a step */
@@ -142,6 +142,12 @@ int model_step(
 	assert_in_range(tokens, 1, MODEL_STEP_TOKENS);
 	fake.most_pieces = count > fake.most_pieces ? count : fake.most_pieces;
 	return 0;
+}
+
+bool model_is_broken(const struct model *model)
+{
+	(void)model;
+	return fake.breaks && fake.step_fails;
 }
 
 /* --- requests to an engine ----------------------------------------------------------------------- */
@@ -311,6 +317,25 @@ static void a_failing_step_ends_who_took_part(void **state)
 	job = make_job(3, 5);
 	assert_true(engine_submit(engine, &job->generation));
 	assert_int_equal(finish(job), GENERATION_DONE);
+}
+
+/* As after a GPU's fault: it takes nothing more, and says why. */
+static void a_broken_model_is_told(void **state)
+{
+	struct job *job = make_job(3, 5), *late = make_job(3, 5);
+	struct error err;
+
+	(void)state;
+	start_engine(4, 10);
+	fake.breaks = fake.step_fails = true;
+	assert_true(engine_submit(engine, &job->generation));
+	assert_int_equal(finish(job), GENERATION_FAILED);
+	while (engine_loaded(engine, &err) >= 0)
+		sched_yield();
+	assert_string_equal(err.message, "no memory for a step");
+	assert_false(engine_submit(engine, &late->generation));
+	assert_null(engine_info(engine));
+	free_job(late);
 }
 
 static void logits_that_are_not_finite_end_their_request_alone(void **state)
@@ -503,6 +528,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(
 			a_request_that_does_not_fit_waits_for_the_others, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(a_failing_step_ends_who_took_part, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(a_broken_model_is_told, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(
 			logits_that_are_not_finite_end_their_request_alone, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(
