@@ -35,7 +35,7 @@ static struct {
 	sem_t may_load, may_step;
 	bool load_held, steps_held;
 	bool load_fails, step_fails, breaks; /* `breaks`: it is broken once a step has failed */
-	int not_finite_after; /* tokens of a session; 0: never */
+	int not_finite_after;                /* tokens of a session; 0: never */
 	atomic_int sessions, sessions_most;
 	int most_pieces, longest_prompt; /* in a step */
 } fake;
