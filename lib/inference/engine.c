@@ -247,12 +247,12 @@ static void count_step(struct engine *engine, int pieces)
 	pthread_mutex_unlock(&engine->mutex);
 }
 
-/* It takes no further requests, and says why when it is asked. */
-static void give_up(struct engine *engine, const struct error *why)
+/* Whether there is a model from now on; without one it takes no requests, and says why when it is asked. */
+static void tell_model(struct engine *engine, bool loaded, const struct error *why)
 {
 	pthread_mutex_lock(&engine->mutex);
-	engine->loaded = false;
-	engine->failed = true;
+	engine->loaded = loaded;
+	engine->failed = !loaded;
 	engine->failure = *why;
 	pthread_mutex_unlock(&engine->mutex);
 	eventfd_write(engine->event, 1);
@@ -273,7 +273,7 @@ static void step(struct engine *engine)
 		if (failed || take_result(engine->running[count], &engine->pieces[count], &how))
 			end_running(engine, count, how);
 	if (failed && model_is_broken(engine->model))
-		give_up(engine, &err);
+		tell_model(engine, false, &err);
 }
 
 /* --- the thread ---------------------------------------------------------------------------------- */
@@ -281,16 +281,10 @@ static void step(struct engine *engine)
 static bool load(struct engine *engine)
 {
 	struct error err = {0};
-	struct model *model = model_open(engine->options.model, engine->options.device, &err);
 
-	pthread_mutex_lock(&engine->mutex);
-	engine->model = model;
-	engine->loaded = model != NULL;
-	engine->failed = !model;
-	engine->failure = err;
-	pthread_mutex_unlock(&engine->mutex);
-	eventfd_write(engine->event, 1);
-	return model != NULL;
+	engine->model = model_open(engine->options.model, engine->options.device, &err);
+	tell_model(engine, engine->model != NULL, &err);
+	return engine->model != NULL;
 }
 
 static void *work(void *argument)
