@@ -202,6 +202,18 @@ static uint32_t fragment(uint16_t matrix[8][8], int lane, bool transposed)
 			  : pair_of(matrix[row][column], matrix[row][column + 1]);
 }
 
+/* The inverse: a matrix, or its transpose, of what the lanes have. */
+static void assemble(uint16_t matrix[8][8], const uint32_t lanes[LANES], bool transposed)
+{
+	for (int lane = 0; lane < LANES; lane++)
+		for (int e = 0; e < 2; e++) {
+			const int row = GROUP(lane), column = PLACE(lane) * 2 + e;
+
+			*(transposed ? &matrix[column][row]
+				     : &matrix[row][column]) = (uint16_t)(lanes[lane] >> 16 * e);
+		}
+}
+
 /* Lane 8i + r has the address of row r of matrix i. */
 OPERATION(load_matrices)
 {
@@ -227,13 +239,7 @@ OPERATION(store_matrices)
 	if (!all_here(warp, instruction))
 		return;
 	for (int i = 0; i < instruction->count; i++) {
-		for (int lane = 0; lane < LANES; lane++)
-			for (int e = 0; e < 2; e++) {
-				const int row = GROUP(lane), column = PLACE(lane) * 2 + e;
-
-				*(instruction->variant ? &matrix[column][row] : &matrix[row][column]) =
-					(uint16_t)(SLOT(uint32_t, i)[lane] >> 16 * e);
-			}
+		assemble(matrix, SLOT(uint32_t, i), instruction->variant);
 		for (int row = 0; row < 8; row++)
 			memcpy(reach_address(warp, instruction, i * 8 + row, 16, WRITE, &view), matrix[row],
 				16);
@@ -242,14 +248,11 @@ OPERATION(store_matrices)
 
 OPERATION(transpose_matrix)
 {
-	const uint32_t *a = SLOT(uint32_t, 1);
 	uint16_t matrix[8][8];
 
 	if (!all_here(warp, instruction))
 		return;
-	for (int lane = 0; lane < LANES; lane++)
-		for (int e = 0; e < 2; e++)
-			matrix[GROUP(lane)][PLACE(lane) * 2 + e] = (uint16_t)(a[lane] >> 16 * e);
+	assemble(matrix, SLOT(uint32_t, 1), false);
 	for (int lane = 0; lane < LANES; lane++)
 		SLOT(uint32_t, 0)[lane] = fragment(matrix, lane, true);
 }
