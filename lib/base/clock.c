@@ -190,7 +190,8 @@ int clock_sleep(double seconds, struct error *err)
 	return 0;
 }
 
-static int poll_unless(bool hangup, struct pollfd *fds, size_t count, double seconds, struct error *err)
+/* `hangup`: one that is not taken yet ends it. */
+static int poll_until(bool hangup, struct pollfd *fds, size_t count, double seconds, struct error *err)
 {
 	struct timespec wait = {0};
 	sigset_t before;
@@ -211,12 +212,12 @@ static int poll_unless(bool hangup, struct pollfd *fds, size_t count, double sec
 
 int clock_poll(struct pollfd *fds, size_t count, double seconds, struct error *err)
 {
-	return poll_unless(false, fds, count, seconds, err);
+	return poll_until(false, fds, count, seconds, err);
 }
 
 int hangup_poll(struct pollfd *fds, size_t count, double seconds, struct error *err)
 {
-	return poll_unless(true, fds, count, seconds, err);
+	return poll_until(true, fds, count, seconds, err);
 }
 
 int clock_wait_readable(int fd, struct error *err)
