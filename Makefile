@@ -87,6 +87,7 @@ $(BUILD)/lib/gpu/compile.o: $(wildcard kernels/*/*)
 $(BUILD)/lib/probe/python.o: lib/probe/python.py lib/probe/import.py
 $(BUILD)/lib/probe/probe.o: lib/probe/probe.py
 $(BUILD)/lib/tune/triton.o: lib/tune/triton.py
+$(BUILD)/lib/tune/results.o: lib/tune/shipped.json
 $(BUILD)/lib/fork/python_ast.o: lib/fork/python_ast.py
 $(BUILD)/lib/web/html.o: $(wildcard templates/page/*)
 $(BUILD)/lib/fork/triton_source.o: lib/fork/triton_source.py
