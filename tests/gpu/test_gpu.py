@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 
 import pytest
@@ -114,6 +115,7 @@ def test_two_workspaces_on_two_gpus(gpu, quasar, environment, start_localnet, tm
     if subprocess.run(["python3", "-c", "import torch"]).returncode:
         pytest.skip("no torch: the fork's own layer is what is measured")
     localnet = start_localnet("--block-time", "0.2", "--blocks-until-reveal", "5", "--rate-limit", "0")
+    surroundings = {**environment, "QUASAR_PYTHON": shutil.which("python3")}
     loops = []
     for number in range(2):
         name = f"gpu{number}"
@@ -124,7 +126,7 @@ def test_two_workspaces_on_two_gpus(gpu, quasar, environment, start_localnet, tm
             assert quasar(*command).code == 0
         with open(directory / ".env", "a") as settings:
             settings.write(f"DEVICE=cuda:{number}\n")
-        loops.append(subprocess.Popen([QUASAR, "run", "-C", directory], env=environment, stdout=subprocess.PIPE,
+        loops.append(subprocess.Popen([QUASAR, "run", "-C", directory], env=surroundings, stdout=subprocess.PIPE,
                                       text=True))
     try:
         for number, loop in enumerate(loops):
