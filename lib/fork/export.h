@@ -49,7 +49,7 @@ enum export_part {
 
 #define EXPORT_TUNED_PATH "fla/ops/quasar/tuned.py"
 
-/* The kernels that a fork gets, as a hash of their files; its cuda_backend.py makes the same one. */
+/* The kernels that a fork gets, as a hash of their files; its loader.py makes the same one. */
 #define EXPORT_KERNELS_HASH 65 /* 64 hexadecimal digits and the zero */
 void export_kernels_hash(char hash[EXPORT_KERNELS_HASH]);
 

@@ -1,0 +1,121 @@
+"""The kernels of the operations: their arguments, as the kernels' own headers define them, and how they are queued."""
+import ctypes
+import functools
+import re
+import warnings
+
+import torch
+
+from quasar_ops import loader
+
+NUMBERS = {"int": ctypes.c_int, "long long": ctypes.c_longlong, "float": ctypes.c_float}
+
+
+@functools.cache
+def structure(name):
+    """`struct name` of the kernels' sources, for Python."""
+    text = re.sub(r"/\*.*?\*/", "", loader.sources().decode(), flags=re.S)
+    body = re.search(rf"struct {name} {{(.*?)}};", text, re.S)[1]
+    fields = []
+    for declaration in body.split(";")[:-1]:
+        kind, names = re.fullmatch(r"\s*(?:const )?((?:struct |long )?\w+)\s+(.*)", declaration, re.S).groups()
+        for field in names.split(","):
+            pointer, field, length = re.fullmatch(r"\s*(\*?)(\w+)(?:\[(\d+)\])?", field).groups()
+            if pointer:
+                of = ctypes.c_void_p
+            else:
+                of = structure(kind.removeprefix("struct ")) if kind.startswith("struct ") else NUMBERS[kind]
+            fields.append((field, of * int(length) if length else of))
+    return type(name, (ctypes.Structure,), {"_fields_": fields})
+
+
+def address(x):
+    return x.data_ptr()
+
+
+def rows(x, from_its_end=False):
+    """x as a struct device_tensor: where it begins, in elements, and its strides."""
+    strides = list(x.stride())
+    if not from_its_end:
+        return x, 0, strides
+    return x, (x.shape[1] - 1) * strides[1], [strides[0], -strides[1], *strides[2:]]
+
+
+def arguments(name, values):
+    """A filled `struct name`. A value is a number, a tensor (its address), what rows() makes, or None."""
+    filled = structure(name)()
+    for field, value in values.items():
+        if isinstance(value, tuple):
+            x, first, strides = value
+            tensor = getattr(filled, field)
+            tensor.data = address(x) + first * x.element_size()
+            tensor.stride[:] = strides
+        else:
+            setattr(filled, field, address(value) if isinstance(value, torch.Tensor) else value)
+    return filled
+
+
+def is_vector(*tensors):
+    """Whether every row can be loaded 16 bytes at a time."""
+    return int(all(x.stride(3) == 1 and not any(number * x.element_size() % 16 for number in x.stride()[:3])
+                   and x.data_ptr() % 16 == 0 for x in tensors))
+
+
+def current(device):
+    """What is queued goes to this GPU."""
+    return torch.cuda.device(device)
+
+
+def launch(kernel, blocks, threads, shared, name, values):
+    """Queues a kernel, which takes one `struct name`, on PyTorch's current stream of the current GPU."""
+    from torch.cuda._utils import _check_cuda
+    from torch.cuda._utils import _get_gpu_runtime_library
+    if shared > kernel._max_shared_mem_bytes:
+        kernel.set_shared_memory_config(shared)
+    filled = arguments(name, values)
+    pointers = (ctypes.c_void_p * 1)(ctypes.addressof(filled))
+    stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
+    _check_cuda(_get_gpu_runtime_library().cuLaunchKernel(kernel.func, blocks, 1, 1, threads, 1, 1, shared, stream, pointers,
+                                                          None))
+
+
+def load(device, source, names, **parameters):
+    return loader.load(device.index, loader.KERNELS / source, names, **parameters)
+
+
+@functools.lru_cache(4096)
+def sizes(device, name, *problem):
+    """What `kernel name` of sizes.cu says of a problem. Waits for the answer, once for each problem."""
+    found = torch.empty(4, dtype=torch.int32, device=device)
+    kernel = loader.load(device.index, loader.FOLDER / "sizes.cu", ("linear_sizes", "flash_sizes"))[name]
+    fields = [field for field, _ in structure(f"{name}_arguments")._fields_]
+    launch(kernel, 1, 1, 0, f"{name}_arguments", dict(zip(fields, (*problem, found))))
+    return found.tolist()
+
+
+def properties(device):
+    return torch.cuda.get_device_properties(device)
+
+
+@functools.cache
+def warn(message):
+    """Once."""
+    warnings.warn(message, stacklevel=2)
+
+
+def on_gpu(x):
+    return x.device.type == "cuda"
+
+
+def can_run(q, dtypes, *dims):
+    """Whether the kernels take this problem. Where a GPU has to do without them, a warning says why."""
+    if not on_gpu(q):
+        return False
+    reason = loader.unavailable(q.device)
+    if q.dtype not in dtypes:
+        reason = f"no kernels for {q.dtype}"
+    elif any(dim not in (32, 64, 128) for dim in dims):
+        reason = f"no kernels for {' and '.join(map(str, sorted(set(dims))))} elements a head, only for 32, 64 and 128"
+    if reason:
+        warn(f"quasar_ops runs without its CUDA kernels: {reason}")
+    return reason is None
