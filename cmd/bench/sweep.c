@@ -49,91 +49,29 @@ struct sweep {
 
 /* --- measuring ----------------------------------------------------------------------------------------- */
 
-/* On a GPU, whose own time it is: what gpu_time() calls. */
-struct queued {
-	struct gpu *gpu;
-	struct gpu_workspace workspace;
-	const struct fixture *fixture;
-	const struct config *config;
-};
-
-static int queue(int call, void *context, struct error *err)
-{
-	struct queued *it = context;
-
-	(void)call;
-	return it->fixture->plan.family->cuda(
-		it->gpu, &it->workspace, &it->fixture->problem, it->config, err);
-}
-
-static int time_on_gpu(const struct run *run, const struct side *side, int64_t tokens,
-	const struct config *config, double *seconds, struct error *err)
-{
-	struct fixture_plan plan = {.family = side->family,
-		.shape = fixture_shape(tokens),
-		.dtype = DTYPE_BF16,
-		.seed = run->plan.seed};
-	int runs = run->plan.runs;
-	double *times = xcalloc((size_t)runs, sizeof(*times));
-	struct fixture fixture;
-	struct queued queued = {device_gpu(&run->device), {0}, &fixture, config};
-	int result;
-
-	memcpy(plan.options, side->options, sizeof(plan.options));
-	result = fixture_make(&fixture, &run->device, &plan, err);
-	if (!result)
-		result = gpu_time(queued.gpu, queue, &queued, run->plan.warmups, runs, times, err);
-	if (!result && interrupted())
-		result = error_set(err, STATUS_INTERRUPTED, "interrupted");
-	*seconds = times[runs / 2];
-	gpu_workspace_free(queued.gpu, &queued.workspace);
-	fixture_free(&fixture);
-	free(times);
-	return result;
-}
-
-static int time_side(
-	const struct run *run, const struct side *side, int64_t tokens, double *seconds, struct error *err)
+static int time_side(const struct run *run, const struct side *side, int64_t tokens,
+	const struct config *config, struct measurement *measurement, struct error *err)
 {
 	struct measure_plan plan = run->plan;
-	struct measurement measurement;
 
-	if (device_gpu(&run->device))
-		return time_on_gpu(run, side, tokens, NULL, seconds, err);
 	plan.family = side->family;
 	memcpy(plan.options, side->options, sizeof(plan.options));
 	plan.tokens = tokens;
-	if (measurement_run(&run->device, &plan, &measurement, err) < 0)
-		return -1;
-	*seconds = measurement.seconds;
-	return 0;
-}
-
-/* What a call reads and writes at least: inputs and outputs that are never left out. */
-static double bytes_of(const struct side *side, int64_t tokens)
-{
-	const struct op_shape shape = fixture_shape(tokens);
-	double bytes = 0;
-
-	for (const struct family_tensor *tensor = side->family->tensors; tensor->name; tensor++) {
-		int64_t size[4];
-
-		if (tensor->role != TENSOR_INITIAL && tensor->role != TENSOR_FINAL)
-			bytes += (double)family_tensor_size(tensor, &shape, size) *
-				(double)dtype_size(tensor_is_sequence(tensor) ? DTYPE_BF16 : DTYPE_F32);
-	}
-	return bytes;
+	return measurement_run_kernels(&run->device, &plan, config, measurement, err);
 }
 
 static int measure_lengths(struct sweep *it, struct error *err)
 {
 	for (int i = 0; i < it->row_count; i++) {
 		struct row *row = &it->rows[i];
+		struct measurement measured[SIDES];
 
-		row->bytes = bytes_of(&it->sides[OWN], row->tokens);
-		for (int side = 0; side < SIDES; side++)
-			if (time_side(it->run, &it->sides[side], row->tokens, &row->seconds[side], err) < 0)
+		for (int side = 0; side < SIDES; side++) {
+			if (time_side(it->run, &it->sides[side], row->tokens, NULL, &measured[side], err) < 0)
 				return -1;
+			row->seconds[side] = measured[side].seconds;
+		}
+		row->bytes = measured[OWN].bytes;
 	}
 	return 0;
 }
@@ -154,13 +92,15 @@ static int measure_variants(struct sweep *it, struct error *err)
 		for (const int *value = configs->parameters[i].values; *value; value++) {
 			struct variant variant = {.parameter = i, .value = *value};
 			struct config config = usual;
+			struct measurement measured;
 			struct error cannot;
 
 			config.value[i] = *value;
 			if (configs->check(&problem, properties, &config, &cannot) < 0)
 				continue;
-			if (time_on_gpu(it->run, side, tokens, &config, &variant.seconds, err) < 0)
+			if (time_side(it->run, side, tokens, &config, &measured, err) < 0)
 				return -1;
+			variant.seconds = measured.seconds;
 			it->variants[it->variant_count++] = variant;
 		}
 	return 0;

@@ -36,6 +36,9 @@ struct device {
 		const struct device *device, void *to, const void *from, size_t bytes, struct error *err);
 	/* Bytes per second, read and written together, of a large copy in the device's memory. */
 	int (*copy_rate)(const struct device *device, double *rate, struct error *err);
+	/* Multiplications and additions per second of a large product of bf16 matrices. STATUS_ENVIRONMENT where the
+	 * library is missing that makes it: OpenBLAS, or on a GPU cuBLASLt. */
+	int (*product_rate)(const struct device *device, double *rate, struct error *err);
 
 	/* Peak memory in MiB since the last reset. */
 	void (*memory_reset)(const struct device *device);

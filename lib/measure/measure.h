@@ -60,5 +60,10 @@ double measure_memory(enum workload workload, int64_t tokens);
 int measure_run(const struct device *device, const struct measure_plan *plan, struct measurement *result,
 	struct error *err);
 
+/* The same of an operation, on a GPU by the GPU's own clock: the time of its kernels, in a configuration (NULL: the one that
+ * it would run in). The budget does not shorten that. */
+int measure_kernels(const struct device *device, const struct measure_plan *plan, const struct config *config,
+	struct measurement *result, struct error *err);
+
 /* Sums up the times of its runs in `result`. They become the plan's sample, if that is wanted; else they are freed. */
 void measure_conclude(const struct measure_plan *plan, struct sample *sample, struct measurement *result);
