@@ -316,7 +316,7 @@ const struct command cmd_roofline = {
 			{"seq", 0, "N", NULL, NULL, NULL,
 				"Sequence length. Default: 65,536 on a GPU, 4,096 on a CPU."},
 			OPT_OP("Measure only this operation."),
-			OPT_SVG,
+			OPT_SVG("it"),
 			OPT_DEVICE,
 			{"runs", 0, "N", NULL, NULL, NULL, "Number of timed calls of each. Default: 10."},
 			{"budget", 0, "SECONDS", NULL, "10", NULL,

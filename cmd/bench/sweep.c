@@ -10,6 +10,7 @@
 #include "base/layout.h"
 #include "base/memory.h"
 #include "cli/measurement.h"
+#include "cli/picture.h"
 #include "cmd/bench/bench.h"
 #include "measure/fixture.h"
 
@@ -34,6 +35,7 @@ struct row {
 /* The usual configuration, with another value of a tunable. */
 struct variant {
 	int parameter, value;
+	bool usual; /* that value is */
 	double seconds;
 };
 
@@ -90,7 +92,7 @@ static int measure_variants(struct sweep *it, struct error *err)
 	config_format(configs->parameters, &usual, it->usual, sizeof(it->usual));
 	for (int i = 0; configs->parameters[i].name; i++)
 		for (const int *value = configs->parameters[i].values; *value; value++) {
-			struct variant variant = {.parameter = i, .value = *value};
+			struct variant variant = {i, *value, usual.value[i] == *value, 0};
 			struct config config = usual;
 			struct measurement measured;
 			struct error cannot;
@@ -134,6 +136,17 @@ static double crossing(const struct sweep *it)
 	return NAN;
 }
 
+/* With a variant, by the traffic of the longest length. */
+static double variant_rate(const struct sweep *it, const struct variant *variant)
+{
+	return it->rows[it->row_count - 1].bytes / variant->seconds;
+}
+
+static const char *tunable_name(const struct sweep *it, const struct variant *variant)
+{
+	return it->sides[OWN].family->configs->parameters[variant->parameter].name;
+}
+
 static void print_lengths(const struct sweep *it)
 {
 	char own[64], rival[64];
@@ -159,7 +172,6 @@ static void print_variants(const struct sweep *it)
 {
 	static const char *const headings[] = {"tunable", "value", "time", "bandwidth"};
 	const struct row *longest = &it->rows[it->row_count - 1];
-	const struct parameter *parameters = it->sides[OWN].family->configs->parameters;
 	struct table table;
 
 	layout_format(stdout, 0, "\nThe kernels at %lld tokens; the others as in %s.\n",
@@ -168,10 +180,10 @@ static void print_variants(const struct sweep *it)
 	for (int i = 0; i < it->variant_count; i++) {
 		const struct variant *variant = &it->variants[i];
 
-		table_cell(&table, "%s", parameters[variant->parameter].name);
+		table_cell(&table, "%s", tunable_name(it, variant));
 		table_cell(&table, "%d", variant->value);
 		table_cell(&table, "%.3f ms", variant->seconds * 1e3);
-		table_cell(&table, "%.1f GB/s", longest->bytes / variant->seconds / 1e9);
+		table_cell(&table, "%.1f GB/s", variant_rate(it, variant) / 1e9);
 	}
 	table_print(&table, stdout);
 }
@@ -228,13 +240,81 @@ static void print_document(const struct sweep *it)
 		const struct variant *variant = &it->variants[i];
 		cJSON *object = cJSON_CreateObject();
 
-		cJSON_AddStringToObject(object, "tunable",
-			it->sides[OWN].family->configs->parameters[variant->parameter].name);
+		cJSON_AddStringToObject(object, "tunable", tunable_name(it, variant));
 		cJSON_AddNumberToObject(object, "value", variant->value);
 		cJSON_AddNumberToObject(object, "seconds", variant->seconds);
+		cJSON_AddNumberToObject(object, "bytes_per_second", variant_rate(it, variant));
 		cJSON_AddItemToArray(array, object);
 	}
 	output_json(document);
+}
+
+/* --- the picture --------------------------------------------------------------------------------------- */
+
+/* Both by the length; a label for each mark. */
+static void draw_lengths(const struct sweep *it, struct part *part)
+{
+	struct svg_point points[SIDES][MOST_LENGTHS];
+	char labels[SIDES][MOST_LENGTHS][64], equal[64], title[256];
+	struct svg_series series[SIDES];
+	const struct svg_rule rule = {crossing(it), equal};
+
+	for (int side = 0; side < SIDES; side++) {
+		for (int i = 0; i < it->row_count; i++) {
+			const struct row *row = &it->rows[i];
+
+			snprintf(labels[side][i], sizeof(labels[side][i]), "%lld tokens: %.3f ms",
+				(long long)row->tokens, row->seconds[side] * 1e3);
+			points[side][i] = (struct svg_point){(double)row->tokens, row->seconds[side] * 1e3,
+				NAN, NAN, labels[side][i]};
+		}
+		series[side] = (struct svg_series){it->sides[side].family->title, points[side],
+			(size_t)it->row_count, .line = true};
+	}
+	snprintf(equal, sizeof(equal), "equal at %.0f", rule.at);
+	snprintf(title, sizeof(title), "%s and %s on %s", it->sides[OWN].family->title,
+		it->sides[RIVAL].family->title, it->run->device.description);
+	part_plot(part,
+		&(struct svg_plot){.title = title,
+			.x = {.title = "tokens", .scale = SVG_LOG},
+			.y = {.title = "ms", .scale = SVG_LOG},
+			.series = series,
+			.series_count = SIDES,
+			.x_rules = &rule,
+			.x_rule_count = !isnan(rule.at)});
+}
+
+static void draw_variants(const struct sweep *it, struct part *part)
+{
+	struct svg_bar bars[CONFIG_PARAMETERS * CONFIG_VALUES];
+	char labels[CONFIG_PARAMETERS * CONFIG_VALUES][64], texts[CONFIG_PARAMETERS * CONFIG_VALUES][64];
+	char title[512];
+
+	for (int i = 0; i < it->variant_count; i++) {
+		const struct variant *variant = &it->variants[i];
+
+		snprintf(labels[i], sizeof(labels[i]), "%s=%d", tunable_name(it, variant), variant->value);
+		snprintf(texts[i], sizeof(texts[i]), "%.1f GB/s, %.3f ms", variant_rate(it, variant) / 1e9,
+			variant->seconds * 1e3);
+		bars[i] = (struct svg_bar){labels[i], variant_rate(it, variant) / 1e9, NAN, NAN,
+			variant->usual, texts[i]};
+	}
+	snprintf(title, sizeof(title), "GB/s at %lld tokens by the kernels' tunables, the others as usual",
+		(long long)it->rows[it->row_count - 1].tokens);
+	part_bars(part, title, bars, (size_t)it->variant_count);
+}
+
+static int write_picture(const struct sweep *it, struct error *err)
+{
+	struct part part = {.name = "sweep", .title = "Sweep over lengths"};
+	int result;
+
+	draw_lengths(it, &part);
+	if (it->variant_count)
+		draw_variants(it, &part);
+	result = command_picture(it->run->invocation, &part, err);
+	part_free(&part);
+	return result;
 }
 
 /* --- the command --------------------------------------------------------------------------------------- */
@@ -293,5 +373,5 @@ int bench_sweep(struct run *run, struct error *err)
 		print_document(&it);
 	else
 		print_text(&it);
-	return 0;
+	return write_picture(&it, err);
 }

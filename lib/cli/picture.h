@@ -4,9 +4,9 @@
 #include "cli/command.h"
 #include "web/part.h"
 
-#define OPT_SVG                                                                                              \
+#define OPT_SVG(what)                                                                                        \
 	{                                                                                                    \
-		"svg", 0, "FILE", NULL, NULL, NULL, "Draw it, too: an SVG picture, in light or dark colours." \
+		"svg", 0, "FILE", NULL, NULL, NULL, "Draw " what " in a file, too: SVG, in light or dark colours." \
 	}
 
 /* Writes the pictures of a part to that file, if it is named. STATUS_ENVIRONMENT. */

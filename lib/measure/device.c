@@ -128,7 +128,7 @@ static int cpu_copy_rate(const struct device *device, double *rate, struct error
 }
 
 #define PRODUCT_SIZE 512  /* columns, and inner size */
-#define PRODUCTS 16       /* of PRODUCT_ROWS rows, for each thread */
+#define PRODUCTS 4        /* of PRODUCT_ROWS rows, for each thread */
 #define PRODUCT_NUMBERS ((size_t)PRODUCT_ROWS * PRODUCT_SIZE)
 
 /* Each thread multiplies rows of its own. */
@@ -137,7 +137,7 @@ static double time_products(const struct product *product, uint16_t *x, float *s
 	int threads = cpu_threads();
 	double best = INFINITY;
 
-	for (int run = 0; run < 3; run++) {
+	for (int run = 0; run < 20; run++) {
 		double started = clock_elapsed();
 
 #pragma omp parallel for num_threads(threads) schedule(static, 1)

@@ -75,6 +75,7 @@ void part_html(const struct part *part, struct buffer *out)
 }
 
 #define TITLE_HEIGHT 30.0
+#define MARGIN 12.0
 
 /* Those of a page are as wide as it allows; in a picture they have a place. */
 static void place_picture(const struct part_picture *picture, double top, struct buffer *out)
@@ -95,9 +96,9 @@ bool part_svg(const struct part *part, struct buffer *out)
 	for (size_t i = 0; i < part->picture_count; i++)
 		height += TITLE_HEIGHT + svg_height(part->pictures[i].wide.data);
 	html_add(out,
-		"<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"chart\" role=\"img\" viewBox=\"0 0 %.0f %.0f\" "
+		"<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"chart\" role=\"img\" viewBox=\"%.0f 0 %.0f %.0f\" "
 		"aria-label=\"%s\">\n<style>",
-		PART_WIDE, height, part->title);
+		-MARGIN, PART_WIDE + 2 * MARGIN, height + MARGIN, part->title);
 	buffer_text(out, html_chart_style());
 	buffer_text(out, "</style>\n");
 	height = 0;

@@ -6,6 +6,7 @@ import sqlite3
 import struct
 import subprocess
 
+import picture
 import pytest
 
 
@@ -95,6 +96,22 @@ def test_a_sweep_holds_linear_beside_softmax_attention(quasar):
     assert text.code == 0 and "linear-backward" in text.out and "Neither overtakes" in text.out
     for args in (["--native"], ["--op", "linear", "--csv"]):
         assert quasar("bench", "--sweep", "--seq", 64, *args).code == 2
+
+
+def test_a_sweep_is_drawn(quasar, tmp_path):
+    path = tmp_path / "sweep.svg"
+    done = quasar("bench", "--op", "linear", "--sweep", "--seq", "50,400,800", "--runs", 1, "--device", "cpu", "--json",
+                  "--svg", path)
+    assert done.code == 0, done.err
+    said = picture.words(picture.read(path))
+    for row in done.json["lengths"]:
+        for seconds in (row["seconds"], row["beside_seconds"]):
+            assert f"{row['seq']} tokens: {seconds * 1e3:.3f} ms" in said
+    crossing = done.json["crossing"]
+    assert [word for word in said if word.startswith("equal at")] == ([f"equal at {crossing:.0f}"] if crossing else [])
+    assert {"tokens", "ms", "linear attention", "FlashAttention-2"} <= set(said)
+    refused = quasar("bench", "--op", "linear", "--seq", 64, "--svg", path)
+    assert refused.code == 2 and "--sweep" in refused.err
 
 
 def test_the_leaderboard_is_of_attention_on_a_gpu(quasar):
