@@ -34,9 +34,9 @@ def run(names, gradient, problem, statistics, tensors, lse):
     values = {name: launching.rows(tensor) for name, tensor in tensors.items()}
     values.update(lse=lse, statistics=statistics, cu_seqlens=starts, tokens=tokens, scale=scale, sequences=len(lengths),
                   heads=heads, key_heads=key_heads)
-    for name, of in names.items():
-        blocks = len(lengths) * (key_heads if of == "keys" else heads) * -(-max(lengths) // m)
-        launching.launch(built[name], blocks, 32 * warps, shared, "flash_arguments", values)
+    blocks = len(lengths) * -(-max(lengths) // m)
+    launching.launch("flash_arguments", values, *(
+        (built[name], blocks * (key_heads if of == "keys" else heads), 32 * warps, shared) for name, of in names.items()))
 
 
 def forward(q, k, v, problem):

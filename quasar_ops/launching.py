@@ -66,17 +66,18 @@ def current(device):
     return torch.cuda.device(device)
 
 
-def launch(kernel, blocks, threads, shared, name, values):
-    """Queues a kernel, which takes one `struct name`, on PyTorch's current stream of the current GPU."""
+def launch(name, values, *launches):
+    """Queues kernels that take the same `struct name`, on PyTorch's current stream of the current GPU: each with its blocks,
+    threads of a block, and bytes of shared memory."""
     from torch.cuda._utils import _check_cuda
     from torch.cuda._utils import _get_gpu_runtime_library
-    if shared > kernel._max_shared_mem_bytes:
-        kernel.set_shared_memory_config(shared)
-    filled = arguments(name, values)
+    filled, driver = arguments(name, values), _get_gpu_runtime_library()
     pointers = (ctypes.c_void_p * 1)(ctypes.addressof(filled))
     stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
-    _check_cuda(_get_gpu_runtime_library().cuLaunchKernel(kernel.func, blocks, 1, 1, threads, 1, 1, shared, stream, pointers,
-                                                          None))
+    for kernel, blocks, threads, shared in launches:
+        if shared > kernel._max_shared_mem_bytes:
+            kernel.set_shared_memory_config(shared)
+        _check_cuda(driver.cuLaunchKernel(kernel.func, blocks, 1, 1, threads, 1, 1, shared, stream, pointers, None))
 
 
 def load(device, source, names, **parameters):
@@ -89,7 +90,7 @@ def sizes(device, name, *problem):
     found = torch.empty(4, dtype=torch.int32, device=device)
     kernel = loader.load(device.index, loader.FOLDER / "sizes.cu", ("linear_sizes", "flash_sizes"))[name]
     fields = [field for field, _ in structure(f"{name}_arguments")._fields_]
-    launch(kernel, 1, 1, 0, f"{name}_arguments", dict(zip(fields, (*problem, found))))
+    launch(f"{name}_arguments", dict(zip(fields, (*problem, found))), (kernel, 1, 1, 0))
     return found.tolist()
 
 

@@ -64,11 +64,10 @@ def run(kind, choice, which, problem, records, x, y, w, out, at=None, o=None, **
             values[name] = values[name].flatten()[tokens - 1:]
     units = batch * heads * groups * (w_dim // tile)
     blocks = -(-units // warps) if causal else units
-    if kind != DV:  # whose sums are DK's
-        launching.launch(built["linear_sum"], blocks, 32 * warps, sum_shared, "linear_arguments", values)
-        launching.launch(built["linear_scan"], -(-batch * heads * record // SCAN_THREADS), SCAN_THREADS, 0,
-                       "linear_arguments", values)
-    launching.launch(built["linear_output"], blocks, 32 * warps, output_shared, "linear_arguments", values)
+    sums = ((built["linear_sum"], blocks, 32 * warps, sum_shared),
+            (built["linear_scan"], -(-batch * heads * record // SCAN_THREADS), SCAN_THREADS, 0))
+    launching.launch("linear_arguments", values, *(sums if kind != DV else ()),  # whose sums are DK's
+                     (built["linear_output"], blocks, 32 * warps, output_shared))
 
 
 def prepare(q, v, problem, kinds):

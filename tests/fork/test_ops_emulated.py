@@ -62,7 +62,7 @@ class Emulator:
             self.call("cuModuleGetFunction", ctypes.byref(function), self.modules[key], name.encode())
         return functions
 
-    def launch(self, kernel, blocks, threads, shared, name, values):
+    def launch(self, name, values, *launches):
         tensors = [value[0] if isinstance(value, tuple) else value for value in values.values()]
         storages = {x.untyped_storage().data_ptr(): x.untyped_storage() for x in tensors if isinstance(x, torch.Tensor)}
         places = {}
@@ -74,9 +74,10 @@ class Emulator:
             patch.setattr(launching, "address", lambda x: places[x.untyped_storage().data_ptr()].value +
                           x.data_ptr() - x.untyped_storage().data_ptr())
             filled = launching.arguments(name, values)
-        self.call("cuFuncSetAttribute", kernel, 8, shared)
         pointers = (ctypes.c_void_p * 1)(ctypes.addressof(filled))
-        self.call("cuLaunchKernel", kernel, blocks, 1, 1, threads, 1, 1, shared, None, pointers, None)
+        for kernel, blocks, threads, shared in launches:
+            self.call("cuFuncSetAttribute", kernel, 8, shared)
+            self.call("cuLaunchKernel", kernel, blocks, 1, 1, threads, 1, 1, shared, None, pointers, None)
         for at, storage in storages.items():
             self.call("cuMemcpyDtoHAsync_v2", ctypes.c_void_p(at), places[at], ctypes.c_size_t(storage.nbytes()), None)
             self.call("cuMemFree_v2", places[at])
@@ -104,8 +105,7 @@ def emulated(emulator, monkeypatch):
 
 
 @pytest.mark.parametrize("dtype, causal, feature, normalised", [
-    (torch.bfloat16, True, "elu+1", True), (torch.bfloat16, False, "relu", True), (torch.float16, True, "exp", False),
-    (torch.float32, False, "elu+1", True), (torch.float32, True, "squared-relu", True)])
+    (torch.bfloat16, True, "elu+1", True), (torch.float16, True, "exp", False), (torch.float32, False, "relu", True)])
 def test_linear(dtype, causal, feature, normalised):
     q, k, v = make((1, 70, 2, 32), (1, 70, 2, 32), (1, 70, 2, 64), dtype=dtype)
     state, total = torch.randn(1, 2, 32, 64).requires_grad_(), (torch.rand(1, 2, 32) + 0.5).requires_grad_()
@@ -120,8 +120,7 @@ def test_linear_strides():
     compare([q, k, v], [quasar_ops.linear_attention(q, k, v, True)], linear(q, k, v, True, "elu+1", True)[:1], 2e-4)
 
 
-@pytest.mark.parametrize("dtype, causal, size", [(torch.bfloat16, True, 64), (torch.float16, False, 32),
-                                                 (torch.bfloat16, False, 128)])
+@pytest.mark.parametrize("dtype, causal, size", [(torch.bfloat16, True, 64), (torch.float16, False, 128)])
 def test_flash(dtype, causal, size):
     q, k, v = make((1, 140, 4, size), (1, 140, 2, size), (1, 140, 2, size), dtype=dtype)
     compare([q, k, v], quasar_ops.flash_attention(q, k, v, causal, return_lse=True), softmax(q, k, v, causal), LIMITS[dtype])
