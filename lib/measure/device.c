@@ -51,6 +51,16 @@ static int cpu_operate(const struct device *device, const struct family *family,
 	return family->cpu(problem, err);
 }
 
+static int cpu_time(const struct device *device, const struct family *family,
+	const struct op_problem *problem, double *seconds, struct error *err)
+{
+	double start = clock_elapsed();
+	int result = cpu_operate(device, family, problem, NULL, err);
+
+	*seconds = clock_elapsed() - start;
+	return result;
+}
+
 static int cpu_reference(const struct device *device, const struct family *family,
 	const struct op_problem *problem, double *const results[FAMILY_TENSORS], struct error *err)
 {
@@ -195,6 +205,7 @@ void device_open_cpu(struct device *device)
 	*device = (struct device){
 		.index = -1,
 		.operate = cpu_operate,
+		.time = cpu_time,
 		.reference = cpu_reference,
 		.layer_place = cpu_layer_place,
 		.layer_remove = cpu_layer_remove,

@@ -17,8 +17,9 @@ struct device_gpu {
 	struct gpu_workspace workspace;
 };
 
-static int cuda_operate(const struct device *device, const struct family *family,
-	const struct op_problem *problem, const struct config *config, struct error *err)
+/* Puts an operation into the GPU's queue. */
+static int queue(const struct device *device, const struct family *family, const struct op_problem *problem,
+	const struct config *config, struct error *err)
 {
 	struct device_gpu *own = device->gpu;
 
@@ -26,9 +27,38 @@ static int cuda_operate(const struct device *device, const struct family *family
 		error_set(err, STATUS_ENVIRONMENT, "%s has no GPU version yet", family->title);
 		return error_hint(err, "Compute on the CPU: --device cpu.");
 	}
-	if (family->cuda(own->gpu, &own->workspace, problem, config, err) < 0)
+	return family->cuda(own->gpu, &own->workspace, problem, config, err);
+}
+
+static int cuda_operate(const struct device *device, const struct family *family,
+	const struct op_problem *problem, const struct config *config, struct error *err)
+{
+	if (queue(device, family, problem, config, err) < 0)
 		return -1;
-	return gpu_synchronize(own->gpu, err);
+	return gpu_synchronize(device->gpu->gpu, err);
+}
+
+/* What queue_timed() is called with. */
+struct timed {
+	const struct device *device;
+	const struct family *family;
+	const struct op_problem *problem;
+};
+
+static int queue_timed(int call, void *context, struct error *err)
+{
+	const struct timed *timed = context;
+
+	(void)call;
+	return queue(timed->device, timed->family, timed->problem, NULL, err);
+}
+
+static int cuda_time(const struct device *device, const struct family *family,
+	const struct op_problem *problem, double *seconds, struct error *err)
+{
+	struct timed timed = {device, family, problem};
+
+	return gpu_time(device->gpu->gpu, queue_timed, &timed, 0, 1, seconds, err);
 }
 
 /* A problem whose tensors were copied to the host's memory. */
@@ -256,6 +286,7 @@ int device_open_cuda(int index, struct device *device, struct error *err)
 		.index = index,
 		.gpu = xmalloc(sizeof(*device->gpu)),
 		.operate = cuda_operate,
+		.time = cuda_time,
 		.reference = cuda_reference,
 		.layer_place = cuda_layer_place,
 		.layer_remove = cuda_layer_remove,
