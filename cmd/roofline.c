@@ -103,7 +103,7 @@ static int measure_function(struct run *run, const struct family *family, int fu
 	result->family = family;
 	family_options_format(family, plan.options, result->semantics, sizeof(result->semantics));
 	run->count++;
-	return measurement_run_kernels(&run->device, &plan, NULL, &result->measurement, err);
+	return measurement_run(&run->device, &plan, &result->measurement, err);
 }
 
 static int measure(struct run *run, struct error *err)
@@ -309,8 +309,7 @@ const struct command cmd_roofline = {
 		"this device: how fast its memory copies, and how fast it multiplies large matrices of bf16. An "
 		"operation that makes few multiplications and additions for each byte that it reads or writes is bound "
 		"by memory, one that makes many by arithmetic. The last column says how much of that bound is reached: "
-		"where it is low, a better kernel may exist.\n\n"
-		"On a GPU the time is that of the kernels alone; `quasar bench --op` measures calls.",
+		"where it is low, a better kernel may exist.",
 	.opts =
 		(const struct opt[]){
 			{"seq", 0, "N", NULL, NULL, NULL,
@@ -320,7 +319,7 @@ const struct command cmd_roofline = {
 			OPT_DEVICE,
 			{"runs", 0, "N", NULL, NULL, NULL, "Number of timed calls of each. Default: 10."},
 			{"budget", 0, "SECONDS", NULL, "10", NULL,
-				"Time limit for each on a CPU: fewer calls when it would be exceeded."},
+				"Time limit for each: fewer calls when it would be exceeded."},
 			{"seed", 0, "N", NULL, "1", NULL, "Seed for random input."},
 			{0},
 		},

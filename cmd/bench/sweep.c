@@ -58,8 +58,10 @@ static int time_side(const struct run *run, const struct side *side, int64_t tok
 
 	plan.family = side->family;
 	memcpy(plan.options, side->options, sizeof(plan.options));
+	plan.config = config;
 	plan.tokens = tokens;
-	return measurement_run_kernels(&run->device, &plan, config, measurement, err);
+	plan.settle = false;
+	return measurement_run(&run->device, &plan, measurement, err);
 }
 
 static int measure_lengths(struct sweep *it, struct error *err)

@@ -98,17 +98,6 @@ int measurement_run(const struct device *device, const struct measure_plan *plan
 	return result;
 }
 
-int measurement_run_kernels(const struct device *device, const struct measure_plan *plan,
-	const struct config *config, struct measurement *measurement, struct error *err)
-{
-	struct progress progress;
-	const struct measure_plan with_progress = watched(plan, &progress);
-	int result = measure_kernels(device, &with_progress, config, measurement, err);
-
-	progress_end(&progress);
-	return result;
-}
-
 int measurement_run_fork(const struct probe_options *options, const struct measure_plan *plan,
 	struct measurement *measurement, struct error *err)
 {

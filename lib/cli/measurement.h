@@ -18,10 +18,8 @@ void measurement_json(cJSON *object, int64_t tokens, const struct measurement *m
 void measurement_table(struct table *table, bool with_floor);
 void measurement_row(struct table *table, int64_t tokens, const struct measurement *measurement);
 
-/* measure_run(), measure_kernels() and timing_run(), with their progress on stderr. */
+/* measure_run() and timing_run(), with their progress on stderr. */
 int measurement_run(const struct device *device, const struct measure_plan *plan,
 	struct measurement *measurement, struct error *err);
-int measurement_run_kernels(const struct device *device, const struct measure_plan *plan,
-	const struct config *config, struct measurement *measurement, struct error *err);
 int measurement_run_fork(const struct probe_options *options, const struct measure_plan *plan,
 	struct measurement *measurement, struct error *err);

@@ -43,6 +43,7 @@ struct timed {
 	const struct device *device;
 	const struct family *family;
 	const struct op_problem *problem;
+	const struct config *config;
 };
 
 static int queue_timed(int call, void *context, struct error *err)
@@ -50,13 +51,13 @@ static int queue_timed(int call, void *context, struct error *err)
 	const struct timed *timed = context;
 
 	(void)call;
-	return queue(timed->device, timed->family, timed->problem, NULL, err);
+	return queue(timed->device, timed->family, timed->problem, timed->config, err);
 }
 
 static int cuda_time(const struct device *device, const struct family *family,
-	const struct op_problem *problem, double *seconds, struct error *err)
+	const struct op_problem *problem, const struct config *config, double *seconds, struct error *err)
 {
-	struct timed timed = {device, family, problem};
+	struct timed timed = {device, family, problem, config};
 
 	return gpu_time(device->gpu->gpu, queue_timed, &timed, 0, 1, seconds, err);
 }

@@ -83,7 +83,8 @@ static int run_once(const struct setup *setup, double *seconds, struct error *er
 	const struct measure_plan *plan = setup->plan;
 	int result = plan->workload == WORKLOAD_LAYER
 		? time_layer(setup, seconds, err)
-		: setup->device->time(setup->device, plan->family, &setup->op.problem, seconds, err);
+		: setup->device->time(setup->device, plan->family, &setup->op.problem, plan->config,
+			  seconds, err);
 
 	if (!result && interrupted())
 		return error_set(err, STATUS_INTERRUPTED, "interrupted");
@@ -146,66 +147,6 @@ static int time_runs(const struct setup *setup, struct measurement *result, stru
 	else
 		measure_conclude(plan, &sample, result);
 	return failed;
-}
-
-/* --- on a GPU, whose own time it is ---------------------------------------------------------------- */
-
-struct queued {
-	struct gpu *gpu;
-	struct gpu_workspace workspace;
-	const struct fixture *fixture;
-	const struct config *config;
-};
-
-static int queue(int call, void *context, struct error *err)
-{
-	struct queued *it = context;
-
-	(void)call;
-	return it->fixture->plan.family->cuda(
-		it->gpu, &it->workspace, &it->fixture->problem, it->config, err);
-}
-
-static int time_kernels(const struct setup *setup, const struct config *config, struct measurement *result,
-	struct error *err)
-{
-	const struct measure_plan *plan = setup->plan;
-	struct queued queued = {device_gpu(setup->device), {0}, &setup->op, config};
-	double *times = xcalloc((size_t)plan->runs, sizeof(*times));
-	struct sample sample = {0};
-	int status = gpu_time(queued.gpu, queue, &queued, plan->warmups, plan->runs, times, err);
-
-	if (!status && interrupted())
-		status = error_set(err, STATUS_INTERRUPTED, "interrupted");
-	for (int i = 0; i < plan->runs && !status; i++)
-		sample_add(&sample, times[i]);
-	if (!status)
-		measure_conclude(plan, &sample, result);
-	result->warmups = plan->warmups;
-	result->runs = plan->runs;
-	gpu_workspace_free(queued.gpu, &queued.workspace);
-	free(times);
-	return status;
-}
-
-int measure_kernels(const struct device *device, const struct measure_plan *plan, const struct config *config,
-	struct measurement *result, struct error *err)
-{
-	struct setup setup = {.device = device, .plan = plan};
-	int status;
-
-	if (!device_gpu(device))
-		return measure_run(device, plan, result, err);
-	*result = (struct measurement){.memory_mb = NAN};
-	if (!plan->family->cuda)
-		return error_set(err, STATUS_ENVIRONMENT, "%s has no GPU version yet", plan->family->title);
-	status = prepare(&setup, err);
-	if (!status)
-		status = time_kernels(&setup, config, result, err);
-	if (!status)
-		find_floor(&setup, result);
-	fixture_free(&setup.op);
-	return status;
 }
 
 int measure_run(const struct device *device, const struct measure_plan *plan, struct measurement *result,

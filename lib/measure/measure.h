@@ -26,6 +26,7 @@ struct measure_plan {
 	enum semantics semantics;    /* of WORKLOAD_LAYER */
 	const struct family *family; /* of WORKLOAD_OP, and which of its functions */
 	int options[FAMILY_OPTIONS];
+	const struct config *config; /* that it runs in on a GPU; NULL: the one that is chosen */
 	int64_t tokens;
 	int warmups, runs;
 	const char
@@ -59,11 +60,6 @@ double measure_memory(enum workload workload, int64_t tokens);
  * asked to stop. */
 int measure_run(const struct device *device, const struct measure_plan *plan, struct measurement *result,
 	struct error *err);
-
-/* The same of an operation, on a GPU by the GPU's own clock: the time of its kernels, in a configuration (NULL: the one that
- * it would run in). The budget does not shorten that. */
-int measure_kernels(const struct device *device, const struct measure_plan *plan, const struct config *config,
-	struct measurement *result, struct error *err);
 
 /* Sums up the times of its runs in `result`. They become the plan's sample, if that is wanted; else they are freed. */
 void measure_conclude(const struct measure_plan *plan, struct sample *sample, struct measurement *result);
