@@ -22,7 +22,7 @@
 #define GPU_TOKENS 65536
 #define CPU_TOKENS 4096
 
-/* What is measured of each family, the functions without packed sequences: the values of its first option. */
+/* Families, each with the values of its first option. */
 #define MOST_RESULTS 32
 
 struct result {
@@ -98,8 +98,6 @@ static int measure_function(struct run *run, const struct family *family, int fu
 		return 0;
 	plan.family = family;
 	plan.options[0] = function;
-	if (function_is_packed(family, plan.options))
-		return 0;
 	result->family = family;
 	family_options_format(family, plan.options, result->semantics, sizeof(result->semantics));
 	run->count++;

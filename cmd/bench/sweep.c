@@ -328,6 +328,8 @@ static int find_sides(struct sweep *it, struct error *err)
 
 	own->family = it->run->plan.family;
 	memcpy(own->options, it->run->plan.options, sizeof(own->options));
+	if (function_is_packed(own->family, own->options))
+		return error_set(err, STATUS_USAGE, "--sweep is of whole sequences, not of packed ones");
 	family_options_format(own->family, own->options, own->semantics, sizeof(own->semantics));
 	rival->family = own->family == softmax ? linear : softmax;
 	if (own->family->gradient_of)

@@ -36,7 +36,7 @@ def test_one_operation_as_text(quasar):
     assert done.code == 0, done.err
     assert "memory copies" in done.out and "TFLOP/s" in done.out
     assert [line.split()[:2] for line in done.out.splitlines() if line.startswith("flash")] == [
-        ["flash", "causal"], ["flash", "bidirectional"]]
+        ["flash", "causal"], ["flash", "bidirectional"], ["flash", "packed"], ["flash", "packed-bidirectional"]]
 
 
 @pytest.mark.parametrize("args, code", [(["--seq", 0], 2), (["--op", "unknown"], 2), (["--device", "cuda:99"], 3),
