@@ -225,6 +225,7 @@ static void packed_sequences_do_not_see_each_other(void **state)
 
 		if (!tokens)
 			continue;
+		alone.cu_seqlens = NULL;
 		alone.sequences = 0;
 		alone.tokens = tokens;
 		alone.q.data = trial.tensors[Q] + at * 2 * 32;
