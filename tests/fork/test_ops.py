@@ -213,6 +213,19 @@ def test_pytorch_may_trace_them():
     torch.library.opcheck(torch.ops.quasar_ops.flash_attention.default, (q, k, v, True, 0.2, None), test_utils=checks)
 
 
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="CUDA graphs need a GPU")
+@pytest.mark.parametrize("operation", [quasar_ops.linear_attention, quasar_ops.flash_attention])
+def test_a_cuda_graph_replays_them(operation):
+    q, k, v = (x.detach() for x in make(*[(1, 200, 2, 64)] * 3, dtype=torch.bfloat16))
+    operation(q, k, v, True)  # compiles
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        o = operation(q, k, v, True)
+    q.copy_(torch.randn_like(q))
+    graph.replay()
+    assert torch.equal(o, operation(q, k, v, True))
+
+
 def test_a_second_derivative_is_refused():
     q, k, v = make(*[(1, 4, 1, 32)] * 3)
     grad, = torch.autograd.grad(quasar_ops.flash_attention(q, k, v).sum(), q, create_graph=True)
