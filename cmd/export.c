@@ -117,7 +117,7 @@ static void print_outcome(
 
 static enum export_part part_of(const struct invocation *invocation)
 {
-	return arg_flag(invocation, "ops")     ? EXPORT_OPS
+	return arg_flag(invocation, "ops")        ? EXPORT_OPS
 		: arg_flag(invocation, "op-only") ? EXPORT_OPERATION
 						  : EXPORT_EVERYTHING;
 }

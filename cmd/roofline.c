@@ -112,8 +112,7 @@ static int measure(struct run *run, struct error *err)
 		return -1;
 	for (int i = 0; families[i]; i++)
 		for (int n = 0; families[i]->options[0].values[n]; n++)
-			if ((!only || families[i] == only) &&
-				measure_function(run, families[i], n, err) < 0)
+			if ((!only || families[i] == only) && measure_function(run, families[i], n, err) < 0)
 				return -1;
 	return 0;
 }
@@ -176,8 +175,8 @@ static void print_document(const struct run *run)
 		cJSON_AddNumberToObject(object, "bytes", result->measurement.bytes);
 		cJSON_AddNumberToObject(object, "operations", result->measurement.operations);
 		cJSON_AddNumberToObject(object, "operations_per_byte", intensity(result));
-		cJSON_AddNumberToObject(object, "bytes_per_second",
-			result->measurement.bytes / result->measurement.seconds);
+		cJSON_AddNumberToObject(
+			object, "bytes_per_second", result->measurement.bytes / result->measurement.seconds);
 		cJSON_AddNumberToObject(object, "flops", rate(result));
 		cJSON_AddStringToObject(object, "bound", bound(run, result));
 		cJSON_AddNumberToObject(object, "roof_fraction", share(run, result));

@@ -267,11 +267,11 @@ static void draw_lengths(const struct sweep *it, struct part *part)
 
 			snprintf(labels[side][i], sizeof(labels[side][i]), "%lld tokens: %.3f ms",
 				(long long)row->tokens, row->seconds[side] * 1e3);
-			points[side][i] = (struct svg_point){(double)row->tokens, row->seconds[side] * 1e3,
-				NAN, NAN, labels[side][i]};
+			points[side][i] = (struct svg_point){
+				(double)row->tokens, row->seconds[side] * 1e3, NAN, NAN, labels[side][i]};
 		}
-		series[side] = (struct svg_series){it->sides[side].family->title, points[side],
-			(size_t)it->row_count, .line = true};
+		series[side] = (struct svg_series){
+			it->sides[side].family->title, points[side], (size_t)it->row_count, .line = true};
 	}
 	snprintf(equal, sizeof(equal), "equal at %.0f", rule.at);
 	snprintf(title, sizeof(title), "%s and %s on %s", it->sides[OWN].family->title,
@@ -298,8 +298,8 @@ static void draw_variants(const struct sweep *it, struct part *part)
 		snprintf(labels[i], sizeof(labels[i]), "%s=%d", tunable_name(it, variant), variant->value);
 		snprintf(texts[i], sizeof(texts[i]), "%.1f GB/s, %.3f ms", variant_rate(it, variant) / 1e9,
 			variant->seconds * 1e3);
-		bars[i] = (struct svg_bar){labels[i], variant_rate(it, variant) / 1e9, NAN, NAN,
-			variant->usual, texts[i]};
+		bars[i] = (struct svg_bar){
+			labels[i], variant_rate(it, variant) / 1e9, NAN, NAN, variant->usual, texts[i]};
 	}
 	snprintf(title, sizeof(title), "GB/s at %lld tokens by the kernels' tunables, the others as usual",
 		(long long)it->rows[it->row_count - 1].tokens);

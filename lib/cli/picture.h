@@ -6,7 +6,8 @@
 
 #define OPT_SVG(what)                                                                                        \
 	{                                                                                                    \
-		"svg", 0, "FILE", NULL, NULL, NULL, "Draw " what " in a file, too: SVG, in light or dark colours." \
+		"svg", 0, "FILE", NULL, NULL, NULL,                                                          \
+			"Draw " what " in a file, too: SVG, in light or dark colours."                       \
 	}
 
 /* Writes the pictures of a part to that file, if it is named. STATUS_ENVIRONMENT. */

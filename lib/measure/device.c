@@ -137,8 +137,8 @@ static int cpu_copy_rate(const struct device *device, double *rate, struct error
 	return 0;
 }
 
-#define PRODUCT_SIZE 512  /* columns, and inner size */
-#define PRODUCTS 4        /* of PRODUCT_ROWS rows, for each thread */
+#define PRODUCT_SIZE 512 /* columns, and inner size */
+#define PRODUCTS 4       /* of PRODUCT_ROWS rows, for each thread */
 #define PRODUCT_NUMBERS ((size_t)PRODUCT_ROWS * PRODUCT_SIZE)
 
 /* Each thread multiplies rows of its own. */

@@ -213,7 +213,8 @@ static int cuda_gradient(struct gpu *gpu, struct gpu_workspace *workspace, const
 {
 	const struct flash_problem flash = flash_gradient_problem(problem);
 
-	return check_options(problem, err) < 0 ? -1 : flash_cuda_gradient(gpu, workspace, &flash, config, err);
+	return check_options(problem, err) < 0 ? -1
+					       : flash_cuda_gradient(gpu, workspace, &flash, config, err);
 }
 
 static int gradient_config_check(const struct op_problem *problem, const struct gpu_properties *properties,

@@ -19,8 +19,7 @@ struct flash_sequence flash_sequence(const struct flash_problem *problem, int64_
 	if (at)
 		return (struct flash_sequence){0, at[0], at[1] - at[0]};
 	first = problem->tokens * number / problem->sequences;
-	return (struct flash_sequence){
-		0, first, problem->tokens * (number + 1) / problem->sequences - first};
+	return (struct flash_sequence){0, first, problem->tokens * (number + 1) / problem->sequences - first};
 }
 
 int64_t flash_longest(const struct flash_problem *problem)

@@ -25,7 +25,7 @@ struct flash_problem {
 	 * sees nothing of the others. [sequences + 1], in the host's memory; who only asks how it would be computed may
 	 * leave it out. */
 	const int32_t *cu_seqlens;
-	int sequences; /* 0: each batch is one */
+	int sequences;                 /* 0: each batch is one */
 	struct tensor d_o, dq, dk, dv; /* of the gradient, which reads o and lse too */
 };
 
