@@ -2,31 +2,35 @@
 import ctypes
 import functools
 import re
+import struct
 import warnings
 
 import torch
 
 from quasar_ops import loader
 
-NUMBERS = {"int": ctypes.c_int, "long long": ctypes.c_longlong, "float": ctypes.c_float}
+CODES = {"int": "i", "long long": "q", "float": "f"}  # of Python's module struct
+TENSOR = "struct device_tensor"
 
 
 @functools.cache
-def structure(name):
-    """`struct name` of the kernels' sources, for Python."""
+def fields(name):
+    """Those of `struct name` in the kernels' sources, each with its code, or as a TENSOR: an address and four strides."""
     text = re.sub(r"/\*.*?\*/", "", loader.sources().decode(), flags=re.S)
     body = re.search(rf"struct {name} {{(.*?)}};", text, re.S)[1]
-    fields = []
+    found = []
     for declaration in body.split(";")[:-1]:
         kind, names = re.fullmatch(r"\s*(?:const )?((?:struct |long )?\w+)\s+(.*)", declaration, re.S).groups()
         for field in names.split(","):
-            pointer, field, length = re.fullmatch(r"\s*(\*?)(\w+)(?:\[(\d+)\])?", field).groups()
-            if pointer:
-                of = ctypes.c_void_p
-            else:
-                of = structure(kind.removeprefix("struct ")) if kind.startswith("struct ") else NUMBERS[kind]
-            fields.append((field, of * int(length) if length else of))
-    return type(name, (ctypes.Structure,), {"_fields_": fields})
+            pointer, field = re.fullmatch(r"\s*(\*?)(\w+)", field).groups()
+            found.append((field, "P" if pointer else kind if kind == TENSOR else CODES[kind]))
+    return found
+
+
+@functools.cache
+def packer(name):
+    """Lays the fields out as C does; the end is filled up to eight bytes."""
+    return struct.Struct("".join("Pqqqq" if code == TENSOR else code for _, code in fields(name)) + "0q")
 
 
 def address(x):
@@ -35,30 +39,30 @@ def address(x):
 
 def rows(x, from_its_end=False):
     """x as a struct device_tensor: where it begins, in elements, and its strides."""
-    strides = list(x.stride())
+    strides = x.stride()
     if not from_its_end:
         return x, 0, strides
-    return x, (x.shape[1] - 1) * strides[1], [strides[0], -strides[1], *strides[2:]]
+    return x, (x.shape[1] - 1) * strides[1], (strides[0], -strides[1], *strides[2:])
 
 
 def arguments(name, values):
-    """A filled `struct name`. A value is a number, a tensor (its address), what rows() makes, or None."""
-    filled = structure(name)()
-    for field, value in values.items():
-        if isinstance(value, tuple):
-            x, first, strides = value
-            tensor = getattr(filled, field)
-            tensor.data = address(x) + first * x.element_size()
-            tensor.stride[:] = strides
+    """A filled `struct name`. A value is a number, a tensor (its address), what rows() makes, or None; what is left out is 0."""
+    numbers = []
+    for field, code in fields(name):
+        value = values.get(field)
+        if code == TENSOR:
+            x, first, strides = value or (None, 0, (0, 0, 0, 0))
+            numbers += (0 if x is None else address(x) + first * x.element_size(), *strides)
         else:
-            setattr(filled, field, address(value) if isinstance(value, torch.Tensor) else value)
-    return filled
+            numbers.append(address(value) if isinstance(value, torch.Tensor) else value or 0)
+    return ctypes.create_string_buffer(packer(name).pack(*numbers))
 
 
 def is_vector(*tensors):
     """Whether every row can be loaded 16 bytes at a time."""
-    return int(all(x.stride(3) == 1 and not any(number * x.element_size() % 16 for number in x.stride()[:3])
-                   and x.data_ptr() % 16 == 0 for x in tensors))
+    step = 16 // tensors[0].element_size()
+    return int(all(x.data_ptr() % 16 == 0 and (at := x.stride())[3] == 1 and not (at[0] % step or at[1] % step or at[2] % step)
+                   for x in tensors))
 
 
 def current(device):
@@ -89,8 +93,8 @@ def sizes(device, name, *problem):
     """What `kernel name` of sizes.cu says of a problem. Waits for the answer, once for each problem."""
     found = torch.empty(4, dtype=torch.int32, device=device)
     kernel = loader.load(device.index, loader.FOLDER / "sizes.cu", ("linear_sizes", "flash_sizes"))[name]
-    fields = [field for field, _ in structure(f"{name}_arguments")._fields_]
-    launch(f"{name}_arguments", dict(zip(fields, (*problem, found))), (kernel, 1, 1, 0))
+    names = [field for field, _ in fields(f"{name}_arguments")]
+    launch(f"{name}_arguments", dict(zip(names, (*problem, found))), (kernel, 1, 1, 0))
     return found.tolist()
 
 
