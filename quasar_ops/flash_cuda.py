@@ -28,8 +28,8 @@ def run(names, gradient, problem, statistics, tensors, lse):
     causal, scale, starts, bounds = problem
     (m, n, warps, stages), shared = choose(q.device, dim, gradient)
     built = launching.load(q.device, "flash/backward.cu" if gradient else "flash/forward.cu", tuple(names), HEAD_DIM=dim,
-                         CAUSAL=int(causal), INPUT=loader.INPUT[q.dtype], VECTOR=launching.is_vector(*tensors.values()),
-                         EARLY_END=1, ATOMICS=0, BLOCK_M=m, BLOCK_N=n, NUM_WARPS=warps, NUM_STAGES=stages, PRODUCT_WARPS=1)
+                           CAUSAL=int(causal), INPUT=loader.INPUT[q.dtype], VECTOR=launching.is_vector(*tensors.values()),
+                           EARLY_END=1, ATOMICS=0, BLOCK_M=m, BLOCK_N=n, NUM_WARPS=warps, NUM_STAGES=stages, PRODUCT_WARPS=1)
     lengths = [tokens] * batch if bounds is None else [end - first for first, end in zip(bounds, bounds[1:])]
     values = {name: launching.rows(tensor) for name, tensor in tensors.items()}
     values.update(lse=lse, statistics=statistics, cu_seqlens=starts, tokens=tokens, scale=scale, sequences=len(lengths),
@@ -40,7 +40,7 @@ def run(names, gradient, problem, statistics, tensors, lse):
 
 
 def forward(q, k, v, problem):
-    """As flash.forward."""
+    """As flash.operation."""
     o = q.new_empty(q.shape)
     lse = torch.empty(q.shape[0], q.shape[2], q.shape[1], dtype=torch.float32, device=q.device)
     with launching.current(q.device):
@@ -49,7 +49,7 @@ def forward(q, k, v, problem):
 
 
 def backward(d_o, q, k, v, o, lse, problem):
-    """As flash.backward."""
+    """As flash.gradient."""
     d_q, d_k, d_v = (x.new_empty(x.shape) for x in (q, k, v))
     statistics = lse.new_empty(*lse.shape, 2)  # struct flash_statistics
     with launching.current(q.device):

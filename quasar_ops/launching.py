@@ -46,7 +46,7 @@ def rows(x, from_its_end=False):
 
 
 def arguments(name, values):
-    """A filled `struct name`. A value is a number, a tensor (its address), what rows() makes, or None; what is left out is 0."""
+    """A filled `struct name`. A value is a number, a tensor (its address), what rows() makes, or None; 0 what is left out."""
     numbers = []
     for field, code in fields(name):
         value = values.get(field)
@@ -90,7 +90,7 @@ def load(device, source, names, **parameters):
 
 @functools.lru_cache(4096)
 def sizes(device, name, *problem):
-    """What `kernel name` of sizes.cu says of a problem. Waits for the answer, once for each problem."""
+    """What a kernel of sizes.cu says of a problem. Waits for the answer, once for each problem."""
     found = torch.empty(4, dtype=torch.int32, device=device)
     kernel = loader.load(device.index, loader.FOLDER / "sizes.cu", ("linear_sizes", "flash_sizes"))[name]
     names = [field for field, _ in fields(f"{name}_arguments")]

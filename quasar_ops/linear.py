@@ -80,7 +80,7 @@ def check(q, k, v, feature, normalised, state, total):
 
 def linear_attention(q, k, v, causal=False, feature="elu+1", normalised=True, initial_state=None, initial_sum=None,
                      output_final_state=False):
-    """Linear attention. With a feature map φ, S = Σ φ(k_j)ᵀ v_j and z = Σ φ(k_j), over all tokens j, or causal those up to i:
+    """Linear attention. With a feature map φ, S = Σ φ(k_j)ᵀ v_j and z = Σ φ(k_j), over all tokens j, or causal up to i:
 
         o_i = φ(q_i) S / (φ(q_i) · z), or unnormalised o_i = φ(q_i) S.
 

@@ -53,9 +53,9 @@ def run(kind, choice, which, problem, records, x, y, w, out, at=None, o=None, **
     tensors = {name: tensor for name, tensor in dict(x=x, y=y, w=w, out=out, at=at, o=o).items() if tensor is not None}
     backwards = causal and kind in (DK, DV)
     built = launching.load(x.device, "linear/attention.cu", ("linear_sum", "linear_scan", "linear_output"), PASS=kind,
-                         FEATURE=feature, KEY_DIM=x_dim, VALUE_DIM=w_dim, CAUSAL=int(causal), NORMALISED=int(normalised),
-                         INPUT=loader.INPUT[x.dtype], VECTOR=launching.is_vector(*tensors.values()), VALUE_TILE=tile,
-                         NUM_WARPS=warps, NUM_STAGES=stages, MIN_BLOCKS=blocks_at_once)
+                           FEATURE=feature, KEY_DIM=x_dim, VALUE_DIM=w_dim, CAUSAL=int(causal), NORMALISED=int(normalised),
+                           INPUT=loader.INPUT[x.dtype], VECTOR=launching.is_vector(*tensors.values()), VALUE_TILE=tile,
+                           NUM_WARPS=warps, NUM_STAGES=stages, MIN_BLOCKS=blocks_at_once)
     values.update({name: launching.rows(tensor, backwards) for name, tensor in tensors.items()},
                   records=records, tokens=tokens, batch=batch, heads=heads, groups=groups,
                   chunks_per_group=-(-(-(-tokens // CHUNK)) // groups), row_step=-1 if backwards else 1)
@@ -80,11 +80,12 @@ def prepare(q, v, problem, kinds):
 
 
 def forward(q, k, v, state, total, problem):
-    """As linear.forward."""
+    """As linear.operation."""
     batch, tokens, heads, key_dim = q.shape
     o, single = q.new_empty(v.shape), {"dtype": torch.float32, "device": q.device}
     divisor = torch.empty(batch, heads, tokens, **single)
-    last_state, last_sum = torch.empty(batch, heads, key_dim, v.shape[-1], **single), torch.empty(batch, heads, key_dim, **single)
+    last_state = torch.empty(batch, heads, key_dim, v.shape[-1], **single)
+    last_sum = torch.empty(batch, heads, key_dim, **single)
     with launching.current(q.device):
         choice, records = prepare(q, v, problem, (FORWARD,))
         run(FORWARD, choice, 0, problem, records, q, k, v, o, divisors=divisor, initial_state=state, initial_sum=total,
@@ -93,7 +94,7 @@ def forward(q, k, v, state, total, problem):
 
 
 def backward(d_o, d_state, d_sum, q, k, v, o, divisor, state, total, problem):
-    """As linear.backward."""
+    """As linear.gradient."""
     d_q, d_k, d_v = q.new_empty(q.shape), k.new_empty(k.shape), v.new_empty(v.shape)
     scales, offsets = torch.empty_like(divisor), torch.empty_like(divisor)
     (batch, _, heads, key_dim), value_dim = q.shape, v.shape[-1]

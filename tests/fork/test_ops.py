@@ -209,8 +209,9 @@ def test_pytorch_may_trace_them():
     """Shapes without values, for torch.compile and torch.export."""
     q, k, v = make(*[(1, 40, 2, 32)] * 3, dtype=torch.bfloat16)
     checks = ("test_schema", "test_autograd_registration", "test_faketensor")
-    torch.library.opcheck(torch.ops.quasar_ops.linear_attention.default, (q, k, v, None, None, True, 0, True), test_utils=checks)
-    torch.library.opcheck(torch.ops.quasar_ops.flash_attention.default, (q, k, v, True, 0.2, None), test_utils=checks)
+    linear, flash = (getattr(torch.ops.quasar_ops, name).default for name in quasar_ops.__all__[::-1])
+    torch.library.opcheck(linear, (q, k, v, None, None, True, 0, True), test_utils=checks)
+    torch.library.opcheck(flash, (q, k, v, True, 0.2, None), test_utils=checks)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="CUDA graphs need a GPU")
