@@ -39,6 +39,7 @@ struct run {
 	double product_rate;      /* operations per second; NAN: not known */
 	struct result results[MOST_RESULTS];
 	int count;
+	struct table table; /* of the text */
 };
 
 /* --- what is found ------------------------------------------------------------------------------------- */
@@ -72,6 +73,51 @@ static const char *bound(const struct run *run, const struct result *result)
 	return intensity(result) * run->copy_rate > run->product_rate ? "arithmetic" : "memory";
 }
 
+/* --- text ---------------------------------------------------------------------------------------------- */
+
+static void print_heading(struct run *run)
+{
+	static const char *const headings[] = {
+		"operation", "semantics", "time", "op/byte", "GB/s", "TFLOP/s", "bound", "of it"};
+	static const size_t widths[] = {15, 30, 9, 7, 7, 7, 10, 8};
+	static const int spare[] = {4, 3, 1, -1};
+
+	layout_format(stdout, 0, "%lld tokens, batch 1, 8 heads of 64, bf16, on %s.\n",
+		(long long)run->plan.tokens, run->device.description);
+	layout_format(stdout, 0, "Measured just now: memory copies %.1f GB/s, read and written.%s",
+		run->copy_rate / 1e9, isnan(run->product_rate) ? "\n" : "");
+	if (!isnan(run->product_rate))
+		layout_format(stdout, 0, "A product of bf16 matrices makes %.3g TFLOP/s.\n",
+			run->product_rate / 1e12);
+	table_begin(&run->table, headings, "llrrrrlr");
+	table_reserve(&run->table, widths);
+	table_spare(&run->table, spare);
+}
+
+static void print_row(struct run *run, const struct result *result)
+{
+	char median[32];
+
+	clock_measured(result->measurement.seconds, median);
+	table_cell(&run->table, "%s", result->family->name);
+	table_cell(&run->table, "%s", result->semantics);
+	table_cell(&run->table, "%s", median);
+	table_cell(&run->table, "%.1f", intensity(result));
+	table_cell(&run->table, "%.1f", result->measurement.bytes / result->measurement.seconds / 1e9);
+	table_cell(&run->table, "%.*f", rate(result) < 1e13 ? 4 : 1, rate(result) / 1e12);
+	table_cell(&run->table, "%s", bound(run, result));
+	table_cell(&run->table, "%.1f %%", share(run, result) * 100);
+	table_flush(&run->table, stdout);
+}
+
+static void print_end(void)
+{
+	layout_format(stdout, 0,
+		"\nTimes are medians. Each input and output counts once, and of the operations those that are needed "
+		"at least. \"of it\": of the rate that the bound allows: as fast as memory copies, or as a product of "
+		"matrices.");
+}
+
 /* --- measuring ----------------------------------------------------------------------------------------- */
 
 static int measure_roofs(struct run *run, struct error *err)
@@ -101,7 +147,11 @@ static int measure_function(struct run *run, const struct family *family, int fu
 	result->family = family;
 	family_options_format(family, plan.options, result->semantics, sizeof(result->semantics));
 	run->count++;
-	return measurement_run(&run->device, &plan, &result->measurement, err);
+	if (measurement_run(&run->device, &plan, &result->measurement, err) < 0)
+		return -1;
+	if (!run->invocation->json)
+		print_row(run, result);
+	return 0;
 }
 
 static int measure(struct run *run, struct error *err)
@@ -110,6 +160,8 @@ static int measure(struct run *run, struct error *err)
 
 	if (measure_roofs(run, err) < 0)
 		return -1;
+	if (!run->invocation->json)
+		print_heading(run);
 	for (int i = 0; families[i]; i++)
 		for (int n = 0; families[i]->options[0].values[n]; n++)
 			if ((!only || families[i] == only) && measure_function(run, families[i], n, err) < 0)
@@ -117,44 +169,7 @@ static int measure(struct run *run, struct error *err)
 	return 0;
 }
 
-/* --- text and JSON ------------------------------------------------------------------------------------- */
-
-static void print_text(const struct run *run)
-{
-	static const char *const headings[] = {
-		"operation", "semantics", "time", "op/byte", "GB/s", "TFLOP/s", "bound", "of it"};
-	static const int spare[] = {4, 3, 1, -1};
-	struct table table;
-
-	layout_format(stdout, 0, "%lld tokens, batch 1, 8 heads of 64, bf16, on %s.\n",
-		(long long)run->plan.tokens, run->device.description);
-	layout_format(stdout, 0, "Measured just now: memory copies %.1f GB/s, read and written.%s",
-		run->copy_rate / 1e9, isnan(run->product_rate) ? "\n" : "");
-	if (!isnan(run->product_rate))
-		layout_format(stdout, 0, "A product of bf16 matrices makes %.3g TFLOP/s.\n",
-			run->product_rate / 1e12);
-	table_begin(&table, headings, "llrrrrlr");
-	table_spare(&table, spare);
-	for (int i = 0; i < run->count; i++) {
-		const struct result *result = &run->results[i];
-		char median[32];
-
-		clock_measured(result->measurement.seconds, median);
-		table_cell(&table, "%s", result->family->name);
-		table_cell(&table, "%s", result->semantics);
-		table_cell(&table, "%s", median);
-		table_cell(&table, "%.1f", intensity(result));
-		table_cell(&table, "%.1f", result->measurement.bytes / result->measurement.seconds / 1e9);
-		table_cell(&table, "%.3g", rate(result) / 1e12);
-		table_cell(&table, "%s", bound(run, result));
-		table_cell(&table, "%.1f %%", share(run, result) * 100);
-	}
-	table_print(&table, stdout);
-	layout_format(stdout, 0,
-		"\nTimes are medians. Each input and output counts once, and of the operations those that are needed "
-		"at least. \"of it\": of the rate that the bound allows: as fast as memory copies, or as a product of "
-		"matrices.");
-}
+/* --- JSON ------------------------------------------------------------------------------------- */
 
 static void print_document(const struct run *run)
 {
@@ -291,9 +306,10 @@ static int run_roofline(struct invocation *invocation, struct error *err)
 	if (!result && invocation->json)
 		print_document(&run);
 	else if (!result)
-		print_text(&run);
+		print_end();
 	if (!result)
 		result = write_picture(&run, err);
+	table_free(&run.table);
 	device_close(&run.device);
 	return result;
 }
