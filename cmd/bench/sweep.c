@@ -51,14 +51,56 @@ struct sweep {
 
 /* --- measuring ----------------------------------------------------------------------------------------- */
 
+/* In a configuration, on a GPU: what gpu_time() calls. */
+struct queued {
+	struct gpu *gpu;
+	struct gpu_workspace workspace;
+	const struct fixture *fixture;
+	const struct config *config;
+};
+
+static int queue(int call, void *context, struct error *err)
+{
+	struct queued *it = context;
+
+	(void)call;
+	return it->fixture->plan.family->cuda(
+		it->gpu, &it->workspace, &it->fixture->problem, it->config, err);
+}
+
+static int time_on_gpu(const struct run *run, const struct side *side, int64_t tokens,
+	const struct config *config, double *seconds, struct error *err)
+{
+	struct fixture_plan plan = {.family = side->family,
+		.shape = fixture_shape(tokens),
+		.dtype = DTYPE_BF16,
+		.seed = run->plan.seed};
+	int runs = run->plan.runs;
+	double *times = xcalloc((size_t)runs, sizeof(*times));
+	struct fixture fixture;
+	struct queued queued = {device_gpu(&run->device), {0}, &fixture, config};
+	int result;
+
+	memcpy(plan.options, side->options, sizeof(plan.options));
+	result = fixture_make(&fixture, &run->device, &plan, err);
+	if (!result)
+		result = gpu_time(queued.gpu, queue, &queued, run->plan.warmups, runs, times, err);
+	if (!result && interrupted())
+		result = error_set(err, STATUS_INTERRUPTED, "interrupted");
+	*seconds = times[runs / 2];
+	gpu_workspace_free(queued.gpu, &queued.workspace);
+	fixture_free(&fixture);
+	free(times);
+	return result;
+}
+
 static int time_side(const struct run *run, const struct side *side, int64_t tokens,
-	const struct config *config, struct measurement *measurement, struct error *err)
+	struct measurement *measurement, struct error *err)
 {
 	struct measure_plan plan = run->plan;
 
 	plan.family = side->family;
 	memcpy(plan.options, side->options, sizeof(plan.options));
-	plan.config = config;
 	plan.tokens = tokens;
 	plan.settle = false;
 	return measurement_run(&run->device, &plan, measurement, err);
@@ -71,7 +113,7 @@ static int measure_lengths(struct sweep *it, struct error *err)
 		struct measurement measured[SIDES];
 
 		for (int side = 0; side < SIDES; side++) {
-			if (time_side(it->run, &it->sides[side], row->tokens, NULL, &measured[side], err) < 0)
+			if (time_side(it->run, &it->sides[side], row->tokens, &measured[side], err) < 0)
 				return -1;
 			row->seconds[side] = measured[side].seconds;
 		}
@@ -96,15 +138,13 @@ static int measure_variants(struct sweep *it, struct error *err)
 		for (const int *value = configs->parameters[i].values; *value; value++) {
 			struct variant variant = {i, *value, usual.value[i] == *value, 0};
 			struct config config = usual;
-			struct measurement measured;
 			struct error cannot;
 
 			config.value[i] = *value;
 			if (configs->check(&problem, properties, &config, &cannot) < 0)
 				continue;
-			if (time_side(it->run, side, tokens, &config, &measured, err) < 0)
+			if (time_on_gpu(it->run, side, tokens, &config, &variant.seconds, err) < 0)
 				return -1;
-			variant.seconds = measured.seconds;
 			it->variants[it->variant_count++] = variant;
 		}
 	return 0;

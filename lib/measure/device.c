@@ -53,10 +53,10 @@ static int cpu_operate(const struct device *device, const struct family *family,
 }
 
 static int cpu_time(const struct device *device, const struct family *family,
-	const struct op_problem *problem, const struct config *config, double *seconds, struct error *err)
+	const struct op_problem *problem, double *seconds, struct error *err)
 {
 	double start = clock_elapsed();
-	int result = cpu_operate(device, family, problem, config, err);
+	int result = cpu_operate(device, family, problem, NULL, err);
 
 	*seconds = clock_elapsed() - start;
 	return result;

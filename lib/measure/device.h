@@ -21,8 +21,7 @@ struct device {
 	/* The same, and the seconds that it took: of a GPU's own clock, on which the host's part of a call, which
 	 * callers with more than one would not wait for, does not show. */
 	int (*time)(const struct device *device, const struct family *family,
-		const struct op_problem *problem, const struct config *config, double *seconds,
-		struct error *err);
+		const struct op_problem *problem, double *seconds, struct error *err);
 	/* In fp64; results as family->reference() has them, in the host's memory. */
 	int (*reference)(const struct device *device, const struct family *family,
 		const struct op_problem *problem, double *const results[FAMILY_TENSORS], struct error *err);

@@ -43,7 +43,6 @@ struct timed {
 	const struct device *device;
 	const struct family *family;
 	const struct op_problem *problem;
-	const struct config *config;
 };
 
 static int queue_timed(int call, void *context, struct error *err)
@@ -51,13 +50,13 @@ static int queue_timed(int call, void *context, struct error *err)
 	const struct timed *timed = context;
 
 	(void)call;
-	return queue(timed->device, timed->family, timed->problem, timed->config, err);
+	return queue(timed->device, timed->family, timed->problem, NULL, err);
 }
 
 static int cuda_time(const struct device *device, const struct family *family,
-	const struct op_problem *problem, const struct config *config, double *seconds, struct error *err)
+	const struct op_problem *problem, double *seconds, struct error *err)
 {
-	struct timed timed = {device, family, problem, config};
+	struct timed timed = {device, family, problem};
 
 	return gpu_time(device->gpu->gpu, queue_timed, &timed, 0, 1, seconds, err);
 }

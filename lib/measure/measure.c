@@ -83,8 +83,7 @@ static int run_once(const struct setup *setup, double *seconds, struct error *er
 	const struct measure_plan *plan = setup->plan;
 	int result = plan->workload == WORKLOAD_LAYER
 		? time_layer(setup, seconds, err)
-		: setup->device->time(
-			  setup->device, plan->family, &setup->op.problem, plan->config, seconds, err);
+		: setup->device->time(setup->device, plan->family, &setup->op.problem, seconds, err);
 
 	if (!result && interrupted())
 		return error_set(err, STATUS_INTERRUPTED, "interrupted");

@@ -26,7 +26,6 @@ struct measure_plan {
 	enum semantics semantics;    /* of WORKLOAD_LAYER */
 	const struct family *family; /* of WORKLOAD_OP, and which of its functions */
 	int options[FAMILY_OPTIONS];
-	const struct config *config; /* that it runs in on a GPU; NULL: the one that is chosen */
 	int64_t tokens;
 	int warmups, runs;
 	const char
