@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 
+import picture
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -97,6 +98,37 @@ def test_bench(real_gpu, semantics):
     document = json.loads(done.stdout)
     assert document["device"].startswith("cuda:0 (" + real_gpu["name"])
     assert 0 < document["results"][0]["floor_fraction"] < 1
+
+
+def test_roofs_and_operations_are_measured(gpu, tmp_path):
+    path = tmp_path / "roofline.svg"
+    done = subprocess.run([QUASAR, "roofline", "--op", "flash", "--seq", "64", "--runs", "1", "--device", "cuda", "--json", "--svg",
+                           path], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    assert document["device"].startswith("cuda:0 (" + gpu["name"]) and document["copy_bytes_per_second"] > 0
+    assert [row["semantics"] for row in document["results"]] == ["causal", "bidirectional", "packed", "packed-bidirectional"]
+    assert all(0 < row["roof_fraction"] < 1 for row in document["results"])
+    picture.read(path)
+
+
+def test_a_sweep_tries_the_tunables(gpu, tmp_path):
+    path = tmp_path / "sweep.svg"
+    done = subprocess.run([QUASAR, "bench", "--op", "flash", "--sweep", "--seq", "32,64", "--runs", "1", "--device", "cuda",
+                           "--json", "--svg", path], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    document, said = json.loads(done.stdout), picture.words(picture.read(path))
+    assert len(document["configurations"]) > 5
+    for row in document["configurations"]:
+        assert row["bytes_per_second"] == pytest.approx(document["lengths"][-1]["bytes"] / row["seconds"])
+        assert f"{row['tunable']}={row['value']}" in said
+
+
+def test_packed_attention_against_fp64(gpu):
+    done = subprocess.run([QUASAR, "verify", "--op", "flash", "--semantics", "packed", "--device", "cuda", "--seq", "100", "--json"],
+                          capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
+    assert {check["status"] for check in json.loads(done.stdout)["checks"]} == {"ok"}
 
 
 def test_verify_compares_with_fp64(real_gpu):
