@@ -341,7 +341,7 @@ int export_plan_make(const char *path, enum export_part part, const char *tuned,
 	int result;
 
 	*plan = (struct export_plan){.files = xcalloc(template_fork_count, sizeof(*plan->files))};
-	git_libgit2_init();
+	git_begin();
 	result = find_fork(path, plan, err);
 	if (!result)
 		result = open_repository(plan->fork, &repository, err);
@@ -351,7 +351,6 @@ int export_plan_make(const char *path, enum export_part part, const char *tuned,
 	if (!result)
 		check_imports(plan);
 	git_repository_free(repository);
-	git_libgit2_shutdown();
 	if (result)
 		export_plan_free(plan);
 	return result;
