@@ -5,6 +5,8 @@ import stat
 
 import pytest
 
+pytestmark = pytest.mark.usefixtures("without_python")
+
 PASSPHRASE = {"QUASAR_PASSPHRASE": "correct horse battery"}
 
 

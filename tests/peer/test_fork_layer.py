@@ -95,7 +95,7 @@ def test_run_mines_with_it(quasar, localnet, tmp_path):
     for command in (["wallet", "new"], ["init", miner, "--api", localnet.url, "--seq", 128], ["-C", miner, "register"]):
         done = quasar(*command)
         assert done.code == 0, done.err
-    done = quasar("-C", miner, "run", "--interval", 1, "--improve", "1000%", "--notify",
+    done = quasar("-C", miner, "run", "--interval", 1, "--improve", "100000%", "--notify",
                   'test "$QUASAR_EVENT" != rank || kill $PPID', env={"OMP_NUM_THREADS": "1"})
     assert done.code == 0, done.err
     seen = {event["event"]: event for event in map(json.loads, done.out.splitlines())}
