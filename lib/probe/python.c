@@ -3,7 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/clock.h"
 #include "base/embed.h"
 #include "base/file.h"
 #include "base/json.h"
@@ -13,7 +12,6 @@
 
 #define ANSWER_SECONDS 30.0 /* a cold disk */
 #define IMPORT_SECONDS 120.0
-#define ANSWER_HOLDS 10.0 /* s: the steps of a command ask the same; the next round of a loop asks anew */
 
 EMBED(source_python, "lib/probe/python.py");
 EMBED(source_import, "lib/probe/import.py");
@@ -128,33 +126,11 @@ done:
 	return result;
 }
 
-/* What the program says of itself; the caller frees. */
-static char *ask(const char *program, struct error *err)
-{
-	static struct {
-		char *program, *answer;
-		double asked;
-	} last;
-	const char *argv[] = {program, "-c", source_python, NULL};
-	char *answer;
-
-	if (last.program && !strcmp(last.program, program) && clock_elapsed() < last.asked + ANSWER_HOLDS)
-		return xstrdup(last.answer);
-	answer = process_ask(argv, NULL, ANSWER_SECONDS, err);
-	if (!answer)
-		return NULL;
-	free(last.program);
-	free(last.answer);
-	last.program = xstrdup(program);
-	last.answer = xstrdup(answer);
-	last.asked = clock_elapsed();
-	return answer;
-}
-
 int python_find(const struct python_search *search, struct python *python, struct error *err)
 {
 	struct candidate candidate = choose(search);
-	char *answer = ask(candidate.program, err);
+	const char *argv[] = {candidate.program, "-c", source_python, NULL};
+	char *answer = process_ask(argv, NULL, ANSWER_SECONDS, err);
 	int result = -1;
 
 	*python = (struct python){.found_by = xstrdup(candidate.found_by)};
