@@ -626,7 +626,8 @@ def test_run_submits_once_a_round_where_only_the_lowest_place_is_paid(make_runne
     loop.until("committed")  # a round later
     loop.until("revealed")
     assert loop.end() == 0 and loop.count("committed") == 3 and loop.count("problem") == 0
-    assert loop.count("held") == 2  # told once each
+    held = [(event["commit"], event["until"]) for event in loop.seen if event["event"] == "held"]
+    assert len(held) == len(set(held)) >= 2  # told once each, and the last commit perhaps, too
     assert len(server_submissions(proxy)) == 2  # and the one that is validated
 
 
