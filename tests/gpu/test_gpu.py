@@ -169,7 +169,7 @@ def test_two_workspaces_on_two_gpus(gpu, quasar, environment, start_localnet, tm
                 event = json.loads(line)
                 events[event["event"]] = event
             assert events["bench"]["device"].startswith(f"cuda:{number}")
-            assert events["bench"]["workload"] == "python"
+            assert events["bench"]["workload"] == "fork"
     finally:
         for loop in loops:
             loop.terminate()
