@@ -226,7 +226,7 @@ def test_settings_wait_for_a_hangup(miner):
 
 def test_an_improved_claim_is_committed(miner, proxy):
     miner.set(CLAIM_MARGIN="90%")
-    loop = miner.run("--improve", "300%")  # between the tenfold and the noise of a busy machine
+    loop = miner.run("--improve", "100%")
     loop.until("revealed")
     miner.set(CLAIM_MARGIN="0%")
     miner.new_commit()
@@ -234,7 +234,9 @@ def test_an_improved_claim_is_committed(miner, proxy):
     loop.until("committed")
     loop.until("revealed")
     assert loop.end() == 0
-    assert len(on_server(proxy)) == 2
+    claims = [entry["tokens_per_sec"] for entry in sorted(on_server(proxy), key=lambda entry: entry["id"])]
+    # on a busy machine the first measurement of the new commit may be improved on, too
+    assert len(claims) >= 2 and all(2 * before < after for before, after in zip(claims, claims[1:])), claims
 
 
 def test_a_second_loop_refuses_and_names_the_first(miner):

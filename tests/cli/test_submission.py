@@ -14,7 +14,7 @@ from lossy import Change, Say
 
 pytestmark = pytest.mark.usefixtures("without_python")
 
-SEQ = 512
+SEQ = 64
 
 
 class Miner:
