@@ -141,7 +141,7 @@ static int show_list(const struct tune_request *request, struct tune_store *stor
 		else
 			printf("No tuning results are stored yet. `quasar tune` makes some, on a machine with a GPU.\n");
 		if (shipped.count) {
-			printf("\nIn use where you have none of your own, and come with quasar:\n\n");
+			printf("\nShipped with quasar, used where you have none:\n\n");
 			print_table(&shipped);
 		}
 	}
