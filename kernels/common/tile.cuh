@@ -159,6 +159,15 @@ static __device__ __forceinline__ void copy_async(unsigned address, const void *
 		     : "memory");
 }
 
+/* 4 or 8 bytes of them. */
+template <int BYTES>
+static __device__ __forceinline__ void copy_async_small(unsigned address, const void *source, bool valid)
+{
+	asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(address), "l"(source), "n"(BYTES),
+		     "r"(valid ? BYTES : 0)
+		     : "memory");
+}
+
 static __device__ __forceinline__ void copy_async_wait(void)
 {
 	asm volatile("cp.async.wait_all;" ::: "memory");

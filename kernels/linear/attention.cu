@@ -15,11 +15,11 @@
  * registers, and takes sixteen tokens at a time. Which thread holds which element is chosen so that the result of one
  * product is a factor of the next as it lies in registers, and that threads load and store whole pieces of rows:
  * thread 4g + t of the warp (g = 0 … 7, t = 0 … 3) has
- *     of x and y   rows g and g + 8, elements t K/4 … (t + 1) K/4 − 1
- *     of w, out    rows 2t, 2t + 1, 2t + 8, 2t + 9, elements g VALUE_TILE/8 … (g + 1) VALUE_TILE/8 − 1
- * Column 2t + i of the n-th 8 × 8 tile of a row of Y is element (2t + i) K/8 + n: any order does, as long as all
- * factors have the same. A thread copies to shared memory only what it reads itself, NUM_STAGES − 1 chunks ahead, so
- * that nobody waits for anybody.
+ *     of x and y   rows g and g + 8, of each every fourth piece from the t-th on
+ *     of w, out    rows 2t, 2t + 1, 2t + 8, 2t + 9, of each every eighth piece from the g-th on
+ * a piece being 16 bytes, so that threads side by side ask for bytes side by side. Column 2t + i of the n-th 8 × 8 tile
+ * of a row of Y is the thread's element i K/8 + n: any order does, as long as all factors have the same. A thread copies to shared memory only what it reads itself, NUM_STAGES − 1 chunks ahead, so
+ * that nobody waits for anybody; but for r and f of a gradient's rows, which a warp copies together.
  *
  * Products run in bf16 with fp32 sums. fp16 and fp32 are carried in two and three bf16 (LINEAR_PLANES), whose exponents
  * are as wide as fp32's: states that grow with the sequence overflow nowhere. The divisor φ(q) Σ φ(k) is fp32
@@ -118,9 +118,7 @@ static __device__ __forceinline__ void copy_piece(
 	if (BYTES == 16)
 		copy_async(address, source, valid);
 	else
-		asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(address), "l"(source),
-			     "n"(BYTES), "r"(valid ? BYTES : 0)
-			     : "memory");
+		copy_async_small<BYTES>(address, source, valid);
 #else
 	ELEMENT *to = (ELEMENT *)line_at<BYTES / 4>(address);
 
@@ -130,28 +128,36 @@ static __device__ __forceinline__ void copy_piece(
 #endif
 }
 
-/* A thread's pieces of COUNT elements of a row, each PIECE bytes long. The n-th of all threads lie side by side. */
-template <int COUNT> struct pieces {
+/* COUNT elements of a row that LANES threads share, in pieces that they take in turn. In shared memory the n-th pieces of
+ * all threads lie side by side. */
+template <int COUNT, int LANES> struct pieces {
 	static constexpr int BYTES = COUNT * (int)sizeof(ELEMENT);
 	static constexpr int PIECE = BYTES < 16 ? BYTES : 16;
+	static constexpr int NUMBER = BYTES / PIECE, ELEMENTS = PIECE / (int)sizeof(ELEMENT);
 
-	static __device__ __forceinline__ void copy(unsigned address, const struct device_tensor &tensor,
-		const ELEMENT *row, int number, int lane, bool valid)
+	/* Which element of the row a thread's i-th is. */
+	static __device__ __forceinline__ int element(int thread, int i)
+	{
+		return (i / ELEMENTS * LANES + thread) * ELEMENTS + i % ELEMENTS;
+	}
+
+	/* `row` begins with the thread's first element. */
+	static __device__ __forceinline__ void copy(
+		unsigned address, const ELEMENT *row, long long stride, int number, int lane, bool valid)
 	{
 		UNROLL
-		for (int n = 0; n < BYTES / PIECE; n++)
-			copy_piece<PIECE>(address + ((number * (BYTES / PIECE) + n) * 32 + lane) * PIECE,
-				row + n * (PIECE / (int)sizeof(ELEMENT)) * tensor.stride[3], tensor.stride[3],
-				valid);
+		for (int n = 0; n < NUMBER; n++)
+			copy_piece<PIECE>(address + ((number * NUMBER + n) * 32 + lane) * PIECE,
+				row + n * LANES * ELEMENTS * (VECTOR ? 1 : stride), stride, valid);
 	}
 
 	static __device__ __forceinline__ void load(
 		unsigned (&words)[BYTES / 4], unsigned address, int number, int lane)
 	{
 		UNROLL
-		for (int n = 0; n < BYTES / PIECE; n++) {
+		for (int n = 0; n < NUMBER; n++) {
 			const struct line<PIECE / 4> piece = *line_at<PIECE / 4>(
-				address + ((number * (BYTES / PIECE) + n) * 32 + lane) * PIECE);
+				address + ((number * NUMBER + n) * 32 + lane) * PIECE);
 
 			UNROLL
 			for (int i = 0; i < PIECE / 4; i++)
@@ -159,6 +165,9 @@ template <int COUNT> struct pieces {
 		}
 	}
 };
+
+typedef pieces<LANE_KEYS, 4> key_pieces;
+typedef pieces<LANE_VALUES, 8> value_pieces;
 
 static __device__ __forceinline__ float word_element(const unsigned *words, int i)
 {
@@ -175,40 +184,57 @@ static __device__ __forceinline__ int column_row(const struct place &place, int 
 	return n / 2 * 8 + place.pair + n % 2;
 }
 
-static __device__ __forceinline__ const ELEMENT *row_of(
-	const struct device_tensor &tensor, const struct place &place, long long token, int element)
+/* A thread's rows in a chunk: of x and y every eighth, of w and out two and, eight further, two. */
+struct cursor {
+	const ELEMENT *row; /* the thread's first element of its first */
+	long long stride;   /* from row to row */
+
+	__device__ __forceinline__ cursor(const struct device_tensor &tensor, const struct place &place,
+		int chunk, int first_row, int element)
+		: row((const ELEMENT *)tensor.data +
+			  row_offset(tensor, place.batch, (long long)chunk * LINEAR_CHUNK + first_row,
+				  place.head) +
+			  element * tensor.stride[3]),
+		  stride(tensor.stride[1])
+	{
+	}
+
+	__device__ __forceinline__ void advance(int chunks)
+	{
+		row += chunks * LINEAR_CHUNK * stride;
+	}
+};
+
+static __device__ __forceinline__ struct cursor row_cursor(
+	const struct device_tensor &tensor, const struct place &place, int chunk)
 {
-	return (const ELEMENT *)tensor.data + row_offset(tensor, place.batch, token, place.head) +
-		element * tensor.stride[3];
+	return cursor(tensor, place, chunk, place.group_row, key_pieces::element(place.pair / 2, 0));
 }
 
-static __device__ __forceinline__ void copy_rows(const struct linear_arguments &a,
-	const struct device_tensor &tensor, const struct place &place, long long token, unsigned address)
+static __device__ __forceinline__ struct cursor column_cursor(
+	const struct device_tensor &tensor, const struct place &place, int chunk)
 {
-	UNROLL
-	for (int n = 0; n < 2; n++) {
-		const long long row = token + place.group_row + n * 8;
-		const bool valid = row < a.tokens;
-
-		pieces<LANE_KEYS>::copy(address, tensor,
-			row_of(tensor, place, valid ? row : 0, place.pair / 2 * LANE_KEYS), n, place.lane,
-			valid);
-	}
+	return cursor(tensor, place, chunk, place.pair,
+		place.first_value + value_pieces::element(place.group_row, 0));
 }
 
-static __device__ __forceinline__ void copy_columns(const struct linear_arguments &a,
-	const struct device_tensor &tensor, const struct place &place, long long token, unsigned address)
+/* `left`: tokens from the chunk's first to the sequence's end. */
+static __device__ __forceinline__ void copy_rows(const struct cursor &from,
+	const struct device_tensor &tensor, const struct place &place, int left, unsigned address)
 {
 	UNROLL
-	for (int n = 0; n < 4; n++) {
-		const long long row = token + column_row(place, n);
-		const bool valid = row < a.tokens;
+	for (int n = 0; n < 2; n++)
+		key_pieces::copy(address, from.row + n * 8 * from.stride, tensor.stride[3], n, place.lane,
+			place.group_row + n * 8 < left);
+}
 
-		pieces<LANE_VALUES>::copy(address, tensor,
-			row_of(tensor, place, valid ? row : 0,
-				place.first_value + place.group_row * LANE_VALUES),
-			n, place.lane, valid);
-	}
+static __device__ __forceinline__ void copy_columns(const struct cursor &from,
+	const struct device_tensor &tensor, const struct place &place, int left, unsigned address)
+{
+	UNROLL
+	for (int n = 0; n < 4; n++)
+		value_pieces::copy(address, from.row + (n / 2 * 8 + n % 2) * from.stride, tensor.stride[3], n,
+			place.lane, column_row(place, n) < left);
 }
 
 /* --- from there to registers ------------------------------------------------------------------------------- */
@@ -224,16 +250,12 @@ struct columns {
 	unsigned at[PLANES][VALUE_M][4];
 };
 
-/* This row's number; 0 behind the end. */
-static __device__ __forceinline__ float row_number(
-	const struct linear_arguments &a, const float *numbers, const struct place &place, long long row)
-{
-	return row < a.tokens ? numbers[place.sequence * a.tokens + row * a.row_step] : 0.0f;
-}
-
 static __device__ __forceinline__ float reciprocal(float divisor)
 {
-	return fabsf(divisor) < SMALLEST_DIVISOR ? 0.0f : 1.0f / divisor;
+	float inverse;
+
+	asm("rcp.approx.f32 %0, %1;" : "=f"(inverse) : "f"(divisor));
+	return fabsf(divisor) < SMALLEST_DIVISOR ? 0.0f : inverse;
 }
 
 /* Adds up what the four threads of a row have. */
@@ -243,60 +265,81 @@ static __device__ __forceinline__ float sum_of_row(float part)
 	return part + __shfl_xor_sync(~0u, part, 2);
 }
 
-/* r and f of a chunk's rows, for the threads of the warp and for later; `o` and `d_o` are the rows' addresses. Warps
- * with other columns of the state write the same. */
+/* r and f of a chunk's rows, one behind the other in shared memory; zeros behind the sequence's end. */
+enum { SCALES, OFFSETS };
+
+static __device__ __forceinline__ float &row_number(unsigned numbers, int which, int row)
+{
+	return *(float *)__cvta_shared_to_generic(numbers + (which * LINEAR_CHUNK + row) * 4);
+}
+
+/* A number to each thread: of the first half `scales`, of the second `offsets`. */
+static __device__ __forceinline__ void copy_numbers(const struct linear_arguments &a, const float *scales,
+	const float *offsets, const struct place &place, int chunk, unsigned address)
+{
+	const int row = place.lane % LINEAR_CHUNK;
+	const float *from = place.lane < LINEAR_CHUNK ? scales : offsets;
+	const long long token = (long long)chunk * LINEAR_CHUNK + row;
+
+	copy_async_small<4>(address + place.lane * 4,
+		from + (long long)place.sequence * a.tokens + token * a.row_step, token < a.tokens);
+}
+
+/* r and f of a chunk's rows, from their divisors, which stand in r's place: for the warp and for later. `o` and `d_o` are
+ * the rows' addresses. Warps with other columns of the state make the same. */
 static __device__ __forceinline__ void make_row_numbers(const struct linear_arguments &a,
-	const struct place &place, long long token, unsigned d_o, unsigned o)
+	const struct place &place, long long token, unsigned d_o, unsigned o, unsigned numbers)
 {
 	UNROLL
 	for (int n = 0; n < 2; n++) {
-		const long long row = token + place.group_row + n * 8;
-		const long long at = place.sequence * a.tokens + row * a.row_step;
+		const int row = place.group_row + n * 8;
+		const long long at = (long long)place.sequence * a.tokens + (token + row) * a.row_step;
 		float scale = 1.0f, offset = 0.0f;
 
 		if (NORMALISED) {
-			unsigned words[2][pieces<LANE_KEYS>::BYTES / 4];
+			unsigned words[2][key_pieces::BYTES / 4];
 
-			pieces<LANE_KEYS>::load(words[0], d_o, n, place.lane);
-			pieces<LANE_KEYS>::load(words[1], o, n, place.lane);
+			key_pieces::load(words[0], d_o, n, place.lane);
+			key_pieces::load(words[1], o, n, place.lane);
 			UNROLL
 			for (int i = 0; i < LANE_KEYS; i++)
 				offset += word_element(words[0], i) * word_element(words[1], i);
-			scale = reciprocal(row_number(a, a.divisors, place, row));
-			offset = -scale * sum_of_row(offset);
+			offset = sum_of_row(offset);
 		}
-		if (place.pair == 0 && row < a.tokens) {
-			a.scales[at] = scale;
-			a.offsets[at] = offset;
+		if (place.pair == 0) {
+			if (NORMALISED)
+				scale = reciprocal(row_number(numbers, SCALES, row));
+			offset *= -scale;
+			row_number(numbers, SCALES, row) = scale;
+			row_number(numbers, OFFSETS, row) = offset;
+			if (token + row < a.tokens) {
+				a.scales[at] = scale;
+				a.offsets[at] = offset;
+			}
 		}
 	}
 	__syncwarp();
 }
 
-/* What rows are multiplied with; behind the end with zero. */
-template <bool SCALED>
-static __device__ __forceinline__ float row_scale(
-	const struct linear_arguments &a, const struct place &place, long long row)
-{
-	return SCALED ? row_number(a, a.scales, place, row) : row < a.tokens ? 1.0f : 0.0f;
-}
-
-/* `products`: of both rows with the thread's elements of `sum`; only if WITH_PRODUCTS. */
+/* SCALED: rows are multiplied with their r. WITH_PRODUCTS: `products` are those of both rows with the thread's elements of
+ * `sum`. */
 template <bool SCALED, bool WITH_PRODUCTS>
-static __device__ __forceinline__ void load_factor(const struct linear_arguments &a, struct rows &rows,
-	const struct place &place, long long token, unsigned address, const float *sum, float (&products)[2])
+static __device__ __forceinline__ void load_factor(struct rows &rows, const struct place &place,
+	unsigned address, unsigned numbers, const float *sum, float (&products)[2])
 {
 	UNROLL
 	for (int n = 0; n < 2; n++) {
-		const float scale = row_scale<SCALED>(a, place, token + place.group_row + n * 8);
-		unsigned words[pieces<LANE_KEYS>::BYTES / 4];
+		const float scale = SCALED ? row_number(numbers, SCALES, place.group_row + n * 8) : 1.0f;
+		unsigned words[key_pieces::BYTES / 4];
 		float x[LANE_KEYS];
 
-		pieces<LANE_KEYS>::load(words, address, n, place.lane);
+		key_pieces::load(words, address, n, place.lane);
 		products[n] = 0.0f;
 		UNROLL
 		for (int i = 0; i < LANE_KEYS; i++) {
-			x[i] = scale * feature<KEY_FEATURE>(word_element(words, i));
+			x[i] = feature<KEY_FEATURE>(word_element(words, i));
+			if (SCALED)
+				x[i] *= scale;
 			if (WITH_PRODUCTS)
 				products[n] += x[i] * sum[i];
 		}
@@ -315,14 +358,14 @@ static __device__ __forceinline__ void load_factor(const struct linear_arguments
 	}
 }
 
-static __device__ __forceinline__ void load_weights(const struct linear_arguments &a, struct columns &columns,
-	const struct place &place, long long token, unsigned address)
+static __device__ __forceinline__ void load_weights(
+	struct columns &columns, const struct place &place, unsigned address, unsigned numbers)
 {
-	unsigned words[4][pieces<LANE_VALUES>::BYTES / 4];
+	unsigned words[4][value_pieces::BYTES / 4];
 
 	UNROLL
 	for (int n = 0; n < 4; n++)
-		pieces<LANE_VALUES>::load(words[n], address, n, place.lane);
+		value_pieces::load(words[n], address, n, place.lane);
 #if INPUT == INPUT_BF16 && PASS == PASS_FORWARD /* as they are */
 	UNROLL
 	for (int m = 0; m < VALUE_M; m++) {
@@ -336,7 +379,7 @@ static __device__ __forceinline__ void load_weights(const struct linear_argument
 
 	UNROLL
 	for (int n = 0; n < 4; n++)
-		scale[n] = row_scale<PASS == PASS_DV>(a, place, token + column_row(place, n));
+		scale[n] = PASS == PASS_DV ? row_number(numbers, SCALES, column_row(place, n)) : 1.0f;
 	UNROLL
 	for (int m = 0; m < VALUE_M; m++) {
 		UNROLL
@@ -357,13 +400,18 @@ static __device__ __forceinline__ void load_weights(const struct linear_argument
 
 /* --- the state --------------------------------------------------------------------------------------------- */
 
-/* matrix[m][n][i] of thread 4g + t is S's element of key (2t + i % 2) K/8 + n and value
- * g VALUE_TILE/8 + 2m + i / 2. `sum` forward: Σ y, this thread's elements of it, as of x; where x and y have
+/* matrix[m][n][i] is S's element of the thread's key i % 2 · K/8 + n and its value 2m + i / 2. `sum` forward: Σ y, this thread's elements of it, as of x; where x and y have
  * an element more: Σ of y's times w, by values. */
 struct state {
 	float matrix[VALUE_M][KEY_N][4];
 	float sum[AUGMENTED ? LANE_VALUES : LANE_KEYS];
 };
+
+/* Which column of S a thread's i-th is. */
+static __device__ __forceinline__ int value_of(const struct place &place, int i)
+{
+	return place.first_value + value_pieces::element(place.group_row, i);
+}
 
 /* Calls work(number in a record, register) for each number of the thread's. */
 template <typename WORK>
@@ -373,20 +421,18 @@ static __device__ __forceinline__ void each_number(struct state &state, const st
 	for (int n = 0; n < KEY_N; n++) {
 		UNROLL
 		for (int i = 0; i < 2; i++) {
-			const int row = ((place.pair + i) * KEY_N + n) * VALUE_DIM + place.first_value +
-				place.group_row * LANE_VALUES;
+			const int key = key_pieces::element(place.pair / 2, i * KEY_N + n);
 
 			UNROLL
 			for (int value = 0; value < LANE_VALUES; value++)
-				work(row + value, state.matrix[value / 2][n][value % 2 * 2 + i]);
+				work(key * VALUE_DIM + value_of(place, value),
+					state.matrix[value / 2][n][value % 2 * 2 + i]);
 		}
 	}
 	UNROLL
 	for (int i = 0; i < (AUGMENTED ? LANE_VALUES : LANE_KEYS); i++)
 		work(KEY_DIM * VALUE_DIM +
-				(AUGMENTED ? place.first_value + place.group_row * LANE_VALUES
-					   : place.pair / 2 * LANE_KEYS) +
-				i,
+				(AUGMENTED ? value_of(place, i) : key_pieces::element(place.pair / 2, i)),
 			state.sum[i]);
 }
 
@@ -430,24 +476,27 @@ static __device__ __forceinline__ void multiply_planes(float (&c)[4], const unsi
 }
 
 /* Of the element that x and y have more: x's is 1 and y's f, or the other way round. */
-static __device__ __forceinline__ float extra_of_x(
-	const struct linear_arguments &a, const struct place &place, long long row)
+static __device__ __forceinline__ float extra_of_x(unsigned numbers, int row)
 {
-	return PASS == PASS_DQ ? row_number(a, a.offsets, place, row) : 1.0f;
+	return PASS == PASS_DQ ? row_number(numbers, OFFSETS, row) : 1.0f;
 }
 
-static __device__ __forceinline__ float extra_of_y(
-	const struct linear_arguments &a, const struct place &place, long long row)
+/* `left`: as copy_rows(). */
+static __device__ __forceinline__ float extra_of_y(unsigned numbers, int row, int left)
 {
-	return PASS == PASS_DK ? row_number(a, a.offsets, place, row) : row < a.tokens ? 1.0f : 0.0f;
+	return PASS == PASS_DK ? row_number(numbers, OFFSETS, row) : row < left ? 1.0f : 0.0f;
 }
 
 /* S += Yᵀ W, and the sum. */
-static __device__ __forceinline__ void update(const struct linear_arguments &a, struct state &state,
-	const struct place &place, long long token, const struct rows &y, const struct columns &w)
+static __device__ __forceinline__ void update(struct state &state, const struct place &place, int left,
+	unsigned numbers, const struct rows &y, const struct columns &w)
 {
-	const unsigned ones[4] = {0x3f803f80u, 0x3f803f80u, 0x3f803f80u, 0x3f803f80u}; /* of bf16 */
+	unsigned ones[4]; /* of the rows of y that there are, as left factors' columns */
 
+	UNROLL
+	for (int i = 0; i < 4; i++)
+		ones[i] = pack_bf16(column_row(place, i / 2 * 2) < left ? 1.0f : 0.0f,
+			column_row(place, i / 2 * 2 + 1) < left ? 1.0f : 0.0f);
 	UNROLL
 	for (int n = 0; n < KEY_N; n++) {
 		unsigned b[2][PLANES];
@@ -476,8 +525,8 @@ static __device__ __forceinline__ void update(const struct linear_arguments &a, 
 
 		UNROLL
 		for (int half = 0; half < 2; half++)
-			split_bf16<PLANES>(b[half], extra_of_y(a, place, token + column_row(place, half * 2)),
-				extra_of_y(a, place, token + column_row(place, half * 2 + 1)));
+			split_bf16<PLANES>(b[half], extra_of_y(numbers, column_row(place, half * 2), left),
+				extra_of_y(numbers, column_row(place, half * 2 + 1), left));
 		UNROLL
 		for (int m = 0; m < VALUE_M; m++) {
 			float columns[4] = {0.0f, 0.0f, 0.0f, 0.0f};
@@ -492,9 +541,8 @@ static __device__ __forceinline__ void update(const struct linear_arguments &a, 
 /* --- outputs ----------------------------------------------------------------------------------------------- */
 
 /* tril(X Yᵀ), packed as a right factor; adds its rows up in `sums`. */
-static __device__ __forceinline__ void make_scores(const struct linear_arguments &a, struct place place,
-	long long token, const struct rows &x, const struct rows &y, unsigned (&scores)[PLANES][1][4],
-	float (&sums)[2])
+static __device__ __forceinline__ void make_scores(const struct place &place, int left, unsigned numbers,
+	const struct rows &x, const struct rows &y, unsigned (&scores)[PLANES][1][4], float (&sums)[2])
 {
 	float c[2][4];
 
@@ -517,8 +565,7 @@ static __device__ __forceinline__ void make_scores(const struct linear_arguments
 			const int row = place.group_row + i / 2 * 8, column = n * 8 + place.pair + i % 2;
 
 			if (AUGMENTED)
-				c[n][i] += extra_of_x(a, place, token + row) *
-					extra_of_y(a, place, token + column);
+				c[n][i] += extra_of_x(numbers, row) * extra_of_y(numbers, column, left);
 			if (column > row)
 				c[n][i] = 0.0f;
 			sums[i / 2] += c[n][i];
@@ -532,34 +579,34 @@ static __device__ __forceinline__ void make_scores(const struct linear_arguments
 static __device__ __forceinline__ void make_factors(const struct linear_arguments &a,
 	const struct place &place, long long token, const float (&parts)[2], float (&factors)[4])
 {
-	float divisor[2] = {1.0f, 1.0f};
+	float factor[2] = {1.0f, 1.0f};
 
 	UNROLL
 	for (int n = 0; n < 2; n++) {
 		const long long row = token + place.group_row + n * 8;
+		float divisor = 1.0f;
 
-		if (NORMALISED)
-			divisor[n] = sum_of_row(parts[n]);
+		if (NORMALISED) {
+			divisor = sum_of_row(parts[n]);
+			factor[n] = reciprocal(divisor);
+		}
 		if (a.divisors && place.pair == 0 && place.first_value == 0 && row < a.tokens)
-			a.divisors[place.sequence * a.tokens + row] = divisor[n];
+			a.divisors[place.sequence * a.tokens + row] = divisor;
 	}
 	UNROLL
-	for (int n = 0; n < 4; n++) {
-		const float d = __shfl_sync(~0u, divisor[n / 2], (place.pair + n % 2) * 4);
-
-		factors[n] = NORMALISED ? reciprocal(d) : 1.0f;
-	}
+	for (int n = 0; n < 4; n++)
+		factors[n] = NORMALISED ? __shfl_sync(~0u, factor[n / 2], (place.pair + n % 2) * 4) : 1.0f;
 }
 
-/* Stores a thread's elements of a row. */
+/* Stores a thread's elements of a row, of which `row` is the first. */
 static __device__ __forceinline__ void store_row(
 	ELEMENT *row, long long stride, const float (&values)[LANE_VALUES])
 {
 #if VECTOR
-	const int count = pieces<LANE_VALUES>::PIECE / 4;
+	const int count = value_pieces::PIECE / 4;
 
 	UNROLL
-	for (int n = 0; n < pieces<LANE_VALUES>::BYTES / pieces<LANE_VALUES>::PIECE; n++) {
+	for (int n = 0; n < value_pieces::NUMBER; n++) {
 		struct line<count> piece;
 
 		UNROLL
@@ -570,34 +617,31 @@ static __device__ __forceinline__ void store_row(
 			piece.word[i] = element_pair(
 				values[(n * count + i) * 2], values[(n * count + i) * 2 + 1]);
 #endif
-		((struct line<count> *)row)[n] = piece;
+		((struct line<count> *)row)[n * 8] = piece;
 	}
 #else
 	UNROLL
 	for (int i = 0; i < LANE_VALUES; i++)
-		row[i * stride] = float_element(values[i]);
+		row[value_pieces::element(0, i) * stride] = float_element(values[i]);
 #endif
 }
 
 static __device__ __forceinline__ void store_out(const struct linear_arguments &a, const struct place &place,
-	long long token, unsigned derivatives, const float (&out)[4][LANE_VALUES])
+	const struct cursor &to, int left, unsigned derivatives, const float (&out)[4][LANE_VALUES])
 {
 	UNROLL
 	for (int n = 0; n < 4; n++) {
-		const long long row = token + column_row(place, n);
-		unsigned words[pieces<LANE_VALUES>::BYTES / 4];
+		unsigned words[value_pieces::BYTES / 4];
 		float values[LANE_VALUES];
 
 		if (AUGMENTED)
-			pieces<LANE_VALUES>::load(words, derivatives, n, place.lane);
+			value_pieces::load(words, derivatives, n, place.lane);
 		UNROLL
 		for (int i = 0; i < LANE_VALUES; i++)
 			values[i] = out[n][i] *
 				(AUGMENTED ? feature_derivative<FEATURE>(word_element(words, i)) : 1.0f);
-		if (row < a.tokens)
-			store_row((ELEMENT *)row_of(a.out, place, row,
-					  place.first_value + place.group_row * LANE_VALUES),
-				a.out.stride[3], values);
+		if (column_row(place, n) < left)
+			store_row((ELEMENT *)to.row + (n / 2 * 8 + n % 2) * to.stride, a.out.stride[3], values);
 	}
 }
 
@@ -643,46 +687,74 @@ static __device__ __forceinline__ void attend(const struct state &state, const s
 /* --- a group ----------------------------------------------------------------------------------------------- */
 
 /* A stage of the output has x first; then, causal, y and w; then what the derivative is taken at. One of the sum has y and
- * w, then o, where r and f are made. */
+ * w, then o, where r and f are made. Both end with r and f where they are read. */
 template <bool OUTPUT> struct stage {
-	static constexpr bool UPDATES = !OUTPUT || CAUSAL;
+	static constexpr bool UPDATES = !OUTPUT || CAUSAL, DERIVES = OUTPUT && AUGMENTED,
+			      MAKES_NUMBERS = !OUTPUT && PASS == PASS_DK,
+			      READS_O = MAKES_NUMBERS && NORMALISED,
+			      READS_NUMBERS = OUTPUT && LINEAR_OUTPUT_NUMBERS(CAUSAL, PASS);
 	static constexpr int BYTES = OUTPUT ? LINEAR_OUTPUT_STAGE(INPUT, KEY_DIM, VALUE_TILE, CAUSAL, PASS)
 					    : LINEAR_SUM_STAGE(INPUT, KEY_DIM, VALUE_TILE, PASS, NORMALISED);
 	static constexpr int Y = OUTPUT ? ROWS_BYTES : 0, W = Y + ROWS_BYTES,
-			     AT = UPDATES ? W + COLUMNS_BYTES : ROWS_BYTES, O = AT;
+			     AT = UPDATES ? W + COLUMNS_BYTES : ROWS_BYTES, O = AT,
+			     NUMBERS = BYTES - LINEAR_NUMBERS_BYTES;
 
-	static __device__ __forceinline__ void copy(
+	/* of the next chunk to be copied; those that are not read cost nothing */
+	struct cursor x, y, w, at, o;
+
+	__device__ __forceinline__ stage(const struct linear_arguments &a, const struct place &place)
+		: x(row_cursor(a.x, place, place.first)), y(row_cursor(a.y, place, place.first)),
+		  w(column_cursor(a.w, place, place.first)), at(column_cursor(a.at, place, place.first)),
+		  o(row_cursor(a.o, place, place.first))
+	{
+	}
+
+	__device__ __forceinline__ void copy(
 		const struct linear_arguments &a, const struct place &place, int chunk, unsigned address)
 	{
-		const long long token = (long long)chunk * LINEAR_CHUNK;
+		const int left = (int)(a.tokens - (long long)chunk * LINEAR_CHUNK);
 
-		if (OUTPUT)
-			copy_rows(a, a.x, place, token, address);
-		if (UPDATES) {
-			copy_rows(a, a.y, place, token, address + Y);
-			copy_columns(a, a.w, place, token, address + W);
+		if (OUTPUT) {
+			copy_rows(x, a.x, place, left, address);
+			x.advance(place.step);
 		}
-		if (OUTPUT && AUGMENTED)
-			copy_columns(a, a.at, place, token, address + AT);
-		if (!OUTPUT && PASS == PASS_DK && NORMALISED)
-			copy_rows(a, a.o, place, token, address + O);
+		if (UPDATES) {
+			copy_rows(y, a.y, place, left, address + Y);
+			copy_columns(w, a.w, place, left, address + W);
+			y.advance(place.step);
+			w.advance(place.step);
+		}
+		if (DERIVES) {
+			copy_columns(at, a.at, place, left, address + AT);
+			at.advance(place.step);
+		}
+		if (READS_O) {
+			copy_rows(o, a.o, place, left, address + O);
+			copy_numbers(a, a.divisors, a.divisors, place, chunk, address + NUMBERS);
+			o.advance(place.step);
+		}
+		if (READS_NUMBERS)
+			copy_numbers(a, a.scales, a.offsets, place, chunk, address + NUMBERS);
 	}
 };
 
 template <bool OUTPUT>
 static __device__ __forceinline__ void step(const struct linear_arguments &a, struct state &state,
-	const struct place &place, long long token, unsigned address)
+	const struct place &place, const struct cursor &to, int chunk, unsigned address)
 {
+	typedef struct stage<OUTPUT> stage;
+	const long long token = (long long)chunk * LINEAR_CHUNK;
+	const unsigned numbers = address + stage::NUMBERS;
+	const int left = (int)(a.tokens - token);
 	float parts[2];
 	struct rows y;
 	struct columns w;
 
-	if (!OUTPUT && PASS == PASS_DK)
-		make_row_numbers(a, place, token, address + stage<OUTPUT>::Y, address + stage<OUTPUT>::O);
-	if (stage<OUTPUT>::UPDATES) {
-		load_factor<PASS == PASS_DK, false>(
-			a, y, place, token, address + stage<OUTPUT>::Y, NULL, parts);
-		load_weights(a, w, place, token, address + stage<OUTPUT>::W);
+	if (stage::MAKES_NUMBERS)
+		make_row_numbers(a, place, token, address + stage::Y, address + stage::O, numbers);
+	if (stage::UPDATES) {
+		load_factor<PASS == PASS_DK, false>(y, place, address + stage::Y, numbers, NULL, parts);
+		load_weights(w, place, address + stage::W, numbers);
 	}
 	if constexpr (OUTPUT) {
 		float out[4][LANE_VALUES], factors[4];
@@ -690,16 +762,15 @@ static __device__ __forceinline__ void step(const struct linear_arguments &a, st
 		struct rows x;
 
 		load_factor<PASS == PASS_DQ, PASS == PASS_FORWARD && NORMALISED>(
-			a, x, place, token, address, state.sum, parts);
+			x, place, address, numbers, state.sum, parts);
 		if (CAUSAL)
-			make_scores(a, place, token, x, y, scores, parts);
+			make_scores(place, left, numbers, x, y, scores, parts);
 		attend(state, x, scores, w, out);
 		if (PASS == PASS_FORWARD)
 			make_factors(a, place, token, parts, factors);
 		UNROLL
 		for (int n = 0; n < 4; n++) {
-			const float extra = AUGMENTED ? extra_of_x(a, place, token + column_row(place, n))
-						      : 0.0f;
+			const float extra = AUGMENTED ? extra_of_x(numbers, column_row(place, n)) : 0.0f;
 
 			UNROLL
 			for (int i = 0; i < LANE_VALUES; i++) {
@@ -709,10 +780,10 @@ static __device__ __forceinline__ void step(const struct linear_arguments &a, st
 					out[n][i] *= factors[n];
 			}
 		}
-		store_out(a, place, token, address + stage<OUTPUT>::AT, out);
+		store_out(a, place, to, left, address + stage::AT, out);
 	}
-	if (stage<OUTPUT>::UPDATES)
-		update(a, state, place, token, y, w);
+	if (stage::UPDATES)
+		update(state, place, left, numbers, y, w);
 }
 
 /* Goes through the chunks of a group. */
@@ -722,21 +793,26 @@ static __device__ __forceinline__ void walk(
 {
 	const int bytes = stage<OUTPUT>::BYTES, ahead = (NUM_STAGES - 1) * place.step;
 	const unsigned own = shared_memory() + place.warp * NUM_STAGES * bytes;
+	struct stage<OUTPUT> from(a, place);
+	struct cursor to = column_cursor(a.out, place, place.first);
 	int slot = 0;
 
 	for (int i = 0; i < NUM_STAGES - 1; i++) {
 		if (place.first + i * place.step < place.end)
-			stage<OUTPUT>::copy(a, place, place.first + i * place.step, own + i * bytes);
+			from.copy(a, place, place.first + i * place.step, own + i * bytes);
 		copy_async_commit();
 	}
 	for (int chunk = place.first; chunk < place.end; chunk += place.step) {
 		const int free = slot == 0 ? NUM_STAGES - 1 : slot - 1;
 
 		copy_async_wait_group<NUM_STAGES - 2>();
+		if (from.READS_NUMBERS || from.READS_O) /* which other lanes copied */
+			__syncwarp();
 		if (chunk + ahead < place.end)
-			stage<OUTPUT>::copy(a, place, chunk + ahead, own + free * bytes);
+			from.copy(a, place, chunk + ahead, own + free * bytes);
 		copy_async_commit();
-		step<OUTPUT>(a, state, place, (long long)chunk * LINEAR_CHUNK, own + slot * bytes);
+		step<OUTPUT>(a, state, place, to, chunk, own + slot * bytes);
+		to.advance(place.step);
 		slot = slot == NUM_STAGES - 1 ? 0 : slot + 1;
 	}
 }

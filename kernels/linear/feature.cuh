@@ -9,7 +9,10 @@ static __device__ __forceinline__ float feature_exp(float x)
 #if INPUT == INPUT_F32
 	return expf(x);
 #else
-	return __expf(x);
+	float power;
+
+	asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(x * 1.44269504f));
+	return power;
 #endif
 }
 

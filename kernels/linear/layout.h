@@ -38,17 +38,22 @@
 /* bf16 that carry a value, as exactly as it is given. */
 #define LINEAR_PLANES(input) ((input) == INPUT_BF16 ? 1 : (input) == INPUT_F16 ? 2 : 3)
 
-/* Shared memory: for each warp its stages, of x, y and w, o, and what the derivative is taken at. */
+/* Shared memory: for each warp its stages, of x, y and w, o, what the derivative is taken at, and
+ * r and f. */
 #define LINEAR_ROWS_BYTES(input, columns) (LINEAR_CHUNK * (columns)*ELEMENT_BYTES(input))
 #define LINEAR_UPDATE_BYTES(input, key_dim, value_tile)                                                      \
 	(LINEAR_ROWS_BYTES(input, key_dim) + LINEAR_ROWS_BYTES(input, value_tile))
+#define LINEAR_NUMBERS_BYTES (2 * LINEAR_CHUNK * 4) /* r and f */
 #define LINEAR_SUM_STAGE(input, key_dim, value_tile, pass, normalised)                                       \
 	(LINEAR_UPDATE_BYTES(input, key_dim, value_tile) +                                                   \
-		((pass) == PASS_DK && (normalised) ? LINEAR_ROWS_BYTES(input, key_dim) : 0))
+		((pass) == PASS_DK && (normalised) ? LINEAR_ROWS_BYTES(input, key_dim) : 0) +                \
+		((pass) == PASS_DK ? LINEAR_NUMBERS_BYTES : 0))
+#define LINEAR_OUTPUT_NUMBERS(causal, pass) ((pass) == PASS_DQ || ((causal) && (pass) != PASS_FORWARD))
 #define LINEAR_OUTPUT_STAGE(input, key_dim, value_tile, causal, pass)                                        \
 	(LINEAR_ROWS_BYTES(input, key_dim) +                                                                 \
 		((causal) ? LINEAR_UPDATE_BYTES(input, key_dim, value_tile) : 0) +                           \
-		((pass) == PASS_DQ || (pass) == PASS_DK ? LINEAR_ROWS_BYTES(input, value_tile) : 0))
+		((pass) == PASS_DQ || (pass) == PASS_DK ? LINEAR_ROWS_BYTES(input, value_tile) : 0) +        \
+		(LINEAR_OUTPUT_NUMBERS(causal, pass) ? LINEAR_NUMBERS_BYTES : 0))
 
 /* A warp's state, when the warps of a bidirectional block add theirs up: the matrix, then a sum for each thread. */
 #define LINEAR_EXCHANGE_BYTES(key_dim, value_tile) ((key_dim) * (value_tile)*4 + 32 * (key_dim))
