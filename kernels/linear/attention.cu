@@ -18,7 +18,7 @@
  *     of x and y   rows g and g + 8, of each every fourth piece from the t-th on
  *     of w, out    rows 2t, 2t + 1, 2t + 8, 2t + 9, of each every eighth piece from the g-th on
  * a piece being 16 bytes, so that threads side by side ask for bytes side by side. Column 2t + i of the n-th 8 × 8 tile
- * of a row of Y is the thread's element i K/8 + n: any order does, as long as all factors have the same. A thread copies to shared memory only what it reads itself, NUM_STAGES − 1 chunks ahead, so
+ * of a row of Y is the thread's element 2n + i: any order does, as long as all factors have the same. A thread copies to shared memory only what it reads itself, NUM_STAGES − 1 chunks ahead, so
  * that nobody waits for anybody; but for r and f of a gradient's rows, which a warp copies together.
  *
  * Products run in bf16 with fp32 sums. fp16 and fp32 are carried in two and three bf16 (LINEAR_PLANES), whose exponents
@@ -321,6 +321,23 @@ static __device__ __forceinline__ void make_row_numbers(const struct linear_argu
 	__syncwarp();
 }
 
+/* Elements 2i and 2i + 1 of a row's as factors of a product; SCALED: times `scale`. */
+template <int FUNCTION, bool SCALED>
+static __device__ __forceinline__ void make_pair(
+	unsigned (&pair)[PLANES], const unsigned *words, int i, float scale)
+{
+#if INPUT == INPUT_BF16
+	pair[0] = feature_pair<FUNCTION>(words[i]);
+	if (SCALED)
+		pair[0] = pack_bf16(scale * bf16_low(pair[0]), scale * bf16_high(pair[0]));
+#else
+	const float x = feature<FUNCTION>(word_element(words, 2 * i)),
+		    y = feature<FUNCTION>(word_element(words, 2 * i + 1));
+
+	split_bf16<PLANES>(pair, SCALED ? scale * x : x, SCALED ? scale * y : y);
+#endif
+}
+
 /* SCALED: rows are multiplied with their r. WITH_PRODUCTS: `products` are those of both rows with the thread's elements of
  * `sum`. */
 template <bool SCALED, bool WITH_PRODUCTS>
@@ -331,28 +348,21 @@ static __device__ __forceinline__ void load_factor(struct rows &rows, const stru
 	for (int n = 0; n < 2; n++) {
 		const float scale = SCALED ? row_number(numbers, SCALES, place.group_row + n * 8) : 1.0f;
 		unsigned words[key_pieces::BYTES / 4];
-		float x[LANE_KEYS];
 
 		key_pieces::load(words, address, n, place.lane);
 		products[n] = 0.0f;
 		UNROLL
-		for (int i = 0; i < LANE_KEYS; i++) {
-			x[i] = feature<KEY_FEATURE>(word_element(words, i));
-			if (SCALED)
-				x[i] *= scale;
-			if (WITH_PRODUCTS)
-				products[n] += x[i] * sum[i];
-		}
-		UNROLL
-		for (int k = 0; k < KEY_K; k++) {
-			UNROLL
-			for (int half = 0; half < 2; half++) {
-				unsigned pair[PLANES];
+		for (int i = 0; i < KEY_N; i++) {
+			unsigned pair[PLANES];
 
-				split_bf16<PLANES>(pair, x[2 * k + half], x[KEY_N + 2 * k + half]);
-				UNROLL
-				for (int p = 0; p < PLANES; p++)
-					rows.at[p][k][2 * half + n] = pair[p];
+			make_pair<KEY_FEATURE, SCALED>(pair, words, i, scale);
+			UNROLL
+			for (int p = 0; p < PLANES; p++) {
+				rows.at[p][i / 2][i % 2 * 2 + n] = pair[p];
+				if (WITH_PRODUCTS) {
+					products[n] += bf16_low(pair[p]) * sum[2 * i];
+					products[n] += bf16_high(pair[p]) * sum[2 * i + 1];
+				}
 			}
 		}
 	}
@@ -361,46 +371,34 @@ static __device__ __forceinline__ void load_factor(struct rows &rows, const stru
 static __device__ __forceinline__ void load_weights(
 	struct columns &columns, const struct place &place, unsigned address, unsigned numbers)
 {
-	unsigned words[4][value_pieces::BYTES / 4];
+	unsigned pairs[4][VALUE_M][PLANES];
 
 	UNROLL
-	for (int n = 0; n < 4; n++)
-		value_pieces::load(words[n], address, n, place.lane);
-#if INPUT == INPUT_BF16 && PASS == PASS_FORWARD /* as they are */
-	UNROLL
-	for (int m = 0; m < VALUE_M; m++) {
+	for (int n = 0; n < 4; n++) {
+		const bool scaled = PASS == PASS_DV;
+		const float scale = scaled ? row_number(numbers, SCALES, column_row(place, n)) : 1.0f;
+		unsigned words[value_pieces::BYTES / 4];
+
+		value_pieces::load(words, address, n, place.lane);
 		UNROLL
-		for (int i = 0; i < 4; i++)
-			columns.at[0][m][i] = __byte_perm(
-				words[i / 2 * 2][m], words[i / 2 * 2 + 1][m], i % 2 ? 0x7632 : 0x5410);
+		for (int m = 0; m < VALUE_M; m++)
+			make_pair<VALUE_FEATURE, scaled>(pairs[n][m], words, m, scale);
 	}
-#else
-	float scale[4];
-
 	UNROLL
-	for (int n = 0; n < 4; n++)
-		scale[n] = PASS == PASS_DV ? row_number(numbers, SCALES, column_row(place, n)) : 1.0f;
-	UNROLL
-	for (int m = 0; m < VALUE_M; m++) {
+	for (int m = 0; m < VALUE_M; m++) { /* two elements of a row become one of two rows */
 		UNROLL
-		for (int i = 0; i < 4; i++) {
-			const int n = i / 2 * 2, element = 2 * m + i % 2;
-			unsigned pair[PLANES];
-
-			split_bf16<PLANES>(pair,
-				scale[n] * feature<VALUE_FEATURE>(word_element(words[n], element)),
-				scale[n + 1] * feature<VALUE_FEATURE>(word_element(words[n + 1], element)));
+		for (int p = 0; p < PLANES; p++) {
 			UNROLL
-			for (int p = 0; p < PLANES; p++)
-				columns.at[p][m][i] = pair[p];
+			for (int i = 0; i < 4; i++)
+				columns.at[p][m][i] = __byte_perm(pairs[i / 2 * 2][m][p],
+					pairs[i / 2 * 2 + 1][m][p], i % 2 ? 0x7632 : 0x5410);
 		}
 	}
-#endif
 }
 
 /* --- the state --------------------------------------------------------------------------------------------- */
 
-/* matrix[m][n][i] is S's element of the thread's key i % 2 · K/8 + n and its value 2m + i / 2. `sum` forward: Σ y, this thread's elements of it, as of x; where x and y have
+/* matrix[m][n][i] is S's element of the thread's key 2n + i % 2 and its value 2m + i / 2. `sum` forward: Σ y, this thread's elements of it, as of x; where x and y have
  * an element more: Σ of y's times w, by values. */
 struct state {
 	float matrix[VALUE_M][KEY_N][4];
@@ -421,7 +419,7 @@ static __device__ __forceinline__ void each_number(struct state &state, const st
 	for (int n = 0; n < KEY_N; n++) {
 		UNROLL
 		for (int i = 0; i < 2; i++) {
-			const int key = key_pieces::element(place.pair / 2, i * KEY_N + n);
+			const int key = key_pieces::element(place.pair / 2, 2 * n + i);
 
 			UNROLL
 			for (int value = 0; value < LANE_VALUES; value++)
@@ -516,8 +514,8 @@ static __device__ __forceinline__ void update(struct state &state, const struct 
 			UNROLL
 			for (int p = 0; p < PLANES; p++)
 				multiply_add(rows, ones, b[0][p], b[1][p]);
-			state.sum[n] += rows[0];
-			state.sum[KEY_N + n] += rows[1];
+			state.sum[2 * n] += rows[0];
+			state.sum[2 * n + 1] += rows[1];
 		}
 	}
 	if constexpr (AUGMENTED) { /* every column of the product is W's rows, weighted and added */
