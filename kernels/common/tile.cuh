@@ -159,13 +159,12 @@ static __device__ __forceinline__ void copy_async(unsigned address, const void *
 		     : "memory");
 }
 
-/* 4 or 8 bytes of them. */
-template <int BYTES>
-static __device__ __forceinline__ void copy_async_small(unsigned address, const void *source, bool valid)
+/* Four bytes. */
+static __device__ __forceinline__ void copy_async_word(unsigned address, const void *source, bool valid)
 {
-	asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(address), "l"(source), "n"(BYTES),
-		     "r"(valid ? BYTES : 0)
-		     : "memory");
+	asm volatile(
+		"cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(address), "l"(source), "r"(valid ? 4 : 0)
+		: "memory");
 }
 
 static __device__ __forceinline__ void copy_async_wait(void)

@@ -76,8 +76,12 @@ template <int FUNCTION> static __device__ __forceinline__ unsigned feature_pair(
 /* Where there is none, at 0, that from the left, as PyTorch has it. */
 template <int FUNCTION> static __device__ __forceinline__ float feature_derivative(float x)
 {
-	if (FUNCTION == FEATURE_ELU1)
-		return x > 0.0f ? 1.0f : feature_exp(x);
+	if (FUNCTION == FEATURE_ELU1) {
+		float slope;
+
+		asm("min.NaN.f32 %0, %1, %2;" : "=f"(slope) : "f"(feature_exp(x)), "f"(1.0f));
+		return slope;
+	}
 	if (FUNCTION == FEATURE_RELU)
 		return x <= 0.0f ? 0.0f : x != x ? x : 1.0f;
 	if (FUNCTION == FEATURE_SQUARED_RELU)
