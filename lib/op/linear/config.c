@@ -8,7 +8,7 @@
 const struct parameter linear_parameters[] = {
 	[LINEAR_VALUE_TILE] = {"VALUE_TILE", true, {64, 32, 16, 0}},
 	[LINEAR_NUM_WARPS] = {"NUM_WARPS", true, {4, 8, 2, 0}},
-	[LINEAR_NUM_STAGES] = {"NUM_STAGES", true, {4, 3, 2, 0}},
+	[LINEAR_NUM_STAGES] = {"NUM_STAGES", true, {3, 4, 2, 0}},
 	[LINEAR_MIN_BLOCKS] = {"MIN_BLOCKS", true, {1, 2, 3, 4, 0}},
 	[LINEAR_GROUPS] = {"GROUPS", false, {0}},
 	{0},
@@ -136,7 +136,7 @@ static int usual_tile(const struct linear_pass *pass)
 }
 
 /* As many units of work as run at a time, none of them so short that its state costs more than its rows. */
-#define SHORTEST_GROUP 8 /* chunks a warp */
+#define SHORTEST_GROUP 4 /* chunks a warp */
 
 static int usual_groups(const struct linear_pass *pass, const struct gpu_properties *properties,
 	const struct config *config, int halves)
@@ -152,7 +152,7 @@ static int usual_groups(const struct linear_pass *pass, const struct gpu_propert
 
 static struct config usual_config(const struct linear_pass *pass, const struct gpu_properties *properties)
 {
-	struct config config = {{usual_tile(pass), 4, 4, 2, 1}};
+	struct config config = {{usual_tile(pass), 4, 3, 2, 1}};
 
 	/* fewer stages, then one block, then fewer warps where shared memory is short */
 	while (config.value[LINEAR_MIN_BLOCKS] * (most_shared(pass, &config) + DRIVER_SHARED) >
