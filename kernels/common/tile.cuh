@@ -159,6 +159,14 @@ static __device__ __forceinline__ void copy_async(unsigned address, const void *
 		     : "memory");
 }
 
+/* Four bytes. */
+static __device__ __forceinline__ void copy_async_word(unsigned address, const void *source, bool valid)
+{
+	asm volatile(
+		"cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(address), "l"(source), "r"(valid ? 4 : 0)
+		: "memory");
+}
+
 static __device__ __forceinline__ void copy_async_wait(void)
 {
 	asm volatile("cp.async.wait_all;" ::: "memory");

@@ -25,6 +25,7 @@
  *     PASS_DK         ν     δ     φ(q)     j ≥ i; times φ'(k)
  *     PASS_DV         φ(k)  φ(q)  r do     j ≥ i; its state is the transpose of PASS_DK's
  *
+ * The states of PASS_FORWARD and PASS_DV are the transposes of PASS_DQ's and PASS_DK's, whose sums they start from.
  * Bidirectional ones are over all j; causal ones from i on take the sequence from its end (lib/op/linear/pass.h). */
 #define PASS_FORWARD 0
 #define PASS_DQ 1
@@ -38,20 +39,29 @@
 /* bf16 that carry a value, as exactly as it is given. */
 #define LINEAR_PLANES(input) ((input) == INPUT_BF16 ? 1 : (input) == INPUT_F16 ? 2 : 3)
 
-/* Shared memory: for each warp its stages, of x, y and w, o, and what the derivative is taken at. */
+/* Shared memory: for each warp its stages, of x, y and w, o, what the derivative is taken at, and
+ * r and f. */
 #define LINEAR_ROWS_BYTES(input, columns) (LINEAR_CHUNK * (columns)*ELEMENT_BYTES(input))
 #define LINEAR_UPDATE_BYTES(input, key_dim, value_tile)                                                      \
 	(LINEAR_ROWS_BYTES(input, key_dim) + LINEAR_ROWS_BYTES(input, value_tile))
+#define LINEAR_NUMBERS_BYTES (2 * LINEAR_CHUNK * 4) /* r and f */
 #define LINEAR_SUM_STAGE(input, key_dim, value_tile, pass, normalised)                                       \
 	(LINEAR_UPDATE_BYTES(input, key_dim, value_tile) +                                                   \
-		((pass) == PASS_DK && (normalised) ? LINEAR_ROWS_BYTES(input, key_dim) : 0))
+		((pass) == PASS_DK && (normalised) ? LINEAR_ROWS_BYTES(input, key_dim) : 0) +                \
+		((pass) == PASS_DK ? LINEAR_NUMBERS_BYTES : 0))
+#define LINEAR_OUTPUT_NUMBERS(causal, pass) ((pass) == PASS_DQ || ((causal) && (pass) != PASS_FORWARD))
+/* What x has room for; where there is nothing else, out passes through it. */
+#define LINEAR_X_COLUMNS(key_dim, value_tile, causal, pass)                                                  \
+	((causal) || (pass) == PASS_DQ || (pass) == PASS_DK || (key_dim) > (value_tile) ? (key_dim)          \
+											: (value_tile))
 #define LINEAR_OUTPUT_STAGE(input, key_dim, value_tile, causal, pass)                                        \
-	(LINEAR_ROWS_BYTES(input, key_dim) +                                                                 \
+	(LINEAR_ROWS_BYTES(input, LINEAR_X_COLUMNS(key_dim, value_tile, causal, pass)) +                     \
 		((causal) ? LINEAR_UPDATE_BYTES(input, key_dim, value_tile) : 0) +                           \
-		((pass) == PASS_DQ || (pass) == PASS_DK ? LINEAR_ROWS_BYTES(input, value_tile) : 0))
+		((pass) == PASS_DQ || (pass) == PASS_DK ? LINEAR_ROWS_BYTES(input, value_tile) : 0) +        \
+		(LINEAR_OUTPUT_NUMBERS(causal, pass) ? LINEAR_NUMBERS_BYTES : 0))
 
 /* A warp's state, when the warps of a bidirectional block add theirs up: the matrix, then a sum for each thread. */
-#define LINEAR_EXCHANGE_BYTES(key_dim, value_tile) ((key_dim) * (value_tile)*4 + 32 * (key_dim))
+#define LINEAR_EXCHANGE_BYTES(key_dim, value_tile) ((key_dim) * (value_tile)*4 + 16 * (value_tile))
 
 /* Numbers of a group's record: its state, then its sum, which is always of features. */
 #define LINEAR_RECORD(key_dim, value_dim, pass)                                                              \
@@ -61,3 +71,4 @@
 #define SMALLEST_DIVISOR 1.17549435e-38f
 
 #define SCAN_THREADS 128
+#define SCAN_AT_ONCE 32 /* loads of a thread under way */

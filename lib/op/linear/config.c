@@ -8,7 +8,7 @@
 const struct parameter linear_parameters[] = {
 	[LINEAR_VALUE_TILE] = {"VALUE_TILE", true, {64, 32, 16, 0}},
 	[LINEAR_NUM_WARPS] = {"NUM_WARPS", true, {4, 8, 2, 0}},
-	[LINEAR_NUM_STAGES] = {"NUM_STAGES", true, {4, 3, 2, 0}},
+	[LINEAR_NUM_STAGES] = {"NUM_STAGES", true, {3, 4, 2, 0}},
 	[LINEAR_MIN_BLOCKS] = {"MIN_BLOCKS", true, {1, 2, 3, 4, 0}},
 	[LINEAR_GROUPS] = {"GROUPS", false, {0}},
 	{0},
@@ -47,32 +47,41 @@ static int output_stage(const struct linear_pass *pass, int value_tile)
 	return LINEAR_OUTPUT_STAGE((int)pass->x.dtype, pass->key_dim, value_tile, pass->causal, pass->kind);
 }
 
-static int sum_stage(const struct linear_pass *pass, int value_tile)
-{
-	return LINEAR_SUM_STAGE((int)pass->x.dtype, pass->key_dim, value_tile, pass->kind, pass->normalised);
-}
-
 static int output_shared(const struct linear_pass *pass, const struct config *config)
 {
 	return config->value[LINEAR_NUM_WARPS] * config->value[LINEAR_NUM_STAGES] *
 		output_stage(pass, config->value[LINEAR_VALUE_TILE]);
 }
 
-static int sum_shared(const struct linear_pass *pass, const struct config *config)
+/* Columns of the state of its pass that a warp of linear_sum owns. */
+static int sum_tile(const struct linear_pass *sum, const struct config *config)
 {
 	int tile = config->value[LINEAR_VALUE_TILE];
+
+	return tile < sum->value_dim ? tile : sum->value_dim;
+}
+
+static int sum_stage(const struct linear_pass *sum, const struct config *config)
+{
+	return LINEAR_SUM_STAGE(
+		(int)sum->x.dtype, sum->key_dim, sum_tile(sum, config), sum->kind, sum->normalised);
+}
+
+static int sum_shared(const struct linear_pass *sum, const struct config *config)
+{
 	int stages = config->value[LINEAR_NUM_WARPS] * config->value[LINEAR_NUM_STAGES] *
-		sum_stage(pass, tile);
-	int exchange = pass->causal ? 0 : LINEAR_EXCHANGE_BYTES(pass->key_dim, tile);
+		sum_stage(sum, config);
+	int exchange = sum->causal ? 0 : LINEAR_EXCHANGE_BYTES(sum->key_dim, sum_tile(sum, config));
 
 	return stages > exchange ? stages : exchange;
 }
 
 static int most_shared(const struct linear_pass *pass, const struct config *config)
 {
-	int output = output_shared(pass, config), sum = sum_shared(pass, config);
+	const struct linear_pass sum = linear_sum_pass(pass);
+	int output = output_shared(pass, config), summing = sum_shared(&sum, config);
 
-	return output > sum ? output : sum;
+	return output > summing ? output : summing;
 }
 
 static int check_pass(const struct linear_pass *pass, const struct gpu_properties *properties,
@@ -127,7 +136,7 @@ static int usual_tile(const struct linear_pass *pass)
 }
 
 /* As many units of work as run at a time, none of them so short that its state costs more than its rows. */
-#define SHORTEST_GROUP 8 /* chunks a warp */
+#define SHORTEST_GROUP 4 /* chunks a warp */
 
 static int usual_groups(const struct linear_pass *pass, const struct gpu_properties *properties,
 	const struct config *config, int halves)
@@ -143,7 +152,7 @@ static int usual_groups(const struct linear_pass *pass, const struct gpu_propert
 
 static struct config usual_config(const struct linear_pass *pass, const struct gpu_properties *properties)
 {
-	struct config config = {{usual_tile(pass), 4, 4, 2, 1}};
+	struct config config = {{usual_tile(pass), 4, 3, 2, 1}};
 
 	/* fewer stages, then one block, then fewer warps where shared memory is short */
 	while (config.value[LINEAR_MIN_BLOCKS] * (most_shared(pass, &config) + DRIVER_SHARED) >
@@ -225,37 +234,51 @@ static void list_parameters(const struct linear_pass *pass, const struct config 
 	list[count] = (struct kernel_parameter){0};
 }
 
+/* A kernel whose warps go through groups with so many columns of the state each. */
+static struct config_launch walk_launch(
+	const struct linear_pass *pass, const struct config *config, const char *name, int tile)
+{
+	int warps = config->value[LINEAR_NUM_WARPS], longest = linear_chunks_per_group(pass, config);
+	int64_t units = sequences_of(pass) * config->value[LINEAR_GROUPS] * (pass->value_dim / tile);
+	struct config_launch launch = {.source = "linear/attention.cu",
+		.name = name,
+		.threads = warps * 32,
+		.blocks = pass->causal ? (units + warps - 1) / warps : units,
+		.trips = pass->causal ? longest : (longest + warps - 1) / warps};
+	struct config own = *config;
+
+	own.value[LINEAR_VALUE_TILE] = tile;
+	list_parameters(pass, &own, launch.parameters);
+	return launch;
+}
+
 int linear_launches(const struct linear_pass *pass, const struct config *config,
 	struct config_launch launches[LINEAR_PASS_LAUNCHES])
 {
+	const struct linear_pass sum = linear_sum_pass(pass);
 	int tile = config->value[LINEAR_VALUE_TILE], warps = config->value[LINEAR_NUM_WARPS];
-	int groups = config->value[LINEAR_GROUPS], longest = linear_chunks_per_group(pass, config), count = 0;
-	int64_t sequences = sequences_of(pass), units = sequences * groups * (pass->value_dim / tile);
-	int64_t record = LINEAR_RECORD(pass->key_dim, pass->value_dim, pass->kind);
-	double trips = pass->causal ? longest : (longest + warps - 1) / warps;
-	struct config_launch any = {.source = "linear/attention.cu",
-		.threads = warps * 32,
-		.blocks = pass->causal ? (units + warps - 1) / warps : units,
-		.trips = trips};
+	int groups = config->value[LINEAR_GROUPS], count = 0;
+	int64_t numbers = sequences_of(&sum) * LINEAR_RECORD(sum.key_dim, sum.value_dim, sum.kind);
+	struct config_launch *launch;
 
-	list_parameters(pass, config, any.parameters);
-	if (pass->kind != PASS_DV) {
-		launches[count] = any;
-		launches[count].name = "linear_sum";
-		launches[count].shared_bytes = sum_shared(pass, config);
-		launches[count++].bytes = trips * warps * sum_stage(pass, tile);
-		launches[count] = any;
-		launches[count].name = "linear_scan";
-		launches[count].threads = SCAN_THREADS;
-		launches[count].blocks = (sequences * record + SCAN_THREADS - 1) / SCAN_THREADS;
-		launches[count].trips = groups / 8.0;
-		launches[count].bytes = SCAN_THREADS * 4.0 * groups * (pass->causal ? 2 : 1);
-		launches[count++].waits = true;
+	if (pass->kind != PASS_DV) { /* which PASS_DK was run before */
+		launch = &launches[count++];
+		*launch = walk_launch(&sum, config, "linear_sum", sum_tile(&sum, config));
+		launch->shared_bytes = sum_shared(&sum, config);
+		launch->bytes = launch->trips * warps * sum_stage(&sum, config);
+		launch = &launches[count++];
+		*launch = launches[0];
+		launch->name = "linear_scan";
+		launch->threads = SCAN_THREADS;
+		launch->blocks = (numbers + SCAN_THREADS - 1) / SCAN_THREADS;
+		launch->trips = (double)groups / SCAN_AT_ONCE;
+		launch->bytes = SCAN_THREADS * 4.0 * groups * (pass->causal ? 2 : 1);
+		launch->waits = true;
 	}
-	launches[count] = any;
-	launches[count].name = "linear_output";
-	launches[count].shared_bytes = output_shared(pass, config);
-	launches[count++].bytes = trips * warps *
+	launch = &launches[count++];
+	*launch = walk_launch(pass, config, "linear_output", tile);
+	launch->shared_bytes = output_shared(pass, config);
+	launch->bytes = launch->trips * warps *
 		(output_stage(pass, tile) + LINEAR_ROWS_BYTES((int)pass->x.dtype, tile));
 	return count;
 }

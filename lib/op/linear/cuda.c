@@ -63,11 +63,10 @@ static int prepare(struct gpu *gpu, const struct linear_pass *pass, const struct
 	return 0;
 }
 
-static int launch(
-	const struct prepared *prepared, const struct config *config, void *records, struct error *err)
+static struct linear_arguments arguments_of(
+	const struct linear_pass *pass, const struct config *config, void *records)
 {
-	const struct linear_pass *pass = &prepared->pass;
-	struct linear_arguments arguments = {
+	return (struct linear_arguments){
 		.x = device_tensor(&pass->x),
 		.y = device_tensor(&pass->y),
 		.w = device_tensor(&pass->w),
@@ -89,10 +88,18 @@ static int launch(
 		.groups = config->value[LINEAR_GROUPS],
 		.chunks_per_group = linear_chunks_per_group(pass, config),
 	};
+}
+
+static int launch(
+	const struct prepared *prepared, const struct config *config, void *records, struct error *err)
+{
+	const struct linear_pass sum_pass = linear_sum_pass(&prepared->pass);
+	const struct linear_arguments sum = arguments_of(&sum_pass, config, records),
+				      output = arguments_of(&prepared->pass, config, records);
 
 	for (int i = 0; i < prepared->count; i++)
-		if (gpu_launch(prepared->kernels[i], (unsigned)prepared->launches[i].blocks, 1, &arguments,
-			    err) < 0)
+		if (gpu_launch(prepared->kernels[i], (unsigned)prepared->launches[i].blocks, 1,
+			    i == prepared->count - 1 ? &output : &sum, err) < 0)
 			return -1;
 	return 0;
 }

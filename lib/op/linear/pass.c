@@ -27,6 +27,21 @@ struct linear_pass linear_forward_pass(const struct linear_problem *problem)
 	};
 }
 
+struct linear_pass linear_sum_pass(const struct linear_pass *pass)
+{
+	struct linear_pass sum = *pass;
+
+	if (pass_is_augmented(pass))
+		return sum;
+	sum.kind = pass->kind == PASS_FORWARD ? PASS_DQ : PASS_DK;
+	sum.key_dim = pass->value_dim;
+	sum.value_dim = pass->key_dim;
+	sum.y = pass->w;
+	sum.w = pass->y;
+	sum.at = pass->x;
+	return sum;
+}
+
 static struct tensor from_its_end(const struct tensor *tensor, int64_t tokens)
 {
 	struct tensor reversed = *tensor;
