@@ -10,10 +10,10 @@ SCAN_THREADS = loader.constant("SCAN_THREADS")
 FORWARD, DQ, DK, DV = (loader.constant(f"PASS_{name}") for name in ("FORWARD", "DQ", "DK", "DV"))
 LARGEST_STATE = 64 * 64  # numbers of a state that the registers of a warp hold
 DRIVER_SHARED = 1024  # bytes that the driver takes of each block's share
-SHORTEST_GROUP = 8  # chunks of a warp, below which its state costs more than its rows
+SHORTEST_GROUP = 4  # chunks of a warp, below which its state costs more than its rows
 
 # Warps, stages and blocks side by side, the fastest first; the last one fits everywhere.
-BUILDS = ((4, 4, 2), (4, 3, 2), (4, 2, 2), (4, 2, 1), (2, 2, 1))
+BUILDS = ((4, 3, 2), (4, 2, 2), (4, 2, 1), (2, 2, 1))
 
 
 def dims(kind, key_dim, value_dim):
