@@ -70,18 +70,24 @@ def current(device):
     return torch.cuda.device(device)
 
 
+@functools.cache
+def launcher():
+    """The driver's function; PyTorch opens the driver anew for everybody who asks, which takes longer than a launch."""
+    from torch.cuda._utils import _get_gpu_runtime_library
+    return _get_gpu_runtime_library().cuLaunchKernel
+
+
 def launch(name, values, *launches):
     """Queues kernels that take the same `struct name`, on PyTorch's current stream of the current GPU: each with its blocks,
     threads of a block, and bytes of shared memory."""
     from torch.cuda._utils import _check_cuda
-    from torch.cuda._utils import _get_gpu_runtime_library
-    filled, driver = arguments(name, values), _get_gpu_runtime_library()
+    filled, start = arguments(name, values), launcher()
     pointers = (ctypes.c_void_p * 1)(ctypes.addressof(filled))
     stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
     for kernel, blocks, threads, shared in launches:
         if shared > kernel._max_shared_mem_bytes:
             kernel.set_shared_memory_config(shared)
-        _check_cuda(driver.cuLaunchKernel(kernel.func, blocks, 1, 1, threads, 1, 1, shared, stream, pointers, None))
+        _check_cuda(start(kernel.func, blocks, 1, 1, threads, 1, 1, shared, stream, pointers, None))
 
 
 def load(device, source, names, **parameters):
@@ -102,25 +108,22 @@ def properties(device):
     return torch.cuda.get_device_properties(device)
 
 
-@functools.cache
-def warn(message):
-    """Once."""
-    warnings.warn(message, stacklevel=2)
-
-
 def on_gpu(x):
     return x.device.type == "cuda"
 
 
 def can_run(q, dtypes, *dims):
     """Whether the kernels take this problem. Where a GPU has to do without them, a warning says why."""
-    if not on_gpu(q):
-        return False
-    reason = loader.unavailable(q.device)
-    if q.dtype not in dtypes:
-        reason = f"no kernels for {q.dtype}"
+    return on_gpu(q) and has_kernels(q.device, q.dtype, dtypes, dims)
+
+
+@functools.cache
+def has_kernels(device, dtype, dtypes, dims):
+    reason = loader.unavailable(device)
+    if dtype not in dtypes:
+        reason = f"no kernels for {dtype}"
     elif any(dim not in (32, 64, 128) for dim in dims):
         reason = f"no kernels for {' and '.join(map(str, sorted(set(dims))))} elements a head, only for 32, 64 and 128"
     if reason:
-        warn(f"quasar_ops runs without its CUDA kernels: {reason}")
+        warnings.warn(f"quasar_ops runs without its CUDA kernels: {reason}", stacklevel=2)
     return reason is None

@@ -10,15 +10,20 @@ SCAN_THREADS = loader.constant("SCAN_THREADS")
 FORWARD, DQ, DK, DV = (loader.constant(f"PASS_{name}") for name in ("FORWARD", "DQ", "DK", "DV"))
 LARGEST_STATE = 64 * 64  # numbers of a state that the registers of a warp hold
 DRIVER_SHARED = 1024  # bytes that the driver takes of each block's share
-SHORTEST_GROUP = 8  # chunks of a warp, below which its state costs more than its rows
+SHORTEST_GROUP = 4  # chunks of a warp, below which its state costs more than its rows
 
 # Warps, stages and blocks side by side, the fastest first; the last one fits everywhere.
-BUILDS = ((4, 4, 2), (4, 3, 2), (4, 2, 2), (4, 2, 1), (2, 2, 1))
+BUILDS = ((4, 3, 2), (4, 2, 2), (4, 2, 1), (2, 2, 1))
 
 
 def dims(kind, key_dim, value_dim):
     """Elements of x and y, and of w and out, of a pass."""
     return (value_dim, key_dim) if kind in (DQ, DK) else (key_dim, value_dim)
+
+
+def sum_pass(kind):
+    """The pass whose linear_sum makes the states that this one starts from: itself, or the one that has their transposes."""
+    return {FORWARD: DQ, DV: DK}.get(kind, kind)
 
 
 @functools.lru_cache(4096)
@@ -27,10 +32,11 @@ def choose(device, dtype, key_dim, value_dim, causal, normalised, kinds, sequenc
     shared memory that its outputs and its sums take, and the numbers of a record."""
     code, machine = loader.INPUT[dtype], launching.properties(device)
     planes = {torch.bfloat16: 1, torch.float16: 2, torch.float32: 4}[dtype]  # registers that a number takes beside bf16's
-    shapes = [dims(kind, key_dim, value_dim) for kind in kinds]
-    tile = min(min(max(LARGEST_STATE // x // planes, 16), 64, w) for x, w in shapes)
-    found = [launching.sizes(device, "linear_sizes", code, *shape, tile, causal, kind, normalised)
-             for kind, shape in zip(kinds, shapes)]
+    shapes = {kind: dims(kind, key_dim, value_dim) for kind in kinds + tuple(map(sum_pass, kinds))}
+    tile = min(min(max(LARGEST_STATE // x // planes, 16), 64, w) for x, w in map(shapes.get, kinds))
+    sizes = {kind: launching.sizes(device, "linear_sizes", code, *shape, min(tile, shape[1]), causal, kind, normalised)
+             for kind, shape in shapes.items()}
+    found = [(sizes[kind][0], *sizes[sum_pass(kind)][1:]) for kind in kinds]
     for warps, stages, blocks in BUILDS:
         shared = [(warps * stages * output, max(warps * stages * sums, exchange)) for output, sums, exchange, _ in found]
         most = max(map(max, shared))
@@ -45,29 +51,38 @@ def choose(device, dtype, key_dim, value_dim, causal, normalised, kinds, sequenc
 
 
 def run(kind, choice, which, problem, records, x, y, w, out, at=None, o=None, **values):
-    """A pass. `which`: its number in the choice; records: working memory, None for the sums that another pass left."""
+    """A pass. `which`: its number in the choice; records: working memory, or, for DV, the sums that DK left there."""
     causal, feature, normalised = problem
     (tile, warps, stages, blocks_at_once), groups, needs = choice
     output_shared, sum_shared, record = needs[which]
-    (batch, tokens, heads, x_dim), w_dim = x.shape, w.shape[-1]
-    tensors = {name: tensor for name, tensor in dict(x=x, y=y, w=w, out=out, at=at, o=o).items() if tensor is not None}
+    batch, tokens, heads, _ = x.shape
     backwards = causal and kind in (DK, DV)
-    built = launching.load(x.device, "linear/attention.cu", ("linear_sum", "linear_scan", "linear_output"), PASS=kind,
-                           FEATURE=feature, KEY_DIM=x_dim, VALUE_DIM=w_dim, CAUSAL=int(causal), NORMALISED=int(normalised),
-                           INPUT=loader.INPUT[x.dtype], VECTOR=launching.is_vector(*tensors.values()), VALUE_TILE=tile,
-                           NUM_WARPS=warps, NUM_STAGES=stages, MIN_BLOCKS=blocks_at_once)
-    values.update({name: launching.rows(tensor, backwards) for name, tensor in tensors.items()},
-                  records=records, tokens=tokens, batch=batch, heads=heads, groups=groups,
+    tensors = {name: tensor for name, tensor in dict(x=x, y=y, w=w, out=out, at=at, o=o).items() if tensor is not None}
+    vector = launching.is_vector(*tensors.values())
+    values.update(records=records, tokens=tokens, batch=batch, heads=heads, groups=groups,
                   chunks_per_group=-(-(-(-tokens // CHUNK)) // groups), row_step=-1 if backwards else 1)
     for name in ("divisors", "scales", "offsets"):
         if backwards and name in values:
             values[name] = values[name].flatten()[tokens - 1:]
-    units = batch * heads * groups * (w_dim // tile)
-    blocks = -(-units // warps) if causal else units
-    sums = ((built["linear_sum"], blocks, 32 * warps, sum_shared),
-            (built["linear_scan"], -(-batch * heads * record // SCAN_THREADS), SCAN_THREADS, 0))
-    launching.launch("linear_arguments", values, *(sums if kind != DV else ()),  # whose sums are DK's
-                     (built["linear_output"], blocks, 32 * warps, output_shared))
+
+    def walk(kind, tensors, tile, *names):
+        """Kernels whose warps go through groups, with so many columns of the state each; their blocks; their arguments."""
+        key_dim, value_dim = tensors["y"].shape[-1], tensors["w"].shape[-1]
+        built = launching.load(x.device, "linear/attention.cu", names, PASS=kind, FEATURE=feature, KEY_DIM=key_dim,
+                               VALUE_DIM=value_dim, CAUSAL=int(causal), NORMALISED=int(normalised),
+                               INPUT=loader.INPUT[x.dtype], VECTOR=vector, VALUE_TILE=tile, NUM_WARPS=warps,
+                               NUM_STAGES=stages, MIN_BLOCKS=blocks_at_once)
+        units = batch * heads * groups * (value_dim // tile)
+        arguments = {**values, **{name: launching.rows(tensor, backwards) for name, tensor in tensors.items()}}
+        return built, -(-units // warps) if causal else units, arguments
+
+    if kind != DV:
+        sums = tensors if sum_pass(kind) == kind else {**tensors, "y": w, "w": y, "at": x}
+        built, blocks, arguments = walk(sum_pass(kind), sums, min(tile, sums["w"].shape[-1]), "linear_sum", "linear_scan")
+        launching.launch("linear_arguments", arguments, (built["linear_sum"], blocks, 32 * warps, sum_shared),
+                         (built["linear_scan"], -(-batch * heads * record // SCAN_THREADS), SCAN_THREADS, 0))
+    built, blocks, arguments = walk(kind, tensors, tile, "linear_output")
+    launching.launch("linear_arguments", arguments, (built["linear_output"], blocks, 32 * warps, output_shared))
 
 
 def prepare(q, v, problem, kinds):
