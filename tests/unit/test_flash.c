@@ -406,9 +406,11 @@ static void configurations_are_refused_for_a_reason(void **state)
 	static const struct {
 		struct config config;
 		const char *word;
-	} cases[] = {{{{96, 64, 4, 2, 1}}, "BLOCK_M=96"}, {{{64, 64, 8, 2, 1}}, "less than 16 rows"},
-		{{{128, 128, 8, 1, 1}}, "registers"}, {{{128, 64, 8, 3, 1}}, "shared memory"},
-		{{{128, 64, 8, 2, 4}}, "9.0"}};
+	} cases[] = {{{{96, 64, 4, 2, 1, 1}}, "BLOCK_M=96"}, {{{64, 64, 8, 2, 1, 1}}, "less than 16 rows"},
+		{{{128, 128, 8, 1, 1, 1}}, "registers"}, {{{128, 64, 8, 3, 1, 1}}, "shared memory"},
+		{{{128, 64, 8, 2, 4, 1}}, "WARP_ROLES=2"}, {{{128, 32, 8, 2, 4, 2}}, "9.0"},
+		{{{128, 32, 4, 2, 1, 2}}, "16 rows for each"}, {{{128, 32, 8, 1, 1, 2}}, "2 stages"},
+		{{{192, 32, 12, 4, 1, 2}}, "17 barriers"}, {{{128, 64, 8, 2, 1, 2}}, "registers"}};
 	struct error err = {0};
 
 	(void)state;
@@ -417,7 +419,7 @@ static void configurations_are_refused_for_a_reason(void **state)
 		assert_non_null(strstr(err.message, cases[i].word));
 	}
 	assert_int_equal(
-		family->configs->check(&wide, &h200, &(struct config){{128, 64, 8, 2, 1}}, &err), -1);
+		family->configs->check(&wide, &h200, &(struct config){{128, 64, 8, 2, 1, 1}}, &err), -1);
 	assert_non_null(strstr(err.message, "fp32"));
 }
 

@@ -343,6 +343,16 @@ static void the_other_kernels_compile(void **state)
 	}
 }
 
+static void attention_compiles(void **state)
+{
+	const struct kernel_parameter parameters[] = {{"HEAD_DIM", 64}, {"CAUSAL", 1}, {"INPUT", 1},
+		{"VECTOR", 1}, {"EARLY_END", 1}, {"ATOMICS", 0}, {"BLOCK_M", 128}, {"BLOCK_N", 64},
+		{"NUM_WARPS", 8}, {"NUM_STAGES", 4}, {"PRODUCT_WARPS", 4}, {"WARP_ROLES", 2}, {0}};
+
+	compile("flash/forward.cu", parameters, 90, *state);
+	compile("flash/backward.cu", parameters, 90, *state);
+}
+
 static void model_step_compiles(void **state)
 {
 	/* INPUT, HEAD_DIM, HEAD_NORMS, GROUP, TILES, STAGE: every other value of each, as the devices' memory allows */
@@ -441,6 +451,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(quasar_chunk_compiles, make_directory, remove_directory),
 		cmocka_unit_test_setup_teardown(linear_attention_compiles, make_directory, remove_directory),
 		cmocka_unit_test_setup_teardown(the_other_kernels_compile, make_directory, remove_directory),
+		cmocka_unit_test_setup_teardown(attention_compiles, make_directory, remove_directory),
 		cmocka_unit_test_setup_teardown(model_step_compiles, make_directory, remove_directory),
 		cmocka_unit_test_setup_teardown(
 			a_compiler_error_shows_log_and_parameters, make_directory, remove_directory),
