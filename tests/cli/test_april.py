@@ -11,9 +11,11 @@ import pytest
 
 from conftest import API_KEY
 from disguise import Newer, Older
+from localnet import Miner as Identity
 from lossy import LossyProxy, Say
 from scripted_server import Step, refuse, reply
 from test_faults import Commit, Reveal, Submit, kill_at_every_step, make_scene  # noqa: F401: one is a fixture
+from test_localnet import submit
 from test_run import Miner as Runner
 from test_submission import make_workspace, server_commitments, server_submissions
 
@@ -497,14 +499,17 @@ def test_what_is_not_shown_is_no_outage(miner):
     assert found["reveals"]["status"] in ("ok", "warn") and "HTTP" not in found["reveals"]["detail"]
 
 
+def mark(localnet, submission_id, **judgement):
+    marked = localnet.post("/mark_validated_with_verification", {"submission_id": submission_id, **judgement},
+                           localnet.reader)
+    assert marked.status == 200, marked.body
+
+
 def test_with_a_key_status_shows_what_was_measured(miner, localnet):
     done = send(miner, "submit", "--claim", 5000, env={"MINER_DOCKER_IMAGE": IMAGE})
     assert done.code == 0, done.err
     assert "not measured yet" in miner("status", env=KEY).out
-    marked = localnet.request("POST", "/mark_validated_with_verification", {
-        "submission_id": done.json["submission_id"], "score": 1.0, "actual_tokens_per_sec": 4321.0, "verified": True},
-        localnet.reader)
-    assert marked.status == 200, marked.body
+    mark(localnet, done.json["submission_id"], score=1.0, actual_tokens_per_sec=4321.0, verified=True)
     assert "measured: 4,321, normalised" in miner("status", env=KEY).out
     [row] = miner("status", "--json", env=KEY).json["submissions"]
     assert row["validated_tokens_per_sec"] == 4321 and row["score"] == 1
@@ -613,9 +618,7 @@ def test_run_submits_once_a_round_where_only_the_lowest_place_is_paid(make_runne
     loop.until("bench")
     loop.until("bench")
     # what a validator has found to be no good wins nothing: the next commit need not wait
-    marked = localnet.request("POST", "/mark_validated_with_verification", {
-        "submission_id": committed["submission_id"], "score": 0.0, "verified": False}, localnet.reader)
-    assert marked.status == 200, marked.body
+    mark(localnet, committed["submission_id"], score=0.0, verified=False)
     assert loop.until("committed")["submission"]["commit_hash"] == commit
     loop.until("revealed")
     runner.new_commit()
@@ -626,6 +629,41 @@ def test_run_submits_once_a_round_where_only_the_lowest_place_is_paid(make_runne
     assert loop.end() == 0 and loop.count("committed") == 3 and loop.count("problem") == 0
     assert loop.count("held") == 2  # told once each
     assert len(server_submissions(proxy)) == 2  # and the one that is validated
+
+
+def crowd_out(runner, localnet):
+    """Makes so many submissions of the hotkey elsewhere that the dashboard shows no earlier ones."""
+    address = runner("wallet", "show", "--json").json["address"]
+    signed = runner("wallet", "sign", "--message-hex", address.encode().hex())
+    for _ in range(20):
+        done = submit(localnet, Identity(address, signed.out.strip()), network="test")
+        assert done.status == 200, done.body
+
+
+def test_run_remembers_what_was_judged_when_the_dashboard_shows_it_no_longer(make_runner, localnet, proxy):
+    runner = make_runner(proxy.url)
+    runner.set(MINER_DOCKER_IMAGE=IMAGE, DASHBOARD_API_KEY=API_KEY)
+    loop = runner.run("--improve", "1000%")
+    first = loop.until("revealed")["submission"]
+    mark(localnet, first["submission_id"], score=0, actual_tokens_per_sec=first["tokens_per_sec"], verified=False)
+    loop.until("measured")
+    crowd_out(runner, localnet)
+    [row] = runner.submissions()
+    assert row["score"] == 0 and row["validated_tokens_per_sec"] is None
+    assert "score 0: it wins no place" in runner("status").out
+    assert loop.end() == 0 and loop.count("held") == 0
+    second = runner.new_commit()
+    loop = runner.run("--improve", "1000%")  # which never saw it itself
+    assert loop.until("committed")["submission"]["commit_hash"] == second
+    unseen = loop.until("revealed")["submission"]["submission_id"]
+    assert loop.end() == 0 and loop.count("held") == 0
+
+    crowd_out(runner, localnet)
+    mark(localnet, unseen, score=0, verified=False)
+    runner.new_commit()
+    loop = runner.run("--improve", "-100%")
+    loop.until("held")  # it may have any score, for all that is known here
+    assert loop.end() == 0 and loop.count("committed") == 0
 
 
 def seconds_between(*times):
