@@ -34,13 +34,10 @@ static int registers(
 	const struct flash_kernels *kernels, const struct flash_problem *problem, const struct config *config)
 {
 	int m = config->value[FLASH_BLOCK_M], n = config->value[FLASH_BLOCK_N],
-	    warps = config->value[FLASH_NUM_WARPS];
+	    warps = config->value[FLASH_NUM_WARPS], roles = config->value[FLASH_WARP_ROLES];
 
-	if (config->value[FLASH_WARP_ROLES] == 2)
-		return kernels->gradient ? FLASH_KEYS_REGISTERS(problem->dim, n)
-					 : FLASH_ROWS_REGISTERS(problem->dim, n);
-	return kernels->gradient ? FLASH_BACKWARD_REGISTERS(problem->dim, m, n, warps)
-				 : FLASH_FORWARD_REGISTERS(problem->dim, m, n, warps);
+	return kernels->gradient ? FLASH_BACKWARD_REGISTERS(problem->dim, m, n, warps, roles)
+				 : FLASH_FORWARD_REGISTERS(problem->dim, m, n, warps, roles);
 }
 
 /* What warps of two roles need. */
@@ -88,7 +85,7 @@ int flash_config_check(const struct flash_kernels *kernels, const struct flash_p
 		return error_set(err, STATUS_USAGE,
 			"PRODUCT_WARPS=4 needs compute capability 9.0 and a head dimension of 64 or 128");
 	needed = registers(kernels, problem, config);
-	room = config->value[FLASH_WARP_ROLES] == 2 ? FLASH_PRODUCT_ROOM(warps) : FLASH_MOST_REGISTERS;
+	room = FLASH_ROOM(warps, config->value[FLASH_WARP_ROLES]);
 	if (needed > room)
 		return error_set(err, STATUS_USAGE,
 			"its tiles take %d registers of a thread; there is room for %d", needed, room);
