@@ -357,7 +357,7 @@ int export_plan_make(const char *path, enum export_part part, const char *tuned,
 	int result;
 
 	*plan = (struct export_plan){0};
-	git_libgit2_init();
+	git_begin();
 	result = find_folder(path, part, plan, err);
 	if (!result)
 		result = open_repository(plan->fork, &repository, err);
@@ -367,7 +367,6 @@ int export_plan_make(const char *path, enum export_part part, const char *tuned,
 	if (!result)
 		check_imports(plan);
 	git_repository_free(repository);
-	git_libgit2_shutdown();
 	if (result)
 		export_plan_free(plan);
 	return result;

@@ -36,7 +36,7 @@ struct tune_result {
 	int tried, failed;   /* configurations */
 	bool complete;       /* there was time for all that the strategy wanted */
 	bool imported;
-	bool shipped; /* with this program: not in the store */
+	bool shipped;     /* with this program: not in the store */
 	char version[32]; /* of this program, that found it */
 };
 

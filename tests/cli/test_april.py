@@ -19,6 +19,8 @@ from test_localnet import submit
 from test_run import Miner as Runner
 from test_submission import make_workspace, server_commitments, server_submissions
 
+pytestmark = pytest.mark.usefixtures("without_python")
+
 IMAGE = "docker.io/alice/quasar-miner-gpu@sha256:" + "0123456789abcdef" * 4
 COMMIT, SUBMIT, REVEAL = ("POST", "/commit_submission"), ("POST", "/submit_kernel"), ("POST", "/reveal_submission")
 KEY = {"DASHBOARD_API_KEY": API_KEY}
@@ -554,7 +556,7 @@ def make_runner(quasar, environment, tmp_path):
 
 def test_run_commits_reveals_and_goes_on(make_runner, proxy):
     runner = make_runner(proxy.url)
-    loop = runner.run("--improve", "1000%")
+    loop = runner.run("--improve", "100000%")
     assert "never ranks" in loop.until("problem")["message"]
     loop.until("revealed")
     loop.until("kept")
@@ -598,7 +600,7 @@ def test_run_ends_when_it_is_banned_and_reveals_at_the_next_start(make_runner, l
     runner.new_commit()
     assert loop.wait() == 5 and "banned" in loop.seen[-1]["message"] and "ban ends in" in loop.seen[-1]["hint"]
     proxy.always.clear()
-    loop = runner.run("--improve", "1000%")
+    loop = runner.run("--improve", "100000%")
     loop.until("revealed")
     loop.until("kept")
     assert loop.end() == 0
@@ -627,7 +629,8 @@ def test_run_submits_once_a_round_where_only_the_lowest_place_is_paid(make_runne
     loop.until("committed")  # a round later
     loop.until("revealed")
     assert loop.end() == 0 and loop.count("committed") == 3 and loop.count("problem") == 0
-    assert loop.count("held") == 2  # told once each
+    held = [(event["commit"], event["until"]) for event in loop.seen if event["event"] == "held"]
+    assert len(held) == len(set(held)) >= 2  # told once each, and the last commit perhaps, too
     assert len(server_submissions(proxy)) == 2  # and the one that is validated
 
 
@@ -680,7 +683,7 @@ def age(runner, seconds):
 
 def test_run_holds_nothing_for_a_submission_that_has_no_image(make_runner, proxy):
     runner = make_runner(proxy.url)
-    loop = runner.run("--improve", "1000%")
+    loop = runner.run("--improve", "100000%")
     loop.until("revealed")
     loop.until("kept")  # without an image nothing is better
     runner.set(MINER_DOCKER_IMAGE=IMAGE)
@@ -697,7 +700,7 @@ def test_run_goes_on_when_the_version_changes_under_it(make_runner, old):
     """From February to April, and back."""
     runner = make_runner(old.url)
     assert runner("register").code == 0
-    loop = runner.run("--improve", "1000%", "--timeout", "5")
+    loop = runner.run("--improve", "100000%", "--timeout", "5")
     loop.until("revealed")
     Newer.begin(old)
     assert loop.until("version", lambda event: event["api_version"] == "2026-04")
@@ -741,7 +744,7 @@ def test_run_commits_anew_when_the_other_version_has_another_database(make_runne
     runner = make_runner(proxy.url)
     assert runner("register", "--api", servers["2026-02"].url).code == 0  # which April's does by itself
     proxy.always[REVEAL] = EARLY
-    loop = runner.run("--improve", "1000%", "--timeout", "5")
+    loop = runner.run("--improve", "100000%", "--timeout", "5")
     loop.until("committed")
     proxy.target = urllib.parse.urlsplit(servers[then].url)
     proxy.always.clear()

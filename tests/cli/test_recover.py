@@ -8,6 +8,8 @@ import pytest
 
 from test_faults import kill_points, make_scene, report, sample, scene  # noqa: F401: two are fixtures
 
+pytestmark = pytest.mark.usefixtures("without_python")
+
 FORK = "file:///fork"
 
 
