@@ -261,7 +261,7 @@ template <int COLUMNS> static __device__ __forceinline__ unsigned long long tile
 	NAMES_32 "," NAMES_8(32, 33, 34, 35, 36, 37, 38, 39) "," NAMES_8(40, 41, 42, 43, 44, 45, 46,         \
 		47) "," NAMES_8(48, 49, 50, 51, 52, 53, 54, 55) "," NAMES_8(56, 57, 58, 59, 60, 61, 62, 63)
 
-/* c += SIGN · a · B, or c = (ADDS false): 16 columns of a, 16 rows of B. */
+/* c += SIGN · a · B, or with ADDS false c = SIGN · a · B: 16 columns of a, 16 rows of B. */
 template <bool TRANSPOSED, int SIGN, bool ADDS, int N>
 static __device__ __forceinline__ void warpgroup_multiply_add(
 	float (&c)[N][4], const unsigned (&a)[4], unsigned long long b)
@@ -304,7 +304,8 @@ static __device__ __forceinline__ void warpgroup_multiply_add(
 
 /* c[16 × 8N] += SIGN · a[16 × 16K] · B, with B[k][n] at row n, column k of a tile (`transposed` false: the rows
  * of the tile are the columns of B) or at row k, column n (true). `tile` addresses the first row,
- * `plane` bytes lie between planes. ADDS false: c = instead. Until multiply_finish(), c and a belong to the product. */
+ * `plane` bytes lie between planes. With ADDS false c is set instead. Until multiply_finish(), c and a belong to the
+ * product. */
 template <int PLANES, int COLUMNS, bool TRANSPOSED, enum shape SHAPE, int SIGN = 1, bool ADDS = true, int K,
 	int N>
 static __device__ __forceinline__ void multiply_start(

@@ -76,8 +76,8 @@ static __device__ __forceinline__ void load_row_statistics(struct row_statistics
 	}
 }
 
-/* `change(score, statistics, i)` for each element of a tile of scores: those of its query, which with KEYS is its column
- * in the walked tile with these `statistics`. */
+/* `change(g, n, i, its)` for each element of a tile of scores, with the statistics of its query: with KEYS that is its
+ * column's in the walked tile, else its row's. */
 template <bool KEYS, typename CHANGE>
 static __device__ __forceinline__ void each_score(
 	const struct row_statistics &rows, unsigned statistics, CHANGE change)
@@ -134,9 +134,9 @@ static __device__ __forceinline__ void differentiate(float (&ds)[GROUPS][WALK_N]
 /* Where a block's tiles are: in memory, and in shared memory. */
 template <bool KEYS> struct tile_walk {
 	struct place place;
-	int first, of_head,
-		count; /* tiles of a walked head that these rows see, or are seen by; and of all heads */
-	int head;      /* the first walked one */
+	int first, of_head; /* tiles of a walked head that these rows see, or are seen by */
+	int count;          /* of all walked heads */
+	int head;           /* the first of them */
 	unsigned kept, stages, statistics;
 
 	__device__ __forceinline__ tile_walk(const struct flash_arguments &a)
@@ -179,7 +179,7 @@ template <bool KEYS> struct tile_walk {
 			(CAUSAL && (KEYS ? column < place.row + BLOCK_M : column + BLOCK_N > place.row));
 	}
 
-	/* Starts to load what is kept, or walked tile `tile`. */
+	/* Starts to load. */
 	__device__ __forceinline__ void load_kept(const struct flash_arguments &a) const
 	{
 		const struct device_tensor &x = KEYS ? a.k : a.q, &y = KEYS ? a.v : a.d_o;
