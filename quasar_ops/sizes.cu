@@ -17,15 +17,17 @@ extern "C" __global__ void linear_sizes(const __grid_constant__ struct linear_si
 }
 
 struct flash_sizes_arguments {
-	int dim, block_m, block_n, warps, stages;
+	int dim, block_m, block_n, warps, stages, roles;
 	int *found;
 };
 
-/* Bytes of shared memory and registers, forward; the same of the gradient. */
+/* Bytes of shared memory and registers that are left, forward; the same of the gradient. */
 extern "C" __global__ void flash_sizes(const __grid_constant__ struct flash_sizes_arguments a)
 {
+	const int room = FLASH_ROOM(a.warps, a.roles);
+
 	a.found[0] = FLASH_FORWARD_SHARED(a.dim, a.block_m, a.block_n, a.stages);
-	a.found[1] = FLASH_FORWARD_REGISTERS(a.dim, a.block_m, a.block_n, a.warps);
+	a.found[1] = room - FLASH_FORWARD_REGISTERS(a.dim, a.block_m, a.block_n, a.warps, a.roles);
 	a.found[2] = FLASH_BACKWARD_SHARED(a.dim, a.block_m, a.block_n, a.stages);
-	a.found[3] = FLASH_BACKWARD_REGISTERS(a.dim, a.block_m, a.block_n, a.warps);
+	a.found[3] = room - FLASH_BACKWARD_REGISTERS(a.dim, a.block_m, a.block_n, a.warps, a.roles);
 }

@@ -269,31 +269,53 @@ template <int COLUMNS> static __device__ __forceinline__ unsigned long long tile
 	NAMES_32 "," NAMES_8(32, 33, 34, 35, 36, 37, 38, 39) "," NAMES_8(40, 41, 42, 43, 44, 45, 46,         \
 		47) "," NAMES_8(48, 49, 50, 51, 52, 53, 54, 55) "," NAMES_8(56, 57, 58, 59, 60, 61, 62, 63)
 
-/* c += SIGN · a · B: 16 columns of a, 16 rows of B. */
-template <bool TRANSPOSED, int SIGN, int N>
+/* c += SIGN · a · B, or with ADDS false c = SIGN · a · B: 16 columns of a, 16 rows of B. */
+template <bool TRANSPOSED, int SIGN, bool ADDS, int N>
 static __device__ __forceinline__ void warpgroup_multiply_add(
 	float (&c)[N][4], const unsigned (&a)[4], unsigned long long b)
 {
-#define WGMMA_OF(columns, names, a0, a1, a2, a3, right, sign, transposed, ...)                               \
-	asm volatile("wgmma.mma_async.sync.aligned.m64n" #columns "k16.f32." TILE_TYPE "." TILE_TYPE         \
-		     " {" names "}, {%" #a0 ",%" #a1 ",%" #a2 ",%" #a3 "}, %" #right ", 1, %" #sign          \
-		     ", 1, %" #transposed ";"                                                                \
-		     : __VA_ARGS__                                                                           \
-		     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "n"(SIGN), "n"(TRANSPOSED))
+#define WGMMA_OF(columns, names, a0, a1, a2, a3, right, adds, sign, transposed, ...)                         \
+	asm volatile(                                                                                        \
+		"wgmma.mma_async.sync.aligned.m64n" #columns "k16.f32." TILE_TYPE "." TILE_TYPE " {" names   \
+		"}, {%" #a0 ",%" #a1 ",%" #a2 ",%" #a3 "}, %" #right ", %" #adds ", %" #sign                 \
+		", 1, %" #transposed ";"                                                                     \
+		: __VA_ARGS__                                                                                \
+		: "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "n"(ADDS), "n"(SIGN), "n"(TRANSPOSED))
 	if constexpr (N == 4)
-		WGMMA_OF(32, NAMES_16, 16, 17, 18, 19, 20, 21, 22, TILE_16(c, 0));
+		WGMMA_OF(32, NAMES_16, 16, 17, 18, 19, 20, 21, 22, 23, TILE_16(c, 0));
 	else if constexpr (N == 8)
-		WGMMA_OF(64, NAMES_32, 32, 33, 34, 35, 36, 37, 38, TILE_32(c, 0));
+		WGMMA_OF(64, NAMES_32, 32, 33, 34, 35, 36, 37, 38, 39, TILE_32(c, 0));
 	else
-		WGMMA_OF(128, NAMES_64, 64, 65, 66, 67, 68, 69, 70, TILE_64(c, 0));
+		WGMMA_OF(128, NAMES_64, 64, 65, 66, 67, 68, 69, 70, 71, TILE_64(c, 0));
+#undef WGMMA_OF
+}
+
+/* The same with the left factor in a tile, whose rows are rows of the left factor. */
+template <bool ADDS, int N>
+static __device__ __forceinline__ void warpgroup_multiply_add(
+	float (&c)[N][4], unsigned long long a, unsigned long long b)
+{
+#define WGMMA_OF(columns, names, left, right, adds, ...)                                                     \
+	asm volatile("wgmma.mma_async.sync.aligned.m64n" #columns "k16.f32." TILE_TYPE "." TILE_TYPE         \
+		     " {" names "}, %" #left ", %" #right ", %" #adds ", 1, 1, 0, 0;"                        \
+		     : __VA_ARGS__                                                                           \
+		     : "l"(a), "l"(b), "n"(ADDS))
+	if constexpr (N == 4)
+		WGMMA_OF(32, NAMES_16, 16, 17, 18, TILE_16(c, 0));
+	else if constexpr (N == 8)
+		WGMMA_OF(64, NAMES_32, 32, 33, 34, TILE_32(c, 0));
+	else
+		WGMMA_OF(128, NAMES_64, 64, 65, 66, TILE_64(c, 0));
 #undef WGMMA_OF
 }
 #endif
 
 /* c[16 × 8N] += SIGN · a[16 × 16K] · B, with B[k][n] at row n, column k of a tile (`transposed` false: the rows
  * of the tile are the columns of B) or at row k, column n (true). `tile` addresses the first row,
- * `plane` bytes lie between planes. Until multiply_finish(), c and a belong to the product. */
-template <int PLANES, int COLUMNS, bool TRANSPOSED, enum shape SHAPE, int SIGN = 1, int K, int N>
+ * `plane` bytes lie between planes. With ADDS false c is set instead. Until multiply_finish(), c and a belong to the
+ * product. */
+template <int PLANES, int COLUMNS, bool TRANSPOSED, enum shape SHAPE, int SIGN = 1, bool ADDS = true, int K,
+	int N>
 static __device__ __forceinline__ void multiply_start(
 	float (&c)[N][4], const unsigned (&a)[PLANES][K][4], unsigned tile, unsigned plane)
 {
@@ -308,8 +330,12 @@ static __device__ __forceinline__ void multiply_start(
 				(TRANSPOSED ? k * 16 * COLUMNS * 2 : tile_column<COLUMNS>(2 * k)));
 
 			UNROLL
-			for (int left = 0; left + right < PLANES; left++)
-				warpgroup_multiply_add<TRANSPOSED, SIGN>(c, a[left][k], b);
+			for (int left = 0; left + right < PLANES; left++) {
+				if (ADDS || k + right + left)
+					warpgroup_multiply_add<TRANSPOSED, SIGN, true>(c, a[left][k], b);
+				else
+					warpgroup_multiply_add<TRANSPOSED, SIGN, false>(c, a[left][k], b);
+			}
 		}
 	}
 	asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
@@ -317,6 +343,8 @@ static __device__ __forceinline__ void multiply_start(
 	const unsigned lane = lane_offset<COLUMNS>(TRANSPOSED);
 	const unsigned sign = SIGN < 0 ? 0x80008000u : 0u;
 
+	if (!ADDS)
+		clear(c);
 	UNROLL
 	for (int k = 0; k < K; k++) {
 		UNROLL

@@ -9,6 +9,9 @@
  * Both are one function but for these names. Causal: tiles above the diagonal are not visited, and only those that it
  * (or the end of the sequence) cuts are masked. */
 #include "flash/flash.cuh"
+#if WARP_ROLES == 2
+#include "flash/roles.cuh"
+#endif
 
 /* 8 bytes, to shared memory without waiting. */
 static __device__ __forceinline__ void copy_statistics(
@@ -55,146 +58,323 @@ static __device__ __forceinline__ void make_statistics(
 	__syncwarp();
 }
 
-static __device__ __forceinline__ struct flash_statistics load_statistics(unsigned address)
-{
-	struct flash_statistics its;
+/* Statistics of the rows of scores in queries' blocks, of which each lane has the same two a group in all tiles. */
+struct row_statistics {
+	struct flash_statistics of[GROUPS][2];
+};
 
-	asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];"
-		     : "=f"(its.lse), "=f"(its.d)
-		     : "r"(address)
-		     : "memory");
-	return its;
-}
-
-/* From scores to P, and from dP to dS. `statistics`: of the kept queries, or of the walked tile's. `row`, `column`: of
- * the first kept and walked row in their sequence. */
-template <bool KEYS, bool MASKED>
-static __device__ __forceinline__ void differentiate(float (&p)[GROUPS][WALK_N][4],
-	float (&ds)[GROUPS][WALK_N][4], unsigned statistics, float scale, int row, int column, int tokens)
+static __device__ __forceinline__ void load_row_statistics(struct row_statistics &rows, unsigned statistics)
 {
 	UNROLL
 	for (int g = 0; g < GROUPS; g++) {
 		UNROLL
-		for (int i = 0; i < 4; i++) {
-			struct flash_statistics its;
+		for (int half = 0; half < 2; half++)
+			asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];"
+				     : "=f"(rows.of[g][half].lse), "=f"(rows.of[g][half].d)
+				     : "r"(statistics + score_row(g, half * 2) * 8)
+				     : "memory");
+	}
+}
 
-			if (!KEYS)
-				its = load_statistics(statistics + score_row(g, i) * 8);
+/* `change(g, n, i, its)` for each element of a tile of scores, with the statistics of its query: with KEYS that is its
+ * column's in the walked tile, else its row's. */
+template <bool KEYS, typename CHANGE>
+static __device__ __forceinline__ void each_score(
+	const struct row_statistics &rows, unsigned statistics, CHANGE change)
+{
+	UNROLL
+	for (int n = 0; n < WALK_N; n++) {
+		float4 columns;
+
+		if (KEYS)
+			columns = load_shared_float4(statistics + score_column(n, 0) * 8);
+		UNROLL
+		for (int g = 0; g < GROUPS; g++) {
 			UNROLL
-			for (int n = 0; n < WALK_N; n++) {
-				const int kept = row + score_row(g, i), walked = column + score_column(n, i);
-
-				if (KEYS)
-					its = load_statistics(statistics + score_column(n, i) * 8);
-				p[g][n][i] = power_of_two(fmaf(p[g][n][i], scale, -its.lse));
-				if (MASKED &&
-					(walked >= tokens ||
-						(CAUSAL && (KEYS ? walked < kept : walked > kept))))
-					p[g][n][i] = 0.0f;
-				ds[g][n][i] = p[g][n][i] * (ds[g][n][i] - its.d);
+			for (int i = 0; i < 4; i++) {
+				if (!KEYS)
+					change(g, n, i, rows.of[g][i / 2]);
+				else if (i % 2)
+					change(g, n, i, flash_statistics{columns.z, columns.w});
+				else
+					change(g, n, i, flash_statistics{columns.x, columns.y});
 			}
 		}
 	}
+}
+
+/* From scores to P. `row`, `column`: of the first kept and walked row in their sequence. */
+template <bool KEYS, bool MASKED>
+static __device__ __forceinline__ void exponentiate(float (&p)[GROUPS][WALK_N][4],
+	const struct row_statistics &rows, unsigned statistics, float scale, int row, int column, int tokens)
+{
+	each_score<KEYS>(rows, statistics, [&](int g, int n, int i, const struct flash_statistics &its) {
+		const int kept = row + score_row(g, i), walked = column + score_column(n, i);
+
+		p[g][n][i] = power_of_two(fmaf(p[g][n][i], scale, -its.lse));
+		if (MASKED && (walked >= tokens || (CAUSAL && (KEYS ? walked < kept : walked > kept))))
+			p[g][n][i] = 0.0f;
+	});
+}
+
+/* From dP to dS. */
+template <bool KEYS>
+static __device__ __forceinline__ void differentiate(float (&ds)[GROUPS][WALK_N][4],
+	const float (&p)[GROUPS][WALK_N][4], const struct row_statistics &rows, unsigned statistics)
+{
+	each_score<KEYS>(rows, statistics, [&](int g, int n, int i, const struct flash_statistics &its) {
+		ds[g][n][i] = p[g][n][i] * (ds[g][n][i] - its.d);
+	});
 }
 
 #if ATOMICS
 #include "flash/atomics.cuh"
 #endif
 
+/* Where a block's tiles are: in memory, and in shared memory. */
+template <bool KEYS> struct tile_walk {
+	struct place place;
+	int first, of_head; /* tiles of a walked head that these rows see, or are seen by */
+	int count;          /* of all walked heads */
+	int head;           /* the first of them */
+	unsigned kept, stages, statistics;
+
+	__device__ __forceinline__ tile_walk(const struct flash_arguments &a)
+	{
+		const int group = a.heads / a.key_heads;
+
+		place = locate(a, KEYS ? a.key_heads : a.heads, CAUSAL && !KEYS);
+		const int end = SKIPS && !KEYS && place.row + BLOCK_M < place.tokens ? place.row + BLOCK_M
+										     : place.tokens;
+
+		first = SKIPS && KEYS ? place.row / BLOCK_N : 0;
+		of_head = (end + BLOCK_N - 1) / BLOCK_N - first;
+		count = KEYS ? of_head * group : of_head;
+		head = KEYS ? place.head * group : place.head / group;
+		kept = shared_memory();
+		stages = kept + 2 * KEPT_BYTES;
+		statistics = stages + NUM_STAGES * 2 * WALKED_BYTES;
+	}
+
+	__device__ __forceinline__ unsigned stage(int tile) const
+	{
+		return stages + tile % NUM_STAGES * 2 * WALKED_BYTES;
+	}
+
+	/* Of the walked tile, or of the kept one. */
+	__device__ __forceinline__ unsigned statistics_of(int tile) const
+	{
+		return KEYS ? statistics + tile % NUM_STAGES * BLOCK_N * 8 : statistics;
+	}
+
+	/* Its first row in the sequence. */
+	__device__ __forceinline__ int column(int tile) const
+	{
+		return (first + (KEYS ? tile % of_head : tile)) * BLOCK_N;
+	}
+
+	__device__ __forceinline__ bool is_cut(int column) const
+	{
+		return column + BLOCK_N > place.tokens ||
+			(CAUSAL && (KEYS ? column < place.row + BLOCK_M : column + BLOCK_N > place.row));
+	}
+
+	/* Starts to load. */
+	__device__ __forceinline__ void load_kept(const struct flash_arguments &a) const
+	{
+		const struct device_tensor &x = KEYS ? a.k : a.q, &y = KEYS ? a.v : a.d_o;
+
+		load_tile<BLOCK_M>(kept, x, head_of(x, place, place.head), place.row, place.tokens);
+		load_tile<BLOCK_M>(
+			kept + KEPT_BYTES, y, head_of(y, place, place.head), place.row, place.tokens);
+	}
+
+	__device__ __forceinline__ void load_walked(const struct flash_arguments &a, int tile) const
+	{
+		const struct device_tensor &x = KEYS ? a.q : a.k, &y = KEYS ? a.d_o : a.v;
+		const int from = head + (KEYS ? tile / of_head : 0), row = column(tile);
+
+		load_tile<BLOCK_N>(stage(tile), x, head_of(x, place, from), row, place.tokens);
+		load_tile<BLOCK_N>(stage(tile) + WALKED_BYTES, y, head_of(y, place, from), row, place.tokens);
+		for (int i = loader_thread(); KEYS && i < BLOCK_N; i += LOADERS) {
+			const bool valid = row + i < place.tokens;
+
+			copy_statistics(statistics_of(tile) + i * 8,
+				a.statistics + query_index(a, place, from) + (valid ? row + i : 0), valid);
+		}
+	}
+
+	/* Writes dQ; or dK and dV. */
+	__device__ __forceinline__ void store(const struct flash_arguments &a,
+		const float (&sums)[GROUPS][DIM_N][4], const float (&value_sums)[GROUPS][DIM_N][4]) const
+	{
+		const struct device_tensor &x = KEYS ? a.dk : a.dq;
+		float scaled[GROUPS][2], one[GROUPS][2];
+
+		UNROLL
+		for (int g = 0; g < GROUPS; g++) {
+			UNROLL
+			for (int half = 0; half < 2; half++) {
+				scaled[g][half] = a.scale;
+				one[g][half] = 1.0f;
+			}
+		}
+		store_tile(sums, scaled, kept, x, head_of(x, place, place.head), place.row, place.tokens);
+		if (KEYS)
+			store_tile(value_sums, one, kept + KEPT_BYTES, a.dv, head_of(a.dv, place, place.head),
+				place.row, place.tokens);
+	}
+};
+
+#if WARP_ROLES == 2
+/* What the warps that multiply do: while products are under way, scores of a tile are worked on. */
+template <bool KEYS> struct gradient {
+	const struct tile_walk<KEYS> &walk;
+	unsigned first, second; /* kept rows */
+	float scale;
+	struct row_statistics rows;
+	float sums[GROUPS][DIM_N][4], value_sums[GROUPS][DIM_N][4]; /* dQ; or dK and dV */
+	float p[GROUPS][WALK_N][4], ds[GROUPS][WALK_N][4];
+	unsigned p_factors[1][WALK_K][4], ds_factors[1][WALK_K][4];
+
+	__device__ __forceinline__ gradient(
+		const struct flash_arguments &a, const struct tile_walk<KEYS> &over)
+	    : walk(over), first(kept_rows(over.kept)), second(kept_rows(over.kept + KEPT_BYTES)),
+	      scale(a.scale * LOG2E)
+	{
+		if (!KEYS) {
+			make_statistics(a, walk.place, walk.statistics);
+			load_row_statistics(rows, walk.statistics);
+		}
+		clear_groups(sums);
+		clear_groups(value_sums);
+		clear_groups(p);
+		clear_groups(ds);
+	}
+
+	/* A tile whose scores are in `p`, where those of the next one are in the end. Sums of the one before may be
+	 * under way (ADDS: there is one), and its own are then. */
+	template <bool ADDS> __device__ __forceinline__ void step(int tile)
+	{
+		const unsigned stage = walk.stage(tile), statistics = walk.statistics_of(tile);
+		const int column = walk.column(tile), row = walk.place.row, tokens = walk.place.tokens;
+
+		start_scores(ds, second, stage + WALKED_BYTES);
+		if (walk.is_cut(column))
+			exponentiate<KEYS, true>(p, rows, statistics, scale, row, column, tokens);
+		else
+			exponentiate<KEYS, false>(p, rows, statistics, scale, row, column, tokens);
+		if (KEYS) {
+			pack_scores(p_factors, p);
+			start_sums<ADDS>(value_sums, p_factors, stage + WALKED_BYTES);
+		}
+		multiply_finish<KEYS>(ds[0]);
+		if (ADDS)
+			give_tile(tile - 1, walk.count);
+		differentiate<KEYS>(ds, p, rows, statistics);
+		pack_scores(ds_factors, ds);
+		if (tile + 1 < walk.count)
+			take_tile(tile + 1);
+		take_turn();
+		start_scores(p, first, walk.stage(tile + 1)); /* behind the last one nobody reads them */
+		start_sums<ADDS>(sums, ds_factors, stage);
+		give_turn(tile + 1 == walk.count);
+		multiply_finish<1>(p[0]);
+	}
+
+	__device__ __forceinline__ void run(void)
+	{
+		take_tile(0);
+		start_scores(p, first, walk.stage(0));
+		multiply_finish(p[0]);
+		begin_turns();
+		step<false>(0);
+#pragma unroll 1
+		for (int tile = 1; tile < walk.count; tile++)
+			step<true>(tile);
+		multiply_finish(sums[0]);
+		if (KEYS)
+			multiply_finish(value_sums[0]);
+	}
+};
+
 template <bool KEYS>
 static __device__ __forceinline__ void differentiate_block(const struct flash_arguments &a)
 {
-	const int heads = KEYS ? a.key_heads : a.heads, group = a.heads / a.key_heads;
-	const struct place place = locate(a, heads, CAUSAL && !KEYS);
-	const struct device_tensor &kept_first = KEYS ? a.k : a.q, &kept_second = KEYS ? a.v : a.d_o;
-	const struct device_tensor &walked_first = KEYS ? a.q : a.k, &walked_second = KEYS ? a.d_o : a.v;
-	const unsigned kept = shared_memory(), stages = kept + 2 * KEPT_BYTES,
-		       statistics = stages + NUM_STAGES * 2 * WALKED_BYTES;
-	/* tiles of a walked head that these rows see, or are seen by; and how many heads there are */
-	const int end = SKIPS && !KEYS && place.row + BLOCK_M < place.tokens ? place.row + BLOCK_M
-									     : place.tokens;
-	const int first = SKIPS && KEYS ? place.row / BLOCK_N : 0;
-	const int of_head = (end + BLOCK_N - 1) / BLOCK_N - first, count = KEYS ? of_head * group : of_head;
-	const int walked_head = KEYS ? place.head * group : place.head / group;
-	const auto load = [&](int tile) {
-		const int head = walked_head + tile / of_head, row = (first + tile % of_head) * BLOCK_N;
-		const unsigned stage = stages + tile % NUM_STAGES * 2 * WALKED_BYTES;
+	const struct tile_walk<KEYS> walk(a);
 
-		load_tile<BLOCK_N>(
-			stage, walked_first, head_of(walked_first, place, head), row, place.tokens);
-		load_tile<BLOCK_N>(stage + WALKED_BYTES, walked_second, head_of(walked_second, place, head),
-			row, place.tokens);
-		if (KEYS && threadIdx.x < BLOCK_N) {
-			const bool valid = row + threadIdx.x < place.tokens;
+	if (walk.place.row >= walk.place.tokens)
+		return;
+	if (is_loader()) {
+		give_registers();
+		walk.load_kept(a);
+		load_tiles(walk.count, [&](int tile) { walk.load_walked(a, tile); });
+		return;
+	}
+	take_registers();
 
-			copy_statistics(statistics + (tile % NUM_STAGES * BLOCK_N + threadIdx.x) * 8,
-				a.statistics + query_index(a, place, head) + (valid ? row + threadIdx.x : 0),
-				valid);
-		}
-	};
+	struct gradient<KEYS> gradient(a, walk);
+
+	gradient.run();
+	walk.store(a, gradient.sums, gradient.value_sums);
+}
+#else
+template <bool KEYS>
+static __device__ __forceinline__ void differentiate_block(const struct flash_arguments &a)
+{
+	const struct tile_walk<KEYS> walk(a);
+	const struct place &place = walk.place;
+	const float scale = a.scale * LOG2E;
+	const auto load = [&](int tile) { walk.load_walked(a, tile); };
 	float sums[GROUPS][DIM_N][4], value_sums[GROUPS][DIM_N][4]; /* dQ; or dK and dV */
-	float scaled[GROUPS][2], one[GROUPS][2];
+	struct row_statistics rows;
 
 	if (place.row >= place.tokens)
 		return;
-	load_tile<BLOCK_M>(kept, kept_first, head_of(kept_first, place, place.head), place.row, place.tokens);
-	load_tile<BLOCK_M>(kept + KEPT_BYTES, kept_second, head_of(kept_second, place, place.head), place.row,
-		place.tokens);
-	begin_walk(count, load);
-	if (!KEYS)
-		make_statistics(a, place, statistics);
+	walk.load_kept(a);
+	begin_walk(walk.count, load);
+	if (!KEYS) {
+		make_statistics(a, place, walk.statistics);
+		load_row_statistics(rows, walk.statistics);
+	}
 	clear_groups(sums);
 	clear_groups(value_sums);
-	for (int tile = 0; tile < count; tile++) {
-		const unsigned stage = stages + tile % NUM_STAGES * 2 * WALKED_BYTES;
-		const unsigned its = KEYS ? statistics + tile % NUM_STAGES * BLOCK_N * 8 : statistics;
-		const int column = (first + tile % of_head) * BLOCK_N;
-		const bool cut = column + BLOCK_N > place.tokens ||
-			(CAUSAL && (KEYS ? column < place.row + BLOCK_M : column + BLOCK_N > place.row));
+	for (int tile = 0; tile < walk.count; tile++) {
+		const unsigned stage = walk.stage(tile), statistics = walk.statistics_of(tile);
+		const int column = walk.column(tile);
 		float p[GROUPS][WALK_N][4], ds[GROUPS][WALK_N][4];
 
-		next_tile(tile, count, load);
+		next_tile(tile, walk.count, load);
 		clear_groups(p);
 		clear_groups(ds);
-		multiply_kept(p, kept, stage);
-		multiply_kept(ds, kept + KEPT_BYTES, stage + WALKED_BYTES);
-		if (cut)
-			differentiate<KEYS, true>(
-				p, ds, its, a.scale * LOG2E, place.row, column, place.tokens);
+		multiply_kept(p, walk.kept, stage);
+		multiply_kept(ds, walk.kept + KEPT_BYTES, stage + WALKED_BYTES);
+		if (walk.is_cut(column))
+			exponentiate<KEYS, true>(p, rows, statistics, scale, place.row, column, place.tokens);
 		else
-			differentiate<KEYS, false>(
-				p, ds, its, a.scale * LOG2E, place.row, column, place.tokens);
+			exponentiate<KEYS, false>(
+				p, rows, statistics, scale, place.row, column, place.tokens);
+		differentiate<KEYS>(ds, p, rows, statistics);
 		if (KEYS)
 			multiply_walked(value_sums, p, stage + WALKED_BYTES);
 		multiply_walked(sums, ds, stage);
 #if ATOMICS
 		if (KEYS)
-			add_query_gradients(a, ds, kept, query_index(a, place, walked_head + tile / of_head),
-				column, place.tokens);
+			add_query_gradients(a, ds, walk.kept,
+				query_index(a, place, walk.head + tile / walk.of_head), column, place.tokens);
 #endif
 	}
-	UNROLL
-	for (int g = 0; g < GROUPS; g++) {
-		UNROLL
-		for (int half = 0; half < 2; half++) {
-			scaled[g][half] = a.scale;
-			one[g][half] = 1.0f;
-		}
-	}
-	store_tile(sums, scaled, kept, KEYS ? a.dk : a.dq, head_of(KEYS ? a.dk : a.dq, place, place.head),
-		place.row, place.tokens);
-	if (KEYS)
-		store_tile(value_sums, one, kept + KEPT_BYTES, a.dv, head_of(a.dv, place, place.head),
-			place.row, place.tokens);
+	walk.store(a, sums, value_sums);
 }
+#endif
 
-extern "C" __global__ void __launch_bounds__(THREADS)
+extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_AT_LEAST)
 	flash_backward_queries(const __grid_constant__ struct flash_arguments a)
 {
 	differentiate_block<false>(a);
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS)
+extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_AT_LEAST)
 	flash_backward_keys(const __grid_constant__ struct flash_arguments a)
 {
 	differentiate_block<true>(a);

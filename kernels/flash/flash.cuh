@@ -9,9 +9,10 @@
  * and tunables (lib/op/flash/config.c):
  *   BLOCK_M     rows that a block keeps: 64 or 128
  *   BLOCK_N     rows of a tile that it walks through: 32, 64 or 128
- *   NUM_WARPS   4 or 8
- *   NUM_STAGES  tiles that there is room for: 1, 2 or 3; all but the one in work are being loaded
+ *   NUM_WARPS   that multiply: 4, 8 or 12
+ *   NUM_STAGES  tiles that there is room for: 1, 2, 3 or 4; all but the one in work are being loaded
  *   PRODUCT_WARPS  4: products by wgmma, four warps together (Hopper); 1: by mma.sync
+ *   WARP_ROLES  1: all warps load what they multiply; 2: four more warps load for them (roles.cuh)
  * and what only the ladder of versions (lib/op/flash/ladder.c) sets otherwise:
  *   EARLY_END   1: tiles above the diagonal are not visited, 0: they are, and masked
  *   ATOMICS     1: the gradient adds to dQ in memory (atomics.cuh), 0: it has a pass for it */
@@ -26,7 +27,9 @@
 #include "flash/arguments.h"
 #include "flash/layout.h"
 
-#define THREADS FLASH_THREADS(NUM_WARPS)
+#define THREADS FLASH_THREADS(NUM_WARPS, WARP_ROLES)
+#define LOADERS (WARP_ROLES == 2 ? FLASH_LOADERS * 32 : THREADS) /* threads that load */
+#define BLOCKS_AT_LEAST 1 /* at a time on a multiprocessor: ptxas wants to know, or ignores setmaxnreg */
 #define GROUPS FLASH_GROUPS(BLOCK_M, NUM_WARPS)
 #define WARP_ROWS (16 * GROUPS)
 #define SEGMENTS (HEAD_DIM / 8) /* of 16 bytes, of a row */
@@ -98,15 +101,23 @@ static __device__ __forceinline__ uint4 pack_eight(const float (&x)[8])
 		element_pair(x[6], x[7]));
 }
 
+/* Among those that load. */
+static __device__ __forceinline__ int loader_thread(void)
+{
+	return threadIdx.x % LOADERS;
+}
+
 /* Starts loading ROWS rows of a head from `row` on; zeros from `tokens` on. */
 template <int ROWS>
 static __device__ __forceinline__ void load_tile(
 	unsigned tile, const struct device_tensor &tensor, const ELEMENT *head, int row, int tokens)
 {
-	const int step = THREADS / SEGMENTS, first = threadIdx.x / SEGMENTS, segment = threadIdx.x % SEGMENTS;
+	constexpr int at_once = WARP_ROLES == 2 ? 4 : ROWS; /* loaders have few registers */
+	const int step = LOADERS / SEGMENTS, first = loader_thread() / SEGMENTS;
+	const int segment = loader_thread() % SEGMENTS;
 	const ELEMENT *column = head + segment * 8 * tensor.stride[3];
 
-	UNROLL
+#pragma unroll at_once
 	for (int pass = 0; pass < (ROWS + step - 1) / step; pass++) {
 		const int r = first + pass * step;
 		const bool valid = row + r < tokens;
@@ -199,7 +210,6 @@ template <typename LOAD> static __device__ __forceinline__ void next_tile(int ti
 		copy_async_commit();
 	}
 	copy_async_wait_group<(NUM_STAGES > 1 ? NUM_STAGES - 2 : 0)>();
-	publish_tiles();
 	__syncthreads();
 	if (NUM_STAGES > 1) {
 		if (tile + NUM_STAGES - 1 < count)
@@ -241,19 +251,11 @@ static __device__ __forceinline__ void pack_columns(FACTORS(STEPS), const float 
 }
 
 /* c += a · B, from k step `first` on. As in common/tile.cuh the rows of the tile are the columns of B (TRANSPOSED
- * false), or the rows (true). By mma.sync each part of B that is read serves all GROUPS. */
+ * false), or the rows (true). Each part of B that is read serves all GROUPS. */
 template <bool TRANSPOSED, int STEPS, int N>
 static __device__ __forceinline__ void multiply_tile(
 	float (&c)[GROUPS][N][4], const FACTORS(STEPS), unsigned tile, int first)
 {
-#if WARPGROUP_PRODUCTS
-	UNROLL
-	for (int g = 0; g < GROUPS; g++)
-		multiply_start<1, HEAD_DIM, TRANSPOSED, FULL>(c[g], a[g], tile, 0);
-	UNROLL
-	for (int g = 0; g < GROUPS; g++)
-		multiply_finish(c[g]);
-#else
 	const unsigned lane = lane_offset<HEAD_DIM>(TRANSPOSED);
 
 	UNROLL
@@ -277,19 +279,15 @@ static __device__ __forceinline__ void multiply_tile(
 			}
 		}
 	}
-#endif
 }
 
-/* Where wgmma has all steps at once, mma.sync has one after the other, which takes fewer registers. */
-#define STEPS_AT_ONCE(steps) (WARPGROUP_PRODUCTS ? (steps) : 1)
-
-/* c += kept · walkedᵀ */
+/* c += kept · walkedᵀ, one k step after the other, which takes the fewest registers. */
 static __device__ __forceinline__ void multiply_kept(
 	float (&c)[GROUPS][WALK_N][4], unsigned kept, unsigned walked)
 {
 	UNROLL
-	for (int step = 0; step < DIM_K; step += STEPS_AT_ONCE(DIM_K)) {
-		unsigned a[GROUPS][1][STEPS_AT_ONCE(DIM_K)][4];
+	for (int step = 0; step < DIM_K; step++) {
+		unsigned a[GROUPS][1][1][4];
 
 		load_kept(a, kept, step);
 		multiply_tile<false>(c, a, walked, step);
@@ -301,8 +299,8 @@ static __device__ __forceinline__ void multiply_walked(
 	float (&c)[GROUPS][DIM_N][4], const float (&p)[GROUPS][WALK_N][4], unsigned walked)
 {
 	UNROLL
-	for (int step = 0; step < WALK_K; step += STEPS_AT_ONCE(WALK_K)) {
-		unsigned a[GROUPS][1][STEPS_AT_ONCE(WALK_K)][4];
+	for (int step = 0; step < WALK_K; step++) {
+		unsigned a[GROUPS][1][1][4];
 
 		pack_columns(a, p, step);
 		multiply_tile<true>(c, a, walked, step);

@@ -6,6 +6,9 @@
  * Causal: tiles of keys behind the last query are not visited, and only those that the diagonal (or the end of the
  * sequence) cuts are masked; the longest rows of blocks begin first. */
 #include "flash/flash.cuh"
+#if WARP_ROLES == 2
+#include "flash/roles.cuh"
+#endif
 
 /* Of this lane's rows. */
 struct softmax {
@@ -32,24 +35,36 @@ static __device__ __forceinline__ void mask(
 	}
 }
 
-/* From scores to P; O is scaled to the new maxima. */
-static __device__ __forceinline__ void soften(
-	float (&scores)[GROUPS][WALK_N][4], float (&o)[GROUPS][DIM_N][4], struct softmax &row, float scale)
+static __device__ __forceinline__ void begin_softmax(struct softmax &row)
 {
 	UNROLL
 	for (int g = 0; g < GROUPS; g++) {
 		UNROLL
 		for (int half = 0; half < 2; half++) {
-			float most = row.most[g][half], factor, shift;
+			row.most[g][half] = MINUS_INFINITY;
+			row.sum[g][half] = 0.0f;
+		}
+	}
+}
+
+/* From scores to P, and in `factor` what O is to be multiplied by for the new maxima. */
+static __device__ __forceinline__ void soften(
+	float (&scores)[GROUPS][WALK_N][4], struct softmax &row, float (&factor)[GROUPS][2], float scale)
+{
+	UNROLL
+	for (int g = 0; g < GROUPS; g++) {
+		UNROLL
+		for (int half = 0; half < 2; half++) {
+			float most = row.most[g][half], shift;
 
 			UNROLL
 			for (int n = 0; n < WALK_N; n++)
 				most = fmaxf(most, fmaxf(scores[g][n][half * 2], scores[g][n][half * 2 + 1]));
 			most = most_of_row(most);
-			factor = power_of_two(scale * (row.most[g][half] - most));
+			factor[g][half] = power_of_two(scale * (row.most[g][half] - most));
 			shift = scale * most;
 			row.most[g][half] = most;
-			row.sum[g][half] *= factor;
+			row.sum[g][half] *= factor[g][half];
 			UNROLL
 			for (int n = 0; n < WALK_N; n++) {
 				UNROLL
@@ -58,11 +73,19 @@ static __device__ __forceinline__ void soften(
 					row.sum[g][half] += scores[g][n][i];
 				}
 			}
+		}
+	}
+}
+
+static __device__ __forceinline__ void rescale(float (&o)[GROUPS][DIM_N][4], const float (&factor)[GROUPS][2])
+{
+	UNROLL
+	for (int g = 0; g < GROUPS; g++) {
+		UNROLL
+		for (int n = 0; n < DIM_N; n++) {
 			UNROLL
-			for (int n = 0; n < DIM_N; n++) {
-				o[g][n][half * 2] *= factor;
-				o[g][n][half * 2 + 1] *= factor;
-			}
+			for (int i = 0; i < 4; i++)
+				o[g][n][i] *= factor[g][i / 2];
 		}
 	}
 }
@@ -87,7 +110,53 @@ static __device__ __forceinline__ void conclude(const struct flash_arguments &a,
 	}
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS)
+#if WARP_ROLES == 2
+/* What the warps that multiply do: the scores of a tile are computed while P V of the one before is. */
+static __device__ __forceinline__ void attend(const struct flash_arguments &a, const struct place &place,
+	int count, int full, unsigned q_tile, unsigned stages)
+{
+	const auto stage = [&](int tile) { return stages + tile % NUM_STAGES * 2 * WALKED_BYTES; };
+	const unsigned q = kept_rows(q_tile);
+	float o[GROUPS][DIM_N][4], scores[GROUPS][WALK_N][4], factor[GROUPS][2], inverse[GROUPS][2];
+	unsigned p[1][WALK_K][4];
+	struct softmax row;
+
+	begin_softmax(row);
+	clear_groups(o);
+	clear_groups(scores);
+	take_tile(0);
+	start_scores(scores, q, stage(0));
+	multiply_finish(scores[0]);
+	if (!full)
+		mask(scores, place, 0);
+	soften(scores, row, factor, a.scale * LOG2E);
+	pack_scores(p, scores);
+	if (count > 1)
+		begin_turns();
+#pragma unroll 1
+	for (int tile = 1; tile < count; tile++) {
+		take_tile(tile);
+		take_turn();
+		start_scores(scores, q, stage(tile));
+		start_sums(o, p, stage(tile - 1) + WALKED_BYTES);
+		give_turn(tile + 1 == count);
+		multiply_finish<1>(scores[0]);
+		if (tile >= full)
+			mask(scores, place, tile * BLOCK_N);
+		soften(scores, row, factor, a.scale * LOG2E);
+		multiply_finish(o[0]);
+		give_tile(tile - 1, count);
+		rescale(o, factor);
+		pack_scores(p, scores);
+	}
+	start_sums(o, p, stage(count - 1) + WALKED_BYTES);
+	multiply_finish(o[0]);
+	conclude(a, place, row, inverse);
+	store_tile(o, inverse, q_tile, a.o, head_of(a.o, place, place.head), place.row, place.tokens);
+}
+#endif
+
+extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_AT_LEAST)
 	flash_forward(const __grid_constant__ struct flash_arguments a)
 {
 	const struct place place = locate(a, a.heads, CAUSAL);
@@ -103,12 +172,23 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 		load_tile<BLOCK_N>(stage, a.k, k, tile * BLOCK_N, place.tokens);
 		load_tile<BLOCK_N>(stage + WALKED_BYTES, a.v, v, tile * BLOCK_N, place.tokens);
 	};
-	unsigned q[GROUPS][1][DIM_K][4];
-	float o[GROUPS][DIM_N][4], inverse[GROUPS][2];
-	struct softmax row;
 
 	if (place.row >= place.tokens)
 		return;
+#if WARP_ROLES == 2
+	if (is_loader()) {
+		give_registers();
+		load_tile<BLOCK_M>(q_tile, a.q, head_of(a.q, place, place.head), place.row, place.tokens);
+		load_tiles(count, load);
+		return;
+	}
+	take_registers();
+	attend(a, place, count, full, q_tile, stages);
+#else
+	unsigned q[GROUPS][1][DIM_K][4];
+	float o[GROUPS][DIM_N][4], factor[GROUPS][2], inverse[GROUPS][2];
+	struct softmax row;
+
 	load_tile<BLOCK_M>(q_tile, a.q, head_of(a.q, place, place.head), place.row, place.tokens);
 	copy_async_commit();
 	begin_walk(count, load);
@@ -116,14 +196,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 	__syncthreads();
 	load_kept(q, q_tile, 0);
 	clear_groups(o);
-	UNROLL
-	for (int g = 0; g < GROUPS; g++) {
-		UNROLL
-		for (int half = 0; half < 2; half++) {
-			row.most[g][half] = MINUS_INFINITY;
-			row.sum[g][half] = 0.0f;
-		}
-	}
+	begin_softmax(row);
 	for (int tile = 0; tile < count; tile++) {
 		const unsigned stage = stages + tile % NUM_STAGES * 2 * WALKED_BYTES;
 		float scores[GROUPS][WALK_N][4];
@@ -133,9 +206,11 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 		multiply_tile<false>(scores, q, stage, 0);
 		if (tile >= full)
 			mask(scores, place, tile * BLOCK_N);
-		soften(scores, o, row, a.scale * LOG2E);
+		soften(scores, row, factor, a.scale * LOG2E);
+		rescale(o, factor);
 		multiply_walked(o, scores, stage + WALKED_BYTES);
 	}
 	conclude(a, place, row, inverse);
 	store_tile(o, inverse, q_tile, a.o, head_of(a.o, place, place.head), place.row, place.tokens);
+#endif
 }

@@ -3,7 +3,9 @@
 
 #include "common/dtype.h"
 
-#define FLASH_THREADS(warps) ((warps)*32)
+/* With warps of two roles as many load as wgmma has multiply together. */
+#define FLASH_LOADERS 4
+#define FLASH_THREADS(warps, roles) (((warps) + ((roles) == 2 ? FLASH_LOADERS : 0)) * 32)
 
 /* Rows of 16-bit elements. */
 #define FLASH_TILE_BYTES(dim, rows) ((rows) * (dim)*2)
@@ -18,12 +20,36 @@
 	(2 * FLASH_TILE_BYTES(dim, block_m) + (stages)*2 * FLASH_TILE_BYTES(dim, block_n) +                  \
 		8 * ((block_m) > (stages) * (block_n) ? (block_m) : (stages) * (block_n)))
 
+/* --- warps of one role ------------------------------------------------------------------------------- */
+
 /* Registers of a thread that tiles of sums and factors take. Forward: O and the scores in fp32, Q. */
 #define FLASH_GROUPS(block_m, warps) ((block_m) / 16 / (warps)) /* 16 rows each, of a warp */
-#define FLASH_FORWARD_REGISTERS(dim, block_m, block_n, warps)                                                \
+#define FLASH_FORWARD_TILES(dim, block_m, block_n, warps)                                                    \
 	(FLASH_GROUPS(block_m, warps) * ((dim) / 2 + (block_n) / 2 + (dim) / 4))
 /* dK and dV, the scores and their gradients. */
-#define FLASH_BACKWARD_REGISTERS(dim, block_m, block_n, warps)                                               \
+#define FLASH_BACKWARD_TILES(dim, block_m, block_n, warps)                                                   \
 	(FLASH_GROUPS(block_m, warps) * ((dim) + (block_n)))
 /* More, and addresses and statistics find no room in the 255 that a thread can have. */
 #define FLASH_MOST_REGISTERS 200
+
+/* --- warps of two roles (WARP_ROLES = 2) ------------------------------------------------------------- */
+
+/* __syncthreads' own; for each stage, that its tile is there for each four warps, and that all are done with it; turns */
+#define FLASH_BARRIERS(warps, stages) (1 + (stages) * ((warps) / 4 + 1) + (warps) / 4)
+
+/* With wgmma: what a thread that loads keeps, and what one that multiplies has, of which some are for tiles. */
+#define FLASH_LOADER_REGISTERS(warps) ((warps) == 8 ? 40 : 32)
+#define FLASH_PRODUCT_REGISTERS(warps) ((warps) == 8 ? 232 : 160)
+#define FLASH_PRODUCT_ROOM(warps) (FLASH_PRODUCT_REGISTERS(warps) - 32)
+
+/* Sums, scores, and what is made of them as factors: forward; dK and dV. */
+#define FLASH_ROWS_TILES(dim, block_n) ((dim) / 2 + (block_n) / 2 + (block_n) / 4)
+#define FLASH_KEYS_TILES(dim, block_n) ((dim) + (block_n) + (block_n) / 2)
+
+/* --- of any ------------------------------------------------------------------------------------------ */
+
+#define FLASH_FORWARD_REGISTERS(dim, block_m, block_n, warps, roles)                                         \
+	((roles) == 2 ? FLASH_ROWS_TILES(dim, block_n) : FLASH_FORWARD_TILES(dim, block_m, block_n, warps))
+#define FLASH_BACKWARD_REGISTERS(dim, block_m, block_n, warps, roles)                                        \
+	((roles) == 2 ? FLASH_KEYS_TILES(dim, block_n) : FLASH_BACKWARD_TILES(dim, block_m, block_n, warps))
+#define FLASH_ROOM(warps, roles) ((roles) == 2 ? FLASH_PRODUCT_ROOM(warps) : FLASH_MOST_REGISTERS)

@@ -35,6 +35,7 @@
 	_(common_tile, "common/tile.cuh")                                                                    \
 	_(flash_arguments, "flash/arguments.h")                                                              \
 	_(flash_atomics, "flash/atomics.cuh")                                                                \
+	_(flash_roles, "flash/roles.cuh")                                                                    \
 	_(flash_common, "flash/flash.cuh")                                                                   \
 	_(flash_layout, "flash/layout.h")                                                                    \
 	_(quasar_arguments, "quasar/arguments.h")                                                            \

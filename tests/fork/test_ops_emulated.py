@@ -36,7 +36,8 @@ class Emulator:
         return value.value
 
     def properties(self, device):
-        return types.SimpleNamespace(multi_processor_count=self.attribute(16),
+        return types.SimpleNamespace(major=self.attribute(75), minor=self.attribute(76),
+                                     multi_processor_count=self.attribute(16),
                                      shared_memory_per_multiprocessor=self.attribute(81),
                                      shared_memory_per_block_optin=self.attribute(97))
 

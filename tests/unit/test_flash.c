@@ -388,14 +388,15 @@ static void the_usual_configuration_fits(void **state)
 				const struct config config = family->configs->usual(&problem, gpu);
 				struct config_launch launches[CONFIG_LAUNCHES];
 				struct error err = {0};
-				int count = family->configs->launches(&problem, &config, launches);
+				int count = family->configs->launches(&problem, &config, launches),
+				    m = config.value[FLASH_BLOCK_M];
 
 				must(family->configs->check(&problem, gpu, &config, &err), &err);
 				assert_int_equal(count, f ? 2 : 1);
 				for (int n = 0; n < count; n++) {
 					assert_true(launches[n].shared_bytes <= gpu->shared_per_block);
-					assert_true(launches[n].blocks * config.value[FLASH_BLOCK_M] ==
-						16384 * (n ? 4 : 16));
+					assert_int_equal(
+						launches[n].blocks, (16384 + m - 1) / m * (n ? 4 : 16));
 				}
 			}
 }
@@ -408,9 +409,11 @@ static void configurations_are_refused_for_a_reason(void **state)
 	static const struct {
 		struct config config;
 		const char *word;
-	} cases[] = {{{{96, 64, 4, 2, 1}}, "BLOCK_M=96"}, {{{64, 64, 8, 2, 1}}, "less than 16 rows"},
-		{{{128, 128, 8, 1, 1}}, "registers"}, {{{128, 64, 8, 3, 1}}, "shared memory"},
-		{{{128, 64, 8, 2, 4}}, "9.0"}};
+	} cases[] = {{{{96, 64, 4, 2, 1, 1}}, "BLOCK_M=96"}, {{{64, 64, 8, 2, 1, 1}}, "less than 16 rows"},
+		{{{128, 128, 8, 1, 1, 1}}, "registers"}, {{{128, 64, 8, 3, 1, 1}}, "shared memory"},
+		{{{128, 64, 8, 2, 4, 1}}, "WARP_ROLES=2"}, {{{128, 32, 8, 2, 4, 2}}, "9.0"},
+		{{{128, 32, 4, 2, 1, 2}}, "16 rows for each"}, {{{128, 32, 8, 1, 1, 2}}, "2 stages"},
+		{{{192, 32, 12, 4, 1, 2}}, "20 barriers"}, {{{128, 64, 8, 2, 1, 2}}, "registers"}};
 	struct error err = {0};
 
 	(void)state;
@@ -419,7 +422,7 @@ static void configurations_are_refused_for_a_reason(void **state)
 		assert_non_null(strstr(err.message, cases[i].word));
 	}
 	assert_int_equal(
-		family->configs->check(&wide, &h200, &(struct config){{128, 64, 8, 2, 1}}, &err), -1);
+		family->configs->check(&wide, &h200, &(struct config){{128, 64, 8, 2, 1, 1}}, &err), -1);
 	assert_non_null(strstr(err.message, "fp32"));
 }
 

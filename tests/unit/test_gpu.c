@@ -345,6 +345,17 @@ static void the_other_kernels_compile(void **state)
 	}
 }
 
+static void attention_compiles(void **state)
+{
+	const struct kernel_parameter parameters[] = {{"HEAD_DIM", 64}, {"CAUSAL", 1}, {"INPUT", 1},
+		{"VECTOR", 1}, {"EARLY_END", 1}, {"ATOMICS", 0}, {"BLOCK_M", 128}, {"BLOCK_N", 64},
+		{"NUM_WARPS", 8}, {"NUM_STAGES", 4}, {"PRODUCT_WARPS", 4}, {"WARP_ROLES", 2}, {0}};
+
+	(void)state;
+	compile("flash/forward.cu", parameters, 90);
+	compile("flash/backward.cu", parameters, 90);
+}
+
 static void model_step_compiles(void **state)
 {
 	/* INPUT, HEAD_DIM, HEAD_NORMS, GROUP, TILES, STAGE: every other value of each, as the devices' memory allows */
@@ -444,6 +455,7 @@ int main(void)
 		cmocka_unit_test(quasar_chunk_compiles),
 		cmocka_unit_test(linear_attention_compiles),
 		cmocka_unit_test(the_other_kernels_compile),
+		cmocka_unit_test(attention_compiles),
 		cmocka_unit_test(model_step_compiles),
 		cmocka_unit_test_setup_teardown(
 			a_compiler_error_shows_log_and_parameters, make_directory, remove_directory),

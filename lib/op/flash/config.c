@@ -8,11 +8,12 @@ const struct flash_kernels flash_forward_kernels = {FLASH_FORWARD, .gradient = f
 const struct flash_kernels flash_backward_kernels = {FLASH_BACKWARD, .gradient = true};
 
 const struct parameter flash_parameters[] = {
-	[FLASH_BLOCK_M] = {"BLOCK_M", true, {128, 64, 0}},
+	[FLASH_BLOCK_M] = {"BLOCK_M", true, {128, 64, 192, 0}},
 	[FLASH_BLOCK_N] = {"BLOCK_N", true, {64, 128, 32, 0}},
-	[FLASH_NUM_WARPS] = {"NUM_WARPS", true, {4, 8, 0}},
-	[FLASH_NUM_STAGES] = {"NUM_STAGES", true, {2, 1, 3, 0}},
+	[FLASH_NUM_WARPS] = {"NUM_WARPS", true, {4, 8, 12, 0}},
+	[FLASH_NUM_STAGES] = {"NUM_STAGES", true, {2, 1, 3, 4, 0}},
 	[FLASH_PRODUCT_WARPS] = {"PRODUCT_WARPS", true, {1, 4, 0}},
+	[FLASH_WARP_ROLES] = {"WARP_ROLES", true, {1, 2, 0}},
 	{0},
 };
 
@@ -33,10 +34,28 @@ static int registers(
 	const struct flash_kernels *kernels, const struct flash_problem *problem, const struct config *config)
 {
 	int m = config->value[FLASH_BLOCK_M], n = config->value[FLASH_BLOCK_N],
-	    warps = config->value[FLASH_NUM_WARPS];
+	    warps = config->value[FLASH_NUM_WARPS], roles = config->value[FLASH_WARP_ROLES];
 
-	return kernels->gradient ? FLASH_BACKWARD_REGISTERS(problem->dim, m, n, warps)
-				 : FLASH_FORWARD_REGISTERS(problem->dim, m, n, warps);
+	return kernels->gradient ? FLASH_BACKWARD_REGISTERS(problem->dim, m, n, warps, roles)
+				 : FLASH_FORWARD_REGISTERS(problem->dim, m, n, warps, roles);
+}
+
+/* What warps of two roles need. */
+static int check_roles(const struct config *config, struct error *err)
+{
+	int warps = config->value[FLASH_NUM_WARPS], stages = config->value[FLASH_NUM_STAGES];
+
+	if (config->value[FLASH_WARP_ROLES] == 1)
+		return config->value[FLASH_PRODUCT_WARPS] == 1
+			? 0
+			: error_set(err, STATUS_USAGE, "PRODUCT_WARPS=4 needs WARP_ROLES=2");
+	if (warps < 8 || config->value[FLASH_BLOCK_M] != 16 * warps || stages < 2)
+		return error_set(err, STATUS_USAGE,
+			"WARP_ROLES=2 needs 8 warps or 12, 16 rows for each, and 2 stages or more");
+	if (FLASH_BARRIERS(warps, stages) > 16)
+		return error_set(err, STATUS_USAGE, "%d stages for %d warps take %d barriers; there are 16",
+			stages, warps, FLASH_BARRIERS(warps, stages));
+	return 0;
 }
 
 static int check_type(const struct flash_problem *problem, struct error *err)
@@ -51,7 +70,7 @@ static int check_type(const struct flash_problem *problem, struct error *err)
 int flash_config_check(const struct flash_kernels *kernels, const struct flash_problem *problem,
 	const struct gpu_properties *properties, const struct config *config, struct error *err)
 {
-	int m = config->value[FLASH_BLOCK_M], warps = config->value[FLASH_NUM_WARPS], needed;
+	int m = config->value[FLASH_BLOCK_M], warps = config->value[FLASH_NUM_WARPS], needed, room;
 
 	if (flash_check_shape(problem, err) < 0 || check_type(problem, err) < 0)
 		return -1;
@@ -60,14 +79,16 @@ int flash_config_check(const struct flash_kernels *kernels, const struct flash_p
 	if (m % (16 * warps))
 		return error_set(err, STATUS_USAGE,
 			"BLOCK_M=%d leaves less than 16 rows for each of %d warps", m, warps);
+	if (check_roles(config, err) < 0)
+		return -1;
 	if (config->value[FLASH_PRODUCT_WARPS] == 4 && (properties->capability != 90 || problem->dim < 64))
 		return error_set(err, STATUS_USAGE,
 			"PRODUCT_WARPS=4 needs compute capability 9.0 and a head dimension of 64 or 128");
 	needed = registers(kernels, problem, config);
-	if (needed > FLASH_MOST_REGISTERS)
+	room = FLASH_ROOM(warps, config->value[FLASH_WARP_ROLES]);
+	if (needed > room)
 		return error_set(err, STATUS_USAGE,
-			"its tiles take %d registers of a thread; there is room for %d", needed,
-			FLASH_MOST_REGISTERS);
+			"its tiles take %d registers of a thread; there is room for %d", needed, room);
 	needed = shared_bytes(kernels, problem, config);
 	if (needed > properties->shared_per_block)
 		return error_set(err, STATUS_ENVIRONMENT, "%d KiB of shared memory a block; %s has %d",
@@ -80,15 +101,17 @@ int flash_config_check(const struct flash_kernels *kernels, const struct flash_p
 struct config flash_config_default(const struct flash_kernels *kernels, const struct flash_problem *problem,
 	const struct gpu_properties *properties)
 {
-	/* The largest tiles first: the fewest bytes through shared memory for each product. In the forward of small
-	 * heads a warp has room for 32 rows, which halves them once more. */
-	static const struct config candidates[] = {{{128, 64, 4, 2, 1}}, {{128, 64, 8, 2, 1}},
-		{{64, 64, 4, 2, 1}}, {{64, 32, 4, 2, 1}}, {{64, 32, 4, 1, 1}}};
+	/* The largest tiles first: the fewest bytes through shared memory for each product. By mma.sync, in the forward
+	 * of small heads, a warp has room for 32 rows, which halves them once more. */
+	static const struct config candidates[] = {{{192, 128, 12, 3, 4, 2}}, {{128, 64, 8, 4, 4, 2}},
+		{{128, 32, 8, 4, 4, 2}}, {{128, 64, 4, 2, 1, 1}}, {{128, 64, 8, 2, 1, 1}},
+		{{64, 64, 4, 2, 1, 1}}, {{64, 32, 4, 2, 1, 1}}, {{64, 32, 4, 1, 1, 1}}};
 	size_t last = sizeof(candidates) / sizeof(*candidates) - 1;
 	struct error why;
 
 	for (size_t i = 0; i < last; i++)
-		if (flash_config_check(kernels, problem, properties, &candidates[i], &why) == 0)
+		if ((!kernels->one_role || candidates[i].value[FLASH_WARP_ROLES] == 1) &&
+			flash_config_check(kernels, problem, properties, &candidates[i], &why) == 0)
 			return candidates[i];
 	return candidates[last]; /* flash_config_check() says what is wrong with it, if anything */
 }
@@ -147,7 +170,7 @@ static struct config_launch launch_of(const struct flash_kernels *kernels,
 	struct config_launch launch = {
 		.source = kernels->source,
 		.name = name,
-		.threads = FLASH_THREADS(config->value[FLASH_NUM_WARPS]),
+		.threads = FLASH_THREADS(config->value[FLASH_NUM_WARPS], config->value[FLASH_WARP_ROLES]),
 		.shared_bytes = shared_bytes(kernels, problem, config),
 		.blocks = flash_sequences(problem) * heads * (((int64_t)tokens + m - 1) / m),
 		.trips = seen / n * problem->heads / heads,

@@ -22,7 +22,7 @@ static struct config choose(const struct flash_kernels *kernels, const struct fl
 		flash_function_name(problem), problem->q.dtype, &shape);
 	struct config tuned;
 
-	return tuned_find(properties->name, kernels->tuned, &class, &tuned)
+	return !kernels->one_role && tuned_find(properties->name, kernels->tuned, &class, &tuned)
 		? flash_config_adopt(kernels, problem, properties, &tuned)
 		: flash_config_default(kernels, problem, properties);
 }
@@ -147,21 +147,23 @@ int flash_cuda_gradient(struct gpu *gpu, struct gpu_workspace *workspace, const 
 /* --- the ladder -------------------------------------------------------------------------------------- */
 
 const struct flash_rung flash_ladder[] = {
-	{"32 x 32 tiles, atomics, no early end", true, true, true},
-	{"two passes without atomics", true, true, false},
-	{"early end", true, false, false},
-	{"larger tiles, loaded in advance", false, false, false},
+	{"32 x 32 tiles, atomics, no early end", true, true, true, true},
+	{"two passes without atomics", true, true, false, true},
+	{"early end", true, false, false, true},
+	{"larger tiles, loaded in advance", false, false, false, true},
+	{"warps that only load, wgmma (compute capability 9.0)", false, false, false, false},
 	{0},
 };
 
 int flash_cuda_rung(struct gpu *gpu, struct gpu_workspace *workspace, const struct flash_problem *problem,
 	const struct flash_rung *rung, bool gradient, struct error *err)
 {
-	static const struct config small = {{32, 32, 2, 1, 1}};
+	static const struct config small = {{32, 32, 2, 1, 1, 1}};
 	struct flash_kernels kernels = gradient ? flash_backward_kernels : flash_forward_kernels;
 
 	kernels.no_early_end = rung->no_early_end;
 	kernels.atomics = gradient && rung->atomics;
+	kernels.one_role = rung->one_role;
 	if (!rung->small_tiles)
 		return configure_and_run(gpu, workspace, &kernels, problem, NULL, err);
 	return check_problem(&kernels, problem, err) < 0
