@@ -68,10 +68,9 @@ template <int COLUMNS> static __device__ __forceinline__ unsigned tile_offset(in
 
 /* This lane's part of the address for ldmatrix: eight rows and both segments of a k step, then the next
  * eight rows (`rows_first` false), or sixteen rows, then the second segment (true). */
-template <int COLUMNS> static __device__ __forceinline__ unsigned lane_offset(bool rows_first)
+template <int COLUMNS>
+static __device__ __forceinline__ unsigned lane_offset(bool rows_first, int lane = threadIdx.x & 31)
 {
-	int lane = threadIdx.x & 31;
-
 	if (rows_first)
 		return tile_offset<COLUMNS>(lane & 15, lane >> 4);
 	return tile_offset<COLUMNS>((lane & 7) + (lane >> 4) * 8, lane >> 3 & 1);
@@ -393,11 +392,11 @@ static __device__ __forceinline__ void multiply(
 /* c += a · B for one block of 16 × 16, whose upper left corner is at `tile`, row `row` and column
  * `column` counted in blocks; `transposed` false: B is the block's transpose, true: the block itself. */
 template <int COLUMNS, bool TRANSPOSED>
-static __device__ __forceinline__ void multiply_block(
-	float (&c)[2][4], const unsigned (&a)[1][4], unsigned tile, int row, int column)
+static __device__ __forceinline__ void multiply_block(float (&c)[2][4], const unsigned (&a)[1][4],
+	unsigned tile, int row, int column, int lane = threadIdx.x & 31)
 {
 	const unsigned address = tile + row * 16 * COLUMNS * 2 +
-		(lane_offset<COLUMNS>(TRANSPOSED) ^ tile_column<COLUMNS>(2 * column));
+		(lane_offset<COLUMNS>(TRANSPOSED, lane) ^ tile_column<COLUMNS>(2 * column));
 	unsigned b[4];
 
 	if (TRANSPOSED)
@@ -410,8 +409,58 @@ static __device__ __forceinline__ void multiply_block(
 
 /* The left factor from 16 rows of a tile, from k step `first` on. */
 template <int PLANES, int COLUMNS, int K>
-static __device__ __forceinline__ void load_rows(
-	unsigned (&a)[PLANES][K][4], unsigned tile, unsigned plane, int first = 0)
+static __device__ __forceinline__ void load_rows(unsigned (&a)[PLANES][K][4], unsigned tile, unsigned plane,
+	int first = 0, int lane = threadIdx.x & 31)
+{
+	const unsigned offset = lane_offset<COLUMNS>(true, lane);
+
+	UNROLL
+	for (int p = 0; p < PLANES; p++) {
+		UNROLL
+		for (int k = 0; k < K; k++)
+			load_matrices(
+				a[p][k], tile + p * plane + (offset ^ tile_column<COLUMNS>(2 * (first + k))));
+	}
+}
+
+#if WARPGROUP_PRODUCTS
+/* c += A · Bᵀ for tiles of 64 rows and COLUMNS, which lie in PLANES; warp w of the four has rows 16w … of the result. */
+template <int PLANES, int COLUMNS>
+static __device__ __forceinline__ void multiply_tiles(
+	float (&c)[8][4], unsigned left_tile, unsigned right_tile, unsigned left_plane, unsigned right_plane)
+{
+	hold(c);
+	asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+	UNROLL
+	for (int k = 0; k < COLUMNS / 16; k++) {
+		UNROLL
+		for (int right = 0; right < PLANES; right++) {
+			UNROLL
+			for (int left = 0; left + right < PLANES; left++)
+				asm volatile("wgmma.mma_async.sync.aligned.m64n64k16.f32." TILE_TYPE
+					     "." TILE_TYPE " {" NAMES_32 "}, %32, %33, 1, 1, 1, 0, 0;"
+					     : TILE_32(c, 0)
+					     : "l"(tile_descriptor<COLUMNS>(left_tile + left * left_plane +
+						       tile_column<COLUMNS>(2 * k))),
+					     "l"(tile_descriptor<COLUMNS>(right_tile + right * right_plane +
+						     tile_column<COLUMNS>(2 * k))));
+		}
+	}
+	asm volatile("wgmma.commit_group.sync.aligned;\n\twgmma.wait_group.sync.aligned 0;" ::: "memory");
+	hold(c);
+}
+/* A left factor's 16 rows and columns to where load_matrices() finds them. */
+static __device__ __forceinline__ void store_matrices(unsigned address, const unsigned (&a)[4])
+{
+	asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address),
+		     "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3])
+		     : "memory");
+}
+
+/* 16 rows of a tile from a left factor. */
+template <int PLANES, int COLUMNS, int K>
+static __device__ __forceinline__ void store_rows(
+	unsigned tile, const unsigned (&a)[PLANES][K][4], unsigned plane)
 {
 	const unsigned lane = lane_offset<COLUMNS>(true);
 
@@ -419,10 +468,10 @@ static __device__ __forceinline__ void load_rows(
 	for (int p = 0; p < PLANES; p++) {
 		UNROLL
 		for (int k = 0; k < K; k++)
-			load_matrices(
-				a[p][k], tile + p * plane + (lane ^ tile_column<COLUMNS>(2 * (first + k))));
+			store_matrices(tile + p * plane + (lane ^ tile_column<COLUMNS>(2 * k)), a[p][k]);
 	}
 }
+#endif
 
 template <int N> static __device__ __forceinline__ void copy(float (&to)[N][4], const float (&from)[N][4])
 {

@@ -10,14 +10,14 @@
 #define CHOICE_FUNCTION static inline
 #endif
 
-/* Values of CHUNK and NUM_STAGES; each list ends with 0. Upstream semantics have UPSTREAM_CHUNK alone. */
+/* Values of CHUNK and NUM_STAGES (3: with warps of their own for a chunk's matrices); each list ends with 0. Upstream semantics have UPSTREAM_CHUNK alone. */
 #define CHUNK_VALUES                                                                                         \
 	{                                                                                                    \
 		UPSTREAM_CHUNK, 32, 0                                                                        \
 	}
 #define NUM_STAGES_VALUES                                                                                    \
 	{                                                                                                    \
-		2, 1, 0                                                                                      \
+		2, 1, 3, 0                                                                                   \
 	}
 
 /* Of MIN_BLOCKS: blocks on a multiprocessor that the compiler leaves registers for. */
@@ -78,27 +78,20 @@ CHOICE_FUNCTION int chunk_has_wgmma(
 	return machine->capability == WGMMA_CAPABILITY && problem->dim >= 64 && chunk == 64;
 }
 
-/* Three launches spare each pass the making of T, for the price of moving it through memory: where a multiprocessor
- * has room for one block or two the work is short of warps, and it pays; in long sequences of small heads memory is
- * what is short. */
-#define LONG_CHUNKS 16384 /* of all heads together */
-
+/* Three launches spare each pass the making of T, for the price of moving it through memory: with S = 128 a multiprocessor
+ * has room for one block, whose makers are then what the others wait for, and it pays. */
 CHOICE_FUNCTION int chunk_wanted_launches(const struct chunk_problem *problem, int wgmma)
 {
-	long long chunks = problem->sequences * ((problem->rows + 63) / 64);
-
-	if (!wgmma || problem->input != INPUT_BF16)
-		return 2;
-	return problem->dim == 128 || chunks <= LONG_CHUNKS ? 3 : 2;
+	return wgmma && problem->input == INPUT_BF16 && problem->dim == 128 ? 3 : 2;
 }
 
 /* Blocks to aim at: more hide more latency, fewer leave more registers. */
-CHOICE_FUNCTION int chunk_wanted_blocks(const struct chunk_problem *problem, int wgmma, int num_launches)
+CHOICE_FUNCTION int chunk_wanted_blocks(const struct chunk_problem *problem, int wgmma, int num_stages)
 {
 	if (problem->dim == 32)
 		return 4;
 	if (problem->dim == 64 && problem->input == INPUT_BF16)
-		return num_launches == 3 || (problem->upstream && !wgmma) ? 2 : 3;
+		return num_stages == 3 || (problem->upstream && !wgmma) ? 2 : 3;
 	return 1;
 }
 
@@ -125,15 +118,18 @@ CHOICE_FUNCTION struct chunk_choice chunk_choose_build(
 	for (int c = 0; chunks[c]; c++) {
 		int wgmma = chunk_has_wgmma(problem, machine, chunks[c]);
 		int launches = chunk_wanted_launches(problem, wgmma);
-		int wanted = chunk_wanted_blocks(problem, wgmma, launches);
 
 		if (problem->upstream && chunks[c] != UPSTREAM_CHUNK)
 			continue;
 		for (int s = 0; stages[s]; s++) {
+			int wanted = chunk_wanted_blocks(problem, wgmma, stages[s]);
 			int fit = chunk_blocks_that_fit(problem, machine, chunks[c], stages[s], launches);
 			struct chunk_choice candidate = {chunks[c], stages[s], fit < wanted ? fit : wanted,
 				wgmma ? 4 : 1, launches, 1};
 
+			/* makers want registers of their own, which only Hopper shares out, and one product for one */
+			if (stages[s] == 3 && !(wgmma && problem->input == INPUT_BF16))
+				continue;
 			if (fit && (!found || chunk_is_better(&candidate, &best, wanted)))
 				best = candidate;
 			found |= fit > 0;
@@ -148,18 +144,20 @@ CHOICE_FUNCTION struct chunk_choice chunk_choose_build(
  * and no steps over groups. */
 #define FADING_CHUNKS 36
 
-/* Microseconds on an H200, S = 64, of one group's way when `sharing` groups are on each multiprocessor. Only proportions
- * count. */
-CHOICE_FUNCTION double chunk_cost(int groups, int longest, long long sharing)
+/* Microseconds on an H200, S = 64, of one group's way when `sharing` groups are on each multiprocessor, without makers and
+ * with them. Only proportions count. */
+CHOICE_FUNCTION double chunk_cost(int makers, int groups, int longest, long long sharing)
 {
-	const double first[] = {1.8, 3.5, 4.3}, second[] = {3.2, 4.1, 5.7}, step[] = {0.5, 0.7, 1.0};
+	const double first[2][3] = {{1.8, 3.5, 4.3}, {1.5, 2.4, 3.6}};
+	const double second[2][3] = {{3.2, 4.1, 5.7}, {2.1, 3.3, 5.0}};
+	const double step[2][3] = {{0.5, 0.7, 1.0}, {0.5, 0.5, 0.7}};
 	int row = sharing > 3 ? 2 : (int)sharing - 1;
-	double cost = longest * second[row];
+	double cost = longest * second[makers][row];
 
 	if (groups > 1)
-		cost += (longest < FADING_CHUNKS ? longest : FADING_CHUNKS) * first[row];
+		cost += (longest < FADING_CHUNKS ? longest : FADING_CHUNKS) * first[makers][row];
 	if (longest < FADING_CHUNKS)
-		cost += groups * step[row];
+		cost += groups * step[makers][row];
 	return cost;
 }
 
@@ -176,7 +174,7 @@ CHOICE_FUNCTION int chunk_cut(int chunks, long long groups)
 /* How many groups the chunks of a head are cut into: more groups have fewer chunks each, but more groups
  * before them to step over, and share the multiprocessors with more blocks. */
 CHOICE_FUNCTION int chunk_choose_groups(
-	const struct chunk_problem *problem, int chunks, int resident_blocks, int multiprocessors)
+	const struct chunk_problem *problem, int makers, int chunks, int resident_blocks, int multiprocessors)
 {
 	double least = 0;
 	int best = 0;
@@ -187,7 +185,7 @@ CHOICE_FUNCTION int chunk_choose_groups(
 		long long sharing = (groups * problem->sequences + multiprocessors - 1) / multiprocessors;
 		double cost;
 
-		cost = chunk_cost(groups, (chunks + groups - 1) / groups, sharing);
+		cost = chunk_cost(makers, groups, (chunks + groups - 1) / groups, sharing);
 		if (!best || cost < least) {
 			least = cost;
 			best = groups;
@@ -203,8 +201,8 @@ CHOICE_FUNCTION struct chunk_choice chunk_choose(
 	int chunks = (int)((problem->rows + choice.chunk - 1) / choice.chunk);
 
 	/* the compiler leaves registers for min_blocks, and hardly ever for more */
-	choice.groups = chunk_choose_groups(
-		problem, chunks, choice.min_blocks * machine->multiprocessors, machine->multiprocessors);
+	choice.groups = chunk_choose_groups(problem, choice.num_stages == 3, chunks,
+		choice.min_blocks * machine->multiprocessors, machine->multiprocessors);
 	return choice;
 }
 

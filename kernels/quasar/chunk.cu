@@ -36,6 +36,10 @@
  * Products run in bf16 with fp32 sums; the states stay in fp32. fp16 and fp32 input is carried in two
  * bf16 (PLANES = 2) with three products for one.
  *
+ * With NUM_STAGES = 3 four more warps, makers, load the chunks and do a. and b., and make tril(Q Kᵀ), for the next chunk
+ * while the others, carriers, take the state through this one. Neither waits for the other but where a tile changes hands,
+ * and on Hopper makers leave carriers the registers that they do not need.
+ *
  * Compile-time parameters, of the problem:
  *   HEAD_DIM    S: 32, 64 or 128
  *   UPSTREAM    1: upstream semantics, 0: causal
@@ -46,7 +50,7 @@
  *   PACKED      1: several sequences one behind the other in a batch of 1 (causal); else 0
  * and tunables (lib/op/quasar/config.c):
  *   CHUNK       C: 64, or 32 (causal only)
- *   NUM_STAGES  2: load the next chunk while working on this one, 1: one buffer
+ *   NUM_STAGES  2: load the next chunk while working on this one, 1: one buffer, 3: with makers
  *   MIN_BLOCKS  blocks that must fit a multiprocessor; bounds registers
  *   NUM_LAUNCHES  3: T of every chunk is made by a launch of its own, quasar_chunk_inverse, which has whole multiprocessors
  *               for what needs few registers; both passes load it. 2: each pass makes it, and nothing is stored
@@ -60,9 +64,15 @@
 
 #define PLANES CHUNK_PLANES(INPUT)
 #define WARPS CHUNK_WARPS(HEAD_DIM)
-#define THREADS CHUNK_THREADS(HEAD_DIM)
+#define CARRIERS (WARPS * 32) /* threads */
+#define MAKER_WARPS CHUNK_MAKER_WARPS(NUM_STAGES)
+#define MAKERS (MAKER_WARPS * 32)
+#define THREADS CHUNK_THREADS(HEAD_DIM, NUM_STAGES)
 #define BLOCKS (CHUNK / 16)
-#define BLOCKS_PER_WARP ((BLOCKS + WARPS - 1) / WARPS)
+/* Those that load chunks and make their matrices. */
+#define MAKING_WARPS (MAKERS ? MAKER_WARPS : WARPS)
+#define MAKING_THREADS (MAKING_WARPS * 32)
+#define BLOCKS_PER_WARP ((BLOCKS + MAKING_WARPS - 1) / MAKING_WARPS)
 #define NEGLIGIBLE 6e-8f /* fp32 would lose it in the sums anyway */
 
 /* n-tiles of 8 and k steps of 16 in a row of the state and of a chunk's matrix */
@@ -81,13 +91,16 @@
 #define SQUARE_BYTES CHUNK_SQUARE_BYTES(CHUNK, PLANES)
 #define INVERSE_BYTES CHUNK_INVERSE_BYTES(CHUNK, PLANES)
 #define SEPARATE_INVERSE (NUM_LAUNCHES == 3)
+/* T is there already when the warps that hold the state come to a chunk. */
+#define READY_INVERSE (SEPARATE_INVERSE || MAKERS)
+#define MADE_BYTES(scores) CHUNK_MADE_BYTES(CHUNK, PLANES, NUM_STAGES, NUM_LAUNCHES, scores)
 #define STAGE_BYTES(tensors) CHUNK_STAGE_BYTES(HEAD_DIM, CHUNK, PLANES, NUM_LAUNCHES, tensors)
 
 /* The walk over transitions before a group may use what lies behind the first stage. */
 #define WALK_ROOM                                                                                            \
 	(CHUNK_OUTPUT_SHARED(HEAD_DIM, CHUNK, PLANES, NUM_STAGES, NUM_LAUNCHES, UPSTREAM) -                  \
 		(NUM_STAGES > 1 ? STAGE_BYTES(3) : 0))
-#define WALK_TILES (NUM_STAGES > 1 && 2 * STATE_BYTES <= WALK_ROOM ? 2 : 1)
+#define WALK_TILES (MAKERS || (NUM_STAGES > 1 && 2 * STATE_BYTES <= WALK_ROOM) ? 2 : 1)
 
 /* A group's transition: P − I as a tile, then Rᵀ as the fp32 registers of its owners. The identity is left
  * out so that what rounding to bf16 loses is relative to how much the group changes the state, not to the
@@ -242,48 +255,39 @@ static __device__ __forceinline__ void load_segment(
 
 /* Starts loading the rows of K, of two or three TENSORS V, and of three Q, of a chunk into the tiles of a stage. */
 template <int TENSORS>
-static __device__ __forceinline__ void load_chunk(
-	const struct quasar_chunk_arguments &a, const struct rows &rows, int chunk, unsigned stage)
+static __device__ __forceinline__ void load_chunk(const struct quasar_chunk_arguments &a,
+	const struct rows &rows, int chunk, unsigned stage, int thread = threadIdx.x % MAKING_THREADS)
 {
-	const int segments = HEAD_DIM / 8, first = threadIdx.x / segments;
+	const int segments = HEAD_DIM / 8, first = thread / segments, at_once = MAKING_THREADS / segments;
+	/* The fork takes the memory of [T, H] rows for [H, T] rows; see docs/math.md */
+	const int step = UPSTREAM ? 2 : 1; /* the dimension whose stride leads from one row to the next */
+	const unsigned start = (UPSTREAM ? rows.first : 0) + chunk * CHUNK + first;
+	const unsigned end = UPSTREAM ? rows.end : (unsigned)(PACKED ? rows.tokens : a.tokens);
+	const ELEMENT *k = rows.k + start * a.k.stride[step], *v = rows.v + start * a.v.stride[step],
+		      *q = rows.q + start * a.q.stride[step];
 
 	UNROLL
-	for (int pass = 0; pass < CHUNK / 16; pass++) {
-		const int row = first + pass * 16;
-		const unsigned address = stage + tile_offset<HEAD_DIM>(row, threadIdx.x % segments);
-		long long k, v, q;
-		bool valid;
+	for (int pass = 0; pass < CHUNK / at_once; pass++) {
+		const unsigned row = start + pass * at_once;
+		const unsigned address = stage +
+			tile_offset<HEAD_DIM>(first + pass * at_once, thread % segments);
+		const bool valid = row < end;
 
-#if UPSTREAM
-		/* The fork takes the memory of [T, H] rows for [H, T] rows; see docs/math.md */
-		const unsigned flat = rows.first + chunk * CHUNK + row;
+		if (UPSTREAM && !COMPACT) {
+			const unsigned token = row / a.heads, head = row % a.heads;
 
-		valid = flat < rows.end;
-#if COMPACT
-		k = flat * a.k.stride[2];
-		v = flat * a.v.stride[2];
-		q = flat * a.q.stride[2];
-#else
-		const unsigned token = flat / a.heads, head = flat % a.heads;
-
-		k = token * a.k.stride[1] + head * a.k.stride[2];
-		v = token * a.v.stride[1] + head * a.v.stride[2];
-		q = token * a.q.stride[1] + head * a.q.stride[2];
-#endif
-#else
-		const int token = chunk * CHUNK + row;
-
-		valid = token < (PACKED ? rows.tokens : a.tokens);
-		k = token * a.k.stride[1];
-		v = token * a.v.stride[1];
-		q = token * a.q.stride[1];
-#endif
-		load_segment(address, rows.k + (valid ? k : 0), a.k.stride[3], valid);
+			k = rows.k + token * a.k.stride[1] + head * a.k.stride[2];
+			v = rows.v + token * a.v.stride[1] + head * a.v.stride[2];
+			q = rows.q + token * a.q.stride[1] + head * a.q.stride[2];
+		}
+		load_segment(address, k, a.k.stride[3], valid);
 		if (TENSORS > 1)
-			load_segment(address + ROWS_BYTES, rows.v + (valid ? v : 0), a.v.stride[3], valid);
+			load_segment(address + ROWS_BYTES, v, a.v.stride[3], valid);
 		if (TENSORS > 2)
-			load_segment(
-				address + 2 * ROWS_BYTES, rows.q + (valid ? q : 0), a.q.stride[3], valid);
+			load_segment(address + 2 * ROWS_BYTES, q, a.q.stride[3], valid);
+		k += at_once * a.k.stride[step];
+		v += at_once * a.v.stride[step];
+		q += at_once * a.q.stride[step];
 	}
 }
 
@@ -325,41 +329,58 @@ static __device__ __forceinline__ void load_gates(
 
 /* --- a chunk's own matrices ------------------------------------------------------------------------ */
 
-/* Writes two neighbours of a C × C tile. */
-static __device__ __forceinline__ void store_square(
-	unsigned tile, int row, int column, float left, float right)
+/* Writes a block of 16 × 16 of a C × C tile, which has the layout of a left factor. */
+static __device__ __forceinline__ void store_block(
+	unsigned tile, int row, int column, int lane, const unsigned (&block)[4])
 {
-	unsigned address = tile + tile_offset<CHUNK>(row, column / 8) + column % 8 * 2;
-	unsigned pair[PLANES];
-
-	split_bf16<PLANES>(pair, left, right);
+#if WARPGROUP_PRODUCTS
+	store_matrices(tile + row * 16 * CHUNK * 2 +
+			(lane_offset<CHUNK>(true, lane) ^ tile_column<CHUNK>(2 * column)),
+		block);
+#else
 	UNROLL
-	for (int p = 0; p < PLANES; p++)
-		store_shared(address + p * SQUARE_PLANE, pair[p]);
+	for (int i = 0; i < 4; i++)
+		store_shared(tile +
+				tile_offset<CHUNK>(row * 16 + (lane >> 2) + i % 2 * 8, column * 2 + i / 2) +
+				(lane & 3) * 4,
+			block[i]);
+#endif
 }
 
-/* One row of 16 of a C × C tile, from an array. */
-static __device__ __forceinline__ void store_square_row(
-	unsigned tile, int row, int column, const float (&x)[16], float scale)
+/* Eight neighbours of a C × C tile, from an array. */
+static __device__ __forceinline__ void store_segment(
+	unsigned tile, int row, int segment, const float (&x)[8], float scale)
+{
+	const unsigned address = tile + tile_offset<CHUNK>(row, segment);
+	uint4 plane[2];
+	unsigned *high = &plane[0].x, *low = &plane[1].x;
+
+	UNROLL
+	for (int i = 0; i < 4; i++) {
+		unsigned pair[PLANES];
+
+		split_bf16<PLANES>(pair, scale * x[2 * i], scale * x[2 * i + 1]);
+		high[i] = pair[0];
+		low[i] = pair[PLANES - 1];
+	}
+	store_shared(address, plane[0]);
+	if (PLANES > 1)
+		store_shared(address + SQUARE_PLANE, plane[1]);
+}
+
+/* x becomes the solution of L x = x, with a unit lower triangle of 8 × 8 in rows of 64 bytes. */
+static __device__ __forceinline__ void solve_column(float (&x)[8], unsigned lower)
 {
 	UNROLL
-	for (int half = 0; half < 2; half++) {
-		unsigned address = tile + tile_offset<CHUNK>(row, column / 8 + half);
-		uint4 plane[2];
-		unsigned *high = &plane[0].x, *low = &plane[1].x;
+	for (int i = 1; i < 8; i++) {
+		const float4 left = load_shared_float4(lower + i * 64);
+		const float4 right = i > 4 ? load_shared_float4(lower + i * 64 + 16)
+					   : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+		const float l[8] = {left.x, left.y, left.z, left.w, right.x, right.y, right.z, right.w};
 
 		UNROLL
-		for (int i = 0; i < 4; i++) {
-			unsigned pair[PLANES];
-
-			split_bf16<PLANES>(
-				pair, scale * x[half * 8 + 2 * i], scale * x[half * 8 + 2 * i + 1]);
-			high[i] = pair[0];
-			low[i] = pair[PLANES - 1];
-		}
-		store_shared(address, plane[0]);
-		if (PLANES > 1)
-			store_shared(address + SQUARE_PLANE, plane[1]);
+		for (int k = 0; k < i; k++)
+			x[i] -= l[k] * x[k];
 	}
 }
 
@@ -370,7 +391,7 @@ static __device__ __forceinline__ void make_lower_row(
 {
 	const int lane = block.lane, group = lane >> 2, pair = (lane & 3) * 2;
 	const unsigned scratch = block.transposed_inverse + row * 16 * CHUNK * 2; /* this row's own part */
-	float diagonal[2][4], even, odd, x[16];
+	float diagonal[2][4], even, odd, x[8], z[8], product[2];
 
 	UNROLL
 	for (int n = 0; n < 2; n++) {
@@ -383,13 +404,18 @@ static __device__ __forceinline__ void make_lower_row(
 		}
 	}
 
-	/* λ is the diagonal of G: row `group` of an 8 × 8 tile has it in lane group / 2 of its four */
+	/* λ is the diagonal of G: row `group` of an 8 × 8 tile has it in lane group / 2 of its four. Of two neighbouring lanes
+	 * each computes α of one of the two rows that both have. */
 	UNROLL
 	for (int half = 0; half < 2; half++) {
 		even = __shfl_sync(~0u, diagonal[half][half * 2], (lane & ~3) | group >> 1);
 		odd = __shfl_sync(~0u, diagonal[half][half * 2 + 1], (lane & ~3) | group >> 1);
-		block.alpha[slot][half] = gate(block.beta, group & 1 ? odd : even);
+		product[half] = group & 1 ? odd : even;
 	}
+	even = gate(block.beta, lane & 1 ? product[1] : product[0]);
+	UNROLL
+	for (int half = 0; half < 2; half++)
+		block.alpha[slot][half] = __shfl_sync(~0u, even, (lane & ~1) | half);
 
 	/* the diagonal block: lane c solves for column c of the inverse, downwards */
 	UNROLL
@@ -402,56 +428,67 @@ static __device__ __forceinline__ void make_lower_row(
 	}
 	__syncwarp();
 	UNROLL
-	for (int n = 0; n < CHUNK_N - 2; n++) {
+	for (int k = 0; k < CHUNK_K - 1; k++) {
+		unsigned high[4], low[4];
+
+		if (k >= row)
+			continue;
 		UNROLL
-		for (int half = 0; half < 2; half++) {
+		for (int i = 0; i < 4; i++) {
 			unsigned split[2];
 
-			if (n / 2 >= row)
-				continue;
-			split_bf16<2>(split, block.alpha[slot][half] * g[n][half * 2],
-				block.alpha[slot][half] * g[n][half * 2 + 1]);
-			store_shared(
-				block.lower + tile_offset<CHUNK>(row * 16 + group + half * 8, n) + pair * 2,
-				split[0]);
-			store_shared(block.lower +
-					tile_offset<CHUNK>(n / 2 * 16 + group + half * 8, row * 2 + n % 2) +
-					pair * 2,
-				split[1]);
+			split_bf16<2>(split, block.alpha[slot][i % 2] * g[2 * k + i / 2][i % 2 * 2],
+				block.alpha[slot][i % 2] * g[2 * k + i / 2][i % 2 * 2 + 1]);
+			high[i] = split[0];
+			low[i] = split[1];
 		}
+		store_block(block.lower, row, k, lane, high);
+		store_block(block.lower, k, row, lane, low);
+	}
+	/* [A 0; B C] has the inverse [A⁻¹ 0; Z C⁻¹] with C Z = −B A⁻¹, of 8 × 8 each: lane c of eight solves for a column of
+	 * A⁻¹ or C⁻¹, then all have that of A⁻¹ and two rows of it times −B each, then all solve for a column of Z */
+	const int of_c = lane >> 3 & 1, pair_of_rows = lane >> 3;
+	const unsigned corner = scratch + 8 * 64 + 8 * 4;
+
+	UNROLL
+	for (int i = 0; i < 8; i++)
+		x[i] = i == (lane & 7) ? 1.0f : 0.0f;
+	solve_column(x, of_c ? corner : scratch);
+	UNROLL
+	for (int i = 0; i < 8; i++)
+		z[i] = __shfl_sync(~0u, x[i], lane & 7);
+	UNROLL
+	for (int i = 0; i < 2; i++) {
+		const unsigned l = scratch + (8 + pair_of_rows * 2 + i) * 64;
+		const float4 left = load_shared_float4(l), right = load_shared_float4(l + 16);
+
+		product[i] = -left.x * z[0] - left.y * z[1] - left.z * z[2] - left.w * z[3];
+		product[i] -= right.x * z[4] + right.y * z[5] + right.z * z[6] + right.w * z[7];
 	}
 	UNROLL
-	for (int i = 0; i < 16; i++) {
-		float sum = i == (lane & 15) ? 1.0f : 0.0f;
-
-		UNROLL
-		for (int k = 0; k < i; k += 4) {
-			float4 l = load_shared_float4(scratch + i * 64 + k * 4);
-
-			sum -= l.x * x[k];
-			if (k + 1 < i)
-				sum -= l.y * x[k + 1];
-			if (k + 2 < i)
-				sum -= l.z * x[k + 2];
-			if (k + 3 < i)
-				sum -= l.w * x[k + 3];
-		}
-		x[i] = sum;
-	}
+	for (int i = 0; i < 8; i++)
+		z[i] = __shfl_sync(~0u, product[i % 2], (lane & 7) + i / 2 * 8);
+	solve_column(z, corner);
 	__syncwarp();
 	even = __shfl_sync(~0u, block.alpha[slot][0], (lane & 7) * 4);
 	odd = __shfl_sync(~0u, block.alpha[slot][1], (lane & 7) * 4);
 #if WARPGROUP_PRODUCTS
 	/* what the scratch left where T is zero */
-	for (int i = lane; i < 8 * 2 * row; i += 32)
-		store_shared(block.transposed_inverse + tile_offset<CHUNK>(row * 16 + i % 8, i / 8),
-			make_uint4(0, 0, 0, 0));
-#endif
-	if (lane < 16) {
-		store_square_row(block.lower, row * 16 + lane, row * 16, x, 1.0f);
-		store_square_row(
-			block.transposed_inverse, row * 16 + lane, row * 16, x, lane & 8 ? odd : even);
+	UNROLL
+	for (int from = 0; from < 16 * (BLOCKS - 1); from += 32) {
+		const int i = from + lane;
+
+		if (i < 16 * row)
+			store_shared(block.transposed_inverse + tile_offset<CHUNK>(row * 16 + i % 8, i / 8),
+				make_uint4(0, 0, 0, 0));
 	}
+#endif
+	/* lanes from 16 on write what is scaled */
+	const unsigned tile = lane & 16 ? block.transposed_inverse : block.lower;
+	const float scale = lane & 16 ? (of_c ? odd : even) : 1.0f;
+
+	store_segment(tile, row * 16 + (lane & 15), row * 2 + of_c, x, scale);
+	store_segment(tile, row * 16 + (lane & 15), row * 2 + 1 - of_c, z, of_c ? 0.0f : scale);
 }
 
 /* Of block row `row` of tril(Q Kᵀ) what lies in the tiles of 8 columns from `first` on, from that part of Q Kᵀ. */
@@ -460,17 +497,44 @@ static __device__ __forceinline__ void make_score_row(
 	unsigned scores, int row, int first, int lane, const float (&c)[N][4])
 {
 	const int group = lane >> 2, pair = (lane & 3) * 2;
+	const unsigned kept = pair > group ? 0u : pair == group ? 0xffffu : ~0u; /* of two neighbours */
 
+	unsigned packed[PLANES][N / 2][4];
+
+	pack_rows<PLANES>(packed, c);
 	UNROLL
-	for (int n = 0; n < N; n++) {
-		UNROLL
-		for (int half = 0; half < 2; half++) {
-			int i = row * 16 + group + half * 8, j = (first + n) * 8 + pair;
+	for (int k = 0; k < N / 2; k++) {
+		const int column = first / 2 + k;
 
-			if ((first + n) / 2 <= row)
-				store_square(scores, i, j, j <= i ? c[n][half * 2] : 0.0f,
-					j + 1 <= i ? c[n][half * 2 + 1] : 0.0f);
+		UNROLL
+		for (int p = 0; p < PLANES; p++) {
+			if (column > row)
+				continue;
+			if (column == row) { /* without what lies above the diagonal */
+				packed[p][k][0] &= kept;
+				packed[p][k][2] = 0;
+				packed[p][k][3] &= kept;
+			}
+			store_block(scores + p * SQUARE_PLANE, row, column, lane, packed[p][k]);
 		}
+	}
+}
+
+/* Block rows `row`, row + step, … of tril(Q Kᵀ). */
+static __device__ __forceinline__ void make_score_rows(
+	const struct chunk_block &block, unsigned keys, unsigned queries, unsigned scores, int row, int step)
+{
+	UNROLL
+	for (; row < BLOCKS; row += step) {
+		unsigned left[PLANES][STATE_K][4];
+		float c[CHUNK_N][4];
+
+		load_rows<PLANES, HEAD_DIM>(left, queries + row * 16 * HEAD_DIM * 2, ROWS_PLANE);
+		clear(c);
+		multiply<PLANES, HEAD_DIM, false, FULL>(c, left, keys, ROWS_PLANE);
+		if (GATED)
+			decay_products(c, block.decay, row, 0);
+		make_score_row(scores, row, 0, block.lane, c);
 	}
 }
 
@@ -483,9 +547,11 @@ static __device__ __forceinline__ void make_rows(
 {
 	UNROLL
 	for (int slot = 0; slot < BLOCKS_PER_WARP; slot++) {
-		const int first = WARPS > BLOCKS ? (block.warp + WARPS - BLOCKS) % WARPS : block.warp;
-		const int lower = block.warp + slot * WARPS < BLOCKS ? block.warp + slot * WARPS : -1;
-		const int score = !WITH_SCORES ? -1 : BLOCKS - 1 - first - slot * WARPS;
+		const int first = MAKING_WARPS > BLOCKS ? (block.warp + MAKING_WARPS - BLOCKS) % MAKING_WARPS
+							: block.warp;
+		const int lower = block.warp + slot * MAKING_WARPS < BLOCKS ? block.warp + slot * MAKING_WARPS
+									    : -1;
+		const int score = !WITH_SCORES ? -1 : BLOCKS - 1 - first - slot * MAKING_WARPS;
 		float g[CHUNK_N][4], c[CHUNK_N][4];
 
 		clear(g);
@@ -538,10 +604,10 @@ static __device__ __forceinline__ void make_rows(
 static __device__ __forceinline__ void make_inverse_column(
 	const struct chunk_block &block, int slot, int column)
 {
-	const int group = block.lane >> 2, pair = (block.lane & 3) * 2;
 	unsigned x[BLOCKS][PLANES][1][4];
 
-	load_rows<PLANES, CHUNK>(x[0], block.lower + column * 16 * CHUNK * 2, SQUARE_PLANE, column);
+	load_rows<PLANES, CHUNK>(
+		x[0], block.lower + column * 16 * CHUNK * 2, SQUARE_PLANE, column, block.lane);
 	UNROLL
 	for (int step = 1; step < BLOCKS; step++) {
 		const int row = column + step;
@@ -553,11 +619,11 @@ static __device__ __forceinline__ void make_inverse_column(
 		clear(sum);
 		UNROLL
 		for (int k = 0; k < step; k++) {
-			multiply_block<CHUNK, false>(sum, x[k][0], block.lower, row, column + k);
-			multiply_block<CHUNK, false>(sum, x[k][0], block.lower, column + k, row);
+			multiply_block<CHUNK, false>(sum, x[k][0], block.lower, row, column + k, block.lane);
+			multiply_block<CHUNK, false>(sum, x[k][0], block.lower, column + k, row, block.lane);
 			if (PLANES > 1)
 				multiply_block<CHUNK, false>(
-					sum, x[k][PLANES - 1], block.lower, row, column + k);
+					sum, x[k][PLANES - 1], block.lower, row, column + k, block.lane);
 		}
 		pack_rows<PLANES>(z, sum, -1.0f);
 		clear(result);
@@ -565,19 +631,21 @@ static __device__ __forceinline__ void make_inverse_column(
 		for (int left = 0; left < PLANES; left++) {
 			UNROLL
 			for (int right = 0; left + right < PLANES; right++)
-				multiply_block<CHUNK, true>(
-					result, z[left], block.lower + right * SQUARE_PLANE, row, row);
+				multiply_block<CHUNK, true>(result, z[left],
+					block.lower + right * SQUARE_PLANE, row, row, block.lane);
 		}
 		pack_rows<PLANES>(x[step], result);
 		UNROLL
 		for (int n = 0; n < 2; n++) {
 			UNROLL
-			for (int half = 0; half < 2; half++)
-				store_square(block.transposed_inverse, column * 16 + group + half * 8,
-					row * 16 + n * 8 + pair,
-					block.alpha[slot][half] * result[n][half * 2],
-					block.alpha[slot][half] * result[n][half * 2 + 1]);
+			for (int i = 0; i < 4; i++)
+				result[n][i] *= block.alpha[slot][i / 2];
 		}
+		pack_rows<PLANES>(z, result);
+		UNROLL
+		for (int p = 0; p < PLANES; p++)
+			store_block(block.transposed_inverse + p * SQUARE_PLANE, column, row, block.lane,
+				z[p][0]);
 	}
 }
 
@@ -585,8 +653,8 @@ static __device__ __forceinline__ void make_inverse(const struct chunk_block &bl
 {
 	UNROLL
 	for (int slot = 0; slot < BLOCKS_PER_WARP; slot++)
-		if (block.warp + slot * WARPS < BLOCKS)
-			make_inverse_column(block, slot, block.warp + slot * WARPS);
+		if (block.warp + slot * MAKING_WARPS < BLOCKS)
+			make_inverse_column(block, slot, block.warp + slot * MAKING_WARPS);
 }
 
 static __device__ __forceinline__ struct chunk_block start_block(
@@ -619,7 +687,7 @@ static __device__ __forceinline__ unsigned char *transition_of(
 static __device__ __forceinline__ void clear_square(unsigned tile)
 {
 #if WARPGROUP_PRODUCTS
-	for (int i = threadIdx.x; i < SQUARE_BYTES / 16; i += THREADS)
+	for (int i = threadIdx.x % MAKING_THREADS; i < SQUARE_BYTES / 16; i += MAKING_THREADS)
 		store_shared(tile + i * 16, make_uint4(0, 0, 0, 0));
 #endif
 }
@@ -691,15 +759,164 @@ static __device__ __forceinline__ void make_inverses(const struct quasar_chunk_a
 				squares + i * INVERSE_BYTES + at);
 }
 
-/* Starts loading T of a chunk. */
-static __device__ __forceinline__ void load_inverse(
-	const struct quasar_chunk_arguments &a, const struct share &share, int chunk, unsigned tile)
+/* Starts loading K, V and, of three TENSORS, Q of a chunk, and T where it is there already. */
+template <int TENSORS>
+static __device__ __forceinline__ void load_stage(const struct quasar_chunk_arguments &a,
+	const struct rows &rows, const struct share &share, int chunk, unsigned stage,
+	int thread = threadIdx.x % MAKING_THREADS)
 {
-	const unsigned char *inverse = inverse_of(a, share, chunk);
+	load_chunk<TENSORS>(a, rows, chunk, stage, thread);
+	if (!SEPARATE_INVERSE)
+		return;
+
+	const unsigned tile = stage + TENSORS * ROWS_BYTES + thread * 16;
+	const unsigned char *inverse = inverse_of(a, share, chunk) + thread * 16;
 
 	UNROLL
-	for (int at = 0; at < SQUARE_BYTES; at += THREADS * 16)
-		copy_async(tile + at + threadIdx.x * 16, inverse + at + threadIdx.x * 16, true);
+	for (int at = 0; at < SQUARE_BYTES; at += MAKING_THREADS * 16)
+		copy_async(tile + at, inverse + at, true);
+}
+
+/* --- warps of their own for what a chunk's matrices take ---------------------------------------------- */
+
+/* Makers are a chunk ahead of carriers: a chunk's rows lie in one of three stages, what is made of them in one of two
+ * places. Barriers by number, the last two for each of these places. */
+enum { CARRIERS_MEET = 1, MAKERS_MEET, IS_MADE, IS_USED = IS_MADE + 2 };
+
+static __device__ __forceinline__ void meet(int barrier, int threads)
+{
+	asm volatile("bar.sync %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
+}
+
+/* The same for those who need not wait. */
+static __device__ __forceinline__ void tell(int barrier)
+{
+	asm volatile("bar.arrive %0, %1;" ::"r"(barrier), "r"(THREADS) : "memory");
+}
+
+static __device__ __forceinline__ void carriers_meet(void)
+{
+	if (MAKERS)
+		meet(CARRIERS_MEET, CARRIERS);
+	else
+		__syncthreads();
+}
+
+/* Whether the condition holds for any carrier. */
+static __device__ __forceinline__ bool any_carrier(bool condition)
+{
+	int any;
+
+	if (!MAKERS)
+		return __syncthreads_or(condition);
+	asm volatile("{ .reg .pred p, q; setp.ne.s32 p, %1, 0; bar.red.or.pred q, %2, %3, p; "
+		     "selp.s32 %0, 1, 0, q; }"
+		     : "=r"(any)
+		     : "r"((int)condition), "r"((int)CARRIERS_MEET), "r"(CARRIERS)
+		     : "memory");
+	return any;
+}
+
+/* In the first pass registers do not suffice for a left factor beside two states: it goes through shared memory. */
+#define STATE_TILE (WARPGROUP_PRODUCTS && MAKERS && HEAD_DIM == 128)
+
+/* Registers that the compiler leaves each thread, in steps of 8, are shared out anew: a maker needs fewer. */
+#define SHARED_OUT (WARPGROUP_PRODUCTS && MAKERS && 65536 / (THREADS * MIN_BLOCKS) < 232)
+#define REGISTERS (65536 / (THREADS * MIN_BLOCKS) / 8 * 8)
+#define MAKER_REGISTERS (SEPARATE_INVERSE ? 64 : 88)
+#define CARRIER_REGISTERS ((REGISTERS * THREADS - MAKER_REGISTERS * MAKERS) / CARRIERS / 8 * 8)
+
+template <bool MAKER> static __device__ __forceinline__ void take_registers(void)
+{
+#if WARPGROUP_PRODUCTS && NUM_STAGES == 3
+	if (SHARED_OUT && MAKER)
+		asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(MAKER_REGISTERS));
+	else if (SHARED_OUT)
+		asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(CARRIER_REGISTERS));
+#endif
+}
+
+static __device__ __forceinline__ unsigned place_of_inverse(unsigned made, int index)
+{
+	return made + index % 2 * SQUARE_BYTES;
+}
+
+static __device__ __forceinline__ unsigned place_of_scores(unsigned made, int index)
+{
+	return made + (SEPARATE_INVERSE ? 0 : 2 * SQUARE_BYTES) + index % 2 * SQUARE_BYTES;
+}
+
+/* The chunks first, first + STEP, … of a group, `count` of them. Where carriers need no more from chunk i on, they set
+ * stopped[i % 2] before they tell that it is used: makers that are at chunk i + 1 do not look there. */
+template <int TENSORS, int STEP>
+static __device__ __forceinline__ void make_matrices(const struct quasar_chunk_arguments &a,
+	const struct rows &rows, const struct share &share, int first, int count, unsigned made,
+	unsigned stages, const volatile int *stopped)
+{
+	const bool with_scores = TENSORS == 3 && !UPSTREAM;
+	struct chunk_block block = start_block(a, made, share.sequence % a.heads);
+	float gate[2];
+
+	block.warp = __shfl_sync(
+		~0u, block.warp - WARPS, 0); /* the compiler sees that all lanes have the same */
+	block.lower = made + MADE_BYTES(with_scores) - SQUARE_BYTES;
+	load_stage<TENSORS>(a, rows, share, first, stages);
+	load_gates(gate, a, rows, first);
+	for (int i = 0; i < MADE_BYTES(with_scores) / SQUARE_BYTES; i++)
+		clear_square(made + i * SQUARE_BYTES);
+	for (int i = 0; i < count; i++) {
+		const unsigned keys = stages + i % 3 * STAGE_BYTES(TENSORS), queries = keys + 2 * ROWS_BYTES;
+		const unsigned scores = place_of_scores(made, i);
+
+		/* what depends on the lane would be kept in registers otherwise, and those are short */
+		asm volatile("" : "+r"(block.lane));
+		if (i) {
+			meet(IS_USED + i % 2, THREADS);
+			if (STEP < 0 && stopped[i % 2])
+				break;
+		}
+		copy_async_wait();
+		publish_tiles();
+		meet(MAKERS_MEET, MAKERS);
+		if (i + 1 < count)
+			load_stage<TENSORS>(a, rows, share, first + (i + 1) * STEP,
+				stages + (i + 1) % 3 * STAGE_BYTES(TENSORS), block.warp * 32 + block.lane);
+		if (GATED) {
+			block.decay = decay_of(gate);
+			load_gates(gate, a, rows, max(first + (i + 1) * STEP, 0));
+		}
+		block.transposed_inverse = place_of_inverse(made, i);
+#if WARPGROUP_PRODUCTS
+		float g[CHUNK_N][4];
+
+		if (!SEPARATE_INVERSE) {
+			clear(g);
+			multiply_tiles<PLANES, HEAD_DIM>(g, keys, keys, ROWS_PLANE, ROWS_PLANE);
+			if (GATED)
+				decay_products(g, block.decay, block.warp, 0);
+			make_lower_row(block, 0, block.warp, g);
+		}
+		if (with_scores) {
+			clear(g);
+			multiply_tiles<PLANES, HEAD_DIM>(g, queries, keys, ROWS_PLANE, ROWS_PLANE);
+			if (GATED)
+				decay_products(g, block.decay, block.warp, 0);
+			make_score_row(scores, block.warp, 0, block.lane, g);
+		}
+#else
+		if (!SEPARATE_INVERSE)
+			make_rows<with_scores>(block, keys, queries, scores);
+		else if (with_scores)
+			make_score_rows(block, keys, queries, scores, block.warp, MAKER_WARPS);
+#endif
+		if (!SEPARATE_INVERSE) {
+			meet(MAKERS_MEET, MAKERS);
+			make_inverse(block);
+		}
+		publish_tiles();
+		tell(IS_MADE + i % 2);
+	}
+	copy_async_wait();
 }
 
 /* --- pass 1: a group's transition ------------------------------------------------------------------ */
@@ -736,15 +953,6 @@ static __device__ __forceinline__ void store_transition(unsigned char *transitio
 	}
 }
 
-/* K and V of a chunk, and T where it is there already. */
-static __device__ __forceinline__ void load_transition_stage(const struct quasar_chunk_arguments &a,
-	const struct rows &rows, const struct share &share, int chunk, unsigned stage)
-{
-	load_chunk<2>(a, rows, chunk, stage);
-	if (SEPARATE_INVERSE)
-		load_inverse(a, share, chunk, stage + 2 * ROWS_BYTES);
-}
-
 static __device__ __forceinline__ void make_transition(const struct quasar_chunk_arguments &a)
 {
 	struct share share;
@@ -755,12 +963,25 @@ static __device__ __forceinline__ void make_transition(const struct quasar_chunk
 	const struct rows rows = start_rows(a, share);
 	const int first = share.index * a.chunks_per_group,
 		  last = min(first + a.chunks_per_group, chunks_of(a, share)) - 1;
-	const unsigned stages = shared_base();
-	struct chunk_block block = start_block(
-		a, stages + NUM_STAGES * STAGE_BYTES(2), share.sequence % a.heads);
+	const unsigned made = shared_base(), stages = made + (MAKERS ? MADE_BYTES(0) : 0);
+	const unsigned behind = stages + NUM_STAGES * STAGE_BYTES(2);
+	struct chunk_block block = start_block(a, behind, share.sequence % a.heads);
 	float p[STATE_N][4], r[STATE_N][4], gate[2];
 	int forgotten = 0;
+	__shared__ int stopped[2];
 
+	if (MAKERS) {
+		if (threadIdx.x < 2)
+			stopped[threadIdx.x] = 0;
+		__syncthreads();
+		if (threadIdx.x >= CARRIERS) {
+			take_registers<true>();
+			make_matrices<2, -1>(a, rows, share, last, last - first + 1, made, stages, stopped);
+			return;
+		}
+		take_registers<false>();
+		tell(IS_USED + 1);
+	}
 	load_gates(gate, a, rows, last);
 	clear(r);
 	UNROLL
@@ -770,12 +991,17 @@ static __device__ __forceinline__ void make_transition(const struct quasar_chunk
 			p[n][i] = n * 8 + (block.lane & 3) * 2 + (i & 1) ==
 				block.warp * 16 + (block.lane >> 2) + (i >> 1) * 8;
 	}
-	if (!SEPARATE_INVERSE)
+	if (!READY_INVERSE)
 		clear_square(block.transposed_inverse);
-	load_transition_stage(a, rows, share, last, stages);
-	for (int chunk = last; chunk >= first; chunk--) {
-		const unsigned keys = stages + (NUM_STAGES > 1 ? (last - chunk) % 2 : 0) * STAGE_BYTES(2);
-		const unsigned inverse = SEPARATE_INVERSE ? keys + 2 * ROWS_BYTES : block.transposed_inverse;
+	if (!MAKERS)
+		load_stage<2>(a, rows, share, last, stages);
+	int chunk = last;
+
+	for (; chunk >= first; chunk--) {
+		const unsigned keys = stages + (last - chunk) % NUM_STAGES * STAGE_BYTES(2);
+		const unsigned inverse = SEPARATE_INVERSE ? keys + 2 * ROWS_BYTES
+			: MAKERS                          ? place_of_inverse(made, last - chunk)
+							  : block.transposed_inverse;
 		float m[CHUNK_N][4], largest = 0.0f;
 		unsigned a_state[PLANES][STATE_K][4], a_chunk[PLANES][CHUNK_K][4];
 
@@ -785,20 +1011,36 @@ static __device__ __forceinline__ void make_transition(const struct quasar_chunk
 			for (int i = 0; i < 4; i++)
 				largest = fmaxf(largest, fabsf(p[n][i]));
 		}
-		copy_async_wait();
+		if (!MAKERS) {
+			copy_async_wait();
+			publish_tiles();
+		}
+		const unsigned tile = behind + (last - chunk) % 2 * STATE_BYTES;
+
+#if STATE_TILE
+		pack_rows<PLANES>(a_state, p);
+		store_rows<PLANES, HEAD_DIM>(tile + block.warp * 16 * HEAD_DIM * 2, a_state, STATE_PLANE);
 		publish_tiles();
-		forgotten = !__syncthreads_or(!(largest <= NEGLIGIBLE));
+#endif
+		forgotten = !any_carrier(!(largest <= NEGLIGIBLE));
 		if (forgotten)
 			break;
-		if (NUM_STAGES > 1 && chunk > first)
-			load_transition_stage(
+		if (MAKERS)
+			meet(IS_MADE + (last - chunk) % 2, THREADS);
+		if (NUM_STAGES == 2 && chunk > first)
+			load_stage<2>(
 				a, rows, share, chunk - 1, stages + (last - chunk + 1) % 2 * STAGE_BYTES(2));
 		if (GATED) {
 			block.decay = decay_of(gate);
 			load_gates(gate, a, rows, max(chunk - 1, 0));
 		}
+#if STATE_TILE
+		clear(m);
+		multiply_tiles<PLANES, HEAD_DIM>(
+			m, tile + block.warp / 4 * (STATE_PLANE / 2), keys, STATE_PLANE, ROWS_PLANE);
+#else
 		pack_rows<PLANES>(a_state, p);
-		if (SEPARATE_INVERSE) {
+		if (READY_INVERSE) {
 			clear(m);
 			multiply<PLANES, HEAD_DIM, false, FULL>(m, a_state, keys, ROWS_PLANE);
 		} else {
@@ -810,6 +1052,7 @@ static __device__ __forceinline__ void make_transition(const struct quasar_chunk
 			publish_tiles();
 			__syncthreads();
 		}
+#endif
 		if (GATED)
 			decay_columns<false>(m, block.decay);
 		pack_rows<PLANES>(a_chunk, m);
@@ -826,15 +1069,23 @@ static __device__ __forceinline__ void make_transition(const struct quasar_chunk
 		} else {
 			multiply_start<PLANES, HEAD_DIM, true, FULL, -1>(p, a_chunk, keys, ROWS_PLANE);
 		}
-		if (!SEPARATE_INVERSE) /* registers are short */
+		if (!READY_INVERSE) /* registers are short */
 			multiply_finish(p);
 		multiply_start<PLANES, HEAD_DIM, true, FULL>(r, a_chunk, keys + ROWS_BYTES, ROWS_PLANE);
 		multiply_finish<1>(p);
 		multiply_finish(r);
+		if (MAKERS && chunk - 1 > first)
+			tell(IS_USED + (last - chunk) % 2);
 		if (NUM_STAGES == 1 && chunk > first) {
 			__syncthreads();
-			load_transition_stage(a, rows, share, chunk - 1, stages);
+			load_stage<2>(a, rows, share, chunk - 1, stages);
 		}
+	}
+	if (MAKERS && forgotten && chunk - 1 > first) {
+		meet(IS_MADE + (last - chunk) % 2, THREADS);
+		if (threadIdx.x == 0)
+			stopped[(last - chunk) % 2] = 1;
+		tell(IS_USED + (last - chunk) % 2);
 	}
 	store_transition(transition_of(a, share, share.index), block.warp, block.lane, p, r);
 	if (threadIdx.x == 0)
@@ -867,9 +1118,9 @@ static __device__ __forceinline__ void load_registers(
 static __device__ __forceinline__ void copy_tile(unsigned address, const unsigned char *transition)
 {
 	UNROLL
-	for (int i = 0; i < STATE_BYTES / 16 / THREADS; i++)
-		copy_async(address + (i * THREADS + threadIdx.x) * 16,
-			transition + (i * THREADS + threadIdx.x) * 16, true);
+	for (int i = 0; i < STATE_BYTES / 16 / CARRIERS; i++)
+		copy_async(address + (i * CARRIERS + threadIdx.x) * 16,
+			transition + (i * CARRIERS + threadIdx.x) * 16, true);
 }
 
 /* The state before a group: through the groups before it, from the last one that forgot the past.
@@ -911,7 +1162,7 @@ static __device__ __forceinline__ void start_state(float (&state)[STATE_N][4],
 		unsigned left[PLANES][STATE_K][4];
 
 		if (WALK_TILES == 1) {
-			__syncthreads();
+			carriers_meet();
 			copy_tile(tile, transition_of(a, share, next));
 		}
 		pack_rows<PLANES>(left, state);
@@ -923,7 +1174,7 @@ static __device__ __forceinline__ void start_state(float (&state)[STATE_N][4],
 		}
 		copy_async_wait();
 		publish_tiles();
-		__syncthreads();
+		carriers_meet();
 		if (next + 1 < index) {
 			load_registers(upcoming, transition_of(a, share, next + 1), warp, lane);
 			if (WALK_TILES > 1)
@@ -1032,15 +1283,6 @@ static __device__ __forceinline__ void store_output(const struct quasar_chunk_ar
 	}
 }
 
-/* K, V and Q of a chunk, and T where it is there already. */
-static __device__ __forceinline__ void load_output_stage(const struct quasar_chunk_arguments &a,
-	const struct rows &rows, const struct share &share, int chunk, unsigned stage)
-{
-	load_chunk<3>(a, rows, chunk, stage);
-	if (SEPARATE_INVERSE)
-		load_inverse(a, share, chunk, stage + 3 * ROWS_BYTES);
-}
-
 /* A chunk's tiles, by address. */
 struct tiles {
 	unsigned keys, values, queries, inverse, scores;
@@ -1089,13 +1331,13 @@ static __device__ __forceinline__ void step(struct chunk_block &block, const str
 	unsigned a_state[PLANES][STATE_K][4], n[PLANES][CHUNK_K][4];
 	float twice[STATE_N][4], y[CHUNK_N][4];
 
-	if (!SEPARATE_INVERSE) {
+	if (!READY_INVERSE) {
 		make_rows<false>(block, tiles.keys, 0, 0);
 		__syncthreads();
 		make_inverse(block);
 	}
 	differences(n, state, tiles, block.warp);
-	if (!SEPARATE_INVERSE) {
+	if (!READY_INVERSE) {
 		publish_tiles();
 		__syncthreads();
 	}
@@ -1109,9 +1351,40 @@ static __device__ __forceinline__ void step(struct chunk_block &block, const str
 	clear(o);
 	multiply<PLANES, HEAD_DIM, false, FULL>(o, a_state, tiles.queries, ROWS_PLANE);
 }
+#elif NUM_STAGES == 3
+static __device__ __forceinline__ void step(struct chunk_block &block, const struct tiles &tiles,
+	float (&state)[STATE_N][4], float (&o)[CHUNK_N][4])
+{
+	unsigned a_state[PLANES][STATE_K][4], n[PLANES][CHUNK_K][4], behind[PLANES][CHUNK_K][4];
+	float y[CHUNK_N][4];
+
+	pack_rows<PLANES>(a_state, state);
+	clear(y);
+	clear(o);
+	hold(o);
+	multiply_start<PLANES, HEAD_DIM, false, FULL>(y, a_state, tiles.keys, ROWS_PLANE);
+	multiply_start<PLANES, HEAD_DIM, false, FULL>(o, a_state, tiles.queries, ROWS_PLANE);
+	multiply_finish<1>(y);
+	if (GATED)
+		decay_columns<true>(y, block.decay);
+	subtract_from_values(y, tiles.values, block.warp);
+	pack_rows<PLANES>(n, y);
+	clear(y);
+	multiply_start<PLANES, CHUNK, true, UPPER>(y, n, tiles.inverse, SQUARE_PLANE);
+	multiply_finish<1>(o);
+	multiply_finish(y);
+	if (GATED)
+		decay_columns<true>(o, block.decay);
+	pack_rows<PLANES>(n, y);
+	pack_behind(behind, state, y, block.decay);
+	multiply_start<PLANES, HEAD_DIM, true, FULL>(state, GATED ? behind : n, tiles.keys, ROWS_PLANE);
+	multiply_start<PLANES, CHUNK, false, UPPER>(o, n, tiles.scores, SQUARE_PLANE);
+	multiply_finish<1>(state);
+	multiply_finish(o);
+}
 #elif SEPARATE_INVERSE
 /* Where warps are many, each makes half of a block row of the scores. */
-#define SCORE_PARTS CHUNKS_AT_ONCE(HEAD_DIM, CHUNK)
+#define SCORE_PARTS (WARPS > BLOCKS ? WARPS / BLOCKS : 1)
 #define SCORE_N (CHUNK_N / SCORE_PARTS)
 
 static __device__ __forceinline__ void step(struct chunk_block &block, const struct tiles &tiles,
@@ -1134,16 +1407,8 @@ static __device__ __forceinline__ void step(struct chunk_block &block, const str
 	if (GATED)
 		decay_products(c, block.decay, row, part * SCORE_N);
 	make_score_row(tiles.scores, row, part * SCORE_N, block.lane, c);
-	UNROLL
-	for (int more = row + WARPS; more < BLOCKS;
-		more += WARPS) { /* warps are few: each makes several block rows */
-		load_rows<PLANES, HEAD_DIM>(a_queries, tiles.queries + more * 16 * HEAD_DIM * 2, ROWS_PLANE);
-		clear(c);
-		multiply<PLANES, HEAD_DIM, false, FULL>(c, a_queries, tiles.keys, ROWS_PLANE);
-		if (GATED)
-			decay_products(c, block.decay, more, 0);
-		make_score_row(tiles.scores, more, 0, block.lane, c);
-	}
+	/* where warps are few each makes several block rows */
+	make_score_rows(block, tiles.keys, tiles.queries, tiles.scores, row + WARPS, WARPS);
 	publish_tiles();
 	multiply_finish(y);
 	if (GATED)
@@ -1158,7 +1423,7 @@ static __device__ __forceinline__ void step(struct chunk_block &block, const str
 	multiply_finish<1>(y);
 	pack_rows<PLANES>(n, y);
 	pack_behind(behind, state, y, block.decay);
-	__syncthreads();
+	carriers_meet();
 	multiply_start<PLANES, HEAD_DIM, true, FULL>(state, GATED ? behind : n, tiles.keys, ROWS_PLANE);
 	multiply_finish<1>(o);
 	if (GATED)
@@ -1209,7 +1474,9 @@ static __device__ __forceinline__ void make_output(const struct quasar_chunk_arg
 	const struct rows rows = start_rows(a, share);
 	const int first = share.index * a.chunks_per_group,
 		  end = min(first + a.chunks_per_group, chunks_of(a, share));
-	const unsigned stages = shared_base(), behind = stages + NUM_STAGES * STAGE_BYTES(3);
+	const unsigned made = shared_base();
+	const unsigned stages = made + (MAKERS ? MADE_BYTES(!UPSTREAM) : 0);
+	const unsigned behind = stages + NUM_STAGES * STAGE_BYTES(3);
 	struct chunk_block block = start_block(a, behind, share.sequence % a.heads);
 	/* this thread's piece of the warp's 16 values, of the chunk's row lane / 2 */
 	ELEMENT *out = (ELEMENT *)a.o.data +
@@ -1219,34 +1486,50 @@ static __device__ __forceinline__ void make_output(const struct quasar_chunk_arg
 	struct tiles tiles;
 	float state[STATE_N][4], gate[2];
 
+	if (threadIdx.x >= CARRIERS) {
+		take_registers<true>();
+		make_matrices<3, 1>(a, rows, share, first, end - first, made, stages, NULL);
+		return;
+	}
+	take_registers<false>();
 	load_gates(gate, a, rows, first);
 	tiles.scores = behind + (SEPARATE_INVERSE ? 0 : INVERSE_BYTES);
 
-#if NUM_STAGES > 1
-	load_output_stage(a, rows, share, first, stages);
+#if NUM_STAGES == 3
+	start_state(state, a, share, block.warp, block.lane, stages + 2 * STAGE_BYTES(3));
+	tell(IS_USED + 1);
+#elif NUM_STAGES == 2
+	load_stage<3>(a, rows, share, first, stages);
 	start_state(state, a, share, block.warp, block.lane, stages + STAGE_BYTES(3));
 	__syncthreads();
 #else
 	start_state(state, a, share, block.warp, block.lane, stages);
 	__syncthreads();
-	load_output_stage(a, rows, share, first, stages);
+	load_stage<3>(a, rows, share, first, stages);
 #endif
-	if (!SEPARATE_INVERSE)
+	if (!READY_INVERSE)
 		clear_square(block.transposed_inverse);
-	if (!UPSTREAM)
+	if (!UPSTREAM && !MAKERS)
 		clear_square(tiles.scores);
 	for (int chunk = first; chunk < end; chunk++) {
 		float o[CHUNK_N][4];
 
-		tiles.keys = stages + (NUM_STAGES > 1 ? (chunk - first) % 2 : 0) * STAGE_BYTES(3);
+		tiles.keys = stages + (chunk - first) % NUM_STAGES * STAGE_BYTES(3);
 		tiles.values = tiles.keys + ROWS_BYTES;
 		tiles.queries = tiles.values + ROWS_BYTES;
 		tiles.inverse = SEPARATE_INVERSE ? tiles.queries + ROWS_BYTES : block.transposed_inverse;
-		copy_async_wait();
-		publish_tiles();
-		__syncthreads();
-		if (NUM_STAGES > 1 && chunk + 1 < end)
-			load_output_stage(
+		if (MAKERS) {
+			if (!SEPARATE_INVERSE)
+				tiles.inverse = place_of_inverse(made, chunk - first);
+			tiles.scores = place_of_scores(made, chunk - first);
+			meet(IS_MADE + (chunk - first) % 2, THREADS);
+		} else {
+			copy_async_wait();
+			publish_tiles();
+			__syncthreads();
+		}
+		if (NUM_STAGES == 2 && chunk + 1 < end)
+			load_stage<3>(
 				a, rows, share, chunk + 1, stages + (chunk - first + 1) % 2 * STAGE_BYTES(3));
 		if (GATED) {
 			block.decay = decay_of(gate);
@@ -1254,9 +1537,11 @@ static __device__ __forceinline__ void make_output(const struct quasar_chunk_arg
 		}
 		step(block, tiles, state, o);
 		store_output(a, share, out, chunk, tiles.values, block.warp, block.lane, o);
+		if (MAKERS && chunk + 2 < end)
+			tell(IS_USED + (chunk - first) % 2);
 		if (NUM_STAGES == 1 && chunk + 1 < end) {
 			__syncthreads();
-			load_output_stage(a, rows, share, chunk + 1, stages);
+			load_stage<3>(a, rows, share, chunk + 1, stages);
 		}
 	}
 	copy_async_wait();

@@ -15,33 +15,45 @@
 /* bf16 that carry a value. */
 #define CHUNK_PLANES(input) ((input) == INPUT_BF16 ? 1 : 2)
 
+/* Warps that carry the state, each 16 of its rows; with three stages others make what they need of the next chunk. */
 #define CHUNK_WARPS(dim) ((dim) / 16)
-#define CHUNK_THREADS(dim) (CHUNK_WARPS(dim) * 32)
+#define CHUNK_MAKER_WARPS(stages) ((stages) == 3 ? 4 : 0)
+#define CHUNK_THREADS(dim, stages) ((CHUNK_WARPS(dim) + CHUNK_MAKER_WARPS(stages)) * 32)
 
 /* Shared memory: K, V and, in the second pass, Q a stage, then T, L and, causal, tril(Q Kᵀ); all in planes.
- * With three launches T comes with the stage, and there is no L. */
+ * With three launches T comes with the stage, and there is no L. With three stages there are two of T and of tril(Q Kᵀ),
+ * and, for S = 128, in the first pass two of P as a left factor. */
 #define CHUNK_ROWS_BYTES(dim, chunk, planes) ((chunk) * (dim)*2 * (planes))
 #define CHUNK_SQUARE_BYTES(chunk, planes) ((chunk) * (chunk)*2 * (planes))
 #define CHUNK_STAGE_BYTES(dim, chunk, planes, launches, tensors)                                             \
 	((tensors)*CHUNK_ROWS_BYTES(dim, chunk, planes) +                                                    \
 		((launches) == 3 ? CHUNK_SQUARE_BYTES(chunk, planes) : 0))
 #define CHUNK_INVERSE_BYTES(chunk, planes) (2 * CHUNK_SQUARE_BYTES(chunk, planes))
+#define CHUNK_MADE_BYTES(chunk, planes, stages, launches, scores)                                            \
+	(((launches) == 3 ? 0 : CHUNK_INVERSE_BYTES(chunk, planes)) +                                        \
+		((scores) ? CHUNK_SQUARE_BYTES(chunk, planes) : 0) +                                         \
+		((stages) == 3 ? (((launches) != 3) + !!(scores)) * CHUNK_SQUARE_BYTES(chunk, planes) : 0))
 #define CHUNK_TRANSITION_SHARED(dim, chunk, planes, stages, launches)                                        \
 	((stages)*CHUNK_STAGE_BYTES(dim, chunk, planes, launches, 2) +                                       \
-		((launches) == 3 ? 0 : CHUNK_INVERSE_BYTES(chunk, planes)))
+		CHUNK_MADE_BYTES(chunk, planes, stages, launches, 0) +                                       \
+		((stages) == 3 && (dim) == 128 ? 2 * CHUNK_STATE_BYTES(dim, planes) : 0))
 #define CHUNK_TILES_SHARED(dim, chunk, planes, stages, launches, upstream)                                   \
 	((stages)*CHUNK_STAGE_BYTES(dim, chunk, planes, launches, 3) +                                       \
-		((launches) == 3 ? 0 : CHUNK_INVERSE_BYTES(chunk, planes)) +                                 \
-		((upstream) ? 0 : CHUNK_SQUARE_BYTES(chunk, planes)))
-/* Before, a group steps over those before it: a transition's tile then lies there, behind the first stage if there are two. */
-#define CHUNK_WALK_SHARED(dim, chunk, planes, stages, launches)                                              \
-	(((stages) > 1 ? CHUNK_STAGE_BYTES(dim, chunk, planes, launches, 3) : 0) +                           \
-		CHUNK_STATE_BYTES(dim, planes))
+		CHUNK_MADE_BYTES(chunk, planes, stages, launches, !(upstream)))
+/* Before, a group steps over those before it: a transition's tile then lies there, behind the first stage if there are two,
+ * and two of them in the last stage and behind it if there are three. */
+#define CHUNK_WALK_SHARED(dim, chunk, planes, stages, launches, upstream)                                    \
+	((stages) == 3 ? CHUNK_TILES_SHARED(dim, chunk, planes, 2, launches, upstream) +                     \
+				CHUNK_MADE_BYTES(chunk, planes, 3, launches, !(upstream)) -                  \
+				CHUNK_MADE_BYTES(chunk, planes, 2, launches, !(upstream)) +                  \
+				2 * CHUNK_STATE_BYTES(dim, planes)                                           \
+		       : ((stages) > 1 ? CHUNK_STAGE_BYTES(dim, chunk, planes, launches, 3) : 0) +           \
+				CHUNK_STATE_BYTES(dim, planes))
 #define CHUNK_OUTPUT_SHARED(dim, chunk, planes, stages, launches, upstream)                                  \
 	(CHUNK_TILES_SHARED(dim, chunk, planes, stages, launches, upstream) >                                \
-				CHUNK_WALK_SHARED(dim, chunk, planes, stages, launches)                      \
+				CHUNK_WALK_SHARED(dim, chunk, planes, stages, launches, upstream)            \
 			? CHUNK_TILES_SHARED(dim, chunk, planes, stages, launches, upstream)                 \
-			: CHUNK_WALK_SHARED(dim, chunk, planes, stages, launches))
+			: CHUNK_WALK_SHARED(dim, chunk, planes, stages, launches, upstream))
 
 /* The launch for T alone: a block makes as many chunks' at once as its warps suffice for. */
 #define CHUNKS_AT_ONCE(dim, chunk) (CHUNK_WARPS(dim) > (chunk) / 16 ? CHUNK_WARPS(dim) / ((chunk) / 16) : 1)

@@ -32,6 +32,7 @@ struct config_launch {
 	double trips; /* through its longest loop; 0: it has none */
 	double bytes; /* from and to memory */
 	bool waits;   /* each time for its own loads, which none before it has begun */
+	bool divided; /* half of its warps go through that loop, the others through one beside it */
 };
 
 /* Whether a kernel's parameters have the values that a configuration gives them; those without a table have any.

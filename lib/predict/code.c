@@ -108,23 +108,47 @@ static size_t loop_start(const uint8_t *text, size_t index, int capability)
 	return index + 1 - (size_t)-distance;
 }
 
-void code_read(const uint8_t *text, size_t length, int capability, struct code *once, struct code *loop)
-{
-	size_t end = length / INSTRUCTION_BYTES, longest = 0, first = 0, ended = 0;
+/* Instructions from `first` to `last`; 0 and 0: none. */
+struct span {
+	size_t first, last;
+};
 
-	*once = *loop = (struct code){0};
-	for (size_t i = 0; i < end; i++) {
+static bool is_within(const struct span *span, size_t index)
+{
+	return span->last && index >= span->first && index <= span->last;
+}
+
+/* The longest loop that shares nothing with another. */
+static struct span longest_loop(const uint8_t *text, size_t length, int capability, const struct span *other)
+{
+	size_t ended = 0;
+	struct span longest = {0};
+
+	for (size_t i = 0; i < length; i++) {
 		size_t start = loop_start(text, i, capability);
 		struct instruction instruction = instruction_at(text, i);
+		bool is_apart = !other->last || i < other->first || start > other->last;
 
 		if (operation_of(instruction) == OP_EXIT && is_unconditional(instruction))
 			ended = i + 1;
 		/* code behind the end jumps back to where it was called from */
-		if (start >= ended && i - start > longest) {
-			longest = i - start;
-			first = start;
-		}
+		if (start >= ended && is_apart && i - start > longest.last - longest.first)
+			longest = (struct span){start, i};
 	}
+	return longest;
+}
+
+void code_read(const uint8_t *text, size_t length, int capability, struct code *once, struct code *loop,
+	struct code *beside)
+{
+	size_t end = length / INSTRUCTION_BYTES;
+	const struct span none = {0}, longest = longest_loop(text, end, capability, &none);
+	const struct span apart = longest.last ? longest_loop(text, end, capability, &longest) : none;
+
+	*once = *loop = *beside = (struct code){0};
 	for (size_t i = 0; i < end; i++)
-		count(longest && i >= first && i <= first + longest ? loop : once, instruction_at(text, i));
+		count(is_within(&longest, i)           ? loop
+				: is_within(&apart, i) ? beside
+						       : once,
+			instruction_at(text, i));
 }

@@ -16,5 +16,7 @@ struct code {
 };
 
 /* What all of the code does once, and what its longest loop does each time, which is then not in `once`: a loop runs
- * from the target of a branch backwards to that branch, and nothing in between ends the thread. No loop: zeros. */
-void code_read(const uint8_t *text, size_t length, int capability, struct code *once, struct code *loop);
+ * from the target of a branch backwards to that branch, and nothing in between ends the thread. `beside`: the same of the
+ * longest loop that is apart from it. No loop: zeros. */
+void code_read(const uint8_t *text, size_t length, int capability, struct code *once, struct code *loop,
+	struct code *beside);

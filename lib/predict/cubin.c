@@ -170,6 +170,6 @@ int cubin_read(const void *bytes, size_t length, const char *kernel, int capabil
 		if (capability >= 90 && found->shared_bytes >= DRIVER_SHARED)
 			found->shared_bytes -= DRIVER_SHARED;
 	}
-	code_read(text.bytes, text.length, capability, &found->once, &found->loop);
+	code_read(text.bytes, text.length, capability, &found->once, &found->loop, &found->beside);
 	return 0;
 }

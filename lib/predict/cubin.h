@@ -7,10 +7,10 @@
 #include "predict/code.h"
 
 struct cubin_kernel {
-	int registers;     /* of a thread */
-	int spilled_bytes; /* of local memory, of a thread */
-	int shared_bytes;  /* of a block, besides what the launch asks for */
-	struct code once, loop;
+	int registers;                  /* of a thread */
+	int spilled_bytes;              /* of local memory, of a thread */
+	int shared_bytes;               /* of a block, besides what the launch asks for */
+	struct code once, loop, beside; /* code_read() */
 };
 
 /* A kernel by its name. Believes nothing of the file: STATUS_ENVIRONMENT for what is no machine code, is damaged, or

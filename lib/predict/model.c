@@ -71,6 +71,17 @@ static double add_costs(
 	return pow(sum, 1 / EXPONENT) * work->times;
 }
 
+/* So much of one and of the other. */
+static struct code mixed(const struct code *a, const struct code *b, double of_a, double of_b)
+{
+	return (struct code){
+		.instructions = (int)lround(of_a * a->instructions + of_b * b->instructions),
+		.mma_flops = of_a * a->mma_flops + of_b * b->mma_flops,
+		.wgmma_flops = of_a * a->wgmma_flops + of_b * b->wgmma_flops,
+		.shared_bytes = of_a * a->shared_bytes + of_b * b->shared_bytes,
+	};
+}
+
 struct model_time model_launch(const struct gpu_model *gpu, const struct config_launch *launch,
 	const struct cubin_kernel *kernel, const struct occupancy *occupancy)
 {
@@ -79,9 +90,12 @@ struct model_time model_launch(const struct gpu_model *gpu, const struct config_
 	double waves = ceil(blocks / (at_once * multiprocessors));
 	const struct load load = {at_once * launch->threads / LANES, fmin(blocks, at_once * multiprocessors)};
 	double in_loop = launch->trips > 0 ? launch->bytes : 0;
-	const struct work once = {&kernel->once, TAKEN, (launch->bytes - in_loop) / TAKEN, true};
-	const struct work loop = {
-		&kernel->loop, launch->trips, in_loop / fmax(launch->trips, 1), launch->waits};
+	const bool divided = launch->divided;
+	const struct code straight = mixed(&kernel->once, &kernel->beside, 1, divided ? 0 : 1);
+	const struct code repeated = mixed(
+		&kernel->loop, &kernel->beside, divided ? 0.5 : 1, divided ? 0.5 : 0);
+	const struct work once = {&straight, TAKEN, (launch->bytes - in_loop) / TAKEN, true};
+	const struct work loop = {&repeated, launch->trips, in_loop / fmax(launch->trips, 1), launch->waits};
 	double costs[COSTS] = {0};
 	double seconds = add_costs(costs, gpu, &load, &once) + add_costs(costs, gpu, &load, &loop);
 	int most = 0;

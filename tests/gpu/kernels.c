@@ -1027,7 +1027,9 @@ static void configurations_are_run_as_they_are(void **state)
 {
 	static const struct config configs[] = {{{64, 2, 3, 1, 2, 1}}, {{64, 1, 2, 1, 2, 4}},
 		{{64, 2, 1, 1, 2, 16}}, {{32, 1, 1, 1, 2, 32}}, {{32, 2, 4, 1, 2, 8}}, {{64, 2, 2, 1, 3, 4}},
-		{{32, 1, 2, 1, 3, 8}}, {{64, 2, 3, 4, 2, 4}}, {{64, 1, 2, 4, 3, 16}}, {{64, 2, 2, 4, 3, 1}}};
+		{{32, 1, 2, 1, 3, 8}}, {{64, 2, 3, 4, 2, 4}}, {{64, 1, 2, 4, 3, 16}}, {{64, 2, 2, 4, 3, 1}},
+		{{64, 3, 2, 1, 2, 4}}, {{32, 3, 1, 1, 2, 8}}, {{64, 3, 1, 1, 2, 16}}, {{64, 3, 2, 1, 2, 1}},
+		{{64, 3, 2, 4, 2, 4}}, {{64, 3, 1, 4, 2, 16}}, {{64, 3, 1, 1, 3, 4}}, {{64, 3, 2, 4, 3, 4}}};
 	struct trial trial;
 	struct error err;
 
@@ -1046,6 +1048,47 @@ static void configurations_are_run_as_they_are(void **state)
 		-1);
 	assert_int_equal(err.status, STATUS_USAGE);
 	finish(&trial);
+}
+
+/* Every function, several types and kinds of keys, with the first pass stopped early and not. */
+static void warps_of_their_own_make_the_matrices(void **state)
+{
+	static const struct {
+		struct shape shape;
+		int groups;
+	} cases[] = {
+		{{SEMANTICS_UPSTREAM, DTYPE_BF16, 1, 500, 2, 64, .initial = true}, 4},
+		{{SEMANTICS_CAUSAL, DTYPE_BF16, 2, 300, 1, 64, .function = QUASAR_GATED}, 5},
+		{{SEMANTICS_CAUSAL, DTYPE_BF16, 1, 400, 1, 64, .function = QUASAR_PACKED_GATED,
+			 .sequences = 3},
+			3},
+		{{SEMANTICS_CAUSAL, DTYPE_F16, 1, 200, 1, 32, .strided = true}, 2},
+		{{SEMANTICS_CAUSAL, DTYPE_BF16, 1, 2000, 1, 32, .key_deviation = 3}, 2},
+		{{SEMANTICS_CAUSAL, DTYPE_BF16, 1, 500, 2, 64, .key_deviation = 0.3f, .key_mean = 1}, 8},
+		{{SEMANTICS_CAUSAL, DTYPE_BF16, 1, 200, 1, 128, .initial = true}, 2},
+	};
+	const struct gpu_properties *properties = gpu_properties_of(gpu);
+	struct trial trial;
+	struct error err;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+		const bool wgmma = properties->capability == 90 && cases[i].shape.dim >= 64;
+		const struct config config = {{64, 3, 1, wgmma ? 4 : 1, 2, cases[i].groups}};
+
+		prepare(&trial, cases[i].shape, 40 + i);
+		if (quasar_config_check(&trial.problem, properties, &config, &err) == 0) {
+			compute_reference(&trial);
+			must(gpu_fill(gpu, trial.problem.o.data, 0xff,
+				     trial.count * dtype_size(cases[i].shape.dtype), &err),
+				&err);
+			must(quasar_cuda(gpu, &workspace, &trial.problem, &config, &err), &err);
+			compare(&trial);
+		} else if (err.status != STATUS_ENVIRONMENT) { /* too little shared memory */
+			fail_msg("%s", err.message);
+		}
+		finish(&trial);
+	}
 }
 
 /* --- the other families -------------------------------------------------------------------------------- */
@@ -1330,6 +1373,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(a_callers_stream_is_used),
 		cmocka_unit_test(kernels_can_be_unloaded),
 		cmocka_unit_test(configurations_are_run_as_they_are),
+		cmocka_unit_test(warps_of_their_own_make_the_matrices),
 		cmocka_unit_test(attention_of_every_length),
 		cmocka_unit_test(attention_of_every_type_and_dimension),
 		cmocka_unit_test(attention_of_any_strides_and_shared_keys),

@@ -69,12 +69,13 @@ static const struct choice choices[] = {
 	{&rtx4090, SEMANTICS_CAUSAL, DTYPE_BF16, 128, 1, 1000000, 8, {{64, 1, 1, 1, 2, 16}}},
 	{&rtx4090, SEMANTICS_UPSTREAM, DTYPE_BF16, 128, 1, 1000000, 8, {{64, 1, 1, 1, 2, 16}}},
 	{&rtx4090, SEMANTICS_CAUSAL, DTYPE_F32, 128, 1, 1000000, 8, {{32, 1, 1, 1, 2, 16}}},
-	{&h200, SEMANTICS_CAUSAL, DTYPE_BF16, 64, 1, 1000000, 8, {{64, 2, 3, 4, 2, 49}}},
-	{&h200, SEMANTICS_CAUSAL, DTYPE_BF16, 64, 1, 2048, 8, {{64, 2, 2, 4, 3, 16}}},
-	{&h200, SEMANTICS_CAUSAL, DTYPE_BF16, 64, 3, 700, 50, {{64, 2, 2, 4, 3, 1}}},
-	{&h200, SEMANTICS_UPSTREAM, DTYPE_BF16, 64, 1, 1000000, 8, {{64, 2, 3, 4, 2, 49}}},
-	{&h200, SEMANTICS_UPSTREAM, DTYPE_BF16, 64, 1, 2048, 8, {{64, 2, 2, 4, 3, 16}}},
-	{&h200, SEMANTICS_UPSTREAM, DTYPE_BF16, 64, 3, 700, 50, {{64, 2, 2, 4, 3, 1}}},
+	{&h200, SEMANTICS_CAUSAL, DTYPE_BF16, 64, 1, 1000000, 8, {{64, 3, 2, 4, 2, 33}}},
+	{&h200, SEMANTICS_CAUSAL, DTYPE_BF16, 64, 1, 2048, 8, {{64, 3, 2, 4, 2, 16}}},
+	{&h200, SEMANTICS_CAUSAL, DTYPE_BF16, 64, 1, 65536, 8, {{64, 3, 2, 4, 2, 16}}},
+	{&h200, SEMANTICS_CAUSAL, DTYPE_BF16, 64, 3, 700, 50, {{64, 3, 2, 4, 2, 1}}},
+	{&h200, SEMANTICS_UPSTREAM, DTYPE_BF16, 64, 1, 1000000, 8, {{64, 3, 2, 4, 2, 33}}},
+	{&h200, SEMANTICS_UPSTREAM, DTYPE_BF16, 64, 1, 2048, 8, {{64, 3, 2, 4, 2, 16}}},
+	{&h200, SEMANTICS_UPSTREAM, DTYPE_BF16, 64, 3, 700, 50, {{64, 3, 2, 4, 2, 1}}},
 	{&h200, SEMANTICS_CAUSAL, DTYPE_F32, 64, 1, 1000000, 8, {{64, 2, 1, 4, 2, 16}}},
 	{&h200, SEMANTICS_CAUSAL, DTYPE_F32, 64, 1, 2048, 8, {{64, 2, 1, 4, 2, 16}}},
 	{&h200, SEMANTICS_CAUSAL, DTYPE_F32, 64, 3, 700, 50, {{64, 2, 1, 4, 2, 1}}},
@@ -90,12 +91,12 @@ static const struct choice choices[] = {
 	{&h200, SEMANTICS_CAUSAL, DTYPE_F16, 32, 1, 1000000, 8, {{64, 1, 3, 1, 2, 49}}},
 	{&h200, SEMANTICS_CAUSAL, DTYPE_F16, 32, 1, 2048, 8, {{64, 1, 3, 1, 2, 16}}},
 	{&h200, SEMANTICS_CAUSAL, DTYPE_F16, 32, 3, 700, 50, {{64, 1, 3, 1, 2, 1}}},
-	{&h200, SEMANTICS_CAUSAL, DTYPE_BF16, 128, 1, 1000000, 8, {{64, 2, 1, 4, 3, 16}}},
-	{&h200, SEMANTICS_CAUSAL, DTYPE_BF16, 128, 1, 2048, 8, {{64, 2, 1, 4, 3, 16}}},
-	{&h200, SEMANTICS_CAUSAL, DTYPE_BF16, 128, 3, 700, 50, {{64, 2, 1, 4, 3, 1}}},
-	{&h200, SEMANTICS_UPSTREAM, DTYPE_BF16, 128, 1, 1000000, 8, {{64, 2, 1, 4, 3, 16}}},
-	{&h200, SEMANTICS_UPSTREAM, DTYPE_BF16, 128, 1, 2048, 8, {{64, 2, 1, 4, 3, 16}}},
-	{&h200, SEMANTICS_UPSTREAM, DTYPE_BF16, 128, 3, 700, 50, {{64, 2, 1, 4, 3, 1}}},
+	{&h200, SEMANTICS_CAUSAL, DTYPE_BF16, 128, 1, 1000000, 8, {{64, 3, 1, 4, 3, 16}}},
+	{&h200, SEMANTICS_CAUSAL, DTYPE_BF16, 128, 1, 2048, 8, {{64, 3, 1, 4, 3, 16}}},
+	{&h200, SEMANTICS_CAUSAL, DTYPE_BF16, 128, 3, 700, 50, {{64, 3, 1, 4, 3, 1}}},
+	{&h200, SEMANTICS_UPSTREAM, DTYPE_BF16, 128, 1, 1000000, 8, {{64, 3, 1, 4, 3, 16}}},
+	{&h200, SEMANTICS_UPSTREAM, DTYPE_BF16, 128, 1, 2048, 8, {{64, 3, 1, 4, 3, 16}}},
+	{&h200, SEMANTICS_UPSTREAM, DTYPE_BF16, 128, 3, 700, 50, {{64, 3, 1, 4, 3, 1}}},
 	{&h200, SEMANTICS_CAUSAL, DTYPE_F32, 128, 1, 1000000, 8, {{64, 1, 1, 4, 2, 16}}},
 	{&h200, SEMANTICS_CAUSAL, DTYPE_F32, 128, 1, 2048, 8, {{64, 1, 1, 4, 2, 16}}},
 	{&h200, SEMANTICS_CAUSAL, DTYPE_F32, 128, 3, 700, 50, {{64, 1, 1, 4, 2, 1}}},
@@ -186,7 +187,7 @@ static void what_the_kernel_lacks_is_refused(void **state)
 {
 	(void)state;
 	assert_refused(SEMANTICS_CAUSAL, (struct config){{48, 2, 3, 1, 2, 1}}, "CHUNK=48");
-	assert_refused(SEMANTICS_CAUSAL, (struct config){{64, 3, 3, 1, 2, 1}}, "NUM_STAGES=3");
+	assert_refused(SEMANTICS_CAUSAL, (struct config){{64, 4, 3, 1, 2, 1}}, "NUM_STAGES=4");
 	assert_refused(SEMANTICS_CAUSAL, (struct config){{64, 2, 0, 1, 2, 1}}, "MIN_BLOCKS=0");
 	assert_refused(SEMANTICS_CAUSAL, (struct config){{64, 2, 3, 2, 2, 1}}, "PRODUCT_WARPS=2");
 	assert_refused(SEMANTICS_CAUSAL, (struct config){{64, 2, 3, 1, 4, 1}}, "NUM_LAUNCHES=4");
@@ -284,6 +285,11 @@ static void what_is_launched_is_listed(void **state)
 	assert_int_equal(launches[2].blocks, 8 * 40);
 	assert_int_equal(launches[2].threads, 128);
 	assert_int_equal(launches[2].shared_bytes, 2 * (3 * 64 * 64 * 2 + 64 * 64 * 2));
+	/* makers come along with carriers, but not to the launch for T */
+	assert_int_equal(quasar_launches(&problem, &(struct config){{64, 3, 2, 4, 3, 40}}, launches), 3);
+	assert_int_equal(launches[0].threads, 128);
+	assert_int_equal(launches[1].threads, 256);
+	assert_int_equal(launches[2].threads, 256);
 	assert_string_equal(launches[2].parameters[0].name, "HEAD_DIM");
 	assert_int_equal(launches[2].parameters[0].value, 64);
 }

@@ -213,11 +213,12 @@ static void instructions_are_weighed(void **state)
 		{0x2c00010b7983, 0xf680000100800},    /* LDL */
 		{0x7b1d, 0xff00000010000},            /* BAR.SYNC */
 	};
-	struct code once, loop;
+	struct code once, loop, beside;
 
 	(void)state;
-	code_read((const uint8_t *)text, sizeof(text), 90, &once, &loop);
+	code_read((const uint8_t *)text, sizeof(text), 90, &once, &loop, &beside);
 	assert_int_equal(loop.instructions, 0);
+	assert_int_equal(beside.instructions, 0);
 	assert_int_equal(once.instructions, 8);
 	assert_float_equal(once.mma_flops, 2 * 16 * 8 * 16, 0);
 	assert_float_equal(once.wgmma_flops, 2 * 16 * (128 + 32) * 16, 0);
@@ -254,6 +255,13 @@ static void more_work_takes_longer(void **state)
 	launch = long_launch;
 	launch.waits = true;
 	assert_true(seconds_on("h200", &launch, &usual_kernel, &three) > usual);
+	launch = long_launch;
+	launch.divided = true; /* half of the warps have nothing to do */
+	assert_true(seconds_on("h200", &launch, &usual_kernel, &three) < 0.7 * usual);
+	kernel.beside = kernel.loop;
+	assert_float_equal(seconds_on("h200", &launch, &kernel, &three), usual, 1e-9);
+	kernel = usual_kernel;
+	launch = long_launch;
 	launch.blocks *= 2; /* they do not fit at a time */
 	assert_true(seconds_on("h200", &launch, &usual_kernel, &three) > 1.9 * usual);
 	kernel.loop.instructions *= 2;

@@ -205,12 +205,20 @@ int quasar_launches(const struct quasar_problem *problem, const struct config *c
 	int forgets = FADING_CHUNKS * dim / chunk, fading = longest < forgets ? longest : forgets;
 	double tile = (double)chunk * dim * (double)dtype_size(problem->q.dtype);
 	double square = CHUNK_SQUARE_BYTES(chunk, planes), loaded = separate == 3 ? square : 0;
-	struct config_launch any = {
-		.source = QUASAR_SOURCE, .threads = CHUNK_THREADS(dim), .waits = stages == 1};
+	struct config_launch any = {.source = QUASAR_SOURCE,
+		.threads = CHUNK_THREADS(dim, stages),
+		.waits = stages == 1,
+		.divided = stages == 3};
 
 	list_parameters(problem, config, any.parameters);
 	if (separate == 3) {
+		struct config alone = *config;
+
+		alone.value[QUASAR_NUM_STAGES] = 2; /* it has no stages, and nobody to make what they take */
 		launches[count] = any;
+		launches[count].threads = CHUNK_THREADS(dim, 2);
+		launches[count].divided = false;
+		list_parameters(problem, &alone, launches[count].parameters);
 		launches[count].name = "quasar_chunk_inverse";
 		launches[count].shared_bytes = CHUNK_INVERSE_SHARED(dim, chunk, planes);
 		launches[count].bytes = CHUNKS_AT_ONCE(dim, chunk) * (tile + square);

@@ -35,8 +35,8 @@ def launch(kernel, grid, threads, arguments, shared=0):
 
 # How a problem is computed: parameters of the build, how the chunks of a head are cut into groups, and what launches need.
 Choice = collections.namedtuple(
-    "Choice", "chunk num_stages min_blocks product_warps num_launches chunks chunks_per_group groups threads inverses_at_once "
-    "inverse_shared transition_shared output_shared inverse_bytes transition_bytes")
+    "Choice", "chunk num_stages min_blocks product_warps num_launches chunks chunks_per_group groups threads inverse_threads "
+    "inverses_at_once inverse_shared transition_shared output_shared inverse_bytes transition_bytes")
 
 
 @functools.cache
@@ -91,16 +91,17 @@ def forward(q, k, v, beta, state, semantics, first_rows=None, tokens=None, out=N
                               dtype=torch.uint8, device=device)
     forgotten = torch.empty(groups, dtype=torch.int32, device=device)
     final = torch.empty(batch, heads, dim, dim, dtype=torch.float32, device=device)
-    kernels = load(device.index, "QUASAR_CHUNK",
-                   ("quasar_chunk_inverse", "quasar_chunk_transition", "quasar_chunk_output"), HEAD_DIM=dim,
-                   INPUT=INPUT[q.dtype], UPSTREAM=upstream, COMPACT=upstream, GATED=0, PACKED=0, VECTOR=1, CHUNK=choice.chunk,
-                   NUM_STAGES=choice.num_stages, MIN_BLOCKS=choice.min_blocks, PRODUCT_WARPS=choice.product_warps,
-                   NUM_LAUNCHES=choice.num_launches)
+    constants = dict(HEAD_DIM=dim, INPUT=INPUT[q.dtype], UPSTREAM=upstream, COMPACT=upstream, GATED=0, PACKED=0, VECTOR=1,
+                     CHUNK=choice.chunk, MIN_BLOCKS=choice.min_blocks, PRODUCT_WARPS=choice.product_warps,
+                     NUM_LAUNCHES=choice.num_launches)
+    kernels = load(device.index, "QUASAR_CHUNK", ("quasar_chunk_transition", "quasar_chunk_output"),
+                   NUM_STAGES=choice.num_stages, **constants)
     arguments = [q, k, v, o, beta, state, final, first_rows, inverses, transitions, forgotten, tokens, held,
                  o.stride(0) // (heads * dim), batch, heads, choice.chunks, choice.chunks_per_group, choice.groups]
-    if separate:
-        launch(kernels["quasar_chunk_inverse"], (sequences * -(-choice.chunks // choice.inverses_at_once), 1),
-               choice.threads, arguments, choice.inverse_shared)
+    if separate:  # it has no stages
+        inverse = load(device.index, "QUASAR_CHUNK", ("quasar_chunk_inverse",), NUM_STAGES=2, **constants)
+        launch(inverse["quasar_chunk_inverse"], (sequences * -(-choice.chunks // choice.inverses_at_once), 1),
+               choice.inverse_threads, arguments, choice.inverse_shared)
     if choice.groups > 1:  # nobody asks for the transition of a last group
         launch(kernels["quasar_chunk_transition"], (groups - sequences, 1), choice.threads, arguments,
                choice.transition_shared)

@@ -56,7 +56,8 @@ extern "C" __global__ void quasar_choice(int dim, int input, int upstream, int s
 	const int chunk = choice.chunk, chunks = (rows + chunk - 1) / chunk, planes = CHUNK_PLANES(input);
 	const int values[] = {choice.chunk, choice.num_stages, choice.min_blocks, choice.product_warps,
 		choice.num_launches, chunks, (chunks + choice.groups - 1) / choice.groups, choice.groups,
-		CHUNK_THREADS(dim), CHUNKS_AT_ONCE(dim, chunk), CHUNK_INVERSE_SHARED(dim, chunk, planes),
+		CHUNK_THREADS(dim, choice.num_stages), CHUNK_THREADS(dim, 2), CHUNKS_AT_ONCE(dim, chunk),
+		CHUNK_INVERSE_SHARED(dim, chunk, planes),
 		CHUNK_TRANSITION_SHARED(dim, chunk, planes, choice.num_stages, choice.num_launches),
 		CHUNK_OUTPUT_SHARED(dim, chunk, planes, choice.num_stages, choice.num_launches, upstream),
 		CHUNK_SQUARE_BYTES(chunk, planes), CHUNK_TRANSITION_BYTES(dim, planes)};
