@@ -31,6 +31,21 @@ struct layer_convolve_arguments {
 	int held; /* rows of q, k and v from a stretch to the next: it may be made in pieces */
 };
 
+struct layer_tile_arguments {
+	const void *from; /* [3 WIDTH + S, hidden] */
+	void *to;         /* as layer_project wants it */
+};
+
+struct layer_project_arguments {
+	const void *x;      /* [batch, tokens, hidden] */
+	const void *weight; /* made by layer_tile */
+	const float *taps;  /* [3, 4, WIDTH], oldest first */
+	void *q, *k, *v;    /* [sequences, length, WIDTH]; zeros behind the sequence's end */
+	void *narrow;       /* [batch, tokens, S] */
+	struct layer_segment segment;
+	int sequences; /* batch · stretches */
+};
+
 struct layer_gate_arguments {
 	const void *o;             /* [rows, heads · S] */
 	void *y;                   /* the same shape */

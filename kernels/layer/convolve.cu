@@ -9,16 +9,12 @@
 #include "common/element.cuh"
 #include "layer/layout.h"
 #include "layer/segment.cuh"
+#include "layer/silu.cuh"
 
 #define THREADS LAYER_THREADS
 #define AHEAD 4
 #define COLUMNS (3 * WIDTH + HEAD_DIM)
 #define GROUPS (COLUMNS / STRIP_CHANNELS)
-
-static __device__ __forceinline__ float silu(float x)
-{
-	return __fdividef(x, 1.0f + __expf(-x));
-}
 
 static __device__ __forceinline__ void unpack(float (&x)[4], uint2 pairs)
 {
@@ -36,7 +32,7 @@ static __device__ __forceinline__ void convolve(ELEMENT *to, const float (&weigh
 
 #pragma unroll
 	for (int i = 0; i < 4; i++)
-		y[i] = silu(weight[0][i] * a[i] + weight[1][i] * b[i] + weight[2][i] * c[i] +
+		y[i] = silu_of_twice(weight[0][i] * a[i] + weight[1][i] * b[i] + weight[2][i] * c[i] +
 			weight[3][i] * d[i]);
 	*(uint2 *)to = make_uint2(element_pair(y[0], y[1]), element_pair(y[2], y[3]));
 }
@@ -66,7 +62,8 @@ static __device__ void convolve_strip(const float *weights, ELEMENT *to, const E
 	for (int tap = 0; tap < 4; tap++) {
 		const float4 w = *(const float4 *)(weights + tap * WIDTH);
 
-		weight[tap][0] = w.x, weight[tap][1] = w.y, weight[tap][2] = w.z, weight[tap][3] = w.w;
+		weight[tap][0] = w.x / 2, weight[tap][1] = w.y / 2, weight[tap][2] = w.z / 2,
+		weight[tap][3] = w.w / 2;
 	}
 #pragma unroll
 	for (int back = 1; back <= LAYER_HISTORY; back++)
@@ -99,7 +96,7 @@ static __device__ __forceinline__ void convolve_stretch(const struct layer_convo
 	const unsigned id = blockIdx.x * THREADS + threadIdx.x;
 	const int row = id / GROUPS * STRIP_ROWS, end = min(row + STRIP_ROWS, a.segment.length);
 	const int column = id % GROUPS * 4, which = column / WIDTH, channel = column % WIDTH;
-	const long long start = first_token(a.segment), tokens = a.segment.tokens;
+	const long long start = first_token(a.segment, blockIdx.y), tokens = a.segment.tokens;
 	const ELEMENT *from = (const ELEMENT *)a.projected + column +
 		(blockIdx.y * (long long)(LAYER_HISTORY + a.segment.length) + LAYER_HISTORY + row) * COLUMNS;
 
@@ -113,7 +110,8 @@ static __device__ __forceinline__ void convolve_stretch(const struct layer_convo
 				channel + (blockIdx.y * (long long)a.held + row) * WIDTH,
 			from, start + row, start + end, tokens);
 	else
-		copy_strip((ELEMENT *)a.narrow + channel + (first_row(a.segment) + start + row) * HEAD_DIM,
+		copy_strip((ELEMENT *)a.narrow + channel +
+				(first_row(a.segment, blockIdx.y) + start + row) * HEAD_DIM,
 			from, start + row, min(start + end, tokens));
 }
 

@@ -10,8 +10,8 @@
 static __device__ __forceinline__ void gather(const struct layer_gather_arguments &a)
 {
 	const unsigned i = (blockIdx.x * THREADS + threadIdx.x) * GATHER_NUMBERS, row = i / a.hidden;
-	const long long token = first_token(a.segment) - LAYER_HISTORY + row;
-	const long long from = (first_row(a.segment) + token) * a.hidden + i % a.hidden;
+	const long long token = first_token(a.segment, blockIdx.y) - LAYER_HISTORY + row;
+	const long long from = (first_row(a.segment, blockIdx.y) + token) * a.hidden + i % a.hidden;
 	const long long rows = LAYER_HISTORY + a.segment.length;
 	uint4 eight = make_uint4(0, 0, 0, 0);
 

@@ -3,14 +3,14 @@
 
 #include "layer/arguments.h"
 
-/* The first token of this block's stretch; blockIdx.y counts batch · stretches. */
-static __device__ __forceinline__ long long first_token(const struct layer_segment &segment)
+/* The first token of a stretch; `stretch` counts batch · stretches. */
+static __device__ __forceinline__ long long first_token(const struct layer_segment &segment, unsigned stretch)
 {
-	return (blockIdx.y % segment.stretches * segment.padded + segment.first) / segment.stretches;
+	return (stretch % segment.stretches * segment.padded + segment.first) / segment.stretches;
 }
 
-/* The row of the batch that the first token of this block's sequence is. */
-static __device__ __forceinline__ long long first_row(const struct layer_segment &segment)
+/* The row of the batch that the first token of a stretch's sequence is. */
+static __device__ __forceinline__ long long first_row(const struct layer_segment &segment, unsigned stretch)
 {
-	return blockIdx.y / segment.stretches * segment.tokens;
+	return stretch / segment.stretches * segment.tokens;
 }

@@ -26,6 +26,7 @@
 	_(layer_convolve, "layer/convolve.cu")                                                               \
 	_(layer_gate, "layer/gate.cu")                                                                       \
 	_(layer_gather, "layer/gather.cu")                                                                   \
+	_(layer_project, "layer/project.cu")                                                                 \
 	_(linear_attention, "linear/attention.cu")                                                           \
 	_(model_step, "model/step.cu")
 #define HEADERS(_)                                                                                           \
@@ -45,6 +46,7 @@
 	_(layer_arguments, "layer/arguments.h")                                                              \
 	_(layer_layout, "layer/layout.h")                                                                    \
 	_(layer_segment, "layer/segment.cuh")                                                                \
+	_(layer_silu, "layer/silu.cuh")                                                                      \
 	_(linear_arguments, "linear/arguments.h")                                                            \
 	_(linear_feature, "linear/feature.cuh")                                                              \
 	_(linear_layout, "linear/layout.h")                                                                  \

@@ -1,36 +1,44 @@
 #include "layer/cuda.h"
 
+#include <stdbool.h>
 #include <stdlib.h>
 
 #include "base/memory.h"
 #include "gpu/gemm.h"
 #include "kernels/layer/arguments.h"
 #include "kernels/layer/layout.h"
+#include "kernels/quasar/choice.h"
 #include "tensor/dtype.h"
 #include "op/quasar/cuda.h"
 
-/* Rows that go through the projections, or through gate and output, at a time. Fewer cost time
- * at each beginning and end, more cost memory: 5 KiB a row. */
-#define SEGMENT 262144
+/* Tokens that are projected at a time where that takes three launches: 4 KiB each at the usual width. Fewer cost time at each
+ * beginning and end. */
+#define PIECE ((int64_t)1 << 17)
 
-#define WEIGHTS 7
+#define WEIGHTS 8
 
 struct layer_cuda {
 	struct gpu *gpu;
 	struct gpu_blas *blas;
 	int hidden, heads, dim, width, columns; /* width: heads · dim; columns: what x is projected to */
+	int64_t segment;
 	void *weights[WEIGHTS];
 	int weight_count;
 	const float *convolution, *beta, *o_norm;
 	const void *wide_gate, *gate_bias;
-	struct gpu_gemm *project, *output; /* x to q, k, v and the narrow gate; y to out */
-	struct gpu_kernel *gather, *convolve, *gate;
-	struct gpu_workspace workspace;
-	void *memory;                       /* of the tensors below */
-	int64_t rows;                       /* for which there is room */
-	size_t segment;                     /* of them at a time */
-	uint16_t *x, *projected, *y;        /* of a segment */
-	uint16_t *qkv[3], *narrow_gate, *o; /* of all rows */
+	void *projection, *tiles; /* weights of q, k, v and the narrow gate, as they are and for `project` */
+	struct gpu_kernel *project;           /* x to those in one launch; */
+	struct gpu_kernel *gather, *convolve; /* NULL: by these, with a product between them */
+	struct gpu_gemm *multiply;
+	struct gpu_kernel *gate;
+	struct gpu_gemm *output;                /* y to out */
+	struct gpu_workspace workspace, memory; /* of the operation; of what is between the parts */
+	float *state;                           /* from a segment to the next */
+	uint16_t *qkv[3];                       /* of a segment; */
+	int64_t held;                           /* rows of each */
+	uint16_t *narrow, *o;    /* of whole sequences; o in the output's memory where it has its shape */
+	uint16_t *x, *projected; /* of a piece */
+	uint16_t *y;             /* of as many rows as are held */
 };
 
 /* --- weights ---------------------------------------------------------------------------------------- */
@@ -63,11 +71,11 @@ static int place_bf16(struct layer_cuda *layer, const float *first, size_t first
 static int place_weights(struct layer_cuda *on_gpu, const struct layer *layer, struct error *err)
 {
 	size_t hidden = (size_t)layer->hidden, dim = (size_t)layer->dim, width = (size_t)on_gpu->width;
-	void *projection, *wide_gate, *gate_bias, *output, *convolution, *beta, *o_norm;
+	void *wide_gate, *gate_bias, *output, *convolution, *beta, *o_norm;
 
 	/* q, k and v are one matrix in memory */
-	if (place_bf16(on_gpu, layer->q_proj, 3 * width * hidden, layer->g_proj_0, dim * hidden, &projection,
-		    err) < 0 ||
+	if (place_bf16(on_gpu, layer->q_proj, 3 * width * hidden, layer->g_proj_0, dim * hidden,
+		    &on_gpu->projection, err) < 0 ||
 		place_bf16(on_gpu, layer->g_proj_1, width * dim, NULL, 0, &wide_gate, err) < 0 ||
 		place_bf16(on_gpu, layer->g_proj_1_bias, width, NULL, 0, &gate_bias, err) < 0 ||
 		place_bf16(on_gpu, layer->o_proj, hidden * width, NULL, 0, &output, err) < 0 ||
@@ -81,23 +89,59 @@ static int place_weights(struct layer_cuda *on_gpu, const struct layer *layer, s
 	on_gpu->o_norm = o_norm;
 	on_gpu->wide_gate = wide_gate;
 	on_gpu->gate_bias = gate_bias;
-	on_gpu->project = gpu_gemm_make(on_gpu->blas, projection, on_gpu->columns, layer->hidden, err);
 	on_gpu->output = gpu_gemm_make(on_gpu->blas, output, layer->hidden, on_gpu->width, err);
-	return on_gpu->project && on_gpu->output ? 0 : -1;
+	return on_gpu->output ? 0 : -1;
+}
+
+static unsigned blocks(int64_t threads)
+{
+	return (unsigned)((threads + LAYER_THREADS - 1) / LAYER_THREADS);
+}
+
+/* Whether one launch can project: it is for Hopper's tensor cores, and for such sizes. */
+static bool can_fuse(const struct layer_cuda *layer)
+{
+	return gpu_properties_of(layer->gpu)->capability == WGMMA_CAPABILITY &&
+		layer->hidden % PROJECT_INNER == 0 && layer->hidden <= PROJECT_MOST_HIDDEN &&
+		layer->dim % PROJECT_COLUMNS == 0;
+}
+
+static int make_tiles(struct layer_cuda *layer, const struct kernel_parameter *parameters, struct error *err)
+{
+	int64_t count = (int64_t)layer->columns * layer->hidden;
+	struct gpu_kernel *tile = gpu_kernel(
+		layer->gpu, "layer/project.cu", "layer_tile", parameters, LAYER_THREADS, 0, err);
+	struct layer_tile_arguments arguments = {.from = layer->projection};
+
+	layer->tiles = gpu_allocate(layer->gpu, (size_t)count * sizeof(uint16_t), err);
+	if (!tile || !layer->tiles)
+		return -1;
+	layer->weights[layer->weight_count++] = layer->tiles;
+	arguments.to = layer->tiles;
+	return gpu_launch(tile, blocks(count / TILE_NUMBERS), 1, &arguments, err);
 }
 
 static int find_kernels(struct layer_cuda *layer, struct error *err)
 {
 	struct kernel_parameter parameters[] = {{"HEAD_DIM", layer->dim}, {"WIDTH", layer->width},
-		{"INPUT", DTYPE_BF16}, {"VECTOR", 1}, {"FROM_F32", 1}, {0}};
+		{"INPUT", DTYPE_BF16}, {"VECTOR", 1}, {"FROM_F32", 1}, {"HIDDEN", layer->hidden}, {0}};
 
+	layer->gate = gpu_kernel(
+		layer->gpu, "layer/gate.cu", "layer_gate", parameters, LAYER_THREADS, 0, err);
+	if (!layer->gate)
+		return -1;
 	layer->gather = gpu_kernel(
 		layer->gpu, "layer/gather.cu", "layer_gather", parameters, LAYER_THREADS, 0, err);
 	layer->convolve = gpu_kernel(
 		layer->gpu, "layer/convolve.cu", "layer_convolve", parameters, LAYER_THREADS, 0, err);
-	layer->gate = gpu_kernel(
-		layer->gpu, "layer/gate.cu", "layer_gate", parameters, LAYER_THREADS, 0, err);
-	return layer->gather && layer->convolve && layer->gate ? 0 : -1;
+	layer->multiply = gpu_gemm_make(layer->blas, layer->projection, layer->columns, layer->hidden, err);
+	if (!layer->gather || !layer->convolve || !layer->multiply)
+		return -1;
+	if (!can_fuse(layer))
+		return 0;
+	layer->project = gpu_kernel(layer->gpu, "layer/project.cu", "layer_project", parameters,
+		PROJECT_THREADS, PROJECT_SHARED, err);
+	return layer->project ? make_tiles(layer, parameters, err) : -1;
 }
 
 struct layer_cuda *layer_cuda_make(struct gpu *gpu, const struct layer *layer, struct error *err)
@@ -112,6 +156,7 @@ struct layer_cuda *layer_cuda_make(struct gpu *gpu, const struct layer *layer, s
 		.dim = layer->dim,
 		.width = width,
 		.columns = 3 * width + layer->dim,
+		.segment = LAYER_CUDA_SEGMENT,
 	};
 	on_gpu->blas = gpu_blas_open(gpu, err);
 	if (on_gpu->blas && place_weights(on_gpu, layer, err) == 0 && find_kernels(on_gpu, err) == 0)
@@ -120,15 +165,20 @@ struct layer_cuda *layer_cuda_make(struct gpu *gpu, const struct layer *layer, s
 	return NULL;
 }
 
+void layer_cuda_set_segment(struct layer_cuda *layer, int64_t tokens)
+{
+	layer->segment = upstream_padded(tokens);
+}
+
 void layer_cuda_free(struct layer_cuda *layer)
 {
 	if (!layer)
 		return;
-	gpu_gemm_free(layer->project);
+	gpu_gemm_free(layer->multiply);
 	gpu_gemm_free(layer->output);
 	gpu_blas_close(layer->blas);
 	gpu_workspace_free(layer->gpu, &layer->workspace);
-	gpu_release(layer->gpu, layer->memory);
+	gpu_workspace_free(layer->gpu, &layer->memory);
 	while (layer->weight_count)
 		gpu_release(layer->gpu, layer->weights[--layer->weight_count]);
 	free(layer);
@@ -136,107 +186,184 @@ void layer_cuda_free(struct layer_cuda *layer)
 
 /* --- a call ----------------------------------------------------------------------------------------- */
 
-/* Tokens of each sequence that are projected at a time. */
-static int64_t tokens_at_a_time(const struct layer_call *call)
+/* The segment that the outputs of tokens first … first + outputs − 1 of each sequence are made of. */
+static struct layer_segment segment_of(
+	const struct layer_cuda *layer, const struct layer_call *call, int64_t first, int64_t outputs)
 {
-	int64_t tokens = SEGMENT / call->batch - LAYER_HISTORY;
+	int64_t rows = upstream_padded(outputs);
+	/* rows of a stretch's first token that may not be its head's */
+	int before = UPSTREAM_CHUNK % layer->heads ? layer->heads - 1 : 0;
+	struct layer_segment segment = {.tokens = call->tokens,
+		.padded = upstream_padded(call->tokens),
+		.first = first,
+		.stretches = 1,
+		.length = (int)outputs};
 
-	return tokens < 1 ? 1 : tokens < call->tokens ? tokens : call->tokens;
+	if (call->semantics == SEMANTICS_UPSTREAM && outputs < call->tokens) {
+		segment.stretches = layer->heads;
+		segment.length = (int)((before + rows - 1) / layer->heads + 1);
+	}
+	return segment;
 }
 
-/* Makes room for the tensors between the parts, which stays for later calls. */
+static int64_t smaller(int64_t a, int64_t b)
+{
+	return a < b ? a : b;
+}
+
+/* Tokens of each of so many stretches that are projected at a time. */
+static int64_t piece_length(int64_t sequences)
+{
+	return sequences < PIECE ? PIECE / sequences : 1;
+}
+
+/* Whether x is projected in one launch: few tiles would leave most of the GPU idle. */
+static bool is_fused(const struct layer_cuda *layer, const struct layer_call *call)
+{
+	return layer->project && call->batch * call->tokens >= PROJECT_LEAST_TOKENS;
+}
+
+/* Makes room for what is between the parts of a call; it stays for later ones. */
 static int reserve(struct layer_cuda *layer, const struct layer_call *call, struct error *err)
 {
-	int64_t needed = call->batch * call->tokens, rows = needed > layer->rows ? needed : layer->rows;
-	size_t width = (size_t)layer->width;
-	size_t piece = (size_t)(call->batch * (LAYER_HISTORY + tokens_at_a_time(call)));
-	size_t segment = piece > layer->segment ? piece : layer->segment;
-	size_t whole = (size_t)rows,
-	       segments = segment * (size_t)(layer->hidden + layer->columns + layer->width);
-	uint16_t *next;
+	struct layer_segment largest = segment_of(layer, call, 0, smaller(call->tokens, layer->segment));
+	int64_t sequences = call->batch * largest.stretches, rows = call->batch * call->tokens;
+	int64_t piece = is_fused(layer, call)
+		? 0
+		: sequences * (LAYER_HISTORY + smaller(largest.length, piece_length(sequences)));
+	int64_t wide = sequences * largest.length * layer->width;
+	size_t state = (size_t)layer->heads * (size_t)(layer->dim * layer->dim) * sizeof(*layer->state),
+	       at = state;
+	const struct {
+		uint16_t **place;
+		int64_t count;
+	} parts[] = {
+		{&layer->qkv[0], wide},
+		{&layer->qkv[1], wide},
+		{&layer->qkv[2], wide},
+		{&layer->narrow, rows * layer->dim},
+		{&layer->o, layer->hidden == layer->width ? 0 : rows * layer->width},
+		{&layer->x, piece * layer->hidden},
+		{&layer->projected, piece * layer->columns},
+	};
+	size_t bytes = state;
 
-	if (rows == layer->rows && segment == layer->segment)
-		return 0;
-	gpu_release(layer->gpu, layer->memory);
-	layer->rows = 0;
-	layer->segment = 0;
-	layer->memory = next = gpu_allocate(
-		layer->gpu, (segments + whole * (4 * width + (size_t)layer->dim)) * sizeof(*next), err);
-	if (!next)
+	for (size_t i = 0; i < sizeof(parts) / sizeof(*parts); i++)
+		bytes += (size_t)parts[i].count * sizeof(uint16_t);
+	if (gpu_workspace_reserve(layer->gpu, &layer->memory, bytes, err) < 0)
 		return -1;
-	layer->rows = rows;
-	layer->segment = segment;
-	layer->x = next;
-	layer->projected = layer->x + segment * (size_t)layer->hidden;
-	layer->y = layer->projected + segment * (size_t)layer->columns;
-	next = layer->y + segment * width;
-	for (int i = 0; i < 3; i++, next += whole * width)
-		layer->qkv[i] = next;
-	layer->o = next;
-	layer->narrow_gate = layer->o + whole * width;
+	layer->state = layer->memory.memory;
+	for (size_t i = 0; i < sizeof(parts) / sizeof(*parts); i++) {
+		*parts[i].place = (uint16_t *)((char *)layer->memory.memory + at);
+		at += (size_t)parts[i].count * sizeof(uint16_t);
+	}
+	if (layer->hidden == layer->width)
+		layer->o = call->out;
+	layer->y = layer->qkv[0]; /* of no use any more by then */
+	layer->held = sequences * largest.length;
 	return 0;
 }
 
-static unsigned blocks(int64_t threads)
+/* The part of a segment's stretches behind their first `at` tokens. */
+static int project_piece(struct layer_cuda *layer, const struct layer_call *call,
+	const struct layer_segment *segment, int64_t at, struct error *err)
 {
-	return (unsigned)((threads + LAYER_THREADS - 1) / LAYER_THREADS);
-}
+	int64_t sequences = call->batch * segment->stretches;
+	struct layer_segment piece = *segment;
+	size_t offset = (size_t)at * (size_t)layer->width;
+	int64_t rows, strips;
+	struct layer_gather_arguments gather;
+	struct layer_convolve_arguments convolve;
 
-/* x of some tokens of every sequence, and of those before them that the convolutions look back at, to q, k, v
- * and the narrow gate. */
-static int project(struct layer_cuda *layer, const struct layer_call *call, int64_t first, int64_t tokens,
-	struct error *err)
-{
-	const struct layer_segment segment = {.tokens = call->tokens,
-		.padded = call->tokens,
-		.first = first,
-		.stretches = 1,
-		.length = (int)tokens};
-	size_t at = (size_t)first * (size_t)layer->width;
-	int64_t rows = LAYER_HISTORY + tokens, strips = (tokens + STRIP_ROWS - 1) / STRIP_ROWS;
-	struct layer_gather_arguments gather = {call->x, layer->x, segment, layer->hidden};
-	struct layer_convolve_arguments convolve = {
+	piece.first += at * piece.stretches;
+	piece.length = (int)smaller(segment->length - at, piece_length(sequences));
+	rows = LAYER_HISTORY + piece.length;
+	strips = (piece.length + STRIP_ROWS - 1) / STRIP_ROWS;
+	gather = (struct layer_gather_arguments){call->x, layer->x, piece, layer->hidden};
+	convolve = (struct layer_convolve_arguments){
 		.projected = layer->projected,
 		.weight = layer->convolution,
-		.q = layer->qkv[0] + at,
-		.k = layer->qkv[1] + at,
-		.v = layer->qkv[2] + at,
-		.narrow = layer->narrow_gate,
-		.segment = segment,
-		.held = (int)call->tokens,
+		.q = layer->qkv[0] + offset,
+		.k = layer->qkv[1] + offset,
+		.v = layer->qkv[2] + offset,
+		.narrow = layer->narrow,
+		.segment = piece,
+		.held = segment->length,
 	};
-	unsigned sequences = (unsigned)call->batch;
-
-	if (gpu_launch(layer->gather, blocks(rows * layer->hidden / GATHER_NUMBERS), sequences, &gather,
-		    err) < 0 ||
-		gpu_gemm_run(layer->project, (struct gpu_rows){layer->x, layer->hidden}, call->batch * rows,
+	if (gpu_launch(layer->gather, blocks(rows * layer->hidden / GATHER_NUMBERS), (unsigned)sequences,
+		    &gather, err) < 0 ||
+		gpu_gemm_run(layer->multiply, (struct gpu_rows){layer->x, layer->hidden}, sequences * rows,
 			(struct gpu_rows){layer->projected, layer->columns}, err) < 0)
 		return -1;
-	return gpu_launch(layer->convolve, blocks(strips * (layer->columns / STRIP_CHANNELS)), sequences,
-		&convolve, err);
+	return gpu_launch(layer->convolve, blocks(strips * (layer->columns / STRIP_CHANNELS)),
+		(unsigned)sequences, &convolve, err);
 }
 
-static int operate(struct layer_cuda *layer, const struct layer_call *call, struct error *err)
+static int project_fused(struct layer_cuda *layer, const struct layer_call *call,
+	const struct layer_segment *segment, struct error *err)
 {
-	struct tensor tensors[4];
-	struct quasar_problem problem;
+	struct layer_project_arguments project = {
+		.x = call->x,
+		.weight = layer->tiles,
+		.taps = layer->convolution,
+		.q = layer->qkv[0],
+		.k = layer->qkv[1],
+		.v = layer->qkv[2],
+		.narrow = layer->narrow,
+		.segment = *segment,
+		.sequences = (int)call->batch * segment->stretches,
+	};
 
-	for (int i = 0; i < 4; i++)
-		tensors[i] = tensor_contiguous(
-			i < 3 ? layer->qkv[i] : layer->o, DTYPE_BF16, call->tokens, layer->heads, layer->dim);
-	problem = (struct quasar_problem){
+	return gpu_launch(
+		layer->project, (unsigned)gpu_properties_of(layer->gpu)->multiprocessors, 1, &project, err);
+}
+
+/* x of a segment to q, k, v and the narrow gate. */
+static int project(struct layer_cuda *layer, const struct layer_call *call,
+	const struct layer_segment *segment, struct error *err)
+{
+	int64_t step = piece_length(call->batch * segment->stretches);
+	int result = 0;
+
+	if (is_fused(layer, call))
+		return project_fused(layer, call, segment, err);
+	for (int64_t at = 0; at < segment->length && !result; at += step)
+		result = project_piece(layer, call, segment, at, err);
+	return result;
+}
+
+/* The outputs of so many tokens from a segment's q, k and v; the state goes on to the next one. */
+static int operate(struct layer_cuda *layer, const struct layer_call *call,
+	const struct layer_segment *segment, int64_t outputs, struct error *err)
+{
+	int64_t held = (int64_t)segment->stretches * segment->length, first = segment->first;
+	int64_t *first_row = xcalloc((size_t)layer->heads, sizeof(*first_row));
+	struct quasar_problem problem = {
 		.semantics = call->semantics,
 		.batch = call->batch,
-		.tokens = call->tokens,
+		.tokens = outputs,
 		.heads = layer->heads,
 		.dim = layer->dim,
-		.q = tensors[0],
-		.k = tensors[1],
-		.v = tensors[2],
-		.o = tensors[3],
+		.q = tensor_contiguous(layer->qkv[0], DTYPE_BF16, held, layer->heads, layer->dim),
+		.k = tensor_contiguous(layer->qkv[1], DTYPE_BF16, held, layer->heads, layer->dim),
+		.v = tensor_contiguous(layer->qkv[2], DTYPE_BF16, held, layer->heads, layer->dim),
+		.o = tensor_contiguous(
+			layer->o + first * layer->width, DTYPE_BF16, call->tokens, layer->heads, layer->dim),
 		.beta = layer->beta,
+		.initial_state = first ? layer->state : NULL,
+		.final_state = first + outputs < call->tokens ? layer->state : NULL,
 	};
-	return quasar_cuda(layer->gpu, &layer->workspace, &problem, NULL, err);
+	int result;
+
+	/* where the stretches are just the heads' rows they are found without */
+	if (segment->stretches > 1 && held != outputs)
+		problem.first_row = first_row;
+	for (int head = 0; head < layer->heads; head++)
+		first_row[head] = head * (int64_t)segment->length * layer->heads +
+			(head * segment->padded + first) % layer->heads;
+	result = quasar_cuda(layer->gpu, &layer->workspace, &problem, NULL, err);
+	free(first_row);
+	return result;
 }
 
 /* Blocks of layer_gate for each head: as many as run at a time, for each keeps its weights. */
@@ -246,7 +373,7 @@ static unsigned gate_blocks(const struct layer_cuda *layer, int64_t rows)
 		gpu_properties_of(layer->gpu)->multiprocessors / layer->heads;
 	int64_t useful = (rows + LAYER_GATE_ROWS - 1) / LAYER_GATE_ROWS;
 
-	return (unsigned)(resident < 1 ? 1 : resident < useful ? resident : useful);
+	return (unsigned)(resident < 1 ? 1 : smaller(resident, useful));
 }
 
 /* Norm, gate and output projection. */
@@ -256,7 +383,7 @@ static int finish(struct layer_cuda *layer, const struct layer_call *call, int64
 	struct layer_gate_arguments gate = {
 		.o = layer->o + first * layer->width,
 		.y = layer->y,
-		.narrow = layer->narrow_gate + first * layer->dim,
+		.narrow = layer->narrow + first * layer->dim,
 		.weight = layer->wide_gate,
 		.bias = layer->gate_bias,
 		.norm = layer->o_norm,
@@ -271,22 +398,40 @@ static int finish(struct layer_cuda *layer, const struct layer_call *call, int64
 		(struct gpu_rows){call->out + first * layer->hidden, layer->hidden}, err);
 }
 
+/* Sequences that go side by side: one, or several of which all is held at a time. */
+static int run(struct layer_cuda *layer, const struct layer_call *call, struct error *err)
+{
+	int64_t rows = call->batch * call->tokens;
+	int result = reserve(layer, call, err);
+
+	for (int64_t first = 0; first < call->tokens && !result; first += layer->segment) {
+		int64_t outputs = smaller(layer->segment, call->tokens - first);
+		struct layer_segment segment = segment_of(layer, call, first, outputs);
+
+		result = project(layer, call, &segment, err);
+		if (!result)
+			result = operate(layer, call, &segment, outputs, err);
+	}
+	for (int64_t first = 0; first < rows && !result; first += layer->held)
+		result = finish(layer, call, first, smaller(layer->held, rows - first), err);
+	return result;
+}
+
 int layer_cuda(struct layer_cuda *layer, const struct layer_call *call, struct error *err)
 {
-	int64_t rows = call->batch * call->tokens, step = tokens_at_a_time(call);
+	int64_t step = call->tokens < layer->segment ? layer->segment / call->tokens : 1;
 	int result = 0;
 
 	if (call->cache)
 		return error_set(err, STATUS_USAGE, "the layer has no cache on a GPU");
-	if (reserve(layer, call, err) < 0)
-		return -1;
-	for (int64_t first = 0; first < call->tokens && !result; first += step)
-		result = project(
-			layer, call, first, call->tokens - first < step ? call->tokens - first : step, err);
-	if (!result)
-		result = operate(layer, call, err);
-	step = (int64_t)layer->segment;
-	for (int64_t first = 0; first < rows && !result; first += step)
-		result = finish(layer, call, first, rows - first < step ? rows - first : step, err);
+	for (int64_t first = 0; first < call->batch && !result; first += step) {
+		int64_t numbers = first * call->tokens * layer->hidden;
+		struct layer_call some = *call;
+
+		some.batch = smaller(step, call->batch - first);
+		some.x += numbers;
+		some.out += numbers;
+		result = run(layer, &some, err);
+	}
 	return result;
 }

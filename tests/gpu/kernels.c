@@ -767,7 +767,7 @@ static void forward_substitution_inverts(void **state)
 /* --- the layer ------------------------------------------------------------------------------------ */
 
 struct layer_shape {
-	int hidden, heads, dim, batch, tokens;
+	int hidden, heads, dim, batch, tokens, segment; /* 0: the usual one */
 };
 
 /* Queues a call on copies of x and out on the GPU, and brings out back. */
@@ -799,15 +799,17 @@ static void check_layer(struct layer_shape shape, enum semantics semantics)
 	struct layer_cuda *placed = layer ? layer_cuda_make(gpu, layer, &err) : NULL;
 
 	must(placed ? 0 : -1, &err);
+	if (shape.segment)
+		layer_cuda_set_segment(placed, shape.segment);
 	random_normal((uint64_t)shape.tokens, 12, 1, x, count);
 	memset(out, 0xff, count * sizeof(*out)); /* NaN */
 	run_layer(placed, call, shape.hidden);
 	must(layer_reference(layer, &call, expected, &err), &err);
 	found = compare_bf16_double(out, expected, count);
 	if (!found.finite || found.cosine < 0.9998 || found.relative_error > 0.02)
-		fail_msg("%s hidden %d H%d S%d B%d T%d: cosine %.7f, relative error %.2e",
+		fail_msg("%s hidden %d H%d S%d B%d T%d by %d: cosine %.7f, relative error %.2e",
 			semantics_name(semantics), shape.hidden, shape.heads, shape.dim, shape.batch,
-			shape.tokens, found.cosine, found.relative_error);
+			shape.tokens, shape.segment, found.cosine, found.relative_error);
 	layer_cuda_free(placed);
 	layer_free(layer);
 	free(x);
@@ -821,19 +823,23 @@ static void skip_without_cublaslt(void)
 		skip();
 }
 
-/* Lengths around the convolution's history, a chunk and a segment; sequences that begin within a segment. */
+/* Lengths around the convolution's history, a chunk, a tile, a segment and a piece; sequences that begin within a piece. */
 static void the_layer_follows_its_formula(void **state)
 {
 	static const struct layer_shape shapes[] = {
-		{512, 8, 64, 1, 1},
-		{512, 8, 64, 1, 3},
-		{512, 8, 64, 2, 65},
-		{512, 8, 64, 5, 333},
-		{512, 8, 64, 1, 40001},
-		{256, 2, 128, 3, 1000},
-		{64, 3, 32, 1, 262141},
-		{64, 3, 32, 1, 262144},
-		{64, 3, 32, 2, 262145},
+		{512, 8, 64, 1, 1, 0},
+		{512, 8, 64, 1, 3, 0},
+		{512, 8, 64, 2, 65, 0},
+		{512, 8, 64, 5, 333, 0},
+		{512, 8, 64, 1, 10001, 0},
+		{512, 8, 64, 1, 8192, 2048},
+		{512, 8, 64, 1, 9003, 2048},
+		{64, 1, 64, 70, 126, 0},
+		{192, 5, 64, 2, 9000, 4096},
+		{256, 2, 128, 9, 1000, 0},
+		{64, 3, 32, 2, 700, 320},
+		{64, 3, 32, 7, 300, 1000},
+		{64, 3, 32, 1, 131075, 0},
 	};
 
 	(void)state;

@@ -324,7 +324,14 @@ static void linear_attention_compiles(void **state)
 
 static void the_other_kernels_compile(void **state)
 {
+	static const struct kernel_parameter usual[] = {
+		{"HIDDEN", 512}, {"WIDTH", 512}, {"HEAD_DIM", 64}, {"INPUT", 1}, {"FROM_F32", 1}, {0}};
+	static const struct kernel_parameter wide[] = {
+		{"HIDDEN", 64}, {"WIDTH", 256}, {"HEAD_DIM", 128}, {"INPUT", 1}, {"FROM_F32", 0}, {0}};
+
 	(void)state;
+	compile("layer/project.cu", usual, 90); /* Hopper's alone */
+	compile("layer/project.cu", wide, 90);
 	for (size_t i = 0; i < CAPABILITIES; i++) {
 		const int dim = 32 << i % 3;
 		const struct kernel_parameter parameters[] = {{"HEAD_DIM", dim}, {"INPUT", (int)i % 3},

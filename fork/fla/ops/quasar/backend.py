@@ -18,6 +18,10 @@ The layer's parts, in bf16. A segment of a sequence (fused_layer.Segment) is mad
 upstream semantics, of one for each head; token 0 of a stretch is segment.start(stretch). Several sequences go side
 by side.
 
+project(x, weights, segment, q, k, v, narrow) -> whether it could
+    What gather, a product with weights.projection (fused_layer.Weights) and convolve do, for all of a segment in one
+    launch: writes q, k and v [B, stretches, length, W] and narrow. False where there is no such kernel, and where it would be slower.
+
 gather(x, segment) -> xs [B * stretches * (3 + length), hidden] bf16
     The tokens of each stretch and the three before it, of x [B, T, hidden] fp32 or bf16; zeros outside the sequence.
 

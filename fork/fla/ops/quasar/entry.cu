@@ -1,5 +1,5 @@
 /* entry: the kernels as PyTorch launches them. Its NVRTC entry passes pointers, 32-bit ints and doubles, but no
- * structs; here they are put together. All tensors are contiguous. One of the five is compiled at a time. */
+ * structs; here they are put together. All tensors are contiguous. One part is compiled at a time. */
 #define FLAT_ENTRY
 
 #if defined(QUASAR_CHUNK)
@@ -84,6 +84,21 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 {
 	convolve_stretch(
 		{projected, weight, q, k, v, narrow, {tokens, padded, first, stretches, length}, held});
+}
+
+#elif defined(LAYER_PROJECT)
+#include "layer/project.cu"
+
+extern "C" __global__ void __launch_bounds__(LAYER_THREADS) layer_tile_entry(const void *from, void *to)
+{
+	tile_weights({from, to});
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS, 1)
+	layer_project_entry(const void *x, const void *weight, const float *taps, void *q, void *k, void *v,
+		void *narrow, int tokens, int padded, int first, int stretches, int length, int sequences)
+{
+	project({x, weight, taps, q, k, v, narrow, {tokens, padded, first, stretches, length}, sequences});
 }
 
 #elif defined(LAYER_GATE)

@@ -2,14 +2,15 @@
 
 Memory beyond x and the output is bounded but for the narrow half of the gate, S numbers a token:
 
-    a segment at a time   gather, project and convolve its tokens, piece by piece; run the operation, which writes
-                          o into the memory of the output where it fits there; the state goes on to the next segment
+    a segment at a time   gather, project and convolve its tokens, in one launch or piece by piece; run the operation,
+                          which writes o into the memory of the output where it fits there; the state goes on to the
+                          next segment
     then, block by block  the gate and the norm, and the projection of the output
 
 Under upstream semantics head h is the h-th part of the sequence (chunk.py), so the segment that makes the outputs
-of tokens a ... b needs a stretch of tokens from each of H places. Under causal semantics it needs the tokens
-a ... b. The backward pass finds the states before smaller segments, then computes these again from the last to the
-first.
+of tokens a ... b needs a stretch of tokens from each of H places. Under causal semantics, and where one segment is
+the whole sequence, it needs the tokens a ... b. The backward pass finds the states before smaller segments, then
+computes these again from the last to the first.
 """
 import typing
 
@@ -26,8 +27,8 @@ from fla.ops.quasar.uncompiled import uncompiled
 from fla.utils import input_guard
 
 # Of all sequences that go side by side, a multiple of CHUNK. For a width of 512, q, k and v take 3 KB a token.
-SEGMENT = 1 << 18  # tokens
-PIECE = 1 << 17  # tokens of a segment that are projected at a time, which takes another 4 KB a token
+SEGMENT = 1 << 20  # tokens
+PIECE = 1 << 17  # tokens that are projected at a time where that is not one launch: another 4 KB each
 
 
 class Segment(typing.NamedTuple):
@@ -36,7 +37,7 @@ class Segment(typing.NamedTuple):
     tokens: int  # of the sequence
     padded: int  # the same, rounded up to whole chunks
     first: int
-    stretches: int  # H under upstream semantics, 1 under causal
+    stretches: int  # H under upstream semantics, unless it is the whole sequence; else 1
     length: int  # tokens of a stretch
     outputs: int
 
@@ -52,7 +53,10 @@ class Segment(typing.NamedTuple):
         return slice(first, end), slice(first - begin, end - begin)
 
     def first_rows(self, device):
-        """Each head's first (token, head) row in the stretches, under upstream semantics."""
+        """Each head's first (token, head) row in the stretches, under upstream semantics; None where that is not asked
+        for."""
+        if self.stretches == 1 and self.length == self.outputs:
+            return None
         rows = self.length * self.stretches
         if CHUNK % self.stretches == 0:  # a chunk is so many whole tokens
             return torch.arange(0, self.stretches * rows, rows, device=device)
@@ -75,7 +79,7 @@ def segments(tokens, heads, semantics, size):
     padded = -(-tokens // CHUNK) * CHUNK
     for first in range(0, tokens, size):
         outputs = min(size, tokens - first)
-        if semantics == "causal":
+        if semantics == "causal" or outputs == tokens:
             yield Segment(tokens, padded, first, 1, outputs, outputs)
         else:
             rows = -(-outputs // CHUNK) * CHUNK
@@ -146,11 +150,12 @@ def attend(x, weights, segment, state, semantics, compute, narrow, o):
     stretches into narrow [B, T, S]. Returns the state after it."""
     batch, _, heads, size = o.shape
     rows = o.new_empty(3, batch, segment.stretches, segment.length, heads * size)
-    for at, piece in segment.pieces(-(-PIECE // (batch * segment.stretches))):
-        projected = torch.mm(compute.gather(x, piece), weights.projection.t())
-        compute.convolve(projected, weights.taps, piece, *rows[:, :, :, at:], narrow, segment.length)
-    first_rows = None if semantics == "causal" else segment.first_rows(x.device)
+    if not compute.project(x, weights, segment, *rows, narrow):
+        for at, piece in segment.pieces(-(-PIECE // (batch * segment.stretches))):
+            projected = torch.mm(compute.gather(x, piece), weights.projection.t())
+            compute.convolve(projected, weights.taps, piece, *rows[:, :, :, at:], narrow, segment.length)
     q, k, v = rows.view(3, batch, -1, heads, size)
+    first_rows = segment.first_rows(x.device)
     return compute.forward(q, k, v, weights.beta, state, semantics, first_rows, segment.outputs, o)[1]
 
 
@@ -165,8 +170,8 @@ def layer_forward(x, weights, eps, semantics, compute, out):
         state = attend(x, weights, segment, state, semantics, compute, narrow,
                        o[:, segment.rows].unflatten(-1, (heads, size)))
     o, narrow, out = o.flatten(0, 1), narrow.flatten(0, 1), out.flatten(0, 1)
-    for first in range(0, len(out), PIECE):
-        rows = slice(first, first + PIECE)
+    for first in range(0, len(out), SEGMENT):
+        rows = slice(first, first + SEGMENT)
         y = torch.empty_like(o[rows]) if shared else o[rows]
         compute.gate(o[rows], narrow[rows], weights.wider, weights.bias, weights.norm, eps, y)
         torch.mm(y, weights.output.t(), out=out[rows])
@@ -179,7 +184,7 @@ def segment_forward(xs, own, state, weights, segment, eps, semantics):
     projected = F.linear(xs, weights.projection[:-size])
     q, k, v = (y.reshape(batch, -1, heads, size)
                for y in torch_backend.convolved(projected, weights.taps, segment))
-    first_rows = None if semantics == "causal" else segment.first_rows(xs.device)
+    first_rows = segment.first_rows(xs.device)
     o, state = torch_backend.forward(q, k, v, weights.beta, state, semantics, first_rows, segment.outputs)
     narrow = F.linear(own, weights.projection[-size:])
     y = torch_backend.gated(o.flatten(2), narrow, weights.wider, weights.bias, weights.norm, eps)
