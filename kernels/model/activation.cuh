@@ -38,35 +38,17 @@ static __device__ __forceinline__ void split_pair(unsigned (&pairs)[N], float lo
 	}
 }
 
-/* NULL: what comes in is not normalised. */
-static __device__ __forceinline__ const float *norm_of(
-	const struct model_step_arguments &a, const struct plan &plan)
-{
-	switch (plan.part.product) {
-	case QKV:
-		return a.layers[plan.part.layer].attention_norm;
-	case GATE_UP:
-		return a.layers[plan.part.layer].mlp_norm;
-	case LOGITS:
-		return a.norm;
-	default:
-		return NULL;
-	}
-}
-
 /* 1 / √(mean of x² + ε), of every token, a warp each. */
 static __device__ __forceinline__ void measure(
-	const struct model_step_arguments &a, const struct plan &plan, struct product_memory &shared)
+	const struct model_step_arguments &a, const struct part &part, struct product_memory &shared)
 {
-	for (int token = threadIdx.x / 32; token < plan.tokens; token += MODEL_WARPS) {
-		const int row = plan.part.product == LOGITS ? a.outputs[token].row : token;
+	for (int token = threadIdx.x / 32; token < part.tokens; token += MODEL_WARPS) {
+		const int row = part.product == LOGITS ? a.outputs[token].row : token;
 		float squares = 0;
 
-		for (int i = threadIdx.x % 32; i < a.hidden / 4; i += 32) {
-			const float4 four = __ldcg((const float4 *)(a.x + row * a.hidden) + i);
-
-			squares += dot(four, four);
-		}
+#pragma unroll 4
+		for (int i = threadIdx.x % 32; i < a.products[DOWN].tiles; i += 32)
+			squares += __ldcg(a.squares + i * MODEL_ROWS + row);
 		for (int other = 16; other; other /= 2)
 			squares += __shfl_xor_sync(~0u, squares, other);
 		if (threadIdx.x % 32 == 0)
@@ -74,50 +56,92 @@ static __device__ __forceinline__ void measure(
 	}
 }
 
-/* Four numbers of what a product takes in. */
-static __device__ __forceinline__ float4 activation(const struct model_step_arguments &a,
-	const struct plan &plan, const float *norm, const struct product_memory &shared, int token,
-	int column)
-{
-	const int row = plan.part.product == LOGITS ? a.outputs[token].row : token;
-	float4 x, weight;
-	float scale;
+enum source {
+	NORMALISED, /* x */
+	ATTENDED,
+	ACTIVATED,
+};
 
-	if (plan.part.product == OUTPUT)
-		return attended(a, row, column);
-	if (plan.part.product == DOWN)
-		return __ldcg((const float4 *)(a.activated + row * a.intermediate + column));
-	x = __ldcg((const float4 *)(a.x + row * a.hidden + column));
-	weight = *(const float4 *)(norm + column);
-	scale = shared.scales[token];
-	return make_float4(x.x * scale * weight.x, x.y * scale * weight.y, x.z * scale * weight.z,
-		x.w * scale * weight.w);
+/* Four numbers of what a product takes in, but for its norm. */
+template <enum source SOURCE>
+static __device__ __forceinline__ float4 activation(
+	const struct model_step_arguments &a, const struct part &part, int token, int column)
+{
+	if (SOURCE == ATTENDED)
+		return attended(a, token, column);
+	if (SOURCE == ACTIVATED)
+		return __ldcg((const float4 *)(a.activated + token * a.intermediate + column));
+	return __ldcg((const float4 *)(a.x +
+		(part.product == LOGITS ? a.outputs[token].row : token) * a.hidden + column));
 }
 
-/* `count` slices, from slice `first` on, into shared memory; zeros where there is no column or token. */
-static __device__ __forceinline__ void stage(const struct model_step_arguments &a, const struct plan &plan,
+/* `count` slices, from slice `first` on, into shared memory; zeros where there is no column. Where there is no token,
+ * nothing: its products are dropped. Eight columns of a token at a time are a lane's share of a slice. AT_ONCE: what a
+ * thread reads before it goes on with it. */
+template <enum source SOURCE, int AT_ONCE>
+static __device__ __forceinline__ void stage_from(const struct model_step_arguments &a, const struct part &part,
 	struct product_memory &shared, int first, int count)
 {
-	const float *norm = norm_of(a, plan);
-	const int lane = threadIdx.x % 32, tiles = divide_up(plan.tokens, 8);
+	const float *norm = of_layer(a, part.of.norm, part.layer);
+	const unsigned quarters = count * 4, items = quarters * part.tokens;
+	bool measured = SOURCE != NORMALISED;
 
-	for (int item = threadIdx.x / 32; item < count * tiles; item += MODEL_WARPS) {
-		const int slice = item / tiles, tile = item % tiles, token = tile * 8 + lane / 4;
-		unsigned pairs[4][PLANES];
+	for (unsigned item = threadIdx.x; item - threadIdx.x < items; item += AT_ONCE * MODEL_THREADS) {
+		float4 x[AT_ONCE][2];
 
 #pragma unroll
-		for (int half = 0; half < 2; half++) {
-			const int column = (first + slice) * MODEL_SLICE + lane % 4 * 8 + half * 4;
-			float4 x = make_float4(0, 0, 0, 0);
+		for (int i = 0; i < AT_ONCE; i++) {
+			const unsigned at = item + i * MODEL_THREADS, token = at / quarters;
+			const int column = first * MODEL_SLICE + at % quarters * 8;
 
-			if (token < plan.tokens && column < plan.matrix.columns)
-				x = activation(a, plan, norm, shared, token, column);
-			split_pair(pairs[half * 2], x.x / REDUCTION, x.y / REDUCTION);
-			split_pair(pairs[half * 2 + 1], x.z / REDUCTION, x.w / REDUCTION);
+#pragma unroll
+			for (int half = 0; half < 2; half++)
+				x[i][half] = at < items && column + half * 4 < part.of.columns
+					? activation<SOURCE>(a, part, token, column + half * 4)
+					: make_float4(0, 0, 0, 0);
+		}
+		if (!measured) {
+			measure(a, part, shared);
+			__syncthreads();
+			measured = true;
 		}
 #pragma unroll
-		for (int p = 0; p < PLANES; p++)
-			shared.staged[slice][tile][p][lane] = make_uint4(
-				pairs[0][p], pairs[1][p], pairs[2][p], pairs[3][p]);
+		for (int i = 0; i < AT_ONCE; i++) {
+			const unsigned at = item + i * MODEL_THREADS, token = at / quarters, quarter = at % quarters;
+			unsigned pairs[4][PLANES];
+
+			if (at >= items)
+				break;
+#pragma unroll
+			for (int half = 0; half < 2; half++) {
+				const int column = first * MODEL_SLICE + quarter * 8 + half * 4;
+				float4 four = x[i][half];
+
+				if (SOURCE == NORMALISED && column < part.of.columns) {
+					const float4 weight = *(const float4 *)(norm + column);
+					const float scale = shared.scales[token];
+
+					four = make_float4(four.x * scale * weight.x, four.y * scale * weight.y,
+						four.z * scale * weight.z, four.w * scale * weight.w);
+				}
+				split_pair(pairs[half * 2], four.x / REDUCTION, four.y / REDUCTION);
+				split_pair(pairs[half * 2 + 1], four.z / REDUCTION, four.w / REDUCTION);
+			}
+#pragma unroll
+			for (int p = 0; p < PLANES; p++)
+				shared.staged[quarter / 4][token / 8][p][token % 8 * 4 + quarter % 4] = make_uint4(
+					pairs[0][p], pairs[1][p], pairs[2][p], pairs[3][p]);
+		}
 	}
+}
+
+static __device__ __forceinline__ void stage(const struct model_step_arguments &a, const struct part &part,
+	struct product_memory &shared, int first, int count)
+{
+	if (part.product == OUTPUT)
+		stage_from<ATTENDED, 1>(a, part, shared, first, count);
+	else if (part.product == DOWN)
+		stage_from<ACTIVATED, TILES == 1 ? 2 : 4>(a, part, shared, first, count);
+	else
+		stage_from<NORMALISED, TILES == 1 ? 1 : 4>(a, part, shared, first, count);
 }

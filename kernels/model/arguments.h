@@ -4,19 +4,26 @@
 
 #include "model/layout.h"
 
-/* [rows, columns] of weights, each row padded with zeros to whole slices. */
-struct model_matrix {
-	const void *data;
-	const float *bias; /* [rows]; NULL: none */
-	int rows, columns;
+enum model_product {
+	QKV,     /* queries, keys and values of the normalised x */
+	OUTPUT,  /* x += of what was attended to */
+	GATE_UP, /* silu(gate) · up of the normalised x */
+	DOWN,    /* x += of that */
+	LOGITS,  /* of the normalised x of the rows that predict */
+	PRODUCTS,
 };
 
-struct model_device_layer {
-	const float *attention_norm, *mlp_norm; /* [hidden] */
-	const float *q_norm, *k_norm;           /* [head_dim]; NULL: none */
-	struct model_matrix qkv;                /* queries, keys and values, one below the other */
-	struct model_matrix output;             /* of attention */
-	struct model_matrix gate_up, down;      /* gate and up one below the other */
+/* A product, and how the blocks of a launch share it. A tile is multiplied by `split` warps, each every split-th slice. */
+struct model_device_product {
+	const void *weights; /* [rows, columns], each row padded with zeros to whole slices; of the first layer */
+	const float *bias;   /* [rows]; NULL: none */
+	const float *norm;   /* [columns]: of what comes in; NULL: that is not normalised */
+	int rows, columns;
+	int tiles, slices;
+	int split, groups, rounds; /* groups: of warps that have a tile each, of a block; rounds: tiles of a group */
+	int units;                 /* slices of a warp, of a tile, and nothing to fill whole depths */
+	int staged;                /* units whose activations are in shared memory at a time */
+	int half;                  /* 1: tiles of eight rows, for there are so few; 0: of 16 */
 };
 
 /* A token that a session takes. */
@@ -34,15 +41,17 @@ struct model_device_output {
 };
 
 struct model_step_arguments {
-	const struct model_device_layer *layers;
-	struct model_matrix embedding, output;
-	const float *norm;        /* [hidden] */
+	struct model_device_product products[PRODUCTS];
+	const float *q_norm, *k_norm; /* [head_dim], of the first layer; NULL: none */
+	long long layer_bytes;        /* from what belongs to a layer to the same of the next */
+	const void *embedding;
 	const float *frequencies; /* [head_dim / 2] */
 	int layer_count, hidden, heads, kv_heads, intermediate;
 	float epsilon;
 
 	/* What a step works on. */
 	float *x;      /* [MODEL_ROWS, hidden] */
+	float *squares; /* [hidden / 8, MODEL_ROWS]: sums of x², of each tile of a product that changes x */
 	float *angles; /* [MODEL_ROWS, head_dim / 2, 2]: cosines and sines */
 	float *heads_at; /* [MODEL_ROWS, heads + kv_heads, head_dim]: queries, and keys until they have been normalised */
 	float *partial; /* [MODEL_ROWS, heads, MODEL_SPLITS, head_dim]: of attention, not yet divided by its sum */
@@ -51,6 +60,7 @@ struct model_step_arguments {
 	unsigned *barrier; /* [2], zeros between steps */
 
 	int row_count, output_count;
+	int splits; /* parts that keep all blocks busy when each row is attended to in so many */
 	struct model_device_row rows[MODEL_ROWS];
 	struct model_device_output outputs[MODEL_ROWS];
 };

@@ -14,6 +14,7 @@
 #include "model/stream.cuh"
 
 #define WEIGHT_PLANES (INPUT == INPUT_F32 ? PLANES : 1)
+#define CHAINS (TILES == 1 ? 4 : 1) /* sums that do not wait for each other, of a tile */
 #define PARTS_AHEAD 2 /* from a product to the one whose weights are fetched meanwhile */
 
 static __device__ __forceinline__ void multiply_add_tile(
@@ -55,59 +56,68 @@ static __device__ __forceinline__ void unpack(
 }
 
 /* c += a slice of weights · that of the activations. Products of two small parts are left out. */
-static __device__ __forceinline__ void multiply_slice(float (&c)[TILES][4], const uint4 (&read)[2][SECTIONS],
-	const uint4 (&staged)[TILES][PLANES][32], int tokens)
+static __device__ __forceinline__ void multiply_slice(float (&c)[CHAINS][TILES][4],
+	const uint4 (&read)[2][SECTIONS], const uint4 (&staged)[TILES][PLANES][32])
 {
 	unsigned w[WEIGHT_PLANES][2][4];
 
 	unpack(w, read);
 #pragma unroll
-	for (int tile = 0; tile < TILES; tile++) {
-		if (tile * 8 >= tokens)
-			break;
-#pragma unroll
-		for (int p = PLANES; p-- > 0;) {
-			const uint4 b = staged[tile][p][threadIdx.x % 32];
+	for (int p = PLANES; p-- > 0;) {
+		uint4 b[TILES];
 
 #pragma unroll
-			for (int q = 0; q < WEIGHT_PLANES && q + p < PLANES; q++) {
-				multiply_add_tile(c[tile], w[q][0], b.x, b.y);
-				multiply_add_tile(c[tile], w[q][1], b.z, b.w);
-			}
+		for (int tile = 0; tile < TILES; tile++)
+			b[tile] = staged[tile][p][threadIdx.x % 32];
+#pragma unroll
+		for (int q = 0; q < WEIGHT_PLANES && q + p < PLANES; q++) {
+#pragma unroll
+			for (int tile = 0; tile < TILES; tile++)
+				multiply_add_tile(c[p * 2 % CHAINS][tile], w[q][0], b[tile].x, b[tile].y);
+#pragma unroll
+			for (int tile = 0; tile < TILES; tile++)
+				multiply_add_tile(c[(p * 2 + 1) % CHAINS][tile], w[q][1], b[tile].z, b[tile].w);
 		}
 	}
 }
 
 /* Waits for the warps that have the same tile. */
-static __device__ __forceinline__ void meet_group(const struct plan &plan)
+static __device__ __forceinline__ void meet_group(const struct part &part)
 {
-	asm volatile("bar.sync %0, %1;" ::"r"(1 + threadIdx.x / 32 / plan.split), "r"(plan.split * 32)
+	asm volatile("bar.sync %0, %1;" ::"r"(1 + threadIdx.x / 32 / part.of.split), "r"(part.of.split * 32)
 		     : "memory");
 }
 
 /* Adds up what the warps of a tile have, who then share its tokens. */
 static __device__ __forceinline__ void finish_tile(const struct model_step_arguments &a,
-	const struct plan &plan, int tile, const float (&c)[TILES][4], struct product_memory &shared)
+	const struct part &part, int tile, const float (&c)[CHAINS][TILES][4], struct product_memory &shared)
 {
-	const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, first = warp / plan.split * plan.split;
+	const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, first = warp / part.of.split * part.of.split;
 
 #pragma unroll
-	for (int i = 0; i < TILES; i++)
-		shared.sums[warp][i][lane] = make_float4(c[i][0], c[i][1], c[i][2], c[i][3]);
-	if (plan.split > 1)
-		meet_group(plan);
-	for (int i = warp - first; i * 8 < plan.tokens; i += plan.split) {
+	for (int i = 0; i < TILES; i++) {
+		float4 sums = make_float4(0, 0, 0, 0);
+
+#pragma unroll
+		for (int n = 0; n < CHAINS; n++)
+			sums.x += c[n][i][0], sums.y += c[n][i][1], sums.z += c[n][i][2], sums.w += c[n][i][3];
+		shared.sums[warp][i][lane] = sums;
+	}
+	if (part.of.split > 1)
+		meet_group(part);
+	for (int i = warp - first; i * 8 < part.tokens; i += part.of.split) {
 		float4 total = shared.sums[first][i][lane];
 
-		for (int other = first + 1; other < first + plan.split; other++) {
+#pragma unroll 8
+		for (int other = first + 1; other < first + part.of.split; other++) {
 			const float4 more = shared.sums[other][i][lane];
 
 			total.x += more.x, total.y += more.y, total.z += more.z, total.w += more.w;
 		}
-		finish(a, plan, tile, i * 8, total, shared);
+		finish(a, part, tile, i * 8, total, shared);
 	}
-	if (plan.split > 1)
-		meet_group(plan);
+	if (part.of.split > 1)
+		meet_group(part);
 }
 
 /* A product, by all blocks, once all have come here. */
@@ -115,45 +125,43 @@ static __device__ __forceinline__ void multiply(
 	const struct model_step_arguments &a, int number, struct barrier &barrier)
 {
 	struct product_memory &shared = *(struct product_memory *)memory;
-	const struct plan plan = make_plan(a, part_of(a, number));
+	const struct part part = part_of(a, number);
 	struct stream stream;
 
 	arrive(barrier);
 	if (threadIdx.x < TILES * 8)
 		shared.best[threadIdx.x] = 0;
-	stream = start_stream(plan);
+	stream = start_stream(a, part);
 	if (number + PARTS_AHEAD < count_parts(a))
 		fetch_weights(a, part_of(a, number + PARTS_AHEAD));
 	wait(barrier);
-	if (norm_of(a, plan))
-		measure(a, plan, shared);
-	for (int round = 0; round < plan.rounds; round++) {
-		const int tile = tile_of(plan, round);
-		float c[TILES][4] = {};
+	for (int round = 0; round < part.of.rounds; round++) {
+		const int tile = tile_of(part, round);
+		float c[CHAINS][TILES][4] = {};
 
-		for (int unit = 0; unit < plan.units; unit += DEPTH) {
-			const int first = unit / plan.staged * plan.staged * plan.split;
+		for (int unit = 0; unit < part.of.units; unit += DEPTH) {
+			const int first = unit / part.of.staged * part.of.staged * part.of.split;
 
-			if (unit * plan.split == first && (round == 0 || plan.staged < plan.units)) {
+			if (unit * part.of.split == first && (round == 0 || part.of.staged < part.of.units)) {
 				__syncthreads();
-				stage(a, plan, shared, first,
-					min(plan.staged * plan.split, plan.slices - first));
+				stage(a, part, shared, first,
+					min(part.of.staged * part.of.split, part.of.slices - first));
 				__syncthreads();
 			}
 #pragma unroll
 			for (int i = 0; i < DEPTH; i++) {
-				const int slice = slice_of(plan, unit + i);
+				const int slice = slice_of(part, unit + i);
 
-				if (slice < plan.slices)
-					multiply_slice(
-						c, stream.ring[i], shared.staged[slice - first], plan.tokens);
-				read_unit(stream, plan, stream.ring[i]);
+				if (tile < part.of.tiles && slice < part.of.slices)
+					multiply_slice(c, stream.ring[i], shared.staged[slice - first]);
+				read_unit(stream, part, i);
 			}
+			advance(stream, a, part);
 		}
-		if (tile < plan.tiles)
-			finish_tile(a, plan, tile, c, shared);
+		if (tile < part.of.tiles)
+			finish_tile(a, part, tile, c, shared);
 	}
 	__syncthreads();
-	if (plan.part.product == LOGITS && threadIdx.x < plan.tokens)
+	if (part.product == LOGITS && threadIdx.x < part.tokens)
 		atomicMax(a.outputs[threadIdx.x].best, shared.best[threadIdx.x]);
 }

@@ -66,30 +66,44 @@ static __device__ __forceinline__ void note_best(unsigned long long (&ranks)[2],
 	}
 }
 
+/* The sum of squares of a tile, of eight tokens: a lane has those of two. */
+static __device__ __forceinline__ void note_squares(
+	const struct model_step_arguments &a, int tile, int first_token, float (&squares)[2])
+{
+#pragma unroll
+	for (int i = 0; i < 2; i++) {
+		for (int other = 4; other < 32; other *= 2)
+			squares[i] += __shfl_xor_sync(~0u, squares[i], other);
+		if (threadIdx.x % 32 < 4)
+			a.squares[tile * MODEL_ROWS + first_token + threadIdx.x % 4 * 2 + i] = squares[i];
+	}
+}
+
 /* Of a tile and eight tokens: c[0] and c[1] are the low row's of two tokens, c[2] and c[3] the high one's. */
-static __device__ __forceinline__ void finish(const struct model_step_arguments &a, const struct plan &plan,
+static __device__ __forceinline__ void finish(const struct model_step_arguments &a, const struct part &part,
 	int tile, int first_token, const float4 &sums, struct product_memory &shared)
 {
 	const int lane = threadIdx.x % 32;
-	const struct tile_rows rows = rows_of(plan, tile, lane);
-	const bool two = !plan.half && rows.high < plan.matrix.rows;
-	const float *bias = plan.matrix.bias, c[4] = {sums.x, sums.y, sums.z, sums.w};
+	const struct tile_rows rows = rows_of(part, tile, lane);
+	const bool two = !part.of.half && rows.high < part.of.rows;
+	const float *bias = of_layer(a, part.of.bias, part.layer), c[4] = {sums.x, sums.y, sums.z, sums.w};
 	unsigned long long ranks[2] = {};
+	float squares[2] = {};
 
 #pragma unroll
 	for (int i = 0; i < 2; i++) {
 		const int token = first_token + lane % 4 * 2 + i;
 		float low = c[i] * REDUCTION, high = c[2 + i] * REDUCTION;
 
-		if (!rows.there || token >= plan.tokens)
+		if (!rows.there || token >= part.tokens)
 			continue;
 		low += bias ? bias[rows.low] : 0;
 		high += bias && two ? bias[rows.high] : 0;
-		if (plan.part.product == QKV) {
-			finish_heads(a, plan.part.layer, token, rows.low, low, high);
-		} else if (plan.part.product == GATE_UP) {
+		if (part.product == QKV) {
+			finish_heads(a, part.layer, token, rows.low, low, high);
+		} else if (part.product == GATE_UP) {
 			a.activated[token * a.intermediate + rows.low] = low / (1 + expf(-low)) * high;
-		} else if (plan.part.product == LOGITS) {
+		} else if (part.product == LOGITS) {
 			float *logits = a.outputs[token].logits;
 
 			ranks[i] = rank_of(low, rows.low);
@@ -102,11 +116,18 @@ static __device__ __forceinline__ void finish(const struct model_step_arguments 
 		} else {
 			float *x = a.x + token * a.hidden;
 
-			x[rows.low] = __ldcg(x + rows.low) + low;
-			if (two)
-				x[rows.high] = __ldcg(x + rows.high) + high;
+			low += __ldcg(x + rows.low);
+			x[rows.low] = low;
+			squares[i] = low * low;
+			if (two) {
+				high += __ldcg(x + rows.high);
+				x[rows.high] = high;
+				squares[i] += high * high;
+			}
 		}
 	}
-	if (plan.part.product == LOGITS)
+	if (part.product == LOGITS)
 		note_best(ranks, shared.best + first_token);
+	if (part.product == OUTPUT || part.product == DOWN)
+		note_squares(a, tile, first_token, squares);
 }

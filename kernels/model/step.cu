@@ -23,10 +23,25 @@ static __device__ __forceinline__ void look_up(const struct model_step_arguments
 {
 	const int thread = blockIdx.x * MODEL_THREADS + threadIdx.x, threads = gridDim.x * MODEL_THREADS;
 	const long long width = divide_up(a.hidden, MODEL_SLICE) * MODEL_SLICE;
+	const int tiles = a.products[DOWN].tiles, tile_rows = a.products[DOWN].half ? 8 : 16;
 
-	for (int i = thread; i < a.row_count * a.hidden; i += threads)
-		a.x[i] = element_float(((
-			const ELEMENT *)a.embedding.data)[a.rows[i / a.hidden].token * width + i % a.hidden]);
+	/* a warp a tile of a row */
+	for (int i = thread / 32; i < a.row_count * tiles; i += threads / 32) {
+		const int row = i / tiles, tile = i % tiles, lane = thread % 32, column = tile * tile_rows + lane;
+		float squares = 0;
+
+		if (lane < tile_rows && column < a.hidden) {
+			const float x = element_float(
+				((const ELEMENT *)a.embedding)[a.rows[row].token * width + column]);
+
+			a.x[row * a.hidden + column] = x;
+			squares = x * x;
+		}
+		for (int other = 16; other; other /= 2)
+			squares += __shfl_xor_sync(~0u, squares, other);
+		if (lane == 0)
+			a.squares[tile * MODEL_ROWS + row] = squares;
+	}
 	for (int i = thread; i < a.row_count * (HEAD_DIM / 2); i += threads) {
 		const float angle = (float)a.rows[i / (HEAD_DIM / 2)].position *
 			a.frequencies[i % (HEAD_DIM / 2)];
@@ -47,7 +62,7 @@ static __device__ __forceinline__ void normalise_heads(const struct model_step_a
 		item += MODEL_WARPS * gridDim.x) {
 		const int row = item / heads, head = item % heads;
 		const float *from = a.heads_at + item * HEAD_DIM;
-		const float *norm = head < a.heads ? a.layers[layer].q_norm : a.layers[layer].k_norm;
+		const float *norm = of_layer(a, head < a.heads ? a.q_norm : a.k_norm, layer);
 		float squares = 0, scale;
 
 		for (int i = lane; i < HEAD_DIM; i += 32)

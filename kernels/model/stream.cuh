@@ -9,52 +9,63 @@
 
 struct stream {
 	const ELEMENT *low, *high; /* this lane's first numbers of the tile's rows */
-	int round, unit;           /* that are read next */
+	int round, unit;           /* that are read next, a depth at a time */
+	bool there;                /* whether this warp has a tile in the round */
 	uint4 ring[DEPTH][2][SECTIONS];
 };
 
-static __device__ __forceinline__ int tile_of(const struct plan &plan, int round)
+/* A warp that is in no group has none. */
+static __device__ __forceinline__ int tile_of(const struct part &part, int round)
 {
-	const int groups = MODEL_WARPS / plan.split, group = threadIdx.x / 32 / plan.split;
+	const int group = threadIdx.x / 32 / part.of.split;
 
-	return (round * groups + group) * gridDim.x + blockIdx.x;
+	return group < part.of.groups ? (round * part.of.groups + group) * gridDim.x + blockIdx.x : part.of.tiles;
 }
 
-static __device__ __forceinline__ int slice_of(const struct plan &plan, int unit)
+static __device__ __forceinline__ int slice_of(const struct part &part, int unit)
 {
-	return unit * plan.split + threadIdx.x / 32 % plan.split;
+	return unit * part.of.split + threadIdx.x / 32 % part.of.split;
 }
 
 /* What is behind the last row is read as the last one, and dropped. */
-static __device__ __forceinline__ void find_tile(struct stream &stream, const struct plan &plan)
+static __device__ __forceinline__ void find_tile(struct stream &stream,
+	const struct model_step_arguments &a, const struct part &part)
 {
-	const int lane = threadIdx.x % 32, last = plan.matrix.rows - 1;
-	const struct tile_rows rows = rows_of(plan, tile_of(plan, stream.round), lane);
-	const long long width = plan.slices * MODEL_SLICE;
-	const ELEMENT *first = (const ELEMENT *)plan.matrix.data + lane % 4 * 8;
+	const int lane = threadIdx.x % 32, last = part.of.rows - 1, tile = tile_of(part, stream.round);
+	const struct tile_rows rows = rows_of(part, tile, lane);
+	const long long width = part.of.slices * MODEL_SLICE;
+	const ELEMENT *first = of_layer(a, (const ELEMENT *)part.of.weights, part.layer) + lane % 4 * 8;
 
+	stream.there = stream.round < part.of.rounds && tile < part.of.tiles;
 	stream.low = first + min(rows.low, last) * width;
 	stream.high = first + min(rows.high, last) * width;
 }
 
-static __device__ __forceinline__ void read_unit(
-	struct stream &stream, const struct plan &plan, uint4 (&to)[2][SECTIONS])
+/* Unit `i` of the depth that is read next. */
+static __device__ __forceinline__ void read_unit(struct stream &stream, const struct part &part, int i)
 {
-	const int slice = slice_of(plan, stream.unit);
+	const int slice = slice_of(part, stream.unit + i);
 
-	if (stream.round < plan.rounds && slice < plan.slices) {
+	if (!stream.there || slice >= part.of.slices)
+		return;
 #pragma unroll
-		for (int i = 0; i < SECTIONS; i++) {
-			to[0][i] = __ldcs((const uint4 *)(stream.low + slice * MODEL_SLICE) + i);
-			if (!plan.half)
-				to[1][i] = __ldcs((const uint4 *)(stream.high + slice * MODEL_SLICE) + i);
-		}
+	for (int n = 0; n < SECTIONS; n++) {
+		stream.ring[i][0][n] = __ldcs((const uint4 *)(stream.low + slice * MODEL_SLICE) + n);
+		if (!part.of.half)
+			stream.ring[i][1][n] = __ldcs((const uint4 *)(stream.high + slice * MODEL_SLICE) + n);
 	}
-	if (++stream.unit == plan.units) {
-		stream.unit = 0;
-		stream.round++;
-		find_tile(stream, plan);
-	}
+}
+
+/* To the next depth. */
+static __device__ __forceinline__ void advance(struct stream &stream,
+	const struct model_step_arguments &a, const struct part &part)
+{
+	stream.unit += DEPTH;
+	if (stream.unit < part.of.units)
+		return;
+	stream.unit = 0;
+	stream.round++;
+	find_tile(stream, a, part);
 }
 
 static __device__ __forceinline__ void fetch(const void *address)
@@ -64,36 +75,44 @@ static __device__ __forceinline__ void fetch(const void *address)
 
 /* Has the second-level cache get the first slices of this warp from `unit` on. */
 static __device__ __forceinline__ void fetch_units(
-	const struct stream &stream, const struct plan &plan, int unit)
+	const struct stream &stream, const struct part &part, int unit)
 {
-	const int end = min(plan.units, unit + SLICES_AHEAD);
+	const int end = min(part.of.units, unit + SLICES_AHEAD);
 
-	for (; unit < end && slice_of(plan, unit) < plan.slices; unit++) {
-		fetch(stream.low + slice_of(plan, unit) * MODEL_SLICE);
-		if (!plan.half)
-			fetch(stream.high + slice_of(plan, unit) * MODEL_SLICE);
+	for (; stream.there && unit < end && slice_of(part, unit) < part.of.slices; unit++) {
+		fetch(stream.low + slice_of(part, unit) * MODEL_SLICE);
+		if (!part.of.half)
+			fetch(stream.high + slice_of(part, unit) * MODEL_SLICE);
 	}
 }
 
-static __device__ __forceinline__ struct stream start_stream(const struct plan &plan)
+static __device__ __forceinline__ struct stream start_stream(
+	const struct model_step_arguments &a, const struct part &part)
 {
 	struct stream stream = {};
 
-	find_tile(stream, plan);
+	find_tile(stream, a, part);
 #pragma unroll
 	for (int i = 0; i < DEPTH; i++)
-		read_unit(stream, plan, stream.ring[i]);
-	if (plan.rounds == 1)
-		fetch_units(stream, plan, DEPTH);
+		read_unit(stream, part, i);
+	advance(stream, a, part);
+	if (part.of.rounds == 1)
+		fetch_units(stream, part, DEPTH);
 	return stream;
 }
 
 /* Those of a product that comes later: so memory is read, too, while blocks wait, normalise or attend. */
-static __device__ __forceinline__ void fetch_weights(const struct model_step_arguments &a, struct part part)
+static __device__ __forceinline__ void fetch_weights(const struct model_step_arguments &a, const struct part &part)
 {
-	const struct plan plan = make_plan(a, part);
+	const float *norm = of_layer(a, part.of.norm, part.layer),
+		    *bias = of_layer(a, part.of.bias, part.layer);
+	const int thread = blockIdx.x * MODEL_THREADS + threadIdx.x;
 	struct stream stream = {};
 
-	find_tile(stream, plan);
-	fetch_units(stream, plan, 0);
+	find_tile(stream, a, part);
+	fetch_units(stream, part, 0);
+	if (norm && thread * 32 < part.of.columns)
+		fetch(norm + thread * 32);
+	if (bias && thread * 32 < part.of.rows)
+		fetch(bias + thread * 32);
 }

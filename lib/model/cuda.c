@@ -1,5 +1,6 @@
 /* A model on a GPU: weights as the files have them, everything else in fp32. A step is one launch for every MODEL_ROWS
  * tokens (kernels/model/step.cu). */
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,7 +15,7 @@
 #define ALIGNMENT 256
 
 /* The kernel for up to so many times eight tokens. */
-static const int variants[] = {1, MODEL_ROWS / 8};
+static const int variants[] = {1, 4, MODEL_ROWS / 8};
 #define VARIANTS (sizeof(variants) / sizeof(*variants))
 
 struct model_place {
@@ -24,6 +25,7 @@ struct model_place {
 	enum dtype dtype; /* of all matrices here */
 	void *weights, *memory;
 	struct gpu_kernel *kernels[VARIANTS];
+	struct model_device_product products[VARIANTS][PRODUCTS];
 	struct model_step_arguments arguments; /* what all launches have in common */
 	unsigned long long *best;              /* [MODEL_ROWS] */
 	float *logits;                         /* [MODEL_ROWS, vocabulary] */
@@ -110,50 +112,54 @@ static void copy_rows(struct upload *upload, char *to, const struct matrix *matr
 }
 
 /* Maps of the same input, one below the other. */
-static struct model_matrix put_linears(struct upload *upload, const struct linear *const *linears, int count)
+static void put_linears(struct upload *upload, const struct linear *const *linears, int count,
+	struct model_device_product *product)
 {
 	int columns = linears[0]->weight.columns, rows = 0;
 	size_t row_bytes = padded(columns) * dtype_size(upload->dtype);
-	char *data;
+	char *weights;
 	float *bias;
 
 	for (int i = 0; i < count; i++)
 		rows += linears[i]->weight.rows;
-	data = reserve(upload, (size_t)rows * row_bytes);
+	weights = reserve(upload, (size_t)rows * row_bytes);
 	bias = linears[0]->bias ? reserve(upload, (size_t)rows * sizeof(*bias)) : NULL;
-	for (int i = 0, row = 0; data && i < count; row += linears[i++]->weight.rows) {
-		copy_rows(upload, data + (size_t)row * row_bytes, &linears[i]->weight);
+	for (int i = 0, row = 0; weights && i < count; row += linears[i++]->weight.rows) {
+		copy_rows(upload, weights + (size_t)row * row_bytes, &linears[i]->weight);
 		if (bias)
 			copy(upload, bias + row, linears[i]->bias,
 				(size_t)linears[i]->weight.rows * sizeof(*bias));
 	}
-	return (struct model_matrix){data, bias, rows, columns};
+	product->weights = weights;
+	product->bias = bias;
+	product->rows = rows;
+	product->columns = columns;
 }
 
-static struct model_matrix put_matrix(struct upload *upload, const struct matrix *matrix)
+static void put_matrix(
+	struct upload *upload, const struct matrix *matrix, struct model_device_product *product)
 {
 	const struct linear linear = {.weight = *matrix}, *const one = &linear;
 
-	return put_linears(upload, &one, 1);
+	put_linears(upload, &one, 1, product);
 }
 
-static struct model_device_layer put_layer(
-	struct upload *upload, const struct model_config *config, const struct model_layer *layer)
+static void put_layer(struct upload *upload, const struct model_config *config,
+	const struct model_layer *layer, struct model_step_arguments *arguments)
 {
 	const struct linear *const qkv[] = {&layer->q, &layer->k, &layer->v}, *const output[] = {&layer->o},
 				   *const gate_up[] = {&layer->gate, &layer->up},
 				   *const down[] = {&layer->down};
+	struct model_device_product *products = arguments->products;
 
-	return (struct model_device_layer){
-		.attention_norm = put_vector(upload, layer->attention_norm, config->hidden),
-		.mlp_norm = put_vector(upload, layer->mlp_norm, config->hidden),
-		.q_norm = put_vector(upload, layer->q_norm, config->head_dim),
-		.k_norm = put_vector(upload, layer->k_norm, config->head_dim),
-		.qkv = put_linears(upload, qkv, 3),
-		.output = put_linears(upload, output, 1),
-		.gate_up = put_linears(upload, gate_up, 2),
-		.down = put_linears(upload, down, 1),
-	};
+	products[QKV].norm = put_vector(upload, layer->attention_norm, config->hidden);
+	products[GATE_UP].norm = put_vector(upload, layer->mlp_norm, config->hidden);
+	arguments->q_norm = put_vector(upload, layer->q_norm, config->head_dim);
+	arguments->k_norm = put_vector(upload, layer->k_norm, config->head_dim);
+	put_linears(upload, qkv, 3, &products[QKV]);
+	put_linears(upload, output, 1, &products[OUTPUT]);
+	put_linears(upload, gate_up, 2, &products[GATE_UP]);
+	put_linears(upload, down, 1, &products[DOWN]);
 }
 
 static void put_frequencies(
@@ -170,20 +176,24 @@ static void put_frequencies(
 static void put_weights(struct upload *upload, const struct model_config *config,
 	const struct model_weights *weights, struct model_step_arguments *arguments)
 {
-	size_t layers_bytes = (size_t)config->layers * sizeof(struct model_device_layer);
-	struct model_device_layer *layers = xmalloc(layers_bytes), *place;
+	struct model_device_product embedding;
 
 	upload->used = 0;
-	place = reserve(upload, layers_bytes);
-	arguments->embedding = put_matrix(upload, &weights->embedding);
-	arguments->output = config->tied ? arguments->embedding : put_matrix(upload, &weights->output);
-	arguments->norm = put_vector(upload, weights->norm, config->hidden);
+	put_matrix(upload, &weights->embedding, &embedding);
+	arguments->embedding = embedding.weights;
+	if (config->tied)
+		arguments->products[LOGITS] = embedding;
+	else
+		put_matrix(upload, &weights->output, &arguments->products[LOGITS]);
+	arguments->products[LOGITS].norm = put_vector(upload, weights->norm, config->hidden);
 	put_frequencies(upload, config, arguments);
-	for (int i = 0; i < config->layers; i++)
-		layers[i] = put_layer(upload, config, &weights->layers[i]);
-	copy(upload, place, layers, layers_bytes);
-	arguments->layers = place;
-	free(layers);
+	for (int i = 0; i < config->layers; i++) {
+		struct model_step_arguments other = *arguments;
+		size_t before = upload->used;
+
+		put_layer(upload, config, &weights->layers[i], i ? &other : arguments);
+		arguments->layer_bytes = (long long)(upload->used - before); /* layers are alike */
+	}
 }
 
 /* The type of all matrices; where they differ, the one that can hold all. */
@@ -229,6 +239,7 @@ static size_t arrange(struct model_place *place, char *memory)
 	} parts[] = {
 		{(void **)&arguments->barrier, 2 * sizeof(unsigned)},
 		{(void **)&arguments->x, (size_t)config->hidden * sizeof(float)},
+		{(void **)&arguments->squares, ((size_t)config->hidden + 7) / 8 * sizeof(float)},
 		{(void **)&arguments->angles, dim * sizeof(float)},
 		{(void **)&arguments->heads_at, (heads + (size_t)config->kv_heads) * dim * sizeof(float)},
 		{(void **)&arguments->partial, heads * MODEL_SPLITS * dim * sizeof(float)},
@@ -266,11 +277,52 @@ static int head_group(const struct model_config *config)
 	return group;
 }
 
+static int divide_up(int a, int b)
+{
+	return (a + b - 1) / b;
+}
+
+/* Shares a product in the way that takes the blocks the least time. Where activations are staged piece by piece, that is
+ * done in every round. */
+static void share(const struct model_place *place, enum model_product number, int tiles, int stage,
+	struct model_device_product *product)
+{
+	int blocks = gpu_properties_of(place->gpu)->multiprocessors,
+	    depth = MODEL_DEPTH((int)place->dtype, tiles), least = INT_MAX;
+	bool paired = number == QKV || number == GATE_UP, whole;
+
+	product->half = tiles == 1 && !paired && divide_up(product->rows, 16) < blocks;
+	product->tiles = divide_up(product->rows, product->half ? 8 : 16);
+	product->slices = divide_up(product->columns, MODEL_SLICE);
+	whole = product->slices <= stage;
+	for (int split = 1; split <= MODEL_WARPS; split++) {
+		int groups = MODEL_WARPS / split, rounds = divide_up(product->tiles, groups * blocks),
+		    units = divide_up(product->slices, split),
+		    work = rounds * (units + (whole ? 0 : product->slices));
+
+		if (work >= least || (!whole && split * depth > stage))
+			continue;
+		least = work;
+		product->split = split;
+		product->groups = groups;
+		product->rounds = rounds;
+		product->units = divide_up(units, depth) * depth;
+		product->staged = whole ? product->units : stage / (split * depth) * depth;
+	}
+}
+
+/* Slices of activations that a block can hold. */
+static int stage_of(const struct model_place *place, int tiles)
+{
+	int input = (int)place->dtype, shared = gpu_properties_of(place->gpu)->shared_per_block;
+
+	return (shared - MODEL_PRODUCT_BYTES(tiles, 0, input)) / MODEL_SLICE_BYTES(tiles, input);
+}
+
 static struct gpu_kernel *find_kernel(struct model_place *place, int tiles, struct error *err)
 {
 	const struct model_config *config = place->config;
-	int input = (int)place->dtype, shared = gpu_properties_of(place->gpu)->shared_per_block;
-	int stage = (shared - MODEL_PRODUCT_BYTES(tiles, 0, input)) / MODEL_SLICE_BYTES(tiles, input);
+	int input = (int)place->dtype, stage = stage_of(place, tiles);
 	int product = MODEL_PRODUCT_BYTES(tiles, stage, input),
 	    attention = MODEL_ATTENTION_BYTES(config->head_dim);
 	const struct kernel_parameter parameters[] = {{"INPUT", input}, {"HEAD_DIM", config->head_dim},
@@ -289,6 +341,16 @@ static int find_kernels(struct model_place *place, struct error *err)
 			return -1;
 	}
 	return 0;
+}
+
+static void share_products(struct model_place *place)
+{
+	for (size_t i = 0; i < VARIANTS; i++) {
+		memcpy(place->products[i], place->arguments.products, sizeof(place->products[i]));
+		for (int product = 0; product < PRODUCTS; product++)
+			share(place, (enum model_product)product, variants[i], stage_of(place, variants[i]),
+				&place->products[i][product]);
+	}
 }
 
 /* --- opening -------------------------------------------------------------------------------------- */
@@ -333,8 +395,10 @@ static struct model_place *open_place(
 	if (check_shape(config, err) == 0)
 		place->gpu = gpu_open(index, err);
 	if (place->gpu && find_kernels(place, err) == 0 && place_weights(place, weights, err) == 0 &&
-		place_memory(place, err) == 0)
+		place_memory(place, err) == 0) {
+		share_products(place);
 		return place;
+	}
 	close_place(place);
 	return NULL;
 }
@@ -424,12 +488,16 @@ static int take_results(const struct model_place *place, const struct launch *la
 static int run(const struct model_place *place, struct launch *launch, struct error *err)
 {
 	struct model_step_arguments *arguments = &launch->arguments;
+	int blocks = gpu_properties_of(place->gpu)->multiprocessors,
+	    splits = blocks * head_group(place->config) / (arguments->row_count * arguments->heads);
 	size_t variant = 0;
 
 	while (variants[variant] * 8 < arguments->row_count)
 		variant++;
+	memcpy(arguments->products, place->products[variant], sizeof(arguments->products));
+	arguments->splits = splits < 1 ? 1 : splits > MODEL_SPLITS ? MODEL_SPLITS : splits;
 	if (gpu_launch_together(place->kernels[variant],
-		    (unsigned)gpu_properties_of(place->gpu)->multiprocessors, arguments, err) < 0 ||
+		    (unsigned)blocks, arguments, err) < 0 ||
 		take_results(place, launch, err) < 0)
 		return -1;
 	arguments->row_count = arguments->output_count = 0;
