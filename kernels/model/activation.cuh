@@ -141,7 +141,7 @@ static __device__ __forceinline__ void stage(const struct model_step_arguments &
 	if (part.product == OUTPUT)
 		stage_from<ATTENDED, 1>(a, part, shared, first, count);
 	else if (part.product == DOWN)
-		stage_from<ACTIVATED, TILES == 1 ? 2 : 4>(a, part, shared, first, count);
+		stage_from<ACTIVATED, 2>(a, part, shared, first, count);
 	else
-		stage_from<NORMALISED, TILES == 1 ? 1 : 4>(a, part, shared, first, count);
+		stage_from<NORMALISED, TILES == 1 ? 1 : 2>(a, part, shared, first, count);
 }

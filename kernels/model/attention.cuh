@@ -228,10 +228,10 @@ static __device__ __forceinline__ float4 attended(const struct model_step_argume
 	float4 total = make_float4(0, 0, 0, 0);
 	float largest = NOTHING, sum = 0;
 
-#pragma unroll 4
+#pragma unroll 2
 	for (int i = 0; i < splits; i++)
 		largest = fmaxf(largest, __ldcg(of + i).x);
-#pragma unroll 4
+#pragma unroll 2
 	for (int i = 0; i < splits; i++) {
 		const float2 state = __ldcg(of + i);
 		const float4 four = __ldcg(partial + i * QUADS);

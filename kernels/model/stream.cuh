@@ -8,9 +8,10 @@
 #define SLICES_AHEAD 16                       /* of a tile, that are fetched into the second-level cache */
 
 struct stream {
-	const ELEMENT *low, *high; /* this lane's first numbers of the tile's rows */
-	int round, unit;           /* that are read next, a depth at a time */
-	bool there;                /* whether this warp has a tile in the round */
+	const ELEMENT *low; /* this lane's first numbers of the tile's low rows */
+	int apart;          /* from there to the high rows' */
+	int round, unit;    /* that are read next, a depth at a time */
+	bool there;         /* whether this warp has a tile in the round */
 	uint4 ring[DEPTH][2][SECTIONS];
 };
 
@@ -38,7 +39,7 @@ static __device__ __forceinline__ void find_tile(struct stream &stream,
 
 	stream.there = stream.round < part.of.rounds && tile < part.of.tiles;
 	stream.low = first + min(rows.low, last) * width;
-	stream.high = first + min(rows.high, last) * width;
+	stream.apart = (min(rows.high, last) - min(rows.low, last)) * (int)width;
 }
 
 /* Unit `i` of the depth that is read next. */
@@ -52,7 +53,7 @@ static __device__ __forceinline__ void read_unit(struct stream &stream, const st
 	for (int n = 0; n < SECTIONS; n++) {
 		stream.ring[i][0][n] = __ldcs((const uint4 *)(stream.low + slice * MODEL_SLICE) + n);
 		if (!part.of.half)
-			stream.ring[i][1][n] = __ldcs((const uint4 *)(stream.high + slice * MODEL_SLICE) + n);
+			stream.ring[i][1][n] = __ldcs((const uint4 *)(stream.low + stream.apart + slice * MODEL_SLICE) + n);
 	}
 }
 
@@ -82,7 +83,7 @@ static __device__ __forceinline__ void fetch_units(
 	for (; stream.there && unit < end && slice_of(part, unit) < part.of.slices; unit++) {
 		fetch(stream.low + slice_of(part, unit) * MODEL_SLICE);
 		if (!part.of.half)
-			fetch(stream.high + slice_of(part, unit) * MODEL_SLICE);
+			fetch(stream.low + stream.apart + slice_of(part, unit) * MODEL_SLICE);
 	}
 }
 
