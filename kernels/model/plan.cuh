@@ -1,37 +1,109 @@
-/* plan: the products of a step, and which warps multiply which rows of weights. */
+/* plan: the products of a step, and how blocks and warps share them. All that is known when the kernel is compiled, which is
+ * done for one model and one GPU: so what a warp has to do of a product is a few instructions. */
 #pragma once
 
 #include "model/arguments.h"
 
-#ifndef DEPTH
-#define DEPTH MODEL_DEPTH(INPUT, TILES)
-#endif
+#define TOKENS (TILES * 8)
 
-/* A product of a layer; those of a step are counted through. */
-struct part {
-	const struct model_device_product &of;
-	enum model_product product;
-	int layer, tokens;
-};
-
-static __device__ __forceinline__ int count_parts(const struct model_step_arguments &a)
+/* Of the block. It is asked for where it is needed: else what follows from it would be kept for the whole kernel, in more
+ * registers than there are. */
+static __device__ __forceinline__ int thread_here(void)
 {
-	return a.layer_count * LOGITS + (a.output_count > 0);
+	int thread;
+
+	asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));
+	return thread;
 }
+#define THREAD thread_here()
 
-static __device__ __forceinline__ struct part part_of(const struct model_step_arguments &a, int number)
-{
-	const bool last = number == a.layer_count * LOGITS;
-	const int product = last ? LOGITS : number % LOGITS;
-
-	return {a.products[product], (enum model_product)product, last ? 0 : number / LOGITS,
-		last ? a.output_count : a.row_count};
-}
-
-static __device__ __forceinline__ int divide_up(int a, int b)
+static __device__ constexpr int divide_up(int a, int b)
 {
 	return (a + b - 1) / b;
 }
+
+/* A product is done in tiles of 16 rows of weights, or of eight where there are so few. Blocks share the tiles, `lanes` of
+ * them; where there are more `pieces` of the columns than one, as many blocks have the same tiles, each a piece of them.
+ * Of a block, `split` warps multiply a tile, each every split-th slice. */
+struct sharing {
+	int rows, columns, slices;
+	bool paired; /* the halves of a tile are those of pairs */
+	bool half;   /* tiles of eight rows */
+	int tiles;
+	int pieces, lanes, piece;  /* piece: slices of one */
+	int split, groups, rounds; /* groups: of warps that have a tile each, of a block; rounds: tiles of a group */
+	int depth;                 /* slices that a warp has on their way */
+	int units;                 /* slices of a warp, of a tile, and nothing to fill whole depths */
+	int staged;                /* units whose activations are in shared memory at a time */
+};
+
+static __device__ constexpr struct sharing share_in_pieces(int product, int pieces)
+{
+	struct sharing share = {};
+	int least = 1 << 30;
+
+	share.rows = product == QKV ? (HEADS + 2 * KV_HEADS) * HEAD_DIM
+		: product == GATE_UP ? 2 * INTERMEDIATE
+		: product == LOGITS  ? VOCABULARY
+				     : HIDDEN;
+	share.columns = product == OUTPUT ? HEADS * HEAD_DIM : product == DOWN ? INTERMEDIATE : HIDDEN;
+	share.slices = divide_up(share.columns, MODEL_SLICE);
+	share.paired = product == QKV || product == GATE_UP;
+	share.half = TILES == 1 && !share.paired && divide_up(share.rows, 16) < BLOCKS;
+	share.tiles = divide_up(share.rows, share.half ? 8 : 16);
+	share.pieces = pieces;
+	share.lanes = BLOCKS / pieces;
+	share.piece = divide_up(share.slices, pieces);
+	for (int split = 1; split <= MODEL_WARPS; split++) {
+		const int groups = MODEL_WARPS / split, rounds = divide_up(share.tiles, groups * share.lanes);
+		const int units = divide_up(share.piece, split), chunks = divide_up(units, MODEL_DEPTH(INPUT, TILES));
+		const int depth = divide_up(units, chunks);
+		const bool whole = share.piece <= STAGE;
+		const int work = rounds * (units + (whole ? 0 : share.piece));
+
+		if (work >= least || (!whole && split * depth > STAGE))
+			continue;
+		least = work;
+		share.split = split;
+		share.groups = groups;
+		share.rounds = rounds;
+		share.depth = depth;
+		share.units = chunks * depth;
+		share.staged = whole ? share.units : STAGE / (split * depth) * depth;
+	}
+	return share;
+}
+
+/* Into as many pieces as makes blocks move the fewest bytes: activations, weights, and sums of pieces, which also take their
+ * time. With few tokens it is not worth it. */
+static __device__ constexpr struct sharing share(int product)
+{
+	struct sharing best = share_in_pieces(product, 1);
+	long long least = 1ll << 60;
+
+	for (int pieces = 1; pieces <= MODEL_PIECES && pieces <= BLOCKS; pieces *= 2) {
+		const struct sharing share = share_in_pieces(product, pieces);
+		const int per_lane = divide_up(share.tiles, share.lanes);
+		const bool whole = share.staged == share.units;
+		const long long cost = share.piece * (long long)MODEL_SLICE *
+				(TOKENS * 2 * MODEL_PLANES(INPUT) * (whole ? 1 : share.rounds) +
+					per_lane * 16 * (INPUT == INPUT_F32 ? 4 : 2)) +
+			(pieces > 1 ? 60000 + per_lane * TILES * 1024 : 0);
+
+		if ((pieces > 1 && (TILES == 1 || product == LOGITS || per_lane > MODEL_PIECE_TILES ||
+					    (pieces - 1) * share.piece >= share.slices)) ||
+			cost >= least)
+			continue;
+		least = cost;
+		best = share;
+	}
+	return best;
+}
+
+template <int PRODUCT> struct shared_out {
+	static constexpr struct sharing of = share(PRODUCT);
+};
+#define SHARE(product) (shared_out<product>::of)
 
 /* What is at the same place in another layer as `first` in the first one. */
 template <typename T>
@@ -41,32 +113,53 @@ static __device__ __forceinline__ const T *of_layer(
 	return first ? (const T *)((const char *)first + layer * a.layer_bytes) : NULL;
 }
 
-/* Whether the halves of a tile are those of pairs. */
-static __device__ __forceinline__ bool is_paired(enum model_product product)
+/* The first of the two rows of a tile that a lane has to do with; the second is `apart` rows behind. */
+template <int PRODUCT> static __device__ __forceinline__ int row_of(int tile, int lane)
 {
-	return product == QKV || product == GATE_UP;
+	constexpr struct sharing share = SHARE(PRODUCT);
+	const int row = tile * (share.paired || share.half ? 8 : 16) + lane / 4;
+
+	return PRODUCT == QKV ? row / (HEAD_DIM / 2) * HEAD_DIM + row % (HEAD_DIM / 2) : row;
 }
 
-/* The two rows of a tile that lane `lane` has to do with. */
-struct tile_rows {
-	int low, high;
-	bool there;
-};
-
-static __device__ __forceinline__ struct tile_rows rows_of(const struct part &part, int tile, int lane)
+template <int PRODUCT> static __device__ __forceinline__ constexpr int rows_apart(void)
 {
-	const int half_rows = part.of.rows / 2,
-		  row = tile * (is_paired(part.product) || part.of.half ? 8 : 16) + lane / 4;
-	struct tile_rows rows;
+	return PRODUCT == QKV ? HEAD_DIM / 2 : PRODUCT == GATE_UP ? INTERMEDIATE : 8;
+}
 
-	if (part.product == QKV) {
-		const int low = row / (HEAD_DIM / 2) * HEAD_DIM + row % (HEAD_DIM / 2);
+/* Whether a tile has such a row; paired ones have both. */
+template <int PRODUCT> static __device__ __forceinline__ bool is_row(int row)
+{
+	return row < (PRODUCT == GATE_UP ? INTERMEDIATE : SHARE(PRODUCT).rows);
+}
 
-		rows = {low, low + HEAD_DIM / 2, row < half_rows};
-	} else if (part.product == GATE_UP) {
-		rows = {row, half_rows + row, row < half_rows};
-	} else {
-		rows = {row, row + 8, row < part.of.rows};
-	}
-	return rows;
+/* This block's share, and this warp's. A warp that is in no group has no tile, nor has a block that is in no lane. */
+template <int PRODUCT> static __device__ __forceinline__ int piece_of_block(void)
+{
+	return blockIdx.x % SHARE(PRODUCT).pieces;
+}
+
+template <int PRODUCT> static __device__ __forceinline__ int tile_of(int round)
+{
+	constexpr struct sharing share = SHARE(PRODUCT);
+	const int group = THREAD / 32 / share.split, lane = blockIdx.x / share.pieces;
+
+	return (share.groups * share.split < MODEL_WARPS && group >= share.groups) ||
+			(share.lanes * share.pieces < BLOCKS && lane >= share.lanes)
+		? share.tiles
+		: (round * share.groups + group) * share.lanes + lane;
+}
+
+/* Within its piece. */
+template <int PRODUCT> static __device__ __forceinline__ int slice_of(int unit)
+{
+	return unit * SHARE(PRODUCT).split + THREAD / 32 % SHARE(PRODUCT).split;
+}
+
+template <int PRODUCT> static __device__ __forceinline__ bool is_slice(int slice)
+{
+	constexpr struct sharing share = SHARE(PRODUCT);
+
+	return slice < share.piece &&
+		(share.pieces * share.piece == share.slices || piece_of_block<PRODUCT>() * share.piece + slice < share.slices);
 }

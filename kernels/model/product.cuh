@@ -15,7 +15,6 @@
 
 #define WEIGHT_PLANES (INPUT == INPUT_F32 ? PLANES : 1)
 #define CHAINS (TILES == 1 ? 4 : 1) /* sums that do not wait for each other, of a tile */
-#define PARTS_AHEAD 2 /* from a product to the one whose weights are fetched meanwhile */
 
 static __device__ __forceinline__ void multiply_add_tile(
 	float (&c)[4], const unsigned (&a)[4], unsigned b0, unsigned b1)
@@ -68,7 +67,7 @@ static __device__ __forceinline__ void multiply_slice(float (&c)[CHAINS][TILES][
 
 #pragma unroll
 		for (int tile = 0; tile < TILES; tile++)
-			b[tile] = staged[tile][p][threadIdx.x % 32];
+			b[tile] = staged[tile][p][THREAD % 32];
 #pragma unroll
 		for (int q = 0; q < WEIGHT_PLANES && q + p < PLANES; q++) {
 #pragma unroll
@@ -82,86 +81,136 @@ static __device__ __forceinline__ void multiply_slice(float (&c)[CHAINS][TILES][
 }
 
 /* Waits for the warps that have the same tile. */
-static __device__ __forceinline__ void meet_group(const struct part &part)
+template <int SPLIT> static __device__ __forceinline__ void meet_group(void)
 {
-	asm volatile("bar.sync %0, %1;" ::"r"(1 + threadIdx.x / 32 / part.of.split), "r"(part.of.split * 32)
-		     : "memory");
+	if (SPLIT == MODEL_WARPS)
+		__syncthreads();
+	else if (SPLIT > 1)
+		asm volatile("bar.sync %0, %1;" ::"r"(1 + THREAD / 32 / SPLIT), "n"(SPLIT * 32) : "memory");
+}
+
+/* Of a tile and eight tokens: hands over this block's piece; says whether it was the last, and `total` now is that of
+ * all. */
+template <unsigned PIECES>
+static __device__ __forceinline__ bool put_together(
+	const struct model_step_arguments &a, int piece, int at, float4 &total)
+{
+	const int lane = THREAD % 32;
+	float4 *pieces = (float4 *)a.pieces + at * PIECES * 32 + lane, more[PIECES];
+	unsigned before = 0;
+
+	__stcg(pieces + piece * 32, total);
+	__threadfence();
+	__syncwarp();
+	if (lane == 0)
+		before = atomicInc(a.finished + at, PIECES - 1); /* the last makes it 0 again */
+	if (__shfl_sync(~0u, before, 0) < PIECES - 1)
+		return false;
+	__threadfence();
+#pragma unroll
+	for (unsigned i = 0; i < PIECES; i++)
+		more[i] = __ldcg(pieces + i * 32);
+	total = more[0];
+#pragma unroll
+	for (unsigned i = 1; i < PIECES; i++)
+		total.x += more[i].x, total.y += more[i].y, total.z += more[i].z, total.w += more[i].w;
+	return true;
 }
 
 /* Adds up what the warps of a tile have, who then share its tokens. */
-static __device__ __forceinline__ void finish_tile(const struct model_step_arguments &a,
-	const struct part &part, int tile, const float (&c)[CHAINS][TILES][4], struct product_memory &shared)
+template <int PRODUCT>
+static __device__ __forceinline__ void finish_tile(const struct model_step_arguments &a, int layer, int tokens,
+	int tile, const float (&c)[CHAINS][TILES][4], struct product_memory &shared)
 {
-	const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, first = warp / part.of.split * part.of.split;
+	constexpr struct sharing share = SHARE(PRODUCT);
+	const int lane = THREAD % 32, warp = THREAD / 32, first = warp / share.split * share.split;
 
 #pragma unroll
 	for (int i = 0; i < TILES; i++) {
-		float4 sums = make_float4(0, 0, 0, 0);
+		float4 sums = make_float4(c[0][i][0], c[0][i][1], c[0][i][2], c[0][i][3]);
 
 #pragma unroll
-		for (int n = 0; n < CHAINS; n++)
+		for (int n = 1; n < CHAINS; n++)
 			sums.x += c[n][i][0], sums.y += c[n][i][1], sums.z += c[n][i][2], sums.w += c[n][i][3];
 		shared.sums[warp][i][lane] = sums;
 	}
-	if (part.of.split > 1)
-		meet_group(part);
-	for (int i = warp - first; i * 8 < part.tokens; i += part.of.split) {
+	meet_group<share.split>();
+	for (int i = warp - first; i * 8 < tokens; i += share.split) {
 		float4 total = shared.sums[first][i][lane];
 
-#pragma unroll 8
-		for (int other = first + 1; other < first + part.of.split; other++) {
-			const float4 more = shared.sums[other][i][lane];
+#pragma unroll
+		for (int other = 1; other < share.split; other++) {
+			const float4 more = shared.sums[first + other][i][lane];
 
 			total.x += more.x, total.y += more.y, total.z += more.z, total.w += more.w;
 		}
-		finish(a, part, tile, i * 8, total, shared);
+		if constexpr (share.pieces > 1)
+			if (!put_together<share.pieces>(a, piece_of_block<PRODUCT>(), tile * TILES + i, total))
+				continue;
+		finish<PRODUCT>(a, layer, tokens, tile, i * 8, total, shared);
 	}
-	if (part.of.split > 1)
-		meet_group(part);
+	if (share.rounds > 1)
+		meet_group<share.split>();
 }
 
 /* A product, by all blocks, once all have come here. */
+template <int PRODUCT>
 static __device__ __forceinline__ void multiply(
-	const struct model_step_arguments &a, int number, struct barrier &barrier)
+	const struct model_step_arguments &a, int layer, int tokens, struct barrier &barrier)
 {
+	constexpr struct sharing share = SHARE(PRODUCT);
+	constexpr bool whole = share.staged == share.units;
 	struct product_memory &shared = *(struct product_memory *)memory;
-	const struct part part = part_of(a, number);
-	struct stream stream;
+	struct stream<PRODUCT> stream;
 
 	arrive(barrier);
-	if (threadIdx.x < TILES * 8)
-		shared.best[threadIdx.x] = 0;
-	stream = start_stream(a, part);
-	if (number + PARTS_AHEAD < count_parts(a))
-		fetch_weights(a, part_of(a, number + PARTS_AHEAD));
+	start_stream(stream, a, layer);
+	if (PRODUCT == LOGITS && THREAD < TOKENS)
+		shared.best[THREAD] = 0;
+	if (PRODUCT == QKV)
+		fetch_product<GATE_UP>(a, layer);
+	else if (PRODUCT == OUTPUT)
+		fetch_product<DOWN>(a, layer);
+	else if (PRODUCT == GATE_UP)
+		fetch_product<QKV>(a, layer + 1);
+	else if (PRODUCT == DOWN)
+		fetch_product<OUTPUT>(a, layer + 1);
 	wait(barrier);
-	for (int round = 0; round < part.of.rounds; round++) {
-		const int tile = tile_of(part, round);
+#pragma unroll 1
+	for (int round = 0; round < share.rounds; round++) {
+		const int tile = tile_of<PRODUCT>(round);
 		float c[CHAINS][TILES][4] = {};
 
-		for (int unit = 0; unit < part.of.units; unit += DEPTH) {
-			const int first = unit / part.of.staged * part.of.staged * part.of.split;
+#pragma unroll 1
+		for (int unit = 0; unit < share.units; unit += share.depth) {
+			const int first = whole ? 0 : unit / share.staged * share.staged * share.split;
+			const bool last = unit + share.depth == share.units;
 
-			if (unit * part.of.split == first && (round == 0 || part.of.staged < part.of.units)) {
-				__syncthreads();
-				stage(a, part, shared, first,
-					min(part.of.staged * part.of.split, part.of.slices - first));
+			if (whole ? round == 0 && unit == 0 : unit % share.staged == 0) {
+				if (round || unit)
+					__syncthreads();
+				stage<PRODUCT>(a, layer, tokens, shared, first,
+					whole ? share.piece : min(first + share.staged * share.split, share.piece));
 				__syncthreads();
 			}
+			if (last && round + 1 < share.rounds)
+				find_tile(stream, a, layer, round + 1);
 #pragma unroll
-			for (int i = 0; i < DEPTH; i++) {
-				const int slice = slice_of(part, unit + i);
+			for (int i = 0; i < share.depth; i++) {
+				const int slice = slice_of<PRODUCT>(unit + i);
 
-				if (tile < part.of.tiles && slice < part.of.slices)
-					multiply_slice(c, stream.ring[i], shared.staged[slice - first]);
-				read_unit(stream, part, i);
+				if (tile < share.tiles && is_slice<PRODUCT>(slice))
+					multiply_slice(c, stream.ring[i], shared.staged[slice - first].of);
+				if (!last)
+					read_unit(stream, i, unit + share.depth + i);
+				else if (round + 1 < share.rounds)
+					read_unit(stream, i, i);
 			}
-			advance(stream, a, part);
 		}
-		if (tile < part.of.tiles)
-			finish_tile(a, part, tile, c, shared);
+		if (tile < share.tiles)
+			finish_tile<PRODUCT>(a, layer, tokens, tile, c, shared);
 	}
 	__syncthreads();
-	if (part.product == LOGITS && threadIdx.x < part.tokens)
-		atomicMax(a.outputs[threadIdx.x].best, shared.best[threadIdx.x]);
+	if (PRODUCT == LOGITS && THREAD < tokens)
+		atomicMax(a.outputs[THREAD].best, shared.best[THREAD]);
 }

@@ -21,20 +21,20 @@
 /* x of the tokens, and how far pairs turn at their positions. */
 static __device__ __forceinline__ void look_up(const struct model_step_arguments &a)
 {
-	const int thread = blockIdx.x * MODEL_THREADS + threadIdx.x, threads = gridDim.x * MODEL_THREADS;
-	const long long width = divide_up(a.hidden, MODEL_SLICE) * MODEL_SLICE;
-	const int tiles = a.products[DOWN].tiles, tile_rows = a.products[DOWN].half ? 8 : 16;
+	const int thread = blockIdx.x * MODEL_THREADS + threadIdx.x, threads = BLOCKS * MODEL_THREADS;
+	const long long width = divide_up(HIDDEN, MODEL_SLICE) * MODEL_SLICE;
+	const int tiles = SHARE(DOWN).tiles, tile_rows = SHARE(DOWN).half ? 8 : 16;
 
 	/* a warp a tile of a row */
 	for (int i = thread / 32; i < a.row_count * tiles; i += threads / 32) {
 		const int row = i / tiles, tile = i % tiles, lane = thread % 32, column = tile * tile_rows + lane;
 		float squares = 0;
 
-		if (lane < tile_rows && column < a.hidden) {
+		if (lane < tile_rows && column < HIDDEN) {
 			const float x = element_float(
 				((const ELEMENT *)a.embedding)[a.rows[row].token * width + column]);
 
-			a.x[row * a.hidden + column] = x;
+			a.x[row * HIDDEN + column] = x;
 			squares = x * x;
 		}
 		for (int other = 16; other; other /= 2)
@@ -56,13 +56,13 @@ static __device__ __forceinline__ void look_up(const struct model_step_arguments
 /* A warp a head of a row. */
 static __device__ __forceinline__ void normalise_heads(const struct model_step_arguments &a, int layer)
 {
-	const int heads = a.heads + a.kv_heads, lane = threadIdx.x % 32;
+	const int heads = HEADS + KV_HEADS, lane = threadIdx.x % 32;
 
-	for (int item = blockIdx.x + threadIdx.x / 32 * gridDim.x; item < a.row_count * heads;
-		item += MODEL_WARPS * gridDim.x) {
+	for (int item = blockIdx.x + threadIdx.x / 32 * BLOCKS; item < a.row_count * heads;
+		item += MODEL_WARPS * BLOCKS) {
 		const int row = item / heads, head = item % heads;
 		const float *from = a.heads_at + item * HEAD_DIM;
-		const float *norm = of_layer(a, head < a.heads ? a.q_norm : a.k_norm, layer);
+		const float *norm = of_layer(a, head < HEADS ? a.q_norm : a.k_norm, layer);
 		float squares = 0, scale;
 
 		for (int i = lane; i < HEAD_DIM; i += 32)
@@ -81,27 +81,42 @@ static __device__ __forceinline__ void normalise_heads(const struct model_step_a
 }
 #endif
 
+/* Has what a product takes in made, where that is done once for all blocks. */
+template <int PRODUCT>
+static __device__ __forceinline__ void prepare(
+	const struct model_step_arguments &a, int layer, int tokens, struct barrier &barrier)
+{
+#if MADE_ONCE
+	meet(barrier);
+	make_planes<PRODUCT>(a, layer, tokens);
+#endif
+}
+
 extern "C" __global__ void __launch_bounds__(MODEL_THREADS, 1)
 	model_step(const __grid_constant__ struct model_step_arguments a)
 {
 	struct barrier barrier = {a.barrier, 0};
 
 	look_up(a);
-	/* one place in the code for all products: a copy for each would not stay in the cache of instructions */
-	for (int number = 0; number < count_parts(a); number++) {
-		const struct part part = part_of(a, number);
-
-		if (part.product == OUTPUT) {
+#pragma unroll 1
+	for (int layer = 0; layer < a.layer_count; layer++) {
+		prepare<QKV>(a, layer, a.row_count, barrier);
+		multiply<QKV>(a, layer, a.row_count, barrier);
 #if HEAD_NORMS
-			arrive(barrier);
-			wait(barrier);
-			normalise_heads(a, part.layer);
+		meet(barrier);
+		normalise_heads(a, layer);
 #endif
-			arrive(barrier);
-			wait(barrier);
-			attention(a, part.layer);
-		}
-		multiply(a, number, barrier);
+		meet(barrier);
+		attention(a, layer);
+		prepare<OUTPUT>(a, layer, a.row_count, barrier);
+		multiply<OUTPUT>(a, layer, a.row_count, barrier);
+		prepare<GATE_UP>(a, layer, a.row_count, barrier);
+		multiply<GATE_UP>(a, layer, a.row_count, barrier);
+		multiply<DOWN>(a, layer, a.row_count, barrier);
+	}
+	if (a.output_count > 0) {
+		prepare<LOGITS>(a, 0, a.output_count, barrier);
+		multiply<LOGITS>(a, 0, a.output_count, barrier);
 	}
 	leave(barrier);
 }

@@ -1,119 +1,104 @@
-/* stream: weights on their way from memory to the registers of a warp, MODEL_DEPTH slices ahead. */
+/* stream: weights on their way from memory to the registers of a warp, some slices ahead. */
 #pragma once
 
 #include "common/element.cuh"
 #include "model/plan.cuh"
 
 #define SECTIONS (INPUT == INPUT_F32 ? 2 : 1) /* of 16 bytes, of a lane, of a row, of a slice */
-#define SLICES_AHEAD 16                       /* of a tile, that are fetched into the second-level cache */
+#ifndef AHEAD
+#define AHEAD 2
+#endif
 
-struct stream {
-	const ELEMENT *low; /* this lane's first numbers of the tile's low rows */
-	int apart;          /* from there to the high rows' */
-	int round, unit;    /* that are read next, a depth at a time */
-	bool there;         /* whether this warp has a tile in the round */
-	uint4 ring[DEPTH][2][SECTIONS];
+template <int PRODUCT> struct stream {
+	const ELEMENT *from; /* this lane's first numbers of the tile's first rows */
+	bool there, other;   /* whether this lane's rows are: the first, and the one apart */
+	uint4 ring[SHARE(PRODUCT).depth][2][SECTIONS];
 };
 
-/* A warp that is in no group has none. */
-static __device__ __forceinline__ int tile_of(const struct part &part, int round)
+static __device__ __forceinline__ constexpr int width_of(int slices)
 {
-	const int group = threadIdx.x / 32 / part.of.split;
-
-	return group < part.of.groups ? (round * part.of.groups + group) * gridDim.x + blockIdx.x : part.of.tiles;
+	return slices * MODEL_SLICE;
 }
 
-static __device__ __forceinline__ int slice_of(const struct part &part, int unit)
+/* What is behind the last row is not read. */
+template <int PRODUCT>
+static __device__ __forceinline__ void find_tile(struct stream<PRODUCT> &stream,
+	const struct model_step_arguments &a, int layer, int round)
 {
-	return unit * part.of.split + threadIdx.x / 32 % part.of.split;
+	constexpr struct sharing share = SHARE(PRODUCT);
+	const int tile = tile_of<PRODUCT>(round), lane = THREAD % 32;
+	const long long row = row_of<PRODUCT>(tile, lane);
+	const int slice = slice_of<PRODUCT>(0) + piece_of_block<PRODUCT>() * share.piece;
+
+	stream.there = tile < share.tiles && is_row<PRODUCT>(row);
+	stream.other = stream.there && !share.half &&
+		(share.paired || share.rows % 16 == 0 || is_row<PRODUCT>(row + rows_apart<PRODUCT>()));
+	stream.from = of_layer(a, (const ELEMENT *)a.products[PRODUCT].weights, layer) +
+		row * width_of(share.slices) + slice * MODEL_SLICE + lane % 4 * 8;
 }
 
-/* What is behind the last row is read as the last one, and dropped. */
-static __device__ __forceinline__ void find_tile(struct stream &stream,
-	const struct model_step_arguments &a, const struct part &part)
+/* A slice into place `i` of the ring. */
+template <int PRODUCT>
+static __device__ __forceinline__ void read_unit(struct stream<PRODUCT> &stream, int i, int unit)
 {
-	const int lane = threadIdx.x % 32, last = part.of.rows - 1, tile = tile_of(part, stream.round);
-	const struct tile_rows rows = rows_of(part, tile, lane);
-	const long long width = part.of.slices * MODEL_SLICE;
-	const ELEMENT *first = of_layer(a, (const ELEMENT *)part.of.weights, part.layer) + lane % 4 * 8;
+	constexpr struct sharing share = SHARE(PRODUCT);
+	const bool there = is_slice<PRODUCT>(slice_of<PRODUCT>(unit));
+	const ELEMENT *from = stream.from + unit * share.split * MODEL_SLICE;
 
-	stream.there = stream.round < part.of.rounds && tile < part.of.tiles;
-	stream.low = first + min(rows.low, last) * width;
-	stream.apart = (min(rows.high, last) - min(rows.low, last)) * (int)width;
-}
-
-/* Unit `i` of the depth that is read next. */
-static __device__ __forceinline__ void read_unit(struct stream &stream, const struct part &part, int i)
-{
-	const int slice = slice_of(part, stream.unit + i);
-
-	if (!stream.there || slice >= part.of.slices)
-		return;
 #pragma unroll
 	for (int n = 0; n < SECTIONS; n++) {
-		stream.ring[i][0][n] = __ldcs((const uint4 *)(stream.low + slice * MODEL_SLICE) + n);
-		if (!part.of.half)
-			stream.ring[i][1][n] = __ldcs((const uint4 *)(stream.low + stream.apart + slice * MODEL_SLICE) + n);
+		if (there && stream.there)
+			stream.ring[i][0][n] = __ldcs((const uint4 *)from + n);
+		if (there && stream.other)
+			stream.ring[i][1][n] =
+				__ldcs((const uint4 *)(from + rows_apart<PRODUCT>() * width_of(share.slices)) + n);
 	}
 }
 
-/* To the next depth. */
-static __device__ __forceinline__ void advance(struct stream &stream,
-	const struct model_step_arguments &a, const struct part &part)
+template <int PRODUCT>
+static __device__ __forceinline__ void start_stream(
+	struct stream<PRODUCT> &stream, const struct model_step_arguments &a, int layer)
 {
-	stream.unit += DEPTH;
-	if (stream.unit < part.of.units)
-		return;
-	stream.unit = 0;
-	stream.round++;
-	find_tile(stream, a, part);
-}
-
-static __device__ __forceinline__ void fetch(const void *address)
-{
-	asm volatile("prefetch.global.L2 [%0];" ::"l"(address));
-}
-
-/* Has the second-level cache get the first slices of this warp from `unit` on. */
-static __device__ __forceinline__ void fetch_units(
-	const struct stream &stream, const struct part &part, int unit)
-{
-	const int end = min(part.of.units, unit + SLICES_AHEAD);
-
-	for (; stream.there && unit < end && slice_of(part, unit) < part.of.slices; unit++) {
-		fetch(stream.low + slice_of(part, unit) * MODEL_SLICE);
-		if (!part.of.half)
-			fetch(stream.low + stream.apart + slice_of(part, unit) * MODEL_SLICE);
-	}
-}
-
-static __device__ __forceinline__ struct stream start_stream(
-	const struct model_step_arguments &a, const struct part &part)
-{
-	struct stream stream = {};
-
-	find_tile(stream, a, part);
+	find_tile(stream, a, layer, 0);
 #pragma unroll
-	for (int i = 0; i < DEPTH; i++)
-		read_unit(stream, part, i);
-	advance(stream, a, part);
-	if (part.of.rounds == 1)
-		fetch_units(stream, part, DEPTH);
-	return stream;
+	for (int i = 0; i < SHARE(PRODUCT).depth; i++) {
+#pragma unroll
+		for (int n = 0; n < SECTIONS; n++)
+			stream.ring[i][0][n] = stream.ring[i][1][n] = make_uint4(0, 0, 0, 0);
+		read_unit(stream, i, i);
+	}
 }
 
-/* Those of a product that comes later: so memory is read, too, while blocks wait, normalise or attend. */
-static __device__ __forceinline__ void fetch_weights(const struct model_step_arguments &a, const struct part &part)
+/* Has the second-level cache get so many bytes, where one instruction does it. */
+static __device__ __forceinline__ void fetch(const void *from, unsigned bytes)
 {
-	const float *norm = of_layer(a, part.of.norm, part.layer),
-		    *bias = of_layer(a, part.of.bias, part.layer);
-	const int thread = blockIdx.x * MODEL_THREADS + threadIdx.x;
-	struct stream stream = {};
+#if __CUDA_ARCH__ >= 900
+	asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(bytes));
+#endif
+}
 
-	find_tile(stream, a, part);
-	fetch_units(stream, part, 0);
-	if (norm && thread * 32 < part.of.columns)
-		fetch(norm + thread * 32);
-	if (bias && thread * 32 < part.of.rows)
-		fetch(bias + thread * 32);
+/* Weights of a product that comes later, and what else it needs: so memory is read, too, while blocks wait, normalise or
+ * attend. A thread a tile of this block's. */
+template <int PRODUCT>
+static __device__ __forceinline__ void fetch_product(const struct model_step_arguments &a, int layer)
+{
+	constexpr struct sharing share = SHARE(PRODUCT);
+	constexpr int tile_rows = share.paired || share.half ? 8 : 16, row_bytes = width_of(share.slices) * sizeof(ELEMENT);
+	const int tile = THREAD * share.lanes + blockIdx.x / share.pieces, row = row_of<PRODUCT>(tile, 0);
+	const char *weights = (const char *)of_layer(a, a.products[PRODUCT].weights, layer) + (long long)row * row_bytes;
+
+	if (!AHEAD || layer >= a.layer_count)
+		return;
+	if (tile < share.tiles && piece_of_block<PRODUCT>() == 0 &&
+		row + (share.paired ? rows_apart<PRODUCT>() : 0) + tile_rows <= share.rows) {
+		fetch(weights, tile_rows * row_bytes);
+		if (share.paired)
+			fetch(weights + rows_apart<PRODUCT>() * row_bytes, tile_rows * row_bytes);
+	}
+	if (blockIdx.x == BLOCKS - 1 && THREAD == MODEL_THREADS - 1) {
+		if (a.products[PRODUCT].norm)
+			fetch(of_layer(a, a.products[PRODUCT].norm, layer), share.columns * 4 / 16 * 16);
+		if (a.products[PRODUCT].bias)
+			fetch(of_layer(a, a.products[PRODUCT].bias, layer), share.rows * 4 / 16 * 16);
+	}
 }

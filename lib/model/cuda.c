@@ -1,6 +1,5 @@
 /* A model on a GPU: weights as the files have them, everything else in fp32. A step is one launch for every MODEL_ROWS
  * tokens (kernels/model/step.cu). */
-#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -25,7 +24,6 @@ struct model_place {
 	enum dtype dtype; /* of all matrices here */
 	void *weights, *memory;
 	struct gpu_kernel *kernels[VARIANTS];
-	struct model_device_product products[VARIANTS][PRODUCTS];
 	struct model_step_arguments arguments; /* what all launches have in common */
 	unsigned long long *best;              /* [MODEL_ROWS] */
 	float *logits;                         /* [MODEL_ROWS, vocabulary] */
@@ -115,8 +113,8 @@ static void copy_rows(struct upload *upload, char *to, const struct matrix *matr
 static void put_linears(struct upload *upload, const struct linear *const *linears, int count,
 	struct model_device_product *product)
 {
-	int columns = linears[0]->weight.columns, rows = 0;
-	size_t row_bytes = padded(columns) * dtype_size(upload->dtype);
+	size_t row_bytes = padded(linears[0]->weight.columns) * dtype_size(upload->dtype);
+	int rows = 0;
 	char *weights;
 	float *bias;
 
@@ -132,8 +130,6 @@ static void put_linears(struct upload *upload, const struct linear *const *linea
 	}
 	product->weights = weights;
 	product->bias = bias;
-	product->rows = rows;
-	product->columns = columns;
 }
 
 static void put_matrix(
@@ -227,15 +223,25 @@ static int place_weights(struct model_place *place, const struct model_weights *
 
 /* --- memory and kernels --------------------------------------------------------------------------- */
 
+/* Of so many activations of a row, as they are staged. */
+static size_t plane_bytes(const struct model_place *place, int columns)
+{
+	return padded(columns) * (size_t)MODEL_PLANES((int)place->dtype) * 2;
+}
+
 /* Gives each part its place in `memory`, where there is some. Returns how many bytes that takes. */
 static size_t arrange(struct model_place *place, char *memory)
 {
 	const struct model_config *config = place->config;
 	struct model_step_arguments *arguments = &place->arguments;
-	size_t heads = (size_t)config->heads, dim = (size_t)config->head_dim, used = 0;
+	size_t heads = (size_t)config->heads, dim = (size_t)config->head_dim, used = 0,
+	       pieces = MODEL_PIECES_COUNT(
+		       gpu_properties_of(place->gpu)->multiprocessors, MODEL_ROWS / 8);
+	int attended = config->heads * config->head_dim,
+	    wider = attended > config->hidden ? attended : config->hidden;
 	const struct {
 		void **part;
-		size_t bytes; /* of a row */
+		size_t bytes; /* of a row; what is for all rows is shared out */
 	} parts[] = {
 		{(void **)&arguments->barrier, 2 * sizeof(unsigned)},
 		{(void **)&arguments->x, (size_t)config->hidden * sizeof(float)},
@@ -245,6 +251,10 @@ static size_t arrange(struct model_place *place, char *memory)
 		{(void **)&arguments->partial, heads * MODEL_SPLITS * dim * sizeof(float)},
 		{(void **)&arguments->partial_of, heads * MODEL_SPLITS * 2 * sizeof(float)},
 		{(void **)&arguments->activated, (size_t)config->intermediate * sizeof(float)},
+		{&arguments->planes[0], plane_bytes(place, wider)},
+		{&arguments->planes[1], plane_bytes(place, config->intermediate)},
+		{&arguments->pieces, pieces * 512 / MODEL_ROWS},
+		{(void **)&arguments->finished, pieces * sizeof(unsigned) / MODEL_ROWS},
 		{(void **)&place->best, sizeof(*place->best)},
 		{(void **)&place->logits, (size_t)config->vocabulary * sizeof(float)},
 	};
@@ -277,57 +287,21 @@ static int head_group(const struct model_config *config)
 	return group;
 }
 
-static int divide_up(int a, int b)
-{
-	return (a + b - 1) / b;
-}
-
-/* Shares a product in the way that takes the blocks the least time. Where activations are staged piece by piece, that is
- * done in every round. */
-static void share(const struct model_place *place, enum model_product number, int tiles, int stage,
-	struct model_device_product *product)
-{
-	int blocks = gpu_properties_of(place->gpu)->multiprocessors,
-	    depth = MODEL_DEPTH((int)place->dtype, tiles), least = INT_MAX;
-	bool paired = number == QKV || number == GATE_UP, whole;
-
-	product->half = tiles == 1 && !paired && divide_up(product->rows, 16) < blocks;
-	product->tiles = divide_up(product->rows, product->half ? 8 : 16);
-	product->slices = divide_up(product->columns, MODEL_SLICE);
-	whole = product->slices <= stage;
-	for (int split = 1; split <= MODEL_WARPS; split++) {
-		int groups = MODEL_WARPS / split, rounds = divide_up(product->tiles, groups * blocks),
-		    units = divide_up(product->slices, split),
-		    work = rounds * (units + (whole ? 0 : product->slices));
-
-		if (work >= least || (!whole && split * depth > stage))
-			continue;
-		least = work;
-		product->split = split;
-		product->groups = groups;
-		product->rounds = rounds;
-		product->units = divide_up(units, depth) * depth;
-		product->staged = whole ? product->units : stage / (split * depth) * depth;
-	}
-}
-
-/* Slices of activations that a block can hold. */
-static int stage_of(const struct model_place *place, int tiles)
-{
-	int input = (int)place->dtype, shared = gpu_properties_of(place->gpu)->shared_per_block;
-
-	return (shared - MODEL_PRODUCT_BYTES(tiles, 0, input)) / MODEL_SLICE_BYTES(tiles, input);
-}
-
 static struct gpu_kernel *find_kernel(struct model_place *place, int tiles, struct error *err)
 {
 	const struct model_config *config = place->config;
-	int input = (int)place->dtype, stage = stage_of(place, tiles);
-	int product = MODEL_PRODUCT_BYTES(tiles, stage, input),
+	const struct gpu_properties *gpu = gpu_properties_of(place->gpu);
+	int input = (int)place->dtype,
+	    stage = (gpu->shared_per_block - MODEL_PRODUCT_BYTES(tiles, 0, input)) /
+		MODEL_SLICE_BYTES(tiles, input),
+	    product = MODEL_PRODUCT_BYTES(tiles, stage, input),
 	    attention = MODEL_ATTENTION_BYTES(config->head_dim);
-	const struct kernel_parameter parameters[] = {{"INPUT", input}, {"HEAD_DIM", config->head_dim},
-		{"HEAD_NORMS", config->head_norms}, {"GROUP", head_group(config)}, {"TILES", tiles},
-		{"STAGE", stage}, {0}};
+	const struct kernel_parameter parameters[] = {{"INPUT", input}, {"HIDDEN", config->hidden},
+		{"INTERMEDIATE", config->intermediate}, {"HEADS", config->heads},
+		{"KV_HEADS", config->kv_heads}, {"HEAD_DIM", config->head_dim},
+		{"HEAD_NORMS", config->head_norms}, {"VOCABULARY", config->vocabulary},
+		{"GROUP", head_group(config)}, {"TILES", tiles}, {"STAGE", stage},
+		{"BLOCKS", gpu->multiprocessors}, {0}};
 
 	return gpu_kernel(place->gpu, "model/step.cu", "model_step", parameters, MODEL_THREADS,
 		product > attention ? product : attention, err);
@@ -341,16 +315,6 @@ static int find_kernels(struct model_place *place, struct error *err)
 			return -1;
 	}
 	return 0;
-}
-
-static void share_products(struct model_place *place)
-{
-	for (size_t i = 0; i < VARIANTS; i++) {
-		memcpy(place->products[i], place->arguments.products, sizeof(place->products[i]));
-		for (int product = 0; product < PRODUCTS; product++)
-			share(place, (enum model_product)product, variants[i], stage_of(place, variants[i]),
-				&place->products[i][product]);
-	}
 }
 
 /* --- opening -------------------------------------------------------------------------------------- */
@@ -387,18 +351,12 @@ static struct model_place *open_place(
 		.index = index,
 		.dtype = common_dtype(config, weights),
 		.arguments = {.layer_count = config->layers,
-			.hidden = config->hidden,
-			.heads = config->heads,
-			.kv_heads = config->kv_heads,
-			.intermediate = config->intermediate,
 			.epsilon = config->epsilon}};
 	if (check_shape(config, err) == 0)
 		place->gpu = gpu_open(index, err);
 	if (place->gpu && find_kernels(place, err) == 0 && place_weights(place, weights, err) == 0 &&
-		place_memory(place, err) == 0) {
-		share_products(place);
+		place_memory(place, err) == 0)
 		return place;
-	}
 	close_place(place);
 	return NULL;
 }
@@ -489,12 +447,11 @@ static int run(const struct model_place *place, struct launch *launch, struct er
 {
 	struct model_step_arguments *arguments = &launch->arguments;
 	int blocks = gpu_properties_of(place->gpu)->multiprocessors,
-	    splits = blocks * head_group(place->config) / (arguments->row_count * arguments->heads);
+	    splits = blocks * head_group(place->config) / (arguments->row_count * place->config->heads);
 	size_t variant = 0;
 
 	while (variants[variant] * 8 < arguments->row_count)
 		variant++;
-	memcpy(arguments->products, place->products[variant], sizeof(arguments->products));
 	arguments->splits = splits < 1 ? 1 : splits > MODEL_SPLITS ? MODEL_SPLITS : splits;
 	if (gpu_launch_together(place->kernels[variant],
 		    (unsigned)blocks, arguments, err) < 0 ||
