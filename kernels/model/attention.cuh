@@ -8,7 +8,7 @@
 #define QUADS (HEAD_DIM / 4)               /* four numbers of a head */
 #define PARTS (MODEL_THREADS / QUADS)      /* threads that have the same quad of values, of different keys */
 #define SCORERS (MODEL_THREADS / MODEL_KEYS) /* threads that have the same key, of different quads */
-#define SPLITS_AT_ONCE (TILES == 1 ? 6 : 2)
+#define SPLITS_AT_ONCE (TILES == 1 ? 3 : 2)
 #define NOTHING __int_as_float(0xff800000) /* −∞ */
 
 /* Of a block: what one part of the step works on, after the other. */

@@ -21,7 +21,7 @@
 #define MODEL_PLANES(input) ((input) == INPUT_F32 ? 3 : 2)
 /* Slices that a warp has on their way, at most. With few tokens there are registers for many. */
 #ifndef MODEL_DEPTH
-#define MODEL_DEPTH(input, tiles) (((tiles) == 1 ? 10 : 4) / ((input) == INPUT_F32 ? 2 : 1))
+#define MODEL_DEPTH(input, tiles) (((tiles) == 1 ? 7 : 4) / ((input) == INPUT_F32 ? 2 : 1))
 #endif
 
 /* Pieces that the columns of a product are done in, at most; and tiles that a block then has, at most. */

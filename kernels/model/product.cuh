@@ -14,7 +14,7 @@
 #include "model/stream.cuh"
 
 #define WEIGHT_PLANES (INPUT == INPUT_F32 ? PLANES : 1)
-#define CHAINS (TILES == 1 ? 4 : 1) /* sums that do not wait for each other, of a tile */
+#define CHAINS 1 /* sums that do not wait for each other, of a tile */
 
 static __device__ __forceinline__ void multiply_add_tile(
 	float (&c)[4], const unsigned (&a)[4], unsigned b0, unsigned b1)
