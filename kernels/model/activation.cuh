@@ -84,7 +84,7 @@ static __device__ __forceinline__ float scale_of(const struct model_step_argumen
 #pragma unroll
 	for (int other = 16; other; other /= 2)
 		squares += __shfl_xor_sync(~0u, squares, other);
-	return rsqrtf(squares / HIDDEN + a.epsilon);
+	return rsqrtf(squares * (1.0f / HIDDEN) + a.epsilon);
 }
 
 template <int PRODUCT> static __device__ __forceinline__ constexpr int product_before(void)

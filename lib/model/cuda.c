@@ -277,10 +277,11 @@ static int place_memory(struct model_place *place, struct error *err)
 	return gpu_fill(place->gpu, place->memory, 0, bytes, err);
 }
 
-/* The most heads that share keys and that a block can take at a time. */
-static int head_group(const struct model_config *config)
+/* Heads that share keys, which a block takes at a time: with few tokens one, so that there is something to do for many
+ * blocks; else as many as it can. */
+static int head_group(const struct model_config *config, int tiles)
 {
-	int shared = config->heads / config->kv_heads, group = MODEL_GROUP;
+	int shared = config->heads / config->kv_heads, group = tiles == 1 ? 1 : MODEL_GROUP;
 
 	while (shared % group)
 		group--;
@@ -300,7 +301,7 @@ static struct gpu_kernel *find_kernel(struct model_place *place, int tiles, stru
 		{"INTERMEDIATE", config->intermediate}, {"HEADS", config->heads},
 		{"KV_HEADS", config->kv_heads}, {"HEAD_DIM", config->head_dim},
 		{"HEAD_NORMS", config->head_norms}, {"VOCABULARY", config->vocabulary},
-		{"GROUP", head_group(config)}, {"TILES", tiles}, {"STAGE", stage},
+		{"GROUP", head_group(config, tiles)}, {"TILES", tiles}, {"STAGE", stage},
 		{"BLOCKS", gpu->multiprocessors}, {0}};
 
 	return gpu_kernel(place->gpu, "model/step.cu", "model_step", parameters, MODEL_THREADS,
@@ -446,12 +447,13 @@ static int take_results(const struct model_place *place, const struct launch *la
 static int run(const struct model_place *place, struct launch *launch, struct error *err)
 {
 	struct model_step_arguments *arguments = &launch->arguments;
-	int blocks = gpu_properties_of(place->gpu)->multiprocessors,
-	    splits = blocks * head_group(place->config) / (arguments->row_count * place->config->heads);
+	int blocks = gpu_properties_of(place->gpu)->multiprocessors, splits;
 	size_t variant = 0;
 
 	while (variants[variant] * 8 < arguments->row_count)
 		variant++;
+	splits = blocks * head_group(place->config, variants[variant]) /
+		(arguments->row_count * place->config->heads);
 	arguments->splits = splits < 1 ? 1 : splits > MODEL_SPLITS ? MODEL_SPLITS : splits;
 	if (gpu_launch_together(place->kernels[variant],
 		    (unsigned)blocks, arguments, err) < 0 ||

@@ -345,14 +345,18 @@ static void the_other_kernels_compile(void **state)
 
 static void model_step_compiles(void **state)
 {
-	/* INPUT, HEAD_DIM, HEAD_NORMS, GROUP, TILES, STAGE: every other value of each, as the devices' memory allows */
-	static const int values[][6] = {{0, 20, 0, 1, 4, 21}, {1, 128, 1, 4, 4, 32}, {2, 64, 0, 7, 1, 90}};
+	/* of small models, as the devices' memory allows: few tokens and many */
+	static const struct {
+		int input, head_dim, head_norms, kv_heads, group, tiles, stage, blocks;
+	} values[] = {{0, 20, 0, 4, 1, 4, 21, 108}, {1, 128, 1, 1, 4, 8, 19, 132}, {2, 64, 0, 2, 1, 1, 90, 170}};
 	static const int capability[] = {80, 90, 120};
 
 	for (size_t i = 0; i < sizeof(values) / sizeof(*values); i++) {
-		const struct kernel_parameter parameters[] = {{"INPUT", values[i][0]},
-			{"HEAD_DIM", values[i][1]}, {"HEAD_NORMS", values[i][2]}, {"GROUP", values[i][3]},
-			{"TILES", values[i][4]}, {"STAGE", values[i][5]}, {0}};
+		const struct kernel_parameter parameters[] = {{"INPUT", values[i].input}, {"HIDDEN", 160},
+			{"INTERMEDIATE", 2432}, {"HEADS", 4}, {"KV_HEADS", values[i].kv_heads},
+			{"HEAD_DIM", values[i].head_dim}, {"HEAD_NORMS", values[i].head_norms},
+			{"VOCABULARY", 4100}, {"GROUP", values[i].group}, {"TILES", values[i].tiles},
+			{"STAGE", values[i].stage}, {"BLOCKS", values[i].blocks}, {0}};
 
 		compile("model/step.cu", parameters, capability[i], *state);
 	}
