@@ -17,17 +17,17 @@
 
 /* A slice of the activations of eight tokens, times TILES. A lane has eight columns of a token. */
 struct staged_slice {
-	uint4 of[TILES][PLANES][32];
+	uint4 of[TILES][PLANES][MODEL_SLICE_LANES(TOKENS)];
 };
 
 struct product_memory {
 	float4 sums[MODEL_WARPS][TILES][32]; /* of each warp, in its registers' order */
-	unsigned long long best[TOKENS];     /* of each token, in this block's rows; see MODEL_TOKEN */
-	float scales[TOKENS];                /* of each token's norm */
+	unsigned long long best[TILES * 8];  /* of each token, in this block's rows; see MODEL_TOKEN */
+	float scales[TILES * 8];             /* of each token's norm */
 	struct staged_slice staged[STAGE];
 };
 static_assert(
-	sizeof(struct product_memory) == MODEL_PRODUCT_BYTES(TILES, STAGE, INPUT), "as the host counts");
+	sizeof(struct product_memory) == MODEL_PRODUCT_BYTES(TOKENS, STAGE, INPUT), "as the host counts");
 
 /* Two numbers as N pairs of 16-bit ones, whose sums they are. */
 template <int N>
@@ -58,8 +58,8 @@ static __device__ __forceinline__ void put_quarter(
 	}
 #pragma unroll
 	for (int p = 0; p < PLANES; p++)
-		slice.of[token / 8][p][token % 8 * 4 + quarter] =
-			make_uint4(pairs[0][p], pairs[1][p], pairs[2][p], pairs[3][p]);
+		slice.of[token / 8][p][token % 8 * 4 + quarter] = make_uint4(
+			pairs[0][p], pairs[1][p], pairs[2][p], pairs[3][p]);
 }
 
 /* Where a number is, of the planes. */
@@ -67,7 +67,8 @@ static __device__ __forceinline__ unsigned short *place_of(
 	struct staged_slice *slices, int token, int column, int plane)
 {
 	return (unsigned short *)&slices[column / MODEL_SLICE]
-		       .of[token / 8][plane][token % 8 * 4 + column % MODEL_SLICE / 8] + column % 8;
+		       .of[token / 8][plane][token % 8 * 4 + column % MODEL_SLICE / 8] +
+		column % 8;
 }
 
 /* 1 / √(mean of x² + ε), by a warp, of sums that product BEFORE, or look_up(), has left. */
@@ -132,7 +133,8 @@ static __device__ __forceinline__ void normalise(float4 (&x)[2], const float4 (&
 	}
 }
 
-template <int PRODUCT> static __device__ __forceinline__ int row_of_token(const struct model_step_arguments &a, int token)
+template <int PRODUCT>
+static __device__ __forceinline__ int row_of_token(const struct model_step_arguments &a, int token)
 {
 	return PRODUCT == LOGITS ? a.outputs[token].row : token;
 }
@@ -141,13 +143,15 @@ template <int PRODUCT> static __device__ __forceinline__ int row_of_token(const 
 
 /* The planes of what a product takes in, by all blocks: a warp eight slices of a token. */
 template <int PRODUCT>
-static __device__ __forceinline__ void make_planes(const struct model_step_arguments &a, int layer, int tokens)
+static __device__ __forceinline__ void make_planes(
+	const struct model_step_arguments &a, int layer, int tokens)
 {
 	constexpr int parts = divide_up(SHARE(PRODUCT).slices, 8);
 	const float *norm = of_layer(a, a.products[PRODUCT].norm, layer);
 	const int lane = THREAD % 32;
 
-	for (int item = THREAD / 32 * BLOCKS + blockIdx.x; item < tokens * parts; item += BLOCKS * MODEL_WARPS) {
+	for (int item = THREAD / 32 * BLOCKS + blockIdx.x; item < tokens * parts;
+		item += BLOCKS * MODEL_WARPS) {
 		const int token = item / parts, row = row_of_token<PRODUCT>(a, token);
 		const int slice = item % parts * 8 + lane / 4, column = slice * MODEL_SLICE + lane % 4 * 8;
 		float4 x[2], weights[2];

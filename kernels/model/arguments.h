@@ -45,17 +45,19 @@ struct model_step_arguments {
 	float epsilon;
 
 	/* What a step works on. */
-	float *x;        /* [MODEL_ROWS, hidden] */
-	float *squares;  /* [hidden / 8, MODEL_ROWS]: sums of x², of each tile of a product that changes x */
-	float *angles;   /* [MODEL_ROWS, head_dim / 2, 2]: cosines and sines */
+	float *x;       /* [MODEL_ROWS, hidden] */
+	float *squares; /* [hidden / 8, MODEL_ROWS]: sums of x², of each tile of a product that changes x */
+	float *angles;  /* [MODEL_ROWS, head_dim / 2, 2]: cosines and sines */
 	float *heads_at; /* [MODEL_ROWS, heads + kv_heads, head_dim]: queries, and keys until they have been normalised */
 	float *partial; /* [MODEL_ROWS, heads, MODEL_SPLITS, head_dim]: of attention, not yet divided by its sum */
 	float *partial_of; /* [MODEL_ROWS, heads, MODEL_SPLITS, 2]: its largest score and its sum */
 	float *activated;  /* [MODEL_ROWS, intermediate] */
-	void *planes[2];   /* activations as they are staged (activation.cuh): what is hidden wide, and what is activated */
-	void *pieces;      /* sums of products that are done in pieces: MODEL_PIECES_BYTES */
-	unsigned *finished; /* [tiles, eight tokens at a time]: pieces that are there; zeros between products */
-	unsigned *barrier;  /* [2], zeros between steps */
+	void *planes
+		[2]; /* activations as they are staged (activation.cuh): what is hidden wide, and what is activated */
+	void *pieces; /* sums of products that are done in pieces: MODEL_PIECES_BYTES */
+	unsigned *
+		finished; /* [tiles, eight tokens at a time]: pieces that are there; zeros between products */
+	unsigned *barrier; /* [2], zeros between steps */
 
 	int row_count, output_count;
 	int splits; /* parts that keep all blocks busy when each row is attended to in so many */

@@ -5,8 +5,8 @@
 
 #include "model/plan.cuh"
 
-#define QUADS (HEAD_DIM / 4)               /* four numbers of a head */
-#define PARTS (MODEL_THREADS / QUADS)      /* threads that have the same quad of values, of different keys */
+#define QUADS (HEAD_DIM / 4)          /* four numbers of a head */
+#define PARTS (MODEL_THREADS / QUADS) /* threads that have the same quad of values, of different keys */
 #define SCORERS (MODEL_THREADS / MODEL_KEYS) /* threads that have the same key, of different quads */
 #define SPLITS_AT_ONCE (TILES == 1 ? 3 : 2)
 #define NOTHING __int_as_float(0xff800000) /* −∞ */
@@ -41,7 +41,7 @@ struct attention {
 struct attended_keys {
 	float4 keys[divide_up(QUADS, SCORERS)], values[divide_up(MODEL_KEYS, PARTS)];
 };
-static_assert(sizeof(struct attention) <= MODEL_ATTENTION_BYTES(HEAD_DIM), "as the host counts");
+static_assert(sizeof(struct attention) <= MODEL_ATTENTION_BYTES(HEAD_DIM, GROUP), "as the host counts");
 
 static __device__ __forceinline__ float dot(float4 a, float4 b)
 {
@@ -63,8 +63,8 @@ static __device__ __forceinline__ void read_keys(
 #pragma unroll
 	for (int n = 0; n < divide_up(MODEL_KEYS, PARTS); n++)
 		if (part < PARTS && n * PARTS + part < count)
-			read.values[n] =
-				__ldcg((const float4 *)(values + (n * PARTS + part) * HEAD_DIM) + quad);
+			read.values[n] = __ldcg(
+				(const float4 *)(values + (n * PARTS + part) * HEAD_DIM) + quad);
 }
 
 /* −∞ where there is no key. */
@@ -122,8 +122,8 @@ static __device__ __forceinline__ void weigh(struct attention &shared)
 }
 
 /* Weighted values, of every PARTS-th key. */
-static __device__ __forceinline__ void add_values(const struct attention &shared,
-	const struct attended_keys &read, int count, float4 (&sums)[GROUP])
+static __device__ __forceinline__ void add_values(
+	const struct attention &shared, const struct attended_keys &read, int count, float4 (&sums)[GROUP])
 {
 	const int part = THREAD / QUADS;
 
@@ -180,7 +180,8 @@ static __device__ __forceinline__ void attend(
 	const int length = a.rows[row].position + 1, share = (length + splits - 1) / splits;
 	const int first = split * share, end = min(length, first + share);
 	const float *queries = a.heads_at + (row * (HEADS + KV_HEADS) + head) * HEAD_DIM;
-	const float *keys = cached(a, layer, row, kv_head, 0), *values = cached(a, layer, row, KV_HEADS + kv_head, 0);
+	const float *keys = cached(a, layer, row, kv_head, 0),
+		    *values = cached(a, layer, row, KV_HEADS + kv_head, 0);
 	float4 sums[GROUP] = {};
 
 	for (int key = first; key < end; key += MODEL_KEYS) {
@@ -208,7 +209,7 @@ static __device__ __forceinline__ void attend(
 
 static __device__ __forceinline__ void attention(const struct model_step_arguments &a, int layer)
 {
-	const int groups = HEADS / GROUP, items = a.row_count * groups;
+	const int groups = HEADS / GROUP, items = (TOKENS == 1 ? 1 : a.row_count) * groups;
 
 	for (int item = blockIdx.x; item < items * MODEL_SPLITS; item += BLOCKS) {
 		const int row = item % items / groups, split = item / items, splits = splits_of(a, row);

@@ -4,7 +4,8 @@
 
 #include "model/arguments.h"
 
-#define TOKENS (TILES * 8)
+#define TILES MODEL_TILES(TOKENS)
+#define STREAMED (SLOTS > 0) /* weights pass through shared memory */
 
 /* Of the block. It is asked for where it is needed: else what follows from it would be kept for the whole kernel, in more
  * registers than there are. */
@@ -30,19 +31,76 @@ struct sharing {
 	bool paired; /* the halves of a tile are those of pairs */
 	bool half;   /* tiles of eight rows */
 	int tiles;
-	int pieces, lanes, piece;  /* piece: slices of one */
-	int split, groups, rounds; /* groups: of warps that have a tile each, of a block; rounds: tiles of a group */
-	int depth;                 /* slices that a warp has on their way */
-	int units;                 /* slices of a warp, of a tile, and nothing to fill whole depths */
-	int staged;                /* units whose activations are in shared memory at a time */
+	int pieces, lanes, piece; /* piece: slices of one */
+	int split, groups,
+		rounds; /* groups: of warps that have a tile each, of a block; rounds: tiles of a group */
+	int depth;      /* slices that a warp has on their way, or has of a slot */
+	int units;      /* slices of a warp, of a tile, and nothing to fill whole depths */
+	int staged;     /* units whose activations are in shared memory at a time */
+
+	/* where weights pass through shared memory */
+	int chunk, chunks; /* slices of a slot; slots of a tile */
+	int wave, waves;   /* slots of a tile, that are waited for at a time; how often */
+	int slots;         /* of all of the product, of a block */
 };
+
+/* The way to share tiles among warps that takes them the least time, where weights go to registers. Where activations are
+ * staged part by part, that is done in every round. */
+static __device__ constexpr void share_among_warps(struct sharing &share)
+{
+	const bool whole = share.piece <= STAGE;
+	int least = 1 << 30;
+
+	for (int split = 1; split <= MODEL_WARPS; split++) {
+		const int groups = MODEL_WARPS / split, rounds = divide_up(share.tiles, groups * share.lanes);
+		const int units = divide_up(share.piece, split),
+			  depths = divide_up(units, MODEL_DEPTH(INPUT, TOKENS));
+		const int depth = divide_up(units, depths);
+		const int work = rounds * (units + (whole ? 0 : share.piece));
+
+		if (work >= least || (!whole && split * depth > STAGE))
+			continue;
+		least = work;
+		share.split = split;
+		share.groups = groups;
+		share.rounds = rounds;
+		share.depth = depth;
+		share.units = depths * depth;
+		share.staged = whole ? share.units : STAGE / (split * depth) * depth;
+	}
+}
+
+/* The same where weights pass through shared memory. */
+static __device__ constexpr void share_slots(struct sharing &share)
+{
+	int least = 1 << 30;
+
+	share.chunks = divide_up(share.slices, share.half ? 2 * CHUNK - 1 : CHUNK);
+	share.chunk = divide_up(share.slices, share.chunks);
+	for (int split = 1; split <= MODEL_WARPS; split++) {
+		const int groups = MODEL_WARPS / split, rounds = divide_up(share.tiles, groups * share.lanes);
+		const int depth = divide_up(share.chunk, split), work = rounds * (share.chunks * depth + 4);
+		const int most = rounds > 1 ? SLOTS / 2
+					    : SLOTS; /* of a wave: the next one is to be on its way */
+
+		if (work >= least || groups > most)
+			continue;
+		least = work;
+		share.split = split;
+		share.groups = groups;
+		share.rounds = rounds;
+		share.depth = depth;
+		share.waves = divide_up(share.chunks, most / groups);
+		share.wave = divide_up(share.chunks, share.waves);
+		share.slots = rounds * share.waves * groups * share.wave;
+	}
+}
 
 static __device__ constexpr struct sharing share_in_pieces(int product, int pieces)
 {
 	struct sharing share = {};
-	int least = 1 << 30;
 
-	share.rows = product == QKV ? (HEADS + 2 * KV_HEADS) * HEAD_DIM
+	share.rows = product == QKV  ? (HEADS + 2 * KV_HEADS) * HEAD_DIM
 		: product == GATE_UP ? 2 * INTERMEDIATE
 		: product == LOGITS  ? VOCABULARY
 				     : HIDDEN;
@@ -54,23 +112,10 @@ static __device__ constexpr struct sharing share_in_pieces(int product, int piec
 	share.pieces = pieces;
 	share.lanes = BLOCKS / pieces;
 	share.piece = divide_up(share.slices, pieces);
-	for (int split = 1; split <= MODEL_WARPS; split++) {
-		const int groups = MODEL_WARPS / split, rounds = divide_up(share.tiles, groups * share.lanes);
-		const int units = divide_up(share.piece, split), chunks = divide_up(units, MODEL_DEPTH(INPUT, TILES));
-		const int depth = divide_up(units, chunks);
-		const bool whole = share.piece <= STAGE;
-		const int work = rounds * (units + (whole ? 0 : share.piece));
-
-		if (work >= least || (!whole && split * depth > STAGE))
-			continue;
-		least = work;
-		share.split = split;
-		share.groups = groups;
-		share.rounds = rounds;
-		share.depth = depth;
-		share.units = chunks * depth;
-		share.staged = whole ? share.units : STAGE / (split * depth) * depth;
-	}
+	if (STREAMED)
+		share_slots(share);
+	else
+		share_among_warps(share);
 	return share;
 }
 
@@ -86,12 +131,13 @@ static __device__ constexpr struct sharing share(int product)
 		const int per_lane = divide_up(share.tiles, share.lanes);
 		const bool whole = share.staged == share.units;
 		const long long cost = share.piece * (long long)MODEL_SLICE *
-				(TOKENS * 2 * MODEL_PLANES(INPUT) * (whole ? 1 : share.rounds) +
+				(TILES * 16 * MODEL_PLANES(INPUT) * (whole ? 1 : share.rounds) +
 					per_lane * 16 * (INPUT == INPUT_F32 ? 4 : 2)) +
 			(pieces > 1 ? 60000 + per_lane * TILES * 1024 : 0);
 
-		if ((pieces > 1 && (TILES == 1 || product == LOGITS || per_lane > MODEL_PIECE_TILES ||
-					    (pieces - 1) * share.piece >= share.slices)) ||
+		if ((pieces > 1 &&
+			    (TILES == 1 || product == LOGITS || per_lane > MODEL_PIECE_TILES ||
+				    (pieces - 1) * share.piece >= share.slices)) ||
 			cost >= least)
 			continue;
 		least = cost;
@@ -161,5 +207,6 @@ template <int PRODUCT> static __device__ __forceinline__ bool is_slice(int slice
 	constexpr struct sharing share = SHARE(PRODUCT);
 
 	return slice < share.piece &&
-		(share.pieces * share.piece == share.slices || piece_of_block<PRODUCT>() * share.piece + slice < share.slices);
+		(share.pieces * share.piece == share.slices ||
+			piece_of_block<PRODUCT>() * share.piece + slice < share.slices);
 }

@@ -11,10 +11,11 @@
 #include "model/activation.cuh"
 #include "model/barrier.cuh"
 #include "model/result.cuh"
+#include "model/ring.cuh"
 #include "model/stream.cuh"
 
 #define WEIGHT_PLANES (INPUT == INPUT_F32 ? PLANES : 1)
-#define CHAINS 1 /* sums that do not wait for each other, of a tile */
+#define CHAINS (TOKENS == 1 ? 4 : 1) /* sums that do not wait for each other, of a tile */
 
 static __device__ __forceinline__ void multiply_add_tile(
 	float (&c)[4], const unsigned (&a)[4], unsigned b0, unsigned b1)
@@ -56,7 +57,7 @@ static __device__ __forceinline__ void unpack(
 
 /* c += a slice of weights · that of the activations. Products of two small parts are left out. */
 static __device__ __forceinline__ void multiply_slice(float (&c)[CHAINS][TILES][4],
-	const uint4 (&read)[2][SECTIONS], const uint4 (&staged)[TILES][PLANES][32])
+	const uint4 (&read)[2][SECTIONS], const uint4 (&staged)[TILES][PLANES][MODEL_SLICE_LANES(TOKENS)])
 {
 	unsigned w[WEIGHT_PLANES][2][4];
 
@@ -67,7 +68,7 @@ static __device__ __forceinline__ void multiply_slice(float (&c)[CHAINS][TILES][
 
 #pragma unroll
 		for (int tile = 0; tile < TILES; tile++)
-			b[tile] = staged[tile][p][THREAD % 32];
+			b[tile] = staged[tile][p][THREAD % MODEL_SLICE_LANES(TOKENS)];
 #pragma unroll
 		for (int q = 0; q < WEIGHT_PLANES && q + p < PLANES; q++) {
 #pragma unroll
@@ -75,7 +76,8 @@ static __device__ __forceinline__ void multiply_slice(float (&c)[CHAINS][TILES][
 				multiply_add_tile(c[p * 2 % CHAINS][tile], w[q][0], b[tile].x, b[tile].y);
 #pragma unroll
 			for (int tile = 0; tile < TILES; tile++)
-				multiply_add_tile(c[(p * 2 + 1) % CHAINS][tile], w[q][1], b[tile].z, b[tile].w);
+				multiply_add_tile(
+					c[(p * 2 + 1) % CHAINS][tile], w[q][1], b[tile].z, b[tile].w);
 		}
 	}
 }
@@ -119,8 +121,8 @@ static __device__ __forceinline__ bool put_together(
 
 /* Adds up what the warps of a tile have, who then share its tokens. */
 template <int PRODUCT>
-static __device__ __forceinline__ void finish_tile(const struct model_step_arguments &a, int layer, int tokens,
-	int tile, const float (&c)[CHAINS][TILES][4], struct product_memory &shared)
+static __device__ __forceinline__ void finish_tile(const struct model_step_arguments &a, int layer,
+	int tokens, int tile, const float (&c)[CHAINS][TILES][4], struct product_memory &shared)
 {
 	constexpr struct sharing share = SHARE(PRODUCT);
 	const int lane = THREAD % 32, warp = THREAD / 32, first = warp / share.split * share.split;
@@ -131,7 +133,8 @@ static __device__ __forceinline__ void finish_tile(const struct model_step_argum
 
 #pragma unroll
 		for (int n = 1; n < CHAINS; n++)
-			sums.x += c[n][i][0], sums.y += c[n][i][1], sums.z += c[n][i][2], sums.w += c[n][i][3];
+			sums.x += c[n][i][0], sums.y += c[n][i][1], sums.z += c[n][i][2],
+				sums.w += c[n][i][3];
 		shared.sums[warp][i][lane] = sums;
 	}
 	meet_group<share.split>();
@@ -145,7 +148,8 @@ static __device__ __forceinline__ void finish_tile(const struct model_step_argum
 			total.x += more.x, total.y += more.y, total.z += more.z, total.w += more.w;
 		}
 		if constexpr (share.pieces > 1)
-			if (!put_together<share.pieces>(a, piece_of_block<PRODUCT>(), tile * TILES + i, total))
+			if (!put_together<share.pieces>(
+				    a, piece_of_block<PRODUCT>(), tile * TILES + i, total))
 				continue;
 		finish<PRODUCT>(a, layer, tokens, tile, i * 8, total, shared);
 	}
@@ -153,10 +157,71 @@ static __device__ __forceinline__ void finish_tile(const struct model_step_argum
 		meet_group<share.split>();
 }
 
+#if STREAMED
+
+/* A product, by all blocks, once all have come here. Its weights are in shared memory by then, or soon will be. */
+template <int PRODUCT>
+static __device__ __forceinline__ void multiply(const struct model_step_arguments &a, int layer, int tokens,
+	struct barrier &barrier, struct ring &ring)
+{
+	constexpr struct sharing share = SHARE(PRODUCT);
+	struct product_memory &shared = *(struct product_memory *)memory;
+
+	arrive(barrier);
+	refill(ring);
+	fetch_vectors<PRODUCT>(a, layer + 1);
+	if (PRODUCT == LOGITS && THREAD < TILES * 8)
+		shared.best[THREAD] = 0;
+	wait(barrier);
+	stage<PRODUCT>(a, layer, tokens, shared, 0, share.slices);
+	__syncthreads();
+#pragma unroll 1
+	for (int round = 0; round < share.rounds; round++) {
+		const int tile = tile_of<PRODUCT>(round), warp = THREAD / 32, lane = THREAD % 32;
+		float c[CHAINS][TILES][4] = {};
+
+#pragma unroll 1
+		for (int wave = 0; wave < share.waves; wave++) {
+#pragma unroll
+			for (int n = 0; n < share.wave; n++) {
+				const int chunk = wave * share.wave + n,
+					  slot = ring.taken + warp / share.split * share.wave + n;
+
+				if (tile >= share.tiles || chunk >= share.chunks)
+					break;
+				wait_for(slot);
+#pragma unroll
+				for (int i = 0; i < share.depth; i++) {
+					const int at = i * share.split + warp % share.split,
+						  slice = chunk * share.chunk + at;
+					uint4 read[2][SECTIONS];
+
+					if (at >= share.chunk || slice >= share.slices)
+						break;
+					take<PRODUCT>(read, slot, at, lane);
+					multiply_slice(c, read, shared.staged[slice].of);
+				}
+			}
+			ring.taken += share.groups * share.wave;
+			if (wave + 1 < share.waves || round + 1 < share.rounds) {
+				__syncthreads();
+				refill(ring);
+			}
+		}
+		if (tile < share.tiles)
+			finish_tile<PRODUCT>(a, layer, tokens, tile, c, shared);
+	}
+	__syncthreads();
+	if (PRODUCT == LOGITS && THREAD < tokens)
+		atomicMax(a.outputs[THREAD].best, shared.best[THREAD]);
+}
+
+#else
+
 /* A product, by all blocks, once all have come here. */
 template <int PRODUCT>
 static __device__ __forceinline__ void multiply(
-	const struct model_step_arguments &a, int layer, int tokens, struct barrier &barrier)
+	const struct model_step_arguments &a, int layer, int tokens, struct barrier &barrier, struct ring &)
 {
 	constexpr struct sharing share = SHARE(PRODUCT);
 	constexpr bool whole = share.staged == share.units;
@@ -165,7 +230,7 @@ static __device__ __forceinline__ void multiply(
 
 	arrive(barrier);
 	start_stream(stream, a, layer);
-	if (PRODUCT == LOGITS && THREAD < TOKENS)
+	if (PRODUCT == LOGITS && THREAD < TILES * 8)
 		shared.best[THREAD] = 0;
 	if (PRODUCT == QKV)
 		fetch_product<GATE_UP>(a, layer);
@@ -190,7 +255,8 @@ static __device__ __forceinline__ void multiply(
 				if (round || unit)
 					__syncthreads();
 				stage<PRODUCT>(a, layer, tokens, shared, first,
-					whole ? share.piece : min(first + share.staged * share.split, share.piece));
+					whole ? share.piece
+					      : min(first + share.staged * share.split, share.piece));
 				__syncthreads();
 			}
 			if (last && round + 1 < share.rounds)
@@ -214,3 +280,5 @@ static __device__ __forceinline__ void multiply(
 	if (PRODUCT == LOGITS && THREAD < tokens)
 		atomicMax(a.outputs[THREAD].best, shared.best[THREAD]);
 }
+
+#endif

@@ -98,16 +98,19 @@ static __device__ __forceinline__ void note_squares(
 
 /* Of a tile and eight tokens: sums.x and .y are the first row's of two tokens, .z and .w the other one's. */
 template <int PRODUCT>
-static __device__ __forceinline__ void finish(const struct model_step_arguments &a, int layer, int tokens, int tile,
-	int first_token, const float4 &sums, struct product_memory &shared)
+static __device__ __forceinline__ void finish(const struct model_step_arguments &a, int layer, int tokens,
+	int tile, int first_token, const float4 &sums, struct product_memory &shared)
 {
 	constexpr struct sharing share = SHARE(PRODUCT);
 	constexpr int apart = rows_apart<PRODUCT>();
 	const int lane = THREAD % 32, row = row_of<PRODUCT>(tile, lane);
 	const bool there = is_row<PRODUCT>(row),
-		   other = there && !share.half && (share.paired || share.rows % 16 == 0 || is_row<PRODUCT>(row + apart));
-	const float *bias = of_layer(a, a.products[PRODUCT].bias, layer), c[4] = {sums.x, sums.y, sums.z, sums.w};
-	const float bias_low = bias && there ? bias[row] : 0, bias_high = bias && other ? bias[row + apart] : 0;
+		   other = there && !share.half &&
+		(share.paired || share.rows % 16 == 0 || is_row<PRODUCT>(row + apart));
+	const float *bias = of_layer(a, a.products[PRODUCT].bias, layer),
+		    c[4] = {sums.x, sums.y, sums.z, sums.w};
+	const float bias_low = bias && there ? bias[row] : 0,
+		    bias_high = bias && other ? bias[row + apart] : 0;
 	unsigned long long ranks[2] = {};
 	float squares[2] = {};
 

@@ -1,6 +1,7 @@
 /* model_step: takes up to MODEL_ROWS tokens of any sessions through a whole language model, in one launch: what each
  * product needs is there as soon as all blocks have finished the one before, and until then its weights are on their
- * way. At a few tokens it is bound by memory, for all weights are read once.
+ * way: for a single token through shared memory, a good part of a layer ahead (ring.cuh), else to registers (stream.cuh).
+ * All weights are read once.
  *
  * A layer has five parts, and all blocks wait for each other before each:
  *   1. queries, keys and values of the normalised x; they turn, and keys and values go to the sessions
@@ -9,12 +10,15 @@
  *   3. x += its output product, which puts the parts together;
  *   4. silu(gate) · up of the normalised x;
  *   5. x += the down product of that.
- * x, and all between the products, is fp32. The order of all sums is fixed for a number of tokens, so that the same
+ * With more than eight tokens, what products 1, 3 and 4 take in is made before them once for all blocks, which is a part of
+ * its own, too. x, and all between the products, is fp32. The order of all sums is fixed for a number of tokens, so that the same
  * input gives the same bits.
  *
- * Compile-time parameters: INPUT (of the weights), HEAD_DIM (a multiple of 4), HEAD_NORMS (0 or 1), GROUP (heads that
- * share their keys, at a time: MODEL_GROUP at most), TILES (eight tokens each: MODEL_ROWS / 8 at most), STAGE (slices of
- * activations that shared memory holds: MODEL_DEPTH at least). */
+ * Compile-time parameters: the model's, INPUT (of the weights), HIDDEN, INTERMEDIATE, HEADS, KV_HEADS, HEAD_DIM (a multiple
+ * of 4), HEAD_NORMS (0 or 1) and VOCABULARY; GROUP (heads that share their keys, at a time: MODEL_GROUP at most), TOKENS
+ * (of a step, at most: 1, or eight at a time up to MODEL_ROWS), STAGE (slices of activations that shared memory holds:
+ * MODEL_DEPTH at least), SLOTS (of weights in shared memory, 0 or at least 2) and CHUNK (slices of one), BLOCKS (one for each
+ * multiprocessor). */
 #include "model/attention.cuh"
 #include "model/product.cuh"
 
@@ -27,7 +31,8 @@ static __device__ __forceinline__ void look_up(const struct model_step_arguments
 
 	/* a warp a tile of a row */
 	for (int i = thread / 32; i < a.row_count * tiles; i += threads / 32) {
-		const int row = i / tiles, tile = i % tiles, lane = thread % 32, column = tile * tile_rows + lane;
+		const int row = i / tiles, tile = i % tiles, lane = thread % 32,
+			  column = tile * tile_rows + lane;
 		float squares = 0;
 
 		if (lane < tile_rows && column < HIDDEN) {
@@ -96,12 +101,14 @@ extern "C" __global__ void __launch_bounds__(MODEL_THREADS, 1)
 	model_step(const __grid_constant__ struct model_step_arguments a)
 {
 	struct barrier barrier = {a.barrier, 0};
+	struct ring ring = {};
 
+	open_ring(a, ring);
 	look_up(a);
 #pragma unroll 1
 	for (int layer = 0; layer < a.layer_count; layer++) {
 		prepare<QKV>(a, layer, a.row_count, barrier);
-		multiply<QKV>(a, layer, a.row_count, barrier);
+		multiply<QKV>(a, layer, a.row_count, barrier, ring);
 #if HEAD_NORMS
 		meet(barrier);
 		normalise_heads(a, layer);
@@ -109,14 +116,14 @@ extern "C" __global__ void __launch_bounds__(MODEL_THREADS, 1)
 		meet(barrier);
 		attention(a, layer);
 		prepare<OUTPUT>(a, layer, a.row_count, barrier);
-		multiply<OUTPUT>(a, layer, a.row_count, barrier);
+		multiply<OUTPUT>(a, layer, a.row_count, barrier, ring);
 		prepare<GATE_UP>(a, layer, a.row_count, barrier);
-		multiply<GATE_UP>(a, layer, a.row_count, barrier);
-		multiply<DOWN>(a, layer, a.row_count, barrier);
+		multiply<GATE_UP>(a, layer, a.row_count, barrier, ring);
+		multiply<DOWN>(a, layer, a.row_count, barrier, ring);
 	}
 	if (a.output_count > 0) {
 		prepare<LOGITS>(a, 0, a.output_count, barrier);
-		multiply<LOGITS>(a, 0, a.output_count, barrier);
+		multiply<LOGITS>(a, 0, a.output_count, barrier, ring);
 	}
 	leave(barrier);
 }

@@ -5,9 +5,6 @@
 #include "model/plan.cuh"
 
 #define SECTIONS (INPUT == INPUT_F32 ? 2 : 1) /* of 16 bytes, of a lane, of a row, of a slice */
-#ifndef AHEAD
-#define AHEAD 2
-#endif
 
 template <int PRODUCT> struct stream {
 	const ELEMENT *from; /* this lane's first numbers of the tile's first rows */
@@ -22,8 +19,8 @@ static __device__ __forceinline__ constexpr int width_of(int slices)
 
 /* What is behind the last row is not read. */
 template <int PRODUCT>
-static __device__ __forceinline__ void find_tile(struct stream<PRODUCT> &stream,
-	const struct model_step_arguments &a, int layer, int round)
+static __device__ __forceinline__ void find_tile(
+	struct stream<PRODUCT> &stream, const struct model_step_arguments &a, int layer, int round)
 {
 	constexpr struct sharing share = SHARE(PRODUCT);
 	const int tile = tile_of<PRODUCT>(round), lane = THREAD % 32;
@@ -50,8 +47,8 @@ static __device__ __forceinline__ void read_unit(struct stream<PRODUCT> &stream,
 		if (there && stream.there)
 			stream.ring[i][0][n] = __ldcs((const uint4 *)from + n);
 		if (there && stream.other)
-			stream.ring[i][1][n] =
-				__ldcs((const uint4 *)(from + rows_apart<PRODUCT>() * width_of(share.slices)) + n);
+			stream.ring[i][1][n] = __ldcs(
+				(const uint4 *)(from + rows_apart<PRODUCT>() * width_of(share.slices)) + n);
 	}
 }
 
@@ -77,17 +74,31 @@ static __device__ __forceinline__ void fetch(const void *from, unsigned bytes)
 #endif
 }
 
+/* What a product needs beside its weights. */
+template <int PRODUCT>
+static __device__ __forceinline__ void fetch_vectors(const struct model_step_arguments &a, int layer)
+{
+	if (layer >= a.layer_count || blockIdx.x != BLOCKS - 1 || THREAD != MODEL_THREADS - 1)
+		return;
+	if (a.products[PRODUCT].norm)
+		fetch(of_layer(a, a.products[PRODUCT].norm, layer), SHARE(PRODUCT).columns * 4 / 16 * 16);
+	if (a.products[PRODUCT].bias)
+		fetch(of_layer(a, a.products[PRODUCT].bias, layer), SHARE(PRODUCT).rows * 4 / 16 * 16);
+}
+
 /* Weights of a product that comes later, and what else it needs: so memory is read, too, while blocks wait, normalise or
  * attend. A thread a tile of this block's. */
 template <int PRODUCT>
 static __device__ __forceinline__ void fetch_product(const struct model_step_arguments &a, int layer)
 {
 	constexpr struct sharing share = SHARE(PRODUCT);
-	constexpr int tile_rows = share.paired || share.half ? 8 : 16, row_bytes = width_of(share.slices) * sizeof(ELEMENT);
+	constexpr int tile_rows = share.paired || share.half ? 8 : 16,
+		      row_bytes = width_of(share.slices) * sizeof(ELEMENT);
 	const int tile = THREAD * share.lanes + blockIdx.x / share.pieces, row = row_of<PRODUCT>(tile, 0);
-	const char *weights = (const char *)of_layer(a, a.products[PRODUCT].weights, layer) + (long long)row * row_bytes;
+	const char *weights = (const char *)of_layer(a, a.products[PRODUCT].weights, layer) +
+		(long long)row * row_bytes;
 
-	if (!AHEAD || layer >= a.layer_count)
+	if (layer >= a.layer_count)
 		return;
 	if (tile < share.tiles && piece_of_block<PRODUCT>() == 0 &&
 		row + (share.paired ? rows_apart<PRODUCT>() : 0) + tile_rows <= share.rows) {
@@ -95,10 +106,5 @@ static __device__ __forceinline__ void fetch_product(const struct model_step_arg
 		if (share.paired)
 			fetch(weights + rows_apart<PRODUCT>() * row_bytes, tile_rows * row_bytes);
 	}
-	if (blockIdx.x == BLOCKS - 1 && THREAD == MODEL_THREADS - 1) {
-		if (a.products[PRODUCT].norm)
-			fetch(of_layer(a, a.products[PRODUCT].norm, layer), share.columns * 4 / 16 * 16);
-		if (a.products[PRODUCT].bias)
-			fetch(of_layer(a, a.products[PRODUCT].bias, layer), share.rows * 4 / 16 * 16);
-	}
+	fetch_vectors<PRODUCT>(a, layer);
 }

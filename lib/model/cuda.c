@@ -13,8 +13,11 @@
 #define PIECE_BYTES ((size_t)4 << 20)
 #define ALIGNMENT 256
 
-/* The kernel for up to so many times eight tokens. */
-static const int variants[] = {1, 4, MODEL_ROWS / 8};
+/* From here on, weights of a single token's step pass through shared memory. */
+#define STREAMING_CAPABILITY 90
+
+/* The kernel for up to so many tokens. */
+static const int variants[] = {1, 8, 32, MODEL_ROWS};
 #define VARIANTS (sizeof(variants) / sizeof(*variants))
 
 struct model_place {
@@ -235,8 +238,7 @@ static size_t arrange(struct model_place *place, char *memory)
 	const struct model_config *config = place->config;
 	struct model_step_arguments *arguments = &place->arguments;
 	size_t heads = (size_t)config->heads, dim = (size_t)config->head_dim, used = 0,
-	       pieces = MODEL_PIECES_COUNT(
-		       gpu_properties_of(place->gpu)->multiprocessors, MODEL_ROWS / 8);
+	       pieces = MODEL_PIECES_COUNT(gpu_properties_of(place->gpu)->multiprocessors, MODEL_ROWS / 8);
 	int attended = config->heads * config->head_dim,
 	    wider = attended > config->hidden ? attended : config->hidden;
 	const struct {
@@ -279,33 +281,75 @@ static int place_memory(struct model_place *place, struct error *err)
 
 /* Heads that share keys, which a block takes at a time: with few tokens one, so that there is something to do for many
  * blocks; else as many as it can. */
-static int head_group(const struct model_config *config, int tiles)
+static int head_group(const struct model_config *config, int tokens)
 {
-	int shared = config->heads / config->kv_heads, group = tiles == 1 ? 1 : MODEL_GROUP;
+	int shared = config->heads / config->kv_heads, group = tokens <= 8 ? 1 : MODEL_GROUP;
 
 	while (shared % group)
 		group--;
 	return group;
 }
 
-static struct gpu_kernel *find_kernel(struct model_place *place, int tiles, struct error *err)
+/* Slices of `columns`. */
+static int slices_of(int columns)
+{
+	return (int)(padded(columns) / MODEL_SLICE);
+}
+
+/* How a kernel uses the shared memory of a block. */
+struct layout {
+	int stage;        /* slices of activations */
+	int chunk, slots; /* of weights: slices of a slot, and slots; 0: they do not pass through it */
+	int bytes;
+};
+
+static int larger(int a, int b)
+{
+	return a > b ? a : b;
+}
+
+static struct layout lay_out(const struct model_place *place, int tokens)
 {
 	const struct model_config *config = place->config;
 	const struct gpu_properties *gpu = gpu_properties_of(place->gpu);
-	int input = (int)place->dtype,
-	    stage = (gpu->shared_per_block - MODEL_PRODUCT_BYTES(tiles, 0, input)) /
-		MODEL_SLICE_BYTES(tiles, input),
-	    product = MODEL_PRODUCT_BYTES(tiles, stage, input),
-	    attention = MODEL_ATTENTION_BYTES(config->head_dim);
-	const struct kernel_parameter parameters[] = {{"INPUT", input}, {"HIDDEN", config->hidden},
-		{"INTERMEDIATE", config->intermediate}, {"HEADS", config->heads},
+	int input = (int)place->dtype, shared = gpu->shared_per_block,
+	    attention = MODEL_ATTENTION_BYTES(config->head_dim, head_group(config, tokens)), slices, chunks,
+	    rest;
+	struct layout layout = {
+		.stage = (shared - MODEL_PRODUCT_BYTES(tokens, 0, input)) / MODEL_SLICE_BYTES(tokens, input)};
+
+	layout.bytes = larger(MODEL_PRODUCT_BYTES(tokens, layout.stage, input), attention);
+	if (tokens > 1 || gpu->capability < STREAMING_CAPABILITY)
+		return layout;
+	slices = slices_of(
+		larger(larger(config->hidden, config->intermediate), config->heads * config->head_dim));
+	chunks = MODEL_SLOT_BYTES(slices_of(config->hidden), input) / MODEL_SLOT_TARGET + 1;
+	layout.chunk = (slices_of(config->hidden) + chunks - 1) / chunks;
+	rest = (larger(MODEL_PRODUCT_BYTES(tokens, slices, input), attention) + 127) / 128 * 128;
+	layout.slots = (shared - rest - MODEL_ORDERS_BYTES) / (MODEL_SLOT_BYTES(layout.chunk, input) + 8);
+	if (layout.slots < 2) {
+		layout.slots = 0;
+		return layout;
+	}
+	layout.stage = slices;
+	layout.bytes = rest + layout.slots * (MODEL_SLOT_BYTES(layout.chunk, input) + 8) + MODEL_ORDERS_BYTES;
+	return layout;
+}
+
+static struct gpu_kernel *find_kernel(struct model_place *place, int tokens, struct error *err)
+{
+	const struct model_config *config = place->config;
+	struct layout layout = lay_out(place, tokens);
+	const struct kernel_parameter parameters[] = {{"INPUT", (int)place->dtype},
+		{"HIDDEN", config->hidden}, {"INTERMEDIATE", config->intermediate}, {"HEADS", config->heads},
 		{"KV_HEADS", config->kv_heads}, {"HEAD_DIM", config->head_dim},
 		{"HEAD_NORMS", config->head_norms}, {"VOCABULARY", config->vocabulary},
-		{"GROUP", head_group(config, tiles)}, {"TILES", tiles}, {"STAGE", stage},
-		{"BLOCKS", gpu->multiprocessors}, {0}};
+		{"GROUP", head_group(config, tokens)}, {"TOKENS", tokens}, {"STAGE", layout.stage},
+		{"SLOTS", layout.slots}, {"CHUNK", layout.chunk},
+		{"BLOCKS", gpu_properties_of(place->gpu)->multiprocessors}, {0}};
 
-	return gpu_kernel(place->gpu, "model/step.cu", "model_step", parameters, MODEL_THREADS,
-		product > attention ? product : attention, err);
+	return gpu_kernel(
+		place->gpu, "model/step.cu", "model_step", parameters, MODEL_THREADS, layout.bytes, err);
 }
 
 static int find_kernels(struct model_place *place, struct error *err)
@@ -351,8 +395,7 @@ static struct model_place *open_place(
 	*place = (struct model_place){.config = config,
 		.index = index,
 		.dtype = common_dtype(config, weights),
-		.arguments = {.layer_count = config->layers,
-			.epsilon = config->epsilon}};
+		.arguments = {.layer_count = config->layers, .epsilon = config->epsilon}};
 	if (check_shape(config, err) == 0)
 		place->gpu = gpu_open(index, err);
 	if (place->gpu && find_kernels(place, err) == 0 && place_weights(place, weights, err) == 0 &&
@@ -450,13 +493,12 @@ static int run(const struct model_place *place, struct launch *launch, struct er
 	int blocks = gpu_properties_of(place->gpu)->multiprocessors, splits;
 	size_t variant = 0;
 
-	while (variants[variant] * 8 < arguments->row_count)
+	while (variants[variant] < arguments->row_count)
 		variant++;
 	splits = blocks * head_group(place->config, variants[variant]) /
 		(arguments->row_count * place->config->heads);
 	arguments->splits = splits < 1 ? 1 : splits > MODEL_SPLITS ? MODEL_SPLITS : splits;
-	if (gpu_launch_together(place->kernels[variant],
-		    (unsigned)blocks, arguments, err) < 0 ||
+	if (gpu_launch_together(place->kernels[variant], (unsigned)blocks, arguments, err) < 0 ||
 		take_results(place, launch, err) < 0)
 		return -1;
 	arguments->row_count = arguments->output_count = 0;
@@ -479,7 +521,8 @@ static int take_step(struct model_place *place, const struct model_task *tasks, 
 		}
 	if (!result && launch.arguments.row_count)
 		result = run(place, &launch, err);
-	return result ? result : gpu_synchronize(place->gpu, err);
+	/* who has got results has waited */
+	return result || tasks[count - 1].piece->predicts ? result : gpu_synchronize(place->gpu, err);
 }
 
 const struct model_device model_device_cuda = {

@@ -347,16 +347,18 @@ static void model_step_compiles(void **state)
 {
 	/* of small models, as the devices' memory allows: few tokens and many */
 	static const struct {
-		int input, head_dim, head_norms, kv_heads, group, tiles, stage, blocks;
-	} values[] = {{0, 20, 0, 4, 1, 4, 21, 108}, {1, 128, 1, 1, 4, 8, 19, 132}, {2, 64, 0, 2, 1, 1, 90, 170}};
+		int input, head_dim, head_norms, kv_heads, group, tokens, stage, slots, chunk, blocks;
+	} values[] = {{0, 20, 0, 4, 1, 8, 21, 0, 0, 108}, {1, 128, 1, 1, 4, 64, 19, 0, 0, 132},
+		{2, 64, 0, 2, 1, 1, 76, 6, 5, 170}};
 	static const int capability[] = {80, 90, 120};
 
 	for (size_t i = 0; i < sizeof(values) / sizeof(*values); i++) {
 		const struct kernel_parameter parameters[] = {{"INPUT", values[i].input}, {"HIDDEN", 160},
 			{"INTERMEDIATE", 2432}, {"HEADS", 4}, {"KV_HEADS", values[i].kv_heads},
 			{"HEAD_DIM", values[i].head_dim}, {"HEAD_NORMS", values[i].head_norms},
-			{"VOCABULARY", 4100}, {"GROUP", values[i].group}, {"TILES", values[i].tiles},
-			{"STAGE", values[i].stage}, {"BLOCKS", values[i].blocks}, {0}};
+			{"VOCABULARY", 4100}, {"GROUP", values[i].group}, {"TOKENS", values[i].tokens},
+			{"STAGE", values[i].stage}, {"SLOTS", values[i].slots}, {"CHUNK", values[i].chunk},
+			{"BLOCKS", values[i].blocks}, {0}};
 
 		compile("model/step.cu", parameters, capability[i], *state);
 	}
