@@ -45,4 +45,4 @@
 #define MODEL_WEIGHT_BYTES(input) ((input) == INPUT_F32 ? 4 : 2)
 #define MODEL_SLOT_BYTES(chunk, input) (16 * ((chunk) | 1) * MODEL_SLICE * MODEL_WEIGHT_BYTES(input))
 #define MODEL_SLOT_TARGET 30000 /* about as many bytes */
-#define MODEL_ORDERS_BYTES 80   /* what is asked for next */
+#define MODEL_ORDERS_BYTES 448  /* what a block knows of them */

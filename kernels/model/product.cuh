@@ -15,7 +15,6 @@
 #include "model/stream.cuh"
 
 #define WEIGHT_PLANES (INPUT == INPUT_F32 ? PLANES : 1)
-#define CHAINS (TOKENS == 1 ? 4 : 1) /* sums that do not wait for each other, of a tile */
 
 static __device__ __forceinline__ void multiply_add_tile(
 	float (&c)[4], const unsigned (&a)[4], unsigned b0, unsigned b1)
@@ -56,8 +55,8 @@ static __device__ __forceinline__ void unpack(
 }
 
 /* c += a slice of weights · that of the activations. Products of two small parts are left out. */
-static __device__ __forceinline__ void multiply_slice(float (&c)[CHAINS][TILES][4],
-	const uint4 (&read)[2][SECTIONS], const uint4 (&staged)[TILES][PLANES][MODEL_SLICE_LANES(TOKENS)])
+static __device__ __forceinline__ void multiply_slice(float (&c)[TILES][4], const uint4 (&read)[2][SECTIONS],
+	const uint4 (&staged)[TILES][PLANES][MODEL_SLICE_LANES(TOKENS)])
 {
 	unsigned w[WEIGHT_PLANES][2][4];
 
@@ -73,11 +72,10 @@ static __device__ __forceinline__ void multiply_slice(float (&c)[CHAINS][TILES][
 		for (int q = 0; q < WEIGHT_PLANES && q + p < PLANES; q++) {
 #pragma unroll
 			for (int tile = 0; tile < TILES; tile++)
-				multiply_add_tile(c[p * 2 % CHAINS][tile], w[q][0], b[tile].x, b[tile].y);
+				multiply_add_tile(c[tile], w[q][0], b[tile].x, b[tile].y);
 #pragma unroll
 			for (int tile = 0; tile < TILES; tile++)
-				multiply_add_tile(
-					c[(p * 2 + 1) % CHAINS][tile], w[q][1], b[tile].z, b[tile].w);
+				multiply_add_tile(c[tile], w[q][1], b[tile].z, b[tile].w);
 		}
 	}
 }
@@ -122,21 +120,14 @@ static __device__ __forceinline__ bool put_together(
 /* Adds up what the warps of a tile have, who then share its tokens. */
 template <int PRODUCT>
 static __device__ __forceinline__ void finish_tile(const struct model_step_arguments &a, int layer,
-	int tokens, int tile, const float (&c)[CHAINS][TILES][4], struct product_memory &shared)
+	int tokens, int tile, const float (&c)[TILES][4], struct product_memory &shared)
 {
 	constexpr struct sharing share = SHARE(PRODUCT);
 	const int lane = THREAD % 32, warp = THREAD / 32, first = warp / share.split * share.split;
 
 #pragma unroll
-	for (int i = 0; i < TILES; i++) {
-		float4 sums = make_float4(c[0][i][0], c[0][i][1], c[0][i][2], c[0][i][3]);
-
-#pragma unroll
-		for (int n = 1; n < CHAINS; n++)
-			sums.x += c[n][i][0], sums.y += c[n][i][1], sums.z += c[n][i][2],
-				sums.w += c[n][i][3];
-		shared.sums[warp][i][lane] = sums;
-	}
+	for (int i = 0; i < TILES; i++)
+		shared.sums[warp][i][lane] = make_float4(c[i][0], c[i][1], c[i][2], c[i][3]);
 	meet_group<share.split>();
 	for (int i = warp - first; i * 8 < tokens; i += share.split) {
 		float4 total = shared.sums[first][i][lane];
@@ -178,7 +169,7 @@ static __device__ __forceinline__ void multiply(const struct model_step_argument
 #pragma unroll 1
 	for (int round = 0; round < share.rounds; round++) {
 		const int tile = tile_of<PRODUCT>(round), warp = THREAD / 32, lane = THREAD % 32;
-		float c[CHAINS][TILES][4] = {};
+		float c[TILES][4] = {};
 
 #pragma unroll 1
 		for (int wave = 0; wave < share.waves; wave++) {
@@ -244,7 +235,7 @@ static __device__ __forceinline__ void multiply(
 #pragma unroll 1
 	for (int round = 0; round < share.rounds; round++) {
 		const int tile = tile_of<PRODUCT>(round);
-		float c[CHAINS][TILES][4] = {};
+		float c[TILES][4] = {};
 
 #pragma unroll 1
 		for (int unit = 0; unit < share.units; unit += share.depth) {

@@ -37,13 +37,31 @@ static __device__ __forceinline__ unsigned slot_barrier(int slot)
 	return (unsigned)__cvta_generic_to_shared(memory) + SLOTS_AT + SLOTS * SLOT_BYTES + slot % SLOTS * 8;
 }
 
-/* What is asked for next; in shared memory, behind the slots and their barriers. Only one warp has to do with it. */
-struct orders {
-	const char *weights[PRODUCTS];
+template <int PRODUCT> static __device__ __forceinline__ constexpr int row_bytes_of(void)
+{
+	return (SHARE(PRODUCT).chunk | 1) * SLICE_BYTES;
+}
+
+/* What a product's slots have, for the warp that asks for them: it goes through the same few instructions for all. */
+struct order {
+	const char *weights;
 	long long layer_bytes;
+	int rows, first_rows; /* first_rows: those that can be the first of two that are apart */
+	int tiles, tile_rows, apart, slot_rows;
+	int slices, chunk, chunks, row_bytes;
+	int wave, waves, groups, rounds;
+};
+
+/* A slot of all that a step takes. */
+struct place {
+	int number, product, layer, round, wave, group, part; /* part: of a wave */
+};
+
+/* In shared memory, behind the slots and their barriers. Only one warp has to do with it. */
+struct orders {
+	struct order of[PRODUCTS];
 	int layer_count, products; /* of the last layer, and behind it */
-	int asked;                 /* slots that are there, or on their way */
-	int product, layer, at;
+	struct place next;         /* which is asked for next */
 };
 static_assert(sizeof(struct orders) <= MODEL_ORDERS_BYTES, "as the host counts");
 
@@ -52,83 +70,97 @@ static __device__ __forceinline__ struct orders &orders_of_block(void)
 	return *(struct orders *)(memory + SLOTS_AT + SLOTS * (SLOT_BYTES + 8));
 }
 
-template <int PRODUCT> static __device__ __forceinline__ constexpr int row_bytes_of(void)
+template <int PRODUCT>
+static __device__ __forceinline__ struct order order_of(const struct model_step_arguments &a)
 {
-	return (SHARE(PRODUCT).chunk | 1) * SLICE_BYTES;
+	constexpr struct sharing share = SHARE(PRODUCT);
+
+	return {(const char *)a.products[PRODUCT].weights, PRODUCT == LOGITS ? 0 : a.layer_bytes, share.rows,
+		PRODUCT == GATE_UP ? INTERMEDIATE : share.rows, share.tiles,
+		share.paired || share.half ? 8 : 16, rows_apart<PRODUCT>(), share.half ? 8 : 16, share.slices,
+		share.chunk, share.chunks, row_bytes_of<PRODUCT>(), share.wave, share.waves, share.groups,
+		share.rounds};
 }
 
-static __device__ __forceinline__ void copy_row(unsigned to, const char *from, int bytes, unsigned barrier)
+static __device__ __forceinline__ void copy_row(
+	unsigned to, const char *from, int bytes, unsigned barrier, unsigned long long policy)
 {
-	/* nothing of it is read again in this step: what else the second-level cache has is to stay there */
-	unsigned long long once;
-
-	asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(once));
 	asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint "
 		     "[%0], [%1], %2, [%3], %4;" ::"r"(to),
-		     "l"(from), "r"(bytes), "r"(barrier), "l"(once)
+		     "l"(from), "r"(bytes), "r"(barrier), "l"(policy)
 		     : "memory");
 }
 
-/* Asks for slot `at` of a product, by a warp: a lane a row. */
-template <int PRODUCT>
-static __device__ __forceinline__ void ask(const struct orders &orders, int layer, int at, int slot)
+static __device__ __forceinline__ void expect(unsigned barrier, int bytes)
 {
-	constexpr struct sharing share = SHARE(PRODUCT);
-	const int wave = at / (share.groups * share.wave), rest = at % (share.groups * share.wave);
-	const int chunk = wave % share.waves * share.wave + rest % share.wave, lane = THREAD % 32;
-	const int tile = (wave / share.waves * share.groups + rest / share.wave) * share.lanes + blockIdx.x;
-	const int row = row_of<PRODUCT>(tile, lane % 8 * 4) + (lane < 8 ? 0 : rows_apart<PRODUCT>());
-	const bool there = lane < (share.half ? 8 : 16) && tile < share.tiles && chunk < share.chunks &&
-		row < share.rows && is_row<PRODUCT>(row_of<PRODUCT>(tile, lane % 8 * 4));
-	const int bytes = min(share.chunk, share.slices - chunk * share.chunk) * SLICE_BYTES;
-	const unsigned rows = __ballot_sync(~0u, there);
-
-	if (lane == 0)
-		asm volatile(
-			"mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(slot_barrier(slot)),
-			"r"(__popc(rows) * bytes)
-			: "memory");
-	__syncwarp();
-	if (there)
-		copy_row(slot_address(slot) + lane * row_bytes_of<PRODUCT>(),
-			orders.weights[PRODUCT] + layer * orders.layer_bytes +
-				((long long)row * share.slices + chunk * share.chunk) * SLICE_BYTES,
-			bytes, slot_barrier(slot));
+	asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes)
+		     : "memory");
 }
 
-/* The next slots, while there is room; by one warp, when all have met. One copy of it is enough. */
+/* Asks for a slot, by a warp: a lane a row. */
+static __device__ __forceinline__ void ask(
+	const struct order &of, const struct place &at, unsigned long long policy)
+{
+	const int tile = (at.round * of.groups + at.group) * BLOCKS + blockIdx.x, lane = THREAD % 32;
+	const int chunk = at.wave * of.wave + at.part,
+		  bytes = min(of.chunk, of.slices - chunk * of.chunk) * SLICE_BYTES;
+	const int low = tile * of.tile_rows + lane % 8,
+		  first = at.product == QKV ? low / (HEAD_DIM / 2) * HEAD_DIM + low % (HEAD_DIM / 2) : low,
+		  row = lane < 8 ? first : first + of.apart;
+	const bool there = lane < of.slot_rows && tile < of.tiles && chunk < of.chunks &&
+		first < of.first_rows && row < of.rows;
+	const int rows = __popc(__ballot_sync(~0u, there));
+
+	if (lane == 0)
+		expect(slot_barrier(at.number), rows * bytes);
+	__syncwarp();
+	if (there)
+		copy_row(slot_address(at.number) + lane * of.row_bytes,
+			of.weights + at.layer * of.layer_bytes +
+				((long long)row * of.slices + chunk * of.chunk) * SLICE_BYTES,
+			bytes, slot_barrier(at.number), policy);
+}
+
+static __device__ __forceinline__ void turn_to_next(
+	const struct order &of, struct place &place, int layer_count)
+{
+	place.number++;
+	if (++place.part < of.wave)
+		return;
+	place.part = 0;
+	if (++place.group < of.groups)
+		return;
+	place.group = 0;
+	if (++place.wave < of.waves)
+		return;
+	place.wave = 0;
+	if (++place.round < of.rounds)
+		return;
+	place.round = 0;
+	place.product++;
+	if (place.product == LOGITS && ++place.layer < layer_count)
+		place.product = QKV;
+}
+
+/* The next slots, while there is room; when all have met. */
 static __device__ __noinline__ void ask_on(int taken)
 {
 	struct orders &orders = orders_of_block();
-	int asked = orders.asked, product = orders.product, layer = orders.layer, at = orders.at;
+	struct place next = orders.next;
+	unsigned long long
+		once; /* nothing is read again in this step: what else the second-level cache has stays there */
 
+	asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(once));
 #pragma unroll 1
-	for (; asked < taken + SLOTS && product < orders.products; asked++) {
-		int slots;
+	while (next.number < taken + SLOTS && next.product < orders.products) {
+		const struct order &of = orders.of[next.product];
 
-#define ASK(number, of_layer)                                                                                \
-	if (product == number) {                                                                             \
-		ask<number>(orders, of_layer, at, asked);                                                    \
-		slots = SHARE(number).slots;                                                                 \
-	}
-		ASK(QKV, layer)
-		ASK(OUTPUT, layer)
-		ASK(GATE_UP, layer)
-		ASK(DOWN, layer)
-		ASK(LOGITS, 0)
-#undef ASK
-		if (++at < slots)
-			continue;
-		at = 0;
-		product++;
-		if (product == LOGITS && ++layer < orders.layer_count)
-			product = QKV;
+		ask(of, next, once);
+		turn_to_next(of, next, orders.layer_count);
 	}
 	__syncwarp();
-	if (THREAD % 32 == 0) {
-		orders.asked = asked, orders.product = product;
-		orders.layer = layer, orders.at = at;
-	}
+	if (THREAD % 32 == 0)
+		orders.next = next;
 	__syncwarp();
 }
 
@@ -146,12 +178,10 @@ static __device__ __forceinline__ void open_ring(const struct model_step_argumen
 		asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(slot_barrier(THREAD)) : "memory");
 	asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 	asm volatile("fence.proxy.async;" ::: "memory");
-	if (THREAD < PRODUCTS)
-		orders.weights[THREAD] = (const char *)a.products[THREAD].weights;
 	if (THREAD == 0) {
-		orders.layer_bytes = a.layer_bytes, orders.layer_count = a.layer_count;
-		orders.products = a.output_count > 0 ? PRODUCTS : LOGITS;
-		orders.asked = orders.product = orders.layer = orders.at = 0;
+		orders = {{order_of<QKV>(a), order_of<OUTPUT>(a), order_of<GATE_UP>(a), order_of<DOWN>(a),
+				  order_of<LOGITS>(a)},
+			a.layer_count, a.output_count > 0 ? PRODUCTS : LOGITS};
 	}
 	__syncthreads();
 	refill(ring);
