@@ -87,28 +87,40 @@ $(BUILD)/lib/gpu/compile.o: $(wildcard kernels/*/*)
 $(BUILD)/lib/probe/python.o: lib/probe/python.py lib/probe/import.py
 $(BUILD)/lib/probe/probe.o: lib/probe/probe.py
 $(BUILD)/lib/tune/triton.o: lib/tune/triton.py
+$(BUILD)/lib/tune/results.o: lib/tune/shipped.json
 $(BUILD)/lib/fork/python_ast.o: lib/fork/python_ast.py
 $(BUILD)/lib/web/html.o: $(wildcard templates/page/*)
 $(BUILD)/lib/fork/triton_source.o: lib/fork/triton_source.py
 
-# The fork: fork/ as it is, and beside its Python the kernels that it runs. FORK_FILES lists path and source.
+# What `quasar init` and `quasar export` write: files as they are, and beside their Python the kernels that it runs.
+# FORK_FILES and OPS_FILES list path and source.
 FORK_SOURCES := $(shell find fork -type f -not -name '*.pyc' | sort)
 FORK_KERNELS := $(wildcard kernels/common/*.h kernels/common/*.cuh kernels/quasar/*.h kernels/quasar/*.cuh kernels/layer/*) \
 	kernels/quasar/chunk.cu
-fork_path     = $(patsubst gitignore,.gitignore,$(patsubst kernels/%,fla/ops/quasar/kernels/%,$(1:fork/%=%)))
+OPS_SOURCES  := $(sort $(wildcard quasar_ops/*.py quasar_ops/*.cu) fork/fla/ops/quasar/loader.py)
+OPS_KERNELS  := $(wildcard kernels/common/*.h kernels/common/*.cuh kernels/linear/* kernels/flash/*)
+FORK_FILES   := $(foreach file,$(FORK_SOURCES),$(patsubst gitignore,.gitignore,$(file:fork/%=%))=$(file)) \
+	$(foreach file,$(FORK_KERNELS),fla/ops/quasar/$(file)=$(file))
+OPS_FILES    := $(foreach file,$(OPS_SOURCES),quasar_ops/$(notdir $(file))=$(file)) \
+	$(foreach file,$(OPS_KERNELS),quasar_ops/$(file)=$(file))
 
 # rewritten when a file comes or goes
 $(BUILD)/fork_files.h: FORCE
 	@mkdir -p $(@D)
-	@{ echo '#define FORK_FILES(_) \'; n=0; for pair in $(foreach file,$(FORK_SOURCES) $(FORK_KERNELS),$(call fork_path,$(file))=$(file)); do \
-		n=$$((n + 1)); echo "	_(fork_file_$$n, \"$${pair%%=*}\", \"$${pair#*=}\") \\"; done; echo; } >$@.new
+	@{ n=0; list() { echo "#define $$1(_) \\"; shift; for pair; do n=$$((n + 1)); \
+		echo "	_(fork_file_$$n, \"$${pair%%=*}\", \"$${pair#*=}\") \\"; done; echo; }; \
+		list FORK_FILES $(FORK_FILES); list OPS_FILES $(OPS_FILES); } >$@.new
 	@if cmp -s $@.new $@; then rm $@.new; else mv $@.new $@; fi
 
-$(BUILD)/lib/fork/template.o: $(BUILD)/fork_files.h $(FORK_SOURCES) $(FORK_KERNELS)
+$(BUILD)/lib/fork/template.o: $(BUILD)/fork_files.h $(FORK_SOURCES) $(FORK_KERNELS) $(OPS_SOURCES) $(OPS_KERNELS)
 
-# the fork as `quasar init` writes it
-$(BUILD)/fork: $(BUILD)/fork_files.h $(FORK_SOURCES) $(FORK_KERNELS)
-	$(call say,FORK,$@)rm -rf $@ && $(foreach file,$(FORK_SOURCES) $(FORK_KERNELS),install -D -m 644 $(file) $@/$(call fork_path,$(file)) &&) touch $@
+# the fork as `quasar init` writes it, and quasar_ops as `quasar export --ops` does
+$(BUILD)/fork: FILES := $(FORK_FILES)
+$(BUILD)/fork: $(FORK_SOURCES) $(FORK_KERNELS)
+$(BUILD)/ops: FILES := $(OPS_FILES)
+$(BUILD)/ops: $(OPS_SOURCES) $(OPS_KERNELS)
+$(BUILD)/fork $(BUILD)/ops: $(BUILD)/fork_files.h
+	$(call say,FORK,$@)rm -rf $@ && for pair in $(FILES); do install -D -m 644 "$${pair#*=}" "$@/$${pair%%=*}" || exit; done && touch $@
 
 # What the tables of commands and settings say; tracked, and `make check` fails when they are stale.
 documents: $(QUASAR)
@@ -221,7 +233,8 @@ check-image: deps
 
 # unit tests run with the sanitizers, everything else on the binary as users get it
 check: deps
-	@$(MAKE) --no-print-directory $(JOBS) all $(TESTS_GPU) $(EMULATOR) $(BUILD)/fault.so
+	@$(MAKE) --no-print-directory $(JOBS) all $(TESTS_GPU) $(EMULATOR) $(BUILD)/fault.so \
+		$(BUILD)/tests/test_gpu
 	@$(MAKE) --no-print-directory $(JOBS) DEBUG=1 unit-tests fuzz-targets
 	@tests/run
 

@@ -10,7 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "gpu/gemm.h"
 #include "gpu/gpu.h"
 #include "tensor/compare.h"
 #include "layer/cuda.h"
@@ -275,43 +274,6 @@ static int queue_copy(int call, void *context, struct error *err)
 
 /* --- the layer ------------------------------------------------------------------------------------ */
 
-#define PRODUCT 8192 /* rows, columns and inner size of the product that tells the ceiling */
-
-struct product_work {
-	struct gpu_gemm *gemm;
-	uint16_t *x, *y;
-};
-
-static int queue_product(int call, void *context, struct error *err)
-{
-	const struct product_work *work = context;
-
-	(void)call;
-	return gpu_gemm_run(work->gemm, (struct gpu_rows){work->x, PRODUCT}, PRODUCT,
-		(struct gpu_rows){work->y, PRODUCT}, err);
-}
-
-/* Multiplications and additions a second, of random numbers. */
-static double product_rate(void)
-{
-	const size_t bytes = (size_t)PRODUCT * PRODUCT * sizeof(uint16_t);
-	struct product_work work = {.x = (uint16_t *)q, .y = (uint16_t *)o};
-	struct gpu_blas *blas;
-	struct error err;
-	double seconds;
-
-	_Static_assert((size_t)PRODUCT * PRODUCT <= ELEMENTS, "the tensors have room");
-	blas = gpu_blas_open(gpu, &err);
-	must(blas ? 0 : -1, &err);
-	work.gemm = gpu_gemm_make(blas, v, PRODUCT, PRODUCT, &err);
-	must(work.gemm ? 0 : -1, &err);
-	must(gpu_fill(gpu, o, 0, bytes, &err), &err);
-	seconds = median_time(queue_product, &work);
-	gpu_gemm_free(work.gemm);
-	gpu_blas_close(blas);
-	return 2.0 * PRODUCT * PRODUCT * PRODUCT / seconds;
-}
-
 struct layer_work {
 	struct layer_cuda *layer;
 	enum semantics semantics;
@@ -357,12 +319,14 @@ static void bench_layer(struct layer_work *work, double rate)
 static void bench_layers(void)
 {
 	static const int64_t lengths[] = {LONGEST, LONGEST / 10, 16384, 2048};
-	double rate = product_rate();
-	size_t before = gpu_allocated(gpu);
 	struct layer_fixture made;
 	struct layer_work work;
 	struct error err;
+	double rate;
+	size_t before;
 
+	must(device.product_rate(&device, &rate, &err), &err);
+	before = gpu_allocated(gpu);
 	must(layer_fixture_make(&made, &device, NULL, 1, LONGEST, &err), &err);
 	work = (struct layer_work){.layer = made.placed, .x = made.x, .out = made.out};
 	printf("| a product of 8192³, bf16 | %.0f TFLOP/s | | | |\n", rate / 1e12);

@@ -25,6 +25,7 @@ extern const struct command cmd_recover;
 extern const struct command cmd_register;
 extern const struct command cmd_report;
 extern const struct command cmd_reveal;
+extern const struct command cmd_roofline;
 extern const struct command cmd_round;
 extern const struct command cmd_run;
 extern const struct command cmd_score;

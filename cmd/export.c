@@ -74,10 +74,10 @@ static void warn(const struct export_plan *plan)
 				plan->files[i].file->path);
 }
 
-/* Whether git could bring back what is overwritten. */
-static int check_undoable(const struct export_plan *plan, struct error *err)
+/* Whether git could bring back what is overwritten. A fork is never written to without. */
+static int check_undoable(const struct export_plan *plan, bool is_fork, struct error *err)
 {
-	if (!plan->in_git) {
+	if (!plan->in_git && (is_fork || plan->changed)) {
 		error_set(err, STATUS_FAILED,
 			"nothing was written: %s is not under git, so the export could not be undone",
 			plan->fork);
@@ -93,10 +93,12 @@ static int check_undoable(const struct export_plan *plan, struct error *err)
 	return 0;
 }
 
-static void print_outcome(const struct export_plan *plan, const char *named, bool written)
+static void print_outcome(
+	const struct export_plan *plan, enum export_part part, const char *named, bool written)
 {
 	if (!plan->written) {
-		printf("Nothing to write: the fork is up to date.\n");
+		printf("Nothing to write: %s is up to date.\n",
+			part == EXPORT_OPS ? "quasar_ops" : "the fork");
 	} else if (!written) {
 		printf("Nothing was written; without --dry-run, %zu file%s would be.\n", plan->written,
 			plan->written == 1 ? "" : "s");
@@ -104,17 +106,26 @@ static void print_outcome(const struct export_plan *plan, const char *named, boo
 		printf("%zu file%s written.\n", plan->written, plan->written == 1 ? "" : "s");
 		if (plan->undo)
 			printf("To undo this before committing it:\n  %s\n", plan->undo);
-		if (named)
+		if (part == EXPORT_OPS)
+			printf("Next: in Python there, import quasar_ops; help(quasar_ops.linear_attention)\n");
+		else if (named)
 			printf("Next: quasar verify --static --fork '%s'\n", named);
 		else
 			printf("Next: quasar verify && quasar push\n");
 	}
 }
 
+static enum export_part part_of(const struct invocation *invocation)
+{
+	return arg_flag(invocation, "ops")        ? EXPORT_OPS
+		: arg_flag(invocation, "op-only") ? EXPORT_OPERATION
+						  : EXPORT_EVERYTHING;
+}
+
 static int export(const struct invocation *invocation, const char *path, const char *named, struct error *err)
 {
 	bool dry = arg_flag(invocation, "dry-run"), written = false;
-	enum export_part part = arg_flag(invocation, "op-only") ? EXPORT_OPERATION : EXPORT_EVERYTHING;
+	enum export_part part = part_of(invocation);
 	struct buffer tuned = {0};
 	struct export_plan plan;
 	int result = 0;
@@ -128,7 +139,7 @@ static int export(const struct invocation *invocation, const char *path, const c
 	warn(&plan);
 	if (!dry && plan.written) {
 		if (!arg_flag(invocation, "force"))
-			result = check_undoable(&plan, err);
+			result = check_undoable(&plan, part != EXPORT_OPS, err);
 		if (!result)
 			result = export_write(&plan, err);
 		if (result && plan.undo && err->status == STATUS_ENVIRONMENT)
@@ -138,7 +149,7 @@ static int export(const struct invocation *invocation, const char *path, const c
 	if (!result && invocation->json)
 		print_json(&plan, written);
 	else if (!result)
-		print_outcome(&plan, named, written);
+		print_outcome(&plan, part, named, written);
 	export_plan_free(&plan);
 	buffer_free(&tuned);
 	return result;
@@ -146,11 +157,15 @@ static int export(const struct invocation *invocation, const char *path, const c
 
 static int run(struct invocation *invocation, struct error *err)
 {
-	const char *named = invocation->positional_count ? invocation->positionals[0] : NULL;
-	const char *directory = named ? NULL : require_workspace(invocation, err);
+	bool ops = arg_flag(invocation, "ops");
+	const char *named = invocation->positional_count ? invocation->positionals[0] : ops ? "." : NULL;
+	const char *directory;
 	char *path;
 	int result;
 
+	if (ops && arg_flag(invocation, "op-only"))
+		return error_set(err, STATUS_USAGE, "use only one of --ops and --op-only");
+	directory = named ? NULL : require_workspace(invocation, err);
 	if (!named && !directory)
 		return -1;
 	path = named ? xstrdup(named) : workspace_fork_path(directory, invocation->settings);
@@ -173,11 +188,16 @@ const struct command cmd_export = {
 		"Each file is listed with the number of lines added and removed; \"kept\" marks a file of the fork's "
 		"own that stays as it is. If a file to be changed has uncommitted changes, nothing is written. "
 		"Afterwards, the git command that undoes the export is shown. Commit and push the result: validators "
-		"see only what is pushed.",
+		"see only what is pushed.\n\n"
+		"--ops writes another thing, into DIR or here: quasar_ops, a PyTorch package with linear attention and "
+		"FlashAttention-2, forward and backward, by the kernels that `quasar bench --op` measures. It needs "
+		"PyTorch alone, and belongs into no fork that validators run.",
 	.opts =
 		(const struct opt[]){
 			{"op-only", 0, NULL, NULL, NULL, NULL,
 				"Write only the operation, and leave the layer as it is."},
+			{"ops", 0, NULL, NULL, NULL, NULL,
+				"Write quasar_ops, for PyTorch, into DIR or the current folder."},
 			{"dry-run", 'n', NULL, NULL, NULL, NULL,
 				"Show what would change, but write nothing."},
 			{"force", 0, NULL, NULL, NULL, NULL,
@@ -191,6 +211,8 @@ const struct command cmd_export = {
 				"show what would change in a clone"},
 			{"quasar export --op-only && quasar verify && quasar push",
 				"keep your own layer, then check and publish"},
+			{"quasar export --ops ~/model",
+				"linear attention and FlashAttention-2 for PyTorch, beside your own code"},
 			{0},
 		},
 	.exits = (const enum status[]){STATUS_FAILED, STATUS_ENVIRONMENT, 0},

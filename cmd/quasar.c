@@ -24,6 +24,7 @@ static const struct command *const commands[] = {
 	&cmd_leaderboard,
 	&cmd_report,
 	&cmd_gpus,
+	&cmd_roofline,
 	&cmd_doctor,
 	&cmd_localnet,
 	&cmd_validate,

@@ -94,8 +94,7 @@ static void read_hidden(struct session *session, struct report *report, struct e
 	report->answers = came(api_health(session->api, &err), &err, problem);
 	if (!report->answers || !api_has_dashboard(session->api))
 		return;
-	report->has_miner = api_dashboard_miner(
-				    session->api, session->workflow.hotkey, &report->miner, &err) == 0;
+	report->has_miner = workflow_dashboard(&session->workflow, &report->miner, &err) == 0;
 	if (api_last(session->api)->refusal != REFUSAL_UNKNOWN)
 		came(report->has_miner ? 0 : -1, &err, problem);
 }
@@ -288,7 +287,6 @@ static cJSON *overview_json(const struct session *session, const struct overview
 		json_add_real(item, "blocks_remaining", left < 0 ? NAN : (double)left);
 		json_add_id(item, "rank", (int64_t)place);
 		json_add_real(item, "validated_tokens_per_sec", own ? own->validated_tokens_per_sec : NAN);
-		json_add_real(item, "score", own ? own->score : NAN);
 		cJSON_AddBoolToObject(item, "judged_unrevealed", was_judged_hidden(overview, submission));
 		cJSON_AddItemToArray(list, item);
 	}
@@ -328,6 +326,10 @@ static void describe_unranked(
 	const struct api_own_submission *own = on_dashboard(overview, submission);
 	char speed[48];
 
+	if (submission->score == 0) {
+		snprintf(text, 96, "score 0: it wins no place");
+		return;
+	}
 	if (own && !isnan(own->validated_tokens_per_sec)) {
 		number_grouped(own->validated_tokens_per_sec, speed);
 		snprintf(text, 96, "measured: %s, normalised", speed);

@@ -2,6 +2,7 @@
 import json
 import os
 import pathlib
+import shutil
 import subprocess
 
 import pytest
@@ -12,6 +13,8 @@ from scripted_server import ScriptedServer
 from terminal import Terminal
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
+KEYFILES = ROOT / "tests" / "vectors" / "keyfiles"
+FULL = os.environ.get("SWEEP") == "full"  # every point of a sweep, rather than a sample of them
 QUASAR = os.path.abspath(os.environ.get("QUASAR", ROOT / "build" / "quasar"))
 
 
@@ -36,8 +39,17 @@ def home(tmp_path):
 def environment(home):
     """What a command sees of the environment: nothing of the user's settings, and no PyTorch."""
     return {"HOME": str(home), "PATH": os.environ["PATH"], "LANG": "C.UTF-8",
+            "OPENBLAS_NUM_THREADS": "1",  # more would wait for one another, beside other tests
             "QUASAR_PYTHON": str(ROOT / "tests" / "bare-python"),
             **{k: v for k, v in os.environ.items() if k.startswith(("ASAN_", "UBSAN_", "LSAN_", "LD_LIBRARY_"))}}
+
+
+@pytest.fixture
+def without_python(environment):
+    """For tests of something else than a fork's checks: those by Python are most of what a commit takes. A sweep at every
+    point is for whole commits."""
+    if not FULL:
+        environment["QUASAR_PYTHON"] = "/nonexistent/python"
 
 
 @pytest.fixture
@@ -159,6 +171,16 @@ def hotkey(quasar):
     done = quasar("wallet", "import", stdin=key["mnemonic"] + "\n")
     assert done.code == 0, done.err
     return key["ss58"]
+
+
+@pytest.fixture
+def encrypted(home):
+    """An encrypted default hotkey, as Bittensor made it, and its password. Each attempt to open it takes seconds, by design."""
+    place = home / ".bittensor" / "wallets" / "quasar_miner" / "hotkeys"
+    place.mkdir(parents=True)
+    shutil.copy(KEYFILES / "encrypted.nacl", place / "default")
+    (place / "default").chmod(0o600)
+    return "correct horse"
 
 
 @pytest.fixture

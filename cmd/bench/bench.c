@@ -11,6 +11,7 @@
 #include "base/number.h"
 #include "base/version.h"
 #include "cli/measurement.h"
+#include "cli/picture.h"
 #include "cmd/commands.h"
 #include "measure/fixture.h"
 #include "score/score.h"
@@ -193,9 +194,13 @@ static void tell_quality(const struct run *run, const struct result *result)
 		return;
 	if (claim_margin(margin, measurement->spread) > margin)
 		log_note(
-			"%lld tokens: the runs differ by %.1f %%, so a claim will be %.1f %% below the median, not "
-			"only the margin of %.3g %%",
-			tokens, measurement->spread * 100, claim_margin(margin, measurement->spread) * 100,
+			"%lld tokens: %s %.1f %%, so a claim will be %.1f %% below the median, not only the margin of "
+			"%.3g %%",
+			tokens,
+			measurement->start / measurement->seconds - 1 < measurement->spread
+				? "the runs differ by"
+				: "the first round of a process, which is what validators take, is slower by up to",
+			measurement->spread * 100, claim_margin(margin, measurement->spread) * 100,
 			margin * 100);
 }
 
@@ -241,6 +246,8 @@ static int choose_workload(struct run *run, struct error *err)
 			"--semantics needs --native or --op: the fork computes what it computes");
 	if (!run->of_fork && arg_given(invocation, "fork"))
 		return error_set(err, STATUS_USAGE, "--fork cannot be combined with --native or --op");
+	if (arg_given(invocation, "svg") && !arg_flag(invocation, "sweep"))
+		return error_set(err, STATUS_USAGE, "--svg draws what --sweep measures");
 	if (arg_flag(invocation, "compare") && arg_given(invocation, "fork"))
 		return error_set(
 			err, STATUS_USAGE, "--compare is for the workspace's own fork, not for --fork");
@@ -359,11 +366,13 @@ const struct command cmd_bench = {
 		"shape, " TEXT(MEASURE_WARMUPS) " warm-up calls, then rounds of " TEXT(
 			MEASURE_RUNS) " calls. It goes on until the median is known to "
 				      "within 1%, or says that it is not. --budget limits that; on a slow machine it also reduces the "
-				      "number of calls.\n\n"
+				      "number of calls. Validators take the first round of a process: where times differ by more "
+				      "than 10%, that of three more processes is looked at, and the spread reaches to the slowest.\n\n"
 				      "--native measures quasar's own layer, which needs no PyTorch, and --op one of quasar's own "
 				      "operations. Validators run neither.\n\n"
 				      "--device auto uses the first GPU if there is one, or else the CPU. Memory is the peak of the "
-				      "process or, on a GPU, of what was allocated there. For an operation, the last column compares "
+				      "process or, on a GPU, of what was allocated there. An operation on a GPU is timed by "
+				      "the GPU itself; the last column compares "
 				      "with the least time that memory allows: reading every input and writing every output once, at "
 				      "the speed of a copy measured in the same run.\n\n"
 				      "In a workspace, results are stored with the fork's commit, and `quasar commit` makes its claim "
@@ -397,6 +406,7 @@ const struct command cmd_bench = {
 				"With --op: linear attention beside softmax attention at 4,096 to 65,536 tokens (or "
 				"--seq), and where one overtakes the other; on a GPU also what each tunable of the "
 				"kernels does."},
+			OPT_SVG("what --sweep measures"),
 			{"validator-gpu", 0, "NAME", NULL, NULL, NULL,
 				"Normalise as validators of 2026-04 do on this GPU. Default: the one that is "
 				"measured on."},
@@ -418,8 +428,8 @@ const struct command cmd_bench = {
 			{"quasar bench --native --seq 1M", "quasar's own layer at a million tokens"},
 			{"quasar bench --op --semantics causal --seq 65536", "the operation alone"},
 			{"quasar bench --op linear --seq 16384", "another operation"},
-			{"quasar bench --op linear --sweep",
-				"from which length on linear attention is faster"},
+			{"quasar bench --op linear --sweep --svg sweep.svg",
+				"from which length on linear attention is faster, as a picture too"},
 			{"quasar bench --op flash --leaderboard", "attention, step by step"},
 			{"quasar bench --op --device cuda:1 --seq 100k,1M",
 				"the operation on the second GPU"},

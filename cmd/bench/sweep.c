@@ -10,6 +10,7 @@
 #include "base/layout.h"
 #include "base/memory.h"
 #include "cli/measurement.h"
+#include "cli/picture.h"
 #include "cmd/bench/bench.h"
 #include "measure/fixture.h"
 
@@ -34,6 +35,7 @@ struct row {
 /* The usual configuration, with another value of a tunable. */
 struct variant {
 	int parameter, value;
+	bool usual; /* that value is */
 	double seconds;
 };
 
@@ -49,7 +51,7 @@ struct sweep {
 
 /* --- measuring ----------------------------------------------------------------------------------------- */
 
-/* On a GPU, whose own time it is: what gpu_time() calls. */
+/* In a configuration, on a GPU: what gpu_time() calls. */
 struct queued {
 	struct gpu *gpu;
 	struct gpu_workspace workspace;
@@ -92,48 +94,30 @@ static int time_on_gpu(const struct run *run, const struct side *side, int64_t t
 	return result;
 }
 
-static int time_side(
-	const struct run *run, const struct side *side, int64_t tokens, double *seconds, struct error *err)
+static int time_side(const struct run *run, const struct side *side, int64_t tokens,
+	struct measurement *measurement, struct error *err)
 {
 	struct measure_plan plan = run->plan;
-	struct measurement measurement;
 
-	if (device_gpu(&run->device))
-		return time_on_gpu(run, side, tokens, NULL, seconds, err);
 	plan.family = side->family;
 	memcpy(plan.options, side->options, sizeof(plan.options));
 	plan.tokens = tokens;
-	if (measurement_run(&run->device, &plan, &measurement, err) < 0)
-		return -1;
-	*seconds = measurement.seconds;
-	return 0;
-}
-
-/* What a call reads and writes at least: inputs and outputs that are never left out. */
-static double bytes_of(const struct side *side, int64_t tokens)
-{
-	const struct op_shape shape = fixture_shape(tokens);
-	double bytes = 0;
-
-	for (const struct family_tensor *tensor = side->family->tensors; tensor->name; tensor++) {
-		int64_t size[4];
-
-		if (tensor->role != TENSOR_INITIAL && tensor->role != TENSOR_FINAL)
-			bytes += (double)family_tensor_size(tensor, &shape, size) *
-				(double)dtype_size(tensor_is_sequence(tensor) ? DTYPE_BF16 : DTYPE_F32);
-	}
-	return bytes;
+	plan.settle = false;
+	return measurement_run(&run->device, &plan, measurement, err);
 }
 
 static int measure_lengths(struct sweep *it, struct error *err)
 {
 	for (int i = 0; i < it->row_count; i++) {
 		struct row *row = &it->rows[i];
+		struct measurement measured[SIDES];
 
-		row->bytes = bytes_of(&it->sides[OWN], row->tokens);
-		for (int side = 0; side < SIDES; side++)
-			if (time_side(it->run, &it->sides[side], row->tokens, &row->seconds[side], err) < 0)
+		for (int side = 0; side < SIDES; side++) {
+			if (time_side(it->run, &it->sides[side], row->tokens, &measured[side], err) < 0)
 				return -1;
+			row->seconds[side] = measured[side].seconds;
+		}
+		row->bytes = measured[OWN].bytes;
 	}
 	return 0;
 }
@@ -152,7 +136,7 @@ static int measure_variants(struct sweep *it, struct error *err)
 	config_format(configs->parameters, &usual, it->usual, sizeof(it->usual));
 	for (int i = 0; configs->parameters[i].name; i++)
 		for (const int *value = configs->parameters[i].values; *value; value++) {
-			struct variant variant = {.parameter = i, .value = *value};
+			struct variant variant = {i, *value, usual.value[i] == *value, 0};
 			struct config config = usual;
 			struct error cannot;
 
@@ -194,6 +178,17 @@ static double crossing(const struct sweep *it)
 	return NAN;
 }
 
+/* With a variant, by the traffic of the longest length. */
+static double variant_rate(const struct sweep *it, const struct variant *variant)
+{
+	return it->rows[it->row_count - 1].bytes / variant->seconds;
+}
+
+static const char *tunable_name(const struct sweep *it, const struct variant *variant)
+{
+	return it->sides[OWN].family->configs->parameters[variant->parameter].name;
+}
+
 static void print_lengths(const struct sweep *it)
 {
 	char own[64], rival[64];
@@ -219,7 +214,6 @@ static void print_variants(const struct sweep *it)
 {
 	static const char *const headings[] = {"tunable", "value", "time", "bandwidth"};
 	const struct row *longest = &it->rows[it->row_count - 1];
-	const struct parameter *parameters = it->sides[OWN].family->configs->parameters;
 	struct table table;
 
 	layout_format(stdout, 0, "\nThe kernels at %lld tokens; the others as in %s.\n",
@@ -228,10 +222,10 @@ static void print_variants(const struct sweep *it)
 	for (int i = 0; i < it->variant_count; i++) {
 		const struct variant *variant = &it->variants[i];
 
-		table_cell(&table, "%s", parameters[variant->parameter].name);
+		table_cell(&table, "%s", tunable_name(it, variant));
 		table_cell(&table, "%d", variant->value);
 		table_cell(&table, "%.3f ms", variant->seconds * 1e3);
-		table_cell(&table, "%.1f GB/s", longest->bytes / variant->seconds / 1e9);
+		table_cell(&table, "%.1f GB/s", variant_rate(it, variant) / 1e9);
 	}
 	table_print(&table, stdout);
 }
@@ -288,13 +282,81 @@ static void print_document(const struct sweep *it)
 		const struct variant *variant = &it->variants[i];
 		cJSON *object = cJSON_CreateObject();
 
-		cJSON_AddStringToObject(object, "tunable",
-			it->sides[OWN].family->configs->parameters[variant->parameter].name);
+		cJSON_AddStringToObject(object, "tunable", tunable_name(it, variant));
 		cJSON_AddNumberToObject(object, "value", variant->value);
 		cJSON_AddNumberToObject(object, "seconds", variant->seconds);
+		cJSON_AddNumberToObject(object, "bytes_per_second", variant_rate(it, variant));
 		cJSON_AddItemToArray(array, object);
 	}
 	output_json(document);
+}
+
+/* --- the picture --------------------------------------------------------------------------------------- */
+
+/* Both by the length; a label for each mark. */
+static void draw_lengths(const struct sweep *it, struct part *part)
+{
+	struct svg_point points[SIDES][MOST_LENGTHS];
+	char labels[SIDES][MOST_LENGTHS][64], equal[64], title[256];
+	struct svg_series series[SIDES];
+	const struct svg_rule rule = {crossing(it), equal};
+
+	for (int side = 0; side < SIDES; side++) {
+		for (int i = 0; i < it->row_count; i++) {
+			const struct row *row = &it->rows[i];
+
+			snprintf(labels[side][i], sizeof(labels[side][i]), "%lld tokens: %.3f ms",
+				(long long)row->tokens, row->seconds[side] * 1e3);
+			points[side][i] = (struct svg_point){
+				(double)row->tokens, row->seconds[side] * 1e3, NAN, NAN, labels[side][i]};
+		}
+		series[side] = (struct svg_series){
+			it->sides[side].family->title, points[side], (size_t)it->row_count, .line = true};
+	}
+	snprintf(equal, sizeof(equal), "equal at %.0f", rule.at);
+	snprintf(title, sizeof(title), "%s and %s on %s", it->sides[OWN].family->title,
+		it->sides[RIVAL].family->title, it->run->device.description);
+	part_plot(part,
+		&(struct svg_plot){.title = title,
+			.x = {.title = "tokens", .scale = SVG_LOG},
+			.y = {.title = "ms", .scale = SVG_LOG},
+			.series = series,
+			.series_count = SIDES,
+			.x_rules = &rule,
+			.x_rule_count = !isnan(rule.at)});
+}
+
+static void draw_variants(const struct sweep *it, struct part *part)
+{
+	struct svg_bar bars[CONFIG_PARAMETERS * CONFIG_VALUES];
+	char labels[CONFIG_PARAMETERS * CONFIG_VALUES][64], texts[CONFIG_PARAMETERS * CONFIG_VALUES][64];
+	char title[512];
+
+	for (int i = 0; i < it->variant_count; i++) {
+		const struct variant *variant = &it->variants[i];
+
+		snprintf(labels[i], sizeof(labels[i]), "%s=%d", tunable_name(it, variant), variant->value);
+		snprintf(texts[i], sizeof(texts[i]), "%.1f GB/s, %.3f ms", variant_rate(it, variant) / 1e9,
+			variant->seconds * 1e3);
+		bars[i] = (struct svg_bar){
+			labels[i], variant_rate(it, variant) / 1e9, NAN, NAN, variant->usual, texts[i]};
+	}
+	snprintf(title, sizeof(title), "GB/s at %lld tokens by the kernels' tunables, the others as usual",
+		(long long)it->rows[it->row_count - 1].tokens);
+	part_bars(part, title, bars, (size_t)it->variant_count);
+}
+
+static int write_picture(const struct sweep *it, struct error *err)
+{
+	struct part part = {.name = "sweep", .title = "Sweep over lengths"};
+	int result;
+
+	draw_lengths(it, &part);
+	if (it->variant_count)
+		draw_variants(it, &part);
+	result = command_picture(it->run->invocation, &part, err);
+	part_free(&part);
+	return result;
 }
 
 /* --- the command --------------------------------------------------------------------------------------- */
@@ -306,6 +368,8 @@ static int find_sides(struct sweep *it, struct error *err)
 
 	own->family = it->run->plan.family;
 	memcpy(own->options, it->run->plan.options, sizeof(own->options));
+	if (function_is_packed(own->family, own->options))
+		return error_set(err, STATUS_USAGE, "--sweep is of whole sequences, not of packed ones");
 	family_options_format(own->family, own->options, own->semantics, sizeof(own->semantics));
 	rival->family = own->family == softmax ? linear : softmax;
 	if (own->family->gradient_of)
@@ -353,5 +417,5 @@ int bench_sweep(struct run *run, struct error *err)
 		print_document(&it);
 	else
 		print_text(&it);
-	return 0;
+	return write_picture(&it, err);
 }

@@ -12,8 +12,10 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "cli/progress.h"
+#include "cli/tuned.h"
 #include "cmd/commands.h"
 #include "cmd/init/init.h"
+#include "fork/export.h"
 #include "fork/fork.h"
 #include "fork/template.h"
 #include "probe/environment.h"
@@ -242,6 +244,25 @@ static int fork_on_github(struct plan *plan, const char *path, struct error *err
 	return clone_fork(plan, plan->github.clone_url, path, err);
 }
 
+/* Quasar's own fork as a repository, in the configurations that are known to be fastest. */
+static int create_own(const char *origin, struct error *err)
+{
+	struct fork_file *files = xcalloc(template_fork_count, sizeof(*files));
+	struct buffer tuned = {0};
+	size_t configurations = command_tuned_file(&tuned);
+	int result;
+
+	for (size_t i = 0; i < template_fork_count; i++) {
+		files[i] = template_fork[i];
+		if (configurations && !strcmp(files[i].path, EXPORT_TUNED_PATH))
+			files[i].text = tuned.data;
+	}
+	result = fork_create(origin, files, template_fork_count, err);
+	buffer_free(&tuned);
+	free(files);
+	return result;
+}
+
 /* Quasar's own fork: an origin inside the workspace, to be pushed to and cloned from like any other. */
 static int make_own(struct plan *plan, const char *path, struct error *err)
 {
@@ -249,7 +270,7 @@ static int make_own(struct plan *plan, const char *path, struct error *err)
 	int result = 0;
 
 	if (!path_exists(origin)) {
-		result = fork_create(origin, template_fork, template_fork_count, err);
+		result = create_own(origin, err);
 		note_created(plan, origin);
 	}
 	if (!result)

@@ -204,7 +204,7 @@ static int wait(struct loop *loop, struct error *err)
 		{.fd = loop->events.process.pid ? loop->events.process.output : -1, .events = POLLIN},
 	};
 
-	if (clock_poll(fds, sizeof(fds) / sizeof(*fds), pause_length(loop), err) < 0)
+	if (hangup_poll(fds, sizeof(fds) / sizeof(*fds), pause_length(loop), err) < 0)
 		return -1;
 	if (fds[0].revents)
 		look_at_fork(loop);

@@ -118,7 +118,7 @@ static int look_at_dashboard(struct loop *loop, struct error *err)
 		loop_answered(loop, PART_STANDINGS, 0);
 		return 0;
 	}
-	if (api_dashboard_miner(loop->session.api, loop->session.workflow.hotkey, &miner, err) == 0) {
+	if (workflow_dashboard(&loop->session.workflow, &miner, err) == 0) {
 		loop_answered(loop, PART_STANDINGS, 0);
 		tell_measurement(loop, &miner);
 	} else if (api_last(loop->session.api)->refusal != REFUSAL_UNKNOWN) {

@@ -47,7 +47,7 @@ static void start_work(struct loop *loop, enum stage stage)
 	} else if (loop->rehearsal) {
 		words[count++] = "--native";
 		words[count++] = "--budget"; /* how fast it really is matters to nobody */
-		words[count++] = "1";
+		words[count++] = "0.2";
 	}
 	loop->stage = stage;
 	loop->work_began = clock_elapsed();
@@ -227,28 +227,27 @@ static int read_submissions(struct loop *loop, struct submission_list *list, str
 	return store_submissions(loop->session.workspace.store, &filter, list, err);
 }
 
-/* Whether a validator has found that it cannot win a place, and has let the dashboard tell. */
-static bool is_judged_out(const struct api_miner *judged, const struct submission *submission)
+/* Whether a validator was seen to find that it cannot win a place. The dashboard shows a hotkey's newest submissions
+ * only. One that fell behind them unseen has been judged, if they have, for validators begin with the oldest; but
+ * whether it won is not known. It counts as one that may: waiting costs a round at most, a second place may cost more
+ * than half of the reward. It is seldom, for this loop itself sends nothing after one that may win. */
+static bool is_judged_out(const struct submission *submission)
 {
-	for (size_t i = 0; i < judged->count; i++)
-		if (submission->server_id && judged->submissions[i].id == submission->server_id)
-			return judged->submissions[i].score == 0;
-	return false;
+	return submission->score == 0;
 }
 
 /* Whether the earlier one cannot win a place, for a reason that does not hold for the new one. */
-static bool is_no_rival(
-	const struct submission *earlier, const struct api_miner *judged, const struct plan *plan)
+static bool is_no_rival(const struct submission *earlier, const struct plan *plan)
 {
 	if (!earlier->docker_image && plan->docker_image)
 		return true;
-	return is_judged_out(judged, earlier) && strcmp(earlier->commit_hash, plan->commit_hash) != 0;
+	return is_judged_out(earlier) && strcmp(earlier->commit_hash, plan->commit_hash) != 0;
 }
 
 /* The submission that the next one has to beat: the latest of this round, for a round ranks only what was handed
  * in during it. `found` says whether there is one. */
-static int last_submission(struct loop *loop, const struct plan *plan, const struct api_miner *judged,
-	bool *found, struct submission *last, struct error *err)
+static int last_submission(
+	struct loop *loop, const struct plan *plan, bool *found, struct submission *last, struct error *err)
 {
 	struct submission_list list;
 	double began;
@@ -258,7 +257,7 @@ static int last_submission(struct loop *loop, const struct plan *plan, const str
 	if (round_began(loop, &began, err) < 0 || read_submissions(loop, &list, err) < 0)
 		return -1;
 	for (size_t i = 0; i < list.count; i++)
-		if (list.items[i].created_at >= began && !is_no_rival(&list.items[i], judged, plan))
+		if (list.items[i].created_at >= began && !is_no_rival(&list.items[i], plan))
 			id = list.items[i].id;
 	submission_list_free(&list);
 	*found = id != 0;
@@ -267,8 +266,7 @@ static int last_submission(struct loop *loop, const struct plan *plan, const str
 
 /* Is the proposal enough better than the last submission? Of the same commit only noise could differ, so
  * there the improvement has to be larger than the spread of its measurements, too. */
-static int is_better(struct loop *loop, const struct proposal *proposal, const struct api_miner *judged,
-	bool *better, struct error *err)
+static int is_better(struct loop *loop, const struct proposal *proposal, bool *better, struct error *err)
 {
 	const struct plan *plan = &proposal->plan;
 	double weighted = score_weighted(plan->tokens_per_sec, plan->target_sequence_length), before, improve;
@@ -276,7 +274,7 @@ static int is_better(struct loop *loop, const struct proposal *proposal, const s
 	bool found;
 	cJSON *fields;
 
-	if (last_submission(loop, plan, judged, &found, &last, err) < 0)
+	if (last_submission(loop, plan, &found, &last, err) < 0)
 		return -1;
 	*better = true;
 	if (!found)
@@ -304,8 +302,7 @@ static int is_better(struct loop *loop, const struct proposal *proposal, const s
 /* Where a hotkey that wins several places is paid for the lowest only, it competes with itself: what is better waits
  * until every round that an earlier one may win a place in is over. When one began is not known, but it lasts no
  * longer than its length from any submission to it. */
-static int is_held(struct loop *loop, const struct proposal *proposal, const struct api_miner *judged,
-	bool *held, struct error *err)
+static int is_held(struct loop *loop, const struct proposal *proposal, bool *held, struct error *err)
 {
 	double length = proposal->version->round_seconds, until = -INFINITY;
 	struct submission_list list;
@@ -318,7 +315,7 @@ static int is_held(struct loop *loop, const struct proposal *proposal, const str
 	if (read_submissions(loop, &list, err) < 0)
 		return -1;
 	for (size_t i = 0; i < list.count; i++)
-		if (list.items[i].docker_image && !is_judged_out(judged, &list.items[i]))
+		if (list.items[i].docker_image && !is_judged_out(&list.items[i]))
 			until = fmax(until, list.items[i].created_at + length);
 	submission_list_free(&list);
 	*held = until > clock_now() + api_clock_skew(loop->session.api);
@@ -340,19 +337,18 @@ static int is_held(struct loop *loop, const struct proposal *proposal, const str
 static int is_worth_sending(
 	struct loop *loop, const struct proposal *proposal, bool *worth, struct error *err)
 {
-	struct api *api = loop->session.api;
 	struct api_miner judged = {0};
-	struct error unknown;
+	struct error unread; /* then what was seen before counts */
 	bool held = false;
 	int result;
 
-	if (proposal->version->pays_lowest && api_has_dashboard(api)) /* else each may still win a place */
-		api_dashboard_miner(api, loop->session.workflow.hotkey, &judged, &unknown);
-	result = is_better(loop, proposal, &judged, worth, err);
-	if (!result && *worth)
-		result = is_held(loop, proposal, &judged, &held, err);
-	*worth &= !held;
+	if (proposal->version->pays_lowest && api_has_dashboard(loop->session.api))
+		workflow_dashboard(&loop->session.workflow, &judged, &unread);
 	api_release(&judged.memory);
+	result = is_better(loop, proposal, worth, err);
+	if (!result && *worth)
+		result = is_held(loop, proposal, &held, err);
+	*worth &= !held;
 	return result;
 }
 

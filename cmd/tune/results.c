@@ -51,7 +51,10 @@ static void print_table(const struct tune_result_list *list)
 		char class[160];
 
 		shape_class_format(&result->key.class, class, sizeof(class));
-		table_cell(&table, "%lld", (long long)result->id);
+		if (result->shipped)
+			table_cell(&table, "shipped");
+		else
+			table_cell(&table, "%lld", (long long)result->id);
 		table_cell(&table, "%s", result->key.device);
 		table_cell(&table, "%s", result->key.kernel);
 		table_cell(&table, "%s", class);
@@ -112,23 +115,37 @@ static int write_current(const struct tune_request *request, struct error *err)
 	return result;
 }
 
+static void add_results(cJSON *document, const char *name, const struct tune_result_list *list)
+{
+	cJSON *items = cJSON_AddArrayToObject(document, name);
+
+	for (size_t i = 0; i < list->count; i++)
+		cJSON_AddItemToArray(items, result_json(&list->items[i]));
+}
+
 static int show_list(const struct tune_request *request, struct tune_store *store, struct error *err)
 {
-	struct tune_result_list list;
-	cJSON *document, *items;
+	struct tune_result_list list, shipped;
 	int result = tune_store_list(store, false, &list, err);
 
+	tune_results_shipped(&shipped);
 	if (!result && request->invocation->json) {
-		document = cJSON_CreateObject();
-		items = cJSON_AddArrayToObject(document, "results");
-		for (size_t i = 0; i < list.count; i++)
-			cJSON_AddItemToArray(items, result_json(&list.items[i]));
+		cJSON *document = cJSON_CreateObject();
+
+		add_results(document, "results", &list);
+		add_results(document, "shipped", &shipped);
 		output_json(document);
-	} else if (!result && !list.count) {
-		printf("No tuning results are stored yet. `quasar tune` makes some, on a machine with a GPU.\n");
 	} else if (!result) {
-		print_table(&list);
+		if (list.count)
+			print_table(&list);
+		else
+			printf("No tuning results are stored yet. `quasar tune` makes some, on a machine with a GPU.\n");
+		if (shipped.count) {
+			printf("\nIn use where you have none of your own, and come with quasar:\n\n");
+			print_table(&shipped);
+		}
 	}
+	tune_result_list_free(&shipped);
 	tune_result_list_free(&list);
 	return result ? result : write_current(request, err);
 }

@@ -190,7 +190,8 @@ int clock_sleep(double seconds, struct error *err)
 	return 0;
 }
 
-int clock_poll(struct pollfd *fds, size_t count, double seconds, struct error *err)
+/* `hangup`: one that is not taken yet ends it. */
+static int poll_until(bool hangup, struct pollfd *fds, size_t count, double seconds, struct error *err)
 {
 	struct timespec wait = {0};
 	sigset_t before;
@@ -201,12 +202,22 @@ int clock_poll(struct pollfd *fds, size_t count, double seconds, struct error *e
 	for (size_t i = 0; i < count; i++)
 		fds[i].revents = 0; /* they stay as they are when a signal comes */
 	hold_signals(&before);
-	if (!stop_requested && !hangup_requested)
+	if (!stop_requested && !(hangup && hangup_requested))
 		ppoll(fds, count, bounded ? &wait : NULL, &before);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	if (stop_requested)
 		return error_set(err, STATUS_INTERRUPTED, "interrupted");
 	return 0;
+}
+
+int clock_poll(struct pollfd *fds, size_t count, double seconds, struct error *err)
+{
+	return poll_until(false, fds, count, seconds, err);
+}
+
+int hangup_poll(struct pollfd *fds, size_t count, double seconds, struct error *err)
+{
+	return poll_until(true, fds, count, seconds, err);
 }
 
 int clock_wait_readable(int fd, struct error *err)

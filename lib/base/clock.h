@@ -39,14 +39,16 @@ void clock_while_waiting(void (*turn)(void *context), void *context);
 /* For what waits by other means: calls it. */
 void clock_turn(void);
 
-/* Makes SIGHUP set a flag too, and end clock_poll(). */
+/* poll() for at most so many seconds (INFINITY: no bound). 0 also when nothing happened; the `revents` tell. -1 with
+ * STATUS_INTERRUPTED when the user asked to stop. */
+int clock_poll(struct pollfd *fds, size_t count, double seconds, struct error *err);
+
+/* Makes SIGHUP set a flag too. */
 void hangup_install(void);
 /* True once after each SIGHUP. */
 bool hangup_taken(void);
-
-/* poll() for at most so many seconds (INFINITY: no bound), which SIGHUP ends early. 0 also when nothing
- * happened; the `revents` tell. -1 with STATUS_INTERRUPTED when the user asked to stop. */
-int clock_poll(struct pollfd *fds, size_t count, double seconds, struct error *err);
+/* clock_poll() for who asks hangup_taken() next: it does not wait when there was one, and one that comes ends it. */
+int hangup_poll(struct pollfd *fds, size_t count, double seconds, struct error *err);
 
 /* Waits until `fd` has something to read, or has ended. -1 with STATUS_INTERRUPTED as above. */
 int clock_wait_readable(int fd, struct error *err);

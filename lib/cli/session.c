@@ -245,6 +245,7 @@ cJSON *submission_json(const struct submission *submission)
 	json_add_text(object, "docker_image", submission->docker_image);
 	json_add_id(object, "reveal_block", submission->reveal_block);
 	json_add_time(object, "reveal_time", submission->reveal_time);
+	json_add_real(object, "score", submission->score);
 	json_add_text(object, "reason", submission->reason);
 	json_add_time(object, "created_at", submission->created_at);
 	json_add_time(object, "updated_at", submission->updated_at);

@@ -209,31 +209,42 @@ static int open_repository(const char *fork, git_repository **repository, struct
 /* Whether a file is part of what is asked for. */
 static bool is_wanted(const char *path, enum export_part part)
 {
+	if (part == EXPORT_OPS)
+		return true;
 	if (part == EXPORT_TUNED)
 		return !strcmp(path, EXPORT_TUNED_PATH);
 	return starts_with(path, "fla/") && !(part == EXPORT_OPERATION && !strcmp(path, LAYER));
 }
 
+/* Whether the fork's own file of that name does not stay. */
+static bool is_ours(const char *path, enum export_part part, const char *tuned)
+{
+	if (!strcmp(path, EXPORT_TUNED_PATH))
+		return tuned != NULL;
+	return part == EXPORT_OPS || starts_with(path, OPERATION) || !strcmp(path, LAYER);
+}
+
 static int compare_all(struct export_plan *plan, enum export_part part, const char *tuned,
 	git_repository *repository, struct error *err)
 {
+	const struct fork_file *files = part == EXPORT_OPS ? template_ops : template_fork;
+	size_t count = part == EXPORT_OPS ? template_ops_count : template_fork_count;
 	struct buffer changed = {0}, added = {0}, undo = {0};
 	const char *last = NULL; /* what was added last, and how much of its path was new */
 	size_t last_length = 0;
 	int result = 0;
 
-	for (size_t i = 0; !result && i < template_fork_count; i++) {
+	plan->files = xcalloc(count, sizeof(*plan->files));
+	for (size_t i = 0; !result && i < count; i++) {
 		struct export_file *file = &plan->files[plan->count];
-		const char *path = template_fork[i].path;
+		const char *path = files[i].path;
 		size_t missing = 0;
-
-		bool is_tuned = !strcmp(path, EXPORT_TUNED_PATH);
 
 		if (!is_wanted(path, part))
 			continue;
-		file->file = &template_fork[i];
-		file->text = is_tuned && tuned ? tuned : template_fork[i].text;
-		file->ours = is_tuned ? tuned != NULL : starts_with(path, OPERATION) || !strcmp(path, LAYER);
+		file->file = &files[i];
+		file->text = tuned && !strcmp(path, EXPORT_TUNED_PATH) ? tuned : files[i].text;
+		file->ours = is_ours(path, part, tuned);
 		plan->count++;
 		result = compare(plan->fork, file, &missing, err);
 		if (result || file->change == EXPORT_SAME || file->change == EXPORT_KEPT)
@@ -241,6 +252,7 @@ static int compare_all(struct export_plan *plan, enum export_part part, const ch
 		if (repository)
 			result = ask_git(repository, plan->fork, file, err);
 		plan->written++;
+		plan->changed += file->change == EXPORT_CHANGED;
 		plan->uncommitted += file->uncommitted;
 		if (file->change == EXPORT_CHANGED) {
 			add_quoted(&changed, path, strlen(path));
@@ -311,8 +323,8 @@ static void check_imports(struct export_plan *plan)
 			plan->unmet[count++] = inspect_strict_lines[i];
 }
 
-/* A fork has a package fla. */
-static int find_fork(const char *path, struct export_plan *plan, struct error *err)
+/* A fork has a package fla. quasar_ops goes anywhere. */
+static int find_folder(const char *path, enum export_part part, struct export_plan *plan, struct error *err)
 {
 	struct stat status;
 	char *package;
@@ -321,6 +333,10 @@ static int find_fork(const char *path, struct export_plan *plan, struct error *e
 	plan->fork = realpath(path, NULL);
 	if (!plan->fork) {
 		error_set(err, STATUS_ENVIRONMENT, "%s: %s", path, strerror(errno));
+		if (part == EXPORT_OPS)
+			return error_hint(err, "Name a folder that is there.");
+	} else if (part == EXPORT_OPS) {
+		return 0;
 	} else {
 		package = path_join(plan->fork, "fla");
 		found = stat(package, &status) == 0 && S_ISDIR(status.st_mode);
@@ -340,9 +356,9 @@ int export_plan_make(const char *path, enum export_part part, const char *tuned,
 	git_repository *repository = NULL;
 	int result;
 
-	*plan = (struct export_plan){.files = xcalloc(template_fork_count, sizeof(*plan->files))};
-	git_libgit2_init();
-	result = find_fork(path, plan, err);
+	*plan = (struct export_plan){0};
+	git_begin();
+	result = find_folder(path, part, plan, err);
 	if (!result)
 		result = open_repository(plan->fork, &repository, err);
 	plan->in_git = repository != NULL;
@@ -351,7 +367,6 @@ int export_plan_make(const char *path, enum export_part part, const char *tuned,
 	if (!result)
 		check_imports(plan);
 	git_repository_free(repository);
-	git_libgit2_shutdown();
 	if (result)
 		export_plan_free(plan);
 	return result;

@@ -1,6 +1,7 @@
 #include "fork/fork.h"
 
 #include <git2.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/inotify.h>
@@ -30,6 +31,18 @@ static bool is_network_fault(int code, int klass, const char *message)
 {
 	return klass == GIT_ERROR_NET || klass == GIT_ERROR_SSL || klass == GIT_ERROR_HTTP ||
 		klass == GIT_ERROR_SSH || code == GIT_EEOF || !strncmp(message, "failed to connect", 17);
+}
+
+static void start_git(void)
+{
+	git_libgit2_init();
+}
+
+void git_begin(void)
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+	pthread_once(&once, start_git);
 }
 
 int git_failed(int code, const char *attempt, const char *on, struct error *err)
@@ -165,7 +178,7 @@ int fork_state_read(const char *path, struct fork_state *state, struct error *er
 	int code, result;
 
 	*state = (struct fork_state){0};
-	git_libgit2_init();
+	git_begin();
 	code = git_repository_open_ext(&repository, path, GIT_REPOSITORY_OPEN_NO_SEARCH, NULL);
 	if (!code)
 		code = read_head(repository, state);
@@ -175,7 +188,6 @@ int fork_state_read(const char *path, struct fork_state *state, struct error *er
 		code = read_origin(repository, state);
 	result = code ? git_failed(code, "read the repository", path, err) : 0;
 	git_repository_free(repository);
-	git_libgit2_shutdown();
 	if (result)
 		fork_state_free(state);
 	return result;
@@ -187,14 +199,13 @@ int fork_head(const char *path, char commit[41], struct error *err)
 	struct fork_state state = {0};
 	int code, result;
 
-	git_libgit2_init();
+	git_begin();
 	code = git_repository_open_ext(&repository, path, GIT_REPOSITORY_OPEN_NO_SEARCH, NULL);
 	if (!code)
 		code = read_head(repository, &state);
 	result = code ? git_failed(code, "read the repository", path, err) : 0;
 	memcpy(commit, state.commit, sizeof(state.commit));
 	git_repository_free(repository);
-	git_libgit2_shutdown();
 	fork_state_free(&state);
 	return result;
 }
@@ -223,7 +234,7 @@ int fork_watch(const char *path)
 	char *branch;
 	int fd = -1;
 
-	git_libgit2_init();
+	git_begin();
 	if (git_repository_open_ext(&repository, path, GIT_REPOSITORY_OPEN_NO_SEARCH, NULL) == 0)
 		fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
 	if (fd >= 0) {
@@ -235,7 +246,6 @@ int fork_watch(const char *path)
 		free(branch);
 	}
 	git_repository_free(repository);
-	git_libgit2_shutdown();
 	return fd;
 }
 
@@ -260,7 +270,7 @@ bool fork_tracks(const char *directory, const char *name)
 	char *path = NULL, *folder;
 	bool tracked = false;
 
-	git_libgit2_init();
+	git_begin();
 	if (git_repository_open_ext(&repository, directory, 0, NULL) == 0 &&
 		git_repository_index(&index, repository) == 0)
 		path = fork_path_in_repository(repository, directory, name);
@@ -273,7 +283,6 @@ bool fork_tracks(const char *directory, const char *name)
 	free(path);
 	git_index_free(index);
 	git_repository_free(repository);
-	git_libgit2_shutdown();
 	return tracked;
 }
 
@@ -283,7 +292,7 @@ char *fork_around(const char *directory)
 	char *root = NULL, *path;
 	int ignored = 0;
 
-	git_libgit2_init();
+	git_begin();
 	if (git_repository_open_ext(&repository, directory, 0, NULL) == 0 &&
 		git_repository_workdir(repository)) {
 		path = fork_path_in_repository(repository, directory, "");
@@ -294,7 +303,6 @@ char *fork_around(const char *directory)
 		free(path);
 	}
 	git_repository_free(repository);
-	git_libgit2_shutdown();
 	return root;
 }
 
@@ -303,11 +311,10 @@ char *fork_origin_configured(const char *path)
 	git_repository *repository = NULL;
 	char *url = NULL;
 
-	git_libgit2_init();
+	git_begin();
 	if (git_repository_open_ext(&repository, path, GIT_REPOSITORY_OPEN_NO_SEARCH, NULL) == 0)
 		url = configured_origin(repository);
 	git_repository_free(repository);
-	git_libgit2_shutdown();
 	return url;
 }
 
@@ -376,7 +383,7 @@ int fork_create(const char *directory, const struct fork_file *files, size_t cou
 	int code, result = directory_remove(unfinished, err);
 
 	if (!result) {
-		git_libgit2_init();
+		git_begin();
 		git_libgit2_opts(GIT_OPT_ENABLE_FSYNC_GITDIR, 1);
 		options.flags = GIT_REPOSITORY_INIT_BARE | GIT_REPOSITORY_INIT_MKDIR;
 		options.initial_head = "main";
@@ -385,7 +392,6 @@ int fork_create(const char *directory, const struct fork_file *files, size_t cou
 			code = commit_files(repository, files, count);
 		result = code ? git_failed(code, "make the repository", directory, err) : 0;
 		git_repository_free(repository);
-		git_libgit2_shutdown();
 	}
 	if (!result)
 		result = file_publish(unfinished, directory, err);

@@ -16,6 +16,10 @@ bool url_is_local(const char *url);
 /* Whether GitHub's token may be shown to the host of that URL: over https, and GitHub's own by its API's URL. */
 bool url_takes_token(const char *url, const char *api);
 
+/* Makes libgit2 ready, before any use of it, and once for the process: it reads all of this machine's certificates,
+ * which takes longer than most of what is asked of it. */
+void git_begin(void);
+
 /* Turns libgit2's last error into ours: "cannot ATTEMPT ON: reason". Returns -1. */
 int git_failed(int code, const char *attempt, const char *on, struct error *err);
 

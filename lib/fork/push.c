@@ -143,7 +143,7 @@ int fork_commit(
 	size_t count = 0;
 	int code, result;
 
-	git_libgit2_init();
+	git_begin();
 	git_libgit2_opts(GIT_OPT_ENABLE_FSYNC_GITDIR, 1);
 	code = git_repository_open_ext(&repository, path, GIT_REPOSITORY_OPEN_NO_SEARCH, NULL);
 	result = code ? git_failed(code, "open the repository", path, err)
@@ -156,7 +156,6 @@ int fork_commit(
 	}
 	*made = !result && count;
 	git_repository_free(repository);
-	git_libgit2_shutdown();
 	free(text);
 	return result;
 }

@@ -239,13 +239,13 @@ void remote_start(const struct job *job)
 {
 	const char *certificates = certificates_file();
 
-	git_libgit2_init();
+	git_begin();
 	reach_bound(job->remote->reach);
 	if (job->remote->max_bytes) { /* by default it maps more than it may have now */
 		git_libgit2_opts(GIT_OPT_SET_MWINDOW_SIZE, WINDOW_BYTES);
 		git_libgit2_opts(GIT_OPT_SET_MWINDOW_MAPPED_LIMIT, 4 * WINDOW_BYTES);
 	}
-	if (certificates)
+	if (certificates && !url_is_local(job->url))
 		git_libgit2_opts(GIT_OPT_SET_SSL_CERT_LOCATIONS, certificates, NULL);
 }
 

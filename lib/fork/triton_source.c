@@ -63,7 +63,7 @@ char *triton_source_diff(const char *path, const char *before, const char *after
 	char *result = NULL;
 	int code;
 
-	git_libgit2_init();
+	git_begin();
 	code = git_patch_from_buffers(&patch, before, strlen(before), path, after, strlen(after), path, NULL);
 	if (!code)
 		code = git_patch_to_buf(&text, patch);
@@ -73,6 +73,5 @@ char *triton_source_diff(const char *path, const char *before, const char *after
 		result = xstrdup(text.ptr ? text.ptr : "");
 	git_buf_dispose(&text);
 	git_patch_free(patch);
-	git_libgit2_shutdown();
 	return result;
 }

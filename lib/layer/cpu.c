@@ -18,6 +18,11 @@ static const struct layer_kernel *const kernels[CPU_VARIANTS] = {
 #endif
 };
 
+const struct layer_kernel *layer_kernel_in_use(void)
+{
+	return kernels[cpu_variant()];
+}
+
 /* Outputs worked off at a time: enough for all threads, a few tens of MB of memory. */
 #define SEGMENT 4096
 _Static_assert(SEGMENT % UPSTREAM_CHUNK == 0, "a segment is whole chunks");
@@ -306,7 +311,7 @@ int layer_cpu(const struct layer *layer, const struct layer_call *call, struct e
 {
 	struct work work = {.layer = layer,
 		.call = call,
-		.kernel = kernels[cpu_variant()],
+		.kernel = layer_kernel_in_use(),
 		.width = (size_t)(layer->heads * layer->dim)};
 	int result = work_begin(&work, err);
 

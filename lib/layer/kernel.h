@@ -21,3 +21,6 @@ extern const struct layer_kernel layer_kernel_baseline;
 #ifdef __x86_64__
 extern const struct layer_kernel layer_kernel_x86_64_v3, layer_kernel_x86_64_v4;
 #endif
+
+/* For the instruction set in use. */
+const struct layer_kernel *layer_kernel_in_use(void);

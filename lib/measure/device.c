@@ -1,6 +1,7 @@
 #include "measure/device.h"
 
 #include <math.h>
+#include <omp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +10,9 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "cpu/cpu.h"
+#include "layer/kernel.h"
 #include "layer/layer.h"
+#include "tensor/random.h"
 
 /* The kernel keeps a process's peak of resident memory, and forgets it when told so. */
 static void cpu_memory_reset(const struct device *device)
@@ -47,6 +50,16 @@ static int cpu_operate(const struct device *device, const struct family *family,
 	(void)device;
 	(void)config;
 	return family->cpu(problem, err);
+}
+
+static int cpu_time(const struct device *device, const struct family *family,
+	const struct op_problem *problem, double *seconds, struct error *err)
+{
+	double start = clock_elapsed();
+	int result = cpu_operate(device, family, problem, NULL, err);
+
+	*seconds = clock_elapsed() - start;
+	return result;
 }
 
 static int cpu_reference(const struct device *device, const struct family *family,
@@ -125,6 +138,59 @@ static int cpu_copy_rate(const struct device *device, double *rate, struct error
 	return 0;
 }
 
+#define PRODUCT_SIZE 512 /* columns, and inner size */
+#define PRODUCT_RUNS 40
+#define PRODUCT_NUMBERS ((size_t)PRODUCT_ROWS * PRODUCT_SIZE)
+
+/* Each thread multiplies rows of its own; `x` and `scratch` have room for two products of each. The sum of what each
+ * reaches at its best: one that waits for a processor holds up no other. */
+static double product_rates(const struct product *product, uint16_t *x, float *scratch)
+{
+	double rate = 0;
+
+#pragma omp parallel num_threads(cpu_threads()) reduction(+ : rate)
+	{
+		size_t own = 2 * PRODUCT_NUMBERS * (size_t)omp_get_thread_num();
+		double best = INFINITY;
+
+		for (int run = 0; run < PRODUCT_RUNS; run++) {
+			double started = clock_elapsed();
+
+			product_run(product, layer_kernel_in_use(), x + own, PRODUCT_ROWS,
+				x + own + PRODUCT_NUMBERS, scratch + own);
+			best = fmin(best, clock_elapsed() - started);
+		}
+		rate += 2.0 * (double)PRODUCT_NUMBERS * PRODUCT_SIZE / best;
+	}
+	return rate;
+}
+
+static int cpu_product_rate(const struct device *device, double *rate, struct error *err)
+{
+	size_t count = 2 * PRODUCT_NUMBERS * (size_t)cpu_threads();
+	float *weight = cpu_allocate(device, PRODUCT_SIZE * PRODUCT_SIZE * sizeof(float), err);
+	float *scratch = weight ? cpu_allocate(device, count * sizeof(float), err) : NULL;
+	uint16_t *x = scratch ? cpu_allocate(device, count * sizeof(uint16_t), err) : NULL;
+	struct product product = {0};
+	int result = x ? 0 : -1;
+
+	if (!result) {
+		random_normal(1, 0, 1, weight, PRODUCT_SIZE * PRODUCT_SIZE);
+		random_normal(1, 1, 1, scratch, count);
+		layer_kernel_in_use()->narrow(scratch, x, count);
+		result = product_make(&product, weight, NULL, PRODUCT_SIZE, PRODUCT_SIZE, err);
+	}
+	if (!result)
+		result = product_ready(&product, err);
+	if (!result)
+		*rate = product_rates(&product, x, scratch);
+	product_free(&product);
+	free(x);
+	free(scratch);
+	free(weight);
+	return result;
+}
+
 static void cpu_close(const struct device *device)
 {
 	(void)device;
@@ -142,6 +208,7 @@ void device_open_cpu(struct device *device)
 	*device = (struct device){
 		.index = -1,
 		.operate = cpu_operate,
+		.time = cpu_time,
 		.reference = cpu_reference,
 		.layer_place = cpu_layer_place,
 		.layer_remove = cpu_layer_remove,
@@ -151,6 +218,7 @@ void device_open_cpu(struct device *device)
 		.upload = cpu_copy,
 		.download = cpu_copy,
 		.copy_rate = cpu_copy_rate,
+		.product_rate = cpu_product_rate,
 		.memory_reset = cpu_memory_reset,
 		.memory_peak = cpu_memory_peak,
 		.close = cpu_close,

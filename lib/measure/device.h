@@ -18,6 +18,10 @@ struct device {
 	/* An operation. STATUS_ENVIRONMENT where the family has no version for this device. */
 	int (*operate)(const struct device *device, const struct family *family,
 		const struct op_problem *problem, const struct config *config, struct error *err);
+	/* The same, and the seconds that it took: of a GPU's own clock, on which the host's part of a call, which
+	 * callers with more than one would not wait for, does not show. */
+	int (*time)(const struct device *device, const struct family *family,
+		const struct op_problem *problem, double *seconds, struct error *err);
 	/* In fp64; results as family->reference() has them, in the host's memory. */
 	int (*reference)(const struct device *device, const struct family *family,
 		const struct op_problem *problem, double *const results[FAMILY_TENSORS], struct error *err);
@@ -36,6 +40,9 @@ struct device {
 		const struct device *device, void *to, const void *from, size_t bytes, struct error *err);
 	/* Bytes per second, read and written together, of a large copy in the device's memory. */
 	int (*copy_rate)(const struct device *device, double *rate, struct error *err);
+	/* Multiplications and additions per second of a large product of bf16 matrices. STATUS_ENVIRONMENT where the
+	 * library is missing that makes it: OpenBLAS, or on a GPU cuBLASLt. */
+	int (*product_rate)(const struct device *device, double *rate, struct error *err);
 
 	/* Peak memory in MiB since the last reset. */
 	void (*memory_reset)(const struct device *device);

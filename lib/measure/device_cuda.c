@@ -4,9 +4,12 @@
 
 #include "base/memory.h"
 #include "gpu/cuda.h"
+#include "gpu/gemm.h"
 #include "gpu/gpu.h"
 #include "layer/cuda.h"
 #include "measure/device.h"
+#include "tensor/dtype.h"
+#include "tensor/random.h"
 #include "tune/results.h"
 
 struct device_gpu {
@@ -14,8 +17,9 @@ struct device_gpu {
 	struct gpu_workspace workspace;
 };
 
-static int cuda_operate(const struct device *device, const struct family *family,
-	const struct op_problem *problem, const struct config *config, struct error *err)
+/* Puts an operation into the GPU's queue. */
+static int queue(const struct device *device, const struct family *family, const struct op_problem *problem,
+	const struct config *config, struct error *err)
 {
 	struct device_gpu *own = device->gpu;
 
@@ -23,9 +27,38 @@ static int cuda_operate(const struct device *device, const struct family *family
 		error_set(err, STATUS_ENVIRONMENT, "%s has no GPU version yet", family->title);
 		return error_hint(err, "Compute on the CPU: --device cpu.");
 	}
-	if (family->cuda(own->gpu, &own->workspace, problem, config, err) < 0)
+	return family->cuda(own->gpu, &own->workspace, problem, config, err);
+}
+
+static int cuda_operate(const struct device *device, const struct family *family,
+	const struct op_problem *problem, const struct config *config, struct error *err)
+{
+	if (queue(device, family, problem, config, err) < 0)
 		return -1;
-	return gpu_synchronize(own->gpu, err);
+	return gpu_synchronize(device->gpu->gpu, err);
+}
+
+/* What queue_timed() is called with. */
+struct timed {
+	const struct device *device;
+	const struct family *family;
+	const struct op_problem *problem;
+};
+
+static int queue_timed(int call, void *context, struct error *err)
+{
+	const struct timed *timed = context;
+
+	(void)call;
+	return queue(timed->device, timed->family, timed->problem, NULL, err);
+}
+
+static int cuda_time(const struct device *device, const struct family *family,
+	const struct op_problem *problem, double *seconds, struct error *err)
+{
+	struct timed timed = {device, family, problem};
+
+	return gpu_time(device->gpu->gpu, queue_timed, &timed, 0, 1, seconds, err);
 }
 
 /* A problem whose tensors were copied to the host's memory. */
@@ -125,7 +158,7 @@ static int cuda_download(
 }
 
 #define COPY_BYTES ((size_t)512 << 20)
-#define COPY_RUNS 5
+#define RATE_RUNS 5
 
 struct copy {
 	struct gpu *gpu;
@@ -144,14 +177,74 @@ static int cuda_copy_rate(const struct device *device, double *rate, struct erro
 {
 	struct gpu *gpu = device->gpu->gpu;
 	struct copy copy = {gpu, gpu_allocate(gpu, 2 * COPY_BYTES, err)};
-	double seconds[COPY_RUNS];
+	double seconds[RATE_RUNS];
 	int result = copy.memory ? gpu_fill(gpu, copy.memory, 0x5a, 2 * COPY_BYTES, err) : -1;
 
 	if (!result)
-		result = gpu_time(gpu, queue_copy, &copy, 2, COPY_RUNS, seconds, err);
+		result = gpu_time(gpu, queue_copy, &copy, 2, RATE_RUNS, seconds, err);
 	if (!result)
-		*rate = 2.0 * (double)COPY_BYTES / seconds[COPY_RUNS / 2];
+		*rate = 2.0 * (double)COPY_BYTES / seconds[RATE_RUNS / 2];
 	gpu_release(gpu, copy.memory);
+	return result;
+}
+
+#define PRODUCT_SIZE 8192 /* rows, columns and inner size */
+#define PRODUCT_NUMBERS ((size_t)PRODUCT_SIZE * PRODUCT_SIZE)
+
+struct product_work {
+	struct gpu_gemm *gemm;
+	uint16_t *x, *y;
+};
+
+static int queue_product(int call, void *context, struct error *err)
+{
+	const struct product_work *work = context;
+
+	(void)call;
+	return gpu_gemm_run(work->gemm, (struct gpu_rows){work->x, PRODUCT_SIZE}, PRODUCT_SIZE,
+		(struct gpu_rows){work->y, PRODUCT_SIZE}, err);
+}
+
+/* Random numbers, for zeros take less power, and therefore time: a few, many times. */
+static int fill_randomly(struct gpu *gpu, uint16_t *to, size_t count, struct error *err)
+{
+	enum { FEW = 1 << 20 };
+	float *numbers = xmalloc(FEW * sizeof(*numbers));
+	uint16_t *rounded = xmalloc(FEW * sizeof(*rounded));
+	int result = 0;
+
+	random_normal(1, 0, 1, numbers, FEW);
+	for (int i = 0; i < FEW; i++)
+		rounded[i] = bf16_of_float(numbers[i]);
+	for (size_t at = 0; at < count && !result; at += FEW)
+		result = gpu_upload(
+			gpu, to + at, rounded, (count - at < FEW ? count - at : FEW) * sizeof(*to), err);
+	free(rounded);
+	free(numbers);
+	return result;
+}
+
+static int cuda_product_rate(const struct device *device, double *rate, struct error *err)
+{
+	struct gpu *gpu = device->gpu->gpu;
+	struct gpu_blas *blas = gpu_blas_open(gpu, err);
+	uint16_t *memory = blas ? gpu_allocate(gpu, 3 * PRODUCT_NUMBERS * sizeof(*memory), err) : NULL;
+	struct product_work work = {.x = memory, .y = memory + PRODUCT_NUMBERS};
+	double seconds[RATE_RUNS];
+	int result = memory ? fill_randomly(gpu, memory, 3 * PRODUCT_NUMBERS, err) : -1;
+
+	if (!result) {
+		work.gemm = gpu_gemm_make(
+			blas, memory + 2 * PRODUCT_NUMBERS, PRODUCT_SIZE, PRODUCT_SIZE, err);
+		result = work.gemm ? 0 : -1;
+	}
+	if (!result)
+		result = gpu_time(gpu, queue_product, &work, 2, RATE_RUNS, seconds, err);
+	if (!result)
+		*rate = 2.0 * (double)PRODUCT_NUMBERS * PRODUCT_SIZE / seconds[RATE_RUNS / 2];
+	gpu_gemm_free(work.gemm);
+	gpu_release(gpu, memory);
+	gpu_blas_close(blas);
 	return result;
 }
 
@@ -193,6 +286,7 @@ int device_open_cuda(int index, struct device *device, struct error *err)
 		.index = index,
 		.gpu = xmalloc(sizeof(*device->gpu)),
 		.operate = cuda_operate,
+		.time = cuda_time,
 		.reference = cuda_reference,
 		.layer_place = cuda_layer_place,
 		.layer_remove = cuda_layer_remove,
@@ -202,6 +296,7 @@ int device_open_cuda(int index, struct device *device, struct error *err)
 		.upload = cuda_upload,
 		.download = cuda_download,
 		.copy_rate = cuda_copy_rate,
+		.product_rate = cuda_product_rate,
 		.memory_reset = cuda_memory_reset,
 		.memory_peak = cuda_memory_peak,
 		.close = cuda_close,

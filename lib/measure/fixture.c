@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "layer/layer.h"
 
 struct op_shape fixture_shape(int64_t tokens)
@@ -213,6 +214,10 @@ static int cut_sequences(struct fixture *fixture, struct error *err)
 	starts[0] = 0;
 	starts[count - 1] = shape->tokens;
 	qsort(starts, count, sizeof(*starts), by_value);
+	fixture->cu_seqlens = xcalloc(count, sizeof(*fixture->cu_seqlens));
+	for (size_t i = 0; i < count; i++)
+		fixture->cu_seqlens[i] = (int32_t)starts[i];
+	fixture->problem.cu_seqlens = fixture->cu_seqlens;
 	fixture->starts = fixture->device->allocate(fixture->device, bytes, err);
 	fixture->problem.starts = fixture->starts;
 	return fixture->starts ? fixture->device->upload(fixture->device, fixture->starts, starts, bytes, err)
@@ -251,6 +256,7 @@ void fixture_free(struct fixture *fixture)
 			fixture->device->release(fixture->device, fixture->memory[i]);
 	if (fixture->starts)
 		fixture->device->release(fixture->device, fixture->starts);
+	free(fixture->cu_seqlens);
 	*fixture = (struct fixture){0};
 }
 

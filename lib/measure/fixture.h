@@ -40,6 +40,7 @@ struct fixture {
 	size_t bytes[FAMILY_TENSORS];
 	size_t count[FAMILY_TENSORS]; /* elements */
 	int64_t *starts;              /* of packed sequences, on the device; NULL: there are none */
+	int32_t *cu_seqlens;          /* the same in the host's memory */
 };
 
 /* What outputs, and the gaps between their elements, are filled with: a NaN in every type that no

@@ -45,6 +45,7 @@ struct measurement {
 	bool shortened;    /* fewer than planned, because of the budget */
 	double seconds;    /* median of a run */
 	double spread;     /* of the runs, and how far the median may be off: measure/sample.h */
+	double start;      /* seconds of a run in a process that has just begun, at worst; 0: not known */
 	double noise;
 	double tokens_per_second;
 	double bytes, operations; /* of an operation, at least; 0: not known */

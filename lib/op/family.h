@@ -49,6 +49,7 @@ struct op_problem {
 	int options[FAMILY_OPTIONS];           /* for each of the family's options the number of its value */
 	struct tensor tensors[FAMILY_TENSORS]; /* in the family's order; data NULL: left out */
 	const int64_t *starts;                 /* [sequences + 1]: where packed ones start, and the end */
+	const int32_t *cu_seqlens;             /* the same in the host's memory, wherever the tensors are */
 };
 
 /* The ways in which a family's GPU version can be built and launched. Nothing here asks a driver: properties may be

@@ -123,7 +123,7 @@ def start_torch(request):
     class kept:
         """As they are now."""
         synchronize = torch._C._cuda_synchronize if on_gpu() else lambda: None
-        memory_info = torch.cuda.cudart().cudaMemGetInfo if on_gpu() else None
+        taken = memory_counter() if on_gpu() else None
         statistics = getattr(torch._C, "_cuda_memoryStats", None)
         draw = random.SystemRandom().random
         write = torch.UntypedStorage._write_file
@@ -453,12 +453,56 @@ def memory(request):
     return {"outside_mb": outside / 2**20, "reset": peak() < before}
 
 
+class ProcessMemory(ctypes.Structure):
+    """NVML's nvmlProcessInfo_t."""
+    _fields_ = [("pid", ctypes.c_uint), ("bytes", ctypes.c_ulonglong), ("instances", ctypes.c_uint * 2)]
+
+
+def is_ours(pid, open=os.open, read=os.read, close=os.close, me=os.getpid()):
+    """Whether a process is this one, or was started by it."""
+    while pid not in (0, 1, me):
+        try:
+            file = open(f"/proc/{pid}/stat", os.O_RDONLY)
+        except OSError:  # it has ended
+            return False
+        pid = int(read(file, 1024).rpartition(b")")[2].split()[1])
+        close(file)
+    return pid == me
+
+
+def memory_counter():
+    """A function: bytes of the GPU that this process and those that it started have in use. Where NVML does not tell, as
+    in containers, which number processes anew: those that anybody has."""
+    information = torch.cuda.cudart().cudaMemGetInfo
+
+    def of_all():
+        free, total = information(torch.cuda.current_device())
+        return total - free
+
+    try:
+        nvml, gpu = ctypes.CDLL("libnvidia-ml.so.1"), ctypes.c_void_p()
+        uuid = f"GPU-{torch.cuda.get_device_properties(device).uuid}".encode()
+        if nvml.nvmlInit_v2() or nvml.nvmlDeviceGetHandleByUUID(uuid, ctypes.byref(gpu)):
+            return of_all
+        running = nvml.nvmlDeviceGetComputeRunningProcesses_v3
+    except (OSError, AttributeError):
+        return of_all
+
+    def of_ours():
+        rows = (ProcessMemory * 256)()
+        count = ctypes.c_uint(len(rows))
+        if running(gpu, ctypes.byref(count), rows):
+            return 0
+        return sum(row.bytes for row in rows[:count.value] if is_ours(row.pid))
+
+    return of_ours if 0 < of_ours() <= of_all() else of_all
+
+
 def uncounted():
     """Bytes of the GPU in use that PyTorch's allocator does not know of."""
     if not on_gpu():
         return 0
-    free, total = kept.memory_info(torch.cuda.current_device())
-    return total - free - kept.statistics(torch.cuda.current_device())["reserved_bytes"]["all"]["current"]
+    return kept.taken() - kept.statistics(torch.cuda.current_device())["reserved_bytes"]["all"]["current"]
 
 
 ACTIONS = {function.__name__: function for function in (
@@ -467,7 +511,8 @@ ACTIONS = {function.__name__: function for function in (
 
 
 def perform(request):
-    """Others may use the GPU between requests, but not while one is answered."""
+    """Where memory_counter() counts everybody's, others may use the GPU between requests, but not while one is
+    answered."""
     global outside
     before = uncounted()
     try:

@@ -7,18 +7,20 @@ import sys
 if sys.path and not sys.path[0]:
     del sys.path[0]  # what lies in the current directory is not installed
 
-import importlib.metadata
 import importlib.util
 import json
 import os
-import runpy
 
 
 def torch():
     """Its version and the CUDA that it was built for."""
     try:
         found = importlib.util.find_spec("torch")
-        version = importlib.metadata.version("torch")
+        if not found:
+            return None, None
+        import runpy  # these two take longer than all the rest
+        from importlib import metadata
+        version = metadata.version("torch")
     except Exception:  # half of it is there
         return None, None
     try:

@@ -16,6 +16,7 @@
 #include "base/process.h"
 #include "base/text.h"
 #include "gpu/gpu.h"
+#include "probe/cgroup.h"
 #include "probe/filter.h"
 #include "probe/watch.h"
 
@@ -25,6 +26,8 @@
 #define FILES_SHARE 0.1
 #define SHARED_MEMORY_MIB 64LL /* of /dev/shm, as containers have it */
 #define MOST_TASKS 512         /* the same */
+/* beyond what the watch lets pass: between two looks, a fork bomb could take all that this machine has */
+#define TASKS_WALL (MOST_TASKS + MOST_TASKS / 4)
 #define MOST_DESCRIPTORS 4096
 
 #define TRY_SECONDS 10.0
@@ -35,6 +38,7 @@ struct sandbox {
 	char **words; /* the command up to the program's own; ends with NULL */
 	size_t count;
 	int filter, info; /* files that bubblewrap reads and writes */
+	char *group;      /* of processes, as cgroup_make() gave it */
 	struct watch_bounds bounds;
 	struct watch *watch; /* NULL: nothing runs */
 };
@@ -242,6 +246,8 @@ static int make_command(struct sandbox *sandbox, const struct sandbox_options *o
 		.tasks = MOST_TASKS,
 	};
 	add_environment(sandbox);
+	if (sandbox->group)
+		add(sandbox, "/bin/sh", "-c", "echo $$ >\"$0\" && exec \"$@\"", sandbox->group, NULL);
 	/* should memory run out all the same, it goes first */
 	add(sandbox, "choom", "-n", "1000", "--", "prlimit", "--core=0", NULL);
 	add_format(sandbox, "--nofile=%d", MOST_DESCRIPTORS);
@@ -262,8 +268,8 @@ static int make_command(struct sandbox *sandbox, const struct sandbox_options *o
 	if (add_places(sandbox, options->places, err) < 0)
 		return -1;
 	add(sandbox, "--remount-ro", "/", "--chdir", options->directory, "--", "prlimit", NULL);
-	/* beyond what the watch lets pass; counts in here only, and not for root */
-	add_format(sandbox, "--nproc=%d", MOST_TASKS + MOST_TASKS / 4);
+	/* counts in here only, and not for root */
+	add_format(sandbox, "--nproc=%d", TASKS_WALL);
 	add(sandbox, "--", NULL);
 	return 0;
 }
@@ -277,6 +283,7 @@ struct sandbox *sandbox_open(const struct sandbox_options *options, struct error
 	/* programs inherit both; only bubblewrap uses them, and closes them */
 	sandbox->filter = filter_open(err);
 	sandbox->info = memfd_create("info", 0);
+	sandbox->group = cgroup_make(TASKS_WALL);
 	if (sandbox->filter >= 0 && sandbox->info < 0)
 		error_set(err, STATUS_ENVIRONMENT, "cannot make a file in memory: %s", strerror(errno));
 	if (sandbox->filter >= 0 && sandbox->info >= 0 && make_command(sandbox, options, err) == 0)
@@ -295,6 +302,8 @@ void sandbox_close(struct sandbox *sandbox)
 	for (size_t i = 0; i < sandbox->count; i++)
 		free(sandbox->words[i]);
 	free(sandbox->words);
+	cgroup_remove(sandbox->group);
+	free(sandbox->group);
 	if (sandbox->filter >= 0)
 		close(sandbox->filter);
 	if (sandbox->info >= 0)

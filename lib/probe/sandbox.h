@@ -5,6 +5,7 @@
  * own to look at or to signal, no home, and of the environment what libraries need to be found. Its memory, its
  * processes and its files are bounded: whoever takes more is ended, all of it at once, by a thread of ours that
  * watches, for the kernel's own bounds (cgroups) are rarely there for whom they are not given by the machine's owner.
+ * Processes have such a bound all the same, by a limit or, for root, a cgroup: they can multiply faster than one looks.
  * How long it runs is for the caller to bound. */
 #pragma once
 

@@ -58,6 +58,8 @@ static const char *const migrations[] = {
 	"CREATE TABLE validator ("
 	" api_url TEXT PRIMARY KEY, version TEXT NOT NULL, seen_at REAL NOT NULL);",
 
+	"ALTER TABLE submission ADD COLUMN score REAL;",
+
 	NULL,
 };
 
@@ -286,13 +288,13 @@ failed:
 	return -1;
 }
 
+/* What a submission had at first, and what came with later formats. */
 #define OLDEST_COLUMNS                                                                                       \
 	"id, kind, step, api_url, hotkey, fork_url, commit_hash, repo_hash, target_sequence_length,"         \
 	" tokens_per_sec, vram_mb, benchmarks, salt, commitment_hash, server_id, reveal_block, reason,"      \
 	" created_at, updated_at"
-#define SUBMISSION_COLUMNS OLDEST_COLUMNS ", docker_image, reveal_time, doubt_since"
-/* the same of a store from before those */
-#define OLD_SUBMISSION_COLUMNS OLDEST_COLUMNS ", NULL, NULL, NULL"
+#define OLDER_COLUMNS OLDEST_COLUMNS ", docker_image, reveal_time, doubt_since"
+#define SUBMISSION_COLUMNS OLDER_COLUMNS ", score"
 
 static char *copy_secret(sqlite3_stmt *query, int column)
 {
@@ -328,6 +330,7 @@ static struct submission read_submission(sqlite3_stmt *query)
 		.docker_image = database_copy_text(query, 19),
 		.reveal_time = database_real(query, 20),
 		.doubt_since = database_real(query, 21),
+		.score = database_real(query, 22),
 	};
 }
 
@@ -545,6 +548,31 @@ int store_submission_reveal_time(struct store *store, int64_t id, double unix_ti
 		store, id, "UPDATE submission SET reveal_time = ? WHERE id = ?", unix_time, NULL, err);
 }
 
+/* Within a transaction. */
+static int write_score(struct store *store, int64_t id, double score, struct error *err)
+{
+	char *line = xprintf("judged: score %g", score);
+	int result = database_run(
+		store->database, err, "UPDATE submission SET score = ? WHERE id = ?", "ri", score, id);
+
+	if (!result)
+		result = add_journal(store, id, line, err);
+	free(line);
+	return result;
+}
+
+int store_submission_judged(struct store *store, int64_t id, double score, struct error *err)
+{
+	int result = database_begin(store->database, err);
+
+	if (!result)
+		result = write_score(store, id, score, err);
+	if (!result)
+		result = database_commit(store->database, err);
+	database_rollback(store->database);
+	return result;
+}
+
 const char *submission_hidden(const struct submission *submission)
 {
 	return submission->docker_image ? submission->docker_image : submission->fork_url;
@@ -656,14 +684,15 @@ static int copy_submission(struct store *store, const struct submission *submiss
 	int result = database_run(store->database, err,
 		"INSERT INTO submission (kind, step, api_url, hotkey, fork_url, commit_hash, repo_hash,"
 		" target_sequence_length, tokens_per_sec, vram_mb, benchmarks, salt, commitment_hash, server_id,"
-		" reveal_block, reason, created_at, updated_at, docker_image, reveal_time, doubt_since)"
-		" VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, nullif(?, 0), nullif(?, 0), ?, ?, ?, ?, ?, ?)",
-		"sssssssirrsssiisrrsrr", kind_names[submission->kind], step_names[submission->step],
+		" reveal_block, reason, created_at, updated_at, docker_image, reveal_time, doubt_since, score)"
+		" VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, nullif(?, 0), nullif(?, 0), ?, ?, ?, ?, ?, ?, ?)",
+		"sssssssirrsssiisrrsrrr", kind_names[submission->kind], step_names[submission->step],
 		submission->api_url, submission->hotkey, submission->fork_url, submission->commit_hash,
 		submission->repo_hash, submission->target_sequence_length, submission->tokens_per_sec,
 		submission->vram_mb, submission->benchmarks, submission->salt, submission->commitment_hash,
 		submission->server_id, submission->reveal_block, submission->reason, submission->created_at,
-		submission->updated_at, submission->docker_image, submission->reveal_time, doubt_since);
+		submission->updated_at, submission->docker_image, submission->reveal_time, doubt_since,
+		submission->score);
 
 	id = database_last_id(store->database);
 	for (size_t i = 0; !result && i < journal->count; i++)
@@ -694,15 +723,15 @@ static int copy_salt(
 /* What became of another store's submission. */
 enum take { TAKE_FAILED = -1, TAKE_KNOWN, TAKE_SALT, TAKE_ALL };
 
-/* Brings in what is not here yet: all of it, or the salt of one that is known from the validator's list or
- * whose own salt was spoilt. */
+/* Brings in what is not here yet: all of it, or the score that was seen of it there, and the salt of one that is
+ * known from the validator's list or whose own salt was spoilt. */
 static enum take take(struct store *store, const struct submission *from, const struct journal *journal,
 	const char *how, struct error *err)
 {
 	struct submission here;
 	int64_t id;
 	int known = find_known(store, from, &id, err);
-	bool wanting;
+	bool wanting, unjudged;
 
 	if (known == 0)
 		return copy_submission(store, from, journal, how, err) < 0 ? TAKE_FAILED : TAKE_ALL;
@@ -710,7 +739,10 @@ static enum take take(struct store *store, const struct submission *from, const 
 		return TAKE_FAILED;
 	wanting = from->kind == SUBMISSION_COMMIT && is_intact(from) &&
 		(here.kind == SUBMISSION_DIRECT || !is_intact(&here));
+	unjudged = isnan(here.score) && !isnan(from->score);
 	submission_free(&here);
+	if (unjudged && write_score(store, id, from->score, err) < 0)
+		return TAKE_FAILED;
 	if (!wanting)
 		return TAKE_KNOWN;
 	return copy_salt(store, id, from, how, err) < 0 ? TAKE_FAILED : TAKE_SALT;
@@ -799,14 +831,16 @@ static bool is_one_of(const char *const *names, unsigned count, const char *name
 /* 1: it is whole; 0: it is not there; -1: it cannot be read, or makes no sense. */
 static int read_damaged(struct store *from, int64_t id, struct submission *submission)
 {
+	static const char *const queries[] = {"SELECT " SUBMISSION_COLUMNS " FROM submission WHERE id = ?",
+		/* of a store from before the later columns */
+		"SELECT " OLDER_COLUMNS ", NULL FROM submission WHERE id = ?",
+		"SELECT " OLDEST_COLUMNS ", NULL, NULL, NULL, NULL FROM submission WHERE id = ?"};
 	struct error ignored;
 	sqlite3_stmt *query;
-	int found = database_row(from->database, &query, &ignored,
-		"SELECT " SUBMISSION_COLUMNS " FROM submission WHERE id = ?", "i", id);
+	int found = -1;
 
-	if (found < 0)
-		found = database_row(from->database, &query, &ignored,
-			"SELECT " OLD_SUBMISSION_COLUMNS " FROM submission WHERE id = ?", "i", id);
+	for (size_t i = 0; found < 0 && i < sizeof(queries) / sizeof(queries[0]); i++)
+		found = database_row(from->database, &query, &ignored, queries[i], "i", id);
 	*submission = (struct submission){0};
 	if (found <= 0)
 		return found;

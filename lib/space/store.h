@@ -77,6 +77,7 @@ struct submission {
 	int64_t reveal_block;         /* 0: not known */
 	double reveal_time; /* when that may be, Unix time by the validator's clock; NAN: not known */
 	double doubt_since; /* it was sent then, and may have arrived; NAN: it has not been, or was settled */
+	double score;       /* that a validator gave it, 0 … 1, as was seen last; NAN: none was seen */
 	char *reason;       /* NULL: none */
 	double created_at;  /* Unix time by the validator's clock */
 	double updated_at;  /* Unix time by ours */
@@ -84,7 +85,7 @@ struct submission {
 
 /* Writes a new submission, its step being prepared, and gives it an id. On disk when this returns: only
  * then may its commitment leave the machine. `id`, `step`, `server_id`, `reveal_block`, `reveal_time`, `doubt_since`,
- * `reason` and `updated_at` are not read. The strings stay the caller's. */
+ * `score`, `reason` and `updated_at` are not read. The strings stay the caller's. */
 int store_submission_prepare(
 	struct store *store, const struct submission *submission, int64_t *id, struct error *err);
 
@@ -105,6 +106,9 @@ int store_submission_not_sent(struct store *store, int64_t id, struct error *err
 
 /* When a committed one may be revealed, as the validator says. */
 int store_submission_reveal_time(struct store *store, int64_t id, double unix_time, struct error *err);
+
+/* A validator gave it that score. It is kept because the dashboard shows it for a hotkey's newest submissions only. */
+int store_submission_judged(struct store *store, int64_t id, double score, struct error *err);
 
 /* Adds a journal line without a step ("revealing", "the answer was lost"). No secrets. */
 int store_submission_note(struct store *store, int64_t id, const char *text, struct error *err);
@@ -162,7 +166,8 @@ struct store_merge {
 /* Adds the submissions, with their journals, that bytes of store_save hold and this store does not: all of
  * them or, on an error, none. A commitment is recognised by its hash, a direct submission by its making or
  * the server's id. What is there stays as it is, except that a commitment without its salt gets it: its own
- * was spoilt, or it is known from the validator's list only. */
+ * was spoilt, or it is known from the validator's list only; and that one of which no score was seen gets the other
+ * store's. */
 int store_merge(
 	struct store *store, const void *bytes, size_t length, struct store_merge *merged, struct error *err);
 

@@ -272,6 +272,35 @@ static const struct sender senders[] = {
 	[SUBMISSION_DIRECT] = {find_submission, send_submission, "submit"},
 };
 
+/* Stores a score, unless it is known. A validator that began anew counts from the start again: then the id is the
+ * latest submission's. */
+static void keep_score(
+	struct workflow *workflow, const struct submission_list *list, const struct api_own_submission *shown)
+{
+	const struct submission *submission = NULL;
+	struct error ignored; /* what cannot be written now is at the next look */
+
+	for (size_t i = 0; i < list->count; i++)
+		if (list->items[i].server_id == shown->id)
+			submission = &list->items[i];
+	if (submission && !isnan(shown->score) && shown->score != submission->score)
+		store_submission_judged(workflow->store, submission->id, shown->score, &ignored);
+}
+
+int workflow_dashboard(struct workflow *workflow, struct api_miner *miner, struct error *err)
+{
+	struct submission_filter filter = {.api_url = workflow->api_url, .hotkey = workflow->hotkey};
+	struct submission_list list;
+
+	if (api_dashboard_miner(workflow->api, workflow->hotkey, miner, err) < 0 ||
+		store_submissions(workflow->store, &filter, &list, err) < 0)
+		return -1;
+	for (size_t i = 0; i < miner->count; i++)
+		keep_score(workflow, &list, &miner->submissions[i]);
+	submission_list_free(&list);
+	return 0;
+}
+
 /* The clocks of both, and the time that a request took. */
 #define CREATION_MARGIN 120.0
 
@@ -296,7 +325,7 @@ static int find_on_dashboard(
 	const struct api_own_submission *candidate = NULL;
 	size_t candidates = 0;
 	struct api_miner miner;
-	int result = api_dashboard_miner(workflow->api, workflow->hotkey, &miner, err);
+	int result = workflow_dashboard(workflow, &miner, err);
 
 	*found = false;
 	if (result < 0 && api_last(workflow->api)->refusal == REFUSAL_UNKNOWN)

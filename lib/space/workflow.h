@@ -95,6 +95,11 @@ size_t workflow_mark_forgotten(struct workflow *workflow, const struct api_pendi
 /* Asks for all that and does both. -1 when the list cannot be read. */
 int workflow_refresh(struct workflow *workflow, struct error *err);
 
+/* --- the dashboard -------------------------------------------------------------------------------------- */
+
+/* Reads what it shows of this hotkey, and stores the scores of its submissions. Release it, also after an error. */
+int workflow_dashboard(struct workflow *workflow, struct api_miner *miner, struct error *err);
+
 /* --- what the validator lists and the store does not --------------------------------------------------- */
 
 /* Looks for a prepared submission at the validator, sends nothing; stores where it stands if it is there. -1 with

@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/database.h"
+#include "base/embed.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"
@@ -633,6 +634,43 @@ void tune_key_of(const struct gpu_properties *properties, const struct family *f
 	kernel_source_hash(family->configs->source, key->source);
 }
 
+EMBED(source_shipped, "lib/tune/shipped.json");
+
+/* Whether it is of a family's kernels as they are now. */
+static bool is_of_present(const struct tune_result *result)
+{
+	char source[KERNEL_SOURCE_HASH];
+
+	for (int i = 0; families[i]; i++) {
+		const struct family_configs *configs = families[i]->configs;
+
+		if (!configs || strcmp(configs->kernel, result->key.kernel) != 0)
+			continue;
+		kernel_source_hash(configs->source, source);
+		return !strcmp(source, result->key.source);
+	}
+	return false;
+}
+
+void tune_results_shipped(struct tune_result_list *list)
+{
+	struct tune_result_list all;
+	struct error problem, err;
+	size_t skipped;
+	cJSON *document = cJSON_Parse(source_shipped);
+
+	*list = (struct tune_result_list){0};
+	if (tune_results_read(document, &all, &skipped, &problem, &err) < 0 || skipped)
+		log_debug("shipped tuning results: %s", skipped ? problem.message : err.message);
+	cJSON_Delete(document);
+	for (size_t i = 0; i < all.count; i++) {
+		all.items[i].shipped = true;
+		if (is_of_present(&all.items[i]))
+			list_add(list, &all.items[i]);
+	}
+	tune_result_list_free(&all);
+}
+
 /* Puts those of a family to use. */
 static void use(const struct tune_result_list *list, const struct gpu_properties *properties,
 	const struct family *family)
@@ -640,13 +678,14 @@ static void use(const struct tune_result_list *list, const struct gpu_properties
 	struct tune_key wanted = {0};
 
 	tune_key_of(properties, family, &wanted);
-	for (size_t i = list->count; i > 0; i--) { /* the newest last */
+	for (size_t i = list->count; i > 0; i--) { /* what counts most last */
 		const struct tune_result *result = &list->items[i - 1];
 		const struct tune_key *key = &result->key;
 		struct config config;
 		struct error err;
 
-		if (strcmp(key->device, wanted.device) || strcmp(key->driver, wanted.driver) ||
+		if (strcmp(key->device, wanted.device) ||
+			(!result->shipped && strcmp(key->driver, wanted.driver) != 0) ||
 			strcmp(key->kernel, wanted.kernel) || strcmp(key->source, wanted.source) ||
 			key->capability != wanted.capability)
 			continue;
@@ -660,12 +699,17 @@ static void use(const struct tune_result_list *list, const struct gpu_properties
 int tune_results_current(struct tune_result_list *list, struct error *err)
 {
 	struct tune_store *store;
+	struct tune_result_list shipped;
 	int result = tune_store_find(&store, err);
 
 	*list = (struct tune_result_list){0};
 	if (store)
 		result = tune_store_list(store, true, list, err);
 	tune_store_close(store);
+	tune_results_shipped(&shipped);
+	for (size_t i = 0; i < shipped.count; i++)
+		list_add(list, &shipped.items[i]);
+	tune_result_list_free(&shipped);
 	return result;
 }
 
@@ -713,7 +757,7 @@ static void add_configuration(struct buffer *out, const struct tune_key *key,
 	buffer_text(out, "),\n");
 }
 
-/* Whether a newer result is for the same GPU, by its name, and class. */
+/* Whether a result that counts more is for the same GPU, by its name, and class. */
 static bool is_outdated(const struct tune_result_list *list, size_t index)
 {
 	const struct tune_key *key = &list->items[index].key;

@@ -36,6 +36,7 @@ struct tune_result {
 	int tried, failed;   /* configurations */
 	bool complete;       /* there was time for all that the strategy wanted */
 	bool imported;
+	bool shipped;     /* with this program: not in the store */
 	char version[32]; /* of this program, that found it */
 };
 
@@ -100,12 +101,16 @@ int64_t tune_store_import(struct tune_store *store, const struct tune_result_lis
 /* What identifies a family's kernels on a GPU; the class is left alone. */
 void tune_key_of(const struct gpu_properties *properties, const struct family *family, struct tune_key *key);
 
-/* The newest of each key in the user's store, which is not made for that: without one there are none. Free the list in any
- * case. */
+/* Those that come with this program, from lib/tune/shipped.json, as `quasar tune --export` wrote it: for the kernels as they
+ * are now, whichever driver they were found with. Free the list. */
+void tune_results_shipped(struct tune_result_list *list);
+
+/* The newest of each key in the user's store, which is not made for that, and then those that are shipped. Free the list in
+ * any case; on error it has the latter. */
 int tune_results_current(struct tune_result_list *list, struct error *err);
 
-/* From now on operations on such a GPU run in the configurations that the user's store has for it. Without a store this
- * does nothing; what is wrong with one is said in the log. */
+/* From now on operations on such a GPU run in the configurations that the user's store has for it, or else this program.
+ * What is wrong with the store is said in the log. */
 void tune_use_results(const struct gpu_properties *properties);
 
 /* Appends the file of a fork that holds its tuned configurations: `header` up to the line "KERNELS = …",

@@ -74,19 +74,39 @@ void part_html(const struct part *part, struct buffer *out)
 	buffer_text(out, "</section>\n");
 }
 
+#define TITLE_HEIGHT 30.0
+#define MARGIN 12.0
+
+/* Those of a page are as wide as it allows; in a picture they have a place. */
+static void place_picture(const struct part_picture *picture, double top, struct buffer *out)
+{
+	const char *svg = picture->wide.data;
+
+	html_add(out, "<text x=\"0\" y=\"%.0f\">%s</text>\n<svg y=\"%.0f\" width=\"%.0f\" height=\"%.0f\"",
+		top + TITLE_HEIGHT / 2, picture->title, top + TITLE_HEIGHT, PART_WIDE, svg_height(svg));
+	buffer_text(out, svg + strlen("<svg"));
+}
+
 bool part_svg(const struct part *part, struct buffer *out)
 {
-	const char *svg, *inside;
+	double height = 0;
 
 	if (!part->picture_count)
 		return false;
-	svg = part->pictures[0].wide.data;
-	inside = strchr(svg, '\n') + 1;
-	buffer_append(out, svg, (size_t)(inside - svg));
-	buffer_text(out, "<style>");
+	for (size_t i = 0; i < part->picture_count; i++)
+		height += TITLE_HEIGHT + svg_height(part->pictures[i].wide.data);
+	html_add(out,
+		"<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"chart\" role=\"img\" viewBox=\"%.0f 0 %.0f %.0f\" "
+		"aria-label=\"%s\">\n<style>",
+		-MARGIN, PART_WIDE + 2 * MARGIN, height + MARGIN, part->title);
 	buffer_text(out, html_chart_style());
 	buffer_text(out, "</style>\n");
-	buffer_text(out, inside);
+	height = 0;
+	for (size_t i = 0; i < part->picture_count; i++) {
+		place_picture(&part->pictures[i], height, out);
+		height += TITLE_HEIGHT + svg_height(part->pictures[i].wide.data);
+	}
+	buffer_text(out, "</svg>\n");
 	return true;
 }
 

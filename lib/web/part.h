@@ -37,7 +37,7 @@ void part_free(struct part *part);
 
 /* A <section>. Where there are pictures, their table is folded away under them. */
 void part_html(const struct part *part, struct buffer *out);
-/* The first picture, to stand by itself. False: there is none. */
+/* The pictures, to stand by themselves, one below the other. False: there is none. */
 bool part_svg(const struct part *part, struct buffer *out);
 void part_markdown(const struct part *part, struct buffer *out);
 /* {"summary", "rows"} */

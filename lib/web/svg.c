@@ -37,6 +37,16 @@ static void end(struct buffer *out)
 	buffer_text(out, "</svg>\n");
 }
 
+double svg_height(const char *svg)
+{
+	const char *box = strstr(svg, "viewBox=\"0 0 ");
+	double height = 0;
+
+	if (box)
+		sscanf(box, "viewBox=\"0 0 %*f %lf", &height);
+	return height;
+}
+
 /* "1.5M", "250k", "4,096": short enough for an axis, and exact. */
 static void short_number(double value, char text[48])
 {

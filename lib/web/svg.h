@@ -7,6 +7,9 @@
 
 #include "base/buffer.h"
 
+/* A picture's height, which it says itself. */
+double svg_height(const char *svg);
+
 enum svg_scale { SVG_LINEAR, SVG_LOG, SVG_ORDINAL };
 
 struct svg_axis {

@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "base/text.h"
+#include "web/roofline.h"
 
 #define DRAWN 4    /* tunings that pictures are drawn of */
 #define ROOFS 2    /* devices */
@@ -113,20 +114,16 @@ static bool is_repeated(const struct tuning_list *list, size_t index, bool kerne
 	return false;
 }
 
-/* The kernels on the device of a tuning, under what its memory and its tensor cores allow. */
+/* The kernels on the device of a tuning. */
 static void draw_roofline(const struct tuning_list *list, const struct tuning *of, struct part *part)
 {
-	double bandwidth = of->bandwidth_gbs * 1e-3, ridge = of->tflops / bandwidth;
-	double least = ridge / 4, most = ridge * 4;
 	struct svg_point *newest = xcalloc(list->count, sizeof(*newest)),
-			 *others = xcalloc(list->count, sizeof(*others)), roof[3];
-	struct svg_series series[3];
+			 *others = xcalloc(list->count, sizeof(*others));
 	size_t newest_count = 0, other_count = 0;
 	char *title = xprintf("Roofline of %s", of->device);
 
 	for (size_t i = 0; i < list->count; i++) {
 		const struct tuning *tuning = &list->items[i];
-		double intensity = tuning->operations / tuning->bytes;
 
 		if (!has_roof(tuning) || strcmp(tuning->device, of->device))
 			continue;
@@ -134,21 +131,13 @@ static void draw_roofline(const struct tuning_list *list, const struct tuning *o
 			others[other_count++] = roof_point(tuning, tuning->class);
 		else
 			newest[newest_count++] = roof_point(tuning, short_name(tuning->kernel));
-		least = fmin(least, intensity / 2);
-		most = fmax(most, intensity * 2);
 	}
-	roof[0] = (struct svg_point){least, least * bandwidth, NAN, NAN, NULL};
-	roof[1] = (struct svg_point){ridge, of->tflops, NAN, NAN, NULL};
-	roof[2] = (struct svg_point){most, of->tflops, NAN, NAN, NULL};
-	series[0] = (struct svg_series){"what the device allows", roof, 3, .line = true};
-	series[1] = (struct svg_series){"the fastest of each kernel", newest, newest_count, .named = true};
-	series[2] = (struct svg_series){"for other shapes", others, other_count, .line = false};
-	part_plot(part,
-		&(struct svg_plot){.title = title,
-			.x = {.title = "operations per byte of memory", .scale = SVG_LOG},
-			.y = {.title = "TFLOP/s", .scale = SVG_LOG},
-			.series = series,
-			.series_count = other_count ? 3 : 2});
+	roofline_draw(&(struct roofline){.title = title,
+			      .bandwidth = of->bandwidth_gbs * 1e-3,
+			      .rate = of->tflops,
+			      .series = {{"the fastest of each kernel", newest, newest_count, .named = true},
+				      {"for other shapes", others, other_count, .line = false}}},
+		part);
 	for (size_t i = 0; i < newest_count; i++)
 		free((char *)newest[i].label);
 	free(newest);

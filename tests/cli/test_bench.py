@@ -6,6 +6,7 @@ import sqlite3
 import struct
 import subprocess
 
+import picture
 import pytest
 
 
@@ -66,6 +67,9 @@ def test_any_family_can_be_measured(quasar):
         done = quasar("bench", "--op", op, "--seq", 100, "--runs", 1, "--json", "--device", "cpu")
         assert done.json["semantics"] == "causal"
         assert done.json["results"][0]["operations"] == 2 * work * 64 * (100 * 101 / 2) * 8
+    packed = quasar("bench", "--op", "flash", "--seq", 100, "--runs", 1, "--json", "--device", "cpu", "--semantics", "packed")
+    assert packed.json["semantics"] == "packed"
+    assert 0 < packed.json["results"][0]["operations"] < 2 * 2 * 64 * (100 * 101 / 2) * 8  # they see less of each other
     text = quasar("bench", "--op", "linear", "--seq", 100)
     assert "linear attention, bidirectional,elu+1,normalised" in text.out and "q, k, v normal, deviation 1" in text.out
 
@@ -93,8 +97,24 @@ def test_a_sweep_holds_linear_beside_softmax_attention(quasar):
     assert (done.json["crossing"] is None) == (faster[0] == faster[1])
     text = quasar("bench", "--op", "flash-backward", "--sweep", "--seq", 64, "--runs", 1, "--device", "cpu")
     assert text.code == 0 and "linear-backward" in text.out and "Neither overtakes" in text.out
-    for args in (["--native"], ["--op", "linear", "--csv"]):
+    for args in (["--native"], ["--op", "linear", "--csv"], ["--op", "flash", "--semantics", "packed"]):
         assert quasar("bench", "--sweep", "--seq", 64, *args).code == 2
+
+
+def test_a_sweep_is_drawn(quasar, tmp_path):
+    path = tmp_path / "sweep.svg"
+    done = quasar("bench", "--op", "linear", "--sweep", "--seq", "50,400,800", "--runs", 1, "--device", "cpu", "--json",
+                  "--svg", path)
+    assert done.code == 0, done.err
+    said = picture.words(picture.read(path))
+    for row in done.json["lengths"]:
+        for seconds in (row["seconds"], row["beside_seconds"]):
+            assert f"{row['seq']} tokens: {seconds * 1e3:.3f} ms" in said
+    crossing = done.json["crossing"]
+    assert [word for word in said if word.startswith("equal at")] == ([f"equal at {crossing:.0f}"] if crossing else [])
+    assert {"tokens", "ms", "linear attention", "FlashAttention-2"} <= set(said)
+    refused = quasar("bench", "--op", "linear", "--seq", 64, "--svg", path)
+    assert refused.code == 2 and "--sweep" in refused.err
 
 
 def test_the_leaderboard_is_of_attention_on_a_gpu(quasar):

@@ -9,6 +9,7 @@ import tempfile
 import pytest
 from conftest import QUASAR, Result
 from scripted_server import reply
+from test_wallet import ADDRESS
 
 ONCE = ("--timeout", "0.5")
 
@@ -102,17 +103,17 @@ def test_the_remedy_for_a_fork_that_is_none_works(quasar, hotkey, workspace):
     assert "fork" not in failed(quasar(*doctor, cwd=workspace))
 
 
-def test_the_password_of_a_wallet_is_tried(quasar, tmp_path):
+@pytest.mark.long
+def test_the_password_of_a_wallet_is_tried(quasar, encrypted):
     def wallet(**env):
         return checks(quasar("doctor", "--json", *ONCE, "--api", "http://127.0.0.1:9", env=env))["wallet"]
 
-    address = quasar("wallet", "new", "--encrypt", "--json", env={"WALLET_PASSWORD": "right"}).json["address"]
     locked = wallet()
     assert locked["status"] == "warn" and "WALLET_PASSWORD" in locked["remedy"]
     wrong = wallet(WALLET_PASSWORD="wrong")
     assert wrong["status"] == "fail" and "password is wrong" in wrong["detail"]
-    right = wallet(WALLET_PASSWORD="right")
-    assert right["status"] == "ok" and right["detail"].startswith(f"{address}, encrypted")
+    right = wallet(WALLET_PASSWORD=encrypted)
+    assert right["status"] == "ok" and right["detail"].startswith(f"{ADDRESS}, encrypted")
 
 
 def test_a_wrong_clock_is_noticed(quasar, serve):
@@ -255,7 +256,7 @@ def test_names_in_the_settings_that_nothing_reads(quasar, workspace):
 
 
 def test_what_the_settings_say_to_cuda_and_pytorch_reaches_the_python(quasar, path_with, workspace, tmp_path):
-    env = path_with(f"/usr/bin/env >>{tmp_path}/seen\n" + answer(torch="2.9.0"))
+    env = path_with(f"/usr/bin/env >>{tmp_path}/seen\n" + answer(path=f"{tmp_path}/bin/python3", torch="2.9.0"))
     with (workspace / ".env").open("a") as file:
         file.write("PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True\nCUDA_VISIBLE_DEVICES=1\nTRITON_CACHE_DIR=/theirs\n")
     quasar("verify", "--seq", "64", cwd=workspace, env={**env, "TRITON_CACHE_DIR": "/mine"})

@@ -260,3 +260,32 @@ def test_files_that_git_would_leave_out_are_named(quasar, clone):
     (clone / ".gitignore").write_text("kernels/\n")
     done = quasar("export", clone)
     assert done.code == 0 and f"{OPERATION}/kernels/quasar/chunk.cu" in done.err and "git add -f" in done.err
+
+
+# --- quasar_ops ---------------------------------------------------------------------------------------
+
+def test_ops_are_a_package_of_their_own(quasar, tmp_path):
+    """Anywhere, without git; again it writes nothing; what somebody changed there is not lost."""
+    subprocess.run(["make", "-s", "build/ops"], cwd=ROOT, check=True)
+    (tmp_path / "mine.py").write_text("import quasar_ops\n")
+    done = quasar("export", "--ops", tmp_path)
+    assert done.code == 0 and "import quasar_ops" in done.out, done.err
+    assert contents(tmp_path) == {**contents(ROOT / "build" / "ops"), "mine.py": b"import quasar_ops\n"}
+    assert set(changes(quasar("export", "--ops", "--json", cwd=tmp_path)).values()) == {"same"}
+    (tmp_path / "quasar_ops" / "flash.py").write_text("mine\n")
+    done = quasar("export", "--ops", tmp_path)
+    assert done.code == 1 and "not under git" in done.err
+    assert (tmp_path / "quasar_ops" / "flash.py").read_text() == "mine\n"
+    assert quasar("export", "--ops", "--force", tmp_path).code == 0
+    assert contents(tmp_path / "quasar_ops") == contents(ROOT / "build" / "ops" / "quasar_ops")
+
+
+def test_ops_do_not_come_into_a_fork_by_themselves(quasar, clone):
+    assert quasar("export", clone).code == 0
+    assert not (clone / "quasar_ops").exists()
+
+
+@pytest.mark.parametrize("args, code, words", [(["--ops", "nowhere"], 3, "nowhere"), (["--ops", "--op-only"], 2, "only one of")])
+def test_ops_have_to_have_a_place(quasar, args, code, words):
+    done = quasar("export", *args)
+    assert done.code == code and words in done.err

@@ -4,17 +4,17 @@ same command finishes afterwards, exactly one submission is at the validator, an
 A sample of the points is tried; with SWEEP=full in the environment, all of them."""
 import datetime
 import hashlib
-import os
 import pathlib
 import random
 import time
 
 import pytest
 
-from conftest import QUASAR
+from conftest import FULL, QUASAR
+
+pytestmark = pytest.mark.usefixtures("without_python")
 
 SHIM = pathlib.Path(QUASAR).parent / "fault.so"
-FULL = os.environ.get("SWEEP") == "full"
 
 
 class Scene:

@@ -7,9 +7,11 @@ import time
 
 import pytest
 
-from conftest import QUASAR
+from conftest import FULL, QUASAR
 from lossy import Change, Cut, LossyProxy, Say
-from test_faults import Commit, FULL, Reveal, Submit, make_scene, report, sample  # noqa: F401: one is a fixture
+from test_faults import Commit, Reveal, Submit, make_scene, report, sample  # noqa: F401: one is a fixture
+
+pytestmark = pytest.mark.usefixtures("without_python")
 
 POST = {"commit": ("POST", "/commit_submission"), "reveal": ("POST", "/reveal_submission"),
         "submit": ("POST", "/submit_kernel")}

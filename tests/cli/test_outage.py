@@ -9,6 +9,8 @@ import pytest
 from conftest import QUASAR
 from scripted_server import refuse
 
+pytestmark = pytest.mark.usefixtures("without_python")
+
 READING = ["round", "status", "leaderboard", "register"]
 
 

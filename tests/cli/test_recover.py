@@ -8,6 +8,8 @@ import pytest
 
 from test_faults import kill_points, make_scene, report, sample, scene  # noqa: F401: two are fixtures
 
+pytestmark = pytest.mark.usefixtures("without_python")
+
 FORK = "file:///fork"
 
 
@@ -92,11 +94,14 @@ def test_one_bad_page_takes_only_its_own_with_it(damaged):
     assert len(damaged.submissions()) == 1 and damaged.pending() == []
 
 
-def test_a_damaged_store_of_an_earlier_program_is_read(damaged):
+@pytest.mark.parametrize("columns, rest", [
+    (["score"], "PRAGMA user_version = 4"),
+    (["score", "docker_image", "reveal_time", "doubt_since"], "DROP TABLE validator; PRAGMA user_version = 3")])
+def test_a_damaged_store_of_an_earlier_program_is_read(damaged, columns, rest):
     with sqlite3.connect(damaged.database) as db:
-        for column in ("docker_image", "reveal_time", "doubt_since"):
+        for column in columns:
             db.execute(f"ALTER TABLE submission DROP COLUMN {column}")
-        db.executescript("DROP TABLE validator; PRAGMA user_version = 4")
+        db.executescript(rest)
     db.close()
     damaged.break_store(lambda data: spoil_page(data, page_of(data, f"{20:064x}")))
     done = damaged("recover", "--json")

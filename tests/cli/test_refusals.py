@@ -5,6 +5,8 @@ from conftest import API_KEY
 from lossy import LossyProxy, Say
 from test_faults import make_scene  # noqa: F401: a fixture
 
+pytestmark = pytest.mark.usefixtures("without_python")
+
 KEY = {"DASHBOARD_API_KEY": API_KEY}
 FEBRUARY, APRIL = ("2026-02",), ("2026-04",)
 EITHER = FEBRUARY + APRIL

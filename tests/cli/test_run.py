@@ -5,6 +5,7 @@ import os
 import pathlib
 import queue
 import select
+import shutil
 import signal
 import socket
 import subprocess
@@ -14,10 +15,12 @@ import urllib.request
 
 import pytest
 
-from conftest import QUASAR
+from conftest import KEYFILES, QUASAR
 from lossy import Say
 from test_faults import SHIM
 from terminal import Terminal
+
+pytestmark = pytest.mark.usefixtures("without_python")
 
 SEQ = 64
 LONG = 600  # s, for a condition that comes to be: a bound for a broken program, not for a slow machine
@@ -116,14 +119,14 @@ def on_server(proxy):
 
 
 def test_a_whole_round_and_nothing_more_without_improvement(miner, proxy):
-    loop = miner.run("--improve", "1000%")
+    loop = miner.run("--improve", "100000%")
     committed = loop.until("committed")
     revealed = loop.until("revealed")
     assert committed["submission"]["id"] == revealed["submission"]["id"] == 1
     rank = loop.until("rank")
     assert (rank["rank"], rank["of"], rank["submission_id"]) == (1, 1, revealed["submission"]["submission_id"])
     kept = loop.until("kept")
-    assert kept["weighted_score"] <= kept["needed"] and kept["needed"] >= 10.99 * kept["last_weighted_score"]
+    assert kept["weighted_score"] <= kept["needed"] and kept["needed"] >= 1000 * kept["last_weighted_score"]
     assert loop.end() == 0
     names = loop.names()
     order = [names.index(name) for name in ("started", "note", "fork", "verify", "bench", "committed", "revealed")]
@@ -210,7 +213,7 @@ def test_moving_to_another_validator_names_what_waits_at_the_old_one(miner, star
 
 
 def test_settings_wait_for_a_hangup(miner):
-    loop = miner.run("--improve", "1000%")
+    loop = miner.run("--improve", "100000%")
     loop.until("kept")
     miner.set(TARGET_SEQUENCE_LENGTH=2 * SEQ)
     loop.until("kept")
@@ -223,7 +226,7 @@ def test_settings_wait_for_a_hangup(miner):
 
 def test_an_improved_claim_is_committed(miner, proxy):
     miner.set(CLAIM_MARGIN="90%")
-    loop = miner.run("--improve", "100%")
+    loop = miner.run("--improve", "300%")  # between the tenfold and the noise of a busy machine
     loop.until("revealed")
     miner.set(CLAIM_MARGIN="0%")
     miner.new_commit()
@@ -246,7 +249,7 @@ def test_a_second_loop_refuses_and_names_the_first(miner):
 
 
 def test_commands_by_hand_beside_the_loop_submit_nothing_twice(miner, proxy):
-    loop = miner.run("--improve", "1000%")
+    loop = miner.run("--improve", "100000%")
     loop.until("bench")
     by_hand = [subprocess.Popen([QUASAR, "commit", "--json"], cwd=miner.directory, env=miner.environment,
                                 stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) for _ in range(2)]
@@ -260,10 +263,10 @@ def test_commands_by_hand_beside_the_loop_submit_nothing_twice(miner, proxy):
 
 @pytest.mark.parametrize("moment", ["verify", "bench", "committed"])
 def test_killed_between_steps_it_goes_on(miner, proxy, moment):
-    loop = miner.run("--improve", "1000%")
+    loop = miner.run("--improve", "100000%")
     loop.until(moment)
     loop.end(signal.SIGKILL)
-    loop = miner.run("--improve", "1000%")
+    loop = miner.run("--improve", "100000%")
     loop.until("revealed")
     loop.until("kept")
     assert loop.end() == 0
@@ -274,11 +277,11 @@ def test_killed_between_steps_it_goes_on(miner, proxy, moment):
 @pytest.mark.parametrize("fault", ["hold", "take"])
 def test_killed_while_sending_it_goes_on(miner, proxy, path, fault):
     proxy.faults["POST", path] = [fault]
-    loop = miner.run("--improve", "1000%")
+    loop = miner.run("--improve", "100000%")
     assert proxy.arrived.wait(LONG)
     loop.end(signal.SIGKILL)
     proxy.release.set()
-    loop = miner.run("--improve", "1000%")
+    loop = miner.run("--improve", "100000%")
     loop.until("rank")
     loop.until("kept")
     assert loop.end() == 0
@@ -287,7 +290,7 @@ def test_killed_while_sending_it_goes_on(miner, proxy, path, fault):
 
 
 def test_an_outage_is_waited_through(miner, localnet):
-    loop = miner.run("--improve", "1000%", "--timeout", "1")
+    loop = miner.run("--improve", "100000%", "--timeout", "1")
     loop.until("committed")
     localnet.stop()
     assert loop.until("outage")["kind"] == "network"
@@ -364,9 +367,9 @@ def test_it_outlives_the_reader_of_its_lines(miner, tmp_path):
         heard_event(heard, "settings")
 
 
-def test_a_locked_wallet_needs_a_person_who_is_told(miner, quasar, tmp_path):
-    assert quasar("wallet", "new", "--wallet", "locked", "--encrypt", env={"WALLET_PASSWORD": "right"}).code == 0
-    loop = miner.run("--json", "--wallet", "locked", "--notify", f"cat >{tmp_path}/heard", env={"WALLET_PASSWORD": "wrong"})
+def test_a_locked_wallet_needs_a_person_who_is_told(miner, home, tmp_path):
+    shutil.copy(KEYFILES / "encrypted.nacl", home / ".bittensor/wallets/quasar_miner/hotkeys/locked")
+    loop = miner.run("--json", "--hotkey", "locked", "--notify", f"cat >{tmp_path}/heard", env={"WALLET_PASSWORD": "wrong"})
     assert loop.wait() == 3
     assert loop.names() == ["stopped"] and loop.seen[0]["exit"] == 3 and "WALLET_PASSWORD" in loop.seen[0]["hint"]
     assert json.loads((tmp_path / "heard").read_text()) == loop.seen[0]
@@ -472,7 +475,7 @@ def test_systemd_is_told_while_the_validator_is_silent(miner, proxy, tmp_path):
 def test_a_clock_that_is_set_right_changes_nothing(miner, localnet, proxy, tmp_path, hours):
     clock = tmp_path / "clock"
     clock.write_text(str(hours * 3600))
-    loop = miner.run("--improve", "1000%", env={"LD_PRELOAD": str(SHIM), "FAULT_CLOCK": str(clock)})
+    loop = miner.run("--improve", "100000%", env={"LD_PRELOAD": str(SHIM), "FAULT_CLOCK": str(clock)})
     loop.until("committed")
     clock.write_text("0")
     loop.until("revealed")
@@ -490,7 +493,7 @@ def test_a_backup_put_in_the_place_of_the_store_gets_what_it_lacks(miner, start_
     assert miner("register").code == 0
     database = miner.directory / ".quasar" / "state.db"
     backup = database.read_bytes()
-    loop = miner.run("--improve", "1000%")
+    loop = miner.run("--improve", "100000%")
     committed = loop.until("committed")["submission"]
     database.with_name("backup").write_bytes(backup)
     database.with_name("backup").rename(database)
@@ -499,12 +502,12 @@ def test_a_backup_put_in_the_place_of_the_store_gets_what_it_lacks(miner, start_
     loop.until("kept")
     assert loop.end() == 0 and loop.count("committed") == 1
     database.write_bytes(backup)  # while nothing runs: nobody has the salt then
-    problem = miner.run("--improve", "1000%").until("problem")
+    problem = miner.run("--improve", "100000%").until("problem")
     assert "1 commitment by this hotkey" in problem["message"] and "import-state" in problem["hint"]
 
 
 def test_a_store_that_is_away_for_a_while_is_waited_for(miner, proxy):
-    loop = miner.run("--improve", "1000%")
+    loop = miner.run("--improve", "100000%")
     loop.until("verify")
     (miner.directory / ".quasar").rename(miner.directory / "elsewhere")
     problem = loop.until("problem", where=lambda event: "has disappeared" in event["message"])
@@ -580,7 +583,7 @@ def told(loop):
 
 def test_one_route_that_fails_is_told_once(miner, proxy):
     proxy.always[STATS] = Say(500, b"Internal Server Error", "text/plain")
-    loop = miner.run("--improve", "1000%", "--timeout", "0.2")
+    loop = miner.run("--improve", "100000%", "--timeout", "0.2")
     outage = loop.until("outage")
     assert (outage["part"], outage["cause"]) == ("standings", "server")
     loop.until("revealed")  # all the rest goes on
@@ -595,7 +598,7 @@ def test_one_route_that_fails_is_told_once(miner, proxy):
 
 
 def test_a_list_that_cannot_be_read_keeps_no_reveal(miner, proxy):
-    loop = miner.run("--improve", "1000%", "--timeout", "0.2")
+    loop = miner.run("--improve", "100000%", "--timeout", "0.2")
     proxy.always[PENDING] = Say(200, {"pending_reveals": "none"})
     outage = loop.until("outage")
     assert (outage["part"], outage["cause"]) == ("list", "unreadable")
@@ -608,7 +611,7 @@ def test_a_list_that_cannot_be_read_keeps_no_reveal(miner, proxy):
 
 def test_an_unclear_refusal_is_told_once_and_waited_through(miner, proxy):
     proxy.always[REVEAL] = Say(404, b"<html>no such host</html>", "text/html")
-    loop = miner.run("--improve", "1000%", "--timeout", "0.2")
+    loop = miner.run("--improve", "100000%", "--timeout", "0.2")
     outage = loop.until("outage")
     assert (outage["part"], outage["cause"], outage["submission"]) == ("reveal", "unclear", 1)
     wait_for(proxy, REVEAL, 2)
@@ -621,7 +624,7 @@ def test_an_unclear_refusal_is_told_once_and_waited_through(miner, proxy):
 
 
 def test_trouble_that_comes_and_goes_is_told_once_a_while(miner, proxy):
-    loop = miner.run("--improve", "1000%", "--timeout", "0.2")
+    loop = miner.run("--improve", "100000%", "--timeout", "0.2")
     loop.until("revealed")
     began = time.monotonic()
     for _ in range(4):

@@ -1,9 +1,17 @@
 """quasar export-state and import-state: the journal on its way to another machine."""
 import json
+import os
+import pathlib
+import shutil
 import sqlite3
 import stat
+import subprocess
 
 import pytest
+
+from conftest import QUASAR
+
+pytestmark = pytest.mark.usefixtures("without_python")
 
 PASSPHRASE = {"QUASAR_PASSPHRASE": "correct horse battery"}
 
@@ -40,15 +48,29 @@ def make_workspace(quasar, tmp_path):
     return make
 
 
-@pytest.fixture
-def exported(quasar, workspace, tmp_path):
-    """A file with three submissions of `workspace`: one waiting, one revealed, one direct."""
+def add_three(workspace):
     add_submission(workspace, 1, server_id=11)
     add_submission(workspace, 2, step="revealed", server_id=12)
     add_submission(workspace, 3, kind="direct", step="submitted", server_id=13)
-    done = quasar("export-state", tmp_path / "state.sealed", cwd=workspace, env=PASSPHRASE)
-    assert done.code == 0, done.err
-    return tmp_path / "state.sealed"
+
+
+@pytest.fixture(scope="module")
+def sealed(tmp_path_factory):
+    """A workspace's file, made once: to derive a key takes its time, by design."""
+    place = tmp_path_factory.mktemp("sealed")
+    environment = {"HOME": str(place), "PATH": os.environ["PATH"], **PASSPHRASE}
+    subprocess.run([QUASAR, "init", place / "miner"], env=environment, capture_output=True, check=True)
+    add_three(place / "miner")
+    subprocess.run([QUASAR, "export-state", place / "state.sealed"], cwd=place / "miner", env=environment,
+                   capture_output=True, check=True)
+    return place / "state.sealed"
+
+
+@pytest.fixture
+def exported(sealed, workspace, tmp_path):
+    """A file with three submissions that `workspace` has: one waiting, one revealed, one direct."""
+    add_three(workspace)
+    return pathlib.Path(shutil.copy(sealed, tmp_path))
 
 
 def test_everything_arrives(quasar, workspace, exported, make_workspace):

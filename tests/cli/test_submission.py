@@ -12,6 +12,8 @@ import pytest
 from conftest import BOTH, QUASAR
 from lossy import Change, Say
 
+pytestmark = pytest.mark.usefixtures("without_python")
+
 SEQ = 512
 
 

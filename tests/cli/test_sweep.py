@@ -10,9 +10,9 @@ import time
 
 import pytest
 
-from conftest import QUASAR
+from conftest import FULL, QUASAR
 from lossy import Say
-from test_faults import FULL, report
+from test_faults import report
 from test_hostile import PENDING, POST, STATS, make_scene, scene  # noqa: F401: two are fixtures
 
 pytestmark = pytest.mark.long

@@ -6,6 +6,8 @@ import pytest
 
 from conftest import QUASAR
 
+pytestmark = pytest.mark.usefixtures("without_python")
+
 WIDTHS = [60, 80, 120]
 
 
@@ -128,11 +130,11 @@ def test_a_list_of_numbers_is_told_from_one_number(quasar):
 
 # --- secrets ---------------------------------------------------------------------------------------
 
-def test_a_wrong_password_may_be_typed_again(terminal, quasar):
-    assert quasar("wallet", "new", "--encrypt", env={"WALLET_PASSWORD": "right"}).code == 0
+@pytest.mark.long
+def test_a_wrong_password_may_be_typed_again(terminal, quasar, encrypted):
     sign = ["wallet", "sign", "--message-hex", "00"]
     person = terminal(*sign)
-    for password in ("wrong", "wrong again", "right"):
+    for password in ("wrong", "wrong again", encrypted):
         person.expect("Password for ")
         person.send(password + "\n")
     assert person.finish() == 0 and person.out.count("the password is wrong") == 2

@@ -91,8 +91,9 @@ def test_an_operation_alone_needs_no_fork(quasar, args, prefix, semantics):
     assert done.json["semantics"] == semantics and done.json["measurements"][0]["seq"] == 200
 
 
-def test_an_operation_with_a_gradient_is_checked_with_it(quasar):
-    done = quasar("verify", "--op", "flash", "--seq", 100, "--device", "cpu", "--json", "--semantics", "bidirectional")
+@pytest.mark.parametrize("semantics", ["bidirectional", "packed", "packed-bidirectional"])
+def test_an_operation_with_a_gradient_is_checked_with_it(quasar, semantics):
+    done = quasar("verify", "--op", "flash", "--seq", 100, "--device", "cpu", "--json", "--semantics", semantics)
     assert done.code == 0, done.out + done.err
     checks = ("finite", "written", "repeat", "reference")
     assert statuses(done) == {f"{tensor}.{name}": "ok" for name in checks for tensor in (

@@ -10,11 +10,10 @@ import subprocess
 
 import pytest
 
-from conftest import QUASAR
+from conftest import KEYFILES, QUASAR
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SHIM = pathlib.Path(QUASAR).parent / "fault.so"
-KEYFILES = ROOT / "tests" / "vectors" / "keyfiles"
 PHRASE = "abandon " * 11 + "about"
 ADDRESS = "5EPCUjPxiHAcNooYipQFWr9NmmXJKpNG5RhcntXwbtUySrgH"
 SEED = "4ed8d4b17698ddeaa1f1559f152f87b5d472f725ca86d341bd0276f1b61197e2"
@@ -306,6 +305,7 @@ def test_the_password_is_asked_for_on_the_terminal(terminal, place):
     assert person.finish() == 0 and person.echoes() and "correct horse" not in person.out
 
 
+@pytest.mark.long
 def test_a_new_password_is_asked_for_twice(terminal, quasar, home):
     person = terminal("wallet", "new", "--encrypt")
     person.expect("New password for ")

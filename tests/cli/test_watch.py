@@ -9,6 +9,8 @@ import pytest
 
 from conftest import QUASAR
 
+pytestmark = pytest.mark.usefixtures("without_python")
+
 
 @pytest.fixture
 def localnet(start_localnet):

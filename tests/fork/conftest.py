@@ -1,4 +1,4 @@
-"""Tests of the package under fork/, with a real PyTorch: on the GPU where there is one, else on the CPU."""
+"""Tests of the packages under fork/ and quasar_ops/, with a real PyTorch: on the GPU where there is one, else on the CPU."""
 import os
 import pathlib
 import sys
@@ -6,8 +6,9 @@ import sys
 import pytest
 import torch
 
-FORK = pathlib.Path(__file__).resolve().parents[2] / "build" / "fork"  # as `make build/fork` assembles it
-sys.path.insert(0, str(FORK))
+BUILD = pathlib.Path(__file__).resolve().parents[2] / "build"
+FORK = BUILD / "fork"  # as `make build/fork` assembles it
+sys.path[:0] = [str(FORK), str(BUILD / "ops")]
 torch.set_num_threads(1)  # the tensors are small, and tests may run side by side
 
 GPU = torch.cuda.is_available()

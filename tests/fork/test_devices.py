@@ -40,7 +40,7 @@ def test_in_turns(layers, inputs):
 def test_gradients(layers, inputs):
     found = []
     for layer in layers:
-        x = inputs[1].to(layer.beta_log.device).requires_grad_()
+        x = inputs[1].to(layer.beta_log.device, copy=True).requires_grad_()
         with torch.autocast("cuda", torch.bfloat16):
             layer(x)[0].float().square().sum().backward()
         found.append(x.grad.cpu())

@@ -136,3 +136,20 @@ def test_the_fork_of_init_passes(quasar, tmp_path, backend, semantics):
     done = quasar("verify", "--fork", fork, "--python", sys.executable, "--json", "--seq", 200, "--semantics", semantics,
                   env=surroundings())
     assert done.code == 0 and done.json["passed"] and done.json["semantics"] == semantics, done.out
+
+
+@pytest.mark.long
+def test_a_claim_keeps_to_how_a_process_begins(quasar, fork, tmp_path):
+    """Validators take the first round of a process. Here that is slower than all others."""
+    layer = tmp_path / "layer.py"
+    layer.write_text("import time\n" + (HERE / "plain.py").read_text().replace(
+        "def forward(self, x):\n", "def forward(self, x):\n"
+        "        self.calls = getattr(self, 'calls', 0) + 1\n"
+        "        time.sleep(0.1 if self.calls < 13 else 0)\n"))
+    done = quasar("bench", "--fork", fork(layer), "--python", sys.executable, "--seq", 64, "--budget", 10, "--json",
+                  env=surroundings())
+    assert done.code == 0, done.err
+    [result] = done.json["results"]
+    assert result["seconds"] < 0.05 < result["start_seconds"] < 1
+    assert result["spread"] == pytest.approx(result["start_seconds"] / result["seconds"] - 1)
+    assert "the first round of a process" in done.err

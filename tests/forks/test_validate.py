@@ -203,6 +203,18 @@ def test_bad_forks_get_nothing_and_good_ones_their_due(localnet, submit, validat
     assert done.json["round"]["winner"] == alice.address
 
 
+@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="two GPUs are needed")
+def test_every_gpu_judges(submit, validate):
+    """Ours, as often as there are GPUs: on each one's own memory, and with the same result."""
+    for _ in range(torch.cuda.device_count()):
+        submit(ROOT / "build" / "fork")
+    done = validate(device="all")
+    assert done.code == 0, done.err
+    assert len(done.json["devices"]) == torch.cuda.device_count() == len(done.json["judged"])
+    for judged in done.json["judged"]:
+        assert judged["valid"] and judged["score"] > 0, judged
+
+
 def test_a_fork_for_gpus_stays_pending_on_a_cpu(localnet, submit, validate):
     submit("import torch\nclass QuasarAttention(torch.nn.Module):\n    def __init__(self, **options):\n"
            "        super().__init__()\n        torch.zeros(1, device='cuda')\n")

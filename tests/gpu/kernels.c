@@ -334,7 +334,7 @@ static void every_kind_of_key(void **state)
 	(void)state;
 	for (int semantics = 0; semantics < 2; semantics++)
 		for (size_t i = 0; i < sizeof(means) / sizeof(*means); i++)
-			check((struct shape){(enum semantics)semantics, DTYPE_BF16, 1, suited(20000, 1000),
+			check((struct shape){(enum semantics)semantics, DTYPE_BF16, 1, suited(20000, 400),
 				      suited(8, 1), 64, .initial = true, .key_deviation = deviations[i],
 				      .key_mean = means[i]},
 				i);

@@ -4,8 +4,10 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 
+import picture
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -98,6 +100,37 @@ def test_bench(real_gpu, semantics):
     assert 0 < document["results"][0]["floor_fraction"] < 1
 
 
+def test_roofs_and_operations_are_measured(gpu, tmp_path):
+    path = tmp_path / "roofline.svg"
+    done = subprocess.run([QUASAR, "roofline", "--op", "flash", "--seq", "64", "--runs", "1", "--device", "cuda", "--json", "--svg",
+                           path], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    assert document["device"].startswith("cuda:0 (" + gpu["name"]) and document["copy_bytes_per_second"] > 0
+    assert [row["semantics"] for row in document["results"]] == ["causal", "bidirectional", "packed", "packed-bidirectional"]
+    assert all(0 < row["roof_fraction"] < 1 for row in document["results"])
+    picture.read(path)
+
+
+def test_a_sweep_tries_the_tunables(gpu, tmp_path):
+    path = tmp_path / "sweep.svg"
+    done = subprocess.run([QUASAR, "bench", "--op", "flash", "--sweep", "--seq", "32,64", "--runs", "1", "--device", "cuda",
+                           "--json", "--svg", path], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    document, said = json.loads(done.stdout), picture.words(picture.read(path))
+    assert len(document["configurations"]) > 5
+    for row in document["configurations"]:
+        assert row["bytes_per_second"] == pytest.approx(document["lengths"][-1]["bytes"] / row["seconds"])
+        assert f"{row['tunable']}={row['value']}" in said
+
+
+def test_packed_attention_against_fp64(gpu):
+    done = subprocess.run([QUASAR, "verify", "--op", "flash", "--semantics", "packed", "--device", "cuda", "--seq", "100", "--json"],
+                          capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
+    assert {check["status"] for check in json.loads(done.stdout)["checks"]} == {"ok"}
+
+
 def test_verify_compares_with_fp64(real_gpu):
     done = subprocess.run([QUASAR, "verify", "--native", "--device", "cuda", "--seq", "4096", "--json"],
                           capture_output=True, text=True)
@@ -114,6 +147,7 @@ def test_two_workspaces_on_two_gpus(gpu, quasar, environment, start_localnet, tm
     if subprocess.run(["python3", "-c", "import torch"]).returncode:
         pytest.skip("no torch: the fork's own layer is what is measured")
     localnet = start_localnet("--block-time", "0.2", "--blocks-until-reveal", "5", "--rate-limit", "0")
+    surroundings = {**environment, "QUASAR_PYTHON": shutil.which("python3")}
     loops = []
     for number in range(2):
         name = f"gpu{number}"
@@ -124,7 +158,7 @@ def test_two_workspaces_on_two_gpus(gpu, quasar, environment, start_localnet, tm
             assert quasar(*command).code == 0
         with open(directory / ".env", "a") as settings:
             settings.write(f"DEVICE=cuda:{number}\n")
-        loops.append(subprocess.Popen([QUASAR, "run", "-C", directory], env=environment, stdout=subprocess.PIPE,
+        loops.append(subprocess.Popen([QUASAR, "run", "-C", directory], env=surroundings, stdout=subprocess.PIPE,
                                       text=True))
     try:
         for number, loop in enumerate(loops):

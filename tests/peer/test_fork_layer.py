@@ -60,8 +60,8 @@ def test_it_may_print_what_it_likes(quasar, workspace):
 
 @pytest.mark.parametrize("layer, words", [
     ("raise RuntimeError('shared memory is too small')", "RuntimeError: shared memory is too small"),
-    ("import os; os._exit(0)", "ended with status 0"),
-    ("import os; print('last words', flush=True); os._exit(1)", "last words"),
+    pytest.param("import os; os._exit(0)", "ended with status 0", marks=pytest.mark.long),
+    pytest.param("import os; print('last words', flush=True); os._exit(1)", "last words", marks=pytest.mark.long),
 ])
 def test_a_layer_that_does_not_run_says_why(quasar, workspace, layer, words):
     (workspace / "fork" / LAYER).write_text(layer)
@@ -95,7 +95,7 @@ def test_run_mines_with_it(quasar, localnet, tmp_path):
     for command in (["wallet", "new"], ["init", miner, "--api", localnet.url, "--seq", 128], ["-C", miner, "register"]):
         done = quasar(*command)
         assert done.code == 0, done.err
-    done = quasar("-C", miner, "run", "--interval", 1, "--improve", "1000%", "--notify",
+    done = quasar("-C", miner, "run", "--interval", 1, "--improve", "100000%", "--notify",
                   'test "$QUASAR_EVENT" != rank || kill $PPID', env={"OMP_NUM_THREADS": "1"})
     assert done.code == 0, done.err
     seen = {event["event"]: event for event in map(json.loads, done.out.splitlines())}

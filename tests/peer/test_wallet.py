@@ -122,6 +122,7 @@ def test_our_encrypted_key_files_are_read(quasar, theirs):
     assert we_accept(quasar, made["address"], b"message", key.sign(b"message"), "ed25519")
 
 
+@pytest.mark.long
 def test_their_variable_for_the_password_is_understood(quasar, theirs, wallets):
     path = str(wallets / "quasar_miner" / "hotkeys" / "default")
     quasar("wallet", "import", "--encrypt", stdin=PHRASE, env={"WALLET_PASSWORD": "correct horse"})

@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <math.h>
 #include <poll.h>
+#include <signal.h>
 #include <sodium.h>
 #include <stdlib.h>
 #include <string.h>
@@ -477,6 +478,35 @@ static void programs_are_talked_with(void **state)
 	buffer_free(&process.text);
 }
 
+static void a_hangup_ends_only_the_wait_for_it(void **state)
+{
+	const char *talker[] = {"/bin/sh", "-c", "echo word", NULL};
+	const char *caller[] = {"/bin/sh", "-c", "kill -HUP $PPID", NULL};
+	struct process process;
+	struct error err;
+	char *line;
+	int status;
+
+	(void)state;
+	hangup_install();
+	raise(SIGHUP);
+	assert_int_equal(hangup_poll(NULL, 0, INFINITY, &err), 0);
+	assert_int_equal(process_talk(&process, talker, NULL, &err), 0);
+	line = process_hear(&process, 60, &err); /* while it is not taken yet */
+	assert_true(hangup_taken());
+	assert_false(hangup_taken());
+	assert_non_null(line);
+	assert_string_equal(line, "word");
+	free(line);
+	assert_int_equal(process_finish(&process, 600, &status, &err), 0);
+
+	assert_int_equal(process_start(&process, caller, NULL, "", &err), 0);
+	assert_int_equal(hangup_poll(NULL, 0, INFINITY, &err), 0);
+	assert_true(hangup_taken());
+	assert_int_equal(process_finish(&process, 600, &status, &err), 0);
+	signal(SIGHUP, SIG_DFL);
+}
+
 static void the_last_words_of_a_talker_are_kept(void **state)
 {
 	const char *argv[] = {"/bin/sh", "-c", "yes | head -c 3000000 >&2; echo last >&2; echo", NULL};
@@ -747,6 +777,7 @@ int main(void)
 		cmocka_unit_test(documents_as_python_writes_them),
 		cmocka_unit_test(processes_are_heard_to_their_end),
 		cmocka_unit_test(programs_are_talked_with),
+		cmocka_unit_test(a_hangup_ends_only_the_wait_for_it),
 		cmocka_unit_test(the_last_words_of_a_talker_are_kept),
 		cmocka_unit_test(programs_answer_questions),
 		cmocka_unit_test(no_process_is_waited_for_longer_than_wanted),

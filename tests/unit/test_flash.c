@@ -226,6 +226,7 @@ static void packed_sequences_do_not_see_each_other(void **state)
 		if (!tokens)
 			continue;
 		alone.cu_seqlens = NULL;
+		alone.sequences = 0;
 		alone.tokens = tokens;
 		alone.q.data = trial.tensors[Q] + at * 2 * 32;
 		alone.k.data = trial.tensors[K] + at * 32;
@@ -343,6 +344,7 @@ static void what_is_no_problem_is_refused(void **state)
 	WRONG((bad.cu_seqlens = descending, bad.sequences = 3), "descends");
 	WRONG((bad.cu_seqlens = short_of, bad.sequences = 3), "from 0 to 9");
 	WRONG((bad.cu_seqlens = short_of, bad.sequences = 0), "sequence");
+	WRONG((bad.cu_seqlens = NULL, bad.sequences = 3), "cu_seqlens of 3 packed sequences");
 #undef WRONG
 	trial_free(&trial);
 }

@@ -16,6 +16,7 @@
 
 #include "base/process.h"
 #include "directory.h"
+#include "probe/cgroup.h"
 #include "probe/sandbox.h"
 
 #define PATIENCE 60.0
@@ -353,6 +354,45 @@ static void too_many_processes_are_ended(void **state)
 	free(place);
 }
 
+/* As where processes multiply faster than the watch looks. */
+static void the_kernel_bounds_processes_too(void **state)
+{
+	static const char script[] = "import os, signal, time\n"
+				     "started = 0\n"
+				     "try:\n"
+				     "    while started < 2000:\n"
+				     "        if not os.fork(): time.sleep(600)\n"
+				     "        started += 1\n"
+				     "except BlockingIOError:\n"
+				     "    pass\n"
+				     "os.write(2, str(started).encode())\n";
+	const struct sandbox_options options = {
+		.directory = *state, .places = (const char *[]){*state, NULL}, .gpu = -1, .share = 1};
+	struct sandbox *sandbox;
+	struct process process;
+	const char **command;
+	char *group = cgroup_make(1);
+	int status;
+
+	if (geteuid() == 0 && !group) {
+		print_message("root cannot make a cgroup here\n");
+		skip();
+	}
+	cgroup_remove(group);
+	free(group);
+	need_a_sandbox();
+	sandbox = sandbox_open(&options, &ended);
+	assert_non_null(sandbox);
+	command = sandbox_command(sandbox, (const char *[]){"python3", "-c", script, NULL});
+	assert_int_equal(process_talk(&process, command, NULL, &ended), 0);
+	free(command);
+	assert_int_equal(process_finish(&process, PATIENCE, &status, &ended), 0);
+	buffer_free(&said);
+	said = process.text;
+	assert_in_range(atoi(said.data), 500, 700);
+	sandbox_close(sandbox);
+}
+
 #define MEMORY_SHARES 64
 
 static void too_much_memory_is_ended(void **state)
@@ -492,6 +532,7 @@ int main(void)
 		TEST(no_descriptor_and_no_terminal_is_handed_in),
 		TEST(dangerous_system_calls_are_missing),
 		TEST(too_many_processes_are_ended),
+		TEST(the_kernel_bounds_processes_too),
 		TEST(too_much_memory_is_ended),
 		TEST(the_disk_cannot_be_filled),
 		TEST(no_daemon_stays),

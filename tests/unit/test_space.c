@@ -757,6 +757,115 @@ static void what_became_of_a_request_is_kept(void **state)
 	store_close(store);
 }
 
+static void expect_score(struct store *store, int64_t id, double expected)
+{
+	struct submission submission;
+	struct error err = {0};
+
+	assert_int_equal(store_submission_get(store, id, &submission, &err), 0);
+	if (isnan(expected))
+		assert_true(isnan(submission.score));
+	else
+		assert_true(submission.score == expected);
+	submission_free(&submission);
+}
+
+static void a_score_is_kept_and_goes_along(void **state)
+{
+	char *another = path_join(*state, "another");
+	struct store *store = make_store(*state), *other = make_store(another);
+	int64_t id = prepare(store, SUBMISSION_COMMIT, "aa");
+	struct store_merge merged;
+	struct journal journal;
+	struct error err = {0};
+	size_t length;
+	void *before = store_save(store, &length, &err);
+
+	expect_score(store, id, NAN);
+	assert_int_equal(store_merge(other, before, length, &merged, &err), 0);
+	sodium_free(before);
+	assert_int_equal(store_submission_judged(store, id, 1, &err), 0);
+	assert_int_equal(store_submission_judged(store, id, 0, &err), 0);
+	expect_score(store, id, 0);
+	assert_int_equal(store_journal(store, id, &journal, &err), 0);
+	assert_int_equal(journal.count, 3);
+	assert_string_equal(journal.entries[1].text, "judged: score 1");
+	assert_string_equal(journal.entries[2].text, "judged: score 0");
+	journal_free(&journal);
+
+	expect_score(other, id, NAN);
+	for (int twice = 0; twice < 2; twice++) { /* it knows the submission by now, then the score, too */
+		void *after = store_save(store, &length, &err);
+
+		assert_int_equal(store_merge(other, after, length, &merged, &err), 0);
+		assert_int_equal(merged.known, 1);
+		assert_int_equal(merged.added, 0);
+		sodium_free(after);
+		expect_score(other, id, 0);
+	}
+	assert_int_equal(store_journal(other, id, &journal, &err), 0);
+	assert_int_equal(journal.count, 3);
+	assert_string_equal(journal.entries[2].text, "judged: score 0");
+	journal_free(&journal);
+	store_close(other);
+	store_close(store);
+	free(another);
+}
+
+/* One submission in the store of an earlier program: it is imported, and goes on where it is. */
+static void expect_brought_up_to_date(const char *directory, const char *changes)
+{
+	char *path = path_join(directory, ".quasar/state.db"), *another = path_join(directory, "another");
+	struct store *store = make_store(directory), *other = make_store(another);
+	int64_t id = prepare(store, SUBMISSION_COMMIT, "aa");
+	struct buffer bytes = {0};
+	struct store_merge merged;
+	struct error err = {0};
+	sqlite3 *older;
+
+	assert_int_equal(store_submission_committed(store, id, 17, 1000, &err), 0);
+	store_close(store);
+	assert_int_equal(sqlite3_open(path, &older), SQLITE_OK);
+	assert_int_equal(sqlite3_exec(older, changes, NULL, NULL, NULL), SQLITE_OK);
+	sqlite3_close(older);
+
+	assert_int_equal(file_read(path, 1 << 20, &bytes, &err), 0);
+	if (store_merge(other, bytes.data, bytes.length, &merged, &err) < 0)
+		fail_msg("%s", err.message);
+	assert_int_equal(merged.added, 1);
+	expect_score(other, id, NAN);
+	store_close(other);
+	buffer_free(&bytes);
+
+	store = store_open(directory, &err);
+	assert_non_null(store);
+	expect_score(store, id, NAN);
+	assert_int_equal(store_submission_judged(store, id, 0, &err), 0);
+	assert_int_equal(
+		store_submission_revealed(store, id, &err), 0); /* by the server's id, which it kept */
+	expect_score(store, id, 0);
+	store_close(store);
+	free(another);
+	free(path);
+}
+
+static void an_older_store_is_opened_and_imported(void **state)
+{
+	static const char *const changes[] = {
+		"ALTER TABLE submission DROP COLUMN score; PRAGMA user_version = 4",
+		"ALTER TABLE submission DROP COLUMN score; ALTER TABLE submission DROP COLUMN doubt_since;"
+		"ALTER TABLE submission DROP COLUMN reveal_time; ALTER TABLE submission DROP COLUMN docker_image;"
+		"DROP TABLE validator; PRAGMA user_version = 3",
+	};
+
+	for (size_t i = 0; i < sizeof(changes) / sizeof(changes[0]); i++) {
+		char *name = xprintf("%s/%zu", (const char *)*state, i);
+
+		expect_brought_up_to_date(name, changes[i]);
+		free(name);
+	}
+}
+
 static void images_are_named_as_registries_take_them(void **state)
 {
 #define SHA "@sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
@@ -1346,6 +1455,8 @@ int main(void)
 		IN_DIRECTORY(two_processes_share_a_store),
 		IN_DIRECTORY(the_store_is_private),
 		IN_DIRECTORY(what_became_of_a_request_is_kept),
+		IN_DIRECTORY(a_score_is_kept_and_goes_along),
+		IN_DIRECTORY(an_older_store_is_opened_and_imported),
 		cmocka_unit_test(images_are_named_as_registries_take_them),
 		cmocka_unit_test(a_fork_belongs_to_the_name_in_its_url),
 		IN_DIRECTORY(a_damaged_or_foreign_store_is_left_alone),

@@ -19,7 +19,7 @@ static struct config choose(const struct flash_kernels *kernels, const struct fl
 	const struct op_shape shape = {problem->batch, problem->tokens, problem->heads, problem->dim,
 		problem->dim, problem->key_heads, 0};
 	const struct shape_class class = shape_class_of(
-		flash_mask_name(problem->causal), problem->q.dtype, &shape);
+		flash_function_name(problem), problem->q.dtype, &shape);
 	struct config tuned;
 
 	return tuned_find(properties->name, kernels->tuned, &class, &tuned)

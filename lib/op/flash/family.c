@@ -34,8 +34,11 @@ static const struct family_tensor gradient_tensors[] = {
 	{0},
 };
 
-/* flash_mask_name() */
-static const struct family_option options[] = {{{"causal", "bidirectional"}}, {{0}}};
+enum { CAUSAL, BIDIRECTIONAL, PACKED_CAUSAL, PACKED_BIDIRECTIONAL };
+
+static const struct family_option options[] = {{{FLASH_FUNCTIONS}}, {{0}}};
+
+#define PACKED (1u << PACKED_CAUSAL | 1u << PACKED_BIDIRECTIONAL)
 
 /* The part of a problem that the operation and its gradient have in common. */
 static struct flash_problem common(const struct op_problem *problem)
@@ -43,7 +46,7 @@ static struct flash_problem common(const struct op_problem *problem)
 	const struct op_shape *shape = &problem->shape;
 
 	return (struct flash_problem){
-		.causal = problem->options[0] == 0,
+		.causal = problem->options[0] == CAUSAL || problem->options[0] == PACKED_CAUSAL,
 		.scale = 1 / sqrtf((float)shape->key_dim),
 		.batch = shape->batch,
 		.tokens = shape->tokens,
@@ -53,6 +56,8 @@ static struct flash_problem common(const struct op_problem *problem)
 		.q = problem->tensors[Q],
 		.k = problem->tensors[K],
 		.v = problem->tensors[V],
+		.cu_seqlens = problem->cu_seqlens,
+		.sequences = (int)shape->sequences,
 	};
 }
 
@@ -78,8 +83,11 @@ struct flash_problem flash_gradient_problem(const struct op_problem *problem)
 	return flash;
 }
 
-static int check_dims(const struct op_problem *problem, struct error *err)
+static int check_options(const struct op_problem *problem, struct error *err)
 {
+	if ((PACKED >> problem->options[0] & 1) != (problem->shape.sequences > 0))
+		return error_set(err, STATUS_USAGE, "%lld packed sequences, %s semantics",
+			(long long)problem->shape.sequences, options[0].values[problem->options[0]]);
 	if (problem->shape.key_dim == problem->shape.value_dim)
 		return 0;
 	return error_set(err, STATUS_USAGE, "keys of dimension %d and values of %d: they have to be the same",
@@ -92,7 +100,7 @@ static int check(const struct op_problem *problem, struct error *err)
 {
 	const struct flash_problem flash = operation_of(problem);
 
-	return check_dims(problem, err) < 0 ? -1 : flash_check(&flash, err);
+	return check_options(problem, err) < 0 ? -1 : flash_check(&flash, err);
 }
 
 static int reference(
@@ -100,14 +108,14 @@ static int reference(
 {
 	const struct flash_problem flash = operation_of(problem);
 
-	return check_dims(problem, err) < 0 ? -1 : flash_reference(&flash, results[O], results[LSE], err);
+	return check_options(problem, err) < 0 ? -1 : flash_reference(&flash, results[O], results[LSE], err);
 }
 
 static int cpu(const struct op_problem *problem, struct error *err)
 {
 	const struct flash_problem flash = operation_of(problem);
 
-	return check_dims(problem, err) < 0 ? -1 : flash_cpu(&flash, err);
+	return check_options(problem, err) < 0 ? -1 : flash_cpu(&flash, err);
 }
 
 static int cuda(struct gpu *gpu, struct gpu_workspace *workspace, const struct op_problem *problem,
@@ -115,7 +123,7 @@ static int cuda(struct gpu *gpu, struct gpu_workspace *workspace, const struct o
 {
 	const struct flash_problem flash = operation_of(problem);
 
-	return check_dims(problem, err) < 0 ? -1 : flash_cuda(gpu, workspace, &flash, config, err);
+	return check_options(problem, err) < 0 ? -1 : flash_cuda(gpu, workspace, &flash, config, err);
 }
 
 static int config_check(const struct op_problem *problem, const struct gpu_properties *properties,
@@ -123,7 +131,7 @@ static int config_check(const struct op_problem *problem, const struct gpu_prope
 {
 	const struct flash_problem flash = operation_of(problem);
 
-	return check_dims(problem, err) < 0
+	return check_options(problem, err) < 0
 		? -1
 		: flash_config_check(&flash_forward_kernels, &flash, properties, config, err);
 }
@@ -180,7 +188,7 @@ static int check_gradient(const struct op_problem *problem, struct error *err)
 {
 	const struct flash_problem flash = flash_gradient_problem(problem);
 
-	return check_dims(problem, err) < 0 ? -1 : flash_check_gradient(&flash, err);
+	return check_options(problem, err) < 0 ? -1 : flash_check_gradient(&flash, err);
 }
 
 static int reference_gradient(
@@ -188,7 +196,7 @@ static int reference_gradient(
 {
 	const struct flash_problem flash = flash_gradient_problem(problem);
 
-	return check_dims(problem, err) < 0
+	return check_options(problem, err) < 0
 		? -1
 		: flash_reference_gradient(&flash, results[DQ], results[DK], results[DV], err);
 }
@@ -197,7 +205,7 @@ static int cpu_gradient(const struct op_problem *problem, struct error *err)
 {
 	const struct flash_problem flash = flash_gradient_problem(problem);
 
-	return check_dims(problem, err) < 0 ? -1 : flash_cpu_gradient(&flash, err);
+	return check_options(problem, err) < 0 ? -1 : flash_cpu_gradient(&flash, err);
 }
 
 static int cuda_gradient(struct gpu *gpu, struct gpu_workspace *workspace, const struct op_problem *problem,
@@ -205,7 +213,8 @@ static int cuda_gradient(struct gpu *gpu, struct gpu_workspace *workspace, const
 {
 	const struct flash_problem flash = flash_gradient_problem(problem);
 
-	return check_dims(problem, err) < 0 ? -1 : flash_cuda_gradient(gpu, workspace, &flash, config, err);
+	return check_options(problem, err) < 0 ? -1
+					       : flash_cuda_gradient(gpu, workspace, &flash, config, err);
 }
 
 static int gradient_config_check(const struct op_problem *problem, const struct gpu_properties *properties,
@@ -213,7 +222,7 @@ static int gradient_config_check(const struct op_problem *problem, const struct 
 {
 	const struct flash_problem flash = flash_gradient_problem(problem);
 
-	return check_dims(problem, err) < 0
+	return check_options(problem, err) < 0
 		? -1
 		: flash_config_check(&flash_backward_kernels, &flash, properties, config, err);
 }
@@ -272,6 +281,7 @@ const struct family family_flash = {
 	.cuda = cuda,
 	.operations = operations,
 	.least_cosine = 0.9999,
+	.packed = PACKED,
 };
 
 const struct family family_flash_backward = {
@@ -287,4 +297,5 @@ const struct family family_flash_backward = {
 	.cuda = cuda_gradient,
 	.operations = operations_gradient,
 	.least_cosine = 0.9999,
+	.packed = PACKED,
 };

@@ -6,15 +6,20 @@
 
 int64_t flash_sequences(const struct flash_problem *problem)
 {
-	return problem->cu_seqlens ? problem->sequences : problem->batch;
+	return problem->sequences ? problem->sequences : problem->batch;
 }
 
 struct flash_sequence flash_sequence(const struct flash_problem *problem, int64_t number)
 {
 	const int32_t *at = problem->cu_seqlens ? problem->cu_seqlens + number : NULL;
+	int64_t first;
 
-	return at ? (struct flash_sequence){0, at[0], at[1] - at[0]}
-		  : (struct flash_sequence){number, 0, problem->tokens};
+	if (!problem->sequences)
+		return (struct flash_sequence){number, 0, problem->tokens};
+	if (at)
+		return (struct flash_sequence){0, at[0], at[1] - at[0]};
+	first = problem->tokens * number / problem->sequences;
+	return (struct flash_sequence){0, first, problem->tokens * (number + 1) / problem->sequences - first};
 }
 
 int64_t flash_longest(const struct flash_problem *problem)
@@ -29,9 +34,11 @@ int64_t flash_longest(const struct flash_problem *problem)
 	return longest;
 }
 
-const char *flash_mask_name(bool causal)
+const char *flash_function_name(const struct flash_problem *problem)
 {
-	return causal ? "causal" : "bidirectional";
+	static const char *const names[] = {FLASH_FUNCTIONS};
+
+	return names[(problem->sequences > 0) * 2 + !problem->causal];
 }
 
 double flash_pairs(const struct flash_problem *problem)
@@ -125,12 +132,23 @@ static int check_tensors(const struct flash_problem *problem, const struct check
 	return 0;
 }
 
+/* Those who compute have to know where the sequences are. */
+static int check_packed(const struct flash_problem *problem, struct error *err)
+{
+	return problem->sequences && !problem->cu_seqlens
+		? error_set(err, STATUS_USAGE, "cu_seqlens of %d packed sequences is missing",
+			  problem->sequences)
+		: 0;
+}
+
 int flash_check(const struct flash_problem *problem, struct error *err)
 {
 	const struct checked tensors[] = {{&problem->q, "q", false}, {&problem->k, "k", true},
 		{&problem->v, "v", true}, {&problem->o, "o", false}};
 
-	return flash_check_shape(problem, err) < 0 ? -1 : check_tensors(problem, tensors, 3, 4, err);
+	return flash_check_shape(problem, err) < 0 || check_packed(problem, err) < 0
+		? -1
+		: check_tensors(problem, tensors, 3, 4, err);
 }
 
 int flash_check_gradient(const struct flash_problem *problem, struct error *err)
@@ -139,7 +157,7 @@ int flash_check_gradient(const struct flash_problem *problem, struct error *err)
 		{&problem->v, "v", true}, {&problem->o, "o", false}, {&problem->d_o, "do", false},
 		{&problem->dq, "dq", false}, {&problem->dk, "dk", true}, {&problem->dv, "dv", true}};
 
-	if (flash_check_shape(problem, err) < 0)
+	if (flash_check_shape(problem, err) < 0 || check_packed(problem, err) < 0)
 		return -1;
 	if (!problem->lse)
 		return error_set(err, STATUS_USAGE, "lse has no memory");

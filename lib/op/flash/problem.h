@@ -22,9 +22,10 @@ struct flash_problem {
 	struct tensor q, k, v, o;  /* any strides, each of any type */
 	float *lse;                /* of the forward: NULL: not wanted */
 	/* Packed sequences: sequence i of batch 0 (the only one) is tokens cu_seqlens[i] … cu_seqlens[i + 1] − 1, and
-	 * sees nothing of the others. [sequences + 1], in the host's memory. NULL: each batch is a sequence. */
+	 * sees nothing of the others. [sequences + 1], in the host's memory; who only asks how it would be computed may
+	 * leave it out. */
 	const int32_t *cu_seqlens;
-	int sequences;
+	int sequences;                 /* 0: each batch is one */
 	struct tensor d_o, dq, dk, dv; /* of the gradient, which reads o and lse too */
 };
 
@@ -44,7 +45,9 @@ static inline int64_t flash_lse_index(
 	return (batch * problem->heads + head) * problem->tokens + token;
 }
 
-const char *flash_mask_name(bool causal); /* "causal", "bidirectional" */
+/* What tuning keeps apart; as the family's options have them. */
+#define FLASH_FUNCTIONS "causal", "bidirectional", "packed", "packed-bidirectional"
+const char *flash_function_name(const struct flash_problem *problem);
 
 /* Pairs of a query and a key that it sees, of all sequences and one head. */
 double flash_pairs(const struct flash_problem *problem);

@@ -1,97 +1,23 @@
-"""The CUDA kernels in kernels/, compiled by PyTorch's own NVRTC entry on first use and launched through it.
+"""The CUDA kernels in kernels/, launched through PyTorch's own NVRTC entry; loader.py compiles them.
 
-What the functions take and give stands in backend.py. A compiled kernel is kept in a private folder under a hash of
-all that went into it, so that the next process only loads it.
+What the functions take and give stands in backend.py.
 """
 import collections
 import functools
 import hashlib
-import os
-import pathlib
-import re
-import tempfile
 
 import torch
 
+from fla.ops.quasar import loader
 from fla.ops.quasar import tuned
 
-ENTRY = pathlib.Path(__file__).with_name("entry.cu")
-KERNELS = pathlib.Path(__file__).with_name("kernels")
-INPUT = {torch.float32: 0, torch.bfloat16: 1, torch.float16: 2}  # as in kernels/common/dtype.h
+INPUT = loader.INPUT
+unavailable = loader.unavailable
 
 
-def unavailable(device):
-    if device.type != "cuda" or torch.version.hip is not None:
-        return "needs an NVIDIA GPU"
-    if torch.cuda.get_device_capability(device) < (8, 0):
-        return "needs compute capability 8.0 or newer"
-    try:
-        from torch.cuda._utils import _cuda_load_module
-        from torch.cuda._utils import _nvrtc_compile
-    except ImportError:
-        return f"PyTorch {torch.__version__} has no NVRTC entry"
-    if not KERNELS.is_dir():
-        return f"{KERNELS} is missing"
-    return None
-
-
-# --- compiling ------------------------------------------------------------------------------------------------
-
-
-@functools.cache
-def sources():
-    """All that can be compiled."""
-    return b"".join(path.read_bytes() for path in (ENTRY, *sorted(KERNELS.glob("*/*"))))
-
-
-@functools.cache
-def constant(name):
-    """A number that host and kernels share."""
-    return int(re.search(rf"#define {name} (\d+)".encode(), sources())[1])
-
-
-def cache_folder():
-    """A folder that nobody else writes to, or None."""
-    home = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    for path in (pathlib.Path(home, "quasar-fork"), pathlib.Path(tempfile.gettempdir(), f"quasar-fork-{os.getuid()}")):
-        try:
-            path.mkdir(mode=0o700, parents=True, exist_ok=True)
-            status = path.lstat()
-        except OSError:
-            continue
-        if status.st_uid == os.getuid() and not status.st_mode & 0o022 and os.access(path, os.W_OK | os.X_OK):
-            return path
-    return None
-
-
-def machine_code(name, options, architecture):
-    """entry.cu compiled for an architecture; `name` is one of its kernels."""
-    from torch.cuda._utils import _nvrtc_compile
-    key = hashlib.sha256(sources() + repr((options, architecture, torch.version.cuda)).encode()).hexdigest()
-    folder = cache_folder()
-    kept = folder / f"{key}.cubin" if folder else None
-    if kept and kept.exists():
-        return kept.read_bytes()
-    binary, _ = _nvrtc_compile(ENTRY.read_text(), name, architecture, [str(KERNELS)], options)
-    if kept:
-        try:
-            with tempfile.NamedTemporaryFile(dir=folder, delete=False) as file:
-                file.write(binary)
-            os.replace(file.name, kept)  # whole or not at all, whoever else writes it now
-        except OSError:  # the disk is full, say: the next process compiles again
-            pathlib.Path(file.name).unlink(missing_ok=True)
-    return binary
-
-
-@functools.cache
 def load(device, part, names, **parameters):
-    """Kernels of a part of entry.cu, built with these parameters, by name; `device` is a GPU's number."""
-    from torch.cuda._utils import _cuda_load_module
-    major, minor = torch.cuda.get_device_capability(device)
-    options = [f"-D{name}={value}" for name, value in {part: 1, **parameters}.items()]
-    architecture = f"{major}{minor}{'a' if major == 9 else ''}"  # wgmma is Hopper's alone
-    with torch.cuda.device(device):
-        return _cuda_load_module(machine_code(names[0], options, architecture), list(names))
+    """Kernels of a part of entry.cu, as loader.load."""
+    return loader.load(device, loader.FOLDER / "entry.cu", names, **{part: 1}, **parameters)
 
 
 def launch(kernel, grid, threads, arguments, shared=0):
@@ -115,7 +41,7 @@ Choice = collections.namedtuple(
 
 @functools.cache
 def tuned_for_these_kernels():
-    return hashlib.sha256(sources()).hexdigest() == tuned.KERNELS
+    return hashlib.sha256(loader.sources()).hexdigest() == tuned.KERNELS
 
 
 def tuned_configuration(name, dim, dtype, upstream, sequences, tokens):
@@ -191,13 +117,13 @@ def place(segment):
 
 
 def gather(x, segment):
-    (batch, _, hidden), rows = x.shape, segment.length + constant("LAYER_HISTORY")
+    (batch, _, hidden), rows = x.shape, segment.length + loader.constant("LAYER_HISTORY")
     stretches = batch * segment.stretches
     xs = torch.empty(stretches * rows, hidden, dtype=torch.bfloat16, device=x.device)
     kernel = load(x.device.index, "LAYER_GATHER", ("layer_gather_entry",), INPUT=INPUT[xs.dtype],
                   FROM_F32=int(x.dtype is torch.float32))["layer_gather_entry"]
-    threads = constant("LAYER_THREADS")
-    blocks = -(-rows * hidden // (constant("GATHER_NUMBERS") * threads))
+    threads = loader.constant("LAYER_THREADS")
+    blocks = -(-rows * hidden // (loader.constant("GATHER_NUMBERS") * threads))
     launch(kernel, (blocks, stretches), threads, [x, xs, *place(segment), hidden])
     return xs
 
@@ -206,9 +132,9 @@ def convolve(projected, weight, segment, q, k, v, narrow, held=None):
     (batch, _, size), width = narrow.shape, weight.shape[-1]
     kernel = load(q.device.index, "LAYER_CONVOLVE", ("layer_convolve_entry",), INPUT=INPUT[q.dtype], HEAD_DIM=size,
                   WIDTH=width)["layer_convolve_entry"]
-    threads = constant("LAYER_THREADS")
-    strips = -(-segment.length // constant("STRIP_ROWS"))
-    blocks = -(-strips * (projected.shape[-1] // constant("STRIP_CHANNELS")) // threads)
+    threads = loader.constant("LAYER_THREADS")
+    strips = -(-segment.length // loader.constant("STRIP_ROWS"))
+    blocks = -(-strips * (projected.shape[-1] // loader.constant("STRIP_CHANNELS")) // threads)
     launch(kernel, (blocks, batch * segment.stretches), threads,
            [projected, weight, q, k, v, narrow, *place(segment), held or segment.length])
 
@@ -219,5 +145,5 @@ def gate(o, narrow, weight, bias, norm, eps, y):
     kernel = load(o.device.index, "LAYER_GATE", ("layer_gate_entry",), INPUT=INPUT[o.dtype], HEAD_DIM=size,
                   VECTOR=1)["layer_gate_entry"]
     resident = 2 * torch.cuda.get_device_properties(o.device).multi_processor_count // heads
-    blocks = max(1, min(resident, -(-rows // constant("LAYER_GATE_ROWS"))))
-    launch(kernel, (blocks, heads), constant("LAYER_THREADS"), [o, y, narrow, weight, bias, norm, rows, heads, float(eps)])
+    blocks = max(1, min(resident, -(-rows // loader.constant("LAYER_GATE_ROWS"))))
+    launch(kernel, (blocks, heads), loader.constant("LAYER_THREADS"), [o, y, narrow, weight, bias, norm, rows, heads, float(eps)])

@@ -13,7 +13,8 @@ class Graph:
 
     def __init__(self, compute, x):
         self.x, self.graph = torch.empty_like(x), torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self.graph, capture_error_mode="thread_local"):
+        # the stream that PyTorch would take is of the GPU that was first captured on
+        with torch.cuda.graph(self.graph, stream=torch.cuda.Stream(x.device), capture_error_mode="thread_local"):
             self.out = compute(self.x)
 
     def __call__(self, x):
