@@ -160,8 +160,9 @@ static __device__ __forceinline__ void multiply(const struct model_step_argument
 
 	arrive(barrier);
 	refill(ring);
-	fetch_vectors<PRODUCT>(a, layer + 1);
-	if (PRODUCT == LOGITS && THREAD < TILES * 8)
+	if (PRODUCT != LOGITS)
+		fetch_vectors<PRODUCT>(a, layer + 1);
+	else if (THREAD < TILES * 8)
 		shared.best[THREAD] = 0;
 	wait(barrier);
 	stage<PRODUCT>(a, layer, tokens, shared, 0, share.slices);
