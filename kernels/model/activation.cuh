@@ -1,6 +1,7 @@
-/* activation: what goes into a product, in shared memory, in the order that lanes need it. An fp32 activation is the sum
- * of PLANES 16-bit numbers: that keeps 16 bits of it with bf16 weights, 22 with fp16 (but for tiny numbers), and 24 with
- * fp32. */
+/* activation: what goes into a product, in the order that lanes need it. An fp32 activation is the sum of PLANES 16-bit
+ * numbers: that keeps 16 bits of it with bf16 weights, 22 with fp16 (but for tiny numbers), and 24 with fp32.
+ *
+ * With few tokens every block makes them itself. With more they are made once, and blocks copy them. */
 #pragma once
 
 #include "common/element.cuh"
@@ -9,18 +10,24 @@
 #include "model/plan.cuh"
 
 #define PLANES MODEL_PLANES(INPUT)
+#define MADE_ONCE (TILES > 1)
 
 /* fp16 has little room above: activations are made smaller, and sums larger again. */
 #define REDUCTION (INPUT == INPUT_F16 ? 32.0f : 1.0f)
+
+/* A slice of the activations of eight tokens, times TILES. A lane has eight columns of a token. */
+struct staged_slice {
+	uint4 of[TILES][PLANES][MODEL_SLICE_LANES(TOKENS)];
+};
 
 struct product_memory {
 	float4 sums[MODEL_WARPS][TILES][32]; /* of each warp, in its registers' order */
 	unsigned long long best[TILES * 8];  /* of each token, in this block's rows; see MODEL_TOKEN */
 	float scales[TILES * 8];             /* of each token's norm */
-	uint4 staged[STAGE][TILES][PLANES][32];
+	struct staged_slice staged[STAGE];
 };
 static_assert(
-	sizeof(struct product_memory) == MODEL_PRODUCT_BYTES(TILES, STAGE, INPUT), "as the host counts");
+	sizeof(struct product_memory) == MODEL_PRODUCT_BYTES(TOKENS, STAGE, INPUT), "as the host counts");
 
 /* Two numbers as N pairs of 16-bit ones, whose sums they are. */
 template <int N>
@@ -38,86 +45,175 @@ static __device__ __forceinline__ void split_pair(unsigned (&pairs)[N], float lo
 	}
 }
 
-/* NULL: what comes in is not normalised. */
-static __device__ __forceinline__ const float *norm_of(
-	const struct model_step_arguments &a, const struct plan &plan)
+/* Eight columns of a token, which are quarter `quarter` of a slice. */
+static __device__ __forceinline__ void put_quarter(
+	struct staged_slice &slice, int token, int quarter, const float4 (&x)[2])
 {
-	switch (plan.part.product) {
-	case QKV:
-		return a.layers[plan.part.layer].attention_norm;
-	case GATE_UP:
-		return a.layers[plan.part.layer].mlp_norm;
-	case LOGITS:
-		return a.norm;
-	default:
-		return NULL;
-	}
-}
-
-/* 1 / √(mean of x² + ε), of every token, a warp each. */
-static __device__ __forceinline__ void measure(
-	const struct model_step_arguments &a, const struct plan &plan, struct product_memory &shared)
-{
-	for (int token = threadIdx.x / 32; token < plan.tokens; token += MODEL_WARPS) {
-		const int row = plan.part.product == LOGITS ? a.outputs[token].row : token;
-		float squares = 0;
-
-		for (int i = threadIdx.x % 32; i < a.hidden / 4; i += 32) {
-			const float4 four = __ldcg((const float4 *)(a.x + row * a.hidden) + i);
-
-			squares += dot(four, four);
-		}
-		for (int other = 16; other; other /= 2)
-			squares += __shfl_xor_sync(~0u, squares, other);
-		if (threadIdx.x % 32 == 0)
-			shared.scales[token] = 1 / sqrtf(squares / a.hidden + a.epsilon);
-	}
-}
-
-/* Four numbers of what a product takes in. */
-static __device__ __forceinline__ float4 activation(const struct model_step_arguments &a,
-	const struct plan &plan, const float *norm, const struct product_memory &shared, int token,
-	int column)
-{
-	const int row = plan.part.product == LOGITS ? a.outputs[token].row : token;
-	float4 x, weight;
-	float scale;
-
-	if (plan.part.product == OUTPUT)
-		return attended(a, row, column);
-	if (plan.part.product == DOWN)
-		return __ldcg((const float4 *)(a.activated + row * a.intermediate + column));
-	x = __ldcg((const float4 *)(a.x + row * a.hidden + column));
-	weight = *(const float4 *)(norm + column);
-	scale = shared.scales[token];
-	return make_float4(x.x * scale * weight.x, x.y * scale * weight.y, x.z * scale * weight.z,
-		x.w * scale * weight.w);
-}
-
-/* `count` slices, from slice `first` on, into shared memory; zeros where there is no column or token. */
-static __device__ __forceinline__ void stage(const struct model_step_arguments &a, const struct plan &plan,
-	struct product_memory &shared, int first, int count)
-{
-	const float *norm = norm_of(a, plan);
-	const int lane = threadIdx.x % 32, tiles = divide_up(plan.tokens, 8);
-
-	for (int item = threadIdx.x / 32; item < count * tiles; item += MODEL_WARPS) {
-		const int slice = item / tiles, tile = item % tiles, token = tile * 8 + lane / 4;
-		unsigned pairs[4][PLANES];
+	unsigned pairs[4][PLANES];
 
 #pragma unroll
-		for (int half = 0; half < 2; half++) {
-			const int column = (first + slice) * MODEL_SLICE + lane % 4 * 8 + half * 4;
-			float4 x = make_float4(0, 0, 0, 0);
-
-			if (token < plan.tokens && column < plan.matrix.columns)
-				x = activation(a, plan, norm, shared, token, column);
-			split_pair(pairs[half * 2], x.x / REDUCTION, x.y / REDUCTION);
-			split_pair(pairs[half * 2 + 1], x.z / REDUCTION, x.w / REDUCTION);
-		}
+	for (int half = 0; half < 2; half++) {
+		split_pair(pairs[half * 2], x[half].x / REDUCTION, x[half].y / REDUCTION);
+		split_pair(pairs[half * 2 + 1], x[half].z / REDUCTION, x[half].w / REDUCTION);
+	}
 #pragma unroll
-		for (int p = 0; p < PLANES; p++)
-			shared.staged[slice][tile][p][lane] = make_uint4(
-				pairs[0][p], pairs[1][p], pairs[2][p], pairs[3][p]);
+	for (int p = 0; p < PLANES; p++)
+		slice.of[token / 8][p][token % 8 * 4 + quarter] = make_uint4(
+			pairs[0][p], pairs[1][p], pairs[2][p], pairs[3][p]);
+}
+
+/* Where a number is, of the planes. */
+static __device__ __forceinline__ unsigned short *place_of(
+	struct staged_slice *slices, int token, int column, int plane)
+{
+	return (unsigned short *)&slices[column / MODEL_SLICE]
+		       .of[token / 8][plane][token % 8 * 4 + column % MODEL_SLICE / 8] +
+		column % 8;
+}
+
+/* 1 / √(mean of x² + ε), by a warp, of sums that product BEFORE, or look_up(), has left. */
+template <int BEFORE>
+static __device__ __forceinline__ float scale_of(const struct model_step_arguments &a, int row)
+{
+	constexpr int tiles = SHARE(BEFORE).tiles;
+	float squares = 0;
+
+#pragma unroll
+	for (int i = 0; i < tiles; i += 32)
+		if (i + 32 <= tiles || i + THREAD % 32 < tiles)
+			squares += __ldcg(a.squares + (i + THREAD % 32) * MODEL_ROWS + row);
+#pragma unroll
+	for (int other = 16; other; other /= 2)
+		squares += __shfl_xor_sync(~0u, squares, other);
+	return rsqrtf(squares * (1.0f / HIDDEN) + a.epsilon);
+}
+
+template <int PRODUCT> static __device__ __forceinline__ constexpr int product_before(void)
+{
+	return PRODUCT == GATE_UP ? OUTPUT : DOWN;
+}
+
+template <int PRODUCT> static __device__ __forceinline__ constexpr bool is_normalised(void)
+{
+	return PRODUCT == QKV || PRODUCT == GATE_UP || PRODUCT == LOGITS;
+}
+
+/* Eight columns of what a product takes in, but for its norm; zeros where there is none. */
+template <int PRODUCT>
+static __device__ __forceinline__ void read_quarter(
+	const struct model_step_arguments &a, int row, int column, float4 (&x)[2])
+{
+#pragma unroll
+	for (int half = 0; half < 2; half++, column += 4) {
+		x[half] = make_float4(0, 0, 0, 0);
+		if (column >= SHARE(PRODUCT).columns)
+			continue;
+		if (PRODUCT == OUTPUT)
+			x[half] = attended(a, row, column);
+		else if (PRODUCT == DOWN)
+			x[half] = __ldcg((const float4 *)(a.activated + row * INTERMEDIATE + column));
+		else
+			x[half] = __ldcg((const float4 *)(a.x + row * HIDDEN + column));
 	}
 }
+
+static __device__ __forceinline__ void read_norm(const float *norm, int column, float4 (&weights)[2])
+{
+#pragma unroll
+	for (int half = 0; half < 2; half++, column += 4)
+		weights[half] = column < HIDDEN ? *(const float4 *)(norm + column) : make_float4(0, 0, 0, 0);
+}
+
+static __device__ __forceinline__ void normalise(float4 (&x)[2], const float4 (&weights)[2], float scale)
+{
+#pragma unroll
+	for (int half = 0; half < 2; half++) {
+		x[half].x *= scale * weights[half].x, x[half].y *= scale * weights[half].y;
+		x[half].z *= scale * weights[half].z, x[half].w *= scale * weights[half].w;
+	}
+}
+
+template <int PRODUCT>
+static __device__ __forceinline__ int row_of_token(const struct model_step_arguments &a, int token)
+{
+	return PRODUCT == LOGITS ? a.outputs[token].row : token;
+}
+
+#if MADE_ONCE
+
+/* The planes of what a product takes in, by all blocks: a warp eight slices of a token. */
+template <int PRODUCT>
+static __device__ __forceinline__ void make_planes(
+	const struct model_step_arguments &a, int layer, int tokens)
+{
+	constexpr int parts = divide_up(SHARE(PRODUCT).slices, 8);
+	const float *norm = of_layer(a, a.products[PRODUCT].norm, layer);
+	const int lane = THREAD % 32;
+
+	for (int item = THREAD / 32 * BLOCKS + blockIdx.x; item < tokens * parts;
+		item += BLOCKS * MODEL_WARPS) {
+		const int token = item / parts, row = row_of_token<PRODUCT>(a, token);
+		const int slice = item % parts * 8 + lane / 4, column = slice * MODEL_SLICE + lane % 4 * 8;
+		float4 x[2], weights[2];
+
+		read_quarter<PRODUCT>(a, row, column, x);
+		if (is_normalised<PRODUCT>()) {
+			read_norm(norm, column, weights);
+			normalise(x, weights, scale_of<product_before<PRODUCT>()>(a, row));
+		}
+		if (slice < SHARE(PRODUCT).slices)
+			put_quarter(((struct staged_slice *)a.planes[0])[slice], token, lane % 4, x);
+	}
+}
+
+/* Slices `first` to `end` of this block's piece, into shared memory. */
+template <int PRODUCT>
+static __device__ __forceinline__ void stage(const struct model_step_arguments &a, int layer, int tokens,
+	struct product_memory &shared, int first, int end)
+{
+	const uint4 *from = (const uint4 *)((const struct staged_slice *)a.planes[PRODUCT == DOWN] +
+		piece_of_block<PRODUCT>() * SHARE(PRODUCT).piece + first);
+	const unsigned to = (unsigned)__cvta_generic_to_shared(shared.staged);
+
+#pragma unroll 4
+	for (int i = THREAD; i < (end - first) * (int)(sizeof(struct staged_slice) / 16); i += MODEL_THREADS)
+		copy_async(to + i * 16, from + i, true);
+	copy_async_wait();
+}
+
+#else
+
+/* Where there is no token, nothing is staged: its products are dropped. */
+template <int PRODUCT>
+static __device__ __forceinline__ void stage(const struct model_step_arguments &a, int layer, int tokens,
+	struct product_memory &shared, int first, int end)
+{
+	const float *norm = of_layer(a, a.products[PRODUCT].norm, layer);
+	const int quarters = (end - first) * 4;
+
+	for (int item = THREAD; item - (int)THREAD < quarters * tokens; item += MODEL_THREADS) {
+		const int token = item / quarters, quarter = item % quarters;
+		const int column = first * MODEL_SLICE + quarter * 8;
+		const bool there = item < quarters * tokens;
+		float4 x[2], weights[2];
+
+		if (there) {
+			read_quarter<PRODUCT>(a, row_of_token<PRODUCT>(a, token), column, x);
+			if (is_normalised<PRODUCT>())
+				read_norm(norm, column, weights);
+		}
+		if (is_normalised<PRODUCT>() && item == THREAD) {
+			if (THREAD / 32 < tokens)
+				shared.scales[THREAD / 32] = scale_of<product_before<PRODUCT>()>(
+					a, row_of_token<PRODUCT>(a, THREAD / 32));
+			__syncthreads();
+		}
+		if (!there)
+			break;
+		if (is_normalised<PRODUCT>())
+			normalise(x, weights, shared.scales[token]);
+		put_quarter(shared.staged[quarter / 4], token, quarter % 4, x);
+	}
+}
+
+#endif

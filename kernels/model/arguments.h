@@ -4,19 +4,21 @@
 
 #include "model/layout.h"
 
-/* [rows, columns] of weights, each row padded with zeros to whole slices. */
-struct model_matrix {
-	const void *data;
-	const float *bias; /* [rows]; NULL: none */
-	int rows, columns;
+/* The products of a layer, and the last. */
+enum model_product {
+	QKV,     /* queries, keys and values of the normalised x: one below the other */
+	OUTPUT,  /* x += of what was attended to */
+	GATE_UP, /* silu(gate) · up of the normalised x: one below the other */
+	DOWN,    /* x += of that */
+	LOGITS,  /* of the normalised x of the rows that predict */
+	PRODUCTS,
 };
 
-struct model_device_layer {
-	const float *attention_norm, *mlp_norm; /* [hidden] */
-	const float *q_norm, *k_norm;           /* [head_dim]; NULL: none */
-	struct model_matrix qkv;                /* queries, keys and values, one below the other */
-	struct model_matrix output;             /* of attention */
-	struct model_matrix gate_up, down;      /* gate and up one below the other */
+/* Of the first layer, where there is one in each. */
+struct model_device_product {
+	const void *weights; /* [rows, columns], each row padded with zeros to whole slices */
+	const float *bias;   /* [rows]; NULL: none */
+	const float *norm;   /* [columns]: of what comes in; NULL: that is not normalised */
 };
 
 /* A token that a session takes. */
@@ -34,23 +36,31 @@ struct model_device_output {
 };
 
 struct model_step_arguments {
-	const struct model_device_layer *layers;
-	struct model_matrix embedding, output;
-	const float *norm;        /* [hidden] */
-	const float *frequencies; /* [head_dim / 2] */
-	int layer_count, hidden, heads, kv_heads, intermediate;
+	struct model_device_product products[PRODUCTS];
+	const float *q_norm, *k_norm; /* [head_dim], of the first layer; NULL: none */
+	long long layer_bytes;        /* from what belongs to a layer to the same of the next */
+	const void *embedding;        /* [vocabulary, hidden], as weights are */
+	const float *frequencies;     /* [head_dim / 2] */
+	int layer_count;
 	float epsilon;
 
 	/* What a step works on. */
-	float *x;      /* [MODEL_ROWS, hidden] */
-	float *angles; /* [MODEL_ROWS, head_dim / 2, 2]: cosines and sines */
+	float *x;       /* [MODEL_ROWS, hidden] */
+	float *squares; /* [hidden / 8, MODEL_ROWS]: sums of x², of each tile of a product that changes x */
+	float *angles;  /* [MODEL_ROWS, head_dim / 2, 2]: cosines and sines */
 	float *heads_at; /* [MODEL_ROWS, heads + kv_heads, head_dim]: queries, and keys until they have been normalised */
 	float *partial; /* [MODEL_ROWS, heads, MODEL_SPLITS, head_dim]: of attention, not yet divided by its sum */
 	float *partial_of; /* [MODEL_ROWS, heads, MODEL_SPLITS, 2]: its largest score and its sum */
 	float *activated;  /* [MODEL_ROWS, intermediate] */
+	void *planes
+		[2]; /* activations as they are staged (activation.cuh): what is hidden wide, and what is activated */
+	void *pieces; /* sums of products that are done in pieces: MODEL_PIECES_BYTES */
+	unsigned *
+		finished; /* [tiles, eight tokens at a time]: pieces that are there; zeros between products */
 	unsigned *barrier; /* [2], zeros between steps */
 
 	int row_count, output_count;
+	int splits; /* parts that keep all blocks busy when each row is attended to in so many */
 	struct model_device_row rows[MODEL_ROWS];
 	struct model_device_output outputs[MODEL_ROWS];
 };

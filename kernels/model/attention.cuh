@@ -3,10 +3,12 @@
  * are fp32. */
 #pragma once
 
-#include "model/arguments.h"
+#include "model/plan.cuh"
 
-#define QUADS (HEAD_DIM / 4)               /* four numbers of a head */
-#define PARTS (MODEL_THREADS / QUADS)      /* threads that have the same quad of values, of different keys */
+#define QUADS (HEAD_DIM / 4)          /* four numbers of a head */
+#define PARTS (MODEL_THREADS / QUADS) /* threads that have the same quad of values, of different keys */
+#define SCORERS (MODEL_THREADS / MODEL_KEYS) /* threads that have the same key, of different quads */
+#define SPLITS_AT_ONCE (TILES == 1 ? 3 : 2)
 #define NOTHING __int_as_float(0xff800000) /* −∞ */
 
 /* Of a block: what one part of the step works on, after the other. */
@@ -15,55 +17,78 @@ extern __shared__ __align__(16) unsigned char memory[];
 /* The parts that a row's sequence is attended to in: as many as keep all blocks busy. */
 static __device__ __forceinline__ int splits_of(const struct model_step_arguments &a, int row)
 {
-	const int busy = gridDim.x * GROUP / (a.row_count * a.heads);
-	const int useful = (a.rows[row].position + MODEL_KEYS) / MODEL_KEYS;
-
-	return max(1, min(min(busy, useful), MODEL_SPLITS));
+	return min(a.splits, (a.rows[row].position + MODEL_KEYS) / MODEL_KEYS);
 }
 
 /* Where a session keeps a key or value of a row's token; `head` counts those of keys, then those of values. */
 static __device__ __forceinline__ float *cached(
 	const struct model_step_arguments &a, int layer, int row, int head, int position)
 {
-	const int kind = head / a.kv_heads;
-	const long long at = (kind * (long long)a.layer_count + layer) * a.kv_heads + head % a.kv_heads;
+	const int kind = head / KV_HEADS;
+	const long long at = (kind * (long long)a.layer_count + layer) * KV_HEADS + head % KV_HEADS;
 
 	return a.rows[row].cache + (at * a.rows[row].capacity + position) * HEAD_DIM;
 }
 
 struct attention {
-	float4 sums[2][MODEL_THREADS]; /* of weighted values; of two heads, one after the other */
+	float4 sums[GROUP][MODEL_THREADS]; /* of weighted values */
 	float queries[GROUP][HEAD_DIM];
 	float scores[GROUP][MODEL_KEYS];
 	float largest[GROUP], sum[GROUP],
 		shrink[GROUP]; /* shrink: what older sums are to be multiplied with */
 };
-static_assert(sizeof(struct attention) <= MODEL_ATTENTION_BYTES(HEAD_DIM), "as the host counts");
+/* What a thread has of some keys and their values. */
+struct attended_keys {
+	float4 keys[divide_up(QUADS, SCORERS)], values[divide_up(MODEL_KEYS, PARTS)];
+};
+static_assert(sizeof(struct attention) <= MODEL_ATTENTION_BYTES(HEAD_DIM, GROUP), "as the host counts");
 
 static __device__ __forceinline__ float dot(float4 a, float4 b)
 {
 	return a.x * b.x + a.y * b.y + a.z * b.z + a.w * b.w;
 }
 
-/* Of `count` keys from `keys` on; −∞ where there is none. */
-static __device__ __forceinline__ void score(struct attention &shared, const float *keys, int count)
+static __device__ __forceinline__ void read_keys(
+	struct attended_keys &read, const float *keys, const float *values, int count)
 {
-	const int key = threadIdx.x / 4, quarter = threadIdx.x % 4;
+	const int key = THREAD / SCORERS, quad = THREAD % QUADS, part = THREAD / QUADS;
+
+#pragma unroll
+	for (int n = 0; n < divide_up(QUADS, SCORERS); n++) {
+		const int i = n * SCORERS + THREAD % SCORERS;
+
+		if (key < count && i < QUADS)
+			read.keys[n] = __ldcg((const float4 *)(keys + key * HEAD_DIM) + i);
+	}
+#pragma unroll
+	for (int n = 0; n < divide_up(MODEL_KEYS, PARTS); n++)
+		if (part < PARTS && n * PARTS + part < count)
+			read.values[n] = __ldcg(
+				(const float4 *)(values + (n * PARTS + part) * HEAD_DIM) + quad);
+}
+
+/* −∞ where there is no key. */
+static __device__ __forceinline__ void score(
+	struct attention &shared, const struct attended_keys &read, int count)
+{
+	const int key = THREAD / SCORERS, scorer = THREAD % SCORERS;
 	float scores[GROUP] = {};
 
-#pragma unroll 4
-	for (int i = quarter; i < (key < count ? QUADS : 0); i += 4) {
-		const float4 four = __ldcg((const float4 *)(keys + key * HEAD_DIM) + i);
+#pragma unroll
+	for (int n = 0; n < divide_up(QUADS, SCORERS); n++) {
+		const int i = n * SCORERS + scorer;
 
 #pragma unroll
 		for (int g = 0; g < GROUP; g++)
-			scores[g] += dot(four, ((const float4 *)shared.queries[g])[i]);
+			if (key < count && i < QUADS)
+				scores[g] += dot(read.keys[n], ((const float4 *)shared.queries[g])[i]);
 	}
 #pragma unroll
 	for (int g = 0; g < GROUP; g++) {
-		scores[g] += __shfl_xor_sync(~0u, scores[g], 1);
-		scores[g] += __shfl_xor_sync(~0u, scores[g], 2);
-		if (quarter == g % 4)
+#pragma unroll
+		for (int other = 1; other < SCORERS; other *= 2)
+			scores[g] += __shfl_xor_sync(~0u, scores[g], other);
+		if (scorer == g % SCORERS)
 			shared.scores[g][key] = key < count ? scores[g] : NOTHING;
 	}
 }
@@ -71,9 +96,9 @@ static __device__ __forceinline__ void score(struct attention &shared, const flo
 /* A warp a head: scores become weights. */
 static __device__ __forceinline__ void weigh(struct attention &shared)
 {
-	const int lane = threadIdx.x % 32;
+	const int lane = THREAD % 32;
 
-	for (int g = threadIdx.x / 32; g < GROUP; g += MODEL_WARPS) {
+	for (int g = THREAD / 32; g < GROUP; g += MODEL_WARPS) {
 		float largest = shared.largest[g], sum = 0;
 
 		for (int i = lane; i < MODEL_KEYS; i += 32)
@@ -81,7 +106,7 @@ static __device__ __forceinline__ void weigh(struct attention &shared)
 		for (int other = 16; other; other /= 2)
 			largest = fmaxf(largest, __shfl_xor_sync(~0u, largest, other));
 		for (int i = lane; i < MODEL_KEYS; i += 32) {
-			const float weight = expf(shared.scores[g][i] - largest);
+			const float weight = __expf(shared.scores[g][i] - largest);
 
 			shared.scores[g][i] = weight;
 			sum += weight;
@@ -89,7 +114,7 @@ static __device__ __forceinline__ void weigh(struct attention &shared)
 		for (int other = 16; other; other /= 2)
 			sum += __shfl_xor_sync(~0u, sum, other);
 		if (lane == 0) {
-			shared.shrink[g] = expf(shared.largest[g] - largest);
+			shared.shrink[g] = __expf(shared.largest[g] - largest);
 			shared.sum[g] = shared.sum[g] * shared.shrink[g] + sum;
 			shared.largest[g] = largest;
 		}
@@ -98,19 +123,22 @@ static __device__ __forceinline__ void weigh(struct attention &shared)
 
 /* Weighted values, of every PARTS-th key. */
 static __device__ __forceinline__ void add_values(
-	const struct attention &shared, const float *values, int count, float4 (&sums)[GROUP])
+	const struct attention &shared, const struct attended_keys &read, int count, float4 (&sums)[GROUP])
 {
-	const int quad = threadIdx.x % QUADS, part = threadIdx.x / QUADS;
+	const int part = THREAD / QUADS;
 
 #pragma unroll
 	for (int g = 0; g < GROUP; g++) {
 		sums[g].x *= shared.shrink[g], sums[g].y *= shared.shrink[g];
 		sums[g].z *= shared.shrink[g], sums[g].w *= shared.shrink[g];
 	}
-#pragma unroll 4
-	for (int key = part; key < (part < PARTS ? count : 0); key += PARTS) {
-		const float4 four = __ldcg((const float4 *)(values + key * HEAD_DIM) + quad);
+#pragma unroll
+	for (int n = 0; n < divide_up(MODEL_KEYS, PARTS); n++) {
+		const int key = n * PARTS + part;
+		const float4 four = read.values[n];
 
+		if (part >= PARTS || key >= count)
+			continue;
 #pragma unroll
 		for (int g = 0; g < GROUP; g++) {
 			const float weight = shared.scores[g][key];
@@ -125,19 +153,20 @@ static __device__ __forceinline__ void hand_over(const struct model_step_argumen
 	struct attention &shared, long long at, const float4 (&sums)[GROUP])
 {
 #pragma unroll
-	for (int g = 0; g < GROUP; g++) {
-		const float(*parts)[HEAD_DIM] = (const float(*)[HEAD_DIM])shared.sums[g % 2];
+	for (int g = 0; g < GROUP; g++)
+		shared.sums[g][THREAD] = sums[g];
+	__syncthreads();
+	for (int i = THREAD; i < GROUP * HEAD_DIM; i += MODEL_THREADS) {
+		const int g = i / HEAD_DIM, dim = i % HEAD_DIM;
+		const float(*parts)[HEAD_DIM] = (const float(*)[HEAD_DIM])shared.sums[g];
 		const long long to = at + g * MODEL_SPLITS;
 		float total = 0;
 
-		shared.sums[g % 2][threadIdx.x] = sums[g];
-		__syncthreads();
-		if (threadIdx.x >= HEAD_DIM)
-			continue;
+#pragma unroll 16
 		for (int part = 0; part < PARTS; part++)
-			total += parts[part][threadIdx.x];
-		a.partial[to * HEAD_DIM + threadIdx.x] = total;
-		if (threadIdx.x == 0)
+			total += parts[part][dim];
+		a.partial[to * HEAD_DIM + dim] = total;
+		if (dim == 0)
 			((float2 *)a.partial_of)[to] = make_float2(shared.largest[g], shared.sum[g]);
 	}
 }
@@ -147,35 +176,42 @@ static __device__ __forceinline__ void attend(
 	const struct model_step_arguments &a, int layer, int row, int group, int split, int splits)
 {
 	struct attention &shared = *(struct attention *)memory;
-	const int head = group * GROUP, kv_head = head / (a.heads / a.kv_heads);
+	const int head = group * GROUP, kv_head = head / (HEADS / KV_HEADS);
 	const int length = a.rows[row].position + 1, share = (length + splits - 1) / splits;
-	const float *queries = a.heads_at + (row * (a.heads + a.kv_heads) + head) * HEAD_DIM;
+	const int first = split * share, end = min(length, first + share);
+	const float *queries = a.heads_at + (row * (HEADS + KV_HEADS) + head) * HEAD_DIM;
+	const float *keys = cached(a, layer, row, kv_head, 0),
+		    *values = cached(a, layer, row, KV_HEADS + kv_head, 0);
 	float4 sums[GROUP] = {};
 
-	for (int i = threadIdx.x; i < GROUP * HEAD_DIM; i += MODEL_THREADS)
-		shared.queries[0][i] = __ldcg(queries + i) * (1 / sqrtf(HEAD_DIM));
-	if (threadIdx.x < GROUP)
-		shared.largest[threadIdx.x] = NOTHING, shared.sum[threadIdx.x] = 0;
-	__syncthreads();
-	for (int key = split * share; key < min(length, (split + 1) * share); key += MODEL_KEYS) {
-		const int count = min(min(length, (split + 1) * share) - key, MODEL_KEYS);
+	for (int key = first; key < end; key += MODEL_KEYS) {
+		const int count = min(end - key, MODEL_KEYS);
+		struct attended_keys read;
 
-		score(shared, cached(a, layer, row, kv_head, key), count);
+		read_keys(read, keys + key * HEAD_DIM, values + key * HEAD_DIM, count);
+		if (key == first) {
+			for (int i = THREAD; i < GROUP * HEAD_DIM; i += MODEL_THREADS)
+				shared.queries[0][i] = __ldcg(queries + i) * (1 / sqrtf(HEAD_DIM));
+			if (THREAD < GROUP)
+				shared.largest[THREAD] = NOTHING, shared.sum[THREAD] = 0;
+			__syncthreads();
+		}
+		score(shared, read, count);
 		__syncthreads();
 		weigh(shared);
 		__syncthreads();
-		add_values(shared, cached(a, layer, row, a.kv_heads + kv_head, key), count, sums);
+		add_values(shared, read, count, sums);
 		__syncthreads();
 	}
-	hand_over(a, shared, (long long)(row * a.heads + head) * MODEL_SPLITS + split, sums);
+	hand_over(a, shared, (long long)(row * HEADS + head) * MODEL_SPLITS + split, sums);
 	__syncthreads();
 }
 
 static __device__ __forceinline__ void attention(const struct model_step_arguments &a, int layer)
 {
-	const int groups = a.heads / GROUP, items = a.row_count * groups;
+	const int groups = HEADS / GROUP, items = (TOKENS == 1 ? 1 : a.row_count) * groups;
 
-	for (int item = blockIdx.x; item < items * MODEL_SPLITS; item += gridDim.x) {
+	for (int item = blockIdx.x; item < items * MODEL_SPLITS; item += BLOCKS) {
 		const int row = item % items / groups, split = item / items, splits = splits_of(a, row);
 
 		if (split < splits)
@@ -186,23 +222,44 @@ static __device__ __forceinline__ void attention(const struct model_step_argumen
 /* Four numbers of what a row's heads attended to, side by side. */
 static __device__ __forceinline__ float4 attended(const struct model_step_arguments &a, int row, int column)
 {
-	const long long at = (long long)(row * a.heads + column / HEAD_DIM) * MODEL_SPLITS;
+	const long long at = (long long)(row * HEADS + column / HEAD_DIM) * MODEL_SPLITS;
 	const float4 *partial = (const float4 *)(a.partial + at * HEAD_DIM + column % HEAD_DIM);
 	const float2 *of = (const float2 *)a.partial_of + at;
 	const int splits = splits_of(a, row);
 	float4 total = make_float4(0, 0, 0, 0);
 	float largest = NOTHING, sum = 0;
 
-	for (int i = 0; i < splits; i++)
-		largest = fmaxf(largest, __ldcg(of + i).x);
-	for (int i = 0; i < splits; i++) {
-		const float2 state = __ldcg(of + i);
-		const float4 four = __ldcg(partial + i * QUADS);
-		const float weight = expf(state.x - largest);
+	/* as many at a time as most sequences have */
+	for (int first = 0; first < splits; first += SPLITS_AT_ONCE) {
+		float2 states[SPLITS_AT_ONCE];
+		float4 fours[SPLITS_AT_ONCE];
+		float before = largest, shrink;
 
-		sum += weight * state.y;
-		total.x += weight * four.x, total.y += weight * four.y;
-		total.z += weight * four.z, total.w += weight * four.w;
+#pragma unroll
+		for (int i = 0; i < SPLITS_AT_ONCE; i++) {
+			states[i] = make_float2(NOTHING, 0);
+			if (first + i < splits) {
+				states[i] = __ldcg(of + first + i);
+				fours[i] = __ldcg(partial + (first + i) * QUADS);
+			}
+		}
+#pragma unroll
+		for (int i = 0; i < SPLITS_AT_ONCE; i++)
+			largest = fmaxf(largest, states[i].x);
+		shrink = __expf(before - largest);
+		sum *= shrink;
+		total.x *= shrink, total.y *= shrink, total.z *= shrink, total.w *= shrink;
+#pragma unroll
+		for (int i = 0; i < SPLITS_AT_ONCE; i++) {
+			const float weight = __expf(states[i].x - largest);
+
+			if (first + i >= splits)
+				break;
+			sum += weight * states[i].y;
+			total.x += weight * fours[i].x, total.y += weight * fours[i].y;
+			total.z += weight * fours[i].z, total.w += weight * fours[i].w;
+		}
 	}
-	return make_float4(total.x / sum, total.y / sum, total.z / sum, total.w / sum);
+	sum = __fdividef(1, sum);
+	return make_float4(total.x * sum, total.y * sum, total.z * sum, total.w * sum);
 }

@@ -9,7 +9,7 @@ struct barrier {
 /* What this block has written before, others see when they have waited. */
 static __device__ __forceinline__ void arrive(struct barrier &barrier)
 {
-	barrier.expected += gridDim.x;
+	barrier.expected += BLOCKS;
 	__syncthreads();
 	if (threadIdx.x == 0)
 		asm volatile("red.release.gpu.global.add.u32 [%0], 1;" ::"l"(barrier.counters) : "memory");
@@ -29,9 +29,15 @@ static __device__ __forceinline__ void wait(const struct barrier &barrier)
 	__syncthreads();
 }
 
+static __device__ __forceinline__ void meet(struct barrier &barrier)
+{
+	arrive(barrier);
+	wait(barrier);
+}
+
 /* The last block to leave makes the counters ready for the next launch. */
 static __device__ __forceinline__ void leave(const struct barrier &barrier)
 {
-	if (threadIdx.x == 0 && atomicInc(barrier.counters + 1, gridDim.x - 1) == gridDim.x - 1)
+	if (threadIdx.x == 0 && atomicInc(barrier.counters + 1, BLOCKS - 1) == BLOCKS - 1)
 		barrier.counters[0] = 0;
 }

@@ -3,7 +3,7 @@
 
 #include "common/dtype.h"
 
-#define MODEL_ROWS 32     /* tokens that a launch takes, at most */
+#define MODEL_ROWS 64     /* tokens that a launch takes, at most */
 #define MODEL_THREADS 512 /* of a block; one block runs on a multiprocessor */
 #define MODEL_WARPS (MODEL_THREADS / 32)
 
@@ -19,12 +19,30 @@
 
 /* 16-bit numbers whose sum an activation is. */
 #define MODEL_PLANES(input) ((input) == INPUT_F32 ? 3 : 2)
-/* Slices that a warp has on their way. */
-#define MODEL_DEPTH(input) ((input) == INPUT_F32 ? 2 : 4)
+/* Slices that a warp has on their way, at most. With few tokens there are registers for many. */
+#define MODEL_DEPTH(input, tokens) (((tokens) <= 8 ? 7 : 4) / ((input) == INPUT_F32 ? 2 : 1))
 
-/* Shared memory, in bytes: of a product of `tiles` times eight tokens, with their activations in so many slices; and of
- * attention. */
-#define MODEL_SLICE_BYTES(tiles, input) ((tiles)*MODEL_PLANES(input) * 512)
-#define MODEL_PRODUCT_BYTES(tiles, slices, input)                                                            \
-	((tiles) * (MODEL_WARPS * 512 + 8 * 12) + (slices)*MODEL_SLICE_BYTES(tiles, input))
-#define MODEL_ATTENTION_BYTES(dim) (2 * MODEL_THREADS * 16 + MODEL_GROUP * ((dim)*4 + MODEL_KEYS * 4 + 3 * 4))
+/* Pieces that the columns of a product are done in, at most; and tiles that a block then has, at most. */
+#define MODEL_PIECES 8
+#define MODEL_PIECE_TILES 8
+#define MODEL_PIECES_COUNT(blocks, tiles)                                                                    \
+	((size_t)(blocks)*MODEL_PIECE_TILES * (tiles)) /* all there can be */
+
+/* Tokens at a time that the tensor cores take. */
+#define MODEL_TILES(tokens) (((tokens) + 7) / 8)
+
+/* Shared memory, in bytes: of a product of so many tokens, with their activations in so many slices; and of attention. Of
+ * a single token only its own lanes have activations. */
+#define MODEL_SLICE_LANES(tokens) ((tokens) == 1 ? 4 : 32)
+#define MODEL_SLICE_BYTES(tokens, input)                                                                     \
+	(MODEL_TILES(tokens) * MODEL_PLANES(input) * MODEL_SLICE_LANES(tokens) * 16)
+#define MODEL_PRODUCT_BYTES(tokens, slices, input)                                                           \
+	(MODEL_TILES(tokens) * (MODEL_WARPS * 512 + 8 * 12) + (slices)*MODEL_SLICE_BYTES(tokens, input))
+#define MODEL_ATTENTION_BYTES(dim, group) ((group) * (MODEL_THREADS * 16 + (dim)*4 + MODEL_KEYS * 4 + 4 * 4))
+
+/* Weights in shared memory, of a single token's step: a slot holds `chunk` slices of 16 rows. Rows are a whole number of
+ * slices and an odd number of 64 bytes apart, so that eight of them lie in different banks. */
+#define MODEL_WEIGHT_BYTES(input) ((input) == INPUT_F32 ? 4 : 2)
+#define MODEL_SLOT_BYTES(chunk, input) (16 * ((chunk) | 1) * MODEL_SLICE * MODEL_WEIGHT_BYTES(input))
+#define MODEL_SLOT_TARGET 30000 /* about as many bytes */
+#define MODEL_ORDERS_BYTES 448  /* what a block knows of them */

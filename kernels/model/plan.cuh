@@ -1,119 +1,212 @@
-/* plan: the products of a step, and which warps multiply which rows of weights. */
+/* plan: the products of a step, and how blocks and warps share them. All that is known when the kernel is compiled, which is
+ * done for one model and one GPU: so what a warp has to do of a product is a few instructions. */
 #pragma once
 
 #include "model/arguments.h"
 
-#define DEPTH MODEL_DEPTH(INPUT)
+#define TILES MODEL_TILES(TOKENS)
+#define STREAMED (SLOTS > 0) /* weights pass through shared memory */
 
-enum product {
-	QKV,     /* queries, keys and values of the normalised x */
-	OUTPUT,  /* x += of what was attended to */
-	GATE_UP, /* silu(gate) · up of the normalised x */
-	DOWN,    /* x += of that */
-	LOGITS,  /* of the normalised x of the rows that predict */
-};
-
-/* A product of a layer; products of a step are counted through. */
-struct part {
-	enum product product;
-	int layer;
-};
-
-static __device__ __forceinline__ int count_parts(const struct model_step_arguments &a)
+/* Of the block. It is asked for where it is needed: else what follows from it would be kept for the whole kernel, in more
+ * registers than there are. */
+static __device__ __forceinline__ int thread_here(void)
 {
-	return a.layer_count * LOGITS + (a.output_count > 0);
+	int thread;
+
+	asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));
+	return thread;
 }
+#define THREAD thread_here()
 
-static __device__ __forceinline__ struct part part_of(const struct model_step_arguments &a, int number)
-{
-	const int layer = number / LOGITS;
-
-	return {layer < a.layer_count ? (enum product)(number % LOGITS) : LOGITS, layer};
-}
-
-/* How the blocks share a product. A tile is multiplied by `split` warps, each every split-th slice. */
-struct plan {
-	struct part part;
-	struct model_matrix matrix;
-	int tokens, slices;
-	int tiles, split, rounds; /* rounds: tiles of a warp */
-	int units;                /* slices of a warp, of a tile, and nothing to fill whole DEPTHs */
-	int staged;               /* units whose activations are in shared memory at a time */
-	bool half;                /* tiles of eight rows, for there are so few */
-};
-
-static __device__ __forceinline__ int divide_up(int a, int b)
+static __device__ constexpr int divide_up(int a, int b)
 {
 	return (a + b - 1) / b;
 }
 
-static __device__ __forceinline__ struct model_matrix matrix_of(
-	const struct model_step_arguments &a, struct part part)
-{
-	switch (part.product) {
-	case QKV:
-		return a.layers[part.layer].qkv;
-	case OUTPUT:
-		return a.layers[part.layer].output;
-	case GATE_UP:
-		return a.layers[part.layer].gate_up;
-	case DOWN:
-		return a.layers[part.layer].down;
-	default:
-		return a.output;
-	}
-}
+/* A product is done in tiles of 16 rows of weights, or of eight where there are so few. Blocks share the tiles, `lanes` of
+ * them; where there are more `pieces` of the columns than one, as many blocks have the same tiles, each a piece of them.
+ * Of a block, `split` warps multiply a tile, each every split-th slice. */
+struct sharing {
+	int rows, columns, slices;
+	bool paired; /* the halves of a tile are those of pairs */
+	bool half;   /* tiles of eight rows */
+	int tiles;
+	int pieces, lanes, piece; /* piece: slices of one */
+	int split, groups,
+		rounds; /* groups: of warps that have a tile each, of a block; rounds: tiles of a group */
+	int depth;      /* slices that a warp has on their way, or has of a slot */
+	int units;      /* slices of a warp, of a tile, and nothing to fill whole depths */
+	int staged;     /* units whose activations are in shared memory at a time */
 
-/* Whether the halves of a tile are those of pairs. */
-static __device__ __forceinline__ bool is_paired(enum product product)
-{
-	return product == QKV || product == GATE_UP;
-}
-
-static __device__ __forceinline__ struct plan make_plan(
-	const struct model_step_arguments &a, struct part part)
-{
-	struct plan plan;
-	int units;
-
-	plan.part = part;
-	plan.matrix = matrix_of(a, part);
-	plan.tokens = part.product == LOGITS ? a.output_count : a.row_count;
-	plan.slices = divide_up(plan.matrix.columns, MODEL_SLICE);
-	plan.half = TILES == 1 && !is_paired(part.product) && divide_up(plan.matrix.rows, 16) < gridDim.x;
-	plan.tiles = divide_up(plan.matrix.rows, plan.half ? 8 : 16);
-	plan.split = MODEL_WARPS;
-	while (plan.split > 1 && MODEL_WARPS / plan.split * gridDim.x < plan.tiles)
-		plan.split /= 2;
-	while (plan.split > 1 && plan.slices > STAGE && plan.split * DEPTH > STAGE)
-		plan.split /= 2;
-	plan.rounds = divide_up(plan.tiles, MODEL_WARPS / plan.split * gridDim.x);
-	units = divide_up(plan.slices, plan.split);
-	plan.units = divide_up(units, DEPTH) * DEPTH;
-	plan.staged = plan.slices > STAGE ? STAGE / (plan.split * DEPTH) * DEPTH : plan.units;
-	return plan;
-}
-
-/* The two rows of a tile that lane `lane` has to do with. */
-struct tile_rows {
-	int low, high;
-	bool there;
+	/* where weights pass through shared memory */
+	int chunk, chunks; /* slices of a slot; slots of a tile */
+	int wave, waves;   /* slots of a tile, that are waited for at a time; how often */
+	int slots;         /* of all of the product, of a block */
 };
 
-static __device__ __forceinline__ struct tile_rows rows_of(const struct plan &plan, int tile, int lane)
+/* The way to share tiles among warps that takes them the least time, where weights go to registers. Where activations are
+ * staged part by part, that is done in every round. */
+static __device__ constexpr void share_among_warps(struct sharing &share)
 {
-	const int half_rows = plan.matrix.rows / 2,
-		  row = tile * (is_paired(plan.part.product) || plan.half ? 8 : 16) + lane / 4;
-	struct tile_rows rows;
+	const bool whole = share.piece <= STAGE;
+	int least = 1 << 30;
 
-	if (plan.part.product == QKV) {
-		const int low = row / (HEAD_DIM / 2) * HEAD_DIM + row % (HEAD_DIM / 2);
+	for (int split = 1; split <= MODEL_WARPS; split++) {
+		const int groups = MODEL_WARPS / split, rounds = divide_up(share.tiles, groups * share.lanes);
+		const int units = divide_up(share.piece, split),
+			  depths = divide_up(units, MODEL_DEPTH(INPUT, TOKENS));
+		const int depth = divide_up(units, depths);
+		const int work = rounds * (units + (whole ? 0 : share.piece));
 
-		rows = {low, low + HEAD_DIM / 2, row < half_rows};
-	} else if (plan.part.product == GATE_UP) {
-		rows = {row, half_rows + row, row < half_rows};
-	} else {
-		rows = {row, row + 8, row < plan.matrix.rows};
+		if (work >= least || (!whole && split * depth > STAGE))
+			continue;
+		least = work;
+		share.split = split;
+		share.groups = groups;
+		share.rounds = rounds;
+		share.depth = depth;
+		share.units = depths * depth;
+		share.staged = whole ? share.units : STAGE / (split * depth) * depth;
 	}
-	return rows;
+}
+
+/* The same where weights pass through shared memory. */
+static __device__ constexpr void share_slots(struct sharing &share)
+{
+	int least = 1 << 30;
+
+	share.chunks = divide_up(share.slices, share.half ? 2 * CHUNK - 1 : CHUNK);
+	share.chunk = divide_up(share.slices, share.chunks);
+	for (int split = 1; split <= MODEL_WARPS; split++) {
+		const int groups = MODEL_WARPS / split, rounds = divide_up(share.tiles, groups * share.lanes);
+		const int depth = divide_up(share.chunk, split), work = rounds * (share.chunks * depth + 4);
+		const int most = rounds > 1 ? SLOTS / 2
+					    : SLOTS; /* of a wave: the next one is to be on its way */
+
+		if (work >= least || groups > most)
+			continue;
+		least = work;
+		share.split = split;
+		share.groups = groups;
+		share.rounds = rounds;
+		share.depth = depth;
+		share.waves = divide_up(share.chunks, most / groups);
+		share.wave = divide_up(share.chunks, share.waves);
+		share.slots = rounds * share.waves * groups * share.wave;
+	}
+}
+
+static __device__ constexpr struct sharing share_in_pieces(int product, int pieces)
+{
+	struct sharing share = {};
+
+	share.rows = product == QKV  ? (HEADS + 2 * KV_HEADS) * HEAD_DIM
+		: product == GATE_UP ? 2 * INTERMEDIATE
+		: product == LOGITS  ? VOCABULARY
+				     : HIDDEN;
+	share.columns = product == OUTPUT ? HEADS * HEAD_DIM : product == DOWN ? INTERMEDIATE : HIDDEN;
+	share.slices = divide_up(share.columns, MODEL_SLICE);
+	share.paired = product == QKV || product == GATE_UP;
+	share.half = TILES == 1 && !share.paired && divide_up(share.rows, 16) < BLOCKS;
+	share.tiles = divide_up(share.rows, share.half ? 8 : 16);
+	share.pieces = pieces;
+	share.lanes = BLOCKS / pieces;
+	share.piece = divide_up(share.slices, pieces);
+	if (STREAMED)
+		share_slots(share);
+	else
+		share_among_warps(share);
+	return share;
+}
+
+/* Into as many pieces as makes blocks move the fewest bytes: activations, weights, and sums of pieces, which also take their
+ * time. With few tokens it is not worth it. */
+static __device__ constexpr struct sharing share(int product)
+{
+	struct sharing best = share_in_pieces(product, 1);
+	long long least = 1ll << 60;
+
+	for (int pieces = 1; pieces <= MODEL_PIECES && pieces <= BLOCKS; pieces *= 2) {
+		const struct sharing share = share_in_pieces(product, pieces);
+		const int per_lane = divide_up(share.tiles, share.lanes);
+		const bool whole = share.staged == share.units;
+		const long long cost = share.piece * (long long)MODEL_SLICE *
+				(TILES * 16 * MODEL_PLANES(INPUT) * (whole ? 1 : share.rounds) +
+					per_lane * 16 * (INPUT == INPUT_F32 ? 4 : 2)) +
+			(pieces > 1 ? 60000 + per_lane * TILES * 1024 : 0);
+
+		if ((pieces > 1 &&
+			    (TILES == 1 || product == LOGITS || per_lane > MODEL_PIECE_TILES ||
+				    (pieces - 1) * share.piece >= share.slices)) ||
+			cost >= least)
+			continue;
+		least = cost;
+		best = share;
+	}
+	return best;
+}
+
+template <int PRODUCT> struct shared_out {
+	static constexpr struct sharing of = share(PRODUCT);
+};
+#define SHARE(product) (shared_out<product>::of)
+
+/* What is at the same place in another layer as `first` in the first one. */
+template <typename T>
+static __device__ __forceinline__ const T *of_layer(
+	const struct model_step_arguments &a, const T *first, int layer)
+{
+	return first ? (const T *)((const char *)first + layer * a.layer_bytes) : NULL;
+}
+
+/* The first of the two rows of a tile that a lane has to do with; the second is `apart` rows behind. */
+template <int PRODUCT> static __device__ __forceinline__ int row_of(int tile, int lane)
+{
+	constexpr struct sharing share = SHARE(PRODUCT);
+	const int row = tile * (share.paired || share.half ? 8 : 16) + lane / 4;
+
+	return PRODUCT == QKV ? row / (HEAD_DIM / 2) * HEAD_DIM + row % (HEAD_DIM / 2) : row;
+}
+
+template <int PRODUCT> static __device__ __forceinline__ constexpr int rows_apart(void)
+{
+	return PRODUCT == QKV ? HEAD_DIM / 2 : PRODUCT == GATE_UP ? INTERMEDIATE : 8;
+}
+
+/* Whether a tile has such a row; paired ones have both. */
+template <int PRODUCT> static __device__ __forceinline__ bool is_row(int row)
+{
+	return row < (PRODUCT == GATE_UP ? INTERMEDIATE : SHARE(PRODUCT).rows);
+}
+
+/* This block's share, and this warp's. A warp that is in no group has no tile, nor has a block that is in no lane. */
+template <int PRODUCT> static __device__ __forceinline__ int piece_of_block(void)
+{
+	return blockIdx.x % SHARE(PRODUCT).pieces;
+}
+
+template <int PRODUCT> static __device__ __forceinline__ int tile_of(int round)
+{
+	constexpr struct sharing share = SHARE(PRODUCT);
+	const int group = THREAD / 32 / share.split, lane = blockIdx.x / share.pieces;
+
+	return (share.groups * share.split < MODEL_WARPS && group >= share.groups) ||
+			(share.lanes * share.pieces < BLOCKS && lane >= share.lanes)
+		? share.tiles
+		: (round * share.groups + group) * share.lanes + lane;
+}
+
+/* Within its piece. */
+template <int PRODUCT> static __device__ __forceinline__ int slice_of(int unit)
+{
+	return unit * SHARE(PRODUCT).split + THREAD / 32 % SHARE(PRODUCT).split;
+}
+
+template <int PRODUCT> static __device__ __forceinline__ bool is_slice(int slice)
+{
+	constexpr struct sharing share = SHARE(PRODUCT);
+
+	return slice < share.piece &&
+		(share.pieces * share.piece == share.slices ||
+			piece_of_block<PRODUCT>() * share.piece + slice < share.slices);
 }

@@ -11,10 +11,10 @@
 #include "model/activation.cuh"
 #include "model/barrier.cuh"
 #include "model/result.cuh"
+#include "model/ring.cuh"
 #include "model/stream.cuh"
 
 #define WEIGHT_PLANES (INPUT == INPUT_F32 ? PLANES : 1)
-#define PARTS_AHEAD 2 /* from a product to the one whose weights are fetched meanwhile */
 
 static __device__ __forceinline__ void multiply_add_tile(
 	float (&c)[4], const unsigned (&a)[4], unsigned b0, unsigned b1)
@@ -56,104 +56,221 @@ static __device__ __forceinline__ void unpack(
 
 /* c += a slice of weights · that of the activations. Products of two small parts are left out. */
 static __device__ __forceinline__ void multiply_slice(float (&c)[TILES][4], const uint4 (&read)[2][SECTIONS],
-	const uint4 (&staged)[TILES][PLANES][32], int tokens)
+	const uint4 (&staged)[TILES][PLANES][MODEL_SLICE_LANES(TOKENS)])
 {
 	unsigned w[WEIGHT_PLANES][2][4];
 
 	unpack(w, read);
 #pragma unroll
-	for (int tile = 0; tile < TILES; tile++) {
-		if (tile * 8 >= tokens)
-			break;
-#pragma unroll
-		for (int p = PLANES; p-- > 0;) {
-			const uint4 b = staged[tile][p][threadIdx.x % 32];
+	for (int p = PLANES; p-- > 0;) {
+		uint4 b[TILES];
 
 #pragma unroll
-			for (int q = 0; q < WEIGHT_PLANES && q + p < PLANES; q++) {
-				multiply_add_tile(c[tile], w[q][0], b.x, b.y);
-				multiply_add_tile(c[tile], w[q][1], b.z, b.w);
-			}
+		for (int tile = 0; tile < TILES; tile++)
+			b[tile] = staged[tile][p][THREAD % MODEL_SLICE_LANES(TOKENS)];
+#pragma unroll
+		for (int q = 0; q < WEIGHT_PLANES && q + p < PLANES; q++) {
+#pragma unroll
+			for (int tile = 0; tile < TILES; tile++)
+				multiply_add_tile(c[tile], w[q][0], b[tile].x, b[tile].y);
+#pragma unroll
+			for (int tile = 0; tile < TILES; tile++)
+				multiply_add_tile(c[tile], w[q][1], b[tile].z, b[tile].w);
 		}
 	}
 }
 
 /* Waits for the warps that have the same tile. */
-static __device__ __forceinline__ void meet_group(const struct plan &plan)
+template <int SPLIT> static __device__ __forceinline__ void meet_group(void)
 {
-	asm volatile("bar.sync %0, %1;" ::"r"(1 + threadIdx.x / 32 / plan.split), "r"(plan.split * 32)
-		     : "memory");
+	if (SPLIT == MODEL_WARPS)
+		__syncthreads();
+	else if (SPLIT > 1)
+		asm volatile("bar.sync %0, %1;" ::"r"(1 + THREAD / 32 / SPLIT), "n"(SPLIT * 32) : "memory");
+}
+
+/* Of a tile and eight tokens: hands over this block's piece; says whether it was the last, and `total` now is that of
+ * all. */
+template <unsigned PIECES>
+static __device__ __forceinline__ bool put_together(
+	const struct model_step_arguments &a, int piece, int at, float4 &total)
+{
+	const int lane = THREAD % 32;
+	float4 *pieces = (float4 *)a.pieces + at * PIECES * 32 + lane, more[PIECES];
+	unsigned before = 0;
+
+	__stcg(pieces + piece * 32, total);
+	__threadfence();
+	__syncwarp();
+	if (lane == 0)
+		before = atomicInc(a.finished + at, PIECES - 1); /* the last makes it 0 again */
+	if (__shfl_sync(~0u, before, 0) < PIECES - 1)
+		return false;
+	__threadfence();
+#pragma unroll
+	for (unsigned i = 0; i < PIECES; i++)
+		more[i] = __ldcg(pieces + i * 32);
+	total = more[0];
+#pragma unroll
+	for (unsigned i = 1; i < PIECES; i++)
+		total.x += more[i].x, total.y += more[i].y, total.z += more[i].z, total.w += more[i].w;
+	return true;
 }
 
 /* Adds up what the warps of a tile have, who then share its tokens. */
-static __device__ __forceinline__ void finish_tile(const struct model_step_arguments &a,
-	const struct plan &plan, int tile, const float (&c)[TILES][4], struct product_memory &shared)
+template <int PRODUCT>
+static __device__ __forceinline__ void finish_tile(const struct model_step_arguments &a, int layer,
+	int tokens, int tile, const float (&c)[TILES][4], struct product_memory &shared)
 {
-	const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, first = warp / plan.split * plan.split;
+	constexpr struct sharing share = SHARE(PRODUCT);
+	const int lane = THREAD % 32, warp = THREAD / 32, first = warp / share.split * share.split;
 
 #pragma unroll
 	for (int i = 0; i < TILES; i++)
 		shared.sums[warp][i][lane] = make_float4(c[i][0], c[i][1], c[i][2], c[i][3]);
-	if (plan.split > 1)
-		meet_group(plan);
-	for (int i = warp - first; i * 8 < plan.tokens; i += plan.split) {
+	meet_group<share.split>();
+	for (int i = warp - first; i * 8 < tokens; i += share.split) {
 		float4 total = shared.sums[first][i][lane];
 
-		for (int other = first + 1; other < first + plan.split; other++) {
-			const float4 more = shared.sums[other][i][lane];
+#pragma unroll
+		for (int other = 1; other < share.split; other++) {
+			const float4 more = shared.sums[first + other][i][lane];
 
 			total.x += more.x, total.y += more.y, total.z += more.z, total.w += more.w;
 		}
-		finish(a, plan, tile, i * 8, total, shared);
+		if constexpr (share.pieces > 1)
+			if (!put_together<share.pieces>(
+				    a, piece_of_block<PRODUCT>(), tile * TILES + i, total))
+				continue;
+		finish<PRODUCT>(a, layer, tokens, tile, i * 8, total, shared);
 	}
-	if (plan.split > 1)
-		meet_group(plan);
+	if (share.rounds > 1)
+		meet_group<share.split>();
 }
 
-/* A product, by all blocks, once all have come here. */
-static __device__ __forceinline__ void multiply(
-	const struct model_step_arguments &a, int number, struct barrier &barrier)
+#if STREAMED
+
+/* A product, by all blocks, once all have come here. Its weights are in shared memory by then, or soon will be. */
+template <int PRODUCT>
+static __device__ __forceinline__ void multiply(const struct model_step_arguments &a, int layer, int tokens,
+	struct barrier &barrier, struct ring &ring)
 {
+	constexpr struct sharing share = SHARE(PRODUCT);
 	struct product_memory &shared = *(struct product_memory *)memory;
-	const struct plan plan = make_plan(a, part_of(a, number));
-	struct stream stream;
 
 	arrive(barrier);
-	if (threadIdx.x < TILES * 8)
-		shared.best[threadIdx.x] = 0;
-	stream = start_stream(plan);
-	if (number + PARTS_AHEAD < count_parts(a))
-		fetch_weights(a, part_of(a, number + PARTS_AHEAD));
+	refill(ring);
+	if (PRODUCT != LOGITS)
+		fetch_vectors<PRODUCT>(a, layer + 1);
+	else if (THREAD < TILES * 8)
+		shared.best[THREAD] = 0;
 	wait(barrier);
-	if (norm_of(a, plan))
-		measure(a, plan, shared);
-	for (int round = 0; round < plan.rounds; round++) {
-		const int tile = tile_of(plan, round);
+	stage<PRODUCT>(a, layer, tokens, shared, 0, share.slices);
+	__syncthreads();
+#pragma unroll 1
+	for (int round = 0; round < share.rounds; round++) {
+		const int tile = tile_of<PRODUCT>(round), warp = THREAD / 32, lane = THREAD % 32;
 		float c[TILES][4] = {};
 
-		for (int unit = 0; unit < plan.units; unit += DEPTH) {
-			const int first = unit / plan.staged * plan.staged * plan.split;
-
-			if (unit * plan.split == first && (round == 0 || plan.staged < plan.units)) {
-				__syncthreads();
-				stage(a, plan, shared, first,
-					min(plan.staged * plan.split, plan.slices - first));
-				__syncthreads();
-			}
+#pragma unroll 1
+		for (int wave = 0; wave < share.waves; wave++) {
 #pragma unroll
-			for (int i = 0; i < DEPTH; i++) {
-				const int slice = slice_of(plan, unit + i);
+			for (int n = 0; n < share.wave; n++) {
+				const int chunk = wave * share.wave + n,
+					  slot = ring.taken + warp / share.split * share.wave + n;
 
-				if (slice < plan.slices)
-					multiply_slice(
-						c, stream.ring[i], shared.staged[slice - first], plan.tokens);
-				read_unit(stream, plan, stream.ring[i]);
+				if (tile >= share.tiles || chunk >= share.chunks)
+					break;
+				wait_for(slot);
+#pragma unroll
+				for (int i = 0; i < share.depth; i++) {
+					const int at = i * share.split + warp % share.split,
+						  slice = chunk * share.chunk + at;
+					uint4 read[2][SECTIONS];
+
+					if (at >= share.chunk || slice >= share.slices)
+						break;
+					take<PRODUCT>(read, slot, at, lane);
+					multiply_slice(c, read, shared.staged[slice].of);
+				}
+			}
+			ring.taken += share.groups * share.wave;
+			if (wave + 1 < share.waves || round + 1 < share.rounds) {
+				__syncthreads();
+				refill(ring);
 			}
 		}
-		if (tile < plan.tiles)
-			finish_tile(a, plan, tile, c, shared);
+		if (tile < share.tiles)
+			finish_tile<PRODUCT>(a, layer, tokens, tile, c, shared);
 	}
 	__syncthreads();
-	if (plan.part.product == LOGITS && threadIdx.x < plan.tokens)
-		atomicMax(a.outputs[threadIdx.x].best, shared.best[threadIdx.x]);
+	if (PRODUCT == LOGITS && THREAD < tokens)
+		atomicMax(a.outputs[THREAD].best, shared.best[THREAD]);
 }
+
+#else
+
+/* A product, by all blocks, once all have come here. */
+template <int PRODUCT>
+static __device__ __forceinline__ void multiply(
+	const struct model_step_arguments &a, int layer, int tokens, struct barrier &barrier, struct ring &)
+{
+	constexpr struct sharing share = SHARE(PRODUCT);
+	constexpr bool whole = share.staged == share.units;
+	struct product_memory &shared = *(struct product_memory *)memory;
+	struct stream<PRODUCT> stream;
+
+	arrive(barrier);
+	start_stream(stream, a, layer);
+	if (PRODUCT == LOGITS && THREAD < TILES * 8)
+		shared.best[THREAD] = 0;
+	if (PRODUCT == QKV)
+		fetch_product<GATE_UP>(a, layer);
+	else if (PRODUCT == OUTPUT)
+		fetch_product<DOWN>(a, layer);
+	else if (PRODUCT == GATE_UP)
+		fetch_product<QKV>(a, layer + 1);
+	else if (PRODUCT == DOWN)
+		fetch_product<OUTPUT>(a, layer + 1);
+	wait(barrier);
+#pragma unroll 1
+	for (int round = 0; round < share.rounds; round++) {
+		const int tile = tile_of<PRODUCT>(round);
+		float c[TILES][4] = {};
+
+#pragma unroll 1
+		for (int unit = 0; unit < share.units; unit += share.depth) {
+			const int first = whole ? 0 : unit / share.staged * share.staged * share.split;
+			const bool last = unit + share.depth == share.units;
+
+			if (whole ? round == 0 && unit == 0 : unit % share.staged == 0) {
+				if (round || unit)
+					__syncthreads();
+				stage<PRODUCT>(a, layer, tokens, shared, first,
+					whole ? share.piece
+					      : min(first + share.staged * share.split, share.piece));
+				__syncthreads();
+			}
+			if (last && round + 1 < share.rounds)
+				find_tile(stream, a, layer, round + 1);
+#pragma unroll
+			for (int i = 0; i < share.depth; i++) {
+				const int slice = slice_of<PRODUCT>(unit + i);
+
+				if (tile < share.tiles && is_slice<PRODUCT>(slice))
+					multiply_slice(c, stream.ring[i], shared.staged[slice - first].of);
+				if (!last)
+					read_unit(stream, i, unit + share.depth + i);
+				else if (round + 1 < share.rounds)
+					read_unit(stream, i, i);
+			}
+		}
+		if (tile < share.tiles)
+			finish_tile<PRODUCT>(a, layer, tokens, tile, c, shared);
+	}
+	__syncthreads();
+	if (PRODUCT == LOGITS && THREAD < tokens)
+		atomicMax(a.outputs[THREAD].best, shared.best[THREAD]);
+}
+
+#endif

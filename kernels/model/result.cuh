@@ -18,8 +18,8 @@ static __device__ __forceinline__ void turn(
 static __device__ __forceinline__ void put(
 	const struct model_step_arguments &a, int layer, int row, int head, int index, float low, float high)
 {
-	float *to = head < a.heads ? a.heads_at + (row * (a.heads + a.kv_heads) + head) * HEAD_DIM
-				   : cached(a, layer, row, head - a.heads, a.rows[row].position);
+	float *to = head < HEADS ? a.heads_at + (row * (HEADS + KV_HEADS) + head) * HEAD_DIM
+				 : cached(a, layer, row, head - HEADS, a.rows[row].position);
 
 	to[index] = low;
 	to[index + HEAD_DIM / 2] = high;
@@ -30,9 +30,9 @@ static __device__ __forceinline__ void finish_heads(
 {
 	const int head = first / HEAD_DIM, index = first % HEAD_DIM;
 
-	if (head < a.heads + a.kv_heads) {
+	if (head < HEADS + KV_HEADS) {
 #if HEAD_NORMS
-		float *to = a.heads_at + (row * (a.heads + a.kv_heads) + head) * HEAD_DIM + index;
+		float *to = a.heads_at + (row * (HEADS + KV_HEADS) + head) * HEAD_DIM + index;
 
 		to[0] = low, to[HEAD_DIM / 2] = high;
 		return;
@@ -41,6 +41,23 @@ static __device__ __forceinline__ void finish_heads(
 #endif
 	}
 	put(a, layer, row, head, index, low, high);
+}
+
+static __device__ __forceinline__ void finish_activated(
+	const struct model_step_arguments &a, int row, int column, float gate, float up)
+{
+	float x = __fdividef(gate, 1 + __expf(-gate)) * up;
+
+#if MADE_ONCE
+	unsigned pair[PLANES];
+
+	split_pair(pair, x / REDUCTION, 0);
+#pragma unroll
+	for (int p = 0; p < PLANES; p++)
+		*place_of((struct staged_slice *)a.planes[1], row, column, p) = (unsigned short)pair[p];
+#else
+	a.activated[row * INTERMEDIATE + column] = x;
+#endif
 }
 
 /* Largest first; among equals, the lowest token; before all, what is not finite. */
@@ -61,52 +78,78 @@ static __device__ __forceinline__ void note_best(unsigned long long (&ranks)[2],
 	for (int i = 0; i < 2; i++) {
 		for (int other = 4; other < 32; other *= 2)
 			ranks[i] = max(ranks[i], __shfl_xor_sync(~0u, ranks[i], other));
-		if (threadIdx.x % 32 < 4)
-			atomicMax(best + threadIdx.x % 4 * 2 + i, ranks[i]);
+		if (THREAD % 32 < 4)
+			atomicMax(best + THREAD % 4 * 2 + i, ranks[i]);
 	}
 }
 
-/* Of a tile and eight tokens: c[0] and c[1] are the low row's of two tokens, c[2] and c[3] the high one's. */
-static __device__ __forceinline__ void finish(const struct model_step_arguments &a, const struct plan &plan,
+/* The sum of squares of a tile, of eight tokens: a lane has those of two. */
+static __device__ __forceinline__ void note_squares(
+	const struct model_step_arguments &a, int tile, int first_token, float (&squares)[2])
+{
+#pragma unroll
+	for (int i = 0; i < 2; i++) {
+		for (int other = 4; other < 32; other *= 2)
+			squares[i] += __shfl_xor_sync(~0u, squares[i], other);
+		if (THREAD % 32 < 4)
+			a.squares[tile * MODEL_ROWS + first_token + THREAD % 4 * 2 + i] = squares[i];
+	}
+}
+
+/* Of a tile and eight tokens: sums.x and .y are the first row's of two tokens, .z and .w the other one's. */
+template <int PRODUCT>
+static __device__ __forceinline__ void finish(const struct model_step_arguments &a, int layer, int tokens,
 	int tile, int first_token, const float4 &sums, struct product_memory &shared)
 {
-	const int lane = threadIdx.x % 32;
-	const struct tile_rows rows = rows_of(plan, tile, lane);
-	const bool two = !plan.half && rows.high < plan.matrix.rows;
-	const float *bias = plan.matrix.bias, c[4] = {sums.x, sums.y, sums.z, sums.w};
+	constexpr struct sharing share = SHARE(PRODUCT);
+	constexpr int apart = rows_apart<PRODUCT>();
+	const int lane = THREAD % 32, row = row_of<PRODUCT>(tile, lane);
+	const bool there = is_row<PRODUCT>(row),
+		   other = there && !share.half &&
+		(share.paired || share.rows % 16 == 0 || is_row<PRODUCT>(row + apart));
+	const float *bias = of_layer(a, a.products[PRODUCT].bias, layer),
+		    c[4] = {sums.x, sums.y, sums.z, sums.w};
+	const float bias_low = bias && there ? bias[row] : 0,
+		    bias_high = bias && other ? bias[row + apart] : 0;
 	unsigned long long ranks[2] = {};
+	float squares[2] = {};
 
 #pragma unroll
 	for (int i = 0; i < 2; i++) {
 		const int token = first_token + lane % 4 * 2 + i;
-		float low = c[i] * REDUCTION, high = c[2 + i] * REDUCTION;
+		float low = c[i] * REDUCTION + bias_low, high = c[2 + i] * REDUCTION + bias_high;
 
-		if (!rows.there || token >= plan.tokens)
+		if (!there || token >= tokens)
 			continue;
-		low += bias ? bias[rows.low] : 0;
-		high += bias && two ? bias[rows.high] : 0;
-		if (plan.part.product == QKV) {
-			finish_heads(a, plan.part.layer, token, rows.low, low, high);
-		} else if (plan.part.product == GATE_UP) {
-			a.activated[token * a.intermediate + rows.low] = low / (1 + expf(-low)) * high;
-		} else if (plan.part.product == LOGITS) {
+		if (PRODUCT == QKV) {
+			finish_heads(a, layer, token, row, low, high);
+		} else if (PRODUCT == GATE_UP) {
+			finish_activated(a, token, row, low, high);
+		} else if (PRODUCT == LOGITS) {
 			float *logits = a.outputs[token].logits;
 
-			ranks[i] = rank_of(low, rows.low);
-			if (two)
-				ranks[i] = max(ranks[i], rank_of(high, rows.high));
+			ranks[i] = rank_of(low, row);
+			if (other)
+				ranks[i] = max(ranks[i], rank_of(high, row + apart));
 			if (logits)
-				logits[rows.low] = low;
-			if (logits && two)
-				logits[rows.high] = high;
+				logits[row] = low;
+			if (logits && other)
+				logits[row + apart] = high;
 		} else {
-			float *x = a.x + token * a.hidden;
+			float *x = a.x + token * HIDDEN + row;
 
-			x[rows.low] = __ldcg(x + rows.low) + low;
-			if (two)
-				x[rows.high] = __ldcg(x + rows.high) + high;
+			low += __ldcg(x);
+			x[0] = low;
+			squares[i] = low * low;
+			if (other) {
+				high += __ldcg(x + apart);
+				x[apart] = high;
+				squares[i] += high * high;
+			}
 		}
 	}
-	if (plan.part.product == LOGITS)
+	if (PRODUCT == LOGITS)
 		note_best(ranks, shared.best + first_token);
+	if (PRODUCT == OUTPUT || PRODUCT == DOWN)
+		note_squares(a, tile, first_token, squares);
 }

@@ -1,6 +1,7 @@
 /* model_step: takes up to MODEL_ROWS tokens of any sessions through a whole language model, in one launch: what each
  * product needs is there as soon as all blocks have finished the one before, and until then its weights are on their
- * way. At a few tokens it is bound by memory, for all weights are read once.
+ * way: for a single token through shared memory, a good part of a layer ahead (ring.cuh), else to registers (stream.cuh).
+ * All weights are read once.
  *
  * A layer has five parts, and all blocks wait for each other before each:
  *   1. queries, keys and values of the normalised x; they turn, and keys and values go to the sessions
@@ -9,24 +10,43 @@
  *   3. x += its output product, which puts the parts together;
  *   4. silu(gate) · up of the normalised x;
  *   5. x += the down product of that.
- * x, and all between the products, is fp32. The order of all sums is fixed for a number of tokens, so that the same
+ * With more than eight tokens, what products 1, 3 and 4 take in is made before them once for all blocks, which is a part of
+ * its own, too. x, and all between the products, is fp32. The order of all sums is fixed for a number of tokens, so that the same
  * input gives the same bits.
  *
- * Compile-time parameters: INPUT (of the weights), HEAD_DIM (a multiple of 4), HEAD_NORMS (0 or 1), GROUP (heads that
- * share their keys, at a time: MODEL_GROUP at most), TILES (eight tokens each: MODEL_ROWS / 8 at most), STAGE (slices of
- * activations that shared memory holds: MODEL_DEPTH at least). */
+ * Compile-time parameters: the model's, INPUT (of the weights), HIDDEN, INTERMEDIATE, HEADS, KV_HEADS, HEAD_DIM (a multiple
+ * of 4), HEAD_NORMS (0 or 1) and VOCABULARY; GROUP (heads that share their keys, at a time: MODEL_GROUP at most), TOKENS
+ * (of a step, at most: 1, or eight at a time up to MODEL_ROWS), STAGE (slices of activations that shared memory holds:
+ * MODEL_DEPTH at least), SLOTS (of weights in shared memory, 0 or at least 2) and CHUNK (slices of one), BLOCKS (one for each
+ * multiprocessor). */
 #include "model/attention.cuh"
 #include "model/product.cuh"
 
 /* x of the tokens, and how far pairs turn at their positions. */
 static __device__ __forceinline__ void look_up(const struct model_step_arguments &a)
 {
-	const int thread = blockIdx.x * MODEL_THREADS + threadIdx.x, threads = gridDim.x * MODEL_THREADS;
-	const long long width = divide_up(a.hidden, MODEL_SLICE) * MODEL_SLICE;
+	const int thread = blockIdx.x * MODEL_THREADS + threadIdx.x, threads = BLOCKS * MODEL_THREADS;
+	const long long width = divide_up(HIDDEN, MODEL_SLICE) * MODEL_SLICE;
+	const int tiles = SHARE(DOWN).tiles, tile_rows = SHARE(DOWN).half ? 8 : 16;
 
-	for (int i = thread; i < a.row_count * a.hidden; i += threads)
-		a.x[i] = element_float(((
-			const ELEMENT *)a.embedding.data)[a.rows[i / a.hidden].token * width + i % a.hidden]);
+	/* a warp a tile of a row */
+	for (int i = thread / 32; i < a.row_count * tiles; i += threads / 32) {
+		const int row = i / tiles, tile = i % tiles, lane = thread % 32,
+			  column = tile * tile_rows + lane;
+		float squares = 0;
+
+		if (lane < tile_rows && column < HIDDEN) {
+			const float x = element_float(
+				((const ELEMENT *)a.embedding)[a.rows[row].token * width + column]);
+
+			a.x[row * HIDDEN + column] = x;
+			squares = x * x;
+		}
+		for (int other = 16; other; other /= 2)
+			squares += __shfl_xor_sync(~0u, squares, other);
+		if (lane == 0)
+			a.squares[tile * MODEL_ROWS + row] = squares;
+	}
 	for (int i = thread; i < a.row_count * (HEAD_DIM / 2); i += threads) {
 		const float angle = (float)a.rows[i / (HEAD_DIM / 2)].position *
 			a.frequencies[i % (HEAD_DIM / 2)];
@@ -41,13 +61,13 @@ static __device__ __forceinline__ void look_up(const struct model_step_arguments
 /* A warp a head of a row. */
 static __device__ __forceinline__ void normalise_heads(const struct model_step_arguments &a, int layer)
 {
-	const int heads = a.heads + a.kv_heads, lane = threadIdx.x % 32;
+	const int heads = HEADS + KV_HEADS, lane = threadIdx.x % 32;
 
-	for (int item = blockIdx.x + threadIdx.x / 32 * gridDim.x; item < a.row_count * heads;
-		item += MODEL_WARPS * gridDim.x) {
+	for (int item = blockIdx.x + threadIdx.x / 32 * BLOCKS; item < a.row_count * heads;
+		item += MODEL_WARPS * BLOCKS) {
 		const int row = item / heads, head = item % heads;
 		const float *from = a.heads_at + item * HEAD_DIM;
-		const float *norm = head < a.heads ? a.layers[layer].q_norm : a.layers[layer].k_norm;
+		const float *norm = of_layer(a, head < HEADS ? a.q_norm : a.k_norm, layer);
 		float squares = 0, scale;
 
 		for (int i = lane; i < HEAD_DIM; i += 32)
@@ -66,27 +86,44 @@ static __device__ __forceinline__ void normalise_heads(const struct model_step_a
 }
 #endif
 
+/* Has what a product takes in made, where that is done once for all blocks. */
+template <int PRODUCT>
+static __device__ __forceinline__ void prepare(
+	const struct model_step_arguments &a, int layer, int tokens, struct barrier &barrier)
+{
+#if MADE_ONCE
+	meet(barrier);
+	make_planes<PRODUCT>(a, layer, tokens);
+#endif
+}
+
 extern "C" __global__ void __launch_bounds__(MODEL_THREADS, 1)
 	model_step(const __grid_constant__ struct model_step_arguments a)
 {
 	struct barrier barrier = {a.barrier, 0};
+	struct ring ring = {};
 
+	open_ring(a, ring);
 	look_up(a);
-	/* one place in the code for all products: a copy for each would not stay in the cache of instructions */
-	for (int number = 0; number < count_parts(a); number++) {
-		const struct part part = part_of(a, number);
-
-		if (part.product == OUTPUT) {
+#pragma unroll 1
+	for (int layer = 0; layer < a.layer_count; layer++) {
+		prepare<QKV>(a, layer, a.row_count, barrier);
+		multiply<QKV>(a, layer, a.row_count, barrier, ring);
 #if HEAD_NORMS
-			arrive(barrier);
-			wait(barrier);
-			normalise_heads(a, part.layer);
+		meet(barrier);
+		normalise_heads(a, layer);
 #endif
-			arrive(barrier);
-			wait(barrier);
-			attention(a, part.layer);
-		}
-		multiply(a, number, barrier);
+		meet(barrier);
+		attention(a, layer);
+		prepare<OUTPUT>(a, layer, a.row_count, barrier);
+		multiply<OUTPUT>(a, layer, a.row_count, barrier, ring);
+		prepare<GATE_UP>(a, layer, a.row_count, barrier);
+		multiply<GATE_UP>(a, layer, a.row_count, barrier, ring);
+		multiply<DOWN>(a, layer, a.row_count, barrier, ring);
+	}
+	if (a.output_count > 0) {
+		prepare<LOGITS>(a, 0, a.output_count, barrier);
+		multiply<LOGITS>(a, 0, a.output_count, barrier, ring);
 	}
 	leave(barrier);
 }

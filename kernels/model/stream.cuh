@@ -1,99 +1,110 @@
-/* stream: weights on their way from memory to the registers of a warp, MODEL_DEPTH slices ahead. */
+/* stream: weights on their way from memory to the registers of a warp, some slices ahead. */
 #pragma once
 
 #include "common/element.cuh"
 #include "model/plan.cuh"
 
 #define SECTIONS (INPUT == INPUT_F32 ? 2 : 1) /* of 16 bytes, of a lane, of a row, of a slice */
-#define SLICES_AHEAD 16                       /* of a tile, that are fetched into the second-level cache */
 
-struct stream {
-	const ELEMENT *low, *high; /* this lane's first numbers of the tile's rows */
-	int round, unit;           /* that are read next */
-	uint4 ring[DEPTH][2][SECTIONS];
+template <int PRODUCT> struct stream {
+	const ELEMENT *from; /* this lane's first numbers of the tile's first rows */
+	bool there, other;   /* whether this lane's rows are: the first, and the one apart */
+	uint4 ring[SHARE(PRODUCT).depth][2][SECTIONS];
 };
 
-static __device__ __forceinline__ int tile_of(const struct plan &plan, int round)
+static __device__ __forceinline__ constexpr int width_of(int slices)
 {
-	const int groups = MODEL_WARPS / plan.split, group = threadIdx.x / 32 / plan.split;
-
-	return (round * groups + group) * gridDim.x + blockIdx.x;
+	return slices * MODEL_SLICE;
 }
 
-static __device__ __forceinline__ int slice_of(const struct plan &plan, int unit)
+/* What is behind the last row is not read. */
+template <int PRODUCT>
+static __device__ __forceinline__ void find_tile(
+	struct stream<PRODUCT> &stream, const struct model_step_arguments &a, int layer, int round)
 {
-	return unit * plan.split + threadIdx.x / 32 % plan.split;
+	constexpr struct sharing share = SHARE(PRODUCT);
+	const int tile = tile_of<PRODUCT>(round), lane = THREAD % 32;
+	const long long row = row_of<PRODUCT>(tile, lane);
+	const int slice = slice_of<PRODUCT>(0) + piece_of_block<PRODUCT>() * share.piece;
+
+	stream.there = tile < share.tiles && is_row<PRODUCT>(row);
+	stream.other = stream.there && !share.half &&
+		(share.paired || share.rows % 16 == 0 || is_row<PRODUCT>(row + rows_apart<PRODUCT>()));
+	stream.from = of_layer(a, (const ELEMENT *)a.products[PRODUCT].weights, layer) +
+		row * width_of(share.slices) + slice * MODEL_SLICE + lane % 4 * 8;
 }
 
-/* What is behind the last row is read as the last one, and dropped. */
-static __device__ __forceinline__ void find_tile(struct stream &stream, const struct plan &plan)
+/* A slice into place `i` of the ring. */
+template <int PRODUCT>
+static __device__ __forceinline__ void read_unit(struct stream<PRODUCT> &stream, int i, int unit)
 {
-	const int lane = threadIdx.x % 32, last = plan.matrix.rows - 1;
-	const struct tile_rows rows = rows_of(plan, tile_of(plan, stream.round), lane);
-	const long long width = plan.slices * MODEL_SLICE;
-	const ELEMENT *first = (const ELEMENT *)plan.matrix.data + lane % 4 * 8;
+	constexpr struct sharing share = SHARE(PRODUCT);
+	const bool there = is_slice<PRODUCT>(slice_of<PRODUCT>(unit));
+	const ELEMENT *from = stream.from + unit * share.split * MODEL_SLICE;
 
-	stream.low = first + min(rows.low, last) * width;
-	stream.high = first + min(rows.high, last) * width;
-}
-
-static __device__ __forceinline__ void read_unit(
-	struct stream &stream, const struct plan &plan, uint4 (&to)[2][SECTIONS])
-{
-	const int slice = slice_of(plan, stream.unit);
-
-	if (stream.round < plan.rounds && slice < plan.slices) {
 #pragma unroll
-		for (int i = 0; i < SECTIONS; i++) {
-			to[0][i] = __ldcs((const uint4 *)(stream.low + slice * MODEL_SLICE) + i);
-			if (!plan.half)
-				to[1][i] = __ldcs((const uint4 *)(stream.high + slice * MODEL_SLICE) + i);
-		}
-	}
-	if (++stream.unit == plan.units) {
-		stream.unit = 0;
-		stream.round++;
-		find_tile(stream, plan);
+	for (int n = 0; n < SECTIONS; n++) {
+		if (there && stream.there)
+			stream.ring[i][0][n] = __ldcs((const uint4 *)from + n);
+		if (there && stream.other)
+			stream.ring[i][1][n] = __ldcs(
+				(const uint4 *)(from + rows_apart<PRODUCT>() * width_of(share.slices)) + n);
 	}
 }
 
-static __device__ __forceinline__ void fetch(const void *address)
+template <int PRODUCT>
+static __device__ __forceinline__ void start_stream(
+	struct stream<PRODUCT> &stream, const struct model_step_arguments &a, int layer)
 {
-	asm volatile("prefetch.global.L2 [%0];" ::"l"(address));
-}
-
-/* Has the second-level cache get the first slices of this warp from `unit` on. */
-static __device__ __forceinline__ void fetch_units(
-	const struct stream &stream, const struct plan &plan, int unit)
-{
-	const int end = min(plan.units, unit + SLICES_AHEAD);
-
-	for (; unit < end && slice_of(plan, unit) < plan.slices; unit++) {
-		fetch(stream.low + slice_of(plan, unit) * MODEL_SLICE);
-		if (!plan.half)
-			fetch(stream.high + slice_of(plan, unit) * MODEL_SLICE);
-	}
-}
-
-static __device__ __forceinline__ struct stream start_stream(const struct plan &plan)
-{
-	struct stream stream = {};
-
-	find_tile(stream, plan);
+	find_tile(stream, a, layer, 0);
 #pragma unroll
-	for (int i = 0; i < DEPTH; i++)
-		read_unit(stream, plan, stream.ring[i]);
-	if (plan.rounds == 1)
-		fetch_units(stream, plan, DEPTH);
-	return stream;
+	for (int i = 0; i < SHARE(PRODUCT).depth; i++) {
+#pragma unroll
+		for (int n = 0; n < SECTIONS; n++)
+			stream.ring[i][0][n] = stream.ring[i][1][n] = make_uint4(0, 0, 0, 0);
+		read_unit(stream, i, i);
+	}
 }
 
-/* Those of a product that comes later: so memory is read, too, while blocks wait, normalise or attend. */
-static __device__ __forceinline__ void fetch_weights(const struct model_step_arguments &a, struct part part)
+/* Has the second-level cache get so many bytes, where one instruction does it. */
+static __device__ __forceinline__ void fetch(const void *from, unsigned bytes)
 {
-	const struct plan plan = make_plan(a, part);
-	struct stream stream = {};
+#if __CUDA_ARCH__ >= 900
+	asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(bytes));
+#endif
+}
 
-	find_tile(stream, plan);
-	fetch_units(stream, plan, 0);
+/* What a product needs beside its weights. */
+template <int PRODUCT>
+static __device__ __forceinline__ void fetch_vectors(const struct model_step_arguments &a, int layer)
+{
+	if (layer >= a.layer_count || blockIdx.x != BLOCKS - 1 || THREAD != MODEL_THREADS - 1)
+		return;
+	if (a.products[PRODUCT].norm)
+		fetch(of_layer(a, a.products[PRODUCT].norm, layer), SHARE(PRODUCT).columns * 4 / 16 * 16);
+	if (a.products[PRODUCT].bias)
+		fetch(of_layer(a, a.products[PRODUCT].bias, layer), SHARE(PRODUCT).rows * 4 / 16 * 16);
+}
+
+/* Weights of a product that comes later, and what else it needs: so memory is read, too, while blocks wait, normalise or
+ * attend. A thread a tile of this block's. */
+template <int PRODUCT>
+static __device__ __forceinline__ void fetch_product(const struct model_step_arguments &a, int layer)
+{
+	constexpr struct sharing share = SHARE(PRODUCT);
+	constexpr int tile_rows = share.paired || share.half ? 8 : 16,
+		      row_bytes = width_of(share.slices) * sizeof(ELEMENT);
+	const int tile = THREAD * share.lanes + blockIdx.x / share.pieces, row = row_of<PRODUCT>(tile, 0);
+	const char *weights = (const char *)of_layer(a, a.products[PRODUCT].weights, layer) +
+		(long long)row * row_bytes;
+
+	if (layer >= a.layer_count)
+		return;
+	if (tile < share.tiles && piece_of_block<PRODUCT>() == 0 &&
+		row + (share.paired ? rows_apart<PRODUCT>() : 0) + tile_rows <= share.rows) {
+		fetch(weights, tile_rows * row_bytes);
+		if (share.paired)
+			fetch(weights + rows_apart<PRODUCT>() * row_bytes, tile_rows * row_bytes);
+	}
+	fetch_vectors<PRODUCT>(a, layer);
 }

@@ -58,6 +58,7 @@
 	_(model_plan, "model/plan.cuh")                                                                      \
 	_(model_product, "model/product.cuh")                                                                \
 	_(model_result, "model/result.cuh")                                                                  \
+	_(model_ring, "model/ring.cuh")                                                                      \
 	_(model_stream, "model/stream.cuh")
 
 #define TAKE_IN(symbol, path) EMBED(kernels_##symbol, "kernels/" path);

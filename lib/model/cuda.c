@@ -13,8 +13,11 @@
 #define PIECE_BYTES ((size_t)4 << 20)
 #define ALIGNMENT 256
 
-/* The kernel for up to so many times eight tokens. */
-static const int variants[] = {1, MODEL_ROWS / 8};
+/* From here on, weights of a single token's step pass through shared memory. */
+#define STREAMING_CAPABILITY 90
+
+/* The kernel for up to so many tokens. */
+static const int variants[] = {1, 8, 32, MODEL_ROWS};
 #define VARIANTS (sizeof(variants) / sizeof(*variants))
 
 struct model_place {
@@ -110,50 +113,52 @@ static void copy_rows(struct upload *upload, char *to, const struct matrix *matr
 }
 
 /* Maps of the same input, one below the other. */
-static struct model_matrix put_linears(struct upload *upload, const struct linear *const *linears, int count)
+static void put_linears(struct upload *upload, const struct linear *const *linears, int count,
+	struct model_device_product *product)
 {
-	int columns = linears[0]->weight.columns, rows = 0;
-	size_t row_bytes = padded(columns) * dtype_size(upload->dtype);
-	char *data;
+	size_t row_bytes = padded(linears[0]->weight.columns) * dtype_size(upload->dtype);
+	int rows = 0;
+	char *weights;
 	float *bias;
 
 	for (int i = 0; i < count; i++)
 		rows += linears[i]->weight.rows;
-	data = reserve(upload, (size_t)rows * row_bytes);
+	weights = reserve(upload, (size_t)rows * row_bytes);
 	bias = linears[0]->bias ? reserve(upload, (size_t)rows * sizeof(*bias)) : NULL;
-	for (int i = 0, row = 0; data && i < count; row += linears[i++]->weight.rows) {
-		copy_rows(upload, data + (size_t)row * row_bytes, &linears[i]->weight);
+	for (int i = 0, row = 0; weights && i < count; row += linears[i++]->weight.rows) {
+		copy_rows(upload, weights + (size_t)row * row_bytes, &linears[i]->weight);
 		if (bias)
 			copy(upload, bias + row, linears[i]->bias,
 				(size_t)linears[i]->weight.rows * sizeof(*bias));
 	}
-	return (struct model_matrix){data, bias, rows, columns};
+	product->weights = weights;
+	product->bias = bias;
 }
 
-static struct model_matrix put_matrix(struct upload *upload, const struct matrix *matrix)
+static void put_matrix(
+	struct upload *upload, const struct matrix *matrix, struct model_device_product *product)
 {
 	const struct linear linear = {.weight = *matrix}, *const one = &linear;
 
-	return put_linears(upload, &one, 1);
+	put_linears(upload, &one, 1, product);
 }
 
-static struct model_device_layer put_layer(
-	struct upload *upload, const struct model_config *config, const struct model_layer *layer)
+static void put_layer(struct upload *upload, const struct model_config *config,
+	const struct model_layer *layer, struct model_step_arguments *arguments)
 {
 	const struct linear *const qkv[] = {&layer->q, &layer->k, &layer->v}, *const output[] = {&layer->o},
 				   *const gate_up[] = {&layer->gate, &layer->up},
 				   *const down[] = {&layer->down};
+	struct model_device_product *products = arguments->products;
 
-	return (struct model_device_layer){
-		.attention_norm = put_vector(upload, layer->attention_norm, config->hidden),
-		.mlp_norm = put_vector(upload, layer->mlp_norm, config->hidden),
-		.q_norm = put_vector(upload, layer->q_norm, config->head_dim),
-		.k_norm = put_vector(upload, layer->k_norm, config->head_dim),
-		.qkv = put_linears(upload, qkv, 3),
-		.output = put_linears(upload, output, 1),
-		.gate_up = put_linears(upload, gate_up, 2),
-		.down = put_linears(upload, down, 1),
-	};
+	products[QKV].norm = put_vector(upload, layer->attention_norm, config->hidden);
+	products[GATE_UP].norm = put_vector(upload, layer->mlp_norm, config->hidden);
+	arguments->q_norm = put_vector(upload, layer->q_norm, config->head_dim);
+	arguments->k_norm = put_vector(upload, layer->k_norm, config->head_dim);
+	put_linears(upload, qkv, 3, &products[QKV]);
+	put_linears(upload, output, 1, &products[OUTPUT]);
+	put_linears(upload, gate_up, 2, &products[GATE_UP]);
+	put_linears(upload, down, 1, &products[DOWN]);
 }
 
 static void put_frequencies(
@@ -170,20 +175,24 @@ static void put_frequencies(
 static void put_weights(struct upload *upload, const struct model_config *config,
 	const struct model_weights *weights, struct model_step_arguments *arguments)
 {
-	size_t layers_bytes = (size_t)config->layers * sizeof(struct model_device_layer);
-	struct model_device_layer *layers = xmalloc(layers_bytes), *place;
+	struct model_device_product embedding;
 
 	upload->used = 0;
-	place = reserve(upload, layers_bytes);
-	arguments->embedding = put_matrix(upload, &weights->embedding);
-	arguments->output = config->tied ? arguments->embedding : put_matrix(upload, &weights->output);
-	arguments->norm = put_vector(upload, weights->norm, config->hidden);
+	put_matrix(upload, &weights->embedding, &embedding);
+	arguments->embedding = embedding.weights;
+	if (config->tied)
+		arguments->products[LOGITS] = embedding;
+	else
+		put_matrix(upload, &weights->output, &arguments->products[LOGITS]);
+	arguments->products[LOGITS].norm = put_vector(upload, weights->norm, config->hidden);
 	put_frequencies(upload, config, arguments);
-	for (int i = 0; i < config->layers; i++)
-		layers[i] = put_layer(upload, config, &weights->layers[i]);
-	copy(upload, place, layers, layers_bytes);
-	arguments->layers = place;
-	free(layers);
+	for (int i = 0; i < config->layers; i++) {
+		struct model_step_arguments other = *arguments;
+		size_t before = upload->used;
+
+		put_layer(upload, config, &weights->layers[i], i ? &other : arguments);
+		arguments->layer_bytes = (long long)(upload->used - before); /* layers are alike */
+	}
 }
 
 /* The type of all matrices; where they differ, the one that can hold all. */
@@ -217,23 +226,37 @@ static int place_weights(struct model_place *place, const struct model_weights *
 
 /* --- memory and kernels --------------------------------------------------------------------------- */
 
+/* Of so many activations of a row, as they are staged. */
+static size_t plane_bytes(const struct model_place *place, int columns)
+{
+	return padded(columns) * (size_t)MODEL_PLANES((int)place->dtype) * 2;
+}
+
 /* Gives each part its place in `memory`, where there is some. Returns how many bytes that takes. */
 static size_t arrange(struct model_place *place, char *memory)
 {
 	const struct model_config *config = place->config;
 	struct model_step_arguments *arguments = &place->arguments;
-	size_t heads = (size_t)config->heads, dim = (size_t)config->head_dim, used = 0;
+	size_t heads = (size_t)config->heads, dim = (size_t)config->head_dim, used = 0,
+	       pieces = MODEL_PIECES_COUNT(gpu_properties_of(place->gpu)->multiprocessors, MODEL_ROWS / 8);
+	int attended = config->heads * config->head_dim,
+	    wider = attended > config->hidden ? attended : config->hidden;
 	const struct {
 		void **part;
-		size_t bytes; /* of a row */
+		size_t bytes; /* of a row; what is for all rows is shared out */
 	} parts[] = {
 		{(void **)&arguments->barrier, 2 * sizeof(unsigned)},
 		{(void **)&arguments->x, (size_t)config->hidden * sizeof(float)},
+		{(void **)&arguments->squares, ((size_t)config->hidden + 7) / 8 * sizeof(float)},
 		{(void **)&arguments->angles, dim * sizeof(float)},
 		{(void **)&arguments->heads_at, (heads + (size_t)config->kv_heads) * dim * sizeof(float)},
 		{(void **)&arguments->partial, heads * MODEL_SPLITS * dim * sizeof(float)},
 		{(void **)&arguments->partial_of, heads * MODEL_SPLITS * 2 * sizeof(float)},
 		{(void **)&arguments->activated, (size_t)config->intermediate * sizeof(float)},
+		{&arguments->planes[0], plane_bytes(place, wider)},
+		{&arguments->planes[1], plane_bytes(place, config->intermediate)},
+		{&arguments->pieces, pieces * 512 / MODEL_ROWS},
+		{(void **)&arguments->finished, pieces * sizeof(unsigned) / MODEL_ROWS},
 		{(void **)&place->best, sizeof(*place->best)},
 		{(void **)&place->logits, (size_t)config->vocabulary * sizeof(float)},
 	};
@@ -256,29 +279,77 @@ static int place_memory(struct model_place *place, struct error *err)
 	return gpu_fill(place->gpu, place->memory, 0, bytes, err);
 }
 
-/* The most heads that share keys and that a block can take at a time. */
-static int head_group(const struct model_config *config)
+/* Heads that share keys, which a block takes at a time: with few tokens one, so that there is something to do for many
+ * blocks; else as many as it can. */
+static int head_group(const struct model_config *config, int tokens)
 {
-	int shared = config->heads / config->kv_heads, group = MODEL_GROUP;
+	int shared = config->heads / config->kv_heads, group = tokens <= 8 ? 1 : MODEL_GROUP;
 
 	while (shared % group)
 		group--;
 	return group;
 }
 
-static struct gpu_kernel *find_kernel(struct model_place *place, int tiles, struct error *err)
+/* Slices of `columns`. */
+static int slices_of(int columns)
+{
+	return (int)(padded(columns) / MODEL_SLICE);
+}
+
+/* How a kernel uses the shared memory of a block. */
+struct layout {
+	int stage;        /* slices of activations */
+	int chunk, slots; /* of weights: slices of a slot, and slots; 0: they do not pass through it */
+	int bytes;
+};
+
+static int larger(int a, int b)
+{
+	return a > b ? a : b;
+}
+
+static struct layout lay_out(const struct model_place *place, int tokens)
 {
 	const struct model_config *config = place->config;
-	int input = (int)place->dtype, shared = gpu_properties_of(place->gpu)->shared_per_block;
-	int stage = (shared - MODEL_PRODUCT_BYTES(tiles, 0, input)) / MODEL_SLICE_BYTES(tiles, input);
-	int product = MODEL_PRODUCT_BYTES(tiles, stage, input),
-	    attention = MODEL_ATTENTION_BYTES(config->head_dim);
-	const struct kernel_parameter parameters[] = {{"INPUT", input}, {"HEAD_DIM", config->head_dim},
-		{"HEAD_NORMS", config->head_norms}, {"GROUP", head_group(config)}, {"TILES", tiles},
-		{"STAGE", stage}, {0}};
+	const struct gpu_properties *gpu = gpu_properties_of(place->gpu);
+	int input = (int)place->dtype, shared = gpu->shared_per_block,
+	    attention = MODEL_ATTENTION_BYTES(config->head_dim, head_group(config, tokens)), slices, chunks,
+	    rest;
+	struct layout layout = {
+		.stage = (shared - MODEL_PRODUCT_BYTES(tokens, 0, input)) / MODEL_SLICE_BYTES(tokens, input)};
 
-	return gpu_kernel(place->gpu, "model/step.cu", "model_step", parameters, MODEL_THREADS,
-		product > attention ? product : attention, err);
+	layout.bytes = larger(MODEL_PRODUCT_BYTES(tokens, layout.stage, input), attention);
+	if (tokens > 1 || gpu->capability < STREAMING_CAPABILITY)
+		return layout;
+	slices = slices_of(
+		larger(larger(config->hidden, config->intermediate), config->heads * config->head_dim));
+	chunks = MODEL_SLOT_BYTES(slices_of(config->hidden), input) / MODEL_SLOT_TARGET + 1;
+	layout.chunk = (slices_of(config->hidden) + chunks - 1) / chunks;
+	rest = (larger(MODEL_PRODUCT_BYTES(tokens, slices, input), attention) + 127) / 128 * 128;
+	layout.slots = (shared - rest - MODEL_ORDERS_BYTES) / (MODEL_SLOT_BYTES(layout.chunk, input) + 8);
+	if (layout.slots < 2) {
+		layout.slots = 0;
+		return layout;
+	}
+	layout.stage = slices;
+	layout.bytes = rest + layout.slots * (MODEL_SLOT_BYTES(layout.chunk, input) + 8) + MODEL_ORDERS_BYTES;
+	return layout;
+}
+
+static struct gpu_kernel *find_kernel(struct model_place *place, int tokens, struct error *err)
+{
+	const struct model_config *config = place->config;
+	struct layout layout = lay_out(place, tokens);
+	const struct kernel_parameter parameters[] = {{"INPUT", (int)place->dtype},
+		{"HIDDEN", config->hidden}, {"INTERMEDIATE", config->intermediate}, {"HEADS", config->heads},
+		{"KV_HEADS", config->kv_heads}, {"HEAD_DIM", config->head_dim},
+		{"HEAD_NORMS", config->head_norms}, {"VOCABULARY", config->vocabulary},
+		{"GROUP", head_group(config, tokens)}, {"TOKENS", tokens}, {"STAGE", layout.stage},
+		{"SLOTS", layout.slots}, {"CHUNK", layout.chunk},
+		{"BLOCKS", gpu_properties_of(place->gpu)->multiprocessors}, {0}};
+
+	return gpu_kernel(
+		place->gpu, "model/step.cu", "model_step", parameters, MODEL_THREADS, layout.bytes, err);
 }
 
 static int find_kernels(struct model_place *place, struct error *err)
@@ -324,12 +395,7 @@ static struct model_place *open_place(
 	*place = (struct model_place){.config = config,
 		.index = index,
 		.dtype = common_dtype(config, weights),
-		.arguments = {.layer_count = config->layers,
-			.hidden = config->hidden,
-			.heads = config->heads,
-			.kv_heads = config->kv_heads,
-			.intermediate = config->intermediate,
-			.epsilon = config->epsilon}};
+		.arguments = {.layer_count = config->layers, .epsilon = config->epsilon}};
 	if (check_shape(config, err) == 0)
 		place->gpu = gpu_open(index, err);
 	if (place->gpu && find_kernels(place, err) == 0 && place_weights(place, weights, err) == 0 &&
@@ -424,12 +490,15 @@ static int take_results(const struct model_place *place, const struct launch *la
 static int run(const struct model_place *place, struct launch *launch, struct error *err)
 {
 	struct model_step_arguments *arguments = &launch->arguments;
+	int blocks = gpu_properties_of(place->gpu)->multiprocessors, splits;
 	size_t variant = 0;
 
-	while (variants[variant] * 8 < arguments->row_count)
+	while (variants[variant] < arguments->row_count)
 		variant++;
-	if (gpu_launch_together(place->kernels[variant],
-		    (unsigned)gpu_properties_of(place->gpu)->multiprocessors, arguments, err) < 0 ||
+	splits = blocks * head_group(place->config, variants[variant]) /
+		(arguments->row_count * place->config->heads);
+	arguments->splits = splits < 1 ? 1 : splits > MODEL_SPLITS ? MODEL_SPLITS : splits;
+	if (gpu_launch_together(place->kernels[variant], (unsigned)blocks, arguments, err) < 0 ||
 		take_results(place, launch, err) < 0)
 		return -1;
 	arguments->row_count = arguments->output_count = 0;
@@ -452,7 +521,8 @@ static int take_step(struct model_place *place, const struct model_task *tasks, 
 		}
 	if (!result && launch.arguments.row_count)
 		result = run(place, &launch, err);
-	return result ? result : gpu_synchronize(place->gpu, err);
+	/* who has got results has waited */
+	return result || tasks[count - 1].piece->predicts ? result : gpu_synchronize(place->gpu, err);
 }
 
 const struct model_device model_device_cuda = {

@@ -140,7 +140,7 @@ static void step(const struct models *models, struct request *requests, int coun
 /* A token, a few, and more than a launch takes. */
 static void every_kind_agrees_with_the_cpu(void **state)
 {
-	static const int counts[] = {1, 2, 9, 40, 1};
+	static const int counts[] = {1, 2, 9, 70, 1};
 
 	for (int kind = 0; kind < KINDS; kind++) {
 		struct models models = open_both(&kinds[kind], *state);

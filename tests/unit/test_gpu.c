@@ -365,15 +365,21 @@ static void attention_compiles(void **state)
 
 static void model_step_compiles(void **state)
 {
-	/* INPUT, HEAD_DIM, HEAD_NORMS, GROUP, TILES, STAGE: every other value of each, as the devices' memory allows */
-	static const int values[][6] = {{0, 20, 0, 1, 4, 21}, {1, 128, 1, 4, 4, 32}, {2, 64, 0, 7, 1, 90}};
+	/* of small models, as the devices' memory allows: few tokens and many */
+	static const struct {
+		int input, head_dim, head_norms, kv_heads, group, tokens, stage, slots, chunk, blocks;
+	} values[] = {{0, 20, 0, 4, 1, 8, 21, 0, 0, 108}, {1, 128, 1, 1, 4, 64, 19, 0, 0, 132},
+		{2, 64, 0, 2, 1, 1, 76, 6, 5, 170}};
 	static const int capability[] = {80, 90, 120};
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(values) / sizeof(*values); i++) {
-		const struct kernel_parameter parameters[] = {{"INPUT", values[i][0]},
-			{"HEAD_DIM", values[i][1]}, {"HEAD_NORMS", values[i][2]}, {"GROUP", values[i][3]},
-			{"TILES", values[i][4]}, {"STAGE", values[i][5]}, {0}};
+		const struct kernel_parameter parameters[] = {{"INPUT", values[i].input}, {"HIDDEN", 160},
+			{"INTERMEDIATE", 2432}, {"HEADS", 4}, {"KV_HEADS", values[i].kv_heads},
+			{"HEAD_DIM", values[i].head_dim}, {"HEAD_NORMS", values[i].head_norms},
+			{"VOCABULARY", 4100}, {"GROUP", values[i].group}, {"TOKENS", values[i].tokens},
+			{"STAGE", values[i].stage}, {"SLOTS", values[i].slots}, {"CHUNK", values[i].chunk},
+			{"BLOCKS", values[i].blocks}, {0}};
 
 		compile("model/step.cu", parameters, capability[i]);
 	}
