@@ -15,7 +15,7 @@ struct linear_arguments {
 	const float *initial_state,
 		*initial_sum;           /* [batch, heads, K, V], [batch, heads, key dimension]; NULL: zeros */
 	float *final_state, *final_sum; /* NULL: not wanted; may be the initial ones */
-	float *records; /* [batch * heads, groups]: of each its state, then its sum; PASS_DV takes PASS_DK's */
+	float *records;                 /* [batch * heads, groups]: of each its state, then its sum */
 	long long tokens;
 	int batch, heads;
 	int groups;           /* of a head */

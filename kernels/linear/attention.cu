@@ -175,7 +175,7 @@ static __device__ __forceinline__ float word_element(const unsigned *words, int 
 #endif
 }
 
-/* The chunk row of a thread's n-th row of w and out. */
+/* The chunk row of a thread's n-th row of columns. */
 static __device__ __forceinline__ int column_row(const struct place &place, int n)
 {
 	return n / 2 * 8 + place.pair + n % 2;
@@ -576,7 +576,7 @@ static __device__ __forceinline__ float extra_of_x(unsigned numbers, int row)
 	return PASS == PASS_DQ ? row_number(numbers, OFFSETS, row) : 1.0f;
 }
 
-/* `left`: as copy_rows(). */
+/* `left`: as copy_tile(). */
 static __device__ __forceinline__ float extra_of_y(unsigned numbers, int row, int left)
 {
 	return PASS == PASS_DK ? row_number(numbers, OFFSETS, row) : row < left ? 1.0f : 0.0f;

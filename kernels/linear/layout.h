@@ -23,7 +23,7 @@
  *     PASS_FORWARD    φ(q)  φ(k)  v        j ≤ i
  *     PASS_DQ         δ     ν     φ(k)     j ≤ i; times φ'(q)
  *     PASS_DK         ν     δ     φ(q)     j ≥ i; times φ'(k)
- *     PASS_DV         φ(k)  φ(q)  r do     j ≥ i; its state is the transpose of PASS_DK's
+ *     PASS_DV         φ(k)  φ(q)  r do     j ≥ i
  *
  * The states of PASS_FORWARD and PASS_DV are the transposes of PASS_DQ's and PASS_DK's, whose sums they start from.
  * Bidirectional ones are over all j; causal ones from i on take the sequence from its end (lib/op/linear/pass.h). */
