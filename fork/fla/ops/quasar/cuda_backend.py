@@ -119,18 +119,18 @@ def place(segment):
 
 def project(x, weights, segment, q, k, v, narrow):
     (columns, hidden), size, device = weights.projection.shape, narrow.shape[-1], x.device
-    if (x.shape[0] * x.shape[1] < constant("PROJECT_LEAST_TOKENS")
-            or torch.cuda.get_device_capability(device) != (9, 0) or hidden % constant("PROJECT_INNER")
-            or hidden > constant("PROJECT_MOST_HIDDEN") or size % constant("PROJECT_COLUMNS")):
+    if (x.shape[0] * x.shape[1] < loader.constant("PROJECT_LEAST_TOKENS")
+            or torch.cuda.get_device_capability(device) != (9, 0) or hidden % loader.constant("PROJECT_INNER")
+            or hidden > loader.constant("PROJECT_MOST_HIDDEN") or size % loader.constant("PROJECT_COLUMNS")):
         return False
     kernels = load(device.index, "LAYER_PROJECT", ("layer_project_entry", "layer_tile_entry"), INPUT=INPUT[q.dtype],
                    HIDDEN=hidden, WIDTH=(columns - size) // 3, HEAD_DIM=size, FROM_F32=int(x.dtype is torch.float32))
-    tiles, threads = torch.empty_like(weights.projection), constant("LAYER_THREADS")
-    launch(kernels["layer_tile_entry"], (-(-tiles.numel() // (constant("TILE_NUMBERS") * threads)), 1), threads,
+    tiles, threads = torch.empty_like(weights.projection), loader.constant("LAYER_THREADS")
+    launch(kernels["layer_tile_entry"], (-(-tiles.numel() // (loader.constant("TILE_NUMBERS") * threads)), 1), threads,
            [weights.projection, tiles])
     launch(kernels["layer_project_entry"], (torch.cuda.get_device_properties(device).multi_processor_count, 1),
-           constant("PROJECT_THREADS"), [aligned(x), tiles, weights.taps, q, k, v, narrow, *place(segment),
-                                         len(x) * segment.stretches], constant("PROJECT_SHARED"))
+           loader.constant("PROJECT_THREADS"), [aligned(x), tiles, weights.taps, q, k, v, narrow, *place(segment),
+                                         len(x) * segment.stretches], loader.constant("PROJECT_SHARED"))
     return True
 
 
