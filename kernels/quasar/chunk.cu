@@ -384,6 +384,18 @@ static __device__ __forceinline__ void solve_column(float (&x)[8], unsigned lowe
 	}
 }
 
+/* By an instruction, for the compiler would make branches of it, and put the shuffles that come before into each: only
+ * half a warp comes by there. */
+static __device__ __forceinline__ float selected(int condition, float one, float other)
+{
+	float result;
+
+	asm("{\n.reg .pred p;\nsetp.ne.s32 p, %3, 0;\nselp.f32 %0, %1, %2, p;\n}"
+		: "=f"(result)
+		: "f"(one), "f"(other), "r"(condition));
+	return result;
+}
+
 /* α, the row of L left of its diagonal block, and the diagonal block's inverse, transposed, as it is and
  * scaled to T's. `g` is block row `row` of G. */
 static __device__ __forceinline__ void make_lower_row(
@@ -410,7 +422,7 @@ static __device__ __forceinline__ void make_lower_row(
 	for (int half = 0; half < 2; half++) {
 		even = __shfl_sync(~0u, diagonal[half][half * 2], (lane & ~3) | group >> 1);
 		odd = __shfl_sync(~0u, diagonal[half][half * 2 + 1], (lane & ~3) | group >> 1);
-		product[half] = group & 1 ? odd : even;
+		product[half] = selected(group & 1, odd, even);
 	}
 	even = gate(block.beta, lane & 1 ? product[1] : product[0]);
 	UNROLL

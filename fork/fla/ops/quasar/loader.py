@@ -41,7 +41,7 @@ def sources():
 @functools.cache
 def constant(name):
     """A number that host and kernels share."""
-    return int(re.search(rf"#define {name} (\d+)".encode(), sources())[1])
+    return int(re.search(rf"#define {name}[\s\\]+(\d+)".encode(), sources())[1])  # on this line, or the next
 
 
 def cache_folder():

@@ -1,0 +1,85 @@
+"""The emulated GPU, in the place of what needs PyTorch's CUDA runtime: modules, launches, and tensors on a device, which are
+copied there and back."""
+import contextlib
+import ctypes
+import functools
+import types
+
+import torch
+from conftest import BUILD
+
+LIBRARY = BUILD / "emulator" / "libcuda.so.1"
+
+
+class Emulator:
+    def __init__(self):
+        self.library = ctypes.CDLL(str(LIBRARY))
+        context = ctypes.c_void_p()
+        self.call("cuInit", 0)
+        self.call("cuDevicePrimaryCtxRetain", ctypes.byref(context), 0)
+        self.call("cuCtxSetCurrent", context)
+        self.modules = {}
+
+    def call(self, name, *args):
+        assert getattr(self.library, name)(*args) == 0, name
+
+    def attribute(self, number):
+        value = ctypes.c_int()
+        self.call("cuDeviceGetAttribute", ctypes.byref(value), number, 0)
+        return value.value
+
+    def properties(self, device):
+        return types.SimpleNamespace(major=self.attribute(75), minor=self.attribute(76),
+                                     multi_processor_count=self.attribute(16),
+                                     shared_memory_per_multiprocessor=self.attribute(81),
+                                     shared_memory_per_block_optin=self.attribute(97))
+
+    def compile(self, source, parameters):
+        """As PTX, which is what the emulator runs."""
+        nvrtc, program, size = torch.cuda._utils._get_gpu_rtc_library(), ctypes.c_void_p(), ctypes.c_size_t()
+        kernels = next(folder for folder in (*source.parents, source.parent / "kernels") if folder.name == "kernels")
+        options = ["--gpu-architecture=compute_80", "-std=c++17", f"-I{kernels}"]
+        options = [option.encode() for option in options + [f"-D{name}={value}" for name, value in parameters.items()]]
+        assert nvrtc.nvrtcCreateProgram(ctypes.byref(program), source.read_bytes(), source.name.encode(), 0, None, None) == 0
+        assert nvrtc.nvrtcCompileProgram(program, len(options), (ctypes.c_char_p * len(options))(*options)) == 0
+        assert nvrtc.nvrtcGetPTXSize(program, ctypes.byref(size)) == 0
+        text = ctypes.create_string_buffer(size.value)
+        assert nvrtc.nvrtcGetPTX(program, text) == 0
+        nvrtc.nvrtcDestroyProgram(ctypes.byref(program))
+        return text
+
+    def load(self, device, source, names, **parameters):
+        key = source, tuple(parameters.items())
+        if key not in self.modules:
+            self.modules[key] = ctypes.c_void_p()
+            self.call("cuModuleLoadData", ctypes.byref(self.modules[key]), self.compile(source, parameters))
+        functions = {name: ctypes.c_void_p() for name in names}
+        for name, function in functions.items():
+            self.call("cuModuleGetFunction", ctypes.byref(function), self.modules[key], name.encode())
+        return functions
+
+    @contextlib.contextmanager
+    def copied(self, tensors):
+        """A function that gives a CPU tensor's address there, as long as this lasts."""
+        storages = {x.untyped_storage().data_ptr(): x.untyped_storage() for x in tensors if isinstance(x, torch.Tensor)}
+        places = {0: ctypes.c_uint64(0)}
+        for at, storage in storages.items():
+            if at:
+                places[at] = ctypes.c_uint64()
+                self.call("cuMemAlloc_v2", ctypes.byref(places[at]), ctypes.c_size_t(storage.nbytes()))
+                self.call("cuMemcpyHtoDAsync_v2", places[at], ctypes.c_void_p(at), ctypes.c_size_t(storage.nbytes()), None)
+        yield lambda x: places[x.untyped_storage().data_ptr()].value + x.data_ptr() - x.untyped_storage().data_ptr()
+        for at, storage in storages.items():
+            if at:
+                self.call("cuMemcpyDtoHAsync_v2", ctypes.c_void_p(at), places[at], ctypes.c_size_t(storage.nbytes()), None)
+                self.call("cuMemFree_v2", places[at])
+
+    def run(self, kernel, grid, threads, pointers, shared):
+        self.call("cuFuncSetAttribute", kernel, 8, shared)
+        self.call("cuLaunchKernel", kernel, *grid, threads, 1, 1, shared, None, pointers, None)
+
+
+@functools.cache
+def emulator():
+    """The only one of this process."""
+    return Emulator()

@@ -1,0 +1,120 @@
+"""The fork's CUDA back end on the emulated GPU: what it launches, with what, and what comes of it."""
+import contextlib
+import ctypes
+import re
+import types
+
+import pytest
+import torch
+from conftest import GPU
+from emulated import LIBRARY
+from emulated import emulator as the_emulator
+from fla.layers.quasar import QuasarAttention
+from fla.ops.quasar import cuda_backend, fused_layer, loader, torch_backend
+
+pytestmark = [pytest.mark.skipif(GPU, reason="there is a real GPU"),
+              pytest.mark.skipif(not LIBRARY.exists(), reason="make emulator: there is no emulated GPU")]
+
+
+class Torch:
+    """PyTorch, whose CPU is a GPU."""
+    capability = (8, 1)
+
+    def __init__(self, emulator):
+        self.cuda = types.SimpleNamespace(
+            get_device_properties=lambda device: types.SimpleNamespace(name="Emulated GPU", **vars(emulator.properties(0))),
+            get_device_capability=lambda device: self.capability, device=lambda device: contextlib.nullcontext())
+
+    def __getattr__(self, name):
+        return getattr(torch, name)
+
+    def empty(self, *size, device=None, **more):
+        return torch.empty(*size, **more)
+
+
+@pytest.fixture(scope="module")
+def emulator():
+    if torch.version.cuda is None:
+        pytest.skip("this PyTorch has no NVRTC")
+    return the_emulator()
+
+
+@pytest.fixture(autouse=True)
+def emulated(emulator, monkeypatch):
+    """PyTorch's CPU tensors are taken for a GPU's."""
+    monkeypatch.setenv("EMULATOR_RACECHECK", "1")
+    monkeypatch.setattr(cuda_backend, "torch", Torch(emulator))
+    monkeypatch.setattr(loader, "load", emulator.load)
+    cuda_backend.choose.cache_clear()
+    yield
+    cuda_backend.choose.cache_clear()
+
+
+@pytest.fixture(autouse=True)
+def launch(emulator, monkeypatch):
+    """As PyTorch passes arguments: pointers, 32-bit ints and doubles."""
+
+    def launch(kernel, grid, threads, arguments, shared=0):
+        with emulator.copied(arguments) as address:
+            values = [ctypes.c_uint64(0) if x is None else ctypes.c_uint64(address(x)) if isinstance(x, torch.Tensor) else
+                      ctypes.c_double(x) if isinstance(x, float) else ctypes.c_int(x) for x in arguments]
+            pointers = (ctypes.c_void_p * len(values))(*map(ctypes.addressof, values))
+            emulator.run(kernel, (*grid, 1), threads, pointers, shared)
+
+    monkeypatch.setattr(cuda_backend, "launch", launch)
+
+
+def relative(found, expected):
+    return float((found.double() - expected.double()).norm() / expected.double().norm())
+
+
+# CHUNK, NUM_STAGES, MIN_BLOCKS, PRODUCT_WARPS, NUM_LAUNCHES, GROUPS; zeros: what is usual
+@pytest.mark.parametrize("dim, dtype, configuration", [
+    (64, torch.bfloat16, (0, 0, 0, 0, 0, 0)), (64, torch.bfloat16, (64, 3, 2, 1, 2, 2)), (64, torch.bfloat16, (64, 3, 1, 1, 3, 2)),
+    (128, torch.bfloat16, (0, 0, 0, 0, 0, 0)), (64, torch.float16, (64, 2, 2, 1, 2, 1)), (32, torch.float32, (0, 0, 0, 0, 0, 0))])
+@pytest.mark.parametrize("semantics", ["upstream", "causal"])
+def test_the_operation(semantics, dim, dtype, configuration, monkeypatch):
+    monkeypatch.setattr(cuda_backend, "tuned_configuration", lambda *problem: configuration)
+    q, k, v = (torch.randn(1, 200, 2, dim).to(dtype) for _ in range(3))
+    beta, state = torch.rand(2) + 0.7, torch.randn(1, 2, dim, dim)
+    o, final = cuda_backend.forward(q, k, v, beta, state, semantics)
+    right, right_final = torch_backend.forward(*(x.double() for x in (q, k, v, beta, state)), semantics)
+    limit = 1e-4 if dtype == torch.float32 else 1e-2
+    assert relative(o, right) < limit and relative(final, right_final) < limit
+    choice = cuda_backend.choose(None, dim, dtype, int(semantics == "upstream"), 2, 200)
+    assert not configuration[0] or choice[:5] == configuration[:5]
+
+
+@pytest.mark.parametrize("semantics", ["upstream", "causal"])
+def test_the_layer(semantics, monkeypatch):
+    layer = QuasarAttention(128, 64, 2, semantics=semantics)
+    x = torch.randn(2, 150, 128)
+    outs = []
+    for compute in (torch_backend, cuda_backend):
+        monkeypatch.setattr(fused_layer.backend, "choose", lambda *problem: compute)
+        with torch.autocast("cpu", torch.bfloat16), torch.no_grad():
+            outs.append(layer(x)[0])
+    assert relative(outs[1], outs[0]) < 1e-2
+
+
+def test_the_projection_in_one_launch_gets_what_its_kernels_take(monkeypatch):
+    """Hopper's alone, which is not emulated."""
+    entry = (loader.FOLDER / "entry.cu").read_text()
+    launched = {}
+    monkeypatch.setattr(Torch, "capability", (9, 0))
+    monkeypatch.setattr(loader, "load", lambda device, source, names, **parameters: dict(zip(names, names)))
+    monkeypatch.setattr(cuda_backend, "launch", lambda kernel, grid, threads, arguments, shared=0: launched.setdefault(
+        kernel, (grid, threads, arguments, shared)))
+    tokens = loader.constant("PROJECT_LEAST_TOKENS")
+    weights = types.SimpleNamespace(projection=torch.zeros(3 * 128 + 64, 256, dtype=torch.bfloat16), taps=torch.zeros(3, 4, 128))
+    segment = types.SimpleNamespace(tokens=tokens, padded=tokens, first=0, stretches=1, length=tokens)
+    rows = torch.zeros(3, 1, 1, 1, 128, dtype=torch.bfloat16)
+    x, narrow = torch.zeros(1, tokens, 256), torch.zeros(1, 1, 64, dtype=torch.bfloat16)
+    assert cuda_backend.project(x, weights, segment, *rows, narrow)
+    for name, (_, threads, arguments, _) in launched.items():
+        parameters = re.search(rf"{name}\(([^)]*)\)", entry)[1].split(",")
+        assert len(parameters) == len(arguments) and 32 <= threads <= 1024
+        for parameter, argument in zip(parameters, arguments):
+            assert ("*" in parameter) == isinstance(argument, torch.Tensor), (name, parameter)
+    assert launched.keys() == {"layer_tile_entry", "layer_project_entry"}
+    assert not cuda_backend.project(x[:, 1:], weights, segment, *rows, narrow)  # too short
