@@ -12,13 +12,12 @@
 
 #define LAYER_GATE_ROWS 128 /* of a block of gate.cu at a time: 16 a warp */
 
-/* project.cu: tokens of a tile of x, its history included, and the columns and inner numbers of a tile of weights, of which
- * each of two rings has so many. */
+/* project.cu: tokens of a tile of x, its history included, and the columns and inner numbers of a tile of weights. Of its warps
+ * two groups of four multiply, six load x, two copy weights. */
 #define PROJECT_ROWS 128
 #define PROJECT_COLUMNS 64
 #define PROJECT_INNER 64
-#define PROJECT_THREADS                                                                                      \
-	512 /* two groups of four warps that multiply, six that load x, two that copy weights */
+#define PROJECT_THREADS 512
 #define PROJECT_MOST_HIDDEN 512
 #define PROJECT_LEAST_TOKENS 8192 /* fewer are faster by three launches */
 #define PROJECT_SHARED 232448     /* bytes: all that a block can have */

@@ -13,7 +13,8 @@
  * last tile's any more; and a warp for each ring copies weights. What is to be done, tiles times columns, is dealt out evenly to as many blocks as there are multiprocessors,
  * in stretches of its order: a tile may be shared by several blocks.
  *
- * Weights lie in memory as they are wanted in shared memory: layer_tile sees to that. Bound by the tensor cores. Compile-time
+ * Weights lie in memory as they are wanted in shared memory: layer_tile sees to that. Bound by the tensor cores,
+ * and by what of the end of a step is not hidden. Compile-time
  * parameters: HIDDEN, WIDTH (heads · S), HEAD_DIM, INPUT (1: bf16), FROM_F32 (1: x is fp32, 0: x is bf16). */
 #define PRODUCT_WARPS 4 /* for tile.cuh: a product is made by four warps together */
 
@@ -283,6 +284,7 @@ static __device__ __forceinline__ void tile_weights(const struct layer_tile_argu
 			const uint4 *)a.from)[column * (HIDDEN / 8) + tile % SLICES * 8 + segment];
 }
 
+/* The tiles of a group's steps, into its ring. */
 static __device__ void copy_weights(
 	const struct layer_project_arguments &a, const struct share &share, unsigned shared, int group)
 {
@@ -416,6 +418,7 @@ static __device__ __forceinline__ void store_block(
 			valid, valid);
 }
 
+/* The steps of a group. A slice of x is let go of in the group's last step with that tile. */
 static __device__ void multiply_blocks(
 	const struct layer_project_arguments &a, const struct share &share, unsigned shared, int group)
 {

@@ -27,8 +27,8 @@ struct layer_cuda {
 	const float *convolution, *beta, *o_norm;
 	const void *wide_gate, *gate_bias;
 	void *projection, *tiles; /* weights of q, k, v and the narrow gate, as they are and for `project` */
-	struct gpu_kernel *project;           /* x to those in one launch; */
-	struct gpu_kernel *gather, *convolve; /* NULL: by these, with a product between them */
+	struct gpu_kernel *project;           /* x to those in one launch, if there is one, */
+	struct gpu_kernel *gather, *convolve; /* or by these, with a product between them */
 	struct gpu_gemm *multiply;
 	struct gpu_kernel *gate;
 	struct gpu_gemm *output;                /* y to out */
@@ -113,8 +113,8 @@ static int make_tiles(struct layer_cuda *layer, const struct kernel_parameter *p
 		layer->gpu, "layer/project.cu", "layer_tile", parameters, LAYER_THREADS, 0, err);
 	struct layer_tile_arguments arguments = {.from = layer->projection};
 
-	layer->tiles = gpu_allocate(layer->gpu, (size_t)count * sizeof(uint16_t), err);
-	if (!tile || !layer->tiles)
+	layer->tiles = tile ? gpu_allocate(layer->gpu, (size_t)count * sizeof(uint16_t), err) : NULL;
+	if (!layer->tiles)
 		return -1;
 	layer->weights[layer->weight_count++] = layer->tiles;
 	arguments.to = layer->tiles;
