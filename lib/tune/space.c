@@ -64,10 +64,19 @@ static void combine(const struct making *making, struct config *config, int para
 	}
 }
 
-static int nothing_left(const struct tune_space *space, struct error *err)
+static int compare_reasons(const void *a, const void *b)
 {
+	const struct tune_reason *first = a, *second = b;
+
+	return (first->count < second->count) - (first->count > second->count);
+}
+
+/* Tells those reasons that exclude most. */
+static int nothing_left(struct tune_space *space, struct error *err)
+{
+	qsort(space->reasons, TUNE_REASONS, sizeof(*space->reasons), compare_reasons);
 	error_set(err, STATUS_ENVIRONMENT, "none of %zu configurations can be used", space->excluded);
-	for (int i = 0; i < TUNE_REASONS && space->reasons[i].count; i++)
+	for (int i = 0; i < TUNE_REASONS_TOLD && space->reasons[i].count; i++)
 		error_append(
 			err, "%s %zu: %s", i ? ";" : ":", space->reasons[i].count, space->reasons[i].what);
 	return -1;

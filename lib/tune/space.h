@@ -3,12 +3,12 @@
 
 #include "op/family.h"
 
-enum { TUNE_REASONS = 6 };
+enum { TUNE_REASONS = 24, TUNE_REASONS_TOLD = 5 };
 
 struct tune_space {
 	struct config *configs; /* the one that is used without tuning first */
 	size_t count;
-	size_t excluded; /* by constraints, which the first so many reasons tell */
+	size_t excluded; /* by constraints, which so many reasons tell */
 	struct tune_reason {
 		char what[200];
 		size_t count;
