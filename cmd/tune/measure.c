@@ -69,7 +69,7 @@ static int build(void *context, const struct config *config, struct tune_build *
 {
 	const struct measuring *it = context;
 	struct config_launch launches[CONFIG_LAUNCHES];
-	int count = it->configs->launches(&it->problem, config, launches); /* all of one file, built alike */
+	int count = it->configs->launches(&it->problem, config, launches);
 	const struct config_launch *last = &launches[count - 1];
 	struct buffer image = {0};
 	int result = kernel_compile(last->source, last->parameters, it->properties.capability, &image, err);

@@ -10,9 +10,9 @@
 #include "base/memory.h"
 #include "gpu/cuda.h"
 
-/* What configurations have in common that differ only in how they are launched. */
+/* What launches have in common that differ only in how they are launched. */
 struct build {
-	const struct config *config; /* the first of them */
+	struct config_launch launch; /* the first of them */
 	struct buffer code;          /* nothing: it could not be compiled */
 	struct error problem;
 };
@@ -26,21 +26,23 @@ struct compiling {
 
 /* --- compiling ------------------------------------------------------------------------------------- */
 
-static bool is_same_build(
-	const struct predict_request *request, const struct config *a, const struct config *b)
+static bool is_same_build(const struct config_launch *a, const struct config_launch *b)
 {
-	const struct parameter *parameters = request->family->configs->parameters;
+	int i = 0;
 
-	for (int i = 0; parameters[i].name; i++)
-		if (parameters[i].compiled && a->value[i] != b->value[i])
+	if (strcmp(a->source, b->source) != 0)
+		return false;
+	for (; a->parameters[i].name && b->parameters[i].name; i++)
+		if (strcmp(a->parameters[i].name, b->parameters[i].name) != 0 ||
+			a->parameters[i].value != b->parameters[i].value)
 			return false;
-	return true;
+	return a->parameters[i].name == b->parameters[i].name;
 }
 
-static struct build *find_build(struct compiling *compiling, const struct config *config)
+static struct build *find_build(struct compiling *compiling, const struct config_launch *launch)
 {
 	for (size_t i = 0; i < compiling->count; i++)
-		if (is_same_build(compiling->request, compiling->builds[i].config, config))
+		if (is_same_build(&compiling->builds[i].launch, launch))
 			return &compiling->builds[i];
 	return NULL;
 }
@@ -48,21 +50,23 @@ static struct build *find_build(struct compiling *compiling, const struct config
 static void list_builds(struct compiling *compiling)
 {
 	const struct predict_request *request = compiling->request;
+	struct config_launch launches[CONFIG_LAUNCHES];
 
-	compiling->builds = xcalloc(request->count, sizeof(*compiling->builds));
-	for (size_t i = 0; i < request->count; i++)
-		if (!find_build(compiling, &request->configs[i]))
-			compiling->builds[compiling->count++].config = &request->configs[i];
+	compiling->builds = xcalloc(request->count * CONFIG_LAUNCHES, sizeof(*compiling->builds));
+	for (size_t i = 0; i < request->count; i++) {
+		int count = request->family->configs->launches(
+			request->problem, &request->configs[i], launches);
+
+		for (int launch = 0; launch < count; launch++)
+			if (!find_build(compiling, &launches[launch]))
+				compiling->builds[compiling->count++].launch = launches[launch];
+	}
 }
 
 static void compile(const struct predict_request *request, struct build *build)
 {
-	struct config_launch launches[CONFIG_LAUNCHES];
-
-	/* the kernels of a configuration are of one file */
-	request->family->configs->launches(request->problem, build->config, launches);
-	if (kernel_compile(launches[0].source, launches[0].parameters, request->gpu->capability, &build->code,
-		    &build->problem) < 0)
+	if (kernel_compile(build->launch.source, build->launch.parameters, request->gpu->capability,
+		    &build->code, &build->problem) < 0)
 		buffer_free(&build->code);
 }
 
@@ -138,21 +142,25 @@ static int predict_launch(const struct predict_request *request, const struct co
 	return 0;
 }
 
-static int predict(const struct predict_request *request, const struct config *config,
-	const struct build *build, struct prediction *prediction, struct error *err)
+static int predict(struct compiling *compiling, const struct config *config, struct prediction *prediction,
+	struct error *err)
 {
+	const struct predict_request *request = compiling->request;
 	struct config_launch launches[CONFIG_LAUNCHES];
 	int count = request->family->configs->launches(request->problem, config, launches);
 	double longest = 0;
 
 	*prediction = (struct prediction){.config = *config};
-	if (!build->code.data) {
-		*err = build->problem;
-		return -1;
-	}
-	for (int i = 0; i < count; i++)
+	for (int i = 0; i < count; i++) {
+		const struct build *build = find_build(compiling, &launches[i]);
+
+		if (!build->code.data) {
+			*err = build->problem;
+			return -1;
+		}
 		if (predict_launch(request, &launches[i], &build->code, &longest, prediction, err) < 0)
 			return -1;
+	}
 	return 0;
 }
 
@@ -177,8 +185,7 @@ int predict_run(const struct predict_request *request, struct prediction *predic
 	if (interrupted())
 		found = error_set(err, STATUS_INTERRUPTED, "interrupted");
 	for (size_t i = 0; i < request->count && found >= 0; i++)
-		if (predict(request, &request->configs[i], find_build(&compiling, &request->configs[i]),
-			    &predictions[found], err) == 0)
+		if (predict(&compiling, &request->configs[i], &predictions[found], err) == 0)
 			found++;
 	for (size_t i = 0; i < compiling.count; i++)
 		buffer_free(&compiling.builds[i].code);
