@@ -1,5 +1,5 @@
-/* predict: GPUs by name, machine code, occupancy, and the model against what was measured. Nothing here needs a GPU or a
- * compiler. */
+/* predict: GPUs by name, machine code, occupancy, and the model against what was measured. Nothing here needs a GPU, and
+ * only the last test a compiler. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,12 +13,14 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "gpu/cuda.h"
 #include "gpu/models.h"
 #include "predict/cubin.h"
 #include "predict/guide.h"
 #include "predict/longest.h"
 #include "predict/model.h"
 #include "predict/occupancy.h"
+#include "predict/predict.h"
 #include "op/family.h"
 #include "vectors.h"
 
@@ -426,6 +428,34 @@ static void the_guide_knows_three_kinds(void **state)
 	assert_non_null(strstr(guide_configs(gpu_model_by_name("3090", &err))[0], "BLOCK_M=64"));
 }
 
+/* Its launches may be built in different ways. */
+static void the_usual_configuration_is_predicted(void **state)
+{
+	static const int dims[] = {64, 128};
+	const struct family *family = family_find("quasar");
+	struct error err;
+	const struct gpu_model *gpu = gpu_model_by_name("h200", &err);
+	struct gpu_properties properties = gpu_model_properties(gpu);
+
+	(void)state;
+	if (!nvrtc_library(&err))
+		skip();
+	for (size_t i = 0; i < sizeof(dims) / sizeof(*dims); i++) {
+		const struct op_shape shape = {1, 32768, 8, dims[i], dims[i], 0, 0};
+		const int options[FAMILY_OPTIONS] = {0};
+		const struct op_problem problem = family_problem(family, &shape, DTYPE_BF16, options);
+		const struct config config = family->configs->usual(&problem, &properties);
+		const struct predict_request request = {
+			.family = family, .problem = &problem, .gpu = gpu, .configs = &config, .count = 1};
+		struct prediction prediction;
+
+		if (predict_run(&request, &prediction, &err) != 1)
+			fail_msg("%d: %s", dims[i], err.message);
+		assert_true(prediction.seconds > 5e-5 && prediction.seconds < 5e-4);
+		assert_true(prediction.occupancy.blocks >= 1);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -441,6 +471,7 @@ int main(void)
 		cmocka_unit_test(the_model_fits_what_was_measured),
 		cmocka_unit_test(memory_bounds_the_sequence),
 		cmocka_unit_test(the_guide_knows_three_kinds),
+		cmocka_unit_test(the_usual_configuration_is_predicted),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
