@@ -26,8 +26,9 @@
 #define FILES_SHARE 0.1
 #define SHARED_MEMORY_MIB 64LL /* of /dev/shm, as containers have it */
 #define MOST_TASKS 512         /* the same */
-/* beyond what the watch lets pass: between two looks, a fork bomb could take all that this machine has */
-#define TASKS_WALL (MOST_TASKS + MOST_TASKS / 4)
+/* What the kernel lets pass: between two looks of the watch, a fork bomb could take all that this machine has. Nearer to what
+ * the watch lets pass, it would often be over before it was seen. */
+#define TASKS_WALL (8 * MOST_TASKS)
 #define MOST_DESCRIPTORS 4096
 
 #define TRY_SECONDS 10.0
