@@ -347,6 +347,34 @@ static __device__ __forceinline__ void store_block(
 #endif
 }
 
+/* The diagonal block of block row `row` of G. */
+static __device__ __forceinline__ void take_diagonal_block(
+	float (&diagonal)[2][4], const float (&g)[CHUNK_N][4], int row)
+{
+	UNROLL
+	for (int n = 0; n < 2; n++) {
+		UNROLL
+		for (int i = 0; i < 4; i++) {
+			diagonal[n][i] = g[n][i];
+			UNROLL
+			for (int column = 1; column < BLOCKS; column++)
+				diagonal[n][i] = column == row ? g[2 * column + n][i] : diagonal[n][i];
+		}
+	}
+}
+
+/* By an instruction, for the compiler would make branches of it, and put the shuffles that come before into each: only
+ * half a warp comes by there. */
+static __device__ __forceinline__ float selected(int condition, float one, float other)
+{
+	float result;
+
+	asm("{\n.reg .pred p;\nsetp.ne.s32 p, %3, 0;\nselp.f32 %0, %1, %2, p;\n}"
+		: "=f"(result)
+		: "f"(one), "f"(other), "r"(condition));
+	return result;
+}
+
 #if CHUNK == 64
 /* Eight neighbours of a C × C tile, from an array. */
 static __device__ __forceinline__ void store_segment(
@@ -385,18 +413,6 @@ static __device__ __forceinline__ void solve_column(float (&x)[8], unsigned lowe
 	}
 }
 
-/* By an instruction, for the compiler would make branches of it, and put the shuffles that come before into each: only
- * half a warp comes by there. */
-static __device__ __forceinline__ float selected(int condition, float one, float other)
-{
-	float result;
-
-	asm("{\n.reg .pred p;\nsetp.ne.s32 p, %3, 0;\nselp.f32 %0, %1, %2, p;\n}"
-		: "=f"(result)
-		: "f"(one), "f"(other), "r"(condition));
-	return result;
-}
-
 /* α, the row of L left of its diagonal block, and the diagonal block's inverse, transposed, as it is and
  * scaled to T's. `g` is block row `row` of G. */
 static __device__ __forceinline__ void make_lower_row(
@@ -406,16 +422,7 @@ static __device__ __forceinline__ void make_lower_row(
 	const unsigned scratch = block.transposed_inverse + row * 16 * CHUNK * 2; /* this row's own part */
 	float diagonal[2][4], even, odd, x[8], z[8], product[2];
 
-	UNROLL
-	for (int n = 0; n < 2; n++) {
-		UNROLL
-		for (int i = 0; i < 4; i++) {
-			diagonal[n][i] = g[n][i];
-			UNROLL
-			for (int column = 1; column < BLOCKS; column++)
-				diagonal[n][i] = column == row ? g[2 * column + n][i] : diagonal[n][i];
-		}
-	}
+	take_diagonal_block(diagonal, g, row);
 
 	/* λ is the diagonal of G: row `group` of an 8 × 8 tile has it in lane group / 2 of its four. Of two neighbouring lanes
 	 * each computes α of one of the two rows that both have. */
@@ -550,23 +557,14 @@ static __device__ __forceinline__ void make_lower_row(
 	const unsigned scratch = block.transposed_inverse + row * 16 * CHUNK * 2; /* this row's own part */
 	float diagonal[2][4], even, odd, x[16];
 
-	UNROLL
-	for (int n = 0; n < 2; n++) {
-		UNROLL
-		for (int i = 0; i < 4; i++) {
-			diagonal[n][i] = g[n][i];
-			UNROLL
-			for (int column = 1; column < BLOCKS; column++)
-				diagonal[n][i] = column == row ? g[2 * column + n][i] : diagonal[n][i];
-		}
-	}
+	take_diagonal_block(diagonal, g, row);
 
 	/* λ is the diagonal of G: row `group` of an 8 × 8 tile has it in lane group / 2 of its four */
 	UNROLL
 	for (int half = 0; half < 2; half++) {
 		even = __shfl_sync(~0u, diagonal[half][half * 2], (lane & ~3) | group >> 1);
 		odd = __shfl_sync(~0u, diagonal[half][half * 2 + 1], (lane & ~3) | group >> 1);
-		block.alpha[slot][half] = gate(block.beta, group & 1 ? odd : even);
+		block.alpha[slot][half] = gate(block.beta, selected(group & 1, odd, even));
 	}
 
 	/* the diagonal block: lane c solves for column c of the inverse, downwards */

@@ -5,10 +5,13 @@ import ctypes
 import functools
 import types
 
+import pytest
 import torch
-from conftest import BUILD
+from conftest import BUILD, GPU
 
 LIBRARY = BUILD / "emulator" / "libcuda.so.1"
+NEEDED = [pytest.mark.skipif(GPU, reason="there is a real GPU"),
+          pytest.mark.skipif(not LIBRARY.exists(), reason="make emulator: there is no emulated GPU")]
 
 
 class Emulator:
@@ -80,6 +83,13 @@ class Emulator:
 
 
 @functools.cache
-def emulator():
-    """The only one of this process."""
+def only_one():
+    """A process has one driver."""
     return Emulator()
+
+
+@pytest.fixture(scope="module")
+def emulator():
+    if torch.version.cuda is None:
+        pytest.skip("this PyTorch has no NVRTC")
+    return only_one()

@@ -3,9 +3,7 @@ import ctypes
 
 import pytest
 import torch
-from conftest import GPU
-from emulated import LIBRARY
-from emulated import emulator as the_emulator
+from emulated import NEEDED, emulator  # noqa: F401 (a fixture)
 from test_ops import compare, linear, make, softmax
 
 import quasar_ops
@@ -13,8 +11,7 @@ from quasar_ops import launching, loader
 
 LIMITS = {torch.float32: 5e-5, torch.bfloat16: 1e-2, torch.float16: 2e-3}  # of kernels
 
-pytestmark = [pytest.mark.skipif(GPU, reason="there is a real GPU"),
-              pytest.mark.skipif(not LIBRARY.exists(), reason="make emulator: there is no emulated GPU")]
+pytestmark = NEEDED
 
 
 def launch(emulator):
@@ -30,13 +27,6 @@ def launch(emulator):
                 emulator.run(kernel, (blocks, 1, 1), threads, pointers, shared)
 
     return launch
-
-
-@pytest.fixture(scope="module")
-def emulator():
-    if torch.version.cuda is None:
-        pytest.skip("this PyTorch has no NVRTC")
-    return the_emulator()
 
 
 @pytest.fixture(autouse=True)
