@@ -206,7 +206,7 @@ static int round_began(struct loop *loop, double *began, struct error *err)
 	if (!result)
 		return 0;
 	if (api_last(api)->refusal == REFUSAL_NOT_FOR_US) {
-		*began = clock_now() + api_clock_skew(api) - api_version(api)->round_seconds;
+		*began = api_now(api) - api_version(api)->round_seconds;
 		return 0;
 	}
 	if (err->status == STATUS_INTERRUPTED || !api_last(api)->http_status)
@@ -318,7 +318,7 @@ static int is_held(struct loop *loop, const struct proposal *proposal, bool *hel
 		if (list.items[i].docker_image && !is_judged_out(&list.items[i]))
 			until = fmax(until, list.items[i].created_at + length);
 	submission_list_free(&list);
-	*held = until > clock_now() + api_clock_skew(loop->session.api);
+	*held = until > api_now(loop->session.api);
 	if (!*held || (until == loop->held_until && !strcmp(loop->held, proposal->plan.commit_hash)))
 		return 0;
 	loop->held_until = until;

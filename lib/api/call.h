@@ -43,6 +43,9 @@ int api_call_lists(struct api *api, const struct route *route, const char *query
  * as of unknown outcome and the error names the route. */
 int api_finish(struct api *api, const struct route *route, int result, struct error *err);
 
+/* An answer has named a Unix time that had come when it was written. */
+void api_told_time(struct api *api, double time);
+
 /* The SS58 address of the key that signs, and a signature by it over a text, in hex, for a body. */
 const char *api_hotkey(const struct api *api);
 int api_sign(struct api *api, const char *text, char signature[129], struct error *err);

@@ -27,7 +27,7 @@
 struct api {
 	char *base;
 	const struct keypair *keypair;
-	double timeout, skew;
+	double timeout, skew, told_time;
 	struct http *http;
 	struct api_exchange last;
 	bool shares_timeout;
@@ -124,9 +124,24 @@ double api_clock_skew(const struct api *api)
 	return api->skew;
 }
 
+/* Further than this a Date header, cut to whole seconds, and the way of an answer cannot lead astray. */
+#define CLOCK_DOUBT 5.0
+
+double api_now(const struct api *api)
+{
+	double now = clock_now() + api->skew;
+
+	return api->told_time > now && api->told_time < now + CLOCK_DOUBT ? api->told_time : now;
+}
+
+void api_told_time(struct api *api, double time)
+{
+	api->told_time = time;
+}
+
 int64_t api_block(const struct api *api)
 {
-	return block_at(clock_now() + api->skew);
+	return block_at(api_now(api));
 }
 
 void api_release(struct api_memory *memory)
@@ -178,7 +193,7 @@ static int sign_request(struct api *api, struct credentials *credentials, struct
 	char time[32], signature[129], *identity;
 	int result;
 
-	snprintf(time, sizeof(time), "%.0f", floor(clock_now() + api->skew));
+	snprintf(time, sizeof(time), "%.0f", floor(api_now(api)));
 	identity = message_identity(hotkey, api->version.known->timestamps ? time : NULL);
 	result = api_sign(api, identity, signature, err);
 	free(identity);
@@ -528,8 +543,7 @@ static int attempt(struct api *api, const struct route *route, const struct http
 		last->delivery = API_REFUSED;
 	if (last->refusal == REFUSAL_EARLY)
 		last->blocks_left = refusal_blocks(last->detail);
-	result = refusal_error(
-		route->name, answer.status, last->refusal, last->detail, clock_now() + api->skew, err);
+	result = refusal_error(route->name, answer.status, last->refusal, last->detail, api_now(api), err);
 done:
 	buffer_free(&answer.body);
 	return result;

@@ -112,6 +112,10 @@ const struct api_exchange *api_last(const struct api *api);
  * or within what the header's resolution and the round trip can tell. */
 double api_clock_skew(const struct api *api);
 
+/* The Unix time by the validator's clock, as near as its Date headers tell; not before the beginning of the round
+ * that it named last, so that what is handed in after that answer is never dated before that round. */
+double api_now(const struct api *api);
+
 /* The block by the validator's clock. The current_block of api_pending_reveals() is better still. */
 int64_t api_block(const struct api *api);
 

@@ -652,7 +652,10 @@ int api_current_round(struct api *api, struct api_round *out, struct error *err)
 	query_network(api, &query);
 	result = api_call(api, &route, query.data, NULL, &out->memory, err);
 	buffer_free(&query);
-	return result < 0 ? -1 : api_finish(api, &route, decode_round(out, err), err);
+	if (result < 0 || api_finish(api, &route, decode_round(out, err), err) < 0)
+		return -1;
+	api_told_time(api, out->start_time);
+	return 0;
 }
 
 int api_wake_round(struct api *api, struct error *err)

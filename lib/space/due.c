@@ -18,7 +18,7 @@ static double stored_left(const struct workflow *workflow, const struct submissi
 {
 	double left = isnan(submission->reveal_time)
 		? (double)(submission->reveal_block - api_block(workflow->api)) * BLOCK_SECONDS
-		: submission->reveal_time - (clock_now() + api_clock_skew(workflow->api));
+		: submission->reveal_time - api_now(workflow->api);
 
 	return left > 0 && left < SECONDS_AHEAD ? left : 0;
 }

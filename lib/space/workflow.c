@@ -548,7 +548,7 @@ static int commit_anew(struct delivery *delivery, struct error *err)
 	message_commitment_hash(salt, submission_hidden(submission), commitment_hash);
 	next.submission.salt = salt;
 	next.submission.commitment_hash = commitment_hash;
-	next.submission.created_at = clock_now() + api_clock_skew(workflow->api);
+	next.submission.created_at = api_now(workflow->api);
 	next.submission.doubt_since = NAN;
 	next.look = false;
 	next.anew = true;
@@ -653,7 +653,7 @@ static int prepare_and_deliver(struct workflow *workflow, enum submission_kind k
 				.commitment_hash = commitment_hash,
 				.doubt_since = NAN,
 				/* ours may be set right later */
-				.created_at = clock_now() + api_clock_skew(workflow->api),
+				.created_at = api_now(workflow->api),
 			},
 		.id = id,
 	};
@@ -952,7 +952,7 @@ static void note_reveal_time(
 	struct workflow *workflow, const struct submission *submission, int64_t blocks_left)
 {
 	struct block_clock blocks = {0};
-	double now = clock_now() + api_clock_skew(workflow->api);
+	double now = api_now(workflow->api);
 	struct error ignored;
 
 	if (submission->reveal_block)

@@ -810,6 +810,28 @@ static void the_servers_clock_is_known_from_its_date(void **state)
 	assert_in_range(api_block(fixture->api), block_at(1700000000), block_at(1700000012));
 }
 
+#define ROUND(start)                                                                                         \
+	"HTTP/1.1 200 OK\r\nDate: Tue, 14 Nov 2023 22:13:20 GMT\r\nConnection: close\r\n\r\n"                \
+	"{\"id\":1,\"round_number\":1,\"status\":\"active\",\"start_time\":\"2023-11-14T" start              \
+	"\",\"end_time\":\"2023-11-16T22:00:00\",\"time_remaining_seconds\":9,\"total_submissions\":0}"
+
+/* What is handed in next is of that round, though a Date tells less than its beginning does. */
+static void nothing_happens_before_the_round_that_was_told(void **state)
+{
+	struct fixture *fixture = *state;
+	struct api_round round;
+
+	script(fixture,
+		(const struct answer[]){{ROUND("22:13:23.75"), false}, {ROUND("23:13:20"), false}, {0}});
+	assert_int_equal(api_current_round(fixture->api, &round, &fixture->err), 0);
+	assert_true(api_now(fixture->api) == 1700000003.75);
+	api_release(&round.memory);
+	assert_int_equal(api_current_round(fixture->api, &round, &fixture->err), 0);
+	assert_true(
+		fabs(api_now(fixture->api) - 1700000000) < 5); /* an hour from now is no news of the clock */
+	api_release(&round.memory);
+}
+
 #define SUBMISSION(id, fork, length, speed, when)                                                            \
 	"{\"id\":" id ",\"miner_hotkey\":\"5A\",\"fork_url\":" fork ",\"commit_hash\":" fork                 \
 	",\"repo_hash\":null,\"target_sequence_length\":" length ",\"tokens_per_sec\":" speed                \
@@ -884,6 +906,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(
 			a_pending_commitment_is_found_by_hotkey_and_prefix, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(the_servers_clock_is_known_from_its_date, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(
+			nothing_happens_before_the_round_that_was_told, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(standings_rank_what_is_revealed, set_up, tear_down),
 	};
 
