@@ -100,7 +100,11 @@ static __device__ __forceinline__ void prepare(
 extern "C" __global__ void __launch_bounds__(MODEL_THREADS, 1)
 	model_step(const __grid_constant__ struct model_step_arguments a)
 {
+#if BARRIER
+	struct barrier barrier = {a.barrier, a.barrier[FLAGS_AT + blockIdx.x]};
+#else
 	struct barrier barrier = {a.barrier, 0};
+#endif
 	struct ring ring = {};
 
 	open_ring(a, ring);

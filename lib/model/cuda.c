@@ -245,7 +245,7 @@ static size_t arrange(struct model_place *place, char *memory)
 		void **part;
 		size_t bytes; /* of a row; what is for all rows is shared out */
 	} parts[] = {
-		{(void **)&arguments->barrier, 2 * sizeof(unsigned)},
+		{(void **)&arguments->barrier, 8 * sizeof(unsigned)},
 		{(void **)&arguments->x, (size_t)config->hidden * sizeof(float)},
 		{(void **)&arguments->squares, ((size_t)config->hidden + 7) / 8 * sizeof(float)},
 		{(void **)&arguments->angles, dim * sizeof(float)},
@@ -346,7 +346,8 @@ static struct gpu_kernel *find_kernel(struct model_place *place, int tokens, str
 		{"HEAD_NORMS", config->head_norms}, {"VOCABULARY", config->vocabulary},
 		{"GROUP", head_group(config, tokens)}, {"TOKENS", tokens}, {"STAGE", layout.stage},
 		{"SLOTS", layout.slots}, {"CHUNK", layout.chunk},
-		{"BLOCKS", gpu_properties_of(place->gpu)->multiprocessors}, {0}};
+		{"BLOCKS", gpu_properties_of(place->gpu)->multiprocessors},
+		{"BARRIER", getenv("QUASAR_BARRIER") ? atoi(getenv("QUASAR_BARRIER")) : 0}, {0}};
 
 	return gpu_kernel(
 		place->gpu, "model/step.cu", "model_step", parameters, MODEL_THREADS, layout.bytes, err);
