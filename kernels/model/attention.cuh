@@ -48,8 +48,9 @@ static __device__ __forceinline__ float dot(float4 a, float4 b)
 	return a.x * b.x + a.y * b.y + a.z * b.z + a.w * b.w;
 }
 
+/* Those from `from` to `count` − 1. */
 static __device__ __forceinline__ void read_keys(
-	struct attended_keys &read, const float *keys, const float *values, int count)
+	struct attended_keys &read, const float *keys, const float *values, int from, int count)
 {
 	const int key = THREAD / SCORERS, quad = THREAD % QUADS, part = THREAD / QUADS;
 
@@ -57,12 +58,12 @@ static __device__ __forceinline__ void read_keys(
 	for (int n = 0; n < divide_up(QUADS, SCORERS); n++) {
 		const int i = n * SCORERS + THREAD % SCORERS;
 
-		if (key < count && i < QUADS)
+		if (key >= from && key < count && i < QUADS)
 			read.keys[n] = __ldcg((const float4 *)(keys + key * HEAD_DIM) + i);
 	}
 #pragma unroll
 	for (int n = 0; n < divide_up(MODEL_KEYS, PARTS); n++)
-		if (part < PARTS && n * PARTS + part < count)
+		if (part < PARTS && n * PARTS + part >= from && n * PARTS + part < count)
 			read.values[n] = __ldcg(
 				(const float4 *)(values + (n * PARTS + part) * HEAD_DIM) + quad);
 }
@@ -172,8 +173,8 @@ static __device__ __forceinline__ void hand_over(const struct model_step_argumen
 }
 
 /* The heads of a group, of a row, over part `split` of `splits`. */
-static __device__ __forceinline__ void attend(
-	const struct model_step_arguments &a, int layer, int row, int group, int split, int splits)
+static __device__ __forceinline__ void attend(const struct model_step_arguments &a, int layer, int row, int group,
+	int split, int splits, struct attended_keys &read, int known)
 {
 	struct attention &shared = *(struct attention *)memory;
 	const int head = group * GROUP, kv_head = head / (HEADS / KV_HEADS);
@@ -186,9 +187,8 @@ static __device__ __forceinline__ void attend(
 
 	for (int key = first; key < end; key += MODEL_KEYS) {
 		const int count = min(end - key, MODEL_KEYS);
-		struct attended_keys read;
 
-		read_keys(read, keys + key * HEAD_DIM, values + key * HEAD_DIM, count);
+		read_keys(read, keys + key * HEAD_DIM, values + key * HEAD_DIM, key == first ? known : 0, count);
 		if (key == first) {
 			for (int i = THREAD; i < GROUP * HEAD_DIM; i += MODEL_THREADS)
 				shared.queries[0][i] = __ldcg(queries + i) * (1 / sqrtf(HEAD_DIM));
@@ -207,7 +207,28 @@ static __device__ __forceinline__ void attend(
 	__syncthreads();
 }
 
-static __device__ __forceinline__ void attention(const struct model_step_arguments &a, int layer)
+#ifndef ATTEND
+#define ATTEND 0
+#endif
+#define AHEAD (ATTEND && TOKENS == 1)
+
+/* What the block's first part has of older tokens is read before all have met; returns how many keys that is. */
+static __device__ __forceinline__ int begin_attention(
+	const struct model_step_arguments &a, int layer, struct attended_keys &read)
+{
+	const int groups = HEADS / GROUP, split = blockIdx.x / groups, splits = splits_of(a, 0);
+	const int length = a.rows[0].position + 1, share = (length + splits - 1) / splits, first = split * share;
+	const int kv_head = blockIdx.x % groups * GROUP / (HEADS / KV_HEADS);
+	const int known = min(min(length - 1, first + share) - first, MODEL_KEYS);
+
+	if (split >= splits || known <= 0)
+		return 0;
+	read_keys(read, cached(a, layer, 0, kv_head, first), cached(a, layer, 0, KV_HEADS + kv_head, first), 0, known);
+	return known;
+}
+
+static __device__ __forceinline__ void attention(
+	const struct model_step_arguments &a, int layer, struct attended_keys &read, int known)
 {
 	const int groups = HEADS / GROUP, items = (TOKENS == 1 ? 1 : a.row_count) * groups;
 
@@ -215,7 +236,7 @@ static __device__ __forceinline__ void attention(const struct model_step_argumen
 		const int row = item % items / groups, split = item / items, splits = splits_of(a, row);
 
 		if (split < splits)
-			attend(a, layer, row, item % groups, split, splits);
+			attend(a, layer, row, item % groups, split, splits, read, item == blockIdx.x ? known : 0);
 	}
 }
 

@@ -10,7 +10,9 @@
 #define MODEL_SLICE                                                                                          \
 	32 /* columns of a matrix that a warp multiplies at a time; rows are padded to whole slices */
 #define MODEL_SPLITS 16 /* parts that a sequence is attended to in, at most */
+#ifndef MODEL_KEYS
 #define MODEL_KEYS 128  /* of a part, at a time */
+#endif
 #define MODEL_GROUP 8   /* heads that look at the same keys at a time, at most */
 
 /* The best token of a row is the largest of numbers that are ordered by logit first, and then against the token. */

@@ -117,8 +117,14 @@ extern "C" __global__ void __launch_bounds__(MODEL_THREADS, 1)
 		meet(barrier);
 		normalise_heads(a, layer);
 #endif
-		meet(barrier);
-		attention(a, layer);
+		struct attended_keys read;
+		int known = 0;
+
+		arrive(barrier);
+		if (AHEAD)
+			known = begin_attention(a, layer, read);
+		wait(barrier);
+		attention(a, layer, read, known);
 		prepare<OUTPUT>(a, layer, a.row_count, barrier);
 		multiply<OUTPUT>(a, layer, a.row_count, barrier, ring);
 		prepare<GATE_UP>(a, layer, a.row_count, barrier);

@@ -347,7 +347,9 @@ static struct gpu_kernel *find_kernel(struct model_place *place, int tokens, str
 		{"GROUP", head_group(config, tokens)}, {"TOKENS", tokens}, {"STAGE", layout.stage},
 		{"SLOTS", layout.slots}, {"CHUNK", layout.chunk},
 		{"BLOCKS", gpu_properties_of(place->gpu)->multiprocessors},
-		{"BARRIER", getenv("QUASAR_BARRIER") ? atoi(getenv("QUASAR_BARRIER")) : 0}, {0}};
+		{"BARRIER", getenv("QUASAR_BARRIER") ? atoi(getenv("QUASAR_BARRIER")) : 0},
+		{"ATTEND", getenv("QUASAR_ATTEND") ? atoi(getenv("QUASAR_ATTEND")) : 0},
+		{"MODEL_KEYS", MODEL_KEYS}, {0}};
 
 	return gpu_kernel(
 		place->gpu, "model/step.cu", "model_step", parameters, MODEL_THREADS, layout.bytes, err);
