@@ -1,17 +1,16 @@
-/* quasar_cuda: the operation and its parts on a GPU. Tensors, beta and states are in the GPU's memory, a
- * problem's first_row in the host's. The starts of packed sequences are kept to the tokens that there are, but not checked. Work is queued: gpu_synchronize waits for it. The kernels explain
- * themselves, in kernels/. */
+/* quasar_cuda: the operation and its parts on a GPU. Tensors, beta and states are in the GPU's memory, a problem's
+ * first_row in the host's. The starts of packed sequences are kept to the tokens that there are, but not checked. Work is
+ * queued: gpu_synchronize waits for it. The kernels explain themselves, in kernels/. */
 #pragma once
 
 #include "gpu/gpu.h"
 #include "op/config.h"
 #include "op/quasar/problem.h"
 
-/* Any problem that quasar_check accepts, in exactly this configuration (NULL: the one that tuning
- * found for such a problem (op/tuned.h), else quasar_config_default()),
- * with q, k, v and o of one type. STATUS_USAGE for what no GPU can do, STATUS_ENVIRONMENT for what this one
- * cannot: either says what would work. Nothing is launched then. The workspace grows to 24 KiB for each
- * group of chunks at S = 64: 10 MB for 8 heads of a long sequence on an H200. */
+/* Any problem that quasar_check accepts, in exactly this configuration (NULL: quasar_config_default()), with q, k, v and o
+ * of one type. STATUS_USAGE for what no GPU can do, STATUS_ENVIRONMENT for what this one cannot: either says what would
+ * work. Nothing is launched then. The workspace grows to 24 KiB for each group of chunks at S = 64: 10 MB for 8 heads of a
+ * long sequence on an H200. */
 int quasar_cuda(struct gpu *gpu, struct gpu_workspace *workspace, const struct quasar_problem *problem,
 	const struct config *config, struct error *err);
 
