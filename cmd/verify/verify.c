@@ -376,7 +376,7 @@ static void check_image(struct run *run)
 	char *image = workspace_docker_image(run->invocation->settings);
 
 	if (image && run->request.version->images)
-		image_check(image, run->request.static_only ? 0 : run->request.budget, &run->checks);
+		image_check(image, NULL, run->request.static_only ? 0 : run->request.budget, &run->checks);
 	free(image);
 }
 
