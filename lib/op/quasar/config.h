@@ -53,7 +53,7 @@ void quasar_groups_values(const struct quasar_problem *problem, const struct gpu
 	const struct config *config, int values[CONFIG_VALUES]);
 
 /* How many parts of so many tokens the heads' sequences are cut into, the last ones counted or not. Of packed sequences the
- * lengths are not known here: as many as there can be (find_share in kernels/quasar/chunk.cu). */
+ * lengths are not known here: as many as there can be (find_share in kernels/quasar/share.cuh). */
 int64_t quasar_parts(const struct quasar_problem *problem, int64_t tokens, bool last_too);
 
 /* Chunks of a head, and how many of them the groups have; the last group may have fewer. */
