@@ -187,19 +187,6 @@ static __device__ __forceinline__ void make_lower_row(
 	store_segment(tile, row * 16 + (lane & 15), row * 2 + 1 - of_c, z, of_c ? 0.0f : scale);
 }
 #else
-/* Two neighbours. */
-static __device__ __forceinline__ void store_square(
-	unsigned tile, int row, int column, float left, float right)
-{
-	unsigned address = tile + tile_offset<CHUNK>(row, column / 8) + column % 8 * 2;
-	unsigned pair[PLANES];
-
-	split_bf16<PLANES>(pair, left, right);
-	UNROLL
-	for (int p = 0; p < PLANES; p++)
-		store_shared(address + p * SQUARE_PLANE, pair[p]);
-}
-
 /* One row of 16. */
 static __device__ __forceinline__ void store_square_row(
 	unsigned tile, int row, int column, const float (&x)[16], float scale)
@@ -293,12 +280,6 @@ static __device__ __forceinline__ void make_lower_row(
 	__syncwarp();
 	even = __shfl_sync(~0u, block.alpha[slot][0], (lane & 7) * 4);
 	odd = __shfl_sync(~0u, block.alpha[slot][1], (lane & 7) * 4);
-#if WARPGROUP_PRODUCTS
-	/* what the scratch left where T is zero */
-	for (int i = lane; i < 8 * 2 * row; i += 32)
-		store_shared(block.transposed_inverse + tile_offset<CHUNK>(row * 16 + i % 8, i / 8),
-			make_uint4(0, 0, 0, 0));
-#endif
 	if (lane < 16) {
 		store_square_row(block.lower, row * 16 + lane, row * 16, x, 1.0f);
 		store_square_row(
