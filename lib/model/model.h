@@ -53,9 +53,6 @@ void model_close(struct model *model);
 
 const struct model_info *model_info(const struct model *model);
 
-/* Memory of a session of so many tokens. */
-size_t model_session_bytes(const struct model *model, int tokens);
-
 /* A session without tokens yet that has room for `tokens`, 1 … info.context. NULL: STATUS_ENVIRONMENT when memory
  * does not suffice, STATUS_USAGE. */
 struct model_session *model_session_open(struct model *model, int tokens, struct error *err);

@@ -7,9 +7,6 @@ struct gpu_rating {
 	double factor;    /* of the RTX 5090's speed */
 };
 
-/* Ends with a name that is NULL. */
-extern const struct gpu_rating gpu_table[];
-
 /* The entry of a GPU, by its name as the driver tells it or a part of that, in any case of letters. As validators do,
  * it takes the first entry that contains the name or is contained in it, unless one has that very name: "L4" is found
  * as "L40S". NULL: unknown. */

@@ -78,9 +78,6 @@ int validator_check_owner(struct validator *validator, const char *hotkey, const
 
 /* --- rounds (round.c) -------------------------------------------------------------------------- */
 
-/* The id of the active round of a network, which is made if there is none. */
-int validator_active_round(struct validator *validator, const char *network, int64_t *id, struct error *err);
-
 /* The id of the round that a submission belongs to. 1: found; 0: there is none, and the reply is made. */
 int validator_submission_round(struct validator *validator, const char *network, int64_t *id,
 	struct server_reply *reply, struct error *err);

@@ -57,8 +57,6 @@ enum quasar_function {
 const char *quasar_function_name(const struct quasar_problem *problem);
 
 const char *semantics_name(enum semantics semantics); /* "upstream", "causal" */
-/* 0, or -1 when the text names neither. */
-int semantics_parse(const char *text, enum semantics *semantics);
 
 /* Tokens rounded up to whole upstream chunks. */
 int64_t upstream_padded(int64_t tokens);
