@@ -61,8 +61,11 @@ static int find_existing(struct plan *plan, struct error *err)
 	plan->existing = realpath(from, NULL);
 	if (!plan->existing)
 		return error_set(err, STATUS_ENVIRONMENT, "--from %s: %s", from, strerror(errno));
-	if (fork_state_read(plan->existing, &state, err) < 0)
+	if (fork_state_read(plan->existing, &state, err) < 0) {
+		if (!err->hint[0])
+			error_hint(err, "Name a git clone of your fork, or have it cloned: --fork-url URL");
 		return error_context(err, "--from");
+	}
 	fork_state_free(&state);
 	return 0;
 }

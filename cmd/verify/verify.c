@@ -361,7 +361,7 @@ static int find_fork(const struct invocation *invocation, struct workspace *work
 		return 0;
 	if (!require_workspace(invocation, err))
 		return error_hint(
-			err, "Name a fork with --fork PATH, or create a workspace with `quasar init DIR`.");
+			err, "Name a fork with --fork DIR, or create a workspace with `quasar init DIR`.");
 	if (workspace_open(invocation->workspace, invocation->settings, workspace, err) < 0)
 		return -1;
 	request->fork_path = workspace->fork_path;

@@ -50,6 +50,9 @@ int fork_url_check(const char *url, bool allow_local, struct error *err);
 int fork_clone(const char *url, const char *directory, const char *commit, const struct fork_remote *remote,
 	struct error *err);
 
+/* The absolute path of a fork's folder, a clone or not. NULL: STATUS_ENVIRONMENT. The caller frees. */
+char *fork_root(const char *path, struct error *err);
+
 struct fork_state {
 	char commit[41];    /* HEAD; "" before the first commit */
 	char *branch;       /* NULL: HEAD is detached */
