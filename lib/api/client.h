@@ -106,6 +106,7 @@ struct api_exchange {
 	char detail[512];    /* the validator's own words on a refusal; may be empty */
 };
 
+/* Belongs to the client, until its next call. */
 const struct api_exchange *api_last(const struct api *api);
 
 /* Seconds that the validator's clock is ahead of this machine's, from its Date headers; 0 while not known

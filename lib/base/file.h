@@ -40,6 +40,7 @@ int file_write(const char *path, const void *data, size_t length, mode_t permiss
 /* Gives a finished file or directory its name, durably. An existing `to` is an error. */
 int file_publish(const char *from, const char *to, struct error *err);
 
+/* Whether something is there, be it a link that leads nowhere. */
 bool path_exists(const char *path);
 
 /* Removes a directory with all below it, never following a symbolic link. */

@@ -137,8 +137,8 @@ bool program_opt_is_optional(const struct opt *opt)
 	return opt->arg && opt->arg[0] == '[';
 }
 
-/* Whether the word behind an option that may go without a value is its value: to a command that takes no other words it can
- * be nothing else, even if misspelt. */
+/* Whether the word behind an option that may go without a value is its value: to a command that takes no
+ * other words it can be nothing else, even if misspelt. */
 static bool is_its_value(const struct command *command, const struct opt *opt, const char *word)
 {
 	return fits_choices(opt, word) || (!command->positionals && word[0] != '-');

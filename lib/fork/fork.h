@@ -78,8 +78,8 @@ int fork_watch(const char *path);
  * clones that gets it, too. */
 bool fork_tracks(const char *directory, const char *name);
 
-/* The root of the git work tree that a directory lies in, unless that ignores it, or the directory is a repository of its
- * own. The directory has to exist. NULL: none. The caller frees. */
+/* The root of the git work tree that a directory lies in, unless that ignores it, or the directory is a
+ * repository of its own. The directory has to exist. NULL: none. The caller frees. */
 char *fork_around(const char *directory);
 
 /* The remote_url of that state alone, which is quick to find. NULL when `path` is no clone. Caller frees. */
