@@ -261,8 +261,8 @@ const struct command cmd_commit = {
 		"rehearsal alone: for a validator on this machine.\n\n"
 		"The salt is written to disk before the commitment is sent. If the response is lost or "
 		"the process dies, run `quasar commit` again: it asks the validator for the commitment "
-		"first, and never sends a second one. Versions from 2026-04 on tell its id only to who has "
-		"DASHBOARD_API_KEY; without that, a commitment whose response was lost is abandoned, as "
+		"first, and never sends a second one. Versions from 2026-04 on tell its id only with "
+		"DASHBOARD_API_KEY; without it, a commitment whose response was lost is abandoned, as "
 		"nobody can reveal it, and made anew.",
 	.opts = opts,
 	.examples =

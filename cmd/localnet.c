@@ -132,7 +132,7 @@ const struct command cmd_localnet = {
 		"real one, anyone who can reach it may finalize rounds and mark submissions.\n\n"
 		"--like 2026-04 answers as the one deployed in April 2026. It also takes signatures that "
 		"cover a Timestamp, shows its lists only to the hotkeys in --validator-hotkeys, and its "
-		"dashboard also to who has one of the --api-keys. A hotkey waits --cooldown between "
+		"dashboard also to whoever has one of the --api-keys. A hotkey waits --cooldown between "
 		"submissions. A second hotkey with the same GitHub name, public address or coldkey is "
 		"flagged, and so is a claim far above what was measured. Rounds end when their time is up "
 		"(--round-time), and rank what validators measured and verified.\n\n"

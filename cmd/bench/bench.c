@@ -403,7 +403,7 @@ const struct command cmd_bench = {
 			OPT_OP("Measure only an operation, quasar's own."),
 			OPT_SEMANTICS,
 			{"runs", 0, "N", NULL, NULL, NULL,
-				"Number of timed calls: so many, whether the median is settled or not."},
+				"Number of timed calls, whether or not the median is settled."},
 			{"budget", 0, "SECONDS", NULL, "60", NULL, "Time limit for each length."},
 			{"compare", 0, NULL, NULL, NULL, NULL,
 				"Compare with the last and the best earlier result."},

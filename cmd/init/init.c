@@ -558,7 +558,7 @@ const struct command cmd_init = {
 		"rest of flash-linear-attention, and with an origin inside the workspace, so that everything "
 		"works offline. `quasar export` puts the same layer and kernels into any clone.\n\n"
 		"On a terminal and without options, it asks for the network, the wallet, the fork and the sequence "
-		"length, unless the environment says them.\n\n"
+		"length, unless the environment sets them.\n\n"
 		"Existing files are never overwritten. Run it again to create whatever is missing. If it fails, "
 		"it takes away what it has made. It refuses a directory in somebody's git repository, where "
 		"settings and state would soon be committed.",

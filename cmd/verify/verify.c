@@ -443,7 +443,8 @@ const struct command cmd_verify = {
 		"best two are close, rounding chooses.",
 	.opts =
 		(const struct opt[]){
-			{"seq", 's', "N", NULL, "4096", NULL, "Sequence length to look at most, in tokens."},
+			{"seq", 's', "N", NULL, "4096", NULL,
+				"Sequence length for most of the checks, in tokens."},
 			{"fork", 0, "DIR", NULL, NULL, NULL, "Path of the fork. Default: the workspace's."},
 			OPT_PYTHON,
 			{"full", 0, NULL, NULL, NULL, NULL,

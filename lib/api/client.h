@@ -79,7 +79,7 @@ const struct api_version *api_learn_version(struct api *api);
 int api_find_version(struct api *api, struct error *err);
 /* The version if the validator's answers have told it, or NULL. */
 const struct api_version *api_version_if_found(const struct api *api);
-/* Whether the lists of commitments, submissions, rounds and weights are shown to who asks here. May ask. */
+/* Whether the lists of commitments, submissions, rounds and weights are shown to whoever asks here. May ask. */
 bool api_shows_lists(struct api *api);
 /* STATUS_USAGE where networks are kept apart and none was told. Whatever registers or submits asks this first: the
  * validator would take it for finney. May ask. */

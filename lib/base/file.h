@@ -17,7 +17,7 @@ char *path_expand(const char *path);
 /* Makes a directory and its parents, each with `mode`, durably; an existing directory is fine. */
 int directory_make(const char *path, mode_t mode, struct error *err);
 
-/* Opens a regular file for reading; the caller closes. Never waits, as for who writes to a pipe of that
+/* Opens a regular file for reading; the caller closes. Never waits, as for whoever writes to a pipe of that
  * name: STATUS_ENVIRONMENT for whatever else it is, and when it cannot be opened. */
 int file_open(const char *path, struct error *err);
 

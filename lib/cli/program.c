@@ -276,7 +276,7 @@ static int run(struct invocation *invocation, const struct globals *globals, str
 	return result;
 }
 
-/* `quasar` alone: its commands and, for who has no workspace, where to begin. */
+/* `quasar` alone: its commands and, for whoever has no workspace, where to begin. */
 static void welcome(const struct command *program)
 {
 	struct workspace_place place = {0};

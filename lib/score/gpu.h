@@ -1,5 +1,5 @@
-/* gpu: how fast validators take a GPU to be. What they measure is divided by its factor before it ranks, so that a
- * submission does not gain by who judges it. */
+/* gpu: how fast validators take a GPU to be. What they measure is divided by its factor before it ranks, so that it makes
+ * no difference who judges a submission. */
 #pragma once
 
 struct gpu_rating {

@@ -26,7 +26,7 @@ double validator_now(const struct validator *validator);
 bool validator_authenticate(struct server_request *request, struct server_reply *reply, void *context);
 /* The `check` of what is for validators: also 403, or 503 while no validator is named. */
 bool validator_authorize(struct server_request *request, struct server_reply *reply, void *context);
-/* The `check` of what is for who has an API key, and for validators: 401. */
+/* The `check` of what is for whoever has an API key, and for validators: 401. */
 bool validator_authorize_reader(struct server_request *request, struct server_reply *reply, void *context);
 
 /* The address that a request comes from, as far as the version believes it. The caller frees. */
