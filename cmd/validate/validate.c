@@ -66,8 +66,8 @@ static cJSON *verdict_json(const struct api_submission *submission, const struct
 	}
 	cJSON_AddBoolToObject(document, "valid", !verdict->invalid);
 	cJSON_AddNumberToObject(document, "score", verdict->score);
-	cJSON_AddNumberToObject(document, "normalised_score", verdict->told_score);
-	json_add_real(document, "normalised_tokens_per_sec", verdict->tokens_per_second);
+	cJSON_AddNumberToObject(document, "normalized_score", verdict->told_score);
+	json_add_real(document, "normalized_tokens_per_sec", verdict->tokens_per_second);
 	json_add_text(document, "reason", verdict->reason);
 	return document;
 }

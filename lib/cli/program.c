@@ -137,6 +137,13 @@ bool program_opt_is_optional(const struct opt *opt)
 	return opt->arg && opt->arg[0] == '[';
 }
 
+/* Whether the word behind an option that may go without a value is its value: to a command that takes no
+ * other words it can be nothing else, even if misspelt. */
+static bool is_its_value(const struct command *command, const struct opt *opt, const char *word)
+{
+	return fits_choices(opt, word) || (!command->positionals && word[0] != '-');
+}
+
 int program_read_option(struct invocation *invocation, struct globals *globals, char **words, int count,
 	int *at, struct error *err)
 {
@@ -148,7 +155,7 @@ int program_read_option(struct invocation *invocation, struct globals *globals, 
 	if (!opt->arg && value)
 		return error_set(err, STATUS_USAGE, "option --%s takes no value", opt->name);
 	if (program_opt_is_optional(opt) && !value) {
-		if (*at + 1 < count && fits_choices(opt, words[*at + 1]))
+		if (*at + 1 < count && is_its_value(invocation->command, opt, words[*at + 1]))
 			value = words[++*at];
 	} else if (opt->arg && !value) {
 		if (*at + 1 >= count)
@@ -157,8 +164,8 @@ int program_read_option(struct invocation *invocation, struct globals *globals, 
 		value = words[++*at];
 	}
 	if (opt->choices && value && !fits_choices(opt, value))
-		return error_set(err, STATUS_USAGE, "option --%s: \"%s\" is not one of %s", opt->name, value,
-			opt->choices);
+		return error_set(
+			err, STATUS_USAGE, "--%s: \"%s\" is not one of %s", opt->name, value, opt->choices);
 	if (is_global(opt))
 		apply_global(globals, opt, value);
 	else
@@ -269,7 +276,7 @@ static int run(struct invocation *invocation, const struct globals *globals, str
 	return result;
 }
 
-/* `quasar` alone: its commands and, for who has no workspace, where to begin. */
+/* `quasar` alone: its commands and, for whoever has no workspace, where to begin. */
 static void welcome(const struct command *program)
 {
 	struct workspace_place place = {0};

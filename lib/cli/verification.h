@@ -62,7 +62,8 @@ int verify_native(const struct invocation *invocation, const struct verify_reque
 /* The value of a setting that is a threshold. STATUS_USAGE. */
 int verify_threshold(const struct invocation *invocation, const char *name, double *value, struct error *err);
 
-/* The name of the reference model of logit verification: what --reference or REFERENCE_MODEL says, else the version's. */
+/* The name of the reference model of logit verification: what --reference or REFERENCE_MODEL says, else
+ * the version's. */
 const char *verify_reference(const struct invocation *invocation, const struct api_version *version);
 
 /* Would the validator find the claim kept, if it measured the same? Tokens/s. */
