@@ -236,8 +236,24 @@ static cJSON *request_new(const char *action)
 	return request;
 }
 
+int probe_prepare(struct probe *probe, struct error *err)
+{
+	probe->preparing = say(probe, request_new("import_torch"), err) == 0;
+	return probe->preparing ? 0 : -1;
+}
+
+void probe_await(struct probe *probe)
+{
+	struct error ignored;
+
+	if (probe->preparing)
+		cJSON_Delete(hear_answer(probe, &ignored));
+	probe->preparing = false;
+}
+
 static cJSON *ask(struct probe *probe, cJSON *request, struct error *err)
 {
+	probe_await(probe);
 	return say(probe, request, err) < 0 ? NULL : hear_answer(probe, err);
 }
 
@@ -405,21 +421,12 @@ const char *probe_torch(const struct probe *probe)
 	return probe->torch;
 }
 
-int probe_prepare(struct probe *probe, struct error *err)
-{
-	probe->preparing = say(probe, request_new("import_torch"), err) == 0;
-	return probe->preparing ? 0 : -1;
-}
-
 int probe_start_torch(struct probe *probe, struct error *err)
 {
 	cJSON *request = request_new("start_torch"), *answer;
 	const char *version = "?";
 	struct error ignored;
 
-	if (probe->preparing)
-		cJSON_Delete(hear_answer(probe, &ignored)); /* what is wrong with it is said again */
-	probe->preparing = false;
 	cJSON_AddBoolToObject(request, "gpu", probe->gpu);
 	answer = ask(probe, request, err);
 	if (!answer) {
