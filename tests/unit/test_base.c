@@ -609,7 +609,7 @@ static void no_process_is_waited_for_longer_than_wanted(void **state)
 static void its_whole_group_ends_with_it(void **state)
 {
 	const char *argv[] = {"/bin/sh", "-c",
-		"trap '' TERM; (trap '' TERM; sleep 1000) >&7 & exec 7>&-; echo; wait", NULL};
+		"trap '' TERM; (trap '' TERM; sleep 1000) >&7 & exec 7>&-; echo >&2; wait", NULL};
 	struct pollfd end = {.events = POLLIN};
 	struct process process;
 	struct error err;
@@ -620,7 +620,7 @@ static void its_whole_group_ends_with_it(void **state)
 	assert_int_equal(pipe(ends), 0);
 	assert_int_equal(dup2(ends[1], 7), 7);
 	close(ends[1]);
-	assert_int_equal(process_start(&process, argv, NULL, "", &err), 0);
+	assert_int_equal(process_talk(&process, argv, NULL, (int[]){7, -1}, &err), 0);
 	close(7);
 	assert_int_equal(clock_wait_readable(process.output, &err), 0);
 	process_kill(&process);
