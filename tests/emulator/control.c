@@ -1,6 +1,7 @@
 /* control: branches, ends, barriers, and what orders memory. Blocks run one after the other on one processor, so that
- * there is nothing to be done for the latter. */
+ * there is nothing to be done for the latter, but that the race check wants to know of some. */
 #include "operations.h"
+#include "race.h"
 
 /* --- branches ----------------------------------------------------------------------------------------- */
 
@@ -71,6 +72,9 @@ static int decode_branch_by_index(struct decoding *decoding, struct error *err)
 
 OPERATION(end)
 {
+	if (warp->product_count)
+		fault(warp, instruction, __builtin_ctz(warp->active), CUDA_ERROR_ILLEGAL_INSTRUCTION,
+			"nobody has waited for the warp's products");
 	finish_copies(warp, warp->active, -1);
 	warp_end(warp);
 }
@@ -115,6 +119,46 @@ static int decode_yield(struct decoding *decoding, struct error *err)
 {
 	(void)err;
 	decoding->instruction->execute = yield;
+	return 0;
+}
+
+/* --- order of memory ---------------------------------------------------------------------------------- */
+
+OPERATION(publish)
+{
+	race_check_publish(warp->block->races, warp->index);
+}
+
+/* fence.proxy.async{.space}; any other has nothing to do */
+static int decode_fence(struct decoding *decoding, struct error *err)
+{
+	const bool proxy = take_part(decoding, "proxy");
+	const bool async = take_part(decoding, "async") || take_part(decoding, "async::generic");
+
+	(void)err;
+	decoding->instruction->execute = proxy && async ? publish : nothing;
+	return 0;
+}
+
+/* --- registers ---------------------------------------------------------------------------------------- */
+
+OPERATION(set_registers)
+{
+	all_here(warp, instruction);
+}
+
+/* setmaxnreg.{inc,dec}.sync.aligned.u32 count: there are always enough, but not every count is one. */
+static int decode_registers(struct decoding *decoding, struct error *err)
+{
+	const struct operand *count = decoding->statement->operands;
+
+	drop_parts(decoding, "inc dec sync aligned u32");
+	decoding->instruction->execute = set_registers;
+	if (no_parts_left(decoding, err) < 0)
+		return -1;
+	if (decoding->statement->operand_count != 1 || count->kind != OPERAND_INTEGER || count->value < 24 ||
+		count->value > 256 || count->value % 8)
+		return not_understood(decoding, err, "no such number of registers");
 	return 0;
 }
 
@@ -187,6 +231,6 @@ static int decode_warp_barrier(struct decoding *decoding, struct error *err)
 
 const struct family control_families[] = {{"bra", decode_branch}, {"brx", decode_branch_by_index},
 	{"exit", decode_end}, {"trap", decode_trap}, {"bar", decode_barrier}, {"barrier", decode_barrier},
-	{"membar", decode_nothing}, {"fence", decode_nothing}, {"prefetch", decode_nothing},
+	{"membar", decode_nothing}, {"fence", decode_fence}, {"setmaxnreg", decode_registers}, {"prefetch", decode_nothing},
 	{"prefetchu", decode_nothing}, {"griddepcontrol", decode_nothing}, {"discard", decode_nothing},
 	{"nanosleep", decode_yield}, {0}};

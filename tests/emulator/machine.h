@@ -72,6 +72,7 @@ struct instruction {
 	const char *text;             /* the line */
 	const uint32_t *targets;      /* of a branch by index */
 	const struct call *call;
+	const struct product *product; /* by four warps */
 };
 
 enum modifier {
@@ -114,6 +115,7 @@ struct kernel {
 	struct initial *initials;
 	size_t initial_count;
 	struct call *calls;
+	struct product *products;
 	size_t register_bytes; /* of a warp */
 	struct parameter *parameters;
 	size_t parameter_count, parameter_bytes;
@@ -151,7 +153,15 @@ struct warp {
 	uint32_t committed[LANES]; /* groups of asynchronous copies */
 	struct pending_copy *copies;
 	size_t copy_count, copy_room;
+	struct pending_product *products; /* by four warps, that have begun; in order */
+	size_t product_count, product_room;
+	uint32_t product_group;          /* that the next ones belong to */
+	bool *taken;                     /* of registers: they are a product's; see TAKEN */
+	const struct instruction *waits; /* at an mbarrier, in this turn and in vain */
 };
+
+/* Where a slot is in warp->taken: no register is smaller. */
+#define TAKEN(slot) ((slot) / (2 * LANES))
 
 struct barrier {
 	uint32_t expected, arrived; /* threads; expected 0: all that live */
@@ -166,6 +176,9 @@ struct block {
 	int warp_count;
 	struct warp *warps;
 	struct barrier barriers[BARRIERS];
+	struct bulk_copy *copies; /* under way */
+	size_t copy_count, copy_room;
+	uint32_t phases; /* of its mbarriers, that have ended */
 	struct race_check *races; /* NULL: not looked for */
 };
 
@@ -205,5 +218,11 @@ enum { BARRIER_PLAIN, BARRIER_COUNT, BARRIER_AND, BARRIER_OR };
  * they do until it has them. */
 void block_arrive(struct warp *warp, const struct instruction *instruction, uint32_t barrier,
 	uint32_t expected, bool wait);
+/* Ends the launch when this instruction has to do with a register of a product that is under way. */
+void products_guard(struct warp *warp, const struct instruction *instruction);
+/* Forgets those under way. */
+void products_drop(struct warp *warp);
+/* Ends the launch when bulk copies of a block that ends are under way. */
+void bulk_copies_end(struct block *block);
 /* Finishes asynchronous copies of these lanes, all but the newest `but` groups; -1: all, committed or not. */
 void finish_copies(struct warp *warp, uint32_t lanes, int64_t but);
