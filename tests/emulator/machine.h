@@ -16,6 +16,7 @@
 #define ALL_LANES (~0u)
 #define MOST_OPERANDS 24
 #define MOST_WARPS 32 /* of a block */
+#define WARPGROUP 4   /* warps */
 #define BARRIERS 16   /* of a block */
 #define MULTIPROCESSORS 4
 
@@ -156,6 +157,7 @@ struct warp {
 	struct pending_product *products; /* by four warps, that have begun; in order */
 	size_t product_count, product_room;
 	uint32_t product_group;          /* that the next ones belong to */
+	uint32_t request_count;          /* of products, so far */
 	bool *taken;                     /* of registers: they are a product's; see TAKEN */
 	const struct instruction *waits; /* at an mbarrier, in this turn and in vain */
 };
@@ -169,6 +171,12 @@ struct barrier {
 	uint32_t lanes[MOST_WARPS]; /* those that wait */
 };
 
+/* For products, by the warps of a warpgroup. */
+struct requests {
+	struct request *items;
+	size_t count;
+};
+
 struct block {
 	struct launch *launch;
 	uint32_t index[3];
@@ -178,6 +186,7 @@ struct block {
 	struct barrier barriers[BARRIERS];
 	struct bulk_copy *copies; /* under way */
 	size_t copy_count, copy_room;
+	struct requests requests[MOST_WARPS / WARPGROUP];
 	uint32_t phases; /* of its mbarriers, that have ended */
 	struct race_check *races; /* NULL: not looked for */
 };
@@ -220,8 +229,9 @@ void block_arrive(struct warp *warp, const struct instruction *instruction, uint
 	uint32_t expected, bool wait);
 /* Ends the launch when this instruction has to do with a register of a product that is under way. */
 void products_guard(struct warp *warp, const struct instruction *instruction);
-/* Forgets those under way. */
-void products_drop(struct warp *warp);
+/* Of a block that starts, and of one that is no more. */
+void products_start(struct block *block);
+void products_drop(struct block *block);
 /* Ends the launch when bulk copies of a block that ends are under way. */
 void bulk_copies_end(struct block *block);
 /* Finishes asynchronous copies of these lanes, all but the newest `but` groups; -1: all, committed or not. */

@@ -300,10 +300,8 @@ static void block_free(struct block *block)
 		free(block->warps[i].registers);
 		free(block->warps[i].local);
 		free(block->warps[i].copies);
-		products_drop(&block->warps[i]);
-		free(block->warps[i].products);
-		free(block->warps[i].taken);
 	}
+	products_drop(block);
 	free(block->warps);
 	free(block->copies);
 	free(block->shared);
@@ -322,6 +320,7 @@ static void block_start(struct block *block, uint64_t number)
 	memset(block->shared, POISON, launch->shared_bytes);
 	memset(block->barriers, 0, sizeof(block->barriers));
 	race_check_start(block->races);
+	products_start(block);
 	for (int i = 0; i < block->warp_count; i++) {
 		struct warp *warp = &block->warps[i];
 		uint32_t left = threads - (uint32_t)i * LANES;
@@ -329,7 +328,6 @@ static void block_start(struct block *block, uint64_t number)
 		warp->live = left >= LANES ? ALL_LANES : (1u << left) - 1;
 		warp->blocked = warp->held = warp->group = warp->carry = 0;
 		warp->copy_count = 0;
-		warp->product_group = 0;
 		memset(warp->at, 0, sizeof(warp->at));
 		memset(warp->meets, 0, sizeof(warp->meets));
 		memset(warp->committed, 0, sizeof(warp->committed));

@@ -12,7 +12,6 @@
 #include "half.h"
 #include "race.h"
 
-#define WARPGROUP 4
 #define ROWS 16 /* of a warp */
 #define INNER 16
 #define MOST_COLUMNS 256
@@ -26,10 +25,15 @@ struct product {
 	uint32_t sums[MOST_COLUMNS / 2], left[4], right, accumulate; /* slots; that of a descriptor is left[0] */
 };
 
-struct pending_product {
+/* What four warps all have to ask for. */
+struct request {
 	const struct instruction *instruction;
 	uint64_t left, right; /* descriptors */
 	bool accumulate;
+};
+
+struct pending_product {
+	struct request request;
 	uint32_t group;
 	struct knowledge *begun;
 };
@@ -74,9 +78,10 @@ static uint64_t piece_address(const struct layout *layout, bool transposed, int 
 }
 
 /* The elements of a piece, of a product that ends now. */
-static void read_piece(struct warp *warp, const struct pending_product *pending, uint64_t address, float to[PIECE])
+static void read_piece(
+	struct warp *warp, const struct pending_product *pending, uint64_t address, float to[PIECE])
 {
-	const struct instruction *instruction = pending->instruction;
+	const struct instruction *instruction = pending->request.instruction;
 	uint16_t elements[PIECE];
 
 	memcpy(elements, locate(warp, instruction, 0, SPACE_SHARED, address, sizeof(elements), 16, READ),
@@ -91,7 +96,7 @@ static void read_piece(struct warp *warp, const struct pending_product *pending,
 static void read_factor(struct warp *warp, const struct pending_product *pending, uint64_t descriptor,
 	bool transposed, int first, int count, float to[INNER][MOST_COLUMNS])
 {
-	const struct layout layout = layout_of(warp, pending->instruction, descriptor);
+	const struct layout layout = layout_of(warp, pending->request.instruction, descriptor);
 
 	for (int line = 0; line < (transposed ? INNER : count); line++)
 		for (int piece = 0; piece < (transposed ? count : INNER) / PIECE; piece++) {
@@ -135,21 +140,22 @@ static float *sum_at(const struct warp *warp, const struct product *product, int
 
 static void multiply(struct warp *warp, const struct pending_product *pending)
 {
-	const struct product *product = pending->instruction->product;
+	const struct request *request = &pending->request;
+	const struct product *product = request->instruction->product;
 	const float sign = product->left_negated != product->right_negated ? -1 : 1;
 	float left[INNER][MOST_COLUMNS], right[INNER][MOST_COLUMNS];
 
 	if (product->left_shared)
-		read_factor(warp, pending, pending->left, product->left_transposed,
+		read_factor(warp, pending, request->left, product->left_transposed,
 			warp->index % WARPGROUP * ROWS, ROWS, left);
 	else
 		read_left_registers(warp, product, left);
-	read_factor(warp, pending, pending->right, product->right_transposed, 0, product->columns, right);
+	read_factor(warp, pending, request->right, product->right_transposed, 0, product->columns, right);
 	for (int row = 0; row < ROWS; row++) {
 		float sums[MOST_COLUMNS];
 
 		for (int column = 0; column < product->columns; column++)
-			sums[column] = pending->accumulate ? *sum_at(warp, product, row, column) : 0;
+			sums[column] = request->accumulate ? *sum_at(warp, product, row, column) : 0;
 		for (int i = 0; i < INNER; i++)
 			for (int column = 0; column < product->columns; column++)
 				sums[column] += sign * left[i][row] * right[i][column];
@@ -194,26 +200,44 @@ static uint64_t uniform(struct warp *warp, const struct instruction *instruction
 	return value;
 }
 
+/* The first of four warps to come here says what their next product is; the others have to agree. */
+static void check_request(struct warp *warp, const struct request *request)
+{
+	struct requests *four = &warp->block->requests[warp->index / WARPGROUP];
+	const struct request *other;
+
+	if (warp->request_count == four->count) {
+		four->items = xrealloc(four->items, (four->count + 1) * sizeof(*four->items));
+		four->items[four->count++] = *request;
+	}
+	other = &four->items[warp->request_count++];
+	if (other->instruction != request->instruction || other->left != request->left ||
+		other->right != request->right || other->accumulate != request->accumulate)
+		fault(warp, request->instruction, 0, CUDA_ERROR_ILLEGAL_INSTRUCTION,
+			"not the product that another of the four warps has, at PTX line %u",
+			other->instruction->line);
+}
+
 OPERATION(begin_product)
 {
 	const struct product *product = instruction->product;
-	struct pending_product *pending;
+	struct request request = {.instruction = instruction};
 
 	if (!all_here(warp, instruction))
 		return;
 	if (warp->index / WARPGROUP * WARPGROUP + WARPGROUP > warp->block->warp_count)
 		fault(warp, instruction, 0, CUDA_ERROR_ILLEGAL_INSTRUCTION, "there are no four warps for it");
+	if (product->left_shared)
+		request.left = uniform(warp, instruction, product->left[0], 8);
+	request.right = uniform(warp, instruction, product->right, 8);
+	request.accumulate = uniform(warp, instruction, product->accumulate, 4);
+	check_request(warp, &request);
 	if (warp->product_count == warp->product_room) {
 		warp->product_room = warp->product_room * 2 + 16;
 		warp->products = xrealloc(warp->products, warp->product_room * sizeof(*warp->products));
 	}
-	pending = &warp->products[warp->product_count++];
-	*pending = (struct pending_product){.instruction = instruction,
-		.left = product->left_shared ? uniform(warp, instruction, product->left[0], 8) : 0,
-		.right = uniform(warp, instruction, product->right, 8),
-		.accumulate = uniform(warp, instruction, product->accumulate, 4),
-		.group = warp->product_group,
-		.begun = race_check_begin(warp->block->races, warp->index)};
+	warp->products[warp->product_count++] = (struct pending_product){
+		request, warp->product_group, race_check_begin(warp->block->races, warp->index)};
 	mark_registers(warp, product);
 }
 
@@ -239,7 +263,7 @@ OPERATION(wait_for_products)
 	memmove(warp->products, warp->products + done, warp->product_count * sizeof(*warp->products));
 	memset(warp->taken, 0, TAKEN(warp->block->launch->kernel->register_bytes));
 	for (size_t i = 0; i < warp->product_count; i++)
-		mark_registers(warp, warp->products[i].instruction->product);
+		mark_registers(warp, warp->products[i].request.instruction->product);
 }
 
 OPERATION(order_registers)
@@ -247,11 +271,26 @@ OPERATION(order_registers)
 	all_here(warp, instruction);
 }
 
-void products_drop(struct warp *warp)
+void products_start(struct block *block)
 {
-	for (size_t i = 0; i < warp->product_count; i++)
-		free(warp->products[i].begun);
-	warp->product_count = 0;
+	for (int i = 0; i < MOST_WARPS / WARPGROUP; i++)
+		block->requests[i].count = 0;
+	for (int i = 0; i < block->warp_count; i++)
+		block->warps[i].product_group = block->warps[i].request_count = 0;
+}
+
+void products_drop(struct block *block)
+{
+	for (int i = 0; i < MOST_WARPS / WARPGROUP; i++)
+		free(block->requests[i].items);
+	for (int i = 0; i < block->warp_count; i++) {
+		struct warp *warp = &block->warps[i];
+
+		for (size_t j = 0; j < warp->product_count; j++)
+			free(warp->products[j].begun);
+		free(warp->products);
+		free(warp->taken);
+	}
 }
 
 /* --- decoding ----------------------------------------------------------------------------------------- */
