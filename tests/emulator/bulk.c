@@ -60,8 +60,7 @@ OPERATION(copy_in)
 		const uint64_t to = address_of(warp, instruction, lane, ADDRESS, instruction->address_width) +
 			(uint64_t)instruction->immediate;
 		const uint64_t from = address_of(warp, instruction, lane, SECOND_ADDRESS, 8);
-		const uint64_t mbarrier = address_of(
-			warp, instruction, lane, 1, instruction->width[1]);
+		const uint64_t mbarrier = address_of(warp, instruction, lane, 1, instruction->width[1]);
 		struct bulk_copy copy = {.warp = warp, .instruction = instruction, .bytes = bytes};
 
 		if (!bytes || bytes % ALIGNMENT)
@@ -82,7 +81,8 @@ OPERATION(prefetch)
 {
 	for (uint32_t left = warp->active; left; left &= left - 1) {
 		const int lane = __builtin_ctz(left);
-		const uint64_t from = address_of(warp, instruction, lane, ADDRESS, instruction->address_width) +
+		const uint64_t from = address_of(
+					      warp, instruction, lane, ADDRESS, instruction->address_width) +
 			(uint64_t)instruction->immediate;
 		const uint32_t bytes = SLOT(uint32_t, 0)[lane];
 

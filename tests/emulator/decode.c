@@ -400,7 +400,8 @@ static int decode_entry(struct module *module, const struct function *function, 
 		.parameter_bytes = function->parameter_bytes,
 		.shared_bytes = align(SHARED_START + function->shared.bytes,
 			function->shared.alignment > 16 ? function->shared.alignment : 16),
-		.most_threads = function->most_threads};
+		.most_threads = function->most_threads,
+		.least_blocks = function->least_blocks};
 	frame_add(&program, function);
 	for (size_t i = 0; i < program.count && !result; i++)
 		result = decode_frame(&program, i, err);

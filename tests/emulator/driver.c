@@ -17,7 +17,6 @@
 #pragma GCC diagnostic ignored "-Wmissing-prototypes"
 
 #define DRIVER_VERSION 13000
-#define REGISTERS_PER_MULTIPROCESSOR 65536
 #define THREADS_PER_MULTIPROCESSOR 2048
 #define BLOCKS_PER_MULTIPROCESSOR 32
 #define THREADS_PER_BLOCK 1024
@@ -119,7 +118,7 @@ EXPORT int cuDeviceGetAttribute(int *value, int attribute, int device)
 		*value = (capability()->shared_kilobytes - 1) << 10;
 		return CUDA_SUCCESS;
 	case CUDA_REGISTERS_PER_MULTIPROCESSOR:
-		*value = REGISTERS_PER_MULTIPROCESSOR;
+		*value = REGISTERS;
 		return CUDA_SUCCESS;
 	default: /* clocks, caches and buses: it has none */
 		*value = 0;
@@ -310,7 +309,8 @@ EXPORT int cuModuleLoadData(struct CUmod_st **module, const void *image)
 	int code = CUDA_SUCCESS;
 
 	if (!memcmp(image, "\177ELF", 4)) {
-		fprintf(stderr, "emulated GPU: it runs PTX alone, not machine code: set CUDA_FORCE_PTX_JIT=1\n");
+		fprintf(stderr,
+			"emulated GPU: it runs PTX alone, not machine code: set CUDA_FORCE_PTX_JIT=1\n");
 		return CUDA_ERROR_INVALID_PTX;
 	}
 	pthread_mutex_lock(&lock);
@@ -343,7 +343,8 @@ EXPORT int cuFuncSetAttribute(struct CUfunc_st *function, int attribute, int val
 
 	if (attribute != CUDA_FUNCTION_SHARED_BYTES)
 		return CUDA_SUCCESS;
-	if (value < 0 || (size_t)value + kernel->shared_bytes - SHARED_START >
+	if (value < 0 ||
+		(size_t)value + kernel->shared_bytes - SHARED_START >
 			(size_t)(capability()->shared_kilobytes - 1) << 10)
 		return CUDA_ERROR_INVALID_VALUE;
 	kernel->dynamic_shared = (size_t)value;

@@ -19,6 +19,7 @@
 #define WARPGROUP 4   /* warps */
 #define BARRIERS 16   /* of a block */
 #define MULTIPROCESSORS 4
+#define REGISTERS 65536 /* of a multiprocessor */
 
 /* CUDA's error codes. */
 enum {
@@ -120,10 +121,10 @@ struct kernel {
 	size_t register_bytes; /* of a warp */
 	struct parameter *parameters;
 	size_t parameter_count, parameter_bytes;
-	size_t shared_bytes;   /* the system's and what the kernel declares */
-	size_t dynamic_shared; /* that a launch may ask for */
-	size_t local_bytes;    /* of a thread */
-	int most_threads;
+	size_t shared_bytes;            /* the system's and what the kernel declares */
+	size_t dynamic_shared;          /* that a launch may ask for */
+	size_t local_bytes;             /* of a thread */
+	int most_threads, least_blocks; /* of a block; on a multiprocessor */
 };
 
 struct pending_copy {
@@ -159,7 +160,8 @@ struct warp {
 	uint32_t product_group;          /* that the next ones belong to */
 	uint32_t request_count;          /* of products, so far */
 	bool *taken;                     /* of registers: they are a product's; see TAKEN */
-	const struct instruction *waits; /* at an mbarrier, in this turn and in vain */
+	const struct instruction *waits; /* in this turn and in vain */
+	int register_count;              /* of a thread, as setmaxnreg counts them; 0: not known */
 };
 
 /* Where a slot is in warp->taken: no register is smaller. */
@@ -187,7 +189,8 @@ struct block {
 	struct bulk_copy *copies; /* under way */
 	size_t copy_count, copy_room;
 	struct requests requests[MOST_WARPS / WARPGROUP];
-	uint32_t phases; /* of its mbarriers, that have ended */
+	uint32_t phases;          /* of its mbarriers, that have ended */
+	int spare_registers;      /* of a thread of one warp, that warps have given */
 	struct race_check *races; /* NULL: not looked for */
 };
 
@@ -219,6 +222,9 @@ void warp_end(struct warp *warp);
 void warp_wait(struct warp *warp);
 /* The active lanes wait behind this instruction until all lanes of the mask are there, or at another such. */
 void warp_meet(struct warp *warp, uint32_t mask);
+
+/* What the warp waits for here may come when others have had their turn. */
+void warp_waits(struct warp *warp, const struct instruction *instruction);
 
 /* What a barrier gives its threads of their predicates. */
 enum { BARRIER_PLAIN, BARRIER_COUNT, BARRIER_AND, BARRIER_OR };

@@ -11,8 +11,9 @@
 
 struct mbarrier {
 	uint64_t phase : 1;
-	uint64_t expected : 20, left : 20; /* arrivals: of a phase, and those of this one that are not there yet */
-	int64_t bytes : 21;                /* that are not there yet */
+	uint64_t expected : 20,
+		left : 20;  /* arrivals: of a phase, and those of this one that are not there yet */
+	int64_t bytes : 21; /* that are not there yet */
 	uint64_t mark : 2;
 };
 _Static_assert(sizeof(struct mbarrier) == 8, "it takes 64 bits");
@@ -29,7 +30,8 @@ static struct mbarrier *mbarrier_at(
 }
 
 /* The address that a lane has given, within shared memory. */
-static uint32_t place(struct warp *warp, const struct instruction *instruction, int lane, enum direction direction)
+static uint32_t place(
+	struct warp *warp, const struct instruction *instruction, int lane, enum direction direction)
 {
 	const uint64_t address = address_of(warp, instruction, lane, ADDRESS, instruction->address_width) +
 		(uint64_t)instruction->immediate;
@@ -60,7 +62,8 @@ static void expect_bytes(struct warp *warp, const struct instruction *instructio
 	barrier->bytes = sum;
 }
 
-void mbarrier_complete(struct warp *warp, const struct instruction *instruction, uint32_t address, uint32_t bytes)
+void mbarrier_complete(
+	struct warp *warp, const struct instruction *instruction, uint32_t address, uint32_t bytes)
 {
 	struct mbarrier *barrier = mbarrier_at(warp, instruction, 0, address);
 
@@ -110,7 +113,8 @@ OPERATION(arrive)
 {
 	for (uint32_t left = warp->active; left; left &= left - 1) {
 		const int lane = __builtin_ctz(left);
-		const uint32_t address = place(warp, instruction, lane, READ), operand = SLOT(uint32_t, 1)[lane];
+		const uint32_t address = place(warp, instruction, lane, READ),
+			       operand = SLOT(uint32_t, 1)[lane];
 		const uint32_t arrivals = instruction->variant ? 1 : operand;
 		struct mbarrier *barrier = mbarrier_at(warp, instruction, lane, address);
 
@@ -144,8 +148,7 @@ OPERATION(test_wait)
 		if (barrier->phase != phase) {
 			race_check_leave(warp->block->races, warp->index, address);
 		} else {
-			warp->waits = instruction;
-			warp->budget = 0;
+			warp_waits(warp, instruction);
 		}
 	}
 }
@@ -157,7 +160,8 @@ OPERATION(test_wait)
  * .parity p, [a], parity{, hint} */
 static int decode_mbarrier(struct decoding *decoding, struct error *err)
 {
-	static const char *const names[] = {"init", "inval", "arrive", "test_wait", "try_wait", "expect_tx", NULL};
+	static const char *const names[] = {
+		"init", "inval", "arrive", "test_wait", "try_wait", "expect_tx", NULL};
 	static operation *const operations[] = {init, invalidate, arrive, test_wait, test_wait, expect};
 	struct instruction *instruction = decoding->instruction;
 	const int count = decoding->statement->operand_count, chosen = take_one_of(decoding, names);

@@ -6,7 +6,7 @@
 
 #include "base/memory.h"
 
-#define WORD 2                       /* bytes that are watched together */
+#define WORD 2                         /* bytes that are watched together */
 #define MOST_VISITORS (MOST_WARPS + 1) /* the last: bulk copies */
 
 /* When somebody was last at a word, by its clock, and with which instruction. */
@@ -130,8 +130,8 @@ static void learn(struct knowledge *to, const struct knowledge *from)
 {
 	for (int i = 0; i < MOST_VISITORS; i++) {
 		to->clock[i] = to->clock[i] > from->clock[i] ? to->clock[i] : from->clock[i];
-		to->published[i] =
-			to->published[i] > from->published[i] ? to->published[i] : from->published[i];
+		to->published[i] = to->published[i] > from->published[i] ? to->published[i]
+									 : from->published[i];
 	}
 }
 

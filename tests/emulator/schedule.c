@@ -10,8 +10,9 @@
 #include "operations.h"
 #include "race.h"
 
-#define TURN 20000    /* instructions */
-#define PATIENCE 1000 /* turns of all, until they are held to wait for ever */
+#define TURN 20000         /* instructions */
+#define MOST_REGISTERS 248 /* of a thread, in steps of 8 */
+#define PATIENCE 1000      /* turns of all, until they are held to wait for ever */
 
 /* --- the lanes of a warp ------------------------------------------------------------------------------ */
 
@@ -88,6 +89,12 @@ void warp_wait(struct warp *warp)
 {
 	warp->blocked |= warp->active;
 	warp_split(warp, warp->pc - 1);
+}
+
+void warp_waits(struct warp *warp, const struct instruction *instruction)
+{
+	warp->waits = instruction;
+	warp->budget = 0;
 }
 
 /* Lets go the lanes whose masks have nobody left to wait for. */
@@ -308,6 +315,15 @@ static void block_free(struct block *block)
 	race_check_free(block->races);
 }
 
+/* What ptxas gives a thread that shares registers out, as many as launch bounds leave. */
+static int registers_at_start(const struct kernel *kernel)
+{
+	const int threads = kernel->most_threads * (kernel->least_blocks ? kernel->least_blocks : 1);
+	const int count = threads ? REGISTERS / threads / 8 * 8 : 0;
+
+	return count < MOST_REGISTERS ? count : MOST_REGISTERS;
+}
+
 static void block_start(struct block *block, uint64_t number)
 {
 	const struct launch *launch = block->launch;
@@ -321,6 +337,7 @@ static void block_start(struct block *block, uint64_t number)
 	memset(block->barriers, 0, sizeof(block->barriers));
 	race_check_start(block->races);
 	products_start(block);
+	block->spare_registers = 0;
 	for (int i = 0; i < block->warp_count; i++) {
 		struct warp *warp = &block->warps[i];
 		uint32_t left = threads - (uint32_t)i * LANES;
@@ -328,6 +345,7 @@ static void block_start(struct block *block, uint64_t number)
 		warp->live = left >= LANES ? ALL_LANES : (1u << left) - 1;
 		warp->blocked = warp->held = warp->group = warp->carry = 0;
 		warp->copy_count = 0;
+		warp->register_count = registers_at_start(kernel);
 		memset(warp->at, 0, sizeof(warp->at));
 		memset(warp->meets, 0, sizeof(warp->meets));
 		memset(warp->committed, 0, sizeof(warp->committed));
@@ -338,7 +356,7 @@ static void block_start(struct block *block, uint64_t number)
 	}
 }
 
-/* Whether any of its warps got on: to wait at an mbarrier whose phase does not end is nothing. */
+/* Whether any of its warps got on: those that wait in vain have not. */
 static bool block_run(struct block *block)
 {
 	const uint32_t phases = block->phases;
@@ -363,7 +381,7 @@ static _Noreturn void deadlock(struct block *block)
 		warp++;
 	lane = __builtin_ctz(warp->live);
 	if (warp->waits)
-		fault(warp, warp->waits, lane, CUDA_ERROR_LAUNCH_FAILED, "waits for a phase that never ends");
+		fault(warp, warp->waits, lane, CUDA_ERROR_LAUNCH_FAILED, "waits for what never comes");
 	fault(warp, &code[warp->at[lane] - (warp->held >> lane & 1)], lane, CUDA_ERROR_LAUNCH_FAILED,
 		"waits for threads that never come");
 }

@@ -22,7 +22,8 @@ struct product {
 	int columns;
 	float (*value)(uint16_t element);
 	bool left_shared, left_transposed, right_transposed, left_negated, right_negated;
-	uint32_t sums[MOST_COLUMNS / 2], left[4], right, accumulate; /* slots; that of a descriptor is left[0] */
+	uint32_t sums[MOST_COLUMNS / 2], left[4], right,
+		accumulate; /* slots; that of a descriptor is left[0] */
 };
 
 /* What four warps all have to ask for. */
@@ -68,8 +69,8 @@ static uint64_t piece_address(const struct layout *layout, bool transposed, int 
 	uint64_t address = layout->start + (uint64_t)(line % 8 * layout->width);
 
 	if (pieces > 1)
-		address += (uint64_t)(line / 8) * layout->stride + (uint64_t)(piece / pieces) * layout->leading +
-			(uint64_t)(piece % pieces * 16);
+		address += (uint64_t)(line / 8) * layout->stride +
+			(uint64_t)(piece / pieces) * layout->leading + (uint64_t)(piece % pieces * 16);
 	else if (transposed)
 		address += (uint64_t)(line / 8) * layout->leading + (uint64_t)piece * layout->stride;
 	else
@@ -87,7 +88,8 @@ static void read_piece(
 	memcpy(elements, locate(warp, instruction, 0, SPACE_SHARED, address, sizeof(elements), 16, READ),
 		sizeof(elements));
 	if (warp->block->races)
-		race_check_end(warp->block->races, warp, instruction, pending->begun, address, sizeof(elements));
+		race_check_end(
+			warp->block->races, warp, instruction, pending->begun, address, sizeof(elements));
 	for (int i = 0; i < PIECE; i++)
 		to[i] = instruction->product->value(elements[i]);
 }
@@ -107,8 +109,8 @@ static void read_factor(struct warp *warp, const struct pending_product *pending
 					   : piece_address(&layout, false, first + line, piece),
 				elements);
 			for (int i = 0; i < PIECE; i++)
-				*(transposed ? &to[line][piece * PIECE + i] : &to[piece * PIECE + i][line]) =
-					elements[i];
+				*(transposed ? &to[line][piece * PIECE + i]
+					     : &to[piece * PIECE + i][line]) = elements[i];
 		}
 }
 
@@ -333,8 +335,8 @@ static int decode_product(struct decoding *decoding, struct error *err)
 		sscanf(decoding->parts[1], "m64n%dk16%n", &product->columns, &end);
 	take_part(decoding, "f32");
 	type = take_one_of(decoding, names);
-	if (!end || product->columns < 8 || product->columns > MOST_COLUMNS || product->columns % 8 || type < 0 ||
-		!take_part(decoding, names[type]) || decoding->part_count != 2)
+	if (!end || product->columns < 8 || product->columns > MOST_COLUMNS || product->columns % 8 ||
+		type < 0 || !take_part(decoding, names[type]) || decoding->part_count != 2)
 		return not_understood(decoding, err, "an unknown product");
 	next = group_size(statement, 0, &first);
 	product->left_shared = group_size(statement, 1, &first) == 1;

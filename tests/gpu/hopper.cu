@@ -30,10 +30,11 @@ static __device__ bool has_ended(unsigned barrier, int parity)
 {
 	int ended;
 
-	asm volatile("{\n.reg .pred p;\nmbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\nselp.b32 %0, 1, 0, p;\n}"
-		     : "=r"(ended)
-		     : "r"(barrier), "r"(parity)
-		     : "memory");
+	asm volatile(
+		"{\n.reg .pred p;\nmbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\nselp.b32 %0, 1, 0, p;\n}"
+		: "=r"(ended)
+		: "r"(barrier), "r"(parity)
+		: "memory");
 	return ended;
 }
 
@@ -45,9 +46,11 @@ static __device__ void await(unsigned barrier, int parity)
 
 static __device__ void copy(unsigned to, const void *from, int bytes, unsigned barrier)
 {
-	asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to),
-		     "l"(from), "r"(bytes), "r"(barrier)
-		     : "memory");
+	asm volatile(
+		"cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::
+			"r"(to),
+		"l"(from), "r"(bytes), "r"(barrier)
+		: "memory");
 }
 
 /* --- products ------------------------------------------------------------------------------------------ */
@@ -183,10 +186,11 @@ extern "C" __global__ void phases(unsigned *out)
 	__syncwarp();
 	asm volatile("mbarrier.arrive.shared::cta.b64 %0, [%1];" : "=l"(state) : "r"(address) : "memory");
 	for (int i = 0; i < 2; i++) {
-		asm volatile("{\n.reg .pred p;\nmbarrier.test_wait.shared::cta.b64 p, [%1], %2;\nselp.b32 %0, 1, 0, p;\n}"
-			     : "=r"(ended[i])
-			     : "r"(address), "l"(state)
-			     : "memory");
+		asm volatile(
+			"{\n.reg .pred p;\nmbarrier.test_wait.shared::cta.b64 p, [%1], %2;\nselp.b32 %0, 1, 0, p;\n}"
+			: "=r"(ended[i])
+			: "r"(address), "l"(state)
+			: "memory");
 		__syncwarp();
 		if (i == 0 && threadIdx.x == 0)
 			asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0], 4;" ::"r"(address) : "memory");
@@ -207,7 +211,8 @@ template <int WRONG> static __device__ void wrong_product(const uint4 *in, float
 {
 	__shared__ factors shared;
 	const unsigned long long layout = 1ull << 62 | 64ull << 32 | 64ull << 16;
-	const unsigned long long left = descriptor(shared.left, layout) + (WRONG == DIFFERENT ? threadIdx.x / 32 : 0);
+	const unsigned long long left = descriptor(shared.left, layout) +
+		(WRONG == DIFFERENT ? threadIdx.x / 32 : 0);
 	const unsigned long long right = descriptor(shared.right, layout);
 	float c[12] = {0};
 
@@ -286,3 +291,22 @@ WRONG_COPY(too_many, TOO_MANY)
 WRONG_COPY(unmade, UNMADE)
 WRONG_COPY(too_short, TOO_SHORT)
 WRONG_COPY(read_meanwhile, READ_MEANWHILE)
+
+/* One group of four warps gives registers away, and the other takes `TAKEN` of a thread. */
+template <int TAKEN> static __device__ void share_registers(void)
+{
+	if (threadIdx.x < 128)
+		asm volatile("setmaxnreg.dec.sync.aligned.u32 96;");
+	else
+		asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(TAKEN));
+}
+
+extern "C" __global__ void __launch_bounds__(256, 2) right_registers(const uint4 *in, float *out)
+{
+	share_registers<160>();
+}
+
+extern "C" __global__ void __launch_bounds__(256, 2) too_many_registers(const uint4 *in, float *out)
+{
+	share_registers<168>();
+}

@@ -1,14 +1,14 @@
 """What compute capability 9.0 has alone (hopper.cu), against what Python computes; and our kernels that use it, on an emulated GPU
 that has it."""
+import ctypes
 import json
-import os
 import random
 import subprocess
 
 import pytest
 
 import test_samples
-from test_gpu import KERNELS, QUASAR, gpu  # noqa: F401 (a fixture)
+from test_gpu import KERNELS, QUASAR, c_tests, gpu, run_c_test  # noqa: F401 (a fixture)
 from test_samples import (ILLEGAL_INSTRUCTION, LAUNCH_FAILED, Device, bf16, compile_samples, emulated, f16, in_child,  # noqa: F401
                           pack, unpack)
 
@@ -24,7 +24,7 @@ def ptx():
 
 @pytest.fixture(scope="module")
 def device(gpu, ptx):  # noqa: F811
-    if "Emulated" not in gpu["name"] and gpu["compute_capability"] != "9.0":
+    if "Emulated" not in gpu["name"] and gpu["compute_capability"] != 9.0:
         pytest.skip("the GPU is no Hopper")
     return Device(ptx)
 
@@ -125,9 +125,9 @@ def test_bulk_copies_go_around_a_ring(device):
     pieces = 7
     values = [float(i % 11) for i in range(pieces * 32)]
     address, out = device.memory(pack("f", values)), device.memory(128)
-    assert device.launch("ring", [address, out, test_samples.ctypes.c_int(pieces)], threads=64) == 0
-    buffer = test_samples.ctypes.create_string_buffer(128)
-    device.must(device.driver.cuMemcpyDtoHAsync_v2(buffer, out, test_samples.ctypes.c_size_t(128), None))
+    assert device.launch("ring", [address, out, ctypes.c_int(pieces)], threads=64) == 0
+    buffer = ctypes.create_string_buffer(128)
+    device.must(device.driver.cuMemcpyDtoHAsync_v2(buffer, out, ctypes.c_size_t(128), None))
     assert unpack("f", buffer.raw) == [sum(values[i * 32 + lane] * 3 ** (pieces - 1 - i) for i in range(pieces))
                                        for lane in range(32)]
 
@@ -147,11 +147,12 @@ FAULTS = [
     ("different", 128, ILLEGAL_INSTRUCTION, "not the product that another of the four warps has"),
     ("right_product", 96, ILLEGAL_INSTRUCTION, "there are no four warps for it"),
     ("too_early", 64, LAUNCH_FAILED, "a bulk copy wrote it"),
-    ("nobody_arrives", 64, LAUNCH_FAILED, "waits for a phase that never ends"),
+    ("nobody_arrives", 64, LAUNCH_FAILED, "waits for what never comes"),
     ("too_many", 64, ILLEGAL_INSTRUCTION, "arrivals at an mbarrier"),
     ("unmade", 64, ILLEGAL_INSTRUCTION, "there is no mbarrier at"),
-    ("too_short", 64, LAUNCH_FAILED, "waits for a phase that never ends"),
+    ("too_short", 64, LAUNCH_FAILED, "waits for what never comes"),
     ("read_meanwhile", 64, LAUNCH_FAILED, "warp 0 read it"),
+    ("too_many_registers", 256, LAUNCH_FAILED, "waits for what never comes"),
 ]
 
 
@@ -163,7 +164,7 @@ print(device.launch({name!r}, [device.memory(bytes({2 * FACTOR_BYTES})), device.
 """, ptx, tmp_path)
 
 
-@pytest.mark.parametrize("name, threads", [("right_product", 128), ("right_copy", 64)])
+@pytest.mark.parametrize("name, threads", [("right_product", 128), ("right_copy", 64), ("right_registers", 256)])
 def test_what_is_right_is_no_fault(emulated, ptx, tmp_path, name, threads):  # noqa: F811
     done = run_sample(ptx, tmp_path, name, threads)
     assert (done.stdout, done.stderr) == ("0\n", "")
@@ -177,3 +178,31 @@ def test_faults_are_told(emulated, ptx, tmp_path, name, threads, code, words):  
 
 
 # --- our kernels --------------------------------------------------------------------------------------------
+
+PROGRAMS = {"tests-gpu": "kernels.c", "tests-gpu-linear": "linear.c", "tests-gpu-model": "model.c"}
+QUICK = [("tests-gpu", "the_same_input_gives_the_same_bits"), ("tests-gpu", "attention_of_packed_sequences"),
+         ("tests-gpu-model", "the_same_input_gives_the_same_bits")]
+
+
+@pytest.fixture
+def hopper(emulated, monkeypatch):  # noqa: F811
+    monkeypatch.setenv("EMULATOR_CAPABILITY", "9.0")
+    monkeypatch.setenv("CUDA_FORCE_PTX_JIT", "1")
+
+
+@pytest.mark.parametrize("program, name", QUICK + [
+    pytest.param(program, name, marks=pytest.mark.long) for program, source in PROGRAMS.items() for name in c_tests(source)
+    if (program, name) not in QUICK])
+def test_kernels_on_hopper(hopper, program, name):
+    run_c_test(KERNELS.with_name(program), name)
+
+
+def test_what_is_no_ptx_is_refused(hopper, monkeypatch):
+    monkeypatch.delenv("CUDA_FORCE_PTX_JIT")
+    done = subprocess.run([KERNELS, QUICK[0][1]], capture_output=True, text=True)
+    assert done.returncode and "set CUDA_FORCE_PTX_JIT=1" in done.stderr
+
+
+def test_it_is_listed_as_hopper(hopper):
+    listing = json.loads(subprocess.run([QUASAR, "gpus", "--json"], capture_output=True, text=True, check=True).stdout)
+    assert listing["present"][0]["compute_capability"] == 9.0
