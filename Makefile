@@ -240,7 +240,7 @@ check: deps
 
 # what `make check` leaves out, for it takes long
 check-long: deps
-	@$(MAKE) --no-print-directory $(JOBS) all $(BUILD)/fault.so
+	@$(MAKE) --no-print-directory $(JOBS) all $(TESTS_GPU) $(EMULATOR) $(BUILD)/fault.so
 	@tests/run --long
 
 # the pages in a real browser, which this installs

@@ -37,11 +37,15 @@ class Emulator:
                                      shared_memory_per_multiprocessor=self.attribute(81),
                                      shared_memory_per_block_optin=self.attribute(97))
 
+    def architecture(self):
+        """Of capability 8.1 there is no GPU: the compiler takes it for 8.0."""
+        return "compute_90a" if self.attribute(75) == 9 else "compute_80"
+
     def compile(self, source, parameters):
         """As PTX, which is what the emulator runs."""
         nvrtc, program, size = torch.cuda._utils._get_gpu_rtc_library(), ctypes.c_void_p(), ctypes.c_size_t()
         kernels = next(folder for folder in (*source.parents, source.parent / "kernels") if folder.name == "kernels")
-        options = ["--gpu-architecture=compute_80", "-std=c++17", f"-I{kernels}"]
+        options = [f"--gpu-architecture={self.architecture()}", "-std=c++17", f"-I{kernels}"]
         options = [option.encode() for option in options + [f"-D{name}={value}" for name, value in parameters.items()]]
         assert nvrtc.nvrtcCreateProgram(ctypes.byref(program), source.read_bytes(), source.name.encode(), 0, None, None) == 0
         assert nvrtc.nvrtcCompileProgram(program, len(options), (ctypes.c_char_p * len(options))(*options)) == 0
@@ -52,7 +56,7 @@ class Emulator:
         return text
 
     def load(self, device, source, names, **parameters):
-        key = source, tuple(parameters.items())
+        key = source, self.architecture(), tuple(parameters.items())
         if key not in self.modules:
             self.modules[key] = ctypes.c_void_p()
             self.call("cuModuleLoadData", ctypes.byref(self.modules[key]), self.compile(source, parameters))
