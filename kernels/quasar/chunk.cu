@@ -375,7 +375,6 @@ static __device__ __forceinline__ float selected(int condition, float one, float
 	return result;
 }
 
-#if CHUNK == 64
 /* Eight neighbours of a C × C tile, from an array. */
 static __device__ __forceinline__ void store_segment(
 	unsigned tile, int row, int segment, const float (&x)[8], float scale)
@@ -510,126 +509,6 @@ static __device__ __forceinline__ void make_lower_row(
 	store_segment(tile, row * 16 + (lane & 15), row * 2 + of_c, x, scale);
 	store_segment(tile, row * 16 + (lane & 15), row * 2 + 1 - of_c, z, of_c ? 0.0f : scale);
 }
-#else
-/* Two neighbours. */
-static __device__ __forceinline__ void store_square(
-	unsigned tile, int row, int column, float left, float right)
-{
-	unsigned address = tile + tile_offset<CHUNK>(row, column / 8) + column % 8 * 2;
-	unsigned pair[PLANES];
-
-	split_bf16<PLANES>(pair, left, right);
-	UNROLL
-	for (int p = 0; p < PLANES; p++)
-		store_shared(address + p * SQUARE_PLANE, pair[p]);
-}
-
-/* One row of 16. */
-static __device__ __forceinline__ void store_square_row(
-	unsigned tile, int row, int column, const float (&x)[16], float scale)
-{
-	UNROLL
-	for (int half = 0; half < 2; half++) {
-		unsigned address = tile + tile_offset<CHUNK>(row, column / 8 + half);
-		uint4 plane[2];
-		unsigned *high = &plane[0].x, *low = &plane[1].x;
-
-		UNROLL
-		for (int i = 0; i < 4; i++) {
-			unsigned pair[PLANES];
-
-			split_bf16<PLANES>(
-				pair, scale * x[half * 8 + 2 * i], scale * x[half * 8 + 2 * i + 1]);
-			high[i] = pair[0];
-			low[i] = pair[PLANES - 1];
-		}
-		store_shared(address, plane[0]);
-		if (PLANES > 1)
-			store_shared(address + SQUARE_PLANE, plane[1]);
-	}
-}
-
-/* The same for chunks of 32, where all of a diagonal block is solved at once. */
-static __device__ __forceinline__ void make_lower_row(
-	struct chunk_block &block, int slot, int row, const float (&g)[CHUNK_N][4])
-{
-	const int lane = block.lane, group = lane >> 2, pair = (lane & 3) * 2;
-	const unsigned scratch = block.transposed_inverse + row * 16 * CHUNK * 2; /* this row's own part */
-	float diagonal[2][4], even, odd, x[16];
-
-	take_diagonal_block(diagonal, g, row);
-
-	/* λ is the diagonal of G: row `group` of an 8 × 8 tile has it in lane group / 2 of its four */
-	UNROLL
-	for (int half = 0; half < 2; half++) {
-		even = __shfl_sync(~0u, diagonal[half][half * 2], (lane & ~3) | group >> 1);
-		odd = __shfl_sync(~0u, diagonal[half][half * 2 + 1], (lane & ~3) | group >> 1);
-		block.alpha[slot][half] = gate(block.beta, selected(group & 1, odd, even));
-	}
-
-	/* the diagonal block: lane c solves for column c of the inverse, downwards */
-	UNROLL
-	for (int n = 0; n < 2; n++) {
-		UNROLL
-		for (int half = 0; half < 2; half++)
-			store_shared(scratch + (group + half * 8) * 64 + (n * 8 + pair) * 4,
-				block.alpha[slot][half] * diagonal[n][half * 2],
-				block.alpha[slot][half] * diagonal[n][half * 2 + 1]);
-	}
-	__syncwarp();
-	UNROLL
-	for (int n = 0; n < CHUNK_N - 2; n++) {
-		UNROLL
-		for (int half = 0; half < 2; half++) {
-			unsigned split[2];
-
-			if (n / 2 >= row)
-				continue;
-			split_bf16<2>(split, block.alpha[slot][half] * g[n][half * 2],
-				block.alpha[slot][half] * g[n][half * 2 + 1]);
-			store_shared(
-				block.lower + tile_offset<CHUNK>(row * 16 + group + half * 8, n) + pair * 2,
-				split[0]);
-			store_shared(block.lower +
-					tile_offset<CHUNK>(n / 2 * 16 + group + half * 8, row * 2 + n % 2) +
-					pair * 2,
-				split[1]);
-		}
-	}
-	UNROLL
-	for (int i = 0; i < 16; i++) {
-		float sum = i == (lane & 15) ? 1.0f : 0.0f;
-
-		UNROLL
-		for (int k = 0; k < i; k += 4) {
-			float4 l = load_shared_float4(scratch + i * 64 + k * 4);
-
-			sum -= l.x * x[k];
-			if (k + 1 < i)
-				sum -= l.y * x[k + 1];
-			if (k + 2 < i)
-				sum -= l.z * x[k + 2];
-			if (k + 3 < i)
-				sum -= l.w * x[k + 3];
-		}
-		x[i] = sum;
-	}
-	__syncwarp();
-	even = __shfl_sync(~0u, block.alpha[slot][0], (lane & 7) * 4);
-	odd = __shfl_sync(~0u, block.alpha[slot][1], (lane & 7) * 4);
-#if WARPGROUP_PRODUCTS
-	/* what the scratch left where T is zero */
-	for (int i = lane; i < 8 * 2 * row; i += 32)
-		store_shared(block.transposed_inverse + tile_offset<CHUNK>(row * 16 + i % 8, i / 8),
-			make_uint4(0, 0, 0, 0));
-#endif
-	if (lane < 16) {
-		store_square_row(block.lower, row * 16 + lane, row * 16, x, 1.0f);
-		store_square_row(
-			block.transposed_inverse, row * 16 + lane, row * 16, x, lane & 8 ? odd : even);
-	}
-}
-#endif
 
 /* Of block row `row` of tril(Q Kᵀ) what lies in the tiles of 8 columns from `first` on, from that part of Q Kᵀ. */
 template <int N>
