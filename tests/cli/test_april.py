@@ -348,6 +348,15 @@ def test_an_expired_signature_is_made_anew_by_the_servers_clock(miner, proxy):
     assert steps(miner) == ["committed", "prepared"]  # it may be sent once the clock is right
 
 
+def test_a_date_that_is_a_proxys_does_not_spoil_the_signature(miner, proxy):
+    """The validator's clock and this machine's are right; that of what stands between them is not."""
+    wrong = Change(headers={"Date": "Thu, 01 Jan 2032 00:00:00 GMT"})
+    proxy.always.update({route: wrong for route in (("GET", "/openapi.json"), COMMIT, REVEAL)})
+    done = send(miner)
+    assert done.code == 0, done.err
+    assert miner("reveal", "--wait").code == 0 and steps(miner) == ["revealed"]
+
+
 # --- bans ----------------------------------------------------------------------------------------------
 
 def ban(localnet):
