@@ -7,6 +7,7 @@ import time
 import pytest
 
 from conftest import QUASAR
+from patience import LONG
 from scripted_server import refuse
 
 pytestmark = pytest.mark.usefixtures("without_python")
@@ -48,7 +49,7 @@ def test_a_validator_that_says_nothing_is_given_up_in_five_seconds(environment, 
     runs = [subprocess.Popen([QUASAR, command, "--api", silent], cwd=miner, env=environment, text=True,
                              stdout=subprocess.PIPE, stderr=subprocess.PIPE) for command in READING]
     for run in runs:
-        out, err = run.communicate(timeout=60)
+        out, err = run.communicate(timeout=LONG)
         assert run.returncode == 4 and "no response in time" in out + err and "--timeout" in err, out + err
     assert 4.5 < time.monotonic() - began < 9
 
