@@ -13,6 +13,7 @@ from conftest import API_KEY
 from disguise import Newer, Older
 from localnet import Miner as Identity
 from lossy import LossyProxy, Say
+from patience import LONG
 from scripted_server import Step, refuse, reply
 from test_faults import Commit, Reveal, Submit, kill_at_every_step, make_scene  # noqa: F401: one is a fixture
 from test_localnet import submit
@@ -676,7 +677,7 @@ def seconds_between(*times):
 
 def age(runner, seconds):
     """Lets that time have passed since everything was handed in."""
-    with sqlite3.connect(runner.directory / ".quasar" / "state.db", timeout=30) as database:
+    with sqlite3.connect(runner.directory / ".quasar" / "state.db", timeout=LONG) as database:
         database.execute("UPDATE submission SET created_at = created_at - ?", (seconds,))
     database.close()
 

@@ -17,13 +17,13 @@ import pytest
 
 from conftest import KEYFILES, QUASAR
 from lossy import Say
+from patience import LONG
 from test_faults import SHIM
 from terminal import Terminal
 
 pytestmark = pytest.mark.usefixtures("without_python")
 
 SEQ = 64
-LONG = 600  # s, for a condition that comes to be: a bound for a broken program, not for a slow machine
 
 
 class Loop:

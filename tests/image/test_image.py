@@ -14,6 +14,7 @@ import pytest
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 import tiny_model  # noqa: E402
 from localnet import Localnet, Miner  # noqa: E402
+from patience import LONG  # noqa: E402
 from sample_fork import Fork  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -26,7 +27,7 @@ def document(said):
 
 
 def until(condition):
-    end = time.monotonic() + 60
+    end = time.monotonic() + LONG
     while not condition():
         assert time.monotonic() < end
         time.sleep(0.1)
@@ -125,7 +126,7 @@ def test_nothing_is_left_of_it_when_the_user_stops(run, environment, image, plac
                           env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
         until(lambda: run("podman", "ps", "--quiet"))
         process.send_signal(signal.SIGINT)
-        assert process.wait(timeout=60) == 130
+        assert process.wait(timeout=LONG) == 130
     assert run("podman", "ps", "--all", "--quiet") == ""
 
 
