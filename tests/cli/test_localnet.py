@@ -425,7 +425,7 @@ def test_a_slow_client_is_cut_off_and_stops_nobody(start_localnet, make_miner):
     while not cut.is_set():
         assert submit(localnet, alice).status == 200
         answered += 1
-        assert time.monotonic() - started < 60, "the slow clients were never cut off"
+        assert time.monotonic() - started < LONG, "the slow clients were never cut off"
     thread.join()
     assert answered > 10
     for stream in slow:

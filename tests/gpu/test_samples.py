@@ -11,6 +11,7 @@ import sys
 
 import pytest
 
+from patience import LONG
 from test_gpu import gpu  # noqa: F401 (a fixture)
 
 SOURCE = pathlib.Path(__file__).with_name("samples.cu")
@@ -296,7 +297,7 @@ def in_child(code, ptx, tmp_path):
     file.write_bytes(ptx)
     start = f"import sys; sys.path[:0] = {sys.path!r}\nfrom test_samples import *\n"
     return subprocess.run([sys.executable, "-c", f"{start}ptx = open({str(file)!r}, 'rb').read()\n{code}"],
-                          capture_output=True, text=True, timeout=60)
+                          capture_output=True, text=True, timeout=LONG)
 
 
 @pytest.fixture

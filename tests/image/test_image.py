@@ -15,7 +15,7 @@ import pytest
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 import tiny_model  # noqa: E402
 from localnet import Localnet, Miner  # noqa: E402
-from patience import LONG
+from patience import LONG  # noqa: E402
 from sample_fork import Fork  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]

@@ -592,7 +592,7 @@ static void run_out_of_time(const char *script, double seconds)
 	assert_int_equal(err.status, STATUS_ENVIRONMENT);
 	assert_int_equal(process.pid, 0);
 	assert_int_equal(process.output, -1);
-	assert_true(clock_elapsed() - began < 30); /* they sleep for 1000 s */
+	assert_true(clock_elapsed() - began < 500); /* they sleep for 1000 s */
 }
 
 static void no_process_is_waited_for_longer_than_wanted(void **state)
