@@ -378,9 +378,8 @@ static void many_heads_and_few(void **state)
 /* In every way that a chunk is computed, with groups that begin and end within sequences. */
 static void gates_and_packs_follow_the_recurrence(void **state)
 {
-	static const struct config configs[] = {
-		{{64, 2, 1, 1, 2, 3}}, {{64, 1, 1, 1, 3, 2}}, {{32, 1, 1, 1, 2, 3}}, {{64, 1, 1, 1, 2, 1}},
-		{{32, 1, 1, 1, 3, 2}}};
+	static const struct config configs[] = {{{64, 2, 1, 1, 2, 3}}, {{64, 1, 1, 1, 3, 2}},
+		{{32, 1, 1, 1, 2, 3}}, {{64, 1, 1, 1, 2, 1}}, {{32, 1, 1, 1, 3, 2}}};
 	static const int sequences[] = {5, 1, 40, 2, 3}, dims[] = {64, 32, 128, 32, 128};
 
 	(void)state;
