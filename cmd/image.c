@@ -70,7 +70,7 @@ static int choose_folder(struct work *work, struct error *err)
 	if (work->temporary)
 		return 0;
 	return error_set(
-		err, STATUS_ENVIRONMENT, "cannot make a folder like %s: %s", work->folder, strerror(errno));
+		err, STATUS_ENVIRONMENT, "cannot create a folder like %s: %s", work->folder, strerror(errno));
 }
 
 /* Has the workspace submit what was pushed. */

@@ -170,10 +170,12 @@ static int measure_native(const struct run *run, struct measurement *measurement
 	double needed = run->device.index < 0 ? measure_memory(run->plan.workload, tokens) : 0;
 	double available = memory_available();
 
-	if (needed > available)
-		return error_set(err, STATUS_ENVIRONMENT,
+	if (needed > available) {
+		error_set(err, STATUS_ENVIRONMENT,
 			"%lld tokens need about %.0f MiB of memory, but only %.0f MiB are free",
 			(long long)tokens, needed, available);
+		return error_hint(err, "Free some, or measure fewer tokens with --seq.");
+	}
 	warn_of_long_call(run);
 	return measurement_run(&run->device, &run->plan, measurement, err);
 }

@@ -190,7 +190,8 @@ static int export_to(const char *path, struct tune_store *store, struct error *e
 	int result = tune_store_list(store, true, &list, err);
 
 	if (!result && !list.count) {
-		result = error_set(err, STATUS_FAILED, "there are no tuning results to export");
+		error_set(err, STATUS_FAILED, "there are no tuning results to export");
+		result = error_hint(err, "`quasar tune` finds them, on a machine with a GPU.");
 	} else if (!result) {
 		tune_results_write(&list, &text);
 		result = file_write(path, text.data, text.length, 0644, FILE_REPLACE, err);

@@ -350,8 +350,10 @@ static char *list_gpus(struct error *err)
 
 	for (int i = 0; i < count; i++)
 		buffer_printf(&list, "%scuda:%d", i ? "," : "", i);
-	if (!count)
+	if (!count) {
 		error_set(err, STATUS_ENVIRONMENT, "--device all: the driver finds no GPU");
+		error_hint(err, "`quasar gpus` shows what is found. To judge on the CPU: --device cpu");
+	}
 	return list.data;
 }
 

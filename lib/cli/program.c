@@ -259,8 +259,8 @@ static int run(struct invocation *invocation, const struct globals *globals, str
 	if (program_find_workspace(globals, &place, err) < 0)
 		return -1;
 	if (globals->workspace && !place.directory) {
-		result = error_set(
-			err, STATUS_ENVIRONMENT, "workspace %s: no such directory", globals->workspace);
+		error_set(err, STATUS_ENVIRONMENT, "workspace %s: no such directory", globals->workspace);
+		result = error_hint(err, "Create it with: quasar init %s", globals->workspace);
 	} else {
 		invocation->workspace = place.directory;
 		invocation->workspace_above = place.above;
