@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/number.h"
+#include "base/terminal.h"
 #include "cli/page.h"
 #include "cli/session.h"
 #include "cli/table.h"

@@ -10,6 +10,7 @@
 #include "base/memory.h"
 #include "base/process.h"
 #include "base/suggest.h"
+#include "base/terminal.h"
 #include "base/version.h"
 #include "cli/help.h"
 #include "cli/program.h"

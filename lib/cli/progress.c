@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/terminal.h"
 #include "base/text.h"
 
 #define BAR 24 /* columns at the most */
