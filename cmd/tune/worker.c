@@ -8,6 +8,7 @@
 #include "gpu/clock.h"
 #include "gpu/gpu.h"
 #include "measure/fixture.h"
+#include "op/tuned.h"
 #include "tensor/compare.h"
 #include "tune/worker.h"
 
@@ -126,8 +127,8 @@ static int take_config(struct own *own, const char *parameters, struct error *er
 static int queue(int call, void *context, struct error *err)
 {
 	struct own *own = context;
-	int result = family_cuda(own->family, device_gpu(&own->device), &own->workspace,
-		&own->fixture.problem, &own->config, err);
+	int result = tuned_run(own->family, device_gpu(&own->device), &own->workspace, &own->fixture.problem,
+		&own->config, err);
 
 	if (call == WARMUPS - 1)
 		own->mhz = gpu_clock_mhz(own->clock);
