@@ -1,33 +1,66 @@
-/* sizes: what the kernels' headers say of a problem, for those who launch them from Python. */
-#include "flash/layout.h"
-#include "linear/layout.h"
+/* choice: how the kernels are built and launched for a problem, asked of the GPU by those who launch them from Python. */
+#include "flash/choice.h"
+#include "linear/choice.h"
 
-struct linear_sizes_arguments {
-	int input, key_dim, value_dim, tile, causal, pass, normalised;
+struct ask_flash_arguments {
+	int capability, multiprocessors, shared_per_block, shared_per_multiprocessor;
+	int gradient, dim;
 	int *found;
 };
 
-/* Bytes of a warp's stage of the output and of the sums, of what warps exchange; numbers of a record. */
-extern "C" __global__ void linear_sizes(const __grid_constant__ struct linear_sizes_arguments a)
+extern "C" __global__ void ask_flash(const __grid_constant__ struct ask_flash_arguments a)
 {
-	a.found[0] = LINEAR_OUTPUT_STAGE(a.input, a.key_dim, a.tile, a.causal, a.pass);
-	a.found[1] = LINEAR_SUM_STAGE(a.input, a.key_dim, a.tile, a.pass, a.normalised);
-	a.found[2] = a.causal ? 0 : LINEAR_EXCHANGE_BYTES(a.key_dim, a.tile);
-	a.found[3] = LINEAR_RECORD(a.key_dim, a.value_dim, a.pass);
+	const struct choice_machine machine = {
+		a.capability, a.multiprocessors, a.shared_per_block, a.shared_per_multiprocessor};
+	const struct flash_choice choice = flash_choose(a.gradient, a.dim, 2, &machine);
+	int *found = a.found;
+
+	*found++ = choice.block_m;
+	*found++ = choice.block_n;
+	*found++ = choice.num_warps;
+	*found++ = choice.num_stages;
+	*found++ = choice.product_warps;
+	*found++ = choice.warp_roles;
+	*found++ = FLASH_THREADS(choice.num_warps, choice.warp_roles);
+	*found++ = flash_shared(a.gradient, a.dim, &choice);
 }
 
-struct flash_sizes_arguments {
-	int dim, block_m, block_n, warps, stages, roles;
+struct ask_linear_arguments {
+	int capability, multiprocessors, shared_per_block, shared_per_multiprocessor;
+	int gradient, input, key_dim, value_dim, causal, normalised, sequences, tokens;
 	int *found;
 };
 
-/* Bytes of shared memory and registers that are left, forward; the same of the gradient. */
-extern "C" __global__ void flash_sizes(const __grid_constant__ struct flash_sizes_arguments a)
+/* The choice, then each pass's launches. */
+extern "C" __global__ void ask_linear(const __grid_constant__ struct ask_linear_arguments a)
 {
-	const int room = FLASH_ROOM(a.warps, a.roles);
+	const struct choice_machine machine = {
+		a.capability, a.multiprocessors, a.shared_per_block, a.shared_per_multiprocessor};
+	const int order[] = LINEAR_GRADIENT_ORDER, count = a.gradient ? LINEAR_GRADIENT_PASSES : 1;
+	struct linear_shape passes[LINEAR_GRADIENT_PASSES];
+	int *found = a.found;
 
-	a.found[0] = FLASH_FORWARD_SHARED(a.dim, a.block_m, a.block_n, a.stages);
-	a.found[1] = room - FLASH_FORWARD_REGISTERS(a.dim, a.block_m, a.block_n, a.warps, a.roles);
-	a.found[2] = FLASH_BACKWARD_SHARED(a.dim, a.block_m, a.block_n, a.stages);
-	a.found[3] = room - FLASH_BACKWARD_REGISTERS(a.dim, a.block_m, a.block_n, a.warps, a.roles);
+	for (int i = 0; i < count; i++)
+		passes[i] = linear_pass_shape(a.gradient ? order[i] : PASS_FORWARD, a.input, a.key_dim,
+			a.value_dim, a.causal, a.normalised, a.sequences, a.tokens);
+
+	const struct linear_choice choice = linear_choose(passes, count, &machine);
+
+	*found++ = choice.value_tile;
+	*found++ = choice.num_warps;
+	*found++ = choice.num_stages;
+	*found++ = choice.min_blocks;
+	*found++ = choice.groups;
+	*found++ = linear_chunks_of_group(&passes[0], &choice);
+	for (int i = 0; i < count; i++) {
+		const struct linear_shape sum = linear_sum_shape(&passes[i]);
+
+		*found++ = (int)linear_blocks(&passes[i], &choice, choice.value_tile);
+		*found++ = linear_output_shared(&passes[i], &choice);
+		*found++ = linear_sum_tile(&sum, &choice);
+		*found++ = (int)linear_blocks(&sum, &choice, linear_sum_tile(&sum, &choice));
+		*found++ = linear_sum_shared(&sum, &choice);
+		*found++ = (int)linear_scan_blocks(&sum);
+		*found++ = LINEAR_RECORD(sum.key_dim, sum.value_dim, sum.pass);
+	}
 }

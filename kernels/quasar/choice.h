@@ -1,14 +1,8 @@
-/* choice: how chunk.cu is built and cut up for a problem, as numbers from numbers. Plain C that compiles for a GPU, too:
- * where only PyTorch is there to launch the kernels, the GPU itself is asked, and nothing is written twice. */
+/* choice: how chunk.cu is built and cut up for a problem; see common/choice.h. */
 #pragma once
 
+#include "common/choice.h"
 #include "quasar/layout.h"
-
-#ifdef __CUDACC__
-#define CHOICE_FUNCTION static __device__
-#else
-#define CHOICE_FUNCTION static inline
-#endif
 
 /* Values of CHUNK and NUM_STAGES (3: with warps of their own for a chunk's matrices); each list ends with 0. Upstream semantics have UPSTREAM_CHUNK alone. */
 #define CHUNK_VALUES                                                                                         \
@@ -31,7 +25,6 @@
 	{                                                                                                    \
 		1, 4, 0                                                                                      \
 	}
-#define WGMMA_CAPABILITY 90
 
 /* Of NUM_LAUNCHES: each pass makes what it needs of a chunk, or T is made by a launch of its own beforehand. */
 #define NUM_LAUNCHES_VALUES                                                                                  \
@@ -45,23 +38,15 @@ struct chunk_problem {
 	long long rows;           /* of a head */
 };
 
-struct chunk_machine {
-	int capability; /* 90 is compute capability 9.0 */
-	int multiprocessors;
-	int shared_per_block, shared_per_multiprocessor; /* bytes */
-};
-
 struct chunk_choice {
 	int chunk, num_stages, min_blocks, product_warps, num_launches, groups;
 };
 
 /* --- how it is built -------------------------------------------------------------------------------- */
 
-#define DRIVER_SHARED 1024 /* what the driver takes of each block's share */
-
 /* Blocks on a multiprocessor, by the shared memory of the second pass, which needs more than the first. */
 CHOICE_FUNCTION int chunk_blocks_that_fit(const struct chunk_problem *problem,
-	const struct chunk_machine *machine, int chunk, int num_stages, int num_launches)
+	const struct choice_machine *machine, int chunk, int num_stages, int num_launches)
 {
 	int shared = CHUNK_OUTPUT_SHARED(problem->dim, chunk, CHUNK_PLANES(problem->input), num_stages,
 		num_launches, problem->upstream);
@@ -73,7 +58,7 @@ CHOICE_FUNCTION int chunk_blocks_that_fit(const struct chunk_problem *problem,
 
 /* Whether wgmma can make the products: its tiles have rows of 64, and a left factor has 64 rows. */
 CHOICE_FUNCTION int chunk_has_wgmma(
-	const struct chunk_problem *problem, const struct chunk_machine *machine, int chunk)
+	const struct chunk_problem *problem, const struct choice_machine *machine, int chunk)
 {
 	return machine->capability == WGMMA_CAPABILITY && problem->dim >= 64 && chunk == 64;
 }
@@ -109,7 +94,7 @@ CHOICE_FUNCTION int chunk_is_better(const struct chunk_choice *a, const struct c
 }
 
 CHOICE_FUNCTION struct chunk_choice chunk_choose_build(
-	const struct chunk_problem *problem, const struct chunk_machine *machine)
+	const struct chunk_problem *problem, const struct choice_machine *machine)
 {
 	const int chunks[] = CHUNK_VALUES, stages[] = NUM_STAGES_VALUES;
 	struct chunk_choice best = {UPSTREAM_CHUNK, 1, 1, 1, 2, 1};
@@ -195,7 +180,7 @@ CHOICE_FUNCTION int chunk_choose_groups(
 }
 
 CHOICE_FUNCTION struct chunk_choice chunk_choose(
-	const struct chunk_problem *problem, const struct chunk_machine *machine)
+	const struct chunk_problem *problem, const struct choice_machine *machine)
 {
 	struct chunk_choice choice = chunk_choose_build(problem, machine);
 	int chunks = (int)((problem->rows + choice.chunk - 1) / choice.chunk);
@@ -216,7 +201,7 @@ CHOICE_FUNCTION int chunk_has_value(const int *values, int value)
 }
 
 /* Whether a build is one that there is, and that this problem and this machine can use. */
-CHOICE_FUNCTION int chunk_can_build(const struct chunk_problem *problem, const struct chunk_machine *machine,
+CHOICE_FUNCTION int chunk_can_build(const struct chunk_problem *problem, const struct choice_machine *machine,
 	const struct chunk_choice *choice)
 {
 	const int chunks[] = CHUNK_VALUES, stages[] = NUM_STAGES_VALUES, blocks[] = MIN_BLOCKS_VALUES,
@@ -235,7 +220,7 @@ CHOICE_FUNCTION int chunk_can_build(const struct chunk_problem *problem, const s
 /* A choice that tuning made for a sequence of about this length, with the groups that this one can be cut into. Where it
  * cannot be used, the usual one. */
 CHOICE_FUNCTION struct chunk_choice chunk_adopt(const struct chunk_problem *problem,
-	const struct chunk_machine *machine, const struct chunk_choice *tuned)
+	const struct choice_machine *machine, const struct chunk_choice *tuned)
 {
 	struct chunk_choice choice = *tuned;
 

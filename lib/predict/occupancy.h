@@ -1,9 +1,7 @@
 /* occupancy: how many blocks of a kernel a multiprocessor holds at a time, as NVIDIA's calculator has it. */
 #pragma once
 
-#include "gpu/gpu.h"
-
-#define DRIVER_SHARED 1024 /* bytes that the driver takes beside those of each block */
+#include "op/config.h"
 
 struct occupancy {
 	int blocks;             /* 0: a multiprocessor does not hold even one */
