@@ -10,7 +10,7 @@
 
 #define WGMMA_CAPABILITY 90 /* the only one with wgmma */
 
-#define DRIVER_SHARED 1024 /* what the driver takes of each block's share of shared memory */
+#define GPU_DRIVER_SHARED 1024 /* bytes of shared memory that the driver takes beside those of each block */
 
 /* What counts of a GPU. */
 struct choice_machine {

@@ -88,7 +88,7 @@ CHOICE_FUNCTION int linear_has_room(const struct linear_shape *shape, const stru
 	const int shared = linear_most_shared(shape, choice);
 
 	return shared <= machine->shared_per_block &&
-		choice->min_blocks * (shared + DRIVER_SHARED) <= machine->shared_per_multiprocessor;
+		choice->min_blocks * (shared + GPU_DRIVER_SHARED) <= machine->shared_per_multiprocessor;
 }
 
 /* --- how it is cut up -------------------------------------------------------------------------------- */

@@ -53,7 +53,7 @@ CHOICE_FUNCTION int chunk_blocks_that_fit(const struct chunk_problem *problem,
 
 	return shared > machine->shared_per_block
 		? 0
-		: machine->shared_per_multiprocessor / (shared + DRIVER_SHARED);
+		: machine->shared_per_multiprocessor / (shared + GPU_DRIVER_SHARED);
 }
 
 /* Whether wgmma can make the products: its tiles have rows of 64, and a left factor has 64 rows. */

@@ -139,14 +139,16 @@ static __device__ __forceinline__ void step(struct chunk_block &block, const str
 	multiply_finish(o);
 }
 #elif SEPARATE_INVERSE
-/* Where warps are many, each makes half of a block row of the scores. */
-#define SCORE_PARTS (WARPS > BLOCKS ? WARPS / BLOCKS : 1)
+/* Where warps are many, each makes a part of a block row of the scores, of 16 columns or more, and those beyond make none. */
+#define SCORE_PARTS (WARPS / BLOCKS > BLOCKS ? BLOCKS : WARPS > BLOCKS ? WARPS / BLOCKS : 1)
 #define SCORE_N (CHUNK_N / SCORE_PARTS)
+#define SCORERS (SCORE_PARTS * BLOCKS) /* warps */
 
 static __device__ __forceinline__ void step(struct chunk_block &block, const struct tiles &tiles,
 	float (&state)[STATE_N][4], float (&o)[CHUNK_N][4])
 {
-	const int part = block.warp / BLOCKS, row = block.warp % BLOCKS;
+	const int part = SCORERS < WARPS ? block.warp / BLOCKS % SCORE_PARTS : block.warp / BLOCKS;
+	const int row = block.warp % BLOCKS;
 	unsigned a_state[PLANES][STATE_K][4], a_queries[PLANES][STATE_K][4], n[PLANES][CHUNK_K][4];
 	unsigned behind[PLANES][CHUNK_K][4];
 	float y[CHUNK_N][4], c[SCORE_N][4];
@@ -162,7 +164,8 @@ static __device__ __forceinline__ void step(struct chunk_block &block, const str
 	multiply_finish<1>(c);
 	if (GATED)
 		decay_products(c, block.decay, row, part * SCORE_N);
-	make_score_row(tiles.scores, row, part * SCORE_N, block.lane, c);
+	if (SCORERS >= WARPS || block.warp < SCORERS)
+		make_score_row(tiles.scores, row, part * SCORE_N, block.lane, c);
 	/* where warps are few each makes several block rows */
 	make_score_rows(block, tiles.keys, tiles.queries, tiles.scores, row + WARPS, WARPS);
 	publish_tiles();

@@ -252,13 +252,13 @@ void kernel_source_hash(const char *source, char hash[KERNEL_SOURCE_HASH])
 		cache_key(hash, texts);
 }
 
+/* What is Hopper's alone, as wgmma, may be used where the code is `exact`ly for the target, not for later GPUs. */
 static int make_options(struct options *options, const struct kernel_parameter *parameters, bool ptx,
-	int target, struct error *err)
+	bool exact, int target, struct error *err)
 {
-	/* machine code may use what is Hopper's alone, as wgmma; PTX is for later GPUs, which lack that */
 	if (option_add(options,
 		    xprintf("--gpu-architecture=%s_%d%s", ptx ? "compute" : "sm", target,
-			    target == 90 && !ptx ? "a" : ""),
+			    exact && target == 90 ? "a" : ""),
 		    err) < 0 ||
 		option_add(options, xstrdup("--std=c++17"), err) < 0 ||
 		option_add(options, xstrdup("--diag-suppress=177"), err) < 0)
@@ -267,6 +267,14 @@ static int make_options(struct options *options, const struct kernel_parameter *
 		if (option_add(options, xprintf("-D%s=%d", parameters->name, parameters->value), err) < 0)
 			return -1;
 	return 0;
+}
+
+/* NVIDIA's own setting: the driver is to compile PTX. The emulated GPU runs nothing else. */
+static bool wants_ptx(void)
+{
+	const char *wanted = getenv("CUDA_FORCE_PTX_JIT");
+
+	return wanted && !strcmp(wanted, "1");
 }
 
 int kernel_compile(const char *source, const struct kernel_parameter *parameters, int capability,
@@ -286,8 +294,8 @@ int kernel_compile(const char *source, const struct kernel_parameter *parameters
 			nvrtc_path(), capability / 10, capability % 10);
 		return error_hint(err, "GPUs need compute capability 8.0 (Ampere) or later.");
 	}
-	ptx = target != capability;
-	result = make_options(&options, parameters, ptx, target, err);
+	ptx = target != capability || wants_ptx();
+	result = make_options(&options, parameters, ptx, target == capability, target, err);
 	if (!result)
 		result = compile_cached(nvrtc, source, text, &options, ptx, image, err);
 	options_free(&options);

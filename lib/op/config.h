@@ -7,7 +7,6 @@
 
 #include "base/error.h"
 #include "gpu/gpu.h"
-#include "kernels/common/choice.h"
 
 enum { CONFIG_PARAMETERS = 8, CONFIG_VALUES = 16, CONFIG_LAUNCHES = 7, LAUNCH_PARAMETERS = 16 };
 

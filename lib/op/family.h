@@ -27,9 +27,10 @@ enum tensor_role {
 /* A tensor of a family. */
 struct family_tensor {
 	const char *name; /* "q" */
-	/* A letter a dimension: B(atch), T(oken), H(ead), G(roup: a head of the keys), K(ey) and V(alue) dimension; N: packed
-	 * sequences, else the batch. Rows of tokens, which are what has T and then K or V, may have any strides, and their
-	 * elements are of the problem's type; all others are contiguous and fp32. */
+	/* A letter a dimension: B(atch), T(oken), H(ead), G(roup: a head of the keys), K(ey) and V(alue)
+	 * dimension; N: packed sequences, else the batch. Rows of tokens, which are what has T and then K
+	 * or V, may have any strides, and their elements are of the problem's type; all others are
+	 * contiguous and fp32. */
 	const char *shape;
 	enum tensor_role role;
 	struct distribution distribution; /* of an input, where random ones are made */
@@ -63,8 +64,8 @@ struct family_configs {
 		const struct config *config, struct error *err);
 	/* The one that is chosen where nothing was measured. */
 	struct config (*usual)(const struct op_problem *problem, const struct gpu_properties *properties);
-	/* One that tuning found for a problem of this shape class (op/tuned.h), fitted to this problem; the usual one where
-	 * it cannot be used. */
+	/* One that tuning found for a problem of this shape class (op/tuned.h), fitted to this problem;
+	 * the usual one where it cannot be used. */
 	struct config (*adopt)(const struct op_problem *problem, const struct gpu_properties *properties,
 		const struct config *tuned);
 	/* What is worth trying of a parameter whose table has no values, where those before it are as in `config`;

@@ -13,6 +13,7 @@ struct shape_class {
 	int length; /* of 2^length tokens and more, but not twice as many */
 };
 
+/* The class that a problem belongs to. */
 struct shape_class shape_class_of(const char *function, enum dtype dtype, const struct op_shape *shape);
 bool shape_class_equal(const struct shape_class *a, const struct shape_class *b);
 /* "upstream, bf16, 8 heads of 64, 65,536 tokens and more", for people. */

@@ -1,7 +1,7 @@
 /* occupancy: how many blocks of a kernel a multiprocessor holds at a time, as NVIDIA's calculator has it. */
 #pragma once
 
-#include "op/config.h"
+#include "gpu/gpu.h"
 
 struct occupancy {
 	int blocks;             /* 0: a multiprocessor does not hold even one */
