@@ -625,8 +625,10 @@ static int parse_function(struct parser *parser, bool entry)
 			do
 				function->most_threads *= (int)strtol(next_word(parser), NULL, 10);
 			while (take(parser, ','));
+		} else if (!strcmp(parser->word, ".minnctapersm")) {
+			function->least_blocks = (int)strtol(next_word(parser), NULL, 10);
 		} else if (parser->word[0] == '.') {
-			next_word(parser); /* .minnctapersm 2, and the like */
+			next_word(parser); /* .maxnreg 128, and the like */
 		}
 	}
 	if (!result && parser->at[-1] == '{')

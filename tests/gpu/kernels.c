@@ -1,5 +1,4 @@
-/* The kernels against fp64 on the device, and fp64 on the device against fp64 on the CPU. Ends with status
- * 77 and a reason where there is no GPU. */
+/* The kernels against fp64 on the device, and fp64 on the device against fp64 on the CPU. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -7,7 +6,6 @@
 
 #include <math.h>
 #include <pthread.h>
-#include <sodium.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,11 +21,9 @@
 #include "op/quasar/reference.h"
 #include "tensor/compare.h"
 #include "tensor/random.h"
+#include "tests/gpu/gpu.h"
 #include "tune/space.h"
 
-#define NO_GPU 77
-
-static struct device device;
 static struct gpu *gpu; /* of the device */
 static struct gpu_workspace workspace;
 static bool
@@ -130,12 +126,6 @@ static void finish(struct trial *trial)
 	free(trial->reference_state);
 	free(trial->output);
 	free(trial->state);
-}
-
-static void must(int result, const struct error *err)
-{
-	if (result < 0)
-		fail_msg("%s", err->message);
 }
 
 static void compute_reference(struct trial *trial)
@@ -1412,21 +1402,14 @@ int main(int argc, char **argv)
 		cmocka_unit_test(attention_in_every_configuration),
 		cmocka_unit_test(what_has_no_gpu_version_says_so),
 	};
-	struct error err = {0};
-	int failed;
+	int status = open_gpu(argc, argv);
 
-	if (sodium_init() < 0)
-		return 1;
-	if (argc > 1)
-		cmocka_set_test_filter(argv[1]);
-	if (device_open_cuda(0, &device, &err) < 0) {
-		printf("skipped: %s\n", err.message);
-		return NO_GPU;
-	}
+	if (status)
+		return status;
 	gpu = device_gpu(&device);
 	emulated = strstr(gpu_properties_of(gpu)->name, "Emulated");
-	failed = cmocka_run_group_tests(tests, NULL, NULL);
+	status = cmocka_run_group_tests(tests, NULL, NULL);
 	gpu_workspace_free(gpu, &workspace);
 	device_close(&device);
-	return failed;
+	return status;
 }
