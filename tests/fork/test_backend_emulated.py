@@ -81,10 +81,12 @@ def test_the_operation(semantics, dim, dtype, configuration, monkeypatch):
     assert not configuration[0] or choice[:5] == configuration[:5]
 
 
-@pytest.mark.parametrize("dim, dtype", [(128, torch.bfloat16), (64, torch.float16)])
-def test_the_operation_on_hopper(hopper, dim, dtype, monkeypatch):
-    test_the_operation("causal", dim, dtype, (0, 0, 0, 0, 0, 0), monkeypatch)
-    assert cuda_backend.choose(None, dim, dtype, 0, 2, 200).product_warps == 4
+@pytest.mark.parametrize("semantics, dim, configuration", [
+    ("causal", 128, (0, 0, 0, 0, 0, 0)), ("upstream", 64, (64, 2, 1, 4, 2, 2)), ("causal", 64, (64, 2, 1, 4, 3, 1)),
+    ("causal", 64, (64, 1, 1, 4, 2, 2))])
+def test_the_operation_on_hopper(hopper, semantics, dim, configuration, monkeypatch):
+    test_the_operation(semantics, dim, torch.bfloat16, configuration, monkeypatch)
+    assert cuda_backend.choose(None, dim, torch.bfloat16, int(semantics == "upstream"), 2, 200).product_warps == 4
 
 
 def check_the_layer(semantics, monkeypatch, batch=2, tokens=150, heads=2):
