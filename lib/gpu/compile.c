@@ -36,20 +36,38 @@
 	_(common_tile, "common/tile.cuh")                                                                    \
 	_(flash_arguments, "flash/arguments.h")                                                              \
 	_(flash_atomics, "flash/atomics.cuh")                                                                \
-	_(flash_roles, "flash/roles.cuh")                                                                    \
 	_(flash_common, "flash/flash.cuh")                                                                   \
 	_(flash_layout, "flash/layout.h")                                                                    \
+	_(flash_roles, "flash/roles.cuh")                                                                    \
 	_(quasar_arguments, "quasar/arguments.h")                                                            \
+	_(quasar_block, "quasar/block.cuh")                                                                  \
 	_(quasar_decay, "quasar/decay.cuh")                                                                  \
 	_(quasar_gate_formula, "quasar/gate.cuh")                                                            \
+	_(quasar_inverse, "quasar/inverse.cuh")                                                              \
 	_(quasar_layout, "quasar/layout.h")                                                                  \
+	_(quasar_lower, "quasar/lower.cuh")                                                                  \
+	_(quasar_matrices, "quasar/matrices.cuh")                                                            \
+	_(quasar_output, "quasar/output.cuh")                                                                \
+	_(quasar_roles, "quasar/roles.cuh")                                                                  \
+	_(quasar_rows, "quasar/rows.cuh")                                                                    \
+	_(quasar_share, "quasar/share.cuh")                                                                  \
+	_(quasar_step, "quasar/step.cuh")                                                                    \
+	_(quasar_transition, "quasar/transition.cuh")                                                        \
+	_(quasar_walk, "quasar/walk.cuh")                                                                    \
 	_(layer_arguments, "layer/arguments.h")                                                              \
 	_(layer_layout, "layer/layout.h")                                                                    \
 	_(layer_segment, "layer/segment.cuh")                                                                \
 	_(layer_silu, "layer/silu.cuh")                                                                      \
 	_(linear_arguments, "linear/arguments.h")                                                            \
+	_(linear_factor, "linear/factor.cuh")                                                                \
 	_(linear_feature, "linear/feature.cuh")                                                              \
 	_(linear_layout, "linear/layout.h")                                                                  \
+	_(linear_numbers, "linear/numbers.cuh")                                                              \
+	_(linear_output, "linear/output.cuh")                                                                \
+	_(linear_state, "linear/state.cuh")                                                                  \
+	_(linear_tile, "linear/tile.cuh")                                                                    \
+	_(linear_walk, "linear/walk.cuh")                                                                    \
+	_(linear_warp, "linear/warp.cuh")                                                                    \
 	_(model_activation, "model/activation.cuh")                                                          \
 	_(model_arguments, "model/arguments.h")                                                              \
 	_(model_attention, "model/attention.cuh")                                                            \

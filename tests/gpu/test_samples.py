@@ -11,6 +11,7 @@ import sys
 
 import pytest
 
+from patience import LONG
 from test_gpu import gpu  # noqa: F401 (a fixture)
 
 SOURCE = pathlib.Path(__file__).with_name("samples.cu")
@@ -226,6 +227,10 @@ def test_integers(device):
             (u ^ v) & ~(u | 0xFF) & 0xFFFFFFFF, wrap(dot, 32)]
 
 
+def test_scopes(device):
+    assert unpack("I", device.run("scopes", 128)[0]) == [lane * lane for lane in range(32)]
+
+
 def test_conversions(device):
     inputs = [0.0, 1.0, -1.5, 2.5, 1 / 3, -1e-7, 65519.0, 65520.0, 1e10, -1e10, 3.0e-39, 1234.567, -0.1, math.inf, math.nan, 7]
     inputs += [float_of(0x3F808000), float_of(0x3F818000)] + [float(i) + 0.5 for i in range(14)]
@@ -292,7 +297,7 @@ def in_child(code, ptx, tmp_path):
     file.write_bytes(ptx)
     start = f"import sys; sys.path[:0] = {sys.path!r}\nfrom test_samples import *\n"
     return subprocess.run([sys.executable, "-c", f"{start}ptx = open({str(file)!r}, 'rb').read()\n{code}"],
-                          capture_output=True, text=True, timeout=60)
+                          capture_output=True, text=True, timeout=LONG)
 
 
 @pytest.fixture
