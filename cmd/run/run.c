@@ -158,7 +158,7 @@ static void reread(struct loop *loop)
 /* Does whatever is due. -1 ends the loop. */
 static int turn(struct loop *loop, struct error *err)
 {
-	double now = clock_elapsed();
+	double now = clock_uptime();
 
 	event_turn(&loop->events);
 	service_notify(SERVICE_ALIVE);
@@ -190,7 +190,7 @@ static double pause_length(const struct loop *loop)
 		return PAUSE_SHORTEST;
 	if (loop->stage == STAGE_WAITING)
 		next = fmin(next, loop->next_round);
-	next = fmin(next - clock_elapsed(), fmin(event_pause(&loop->events), process_pause(&loop->work)));
+	next = fmin(next - clock_uptime(), fmin(event_pause(&loop->events), process_pause(&loop->work)));
 	if (service_watchdog() > 0)
 		next = fmin(next, service_watchdog() / 2);
 	return fmax(next, 0);

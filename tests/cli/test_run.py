@@ -176,7 +176,7 @@ def test_a_fork_that_fails_is_told_and_mended(miner):
 
 
 def test_hangup_reads_the_settings_again(miner):
-    loop = miner.run("--improve", "100%")
+    loop = miner.run("--improve", "-100%")
     loop.until("fork")
     miner.set(CLAIM_MARGIN="nonsense")
     loop.process.send_signal(signal.SIGHUP)
@@ -486,6 +486,20 @@ def test_a_clock_that_is_set_right_changes_nothing(miner, localnet, proxy, tmp_p
     number = localnet.get("/get_current_round").json["id"]
     assert localnet.post(f"/finalize_round/{number}").status == 200
     loop.until("committed")  # what counted for one round does not for the next
+    assert loop.end() == 0
+
+
+def test_a_machine_that_slept_catches_up(miner, tmp_path):
+    """What is due by the others' clocks, which have gone on: here the next round of work."""
+    slept = tmp_path / "slept"
+    loop = miner.run("--improve", "100000%", "--interval", "100000", env={
+        "LD_PRELOAD": str(SHIM), "FAULT_SLEEP": str(slept),
+        "NOTIFY_SOCKET": str(tmp_path / "nobody"), "WATCHDOG_USEC": "400000"})  # so that it looks up soon
+    loop.until("revealed")
+    assert loop.count("bench") == 1
+    slept.write_text("200000")
+    loop.until("bench")
+    loop.until("kept")
     assert loop.end() == 0
 
 
