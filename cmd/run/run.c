@@ -270,8 +270,7 @@ static int run(struct invocation *invocation, struct error *err)
 	if (!directory || read_options(&loop, err) < 0)
 		return -1;
 	if (workspace_lock(directory, &lock, err) < 0)
-		return error_hint(err,
-			"Only one `quasar run` can use a workspace; `quasar status` shows its progress.");
+		return -1;
 	loop.settings = settings_environment();
 	loop.events = (struct event_log){
 		.text = !invocation->json && !strcmp(arg_string(invocation, "log"), "text"),

@@ -244,10 +244,21 @@ def test_a_second_loop_refuses_and_names_the_first(miner):
     loop.until("started")
     second = miner("run")
     assert second.code == 3 and f"in use by process {loop.process.pid}" in second.err
+    assert "need a workspace to themselves" in second.err
     assert loop.end() == 0
     other = miner.run()
     other.until("started")
     assert other.end() == 0
+
+
+def test_a_lock_that_cannot_be_opened_is_no_second_loop(miner):
+    """As one that root has left."""
+    lock = miner.directory / ".quasar/lock"
+    lock.touch()
+    lock.chmod(0)
+    done = miner("run", bound=True)
+    assert done.code == 3 and "Permission denied" in done.err
+    assert "writable" in done.err and "themselves" not in done.err
 
 
 def test_commands_by_hand_beside_the_loop_submit_nothing_twice(miner, proxy):
