@@ -372,8 +372,10 @@ int store_submission_get(struct store *store, int64_t id, struct submission *sub
 	int found = database_row(store->database, &query, err,
 		"SELECT " SUBMISSION_COLUMNS " FROM submission WHERE id = ?", "i", id);
 
-	if (found == 0)
-		return error_set(err, STATUS_USAGE, "there is no submission %lld", (long long)id);
+	if (found == 0) {
+		error_set(err, STATUS_USAGE, "there is no submission %lld", (long long)id);
+		return error_hint(err, "`quasar status` lists them.");
+	}
 	if (found < 0)
 		return -1;
 	*submission = read_submission(query);

@@ -132,16 +132,17 @@ def test_submitting(localnet, alice):
 
 
 def test_commit_and_reveal(start_localnet, make_miner):
-    localnet = start_localnet("--block-time", "1", "--blocks-until-reveal", "2")
+    localnet = start_localnet("--block-time", "1", "--blocks-until-reveal", "5")
     alice = make_miner("alice")
     register(localnet, alice)
+    began = int(time.time())
     answer = commit(localnet, alice, "ab" * 32)
     before = localnet.get("/pending_reveals").json
     assert answer.status == 200
     assert set(answer.json) == {"submission_id", "commitment_hash", "reveal_block", "estimated_reveal_time",
                                 "message"}
-    assert 0 <= answer.json["reveal_block"] - before["current_block"] <= 2
-    assert abs(before["current_block"] - (time.time() - 1609459200)) < 5
+    assert answer.json["reveal_block"] - before["current_block"] <= 5
+    assert began <= answer.json["reveal_block"] - 5 + 1609459200 <= before["current_block"] + 1609459200 <= time.time()
     submission = answer.json["submission_id"]
     assert before["pending_reveals"][0].items() >= {
         "submission_id": submission, "miner_hotkey": alice.address,
@@ -425,7 +426,7 @@ def test_a_slow_client_is_cut_off_and_stops_nobody(start_localnet, make_miner):
     while not cut.is_set():
         assert submit(localnet, alice).status == 200
         answered += 1
-        assert time.monotonic() - started < 60, "the slow clients were never cut off"
+        assert time.monotonic() - started < LONG, "the slow clients were never cut off"
     thread.join()
     assert answered > 10
     for stream in slow:
@@ -635,7 +636,7 @@ def test_a_port_in_use_and_a_database_in_use(localnet, quasar, tmp_path):
     assert done.code == 3 and "text.db" in done.err
     done = quasar("localnet", "--port", "0", "--db", tmp_path / "missing" / "x.db")
     assert done.code == 3
-    assert quasar("localnet", "--listen", "nonsense.invalid").code == 3
+    assert quasar("localnet", "--host", "nonsense.invalid").code == 3
     for wrong in (("--port", "70000"), ("--block-time", "0"), ("--blocks-until-reveal", "-1"), ("--port", "x")):
         assert quasar("localnet", *wrong).code == 2
 

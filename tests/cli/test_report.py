@@ -76,10 +76,9 @@ def test_ten_thousand_measurements(report, workspace, head):
     """A second at most, and 500 KB; every one of them is in the CSV."""
     count = add_benchmarks(workspace, head, commits=120, each=10)
     assert count > 10000
-    began = time.monotonic()
     done = report("--out", "page.html")
     assert done.code == 0, done.err
-    assert time.monotonic() - began < (10 if "ASAN_OPTIONS" in os.environ else 1)
+    assert done.cpu < (10 if "ASAN_OPTIONS" in os.environ else 1)
     assert (workspace / "page.html").stat().st_size < 500_000
     assert len(report("--part", "benchmarks", "--format", "csv").out.splitlines()) == count + 1
 
