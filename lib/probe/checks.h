@@ -51,9 +51,8 @@ struct checks_found {
  * skipped. */
 int checks_compile(const struct checks_plan *plan, struct check_list *checks, struct error *err);
 
-/* All of them. Not passing is no error; -1 is for what kept the checks from being made, and is not the
- * fork's fault. Without PyTorch, or where a fork that needs a GPU has none, the checks are skipped, and
- * `found` says so. */
+/* All of them. Not passing is no error; -1 is for what kept the checks from being made, and is not the fork's fault. Without
+ * PyTorch, or where a fork that needs a GPU has none, the checks are skipped, and `found` says so. */
 int checks_run(const struct checks_plan *plan, struct check_list *checks, struct checks_found *found,
 	struct error *err);
 
