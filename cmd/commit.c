@@ -119,7 +119,7 @@ static bool submitted_lately(const struct session *session, double seconds)
 	if (store_submissions(session->workspace.store, &filter, &list, &ignored) < 0)
 		return false;
 	for (size_t i = 0; i < list.count; i++)
-		found |= clock_now() - list.items[i].created_at < seconds;
+		found |= api_now(session->api) - submission_came_at(&list.items[i]) < seconds;
 	submission_list_free(&list);
 	return found;
 }

@@ -210,12 +210,12 @@ static void check_claim(struct run *run)
 		"not measured: the target, %lld tokens, was left out", (long long)run->request.target);
 }
 
-static int check_fork(struct run *run, struct error *err)
+static int check_fork(struct run *run, const struct fork_verification *verification, struct error *err)
 {
 	if (!run->invocation->json && !run->request.static_only)
 		printf("\nOn %s, seed %llu.\n\n", run->device.description,
 			(unsigned long long)run->request.seed);
-	if (verify_fork(run->invocation, &run->request, &run->device, &run->checks, &run->found, err) < 0)
+	if (verify_fork(&run->request, verification, &run->checks, &run->found, err) < 0)
 		return -1;
 	take_lengths(run);
 	if (run->request.claimed > 0 && run->found.ran)
@@ -376,8 +376,24 @@ static void check_image(struct run *run)
 	char *image = workspace_docker_image(run->invocation->settings);
 
 	if (image && run->request.version->images)
-		image_check(image, run->request.static_only ? 0 : run->request.budget, &run->checks);
+		image_check(image, NULL, run->request.static_only ? 0 : run->request.budget, &run->checks);
 	free(image);
+}
+
+/* All that is the fork's. */
+static int verify_whole_fork(struct run *run, struct error *err)
+{
+	struct fork_verification verification;
+	int result = verify_open(run->invocation, &run->request, &run->device, &verification, err);
+
+	if (!result)
+		result = verify_static(&run->request, &verification, &run->checks, err);
+	if (!result) {
+		check_image(run);
+		result = check_fork(run, &verification, err);
+	}
+	verify_close(&verification);
+	return result;
 }
 
 static int run_verify(struct invocation *invocation, struct error *err)
@@ -394,12 +410,7 @@ static int run_verify(struct invocation *invocation, struct error *err)
 		goto done;
 	if (!invocation->json)
 		run.checks.report = report_check;
-	result = run.native ? compute_native(&run, err)
-			    : verify_static(invocation, &run.request, &run.checks, err);
-	if (!result && !run.native) {
-		check_image(&run);
-		result = check_fork(&run, err);
-	}
+	result = run.native ? compute_native(&run, err) : verify_whole_fork(&run, err);
 	if (result)
 		goto done;
 	if (invocation->json)

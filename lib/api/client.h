@@ -162,6 +162,7 @@ struct api_pending_reveal {
 	const char *miner_hotkey;
 	const char *commitment_hash; /* its first 16 digits and "..." */
 	bool can_reveal;
+	double created_at; /* Unix time; NAN: not told */
 };
 
 /* Whose rows of the list are wanted. */

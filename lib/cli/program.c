@@ -8,7 +8,6 @@
 #include "base/layout.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "base/process.h"
 #include "base/suggest.h"
 #include "base/version.h"
 #include "cli/help.h"
@@ -301,7 +300,6 @@ int program_main(const struct command *program, int argc, char **argv)
 
 	setvbuf(stdout, NULL, _IOLBF, 0); /* a line arrives whole, also in a pipe or a log file */
 	interrupt_install();
-	process_keep_files();
 	if (argc > 1 && !strcmp(argv[1], "--version")) {
 		puts("quasar " QUASAR_VERSION);
 		goto done;

@@ -12,6 +12,9 @@
 #include "base/error.h"
 #include "gpu/compile.h"
 
+/* Bytes of shared memory that the driver takes beside those of each block. */
+#define GPU_DRIVER_SHARED 1024
+
 /* What the driver says. */
 struct gpu_properties {
 	char name[256];

@@ -97,7 +97,7 @@ struct family {
 	int (*reference)(
 		const struct op_problem *problem, double *const results[FAMILY_TENSORS], struct error *err);
 	int (*cpu)(const struct op_problem *problem, struct error *err);
-	/* Queues the operation in a configuration (NULL: the default one). NULL: there is no GPU version. */
+	/* Queues the operation in a configuration. NULL: there is no GPU version. */
 	int (*cuda)(struct gpu *gpu, struct gpu_workspace *workspace, const struct op_problem *problem,
 		const struct config *config, struct error *err);
 	/* As reference(), on the GPU, and waits; NULL: the host has to do it. */
@@ -165,6 +165,11 @@ struct op_problem family_problem(const struct family *family, const struct op_sh
 
 /* Strides of a contiguous tensor of that size. */
 void strides_contiguous(const int64_t size[4], int64_t stride[4]);
+
+/* Checks the operation and queues it on a GPU, in a configuration; NULL: tuned_or_usual() of op/tuned.h. STATUS_ENVIRONMENT
+ * without a GPU version. */
+int family_cuda(const struct family *family, struct gpu *gpu, struct gpu_workspace *workspace,
+	const struct op_problem *problem, const struct config *config, struct error *err);
 
 /* Bytes of the tensors that are there, each once: the least that goes through memory. */
 double family_traffic(const struct family *family, const struct op_problem *problem);

@@ -25,5 +25,8 @@ void tuned_put(
 /* Whether there is one. Any thread. */
 bool tuned_find(
 	const char *device, const char *kernel, const struct shape_class *class, struct config *config);
+/* How a problem is computed on such a GPU: as tuning found for its class, fitted to it, else as is usual. */
+struct config tuned_or_usual(const struct family *family, const struct op_problem *problem,
+	const struct gpu_properties *properties);
 /* Forgets all. */
 void tuned_clear(void);

@@ -20,7 +20,8 @@ struct inquiry {
 	struct check_list *checks;
 	struct checks_found *found;
 	struct probe *probe;
-	struct probe *elsewhere; /* under another name; NULL until it is needed, on a CPU */
+	struct probe *elsewhere; /* under another name; NULL until it is needed, on one processor */
+	struct error unopened;   /* why there is no probe */
 	struct expected *expected;
 	const char *weights;
 	size_t failures; /* before any of these checks */

@@ -12,6 +12,7 @@ import zlib
 import pytest
 
 from conftest import QUASAR
+from patience import LONG
 from sample_fork import NAMES, Fork
 from scripted_server import reply
 
@@ -231,7 +232,7 @@ def test_the_loop_judges_what_comes_and_ends_when_asked(localnet, environment, s
     assert any(line.lstrip().startswith("ok") and "claim" in line for line in process.stdout)
     process.send_signal(signal.SIGTERM)
     process.stdout.read()
-    assert process.wait(timeout=30) == 0
+    assert process.wait(timeout=LONG) == 0
 
 
 def test_the_loop_outlives_its_validator(localnet, environment, submit, clones):
