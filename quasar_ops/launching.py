@@ -91,6 +91,7 @@ def launch(name, values, *launches):
 
 
 def load(device, source, names, **parameters):
+    """Kernels of a file in kernels/, as loader.load."""
     return loader.load(device.index, loader.KERNELS / source, names, **parameters)
 
 
@@ -121,6 +122,7 @@ def can_run(q, dtypes, *dims):
 
 @functools.cache
 def has_kernels(device, dtype, dtypes, dims):
+    """Whether the device runs kernels of that type and these head dimensions; warns once where it does not."""
     reason = loader.unavailable(device)
     if dtype not in dtypes:
         reason = f"no kernels for {dtype}"
