@@ -636,7 +636,7 @@ def test_a_port_in_use_and_a_database_in_use(localnet, quasar, tmp_path):
     assert done.code == 3 and "text.db" in done.err
     done = quasar("localnet", "--port", "0", "--db", tmp_path / "missing" / "x.db")
     assert done.code == 3
-    assert quasar("localnet", "--listen", "nonsense.invalid").code == 3
+    assert quasar("localnet", "--host", "nonsense.invalid").code == 3
     for wrong in (("--port", "70000"), ("--block-time", "0"), ("--blocks-until-reveal", "-1"), ("--port", "x")):
         assert quasar("localnet", *wrong).code == 2
 

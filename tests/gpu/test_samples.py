@@ -18,13 +18,13 @@ SOURCE = pathlib.Path(__file__).with_name("samples.cu")
 ILLEGAL_ADDRESS, ILLEGAL_INSTRUCTION, MISALIGNED, LAUNCH_FAILED = 700, 715, 716, 719
 
 
-def compile_samples():
-    """As PTX for compute capability 8.0, which every GPU's driver takes."""
+def compile_samples(source=SOURCE, architecture="compute_80"):
+    """As PTX: that for compute capability 8.0 is what every GPU's driver takes."""
     paths = glob.glob(f"{sys.prefix}/lib/python3*/site-packages/nvidia/*/lib/libnvrtc.so.1[23]")
     nvrtc = ctypes.CDLL(sorted(paths)[-1] if paths else "libnvrtc.so.13")
     program, size = ctypes.c_void_p(), ctypes.c_size_t()
-    assert nvrtc.nvrtcCreateProgram(ctypes.byref(program), SOURCE.read_bytes(), SOURCE.name.encode(), 0, None, None) == 0
-    options = (ctypes.c_char_p * 3)(b"--gpu-architecture=compute_80", b"--std=c++17", b"--device-int128")
+    assert nvrtc.nvrtcCreateProgram(ctypes.byref(program), source.read_bytes(), source.name.encode(), 0, None, None) == 0
+    options = (ctypes.c_char_p * 3)(f"--gpu-architecture={architecture}".encode(), b"--std=c++17", b"--device-int128")
     code = nvrtc.nvrtcCompileProgram(program, len(options), options)
     nvrtc.nvrtcGetProgramLogSize(program, ctypes.byref(size))
     log = ctypes.create_string_buffer(size.value)
@@ -225,6 +225,10 @@ def test_integers(device):
             s >> (v & 31), sum((both >> 8 * choice & 255) << 8 * k for k, choice in enumerate((0, 5, 2, 7))),
             ((v << 32 | u) << 13 >> 32) & 0xFFFFFFFF, int(f"{u:032b}"[::-1], 2), wrap(p * q + p >> 64),
             (u ^ v) & ~(u | 0xFF) & 0xFFFFFFFF, wrap(dot, 32)]
+
+
+def test_scopes(device):
+    assert unpack("I", device.run("scopes", 128)[0]) == [lane * lane for lane in range(32)]
 
 
 def test_conversions(device):
