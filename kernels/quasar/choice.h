@@ -151,7 +151,7 @@ CHOICE_FUNCTION double chunk_cost(enum chunk_costs costs, int groups, int longes
 
 /* GPUs that are not a data center's have a half or a quarter of the tensor cores' rate. Heads of 32 wait for something else. */
 CHOICE_FUNCTION enum chunk_costs chunk_costs_on(
-	const struct chunk_problem *problem, const struct chunk_machine *machine, int makers)
+	const struct chunk_problem *problem, const struct choice_machine *machine, int makers)
 {
 	const int of_data_center = machine->capability == 80 || machine->capability / 10 == 9 ||
 		machine->capability / 10 == 10;
