@@ -624,8 +624,8 @@ def test_run_submits_once_a_round_where_only_the_lowest_place_is_paid(make_runne
     committed = loop.until("committed")["submission"]
     loop.until("revealed")
     commit = runner.new_commit()
-    held = loop.until("held")
-    assert held["commit"] == commit and "lower place only" in held["message"] and "--again" in held["message"]
+    held = loop.until("held", lambda event: event["commit"] == commit)  # a slow machine may hold the first once more
+    assert "lower place only" in held["message"] and "--again" in held["message"]
     assert seconds_between(committed["sent_at"], held["until"]) == 48 * 3600
     loop.until("bench")
     loop.until("bench")

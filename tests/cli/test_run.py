@@ -314,12 +314,14 @@ def test_an_outage_is_waited_through(miner, localnet):
     assert loop.end() == 0
 
 
-def test_a_reveal_does_not_wait_for_a_measurement(miner):
+def test_a_reveal_does_not_wait_for_a_measurement(miner, proxy):
+    proxy.always[REVEAL] = Say(425, {"detail": "Cannot reveal yet. Wait 1 blocks (~0 minutes)"})
     loop = miner.run("--improve", "-100%", "--interval", "100000")
     loop.until("committed")
     miner.set(TARGET_SEQUENCE_LENGTH="10000000")  # takes longer than any test
     loop.process.send_signal(signal.SIGHUP)
     loop.until("settings")
+    proxy.always.clear()
     loop.until("revealed")
     assert loop.count("bench") == 1
     assert loop.end() == 0
