@@ -92,13 +92,19 @@ static const struct step steps[] = {
 	{"fork.timing", check_timing, true},
 };
 
+void checks_not_run(
+	struct checks_found *found, struct check_list *checks, const char *name, const struct error *why)
+{
+	snprintf(found->why_not, sizeof(found->why_not), "%.250s", why->message);
+	check_problem(checks, name, CHECK_SKIP, why);
+}
+
 /* fork.compile. 1 when there is no Python, which is a check, too. */
 static int begin(struct inquiry *it, struct error *err)
 {
 	it->started = clock_elapsed();
 	if (!it->probe) {
-		snprintf(it->found->why_not, sizeof(it->found->why_not), "%.250s", it->fault.message);
-		check_problem(it->checks, "fork.compile", CHECK_SKIP, &it->fault);
+		checks_not_run(it->found, it->checks, "fork.compile", &it->fault);
 		return 1;
 	}
 	if (it->compiled < 0 && it->fault.status != STATUS_FAILED) {
@@ -142,7 +148,8 @@ struct inquiry *checks_open(const struct checks_plan *plan, struct error *err)
 	struct error ignored;
 	char script[64];
 
-	*it = (struct inquiry){.plan = plan, .x = allocate(2 * SHORT, err)};
+	it->plan = plan;
+	it->x = allocate(2 * SHORT, err);
 	snprintf(script, sizeof(script), PROBE_SCRIPT, (long long)plan->tokens);
 	if (!it->x || open_session(it, script, err) < 0) {
 		checks_close(it);
@@ -178,8 +185,7 @@ static int run_layer(struct inquiry *it, struct error *err)
 	if (probe_start_torch(it->probe, err) < 0) {
 		if (err->status != STATUS_ENVIRONMENT)
 			return -1;
-		snprintf(it->found->why_not, sizeof(it->found->why_not), "%.250s", err->message);
-		check_problem(it->checks, "fork.import", CHECK_SKIP, err);
+		checks_not_run(it->found, it->checks, "fork.import", err);
 		return 0;
 	}
 	if (it->elsewhere) {
