@@ -7,6 +7,7 @@
 #include "common/element.cuh"
 #include "common/tile.cuh"
 #include "model/attention.cuh"
+#include "model/parcel.cuh"
 #include "model/plan.cuh"
 
 #define PLANES MODEL_PLANES(INPUT)
@@ -60,6 +61,18 @@ static __device__ __forceinline__ void put_quarter(
 	for (int p = 0; p < PLANES; p++)
 		slice.of[token / 8][p][token % 8 * 4 + quarter] = make_uint4(
 			pairs[0][p], pairs[1][p], pairs[2][p], pairs[3][p]);
+}
+
+/* Four columns of a single token, which are eighth `eighth` of a slice. */
+static __device__ __forceinline__ void put_eighth(struct staged_slice &slice, int eighth, float4 x)
+{
+	unsigned low[PLANES], high[PLANES];
+
+	split_pair(low, x.x / REDUCTION, x.y / REDUCTION);
+	split_pair(high, x.z / REDUCTION, x.w / REDUCTION);
+#pragma unroll
+	for (int p = 0; p < PLANES; p++)
+		((uint2 *)slice.of[0][p])[eighth] = make_uint2(low[p], high[p]);
 }
 
 /* Where a number is, of the planes. */
@@ -182,6 +195,133 @@ static __device__ __forceinline__ void stage(const struct model_step_arguments &
 }
 
 #else
+
+#if STREAMED
+
+/* Warps that take parcels in: all but the one that asks for weights, as far as there is something for them. */
+#define STAGERS (MODEL_WARPS - 1)
+
+static __device__ __forceinline__ void meet_stagers(int warps)
+{
+	asm volatile("bar.sync 15, %0;" ::"r"(warps * 32) : "memory");
+}
+
+/* The normalised x of a single token. */
+template <int PRODUCT>
+static __device__ __forceinline__ void stage_x(
+	const struct model_step_arguments &a, int layer, unsigned number, struct product_memory &shared)
+{
+	constexpr struct sharing share = SHARE(PRODUCT);
+	constexpr int quarters = share.slices * 4, warps = min_of(divide_up(quarters, 32), STAGERS),
+		      rounds = divide_up(quarters, warps * 32), octets = OCTETS(HIDDEN),
+		      tiles = SHARE(DOWN).tiles, tile_octets = SHARE(DOWN).half ? 1 : 2;
+	const float *norm = of_layer(a, a.products[PRODUCT].norm, layer);
+	float *squares_of = (float *)shared.sums, squares = 0;
+	float4 weights[rounds][2];
+	uint4 x[rounds][X_PARCELS];
+
+	static_assert(tiles * 4 <= sizeof(shared.sums), "squares of tiles");
+	if (THREAD >= warps * 32)
+		return;
+#pragma unroll
+	for (int i = 0; i < rounds; i++)
+		read_norm(norm, (i * warps * 32 + THREAD) * 8, weights[i]);
+#pragma unroll
+	for (int i = 0; i < rounds; i++) {
+		const int octet = i * warps * 32 + THREAD;
+
+		x[i][0] = x[i][1] = x[i][2] = make_uint4(0, 0, 0, 0);
+		if (octet >= octets)
+			continue;
+		receive(x[i], a.sent_x[PRODUCT != GATE_UP], octet, octets, X_PARCELS, number);
+		if (octet % tile_octets == 0)
+			squares_of[octet / tile_octets] = __uint_as_float(x[i][2].z);
+	}
+	meet_stagers(warps);
+#pragma unroll
+	for (int i = 0; i < tiles; i += 32)
+		if (i + 32 <= tiles || i + THREAD % 32 < tiles)
+			squares += squares_of[i + THREAD % 32];
+#pragma unroll
+	for (int other = 16; other; other /= 2)
+		squares += __shfl_xor_sync(~0u, squares, other);
+	const float scale = rsqrtf(squares * (1.0f / HIDDEN) + a.epsilon);
+#pragma unroll
+	for (int i = 0; i < rounds; i++) {
+		const int quarter = i * warps * 32 + THREAD;
+		float4 eight[2] = {
+			{__uint_as_float(x[i][0].x), __uint_as_float(x[i][0].y), __uint_as_float(x[i][0].z),
+				__uint_as_float(x[i][1].x)},
+			{__uint_as_float(x[i][1].y), __uint_as_float(x[i][1].z), __uint_as_float(x[i][2].x),
+				__uint_as_float(x[i][2].y)}};
+
+		if (quarter >= quarters)
+			continue;
+		normalise(eight, weights[i], scale);
+		put_quarter(shared.staged[quarter / 4], 0, quarter % 4, eight);
+	}
+}
+
+/* What a single token's GATE_UP has made: planes already. */
+static __device__ __forceinline__ void stage_activated(
+	const struct model_step_arguments &a, unsigned number, struct product_memory &shared)
+{
+	constexpr int quarters = SHARE(DOWN).slices * 4, threads = STAGERS * 32, octets = OCTETS(INTERMEDIATE),
+		      most = 2;
+
+	if (THREAD >= threads)
+		return;
+#pragma unroll 1
+	for (int first = THREAD; first < quarters; first += most * threads) {
+		uint4 parcels[most * PLANE_PARCELS];
+		const bool more = first + threads < octets;
+
+#pragma unroll
+		for (int i = 0; i < most * PLANE_PARCELS; i++)
+			parcels[i] = make_uint4(0, 0, 0, 0);
+		if (first < octets)
+			receive_both<PLANE_PARCELS>(
+				parcels, a.sent_activated, first, threads, octets, more, number);
+#pragma unroll
+		for (int n = 0; n < most; n++) {
+			const int quarter = first + n * threads;
+			unsigned words[PLANE_PARCELS * 3];
+
+			if (quarter >= quarters)
+				break;
+#pragma unroll
+			for (int i = 0; i < PLANE_PARCELS; i++) {
+				const uint4 parcel = parcels[n * PLANE_PARCELS + i];
+
+				words[i * 3] = parcel.x, words[i * 3 + 1] = parcel.y, words[i * 3 + 2] = parcel.z;
+			}
+#pragma unroll
+			for (int p = 0; p < PLANES; p++)
+				shared.staged[quarter / 4].of[0][p][quarter % 4] = make_uint4(
+					words[p * 4], words[p * 4 + 1], words[p * 4 + 2], words[p * 4 + 3]);
+		}
+	}
+}
+
+#if SENT_ATTENDED
+
+/* What a single token's heads attended to. */
+static __device__ __forceinline__ void stage_attended(
+	const struct model_step_arguments &a, unsigned number, struct product_memory &shared)
+{
+	constexpr int eighths = SHARE(OUTPUT).slices * 8;
+
+	if (THREAD >= STAGERS * 32)
+		return;
+#pragma unroll 1
+	for (int eighth = THREAD; eighth < eighths; eighth += STAGERS * 32)
+		put_eighth(shared.staged[eighth / 8], eighth % 8,
+			eighth * 4 < HEADS * HEAD_DIM ? attended_of(a, eighth * 4, number)
+						      : make_float4(0, 0, 0, 0));
+}
+
+#endif
+#endif
 
 /* Where there is no token, nothing is staged: its products are dropped. */
 template <int PRODUCT>

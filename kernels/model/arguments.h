@@ -58,6 +58,10 @@ struct model_step_arguments {
 	unsigned *
 		finished; /* [tiles, eight tokens at a time]: pieces that are there; zeros between products */
 	unsigned *barrier; /* [2], zeros between steps */
+	/* parcels of a single token's step (parcel.cuh) */
+	void *sent_x[2]; /* after the output product, and after the down product */
+	void *sent_activated, *sent_heads, *sent_attended, *sent_best;
+	unsigned number; /* and the next layer_count ones are this step's */
 
 	int row_count, output_count;
 	int splits; /* parts that keep all blocks busy when each row is attended to in so many */

@@ -3,6 +3,7 @@
  * are fp32. */
 #pragma once
 
+#include "model/parcel.cuh"
 #include "model/plan.cuh"
 
 #define QUADS (HEAD_DIM / 4)          /* four numbers of a head */
@@ -34,6 +35,7 @@ struct attention {
 	float4 sums[GROUP][MODEL_THREADS]; /* of weighted values */
 	float queries[GROUP][HEAD_DIM];
 	float scores[GROUP][MODEL_KEYS];
+	float newest[2][HEAD_DIM]; /* key and value, where they are sent */
 	float largest[GROUP], sum[GROUP],
 		shrink[GROUP]; /* shrink: what older sums are to be multiplied with */
 };
@@ -151,12 +153,29 @@ static __device__ __forceinline__ void add_values(
 }
 
 static __device__ __forceinline__ void hand_over(const struct model_step_arguments &a,
-	struct attention &shared, long long at, const float4 (&sums)[GROUP])
+	struct attention &shared, long long at, const float4 (&sums)[GROUP], unsigned number)
 {
 #pragma unroll
 	for (int g = 0; g < GROUP; g++)
 		shared.sums[g][THREAD] = sums[g];
 	__syncthreads();
+#if SENT_ATTENDED
+	for (int i = THREAD; i < GROUP * QUADS; i += MODEL_THREADS) {
+		const int g = i / QUADS, quad = i % QUADS, to = (int)(at + g * MODEL_SPLITS) * 2 * QUADS + quad;
+		float4 total = make_float4(0, 0, 0, 0);
+
+#pragma unroll 16
+		for (int part = 0; part < PARTS; part++) {
+			const float4 more = shared.sums[g][part * QUADS + quad];
+
+			total.x += more.x, total.y += more.y, total.z += more.z, total.w += more.w;
+		}
+		send(a.sent_attended, to, __float_as_uint(total.x), __float_as_uint(total.y),
+			__float_as_uint(total.z), number);
+		send(a.sent_attended, to + QUADS, __float_as_uint(total.w), __float_as_uint(shared.largest[g]),
+			__float_as_uint(shared.sum[g]), number);
+	}
+#else
 	for (int i = THREAD; i < GROUP * HEAD_DIM; i += MODEL_THREADS) {
 		const int g = i / HEAD_DIM, dim = i % HEAD_DIM;
 		const float(*parts)[HEAD_DIM] = (const float(*)[HEAD_DIM])shared.sums[g];
@@ -170,7 +189,46 @@ static __device__ __forceinline__ void hand_over(const struct model_step_argumen
 		if (dim == 0)
 			((float2 *)a.partial_of)[to] = make_float2(shared.largest[g], shared.sum[g]);
 	}
+#endif
 }
+
+#if SENT_HEADS
+
+/* The query of a single token; and its key and value, if wanted. A parcel has two numbers, half a head apart. */
+static __device__ __forceinline__ void receive_heads(const struct model_step_arguments &a, int head, int key_head,
+	bool newest, unsigned number, struct attention &shared)
+{
+	constexpr int half = HEAD_DIM / 2;
+
+	static_assert(GROUP == 1, "a block takes one head of a single token");
+	for (int i = THREAD; i < (newest ? 3 : 1) * half; i += MODEL_THREADS) {
+		const int which = i / half, index = i % half;
+		float *to = which ? shared.newest[which - 1] : shared.queries[0];
+		const float scale = which ? 1.0f : 1 / sqrtf(HEAD_DIM);
+		uint4 pair[1];
+
+		receive(pair, a.sent_heads, (which ? key_head + (which - 1) * KV_HEADS : head) * half + index, 0, 1,
+			number);
+		to[index] = __uint_as_float(pair[0].x) * scale;
+		to[index + half] = __uint_as_float(pair[0].y) * scale;
+	}
+}
+
+/* What has not been read from the session, as it is being put there. */
+static __device__ __forceinline__ void take_newest(
+	const struct attention &shared, struct attended_keys &read, int newest)
+{
+#pragma unroll
+	for (int n = 0; n < divide_up(QUADS, SCORERS); n++)
+		if (THREAD / SCORERS == newest && n * SCORERS + THREAD % SCORERS < QUADS)
+			read.keys[n] = ((const float4 *)shared.newest[0])[n * SCORERS + THREAD % SCORERS];
+#pragma unroll
+	for (int n = 0; n < divide_up(MODEL_KEYS, PARTS); n++)
+		if (n * PARTS + THREAD / QUADS == newest)
+			read.values[n] = ((const float4 *)shared.newest[1])[THREAD % QUADS];
+}
+
+#endif
 
 /* The heads of a group, of a row, over part `split` of `splits`. */
 static __device__ __forceinline__ void attend(const struct model_step_arguments &a, int layer, int row, int group,
@@ -188,14 +246,25 @@ static __device__ __forceinline__ void attend(const struct model_step_arguments 
 	for (int key = first; key < end; key += MODEL_KEYS) {
 		const int count = min(end - key, MODEL_KEYS);
 
-		read_keys(read, keys + key * HEAD_DIM, values + key * HEAD_DIM, key == first ? known : 0, count);
+		const bool last = key + count == length;
+
+		read_keys(read, keys + key * HEAD_DIM, values + key * HEAD_DIM, key == first ? known : 0,
+			SENT_HEADS && last ? count - 1 : count);
 		if (key == first) {
+#if SENT_HEADS
+			receive_heads(a, head, HEADS + kv_head, end == length, a.number + layer, shared);
+#else
 			for (int i = THREAD; i < GROUP * HEAD_DIM; i += MODEL_THREADS)
 				shared.queries[0][i] = __ldcg(queries + i) * (1 / sqrtf(HEAD_DIM));
+#endif
 			if (THREAD < GROUP)
 				shared.largest[THREAD] = NOTHING, shared.sum[THREAD] = 0;
 			__syncthreads();
 		}
+#if SENT_HEADS
+		if (last)
+			take_newest(shared, read, count - 1);
+#endif
 		score(shared, read, count);
 		__syncthreads();
 		weigh(shared);
@@ -203,14 +272,14 @@ static __device__ __forceinline__ void attend(const struct model_step_arguments 
 		add_values(shared, read, count, sums);
 		__syncthreads();
 	}
-	hand_over(a, shared, (long long)(row * HEADS + head) * MODEL_SPLITS + split, sums);
+	hand_over(a, shared, (long long)(row * HEADS + head) * MODEL_SPLITS + split, sums, a.number + layer);
 	__syncthreads();
 }
 
 #ifndef ATTEND
 #define ATTEND 0
 #endif
-#define AHEAD (ATTEND && TOKENS == 1)
+#define AHEAD (ATTEND && TOKENS == 1 && !SENT_HEADS)
 
 /* What the block's first part has of older tokens is read before all have met; returns how many keys that is. */
 static __device__ __forceinline__ int begin_attention(
@@ -239,6 +308,48 @@ static __device__ __forceinline__ void attention(
 			attend(a, layer, row, item % groups, split, splits, read, item == blockIdx.x ? known : 0);
 	}
 }
+
+#if SENT_ATTENDED
+
+/* Four numbers of what a single token's heads attended to, side by side. */
+static __device__ __forceinline__ float4 attended_of(
+	const struct model_step_arguments &a, int column, unsigned number)
+{
+	const int at = column / HEAD_DIM * MODEL_SPLITS * 2 * QUADS + column % HEAD_DIM / 4;
+	const int splits = splits_of(a, 0);
+	float4 total = make_float4(0, 0, 0, 0);
+	float largest = NOTHING, sum = 0;
+
+	for (int first = 0; first < splits; first += SPLITS_AT_ONCE) {
+		uint4 parcels[2 * SPLITS_AT_ONCE];
+		const int count = min(splits - first, SPLITS_AT_ONCE);
+		float before = largest, shrink;
+
+		receive(parcels, a.sent_attended, at + first * 2 * QUADS, QUADS, 2 * count, number);
+#pragma unroll
+		for (int i = 0; i < SPLITS_AT_ONCE; i++)
+			if (i < count)
+				largest = fmaxf(largest, __uint_as_float(parcels[2 * i + 1].y));
+		shrink = __expf(before - largest);
+		sum *= shrink;
+		total.x *= shrink, total.y *= shrink, total.z *= shrink, total.w *= shrink;
+#pragma unroll
+		for (int i = 0; i < SPLITS_AT_ONCE; i++) {
+			if (i >= count)
+				break;
+			const uint4 one = parcels[2 * i], other = parcels[2 * i + 1];
+			const float weight = __expf(__uint_as_float(other.y) - largest);
+
+			sum += weight * __uint_as_float(other.z);
+			total.x += weight * __uint_as_float(one.x), total.y += weight * __uint_as_float(one.y);
+			total.z += weight * __uint_as_float(one.z), total.w += weight * __uint_as_float(other.x);
+		}
+	}
+	sum = __fdividef(1, sum);
+	return make_float4(total.x * sum, total.y * sum, total.z * sum, total.w * sum);
+}
+
+#endif
 
 /* Four numbers of what a row's heads attended to, side by side. */
 static __device__ __forceinline__ float4 attended(const struct model_step_arguments &a, int row, int column)

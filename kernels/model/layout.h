@@ -40,7 +40,7 @@
 	(MODEL_TILES(tokens) * MODEL_PLANES(input) * MODEL_SLICE_LANES(tokens) * 16)
 #define MODEL_PRODUCT_BYTES(tokens, slices, input)                                                           \
 	(MODEL_TILES(tokens) * (MODEL_WARPS * 512 + 8 * 12) + (slices)*MODEL_SLICE_BYTES(tokens, input))
-#define MODEL_ATTENTION_BYTES(dim, group) ((group) * (MODEL_THREADS * 16 + (dim)*4 + MODEL_KEYS * 4 + 4 * 4))
+#define MODEL_ATTENTION_BYTES(dim, group) ((group) * (MODEL_THREADS * 16 + (dim)*4 + MODEL_KEYS * 4 + 4 * 4) + 2 * (dim)*4)
 
 /* Weights in shared memory, of a single token's step: a slot holds `chunk` slices of 16 rows. Rows are a whole number of
  * slices and an odd number of 64 bytes apart, so that eight of them lie in different banks. */

@@ -23,6 +23,11 @@ static __device__ constexpr int divide_up(int a, int b)
 	return (a + b - 1) / b;
 }
 
+static __device__ constexpr int min_of(int a, int b)
+{
+	return a < b ? a : b;
+}
+
 /* A product is done in tiles of 16 rows of weights, or of eight where there are so few. Blocks share the tiles, `lanes` of
  * them; where there are more `pieces` of the columns than one, as many blocks have the same tiles, each a piece of them.
  * Of a block, `split` warps multiply a tile, each every split-th slice. */

@@ -120,7 +120,8 @@ static __device__ __forceinline__ bool put_together(
 /* Adds up what the warps of a tile have, who then share its tokens. */
 template <int PRODUCT>
 static __device__ __forceinline__ void finish_tile(const struct model_step_arguments &a, int layer,
-	int tokens, int tile, const float (&c)[TILES][4], struct product_memory &shared)
+	int tokens, int tile, const float (&c)[TILES][4], struct product_memory &shared,
+	const struct addend &addend)
 {
 	constexpr struct sharing share = SHARE(PRODUCT);
 	const int lane = THREAD % 32, warp = THREAD / 32, first = warp / share.split * share.split;
@@ -142,7 +143,11 @@ static __device__ __forceinline__ void finish_tile(const struct model_step_argum
 			if (!put_together<share.pieces>(
 				    a, piece_of_block<PRODUCT>(), tile * TILES + i, total))
 				continue;
+#if STREAMED
+		finish_single<PRODUCT>(a, layer, tile, total, addend, shared);
+#else
 		finish<PRODUCT>(a, layer, tokens, tile, i * 8, total, shared);
+#endif
 	}
 	if (share.rounds > 1)
 		meet_group<share.split>();
@@ -150,22 +155,64 @@ static __device__ __forceinline__ void finish_tile(const struct model_step_argum
 
 #if STREAMED
 
+#if SENT_X
+
+/* The best of all blocks', by the first one. */
+static __device__ __forceinline__ void choose_best(
+	const struct model_step_arguments &a, struct product_memory &shared)
+{
+	if (blockIdx.x > 0) {
+		if (THREAD == 0)
+			send(a.sent_best, blockIdx.x, (unsigned)shared.best[0], (unsigned)(shared.best[0] >> 32), 0,
+				a.number);
+		return;
+	}
+	for (int block = 1 + THREAD; block < BLOCKS; block += MODEL_THREADS) {
+		uint4 best[1];
+
+		receive(best, a.sent_best, block, 0, 1, a.number);
+		atomicMax(&shared.best[0], (unsigned long long)best[0].y << 32 | best[0].x);
+	}
+	__syncthreads();
+	if (THREAD == 0)
+		*a.outputs[0].best = BOUND ? ~1u | 1ull << 32 : shared.best[0];
+}
+
+#endif
+
 /* A product, by all blocks, once all have come here. Its weights are in shared memory by then, or soon will be. */
 template <int PRODUCT>
 static __device__ __forceinline__ void multiply(const struct model_step_arguments &a, int layer, int tokens,
 	struct barrier &barrier, struct ring &ring)
 {
 	constexpr struct sharing share = SHARE(PRODUCT);
+	struct addend addend;
+	constexpr bool sent = PRODUCT == OUTPUT ? SENT_ATTENDED : PRODUCT == DOWN ? SENT_ACTIVATED : SENT_X;
+	const unsigned number = a.number + (PRODUCT == LOGITS ? a.layer_count : layer);
 	struct product_memory &shared = *(struct product_memory *)memory;
 
-	arrive(barrier);
+	if (!sent)
+		arrive(barrier);
 	refill(ring);
 	if (PRODUCT != LOGITS)
 		fetch_vectors<PRODUCT>(a, layer + 1);
 	else if (THREAD < TILES * 8)
 		shared.best[THREAD] = 0;
-	wait(barrier);
-	stage<PRODUCT>(a, layer, tokens, shared, 0, share.slices);
+	if (!sent)
+		wait(barrier);
+	addend = addend_of<PRODUCT>(a, layer, tile_of<PRODUCT>(0));
+	if (!sent) {
+		stage<PRODUCT>(a, layer, tokens, shared, 0, share.slices);
+	} else if (blockIdx.x < share.tiles) { /* who has nothing to do must not wait: it could be too late */
+		if constexpr (PRODUCT == OUTPUT) {
+#if SENT_ATTENDED
+			stage_attended(a, number, shared);
+#endif
+		} else if constexpr (PRODUCT == DOWN)
+			stage_activated(a, number, shared);
+		else
+			stage_x<PRODUCT>(a, layer, number, shared);
+	}
 	__syncthreads();
 #pragma unroll 1
 	for (int round = 0; round < share.rounds; round++) {
@@ -201,11 +248,17 @@ static __device__ __forceinline__ void multiply(const struct model_step_argument
 			}
 		}
 		if (tile < share.tiles)
-			finish_tile<PRODUCT>(a, layer, tokens, tile, c, shared);
+			finish_tile<PRODUCT>(a, layer, tokens, tile, c, shared, addend);
+		if (round + 1 < share.rounds)
+			addend = addend_of<PRODUCT>(a, layer, tile_of<PRODUCT>(round + 1));
 	}
 	__syncthreads();
-	if (PRODUCT == LOGITS && THREAD < tokens)
+	if (PRODUCT == LOGITS && !SENT_X && THREAD < tokens)
 		atomicMax(a.outputs[THREAD].best, shared.best[THREAD]);
+#if SENT_X
+	if (PRODUCT == LOGITS)
+		choose_best(a, shared);
+#endif
 }
 
 #else
@@ -266,7 +319,7 @@ static __device__ __forceinline__ void multiply(
 			}
 		}
 		if (tile < share.tiles)
-			finish_tile<PRODUCT>(a, layer, tokens, tile, c, shared);
+			finish_tile<PRODUCT>(a, layer, tokens, tile, c, shared, addend());
 	}
 	__syncthreads();
 	if (PRODUCT == LOGITS && THREAD < tokens)

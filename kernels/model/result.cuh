@@ -153,3 +153,163 @@ static __device__ __forceinline__ void finish(const struct model_step_arguments 
 	if (PRODUCT == OUTPUT || PRODUCT == DOWN)
 		note_squares(a, tile, first_token, squares);
 }
+
+/* What a lane adds to its two numbers of a single token's tile, or turns them by: asked for before it is needed. */
+struct addend {
+	float bias[2];
+	float2 more; /* x; or how far a pair turns */
+};
+
+#if STREAMED
+
+template <int PRODUCT>
+static __device__ __forceinline__ struct addend addend_of(
+	const struct model_step_arguments &a, int layer, int tile)
+{
+	constexpr struct sharing share = SHARE(PRODUCT);
+	constexpr int apart = rows_apart<PRODUCT>();
+	const int lane = THREAD % 32, row = row_of<PRODUCT>(tile, lane);
+	const bool there = tile < share.tiles && lane % 4 == 0 && is_row<PRODUCT>(row),
+		   other = there && !share.half &&
+		(share.paired || share.rows % 16 == 0 || is_row<PRODUCT>(row + apart));
+	const float *bias = of_layer(a, a.products[PRODUCT].bias, layer);
+	struct addend addend = {};
+
+	if (bias && there)
+		addend.bias[0] = __ldg(bias + row);
+	if (bias && other)
+		addend.bias[1] = __ldg(bias + row + apart);
+	if (PRODUCT == QKV && !HEAD_NORMS && there && row / HEAD_DIM < HEADS + KV_HEADS)
+		addend.more = __ldcg((const float2 *)a.angles + row % HEAD_DIM);
+	if ((PRODUCT == OUTPUT || PRODUCT == DOWN) && there)
+		addend.more.x = __ldcg(a.x + row);
+	if ((PRODUCT == OUTPUT || PRODUCT == DOWN) && other)
+		addend.more.y = __ldcg(a.x + row + apart);
+	return addend;
+}
+
+/* Sends eight columns of x and their tile's squares, by a warp: a column is in lane first + its number · apart. */
+static __device__ __forceinline__ void send_octet(
+	void *parcels, int octet, float x, int first, int apart, float squares, unsigned number)
+{
+	const int lane = THREAD % 32, column = lane * 3;
+	unsigned words[3];
+
+#pragma unroll
+	for (int i = 0; i < 3; i++)
+		words[i] = __shfl_sync(~0u, __float_as_uint(x), first + (column + i) % 8 * apart);
+	if (lane == 2)
+		words[2] = __float_as_uint(squares);
+	if (lane < X_PARCELS)
+		send(parcels, lane * OCTETS(HIDDEN) + octet, words[0], words[1], words[2], number);
+}
+
+/* Eight columns of a warp's tile, as the planes of what comes next: one in every fourth lane. */
+static __device__ __forceinline__ void send_activated(
+	const struct model_step_arguments &a, int tile, float x, unsigned number)
+{
+	const int lane = THREAD % 32;
+	unsigned pairs[PLANES], words[3] = {};
+
+	split_pair(pairs, __shfl_sync(~0u, x, lane % 4 * 8) / REDUCTION,
+		__shfl_sync(~0u, x, lane % 4 * 8 + 4) / REDUCTION);
+#pragma unroll
+	for (int i = 0; i < 3; i++)
+#pragma unroll
+		for (int p = 0; p < PLANES; p++) {
+			const unsigned word = __shfl_sync(~0u, pairs[p], (lane * 3 + i) % 4);
+
+			if ((lane * 3 + i) / 4 == p)
+				words[i] = word;
+		}
+	if (lane < PLANE_PARCELS)
+		send(a.sent_activated, lane * OCTETS(INTERMEDIATE) + tile, words[0], words[1], words[2], number);
+}
+
+/* The same of a single token, which is in every fourth lane. */
+template <int PRODUCT>
+static __device__ __forceinline__ void finish_single(const struct model_step_arguments &a, int layer, int tile,
+	const float4 &sums, const struct addend &addend, struct product_memory &shared)
+{
+	constexpr struct sharing share = SHARE(PRODUCT);
+	constexpr int apart = rows_apart<PRODUCT>();
+	const int lane = THREAD % 32, row = row_of<PRODUCT>(tile, lane);
+	const bool there = lane % 4 == 0 && is_row<PRODUCT>(row),
+		   other = there && !share.half &&
+		(share.paired || share.rows % 16 == 0 || is_row<PRODUCT>(row + apart));
+	float low = sums.x * REDUCTION + addend.bias[0], high = sums.z * REDUCTION + addend.bias[1];
+
+	if (PRODUCT == QKV) {
+#if SENT_HEADS
+		const int head = row / HEAD_DIM, index = row % HEAD_DIM;
+
+		if (head < HEADS + KV_HEADS) {
+			const float x = low;
+
+			low = x * addend.more.x - high * addend.more.y;
+			high = high * addend.more.x + x * addend.more.y;
+		}
+		if (there)
+			send(a.sent_heads, head * (HEAD_DIM / 2) + index, __float_as_uint(low),
+				__float_as_uint(high), 0, a.number + layer);
+		if (there && head >= HEADS)
+			put(a, layer, 0, head, index, low, high);
+#else
+		if (there)
+			finish_heads(a, layer, 0, row, low, high);
+#endif
+	} else if (PRODUCT == GATE_UP) {
+#if SENT_ACTIVATED
+		const float x = __fdividef(low, 1 + __expf(-low)) * high;
+
+		send_activated(a, tile, there ? x : 0, a.number + layer);
+#else
+		if (there)
+			finish_activated(a, 0, row, low, high);
+#endif
+	} else if (PRODUCT == LOGITS) {
+		unsigned long long ranks[2] = {};
+		float *logits = a.outputs[0].logits;
+
+		if (there)
+			ranks[0] = rank_of(low, row);
+		if (other)
+			ranks[0] = max(ranks[0], rank_of(high, row + apart));
+		if (logits && there)
+			logits[row] = low;
+		if (logits && other)
+			logits[row + apart] = high;
+		note_best(ranks, shared.best);
+	} else {
+		float squares[2] = {};
+
+		if (there) {
+			low += addend.more.x;
+			squares[0] = low * low;
+		}
+		if (other) {
+			high += addend.more.y;
+			squares[0] += high * high;
+		}
+#if SENT_X
+		void *to = a.sent_x[PRODUCT == DOWN];
+		const unsigned number = a.number + layer + (PRODUCT == DOWN);
+		const int octet = tile * (share.half ? 1 : 2);
+
+		for (int mask = 4; mask < 32; mask *= 2)
+			squares[0] += __shfl_xor_sync(~0u, squares[0], mask);
+		squares[0] = __shfl_sync(~0u, squares[0], 0);
+		send_octet(to, octet, there ? low : 0, 0, 4, squares[0], number);
+		if (!share.half && octet + 1 < OCTETS(HIDDEN))
+			send_octet(to, octet + 1, other ? high : 0, 0, 4, 0, number);
+#else
+		note_squares(a, tile, 0, squares);
+#endif
+		if (there)
+			a.x[row] = low;
+		if (other)
+			a.x[row + apart] = high;
+	}
+}
+
+#endif

@@ -30,13 +30,13 @@ static __device__ __forceinline__ void look_up(const struct model_step_arguments
 	const int tiles = SHARE(DOWN).tiles, tile_rows = SHARE(DOWN).half ? 8 : 16;
 
 	/* a warp a tile of a row */
-	for (int i = thread / 32; i < a.row_count * tiles; i += threads / 32) {
+	for (int i = blockIdx.x + threadIdx.x / 32 * BLOCKS; i < a.row_count * tiles; i += threads / 32) {
 		const int row = i / tiles, tile = i % tiles, lane = thread % 32,
 			  column = tile * tile_rows + lane;
-		float squares = 0;
+		float squares = 0, x = 0;
 
 		if (lane < tile_rows && column < HIDDEN) {
-			const float x = element_float(
+			x = element_float(
 				((const ELEMENT *)a.embedding)[a.rows[row].token * width + column]);
 
 			a.x[row * HIDDEN + column] = x;
@@ -46,15 +46,25 @@ static __device__ __forceinline__ void look_up(const struct model_step_arguments
 			squares += __shfl_xor_sync(~0u, squares, other);
 		if (lane == 0)
 			a.squares[tile * MODEL_ROWS + row] = squares;
+#if SENT_X
+		for (int half = 0; half < tile_rows / 8; half++)
+			if (tile * tile_rows / 8 + half < OCTETS(HIDDEN))
+				send_octet(a.sent_x[1], tile * tile_rows / 8 + half, x, half * 8, 1, half ? 0 : squares,
+					a.number);
+#endif
 	}
-	for (int i = thread; i < a.row_count * (HEAD_DIM / 2); i += threads) {
+	/* where blocks do not wait for each other, each makes all of them */
+	for (int i = SENT_X ? threadIdx.x : thread; i < a.row_count * (HEAD_DIM / 2);
+		i += SENT_X ? MODEL_THREADS : threads) {
 		const float angle = (float)a.rows[i / (HEAD_DIM / 2)].position *
 			a.frequencies[i % (HEAD_DIM / 2)];
 
 		((float2 *)a.angles)[i] = make_float2(cosf(angle), sinf(angle));
 	}
-	for (int i = thread; i < a.output_count; i += threads)
+	for (int i = thread; !SENT_X && i < a.output_count; i += threads)
 		*a.outputs[i].best = 0;
+	if (SENT_X)
+		__syncthreads();
 }
 
 #if HEAD_NORMS
@@ -120,10 +130,12 @@ extern "C" __global__ void __launch_bounds__(MODEL_THREADS, 1)
 		struct attended_keys read;
 		int known = 0;
 
-		arrive(barrier);
+		if (!SENT_HEADS)
+			arrive(barrier);
 		if (AHEAD)
 			known = begin_attention(a, layer, read);
-		wait(barrier);
+		if (!SENT_HEADS)
+			wait(barrier);
 		attention(a, layer, read, known);
 		prepare<OUTPUT>(a, layer, a.row_count, barrier);
 		multiply<OUTPUT>(a, layer, a.row_count, barrier, ring);

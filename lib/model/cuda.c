@@ -1,5 +1,6 @@
 /* A model on a GPU: weights as the files have them, everything else in fp32. A step is one launch for every MODEL_ROWS
  * tokens (kernels/model/step.cu). */
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -28,6 +29,7 @@ struct model_place {
 	void *weights, *memory;
 	struct gpu_kernel *kernels[VARIANTS];
 	struct model_step_arguments arguments; /* what all launches have in common */
+	unsigned number;                       /* of parcels (kernels/model/parcel.cuh): the last one used */
 	unsigned long long *best;              /* [MODEL_ROWS] */
 	float *logits;                         /* [MODEL_ROWS, vocabulary] */
 };
@@ -246,6 +248,12 @@ static size_t arrange(struct model_place *place, char *memory)
 		size_t bytes; /* of a row; what is for all rows is shared out */
 	} parts[] = {
 		{(void **)&arguments->barrier, 8 * sizeof(unsigned)},
+		{&arguments->sent_x[0], ((size_t)config->hidden + 7) / 8 * 3 * 16 / MODEL_ROWS + 16},
+		{&arguments->sent_x[1], ((size_t)config->hidden + 7) / 8 * 3 * 16 / MODEL_ROWS + 16},
+		{&arguments->sent_activated, ((size_t)config->intermediate + 7) / 8 * 4 * 16 / MODEL_ROWS + 16},
+		{&arguments->sent_heads, (heads + 2 * (size_t)config->kv_heads) * dim / 2 * 16 / MODEL_ROWS + 16},
+		{&arguments->sent_attended, heads * MODEL_SPLITS * dim / 2 * 16 / MODEL_ROWS + 16},
+		{&arguments->sent_best, 16 * (size_t)gpu_properties_of(place->gpu)->multiprocessors / MODEL_ROWS + 16},
 		{(void **)&arguments->x, (size_t)config->hidden * sizeof(float)},
 		{(void **)&arguments->squares, ((size_t)config->hidden + 7) / 8 * sizeof(float)},
 		{(void **)&arguments->angles, dim * sizeof(float)},
@@ -277,6 +285,11 @@ static int place_memory(struct model_place *place, struct error *err)
 		return -1;
 	arrange(place, place->memory);
 	return gpu_fill(place->gpu, place->memory, 0, bytes, err);
+}
+
+static int place_memory_again(struct model_place *place, struct error *err)
+{
+	return gpu_fill(place->gpu, place->memory, 0, arrange(place, place->memory), err);
 }
 
 /* Heads that share keys, which a block takes at a time: with few tokens one, so that there is something to do for many
@@ -327,6 +340,8 @@ static struct layout lay_out(const struct model_place *place, int tokens)
 	layout.chunk = (slices_of(config->hidden) + chunks - 1) / chunks;
 	rest = (larger(MODEL_PRODUCT_BYTES(tokens, slices, input), attention) + 127) / 128 * 128;
 	layout.slots = (shared - rest - MODEL_ORDERS_BYTES) / (MODEL_SLOT_BYTES(layout.chunk, input) + 8);
+	if (getenv("QUASAR_SLOTS") && atoi(getenv("QUASAR_SLOTS")) < layout.slots)
+		layout.slots = atoi(getenv("QUASAR_SLOTS"));
 	if (layout.slots < 2) {
 		layout.slots = 0;
 		return layout;
@@ -349,6 +364,8 @@ static struct gpu_kernel *find_kernel(struct model_place *place, int tokens, str
 		{"BLOCKS", gpu_properties_of(place->gpu)->multiprocessors},
 		{"BARRIER", getenv("QUASAR_BARRIER") ? atoi(getenv("QUASAR_BARRIER")) : 0},
 		{"ATTEND", getenv("QUASAR_ATTEND") ? atoi(getenv("QUASAR_ATTEND")) : 0},
+		{"SEND", getenv("QUASAR_SEND") ? atoi(getenv("QUASAR_SEND")) : 0},
+		{"BOUND", getenv("QUASAR_BOUND") ? atoi(getenv("QUASAR_BOUND")) : 0},
 		{"MODEL_KEYS", MODEL_KEYS}, {0}};
 
 	return gpu_kernel(
@@ -490,7 +507,7 @@ static int take_results(const struct model_place *place, const struct launch *la
 }
 
 /* The rows that have been added, of which none are left. */
-static int run(const struct model_place *place, struct launch *launch, struct error *err)
+static int run(struct model_place *place, struct launch *launch, struct error *err)
 {
 	struct model_step_arguments *arguments = &launch->arguments;
 	int blocks = gpu_properties_of(place->gpu)->multiprocessors, splits;
@@ -501,6 +518,13 @@ static int run(const struct model_place *place, struct launch *launch, struct er
 	splits = blocks * head_group(place->config, variants[variant]) /
 		(arguments->row_count * place->config->heads);
 	arguments->splits = splits < 1 ? 1 : splits > MODEL_SPLITS ? MODEL_SPLITS : splits;
+	if (place->number > UINT_MAX - (unsigned)place->config->layers - 1) {
+		if (place_memory_again(place, err) < 0)
+			return -1;
+		place->number = 0;
+	}
+	arguments->number = place->number + 1;
+	place->number += (unsigned)place->config->layers + 1;
 	if (gpu_launch_together(place->kernels[variant], (unsigned)blocks, arguments, err) < 0 ||
 		take_results(place, launch, err) < 0)
 		return -1;
