@@ -233,7 +233,8 @@ static __device__ __forceinline__ void stage_x(
 		x[i][0] = x[i][1] = x[i][2] = make_uint4(0, 0, 0, 0);
 		if (octet >= octets)
 			continue;
-		receive(x[i], a.sent_x[PRODUCT != GATE_UP], octet, octets, X_PARCELS, number);
+		receive(x[i], a.sent_x[PRODUCT != GATE_UP],
+			(int)(blockIdx.x % COPIES) * X_PARCELS * octets + octet, octets, X_PARCELS, number);
 		if (octet % tile_octets == 0)
 			squares_of[octet / tile_octets] = __uint_as_float(x[i][2].z);
 	}

@@ -61,6 +61,7 @@ struct model_step_arguments {
 	/* parcels of a single token's step (parcel.cuh) */
 	void *sent_x[2]; /* after the output product, and after the down product */
 	void *sent_activated, *sent_heads, *sent_attended, *sent_best;
+	unsigned *probe; /* [blocks, 32]: clocks of a layer, to see where time goes */
 	unsigned number; /* and the next layer_count ones are this step's */
 
 	int row_count, output_count;

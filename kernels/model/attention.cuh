@@ -249,7 +249,7 @@ static __device__ __forceinline__ void attend(const struct model_step_arguments 
 		const bool last = key + count == length;
 
 		read_keys(read, keys + key * HEAD_DIM, values + key * HEAD_DIM, key == first ? known : 0,
-			SENT_HEADS && last ? count - 1 : count);
+			SENT_HEADS && last ? count - 1 : count); /* what is known has been read */
 		if (key == first) {
 #if SENT_HEADS
 			receive_heads(a, head, HEADS + kv_head, end == length, a.number + layer, shared);
@@ -279,7 +279,7 @@ static __device__ __forceinline__ void attend(const struct model_step_arguments 
 #ifndef ATTEND
 #define ATTEND 0
 #endif
-#define AHEAD (ATTEND && TOKENS == 1 && !SENT_HEADS)
+#define AHEAD (ATTEND && TOKENS == 1)
 
 /* What the block's first part has of older tokens is read before all have met; returns how many keys that is. */
 static __device__ __forceinline__ int begin_attention(

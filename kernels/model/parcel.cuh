@@ -50,6 +50,31 @@ static __device__ __forceinline__ void look(uint4 &parcel, const uint4 *from)
 		     : "memory");
 }
 
+/* Variants: NAP: nanoseconds between looks; GATE: the last parcel is looked for alone first; COPIES: of x, so that not all
+ * blocks look at the same lines; HINT: bits of exchanges that are counted, too, without order, and looked at only then. */
+#ifndef NAP
+#define NAP 0
+#endif
+#ifndef GATE
+#define GATE 0
+#endif
+#ifndef COPIES
+#define COPIES 1
+#endif
+#ifndef HINT
+#define HINT 0
+#endif
+
+static __device__ __forceinline__ void look_for(uint4 &parcel, const uint4 *from, unsigned number)
+{
+	look(parcel, from);
+	while (parcel.w != number && !BOUND) {
+		if (NAP)
+			__nanosleep(NAP);
+		look(parcel, from);
+	}
+}
+
 /* Waits for parcels `apart` from each other, and as many that begin `second` behind them if `both`; all are looked for at
  * the same time. */
 template <int N>
@@ -59,6 +84,8 @@ static __device__ __forceinline__ void receive_both(uint4 (&parcels)[2 * N], con
 	const uint4 *first = (const uint4 *)from + at;
 	bool all;
 
+	if (GATE)
+		look_for(parcels[0], first + (both ? second : 0), number);
 #pragma unroll
 	for (int i = 0; i < 2 * N; i++)
 		if (i < N || both)
@@ -67,11 +94,17 @@ static __device__ __forceinline__ void receive_both(uint4 (&parcels)[2 * N], con
 		all = true;
 #pragma unroll
 		for (int i = 0; i < 2 * N; i++)
-			if ((i < N || both) && parcels[i].w != number) {
-				look(parcels[i], first + (i < N ? i * apart : second + (i - N) * apart));
+			if ((i < N || both) && parcels[i].w != number)
 				all = false;
-			}
-	} while (!all && !BOUND);
+		if (all || BOUND)
+			break;
+		if (NAP)
+			__nanosleep(NAP);
+#pragma unroll
+		for (int i = 0; i < 2 * N; i++)
+			if ((i < N || both) && parcels[i].w != number)
+				look(parcels[i], first + (i < N ? i * apart : second + (i - N) * apart));
+	} while (true);
 }
 
 /* Waits for `count` of parcels that are `apart` from each other; all are looked for at the same time. */
@@ -79,19 +112,28 @@ template <int N>
 static __device__ __forceinline__ void receive(
 	uint4 (&parcels)[N], const void *from, int at, int apart, int count, unsigned number)
 {
+	const uint4 *first = (const uint4 *)from + at;
 	bool all;
 
+	if (GATE && N > 1)
+		look_for(parcels[0], first + (count - 1) * apart, number);
 #pragma unroll
 	for (int i = 0; i < N; i++)
 		if (i < count)
-			look(parcels[i], (const uint4 *)from + at + i * apart);
+			look(parcels[i], first + i * apart);
 	do {
 		all = true;
 #pragma unroll
 		for (int i = 0; i < N; i++)
-			if (i < count && parcels[i].w != number) {
-				look(parcels[i], (const uint4 *)from + at + i * apart);
+			if (i < count && parcels[i].w != number)
 				all = false;
-			}
-	} while (!all && !BOUND);
+		if (all || BOUND)
+			break;
+		if (NAP)
+			__nanosleep(NAP);
+#pragma unroll
+		for (int i = 0; i < N; i++)
+			if (i < count && parcels[i].w != number)
+				look(parcels[i], first + i * apart);
+	} while (true);
 }

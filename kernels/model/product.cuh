@@ -14,6 +14,9 @@
 #include "model/ring.cuh"
 #include "model/stream.cuh"
 
+#ifndef ROLL
+#define ROLL 0
+#endif
 #define WEIGHT_PLANES (INPUT == INPUT_F32 ? PLANES : 1)
 
 static __device__ __forceinline__ void multiply_add_tile(
@@ -191,8 +194,14 @@ static __device__ __forceinline__ void multiply(const struct model_step_argument
 	const unsigned number = a.number + (PRODUCT == LOGITS ? a.layer_count : layer);
 	struct product_memory &shared = *(struct product_memory *)memory;
 
+	constexpr bool hinted = sent &&
+		(HINT & (PRODUCT == OUTPUT ? 2 : PRODUCT == GATE_UP ? 4 : PRODUCT == DOWN ? 8 : 1));
+
+	probe(a, layer, PRODUCT * 5);
 	if (!sent)
 		arrive(barrier);
+	if (hinted)
+		hint(barrier);
 	refill(ring);
 	if (PRODUCT != LOGITS)
 		fetch_vectors<PRODUCT>(a, layer + 1);
@@ -201,6 +210,9 @@ static __device__ __forceinline__ void multiply(const struct model_step_argument
 	if (!sent)
 		wait(barrier);
 	addend = addend_of<PRODUCT>(a, layer, tile_of<PRODUCT>(0));
+	if (hinted)
+		wait_for_hints(barrier);
+	probe(a, layer, PRODUCT * 5 + 1);
 	if (!sent) {
 		stage<PRODUCT>(a, layer, tokens, shared, 0, share.slices);
 	} else if (blockIdx.x < share.tiles) { /* who has nothing to do must not wait: it could be too late */
@@ -213,7 +225,9 @@ static __device__ __forceinline__ void multiply(const struct model_step_argument
 		else
 			stage_x<PRODUCT>(a, layer, number, shared);
 	}
+	probe(a, layer, PRODUCT * 5 + 2);
 	__syncthreads();
+	probe(a, layer, PRODUCT * 5 + 3);
 #pragma unroll 1
 	for (int round = 0; round < share.rounds; round++) {
 		const int tile = tile_of<PRODUCT>(round), warp = THREAD / 32, lane = THREAD % 32;
@@ -221,7 +235,7 @@ static __device__ __forceinline__ void multiply(const struct model_step_argument
 
 #pragma unroll 1
 		for (int wave = 0; wave < share.waves; wave++) {
-#pragma unroll
+#pragma unroll (ROLL ? 1 : 16)
 			for (int n = 0; n < share.wave; n++) {
 				const int chunk = wave * share.wave + n,
 					  slot = ring.taken + warp / share.split * share.wave + n;
@@ -229,7 +243,7 @@ static __device__ __forceinline__ void multiply(const struct model_step_argument
 				if (tile >= share.tiles || chunk >= share.chunks)
 					break;
 				wait_for(slot);
-#pragma unroll
+#pragma unroll (ROLL ? ROLL : 16)
 				for (int i = 0; i < share.depth; i++) {
 					const int at = i * share.split + warp % share.split,
 						  slice = chunk * share.chunk + at;
@@ -247,6 +261,7 @@ static __device__ __forceinline__ void multiply(const struct model_step_argument
 				refill(ring);
 			}
 		}
+		probe(a, layer, PRODUCT * 5 + 4);
 		if (tile < share.tiles)
 			finish_tile<PRODUCT>(a, layer, tokens, tile, c, shared, addend);
 		if (round + 1 < share.rounds)

@@ -192,16 +192,18 @@ static __device__ __forceinline__ struct addend addend_of(
 static __device__ __forceinline__ void send_octet(
 	void *parcels, int octet, float x, int first, int apart, float squares, unsigned number)
 {
-	const int lane = THREAD % 32, column = lane * 3;
+	const int lane = THREAD % 32, column = lane % X_PARCELS * 3;
 	unsigned words[3];
 
 #pragma unroll
 	for (int i = 0; i < 3; i++)
 		words[i] = __shfl_sync(~0u, __float_as_uint(x), first + (column + i) % 8 * apart);
-	if (lane == 2)
+	if (lane % X_PARCELS == 2)
 		words[2] = __float_as_uint(squares);
-	if (lane < X_PARCELS)
-		send(parcels, lane * OCTETS(HIDDEN) + octet, words[0], words[1], words[2], number);
+#pragma unroll
+	for (int i = 0; i < X_PARCELS * COPIES; i += 30)
+		if (lane < 30 && i + lane < X_PARCELS * COPIES)
+			send(parcels, (i + lane) * OCTETS(HIDDEN) + octet, words[0], words[1], words[2], number);
 }
 
 /* Eight columns of a warp's tile, as the planes of what comes next: one in every fourth lane. */

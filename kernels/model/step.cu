@@ -110,11 +110,7 @@ static __device__ __forceinline__ void prepare(
 extern "C" __global__ void __launch_bounds__(MODEL_THREADS, 1)
 	model_step(const __grid_constant__ struct model_step_arguments a)
 {
-#if BARRIER
-	struct barrier barrier = {a.barrier, a.barrier[FLAGS_AT + blockIdx.x]};
-#else
 	struct barrier barrier = {a.barrier, 0};
-#endif
 	struct ring ring = {};
 
 	open_ring(a, ring);
@@ -132,16 +128,23 @@ extern "C" __global__ void __launch_bounds__(MODEL_THREADS, 1)
 
 		if (!SENT_HEADS)
 			arrive(barrier);
+		else if (HINT & 16)
+			hint(barrier);
 		if (AHEAD)
 			known = begin_attention(a, layer, read);
 		if (!SENT_HEADS)
 			wait(barrier);
+		else if (HINT & 16)
+			wait_for_hints(barrier);
+		probe(a, layer, 20);
 		attention(a, layer, read, known);
+		probe(a, layer, 21);
 		prepare<OUTPUT>(a, layer, a.row_count, barrier);
 		multiply<OUTPUT>(a, layer, a.row_count, barrier, ring);
 		prepare<GATE_UP>(a, layer, a.row_count, barrier);
 		multiply<GATE_UP>(a, layer, a.row_count, barrier, ring);
 		multiply<DOWN>(a, layer, a.row_count, barrier, ring);
+		probe(a, layer, 22);
 	}
 	if (a.output_count > 0) {
 		prepare<LOGITS>(a, 0, a.output_count, barrier);

@@ -97,7 +97,7 @@ static const char *const header_texts[] = {HEADERS(TEXT)};
 enum { SOURCE_COUNT = sizeof(sources) / sizeof(*sources) };
 enum { HEADER_COUNT = sizeof(header_names) / sizeof(*header_names) };
 
-#define MOST_OPTIONS 24
+#define MOST_OPTIONS 32
 
 struct options {
 	char *items[MOST_OPTIONS + 1]; /* ends with NULL */
