@@ -14,6 +14,9 @@
 #include "model/ring.cuh"
 #include "model/stream.cuh"
 
+#ifndef APART
+#define APART 0
+#endif
 #ifndef ROLL
 #define ROLL 0
 #endif
@@ -226,7 +229,12 @@ static __device__ __forceinline__ void multiply(const struct model_step_argument
 			stage_x<PRODUCT>(a, layer, number, shared);
 	}
 	probe(a, layer, PRODUCT * 5 + 2);
-	__syncthreads();
+	/* the warp that asks for weights goes on with that where it has no tile */
+	if constexpr (APART && sent && share.groups * share.split < MODEL_WARPS) {
+		if (THREAD / 32 != ASKER)
+			asm volatile("bar.sync 14, %0;" ::"n"((MODEL_WARPS - 1) * 32) : "memory");
+	} else
+		__syncthreads();
 	probe(a, layer, PRODUCT * 5 + 3);
 #pragma unroll 1
 	for (int round = 0; round < share.rounds; round++) {
