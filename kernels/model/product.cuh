@@ -14,6 +14,9 @@
 #include "model/ring.cuh"
 #include "model/stream.cuh"
 
+#ifndef SUMS
+#define SUMS 0
+#endif
 #ifndef APART
 #define APART 0
 #endif
@@ -132,6 +135,34 @@ static __device__ __forceinline__ void finish_tile(const struct model_step_argum
 	constexpr struct sharing share = SHARE(PRODUCT);
 	const int lane = THREAD % 32, warp = THREAD / 32, first = warp / share.split * share.split;
 
+#if STREAMED && SUMS
+	/* A single token's numbers are in every fourth lane. Four lanes add them up. */
+	float2(*sums)[8] = (float2(*)[8])shared.sums;
+
+	if (lane % 4 == 0)
+		sums[warp][lane / 4] = make_float2(c[0][0], c[0][2]);
+	meet_group<share.split>();
+	if (warp == first) {
+		float4 total = make_float4(0, 0, 0, 0);
+
+#pragma unroll
+		for (int other = 0; other < share.split; other += 4)
+			if (other + 4 <= share.split || other + lane % 4 < share.split) {
+				const float2 more = sums[first + other + lane % 4][lane / 4];
+
+				total.x += more.x, total.z += more.y;
+			}
+#pragma unroll
+		for (int other = 1; other < 4; other *= 2) {
+			total.x += __shfl_xor_sync(~0u, total.x, other);
+			total.z += __shfl_xor_sync(~0u, total.z, other);
+		}
+		finish_single<PRODUCT>(a, layer, tile, total, addend, shared);
+	}
+	if (share.rounds > 1)
+		meet_group<share.split>();
+	return;
+#endif
 #pragma unroll
 	for (int i = 0; i < TILES; i++)
 		shared.sums[warp][i][lane] = make_float4(c[i][0], c[i][1], c[i][2], c[i][3]);

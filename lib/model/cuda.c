@@ -367,7 +367,7 @@ static struct gpu_kernel *find_kernel(struct model_place *place, int tokens, str
 		{"BLOCKS", gpu_properties_of(place->gpu)->multiprocessors},
 #define VARIANT(name, normal) {#name, tokens == 1 && getenv("QUASAR_" #name) ? atoi(getenv("QUASAR_" #name)) : normal}
 		VARIANT(ATTEND, 0), VARIANT(SEND, 0), VARIANT(BOUND, 0), VARIANT(NAP, 0), VARIANT(GATE, 0),
-		VARIANT(PROBE, 0), VARIANT(ROLL, 0), VARIANT(APART, 0), VARIANT(COPIES, 1), VARIANT(HINT, 0), VARIANT(MODEL_KEYS, MODEL_KEYS), {0}};
+		VARIANT(PROBE, 0), VARIANT(ROLL, 0), VARIANT(SUMS, 0), VARIANT(APART, 0), VARIANT(COPIES, 1), VARIANT(HINT, 0), VARIANT(MODEL_KEYS, MODEL_KEYS), {0}};
 
 	return gpu_kernel(
 		place->gpu, "model/step.cu", "model_step", parameters, MODEL_THREADS, layout.bytes, err);
