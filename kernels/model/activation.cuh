@@ -84,7 +84,16 @@ static __device__ __forceinline__ unsigned short *place_of(
 		column % 8;
 }
 
-/* 1 / √(mean of x² + ε), by a warp, of sums that product BEFORE, or look_up(), has left. */
+/* 1 / √(mean of x² + ε), by a warp whose lanes have parts of the sum. */
+static __device__ __forceinline__ float scale_of_squares(const struct model_step_arguments &a, float squares)
+{
+#pragma unroll
+	for (int other = 16; other; other /= 2)
+		squares += __shfl_xor_sync(~0u, squares, other);
+	return rsqrtf(squares * (1.0f / HIDDEN) + a.epsilon);
+}
+
+/* The same of sums that product BEFORE, or look_up(), has left. */
 template <int BEFORE>
 static __device__ __forceinline__ float scale_of(const struct model_step_arguments &a, int row)
 {
@@ -95,10 +104,7 @@ static __device__ __forceinline__ float scale_of(const struct model_step_argumen
 	for (int i = 0; i < tiles; i += 32)
 		if (i + 32 <= tiles || i + THREAD % 32 < tiles)
 			squares += __ldcg(a.squares + (i + THREAD % 32) * MODEL_ROWS + row);
-#pragma unroll
-	for (int other = 16; other; other /= 2)
-		squares += __shfl_xor_sync(~0u, squares, other);
-	return rsqrtf(squares * (1.0f / HIDDEN) + a.epsilon);
+	return scale_of_squares(a, squares);
 }
 
 template <int PRODUCT> static __device__ __forceinline__ constexpr int product_before(void)
@@ -114,7 +120,7 @@ template <int PRODUCT> static __device__ __forceinline__ constexpr bool is_norma
 /* Eight columns of what a product takes in, but for its norm; zeros where there is none. */
 template <int PRODUCT>
 static __device__ __forceinline__ void read_quarter(
-	const struct model_step_arguments &a, int row, int column, float4 (&x)[2])
+	const struct model_step_arguments &a, int layer, int row, int column, float4 (&x)[2])
 {
 #pragma unroll
 	for (int half = 0; half < 2; half++, column += 4) {
@@ -122,7 +128,7 @@ static __device__ __forceinline__ void read_quarter(
 		if (column >= SHARE(PRODUCT).columns)
 			continue;
 		if (PRODUCT == OUTPUT)
-			x[half] = attended(a, row, column);
+			x[half] = attended(a, layer, row, column);
 		else if (PRODUCT == DOWN)
 			x[half] = __ldcg((const float4 *)(a.activated + row * INTERMEDIATE + column));
 		else
@@ -169,7 +175,7 @@ static __device__ __forceinline__ void make_planes(
 		const int slice = item % parts * 8 + lane / 4, column = slice * MODEL_SLICE + lane % 4 * 8;
 		float4 x[2], weights[2];
 
-		read_quarter<PRODUCT>(a, row, column, x);
+		read_quarter<PRODUCT>(a, layer, row, column, x);
 		if (is_normalised<PRODUCT>()) {
 			read_norm(norm, column, weights);
 			normalise(x, weights, scale_of<product_before<PRODUCT>()>(a, row));
@@ -194,17 +200,10 @@ static __device__ __forceinline__ void stage(const struct model_step_arguments &
 	copy_async_wait();
 }
 
-#else
+#elif STREAMED
 
-#if STREAMED
-
-/* Warps that take parcels in: all but the one that asks for weights, as far as there is something for them. */
+/* What takes parcels in: all warps but the one that asks for weights, as far as there is something for them. */
 #define STAGERS (MODEL_WARPS - 1)
-
-static __device__ __forceinline__ void meet_stagers(int warps)
-{
-	asm volatile("bar.sync 15, %0;" ::"r"(warps * 32) : "memory");
-}
 
 /* The normalised x of a single token. */
 template <int PRODUCT>
@@ -212,15 +211,16 @@ static __device__ __forceinline__ void stage_x(
 	const struct model_step_arguments &a, int layer, unsigned number, struct product_memory &shared)
 {
 	constexpr struct sharing share = SHARE(PRODUCT);
-	constexpr int quarters = share.slices * 4, warps = min_of(divide_up(quarters, 32), STAGERS),
-		      rounds = divide_up(quarters, warps * 32), octets = OCTETS(HIDDEN),
-		      tiles = SHARE(DOWN).tiles, tile_octets = SHARE(DOWN).half ? 1 : 2;
+	constexpr int quarters = share.slices * 4, octets = OCTETS(HIDDEN),
+		      warps = min_of(divide_up(quarters, 32), STAGERS),
+		      rounds = divide_up(quarters, warps * 32), tiles = SHARE(DOWN).tiles,
+		      tile_octets = SHARE(DOWN).half ? 1 : 2;
 	const float *norm = of_layer(a, a.products[PRODUCT].norm, layer);
+	const int from = (PRODUCT == GATE_UP ? X_AT : NEXT_X_AT) + (int)(blockIdx.x % COPIES) * X_PARCELS * octets;
 	float *squares_of = (float *)shared.sums, squares = 0;
-	float4 weights[rounds][2];
-	uint4 x[rounds][X_PARCELS];
+	float4 weights[rounds][2], x[rounds][2];
 
-	static_assert(tiles * 4 <= sizeof(shared.sums), "squares of tiles");
+	static_assert(tiles * sizeof(float) <= sizeof(shared.sums), "room for the squares of tiles");
 	if (THREAD >= warps * 32)
 		return;
 #pragma unroll
@@ -229,62 +229,54 @@ static __device__ __forceinline__ void stage_x(
 #pragma unroll
 	for (int i = 0; i < rounds; i++) {
 		const int octet = i * warps * 32 + THREAD;
+		uint4 parcels[X_PARCELS] = {};
 
-		x[i][0] = x[i][1] = x[i][2] = make_uint4(0, 0, 0, 0);
-		if (octet >= octets)
-			continue;
-		receive(x[i], a.sent_x[PRODUCT != GATE_UP],
-			(int)(blockIdx.x % COPIES) * X_PARCELS * octets + octet, octets, X_PARCELS, number);
-		if (octet % tile_octets == 0)
-			squares_of[octet / tile_octets] = __uint_as_float(x[i][2].z);
+		if (octet < octets) {
+			receive(a, parcels, number, [=](int n) { return from + n * octets + octet; });
+			if (octet % tile_octets == 0)
+				squares_of[octet / tile_octets] = __uint_as_float(parcels[2].z);
+		}
+		x[i][0] = make_float4(__uint_as_float(parcels[0].x), __uint_as_float(parcels[0].y),
+			__uint_as_float(parcels[0].z), __uint_as_float(parcels[1].x));
+		x[i][1] = make_float4(__uint_as_float(parcels[1].y), __uint_as_float(parcels[1].z),
+			__uint_as_float(parcels[2].x), __uint_as_float(parcels[2].y));
 	}
-	meet_stagers(warps);
+	asm volatile("bar.sync 15, %0;" ::"n"(warps * 32) : "memory");
 #pragma unroll
 	for (int i = 0; i < tiles; i += 32)
 		if (i + 32 <= tiles || i + THREAD % 32 < tiles)
 			squares += squares_of[i + THREAD % 32];
-#pragma unroll
-	for (int other = 16; other; other /= 2)
-		squares += __shfl_xor_sync(~0u, squares, other);
-	const float scale = rsqrtf(squares * (1.0f / HIDDEN) + a.epsilon);
+	const float scale = scale_of_squares(a, squares);
 #pragma unroll
 	for (int i = 0; i < rounds; i++) {
 		const int quarter = i * warps * 32 + THREAD;
-		float4 eight[2] = {
-			{__uint_as_float(x[i][0].x), __uint_as_float(x[i][0].y), __uint_as_float(x[i][0].z),
-				__uint_as_float(x[i][1].x)},
-			{__uint_as_float(x[i][1].y), __uint_as_float(x[i][1].z), __uint_as_float(x[i][2].x),
-				__uint_as_float(x[i][2].y)}};
 
 		if (quarter >= quarters)
 			continue;
-		normalise(eight, weights[i], scale);
-		put_quarter(shared.staged[quarter / 4], 0, quarter % 4, eight);
+		normalise(x[i], weights[i], scale);
+		put_quarter(shared.staged[quarter / 4], 0, quarter % 4, x[i]);
 	}
 }
 
-/* What a single token's GATE_UP has made: planes already. */
+/* What a single token's GATE_UP has made: planes already. A thread looks for two octets at a time. */
 static __device__ __forceinline__ void stage_activated(
 	const struct model_step_arguments &a, unsigned number, struct product_memory &shared)
 {
-	constexpr int quarters = SHARE(DOWN).slices * 4, threads = STAGERS * 32, octets = OCTETS(INTERMEDIATE),
-		      most = 2;
+	constexpr int quarters = SHARE(DOWN).slices * 4, octets = OCTETS(INTERMEDIATE), threads = STAGERS * 32;
 
 	if (THREAD >= threads)
 		return;
 #pragma unroll 1
-	for (int first = THREAD; first < quarters; first += most * threads) {
-		uint4 parcels[most * PLANE_PARCELS];
-		const bool more = first + threads < octets;
+	for (int first = THREAD; first < quarters; first += 2 * threads) {
+		uint4 parcels[2 * PLANE_PARCELS] = {};
 
+		receive(a, parcels, number, [=](int n) {
+			const int octet = first + n / PLANE_PARCELS * threads;
+
+			return octet < octets ? ACTIVATED_AT + n % PLANE_PARCELS * octets + octet : -1;
+		});
 #pragma unroll
-		for (int i = 0; i < most * PLANE_PARCELS; i++)
-			parcels[i] = make_uint4(0, 0, 0, 0);
-		if (first < octets)
-			receive_both<PLANE_PARCELS>(
-				parcels, a.sent_activated, first, threads, octets, more, number);
-#pragma unroll
-		for (int n = 0; n < most; n++) {
+		for (int n = 0; n < 2; n++) {
 			const int quarter = first + n * threads;
 			unsigned words[PLANE_PARCELS * 3];
 
@@ -304,25 +296,35 @@ static __device__ __forceinline__ void stage_activated(
 	}
 }
 
-#if SENT_ATTENDED
-
 /* What a single token's heads attended to. */
 static __device__ __forceinline__ void stage_attended(
-	const struct model_step_arguments &a, unsigned number, struct product_memory &shared)
+	const struct model_step_arguments &a, int layer, struct product_memory &shared)
 {
-	constexpr int eighths = SHARE(OUTPUT).slices * 8;
+	constexpr int eighths = SHARE(OUTPUT).slices * 8, threads = STAGERS * 32;
 
-	if (THREAD >= STAGERS * 32)
+	if (THREAD >= threads)
 		return;
 #pragma unroll 1
-	for (int eighth = THREAD; eighth < eighths; eighth += STAGERS * 32)
+	for (int eighth = THREAD; eighth < eighths; eighth += threads)
 		put_eighth(shared.staged[eighth / 8], eighth % 8,
-			eighth * 4 < HEADS * HEAD_DIM ? attended_of(a, eighth * 4, number)
+			eighth * 4 < HEADS * HEAD_DIM ? attended(a, layer, 0, eighth * 4)
 						      : make_float4(0, 0, 0, 0));
 }
 
-#endif
-#endif
+/* What a product takes in, of a single token. */
+template <int PRODUCT>
+static __device__ __forceinline__ void stage(
+	const struct model_step_arguments &a, int layer, struct product_memory &shared)
+{
+	if constexpr (PRODUCT == OUTPUT)
+		stage_attended(a, layer, shared);
+	else if constexpr (PRODUCT == DOWN)
+		stage_activated(a, a.number + layer, shared);
+	else
+		stage_x<PRODUCT>(a, layer, a.number + (PRODUCT == LOGITS ? a.layer_count : layer), shared);
+}
+
+#else
 
 /* Where there is no token, nothing is staged: its products are dropped. */
 template <int PRODUCT>
@@ -339,7 +341,7 @@ static __device__ __forceinline__ void stage(const struct model_step_arguments &
 		float4 x[2], weights[2];
 
 		if (there) {
-			read_quarter<PRODUCT>(a, row_of_token<PRODUCT>(a, token), column, x);
+			read_quarter<PRODUCT>(a, layer, row_of_token<PRODUCT>(a, token), column, x);
 			if (is_normalised<PRODUCT>())
 				read_norm(norm, column, weights);
 		}

@@ -152,16 +152,17 @@ static __device__ __forceinline__ void add_values(
 	}
 }
 
-static __device__ __forceinline__ void hand_over(const struct model_step_arguments &a,
-	struct attention &shared, long long at, const float4 (&sums)[GROUP], unsigned number)
+static __device__ __forceinline__ void hand_over(const struct model_step_arguments &a, int layer,
+	struct attention &shared, long long at, const float4 (&sums)[GROUP])
 {
 #pragma unroll
 	for (int g = 0; g < GROUP; g++)
 		shared.sums[g][THREAD] = sums[g];
 	__syncthreads();
-#if SENT_ATTENDED
+#if STREAMED
 	for (int i = THREAD; i < GROUP * QUADS; i += MODEL_THREADS) {
-		const int g = i / QUADS, quad = i % QUADS, to = (int)(at + g * MODEL_SPLITS) * 2 * QUADS + quad;
+		const int g = i / QUADS, quad = i % QUADS,
+			  to = ATTENDED_AT + (int)(at + g * MODEL_SPLITS) * 2 * QUADS + quad;
 		float4 total = make_float4(0, 0, 0, 0);
 
 #pragma unroll 16
@@ -170,10 +171,8 @@ static __device__ __forceinline__ void hand_over(const struct model_step_argumen
 
 			total.x += more.x, total.y += more.y, total.z += more.z, total.w += more.w;
 		}
-		send(a.sent_attended, to, __float_as_uint(total.x), __float_as_uint(total.y),
-			__float_as_uint(total.z), number);
-		send(a.sent_attended, to + QUADS, __float_as_uint(total.w), __float_as_uint(shared.largest[g]),
-			__float_as_uint(shared.sum[g]), number);
+		send(a, to, total.x, total.y, total.z, a.number + layer);
+		send(a, to + QUADS, total.w, shared.largest[g], shared.sum[g], a.number + layer);
 	}
 #else
 	for (int i = THREAD; i < GROUP * HEAD_DIM; i += MODEL_THREADS) {
@@ -192,7 +191,7 @@ static __device__ __forceinline__ void hand_over(const struct model_step_argumen
 #endif
 }
 
-#if SENT_HEADS
+#if SENDS_HEADS
 
 /* The query of a single token; and its key and value, if wanted. A parcel has two numbers, half a head apart. */
 static __device__ __forceinline__ void receive_heads(const struct model_step_arguments &a, int head, int key_head,
@@ -205,10 +204,10 @@ static __device__ __forceinline__ void receive_heads(const struct model_step_arg
 		const int which = i / half, index = i % half;
 		float *to = which ? shared.newest[which - 1] : shared.queries[0];
 		const float scale = which ? 1.0f : 1 / sqrtf(HEAD_DIM);
+		const int at = HEADS_AT + (which ? key_head + (which - 1) * KV_HEADS : head) * half + index;
 		uint4 pair[1];
 
-		receive(pair, a.sent_heads, (which ? key_head + (which - 1) * KV_HEADS : head) * half + index, 0, 1,
-			number);
+		receive(a, pair, number, [=](int) { return at; });
 		to[index] = __uint_as_float(pair[0].x) * scale;
 		to[index + half] = __uint_as_float(pair[0].y) * scale;
 	}
@@ -249,9 +248,9 @@ static __device__ __forceinline__ void attend(const struct model_step_arguments 
 		const bool last = key + count == length;
 
 		read_keys(read, keys + key * HEAD_DIM, values + key * HEAD_DIM, key == first ? known : 0,
-			SENT_HEADS && last ? count - 1 : count); /* what is known has been read */
+			SENDS_HEADS && last ? count - 1 : count); /* what is known has been read */
 		if (key == first) {
-#if SENT_HEADS
+#if SENDS_HEADS
 			receive_heads(a, head, HEADS + kv_head, end == length, a.number + layer, shared);
 #else
 			for (int i = THREAD; i < GROUP * HEAD_DIM; i += MODEL_THREADS)
@@ -261,7 +260,7 @@ static __device__ __forceinline__ void attend(const struct model_step_arguments 
 				shared.largest[THREAD] = NOTHING, shared.sum[THREAD] = 0;
 			__syncthreads();
 		}
-#if SENT_HEADS
+#if SENDS_HEADS
 		if (last)
 			take_newest(shared, read, count - 1);
 #endif
@@ -272,7 +271,7 @@ static __device__ __forceinline__ void attend(const struct model_step_arguments 
 		add_values(shared, read, count, sums);
 		__syncthreads();
 	}
-	hand_over(a, shared, (long long)(row * HEADS + head) * MODEL_SPLITS + split, sums, a.number + layer);
+	hand_over(a, layer, shared, (long long)(row * HEADS + head) * MODEL_SPLITS + split, sums);
 	__syncthreads();
 }
 
@@ -309,87 +308,74 @@ static __device__ __forceinline__ void attention(
 	}
 }
 
-#if SENT_ATTENDED
+/* What a part of a sequence has of four columns: sums, its largest score and the sum of its weights. */
+struct attended_part {
+	float4 sums;
+	float largest, weight;
+};
 
-/* Four numbers of what a single token's heads attended to, side by side. */
-static __device__ __forceinline__ float4 attended_of(
-	const struct model_step_arguments &a, int column, unsigned number)
+/* Parts `first` to first + count − 1 of a row's head. */
+static __device__ __forceinline__ void read_parts(const struct model_step_arguments &a, int layer, int row,
+	int column, int first, int count, struct attended_part (&parts)[SPLITS_AT_ONCE])
 {
-	const int at = column / HEAD_DIM * MODEL_SPLITS * 2 * QUADS + column % HEAD_DIM / 4;
-	const int splits = splits_of(a, 0);
-	float4 total = make_float4(0, 0, 0, 0);
-	float largest = NOTHING, sum = 0;
+	const int head = row * HEADS + column / HEAD_DIM, at = head * MODEL_SPLITS + first,
+		  quad = column % HEAD_DIM / 4;
 
-	for (int first = 0; first < splits; first += SPLITS_AT_ONCE) {
-		uint4 parcels[2 * SPLITS_AT_ONCE];
-		const int count = min(splits - first, SPLITS_AT_ONCE);
-		float before = largest, shrink;
+#if STREAMED
+	uint4 parcels[2 * SPLITS_AT_ONCE];
 
-		receive(parcels, a.sent_attended, at + first * 2 * QUADS, QUADS, 2 * count, number);
+	receive(a, parcels, a.number + layer,
+		[=](int i) { return i < 2 * count ? ATTENDED_AT + (2 * at + i) * QUADS + quad : -1; });
+#endif
 #pragma unroll
-		for (int i = 0; i < SPLITS_AT_ONCE; i++)
-			if (i < count)
-				largest = fmaxf(largest, __uint_as_float(parcels[2 * i + 1].y));
-		shrink = __expf(before - largest);
-		sum *= shrink;
-		total.x *= shrink, total.y *= shrink, total.z *= shrink, total.w *= shrink;
-#pragma unroll
-		for (int i = 0; i < SPLITS_AT_ONCE; i++) {
-			if (i >= count)
-				break;
-			const uint4 one = parcels[2 * i], other = parcels[2 * i + 1];
-			const float weight = __expf(__uint_as_float(other.y) - largest);
+	for (int i = 0; i < SPLITS_AT_ONCE; i++) {
+		parts[i].largest = NOTHING;
+		if (i >= count)
+			continue;
+#if STREAMED
+		const uint4 one = parcels[2 * i], other = parcels[2 * i + 1];
 
-			sum += weight * __uint_as_float(other.z);
-			total.x += weight * __uint_as_float(one.x), total.y += weight * __uint_as_float(one.y);
-			total.z += weight * __uint_as_float(one.z), total.w += weight * __uint_as_float(other.x);
-		}
+		parts[i] = {make_float4(__uint_as_float(one.x), __uint_as_float(one.y), __uint_as_float(one.z),
+				    __uint_as_float(other.x)),
+			__uint_as_float(other.y), __uint_as_float(other.z)};
+#else
+		const float2 state = __ldcg((const float2 *)a.partial_of + at + i);
+
+		parts[i] = {__ldcg((const float4 *)a.partial + (at + i) * QUADS + quad), state.x, state.y};
+#endif
 	}
-	sum = __fdividef(1, sum);
-	return make_float4(total.x * sum, total.y * sum, total.z * sum, total.w * sum);
 }
 
-#endif
-
 /* Four numbers of what a row's heads attended to, side by side. */
-static __device__ __forceinline__ float4 attended(const struct model_step_arguments &a, int row, int column)
+static __device__ __forceinline__ float4 attended(
+	const struct model_step_arguments &a, int layer, int row, int column)
 {
-	const long long at = (long long)(row * HEADS + column / HEAD_DIM) * MODEL_SPLITS;
-	const float4 *partial = (const float4 *)(a.partial + at * HEAD_DIM + column % HEAD_DIM);
-	const float2 *of = (const float2 *)a.partial_of + at;
 	const int splits = splits_of(a, row);
 	float4 total = make_float4(0, 0, 0, 0);
 	float largest = NOTHING, sum = 0;
 
 	/* as many at a time as most sequences have */
 	for (int first = 0; first < splits; first += SPLITS_AT_ONCE) {
-		float2 states[SPLITS_AT_ONCE];
-		float4 fours[SPLITS_AT_ONCE];
-		float before = largest, shrink;
+		struct attended_part parts[SPLITS_AT_ONCE];
+		const float before = largest;
 
-#pragma unroll
-		for (int i = 0; i < SPLITS_AT_ONCE; i++) {
-			states[i] = make_float2(NOTHING, 0);
-			if (first + i < splits) {
-				states[i] = __ldcg(of + first + i);
-				fours[i] = __ldcg(partial + (first + i) * QUADS);
-			}
-		}
+		read_parts(a, layer, row, column, first, splits - first, parts);
 #pragma unroll
 		for (int i = 0; i < SPLITS_AT_ONCE; i++)
-			largest = fmaxf(largest, states[i].x);
-		shrink = __expf(before - largest);
+			largest = fmaxf(largest, parts[i].largest);
+		const float shrink = __expf(before - largest);
+
 		sum *= shrink;
 		total.x *= shrink, total.y *= shrink, total.z *= shrink, total.w *= shrink;
 #pragma unroll
 		for (int i = 0; i < SPLITS_AT_ONCE; i++) {
-			const float weight = __expf(states[i].x - largest);
+			const float weight = __expf(parts[i].largest - largest);
 
 			if (first + i >= splits)
 				break;
-			sum += weight * states[i].y;
-			total.x += weight * fours[i].x, total.y += weight * fours[i].y;
-			total.z += weight * fours[i].z, total.w += weight * fours[i].w;
+			sum += weight * parts[i].weight;
+			total.x += weight * parts[i].sums.x, total.y += weight * parts[i].sums.y;
+			total.z += weight * parts[i].sums.z, total.w += weight * parts[i].sums.w;
 		}
 	}
 	sum = __fdividef(1, sum);

@@ -30,6 +30,16 @@
 #define MODEL_PIECES_COUNT(blocks, tiles)                                                                    \
 	((size_t)(blocks)*MODEL_PIECE_TILES * (tiles)) /* all there can be */
 
+/* Parcels, of 16 bytes, that blocks send each other in a single token's step. */
+#define MODEL_X_PARCELS(hidden) (((hidden) + 7) / 8 * 3)
+#define MODEL_ACTIVATED_PARCELS(intermediate, input)                                                         \
+	(((intermediate) + 7) / 8 * ((4 * MODEL_PLANES(input) + 2) / 3))
+#define MODEL_HEADS_PARCELS(heads, kv_heads, dim) (((heads) + 2 * (kv_heads)) * ((dim) / 2))
+#define MODEL_ATTENDED_PARCELS(heads, dim) ((heads)*MODEL_SPLITS * ((dim) / 2))
+#define MODEL_PARCELS(hidden, intermediate, heads, kv_heads, dim, input, blocks)                             \
+	(2 * MODEL_X_PARCELS(hidden) + MODEL_ACTIVATED_PARCELS(intermediate, input) +                         \
+		MODEL_HEADS_PARCELS(heads, kv_heads, dim) + MODEL_ATTENDED_PARCELS(heads, dim) + (blocks))
+
 /* Tokens at a time that the tensor cores take. */
 #define MODEL_TILES(tokens) (((tokens) + 7) / 8)
 

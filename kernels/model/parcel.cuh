@@ -1,57 +1,19 @@
-/* parcel: what blocks send each other where one waits for just that: three words, and a number that says of which step and
- * layer they are, in 16 bytes that are written and read as one (PTX: accesses of .b128 are single-copy atomic). So whoever
- * finds the number it waits for has the words that belong to it: nothing else has to be ordered, and there is no fence.
+/* parcel: what blocks send each other in a single token's step, where one waits for just that: three words, and a number that
+ * says of which layer of which step they are, in 16 bytes that are written and read as one (PTX: an access of .b128 is
+ * single-copy atomic). Who finds the number it waits for has the words that belong to it: nothing else has to be ordered, so
+ * there is no fence, and no second way to memory for the words.
  *
- * Numbers never come again (a.number), so that what an earlier layer or step has left is not taken for what is to come. A
- * place is written once a layer. That nobody still looks for what it had follows from who needs what: to send something of
- * the next layer, one must have received what comes of all that was received from there. */
+ * A number never comes again (`a.number`), so that what an earlier layer, or a step that was stopped, has left is not taken for
+ * what is to come. Each place is written once a layer, and only when all that look there have found what was there before: to
+ * send anything of the next layer, a block needs all that a product of this layer has sent, which each block sent after it had
+ * received all that it waited for in turn. So who sends nothing must not look either. Loads are done by then: what was sent
+ * depends on what they brought. */
 #pragma once
 
 #include "model/plan.cuh"
 
-#ifndef SEND
-#define SEND 0
-#endif
-#ifndef BOUND
-#define BOUND 0
-#endif
-#define SENT_ACTIVATED (STREAMED && SEND >= 1)
-#define SENT_X (STREAMED && SEND >= 2)
-#define SENT_ATTENDED (STREAMED && SEND >= 3)
-#define SENT_HEADS (STREAMED && SEND >= 3 && !HEAD_NORMS)
+#define SENDS_HEADS (STREAMED && !HEAD_NORMS) /* else heads are normalised first, by others than those who make them */
 
-#define OCTETS(columns) divide_up(columns, 8)
-#define X_PARCELS 3 /* of an octet: eight numbers and the sum of their tile's squares */
-#define PLANE_PARCELS divide_up(4 * MODEL_PLANES(INPUT), 3)
-
-static __device__ __forceinline__ void send(
-	void *parcels, int at, unsigned x, unsigned y, unsigned z, unsigned number)
-{
-	asm volatile("{ .reg .b64 low, high;\n"
-		     ".reg .b128 all;\n"
-		     "mov.b64 low, {%1, %2};\n"
-		     "mov.b64 high, {%3, %4};\n"
-		     "mov.b128 all, {low, high};\n"
-		     "st.relaxed.gpu.global.b128 [%0], all; }" ::"l"((uint4 *)parcels + at),
-		     "r"(x), "r"(y), "r"(z), "r"(number)
-		     : "memory");
-}
-
-static __device__ __forceinline__ void look(uint4 &parcel, const uint4 *from)
-{
-	asm volatile("{ .reg .b64 low, high;\n"
-		     ".reg .b128 all;\n"
-		     "ld.relaxed.gpu.global.b128 all, [%4];\n"
-		     "mov.b128 {low, high}, all;\n"
-		     "mov.b64 {%0, %1}, low;\n"
-		     "mov.b64 {%2, %3}, high; }"
-		     : "=r"(parcel.x), "=r"(parcel.y), "=r"(parcel.z), "=r"(parcel.w)
-		     : "l"(from)
-		     : "memory");
-}
-
-/* Variants: NAP: nanoseconds between looks; GATE: the last parcel is looked for alone first; COPIES: of x, so that not all
- * blocks look at the same lines; HINT: bits of exchanges that are counted, too, without order, and looked at only then. */
 #ifndef NAP
 #define NAP 0
 #endif
@@ -64,76 +26,80 @@ static __device__ __forceinline__ void look(uint4 &parcel, const uint4 *from)
 #ifndef HINT
 #define HINT 0
 #endif
+#ifndef BOUND
+#define BOUND 0
+#endif
 
-static __device__ __forceinline__ void look_for(uint4 &parcel, const uint4 *from, unsigned number)
+/* Eight columns: of x, with the sum of their tile's squares; of what is activated, as planes. */
+#define OCTETS(columns) divide_up(columns, 8)
+#define X_PARCELS 3
+#define PLANE_PARCELS divide_up(4 * MODEL_PLANES(INPUT), 3)
+
+/* Where they are. A kind's parcels of the same index are side by side, so that a warp's accesses are whole lines. */
+enum {
+	X_AT,                                                /* after the output product */
+	NEXT_X_AT = X_AT + MODEL_X_PARCELS(HIDDEN) * COPIES, /* after the down product */
+	ACTIVATED_AT = NEXT_X_AT + MODEL_X_PARCELS(HIDDEN) * COPIES,
+	HEADS_AT = ACTIVATED_AT + MODEL_ACTIVATED_PARCELS(INTERMEDIATE, INPUT), /* two numbers, half a head apart */
+	ATTENDED_AT = HEADS_AT + MODEL_HEADS_PARCELS(HEADS, KV_HEADS, HEAD_DIM),
+	/* four columns of a part's sums in two parcels, with its largest score and the sum of its weights */
+	BEST_AT = ATTENDED_AT + MODEL_ATTENDED_PARCELS(HEADS, HEAD_DIM), /* of each block */
+	PARCELS_END = BEST_AT + BLOCKS,
+};
+
+static __device__ __forceinline__ void send(
+	const struct model_step_arguments &a, int at, unsigned x, unsigned y, unsigned z, unsigned number)
 {
-	look(parcel, from);
-	while (parcel.w != number && !BOUND) {
-		if (NAP)
-			__nanosleep(NAP);
-		look(parcel, from);
-	}
+	asm volatile("{ .reg .b64 low, high;\n"
+		     ".reg .b128 all;\n"
+		     "mov.b64 low, {%1, %2};\n"
+		     "mov.b64 high, {%3, %4};\n"
+		     "mov.b128 all, {low, high};\n"
+		     "st.relaxed.gpu.global.b128 [%0], all; }" ::"l"((uint4 *)a.parcels + at),
+		     "r"(x), "r"(y), "r"(z), "r"(number)
+		     : "memory");
 }
 
-/* Waits for parcels `apart` from each other, and as many that begin `second` behind them if `both`; all are looked for at
- * the same time. */
-template <int N>
-static __device__ __forceinline__ void receive_both(uint4 (&parcels)[2 * N], const void *from, int at, int second,
-	int apart, bool both, unsigned number)
+static __device__ __forceinline__ void send(
+	const struct model_step_arguments &a, int at, float x, float y, float z, unsigned number)
 {
-	const uint4 *first = (const uint4 *)from + at;
-	bool all;
-
-	if (GATE)
-		look_for(parcels[0], first + (both ? second : 0), number);
-#pragma unroll
-	for (int i = 0; i < 2 * N; i++)
-		if (i < N || both)
-			look(parcels[i], first + (i < N ? i * apart : second + (i - N) * apart));
-	do {
-		all = true;
-#pragma unroll
-		for (int i = 0; i < 2 * N; i++)
-			if ((i < N || both) && parcels[i].w != number)
-				all = false;
-		if (all || BOUND)
-			break;
-		if (NAP)
-			__nanosleep(NAP);
-#pragma unroll
-		for (int i = 0; i < 2 * N; i++)
-			if ((i < N || both) && parcels[i].w != number)
-				look(parcels[i], first + (i < N ? i * apart : second + (i - N) * apart));
-	} while (true);
+	send(a, at, __float_as_uint(x), __float_as_uint(y), __float_as_uint(z), number);
 }
 
-/* Waits for `count` of parcels that are `apart` from each other; all are looked for at the same time. */
-template <int N>
+static __device__ __forceinline__ uint4 look(const struct model_step_arguments &a, int at)
+{
+	uint4 parcel;
+
+	asm volatile("{ .reg .b64 low, high;\n"
+		     ".reg .b128 all;\n"
+		     "ld.relaxed.gpu.global.b128 all, [%4];\n"
+		     "mov.b128 {low, high}, all;\n"
+		     "mov.b64 {%0, %1}, low;\n"
+		     "mov.b64 {%2, %3}, high; }"
+		     : "=r"(parcel.x), "=r"(parcel.y), "=r"(parcel.z), "=r"(parcel.w)
+		     : "l"((const uint4 *)a.parcels + at)
+		     : "memory");
+	return parcel;
+}
+
+/* Waits for N parcels, which are looked for at the same time: number i where at(i) says; where that is negative, none. */
+template <int N, typename AT>
 static __device__ __forceinline__ void receive(
-	uint4 (&parcels)[N], const void *from, int at, int apart, int count, unsigned number)
+	const struct model_step_arguments &a, uint4 (&parcels)[N], unsigned number, AT at)
 {
-	const uint4 *first = (const uint4 *)from + at;
 	bool all;
 
-	if (GATE && N > 1)
-		look_for(parcels[0], first + (count - 1) * apart, number);
 #pragma unroll
 	for (int i = 0; i < N; i++)
-		if (i < count)
-			look(parcels[i], first + i * apart);
+		parcels[i].w = ~number;
 	do {
 		all = true;
 #pragma unroll
 		for (int i = 0; i < N; i++)
-			if (i < count && parcels[i].w != number)
-				all = false;
-		if (all || BOUND)
-			break;
-		if (NAP)
-			__nanosleep(NAP);
+			if (at(i) >= 0 && parcels[i].w != number)
+				parcels[i] = look(a, at(i));
 #pragma unroll
 		for (int i = 0; i < N; i++)
-			if (i < count && parcels[i].w != number)
-				look(parcels[i], first + i * apart);
-	} while (true);
+			all &= at(i) < 0 || parcels[i].w == number;
+	} while (!all && !BOUND);
 }

@@ -192,22 +192,20 @@ static __device__ __forceinline__ void finish_tile(const struct model_step_argum
 
 #if STREAMED
 
-#if SENT_X
-
 /* The best of all blocks', by the first one. */
 static __device__ __forceinline__ void choose_best(
 	const struct model_step_arguments &a, struct product_memory &shared)
 {
 	if (blockIdx.x > 0) {
 		if (THREAD == 0)
-			send(a.sent_best, blockIdx.x, (unsigned)shared.best[0], (unsigned)(shared.best[0] >> 32), 0,
-				a.number);
+			send(a, BEST_AT + blockIdx.x, (unsigned)shared.best[0],
+				(unsigned)(shared.best[0] >> 32), 0u, a.number);
 		return;
 	}
 	for (int block = 1 + THREAD; block < BLOCKS; block += MODEL_THREADS) {
 		uint4 best[1];
 
-		receive(best, a.sent_best, block, 0, 1, a.number);
+		receive(a, best, a.number, [=](int) { return BEST_AT + block; });
 		atomicMax(&shared.best[0], (unsigned long long)best[0].y << 32 | best[0].x);
 	}
 	__syncthreads();
@@ -215,53 +213,33 @@ static __device__ __forceinline__ void choose_best(
 		*a.outputs[0].best = BOUND ? ~1u | 1ull << 32 : shared.best[0];
 }
 
-#endif
-
-/* A product, by all blocks, once all have come here. Its weights are in shared memory by then, or soon will be. */
+/* A product of a single token, by all blocks, once what it takes in has been sent. Its weights are in shared memory by then,
+ * or soon will be. */
 template <int PRODUCT>
 static __device__ __forceinline__ void multiply(const struct model_step_arguments &a, int layer, int tokens,
 	struct barrier &barrier, struct ring &ring)
 {
 	constexpr struct sharing share = SHARE(PRODUCT);
-	struct addend addend;
-	constexpr bool sent = PRODUCT == OUTPUT ? SENT_ATTENDED : PRODUCT == DOWN ? SENT_ACTIVATED : SENT_X;
-	const unsigned number = a.number + (PRODUCT == LOGITS ? a.layer_count : layer);
 	struct product_memory &shared = *(struct product_memory *)memory;
-
-	constexpr bool hinted = sent &&
-		(HINT & (PRODUCT == OUTPUT ? 2 : PRODUCT == GATE_UP ? 4 : PRODUCT == DOWN ? 8 : 1));
+	struct addend addend = addend_of<PRODUCT>(a, layer, tile_of<PRODUCT>(0));
+	constexpr bool hinted = HINT & (PRODUCT == OUTPUT ? 2 : PRODUCT == GATE_UP ? 4 : PRODUCT == DOWN ? 8 : 1);
 
 	probe(a, layer, PRODUCT * 5);
-	if (!sent)
-		arrive(barrier);
 	if (hinted)
 		hint(barrier);
 	refill(ring);
 	if (PRODUCT != LOGITS)
 		fetch_vectors<PRODUCT>(a, layer + 1);
-	else if (THREAD < TILES * 8)
-		shared.best[THREAD] = 0;
-	if (!sent)
-		wait(barrier);
-	addend = addend_of<PRODUCT>(a, layer, tile_of<PRODUCT>(0));
+	else if (THREAD == 0)
+		shared.best[0] = 0;
 	if (hinted)
 		wait_for_hints(barrier);
 	probe(a, layer, PRODUCT * 5 + 1);
-	if (!sent) {
-		stage<PRODUCT>(a, layer, tokens, shared, 0, share.slices);
-	} else if (blockIdx.x < share.tiles) { /* who has nothing to do must not wait: it could be too late */
-		if constexpr (PRODUCT == OUTPUT) {
-#if SENT_ATTENDED
-			stage_attended(a, number, shared);
-#endif
-		} else if constexpr (PRODUCT == DOWN)
-			stage_activated(a, number, shared);
-		else
-			stage_x<PRODUCT>(a, layer, number, shared);
-	}
+	if (blockIdx.x < share.tiles) /* who has no tile sends nothing, and must not look */
+		stage<PRODUCT>(a, layer, shared);
 	probe(a, layer, PRODUCT * 5 + 2);
 	/* the warp that asks for weights goes on with that where it has no tile */
-	if constexpr (APART && sent && share.groups * share.split < MODEL_WARPS) {
+	if constexpr (APART && share.groups * share.split < MODEL_WARPS) {
 		if (THREAD / 32 != ASKER)
 			asm volatile("bar.sync 14, %0;" ::"n"((MODEL_WARPS - 1) * 32) : "memory");
 	} else
@@ -307,12 +285,8 @@ static __device__ __forceinline__ void multiply(const struct model_step_argument
 			addend = addend_of<PRODUCT>(a, layer, tile_of<PRODUCT>(round + 1));
 	}
 	__syncthreads();
-	if (PRODUCT == LOGITS && !SENT_X && THREAD < tokens)
-		atomicMax(a.outputs[THREAD].best, shared.best[THREAD]);
-#if SENT_X
 	if (PRODUCT == LOGITS)
 		choose_best(a, shared);
-#endif
 }
 
 #else

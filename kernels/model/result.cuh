@@ -3,15 +3,19 @@
 
 #include "model/activation.cuh"
 
-/* Where the two halves of a pair of a head turn to, at a row's position. */
-static __device__ __forceinline__ void turn(
-	const struct model_step_arguments &a, int row, int index, float &low, float &high)
+static __device__ __forceinline__ void turn_by(float2 angle, float &low, float &high)
 {
-	const float2 angle = __ldcg((const float2 *)a.angles + row * (HEAD_DIM / 2) + index);
 	const float x = low;
 
 	low = x * angle.x - high * angle.y;
 	high = high * angle.x + x * angle.y;
+}
+
+/* Where the two halves of a pair of a head turn to, at a row's position. */
+static __device__ __forceinline__ void turn(
+	const struct model_step_arguments &a, int row, int index, float &low, float &high)
+{
+	turn_by(__ldcg((const float2 *)a.angles + row * (HEAD_DIM / 2) + index), low, high);
 }
 
 /* Puts a pair where attention looks for it: a query's to the others of the step, a key's or value's to the session. */
@@ -43,10 +47,15 @@ static __device__ __forceinline__ void finish_heads(
 	put(a, layer, row, head, index, low, high);
 }
 
+static __device__ __forceinline__ float activate(float gate, float up)
+{
+	return __fdividef(gate, 1 + __expf(-gate)) * up;
+}
+
 static __device__ __forceinline__ void finish_activated(
 	const struct model_step_arguments &a, int row, int column, float gate, float up)
 {
-	float x = __fdividef(gate, 1 + __expf(-gate)) * up;
+	const float x = activate(gate, up);
 
 #if MADE_ONCE
 	unsigned pair[PLANES];
@@ -188,27 +197,43 @@ static __device__ __forceinline__ struct addend addend_of(
 	return addend;
 }
 
-/* Sends eight columns of x and their tile's squares, by a warp: a column is in lane first + its number · apart. */
-static __device__ __forceinline__ void send_octet(
-	void *parcels, int octet, float x, int first, int apart, float squares, unsigned number)
+/* Sends eight columns of x, and their tile's squares, by a warp: column i is in lane first + i · apart. */
+static __device__ __forceinline__ void send_octet(const struct model_step_arguments &a, int to, int octet, float x,
+	int first, int apart, float squares, unsigned number)
 {
-	const int lane = THREAD % 32, column = lane % X_PARCELS * 3;
-	unsigned words[3];
+	const int lane = THREAD % 32, parcel = lane % X_PARCELS;
+	float words[3];
 
 #pragma unroll
 	for (int i = 0; i < 3; i++)
-		words[i] = __shfl_sync(~0u, __float_as_uint(x), first + (column + i) % 8 * apart);
-	if (lane % X_PARCELS == 2)
-		words[2] = __float_as_uint(squares);
+		words[i] = __shfl_sync(~0u, x, first + (parcel * 3 + i) % 8 * apart);
+	if (parcel == 2)
+		words[2] = squares;
 #pragma unroll
 	for (int i = 0; i < X_PARCELS * COPIES; i += 30)
 		if (lane < 30 && i + lane < X_PARCELS * COPIES)
-			send(parcels, (i + lane) * OCTETS(HIDDEN) + octet, words[0], words[1], words[2], number);
+			send(a, to + (i + lane) * OCTETS(HIDDEN) + octet, words[0], words[1], words[2], number);
 }
 
-/* Eight columns of a warp's tile, as the planes of what comes next: one in every fourth lane. */
+/* Sends what a warp's tile has of x, in every fourth lane. */
+template <int PRODUCT>
+static __device__ __forceinline__ void send_x(
+	const struct model_step_arguments &a, int layer, int tile, float low, float high, float squares)
+{
+	const int to = PRODUCT == DOWN ? NEXT_X_AT : X_AT, octet = tile * (SHARE(PRODUCT).half ? 1 : 2);
+	const unsigned number = a.number + layer + (PRODUCT == DOWN);
+
+	for (int other = 4; other < 32; other *= 2)
+		squares += __shfl_xor_sync(~0u, squares, other);
+	squares = __shfl_sync(~0u, squares, 0);
+	send_octet(a, to, octet, low, 0, 4, squares, number);
+	if (!SHARE(PRODUCT).half && octet + 1 < OCTETS(HIDDEN))
+		send_octet(a, to, octet + 1, high, 0, 4, 0, number);
+}
+
+/* Sends eight columns of a warp's tile, in every fourth lane, as the planes of what comes next. */
 static __device__ __forceinline__ void send_activated(
-	const struct model_step_arguments &a, int tile, float x, unsigned number)
+	const struct model_step_arguments &a, int layer, int tile, float x)
 {
 	const int lane = THREAD % 32;
 	unsigned pairs[PLANES], words[3] = {};
@@ -225,7 +250,8 @@ static __device__ __forceinline__ void send_activated(
 				words[i] = word;
 		}
 	if (lane < PLANE_PARCELS)
-		send(a.sent_activated, lane * OCTETS(INTERMEDIATE) + tile, words[0], words[1], words[2], number);
+		send(a, ACTIVATED_AT + lane * OCTETS(INTERMEDIATE) + tile, words[0], words[1], words[2],
+			a.number + layer);
 }
 
 /* The same of a single token, which is in every fourth lane. */
@@ -241,34 +267,20 @@ static __device__ __forceinline__ void finish_single(const struct model_step_arg
 		(share.paired || share.rows % 16 == 0 || is_row<PRODUCT>(row + apart));
 	float low = sums.x * REDUCTION + addend.bias[0], high = sums.z * REDUCTION + addend.bias[1];
 
-	if (PRODUCT == QKV) {
-#if SENT_HEADS
-		const int head = row / HEAD_DIM, index = row % HEAD_DIM;
-
-		if (head < HEADS + KV_HEADS) {
-			const float x = low;
-
-			low = x * addend.more.x - high * addend.more.y;
-			high = high * addend.more.x + x * addend.more.y;
-		}
-		if (there)
-			send(a.sent_heads, head * (HEAD_DIM / 2) + index, __float_as_uint(low),
-				__float_as_uint(high), 0, a.number + layer);
-		if (there && head >= HEADS)
-			put(a, layer, 0, head, index, low, high);
-#else
+	if (PRODUCT == QKV && !SENDS_HEADS) {
 		if (there)
 			finish_heads(a, layer, 0, row, low, high);
-#endif
-	} else if (PRODUCT == GATE_UP) {
-#if SENT_ACTIVATED
-		const float x = __fdividef(low, 1 + __expf(-low)) * high;
+	} else if (PRODUCT == QKV) {
+		const int head = row / HEAD_DIM, index = row % HEAD_DIM;
 
-		send_activated(a, tile, there ? x : 0, a.number + layer);
-#else
+		if (head < HEADS + KV_HEADS)
+			turn_by(addend.more, low, high);
 		if (there)
-			finish_activated(a, 0, row, low, high);
-#endif
+			send(a, HEADS_AT + head * (HEAD_DIM / 2) + index, low, high, 0.0f, a.number + layer);
+		if (there && head >= HEADS)
+			put(a, layer, 0, head, index, low, high);
+	} else if (PRODUCT == GATE_UP) {
+		send_activated(a, layer, tile, there ? activate(low, high) : 0);
 	} else if (PRODUCT == LOGITS) {
 		unsigned long long ranks[2] = {};
 		float *logits = a.outputs[0].logits;
@@ -283,30 +295,9 @@ static __device__ __forceinline__ void finish_single(const struct model_step_arg
 			logits[row + apart] = high;
 		note_best(ranks, shared.best);
 	} else {
-		float squares[2] = {};
-
-		if (there) {
-			low += addend.more.x;
-			squares[0] = low * low;
-		}
-		if (other) {
-			high += addend.more.y;
-			squares[0] += high * high;
-		}
-#if SENT_X
-		void *to = a.sent_x[PRODUCT == DOWN];
-		const unsigned number = a.number + layer + (PRODUCT == DOWN);
-		const int octet = tile * (share.half ? 1 : 2);
-
-		for (int mask = 4; mask < 32; mask *= 2)
-			squares[0] += __shfl_xor_sync(~0u, squares[0], mask);
-		squares[0] = __shfl_sync(~0u, squares[0], 0);
-		send_octet(to, octet, there ? low : 0, 0, 4, squares[0], number);
-		if (!share.half && octet + 1 < OCTETS(HIDDEN))
-			send_octet(to, octet + 1, other ? high : 0, 0, 4, 0, number);
-#else
-		note_squares(a, tile, 0, squares);
-#endif
+		low = there ? low + addend.more.x : 0;
+		high = other ? high + addend.more.y : 0;
+		send_x<PRODUCT>(a, layer, tile, low, high, low * low + high * high);
 		if (there)
 			a.x[row] = low;
 		if (other)

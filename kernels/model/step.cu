@@ -46,24 +46,24 @@ static __device__ __forceinline__ void look_up(const struct model_step_arguments
 			squares += __shfl_xor_sync(~0u, squares, other);
 		if (lane == 0)
 			a.squares[tile * MODEL_ROWS + row] = squares;
-#if SENT_X
+#if STREAMED
 		for (int half = 0; half < tile_rows / 8; half++)
 			if (tile * tile_rows / 8 + half < OCTETS(HIDDEN))
-				send_octet(a.sent_x[1], tile * tile_rows / 8 + half, x, half * 8, 1, half ? 0 : squares,
+				send_octet(a, NEXT_X_AT, tile * tile_rows / 8 + half, x, half * 8, 1, half ? 0 : squares,
 					a.number);
 #endif
 	}
 	/* where blocks do not wait for each other, each makes all of them */
-	for (int i = SENT_X ? threadIdx.x : thread; i < a.row_count * (HEAD_DIM / 2);
-		i += SENT_X ? MODEL_THREADS : threads) {
+	for (int i = STREAMED ? threadIdx.x : thread; i < a.row_count * (HEAD_DIM / 2);
+		i += STREAMED ? MODEL_THREADS : threads) {
 		const float angle = (float)a.rows[i / (HEAD_DIM / 2)].position *
 			a.frequencies[i % (HEAD_DIM / 2)];
 
 		((float2 *)a.angles)[i] = make_float2(cosf(angle), sinf(angle));
 	}
-	for (int i = thread; !SENT_X && i < a.output_count; i += threads)
+	for (int i = thread; !STREAMED && i < a.output_count; i += threads)
 		*a.outputs[i].best = 0;
-	if (SENT_X)
+	if (STREAMED)
 		__syncthreads();
 }
 
@@ -126,13 +126,13 @@ extern "C" __global__ void __launch_bounds__(MODEL_THREADS, 1)
 		struct attended_keys read;
 		int known = 0;
 
-		if (!SENT_HEADS)
+		if (!SENDS_HEADS)
 			arrive(barrier);
 		else if (HINT & 16)
 			hint(barrier);
 		if (AHEAD)
 			known = begin_attention(a, layer, read);
-		if (!SENT_HEADS)
+		if (!SENDS_HEADS)
 			wait(barrier);
 		else if (HINT & 16)
 			wait_for_hints(barrier);

@@ -250,13 +250,8 @@ static size_t arrange(struct model_place *place, char *memory)
 		size_t bytes; /* of a row; what is for all rows is shared out */
 	} parts[] = {
 		{(void **)&arguments->barrier, 8 * sizeof(unsigned)},
-		{&arguments->sent_x[0], ((size_t)config->hidden + 7) / 8 * 3 * 16 * 132 / MODEL_ROWS + 16},
-		{&arguments->sent_x[1], ((size_t)config->hidden + 7) / 8 * 3 * 16 * 132 / MODEL_ROWS + 16},
-		{&arguments->sent_activated, ((size_t)config->intermediate + 7) / 8 * 4 * 16 / MODEL_ROWS + 16},
-		{&arguments->sent_heads, (heads + 2 * (size_t)config->kv_heads) * dim / 2 * 16 / MODEL_ROWS + 16},
-		{&arguments->sent_attended, heads * MODEL_SPLITS * dim / 2 * 16 / MODEL_ROWS + 16},
+		{&arguments->parcels, 16 * (size_t)MODEL_PARCELS(config->hidden, config->intermediate, config->heads, config->kv_heads, config->head_dim, (int)place->dtype, gpu_properties_of(place->gpu)->multiprocessors) / MODEL_ROWS * 4 + 16},
 		{(void **)&arguments->probe, 512},
-		{&arguments->sent_best, 16 * (size_t)gpu_properties_of(place->gpu)->multiprocessors / MODEL_ROWS + 16},
 		{(void **)&arguments->x, (size_t)config->hidden * sizeof(float)},
 		{(void **)&arguments->squares, ((size_t)config->hidden + 7) / 8 * sizeof(float)},
 		{(void **)&arguments->angles, dim * sizeof(float)},
@@ -366,7 +361,7 @@ static struct gpu_kernel *find_kernel(struct model_place *place, int tokens, str
 		{"SLOTS", layout.slots}, {"CHUNK", layout.chunk},
 		{"BLOCKS", gpu_properties_of(place->gpu)->multiprocessors},
 #define VARIANT(name, normal) {#name, tokens == 1 && getenv("QUASAR_" #name) ? atoi(getenv("QUASAR_" #name)) : normal}
-		VARIANT(ATTEND, 0), VARIANT(SEND, 0), VARIANT(BOUND, 0), VARIANT(NAP, 0), VARIANT(GATE, 0),
+		VARIANT(ATTEND, 0), VARIANT(BOUND, 0), VARIANT(NAP, 0), VARIANT(GATE, 0),
 		VARIANT(PROBE, 0), VARIANT(ROLL, 0), VARIANT(SUMS, 0), VARIANT(APART, 0), VARIANT(COPIES, 1), VARIANT(HINT, 0), VARIANT(MODEL_KEYS, MODEL_KEYS), {0}};
 
 	return gpu_kernel(
