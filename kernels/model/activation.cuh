@@ -202,9 +202,6 @@ static __device__ __forceinline__ void stage(const struct model_step_arguments &
 
 #elif STREAMED
 
-/* What takes parcels in: all warps but the one that asks for weights, as far as there is something for them. */
-#define STAGERS (MODEL_WARPS - 1)
-
 /* The normalised x of a single token. */
 template <int PRODUCT>
 static __device__ __forceinline__ void stage_x(
@@ -212,11 +209,11 @@ static __device__ __forceinline__ void stage_x(
 {
 	constexpr struct sharing share = SHARE(PRODUCT);
 	constexpr int quarters = share.slices * 4, octets = OCTETS(HIDDEN),
-		      warps = min_of(divide_up(quarters, 32), STAGERS),
+		      warps = min_of(divide_up(quarters, 32), MODEL_WARPS),
 		      rounds = divide_up(quarters, warps * 32), tiles = SHARE(DOWN).tiles,
 		      tile_octets = SHARE(DOWN).half ? 1 : 2;
 	const float *norm = of_layer(a, a.products[PRODUCT].norm, layer);
-	const int from = (PRODUCT == GATE_UP ? X_AT : NEXT_X_AT) + (int)(blockIdx.x % COPIES) * X_PARCELS * octets;
+	const int from = (PRODUCT == GATE_UP ? X_AT : NEXT_X_AT);
 	float *squares_of = (float *)shared.sums, squares = 0;
 	float4 weights[rounds][2], x[rounds][2];
 
@@ -232,7 +229,7 @@ static __device__ __forceinline__ void stage_x(
 		uint4 parcels[X_PARCELS] = {};
 
 		if (octet < octets) {
-			receive(a, parcels, number, [=](int n) { return from + n * octets + octet; });
+			receive(a, parcels, X_PARCELS, number, [=](int n) { return from + n * octets + octet; });
 			if (octet % tile_octets == 0)
 				squares_of[octet / tile_octets] = __uint_as_float(parcels[2].z);
 		}
@@ -262,22 +259,20 @@ static __device__ __forceinline__ void stage_x(
 static __device__ __forceinline__ void stage_activated(
 	const struct model_step_arguments &a, unsigned number, struct product_memory &shared)
 {
-	constexpr int quarters = SHARE(DOWN).slices * 4, octets = OCTETS(INTERMEDIATE), threads = STAGERS * 32;
+	constexpr int quarters = SHARE(DOWN).slices * 4, octets = OCTETS(INTERMEDIATE);
 
-	if (THREAD >= threads)
-		return;
 #pragma unroll 1
-	for (int first = THREAD; first < quarters; first += 2 * threads) {
+	for (int first = THREAD; first < quarters; first += 2 * MODEL_THREADS) {
 		uint4 parcels[2 * PLANE_PARCELS] = {};
 
-		receive(a, parcels, number, [=](int n) {
-			const int octet = first + n / PLANE_PARCELS * threads;
+		const int wanted = first + MODEL_THREADS < octets ? 2 : first < octets;
 
-			return octet < octets ? ACTIVATED_AT + n % PLANE_PARCELS * octets + octet : -1;
+		receive(a, parcels, wanted * PLANE_PARCELS, number, [=](int n) {
+			return ACTIVATED_AT + n % PLANE_PARCELS * octets + n / PLANE_PARCELS * MODEL_THREADS + first;
 		});
 #pragma unroll
 		for (int n = 0; n < 2; n++) {
-			const int quarter = first + n * threads;
+			const int quarter = first + n * MODEL_THREADS;
 			unsigned words[PLANE_PARCELS * 3];
 
 			if (quarter >= quarters)
@@ -300,12 +295,10 @@ static __device__ __forceinline__ void stage_activated(
 static __device__ __forceinline__ void stage_attended(
 	const struct model_step_arguments &a, int layer, struct product_memory &shared)
 {
-	constexpr int eighths = SHARE(OUTPUT).slices * 8, threads = STAGERS * 32;
+	constexpr int eighths = SHARE(OUTPUT).slices * 8;
 
-	if (THREAD >= threads)
-		return;
 #pragma unroll 1
-	for (int eighth = THREAD; eighth < eighths; eighth += threads)
+	for (int eighth = THREAD; eighth < eighths; eighth += MODEL_THREADS)
 		put_eighth(shared.staged[eighth / 8], eighth % 8,
 			eighth * 4 < HEADS * HEAD_DIM ? attended(a, layer, 0, eighth * 4)
 						      : make_float4(0, 0, 0, 0));
@@ -349,7 +342,7 @@ static __device__ __forceinline__ void stage(const struct model_step_arguments &
 			if (THREAD / 32 < tokens)
 				shared.scales[THREAD / 32] = scale_of<product_before<PRODUCT>()>(
 					a, row_of_token<PRODUCT>(a, THREAD / 32));
-			__syncthreads();
+			meet_block();
 		}
 		if (!there)
 			break;

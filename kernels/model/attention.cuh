@@ -6,9 +6,10 @@
 #include "model/parcel.cuh"
 #include "model/plan.cuh"
 
+#define KEYS MODEL_KEYS(TOKENS)
 #define QUADS (HEAD_DIM / 4)          /* four numbers of a head */
 #define PARTS (MODEL_THREADS / QUADS) /* threads that have the same quad of values, of different keys */
-#define SCORERS (MODEL_THREADS / MODEL_KEYS) /* threads that have the same key, of different quads */
+#define SCORERS (MODEL_THREADS / KEYS) /* threads that have the same key, of different quads */
 #define SPLITS_AT_ONCE (TILES == 1 ? 3 : 2)
 #define NOTHING __int_as_float(0xff800000) /* −∞ */
 
@@ -18,7 +19,7 @@ extern __shared__ __align__(16) unsigned char memory[];
 /* The parts that a row's sequence is attended to in: as many as keep all blocks busy. */
 static __device__ __forceinline__ int splits_of(const struct model_step_arguments &a, int row)
 {
-	return min(a.splits, (a.rows[row].position + MODEL_KEYS) / MODEL_KEYS);
+	return min(a.splits, (a.rows[row].position + KEYS) / KEYS);
 }
 
 /* Where a session keeps a key or value of a row's token; `head` counts those of keys, then those of values. */
@@ -34,16 +35,16 @@ static __device__ __forceinline__ float *cached(
 struct attention {
 	float4 sums[GROUP][MODEL_THREADS]; /* of weighted values */
 	float queries[GROUP][HEAD_DIM];
-	float scores[GROUP][MODEL_KEYS];
+	float scores[GROUP][KEYS];
 	float newest[2][HEAD_DIM]; /* key and value, where they are sent */
 	float largest[GROUP], sum[GROUP],
 		shrink[GROUP]; /* shrink: what older sums are to be multiplied with */
 };
 /* What a thread has of some keys and their values. */
 struct attended_keys {
-	float4 keys[divide_up(QUADS, SCORERS)], values[divide_up(MODEL_KEYS, PARTS)];
+	float4 keys[divide_up(QUADS, SCORERS)], values[divide_up(KEYS, PARTS)];
 };
-static_assert(sizeof(struct attention) <= MODEL_ATTENTION_BYTES(HEAD_DIM, GROUP), "as the host counts");
+static_assert(sizeof(struct attention) <= MODEL_ATTENTION_BYTES(TOKENS, HEAD_DIM, GROUP), "as the host counts");
 
 static __device__ __forceinline__ float dot(float4 a, float4 b)
 {
@@ -64,7 +65,7 @@ static __device__ __forceinline__ void read_keys(
 			read.keys[n] = __ldcg((const float4 *)(keys + key * HEAD_DIM) + i);
 	}
 #pragma unroll
-	for (int n = 0; n < divide_up(MODEL_KEYS, PARTS); n++)
+	for (int n = 0; n < divide_up(KEYS, PARTS); n++)
 		if (part < PARTS && n * PARTS + part >= from && n * PARTS + part < count)
 			read.values[n] = __ldcg(
 				(const float4 *)(values + (n * PARTS + part) * HEAD_DIM) + quad);
@@ -104,11 +105,11 @@ static __device__ __forceinline__ void weigh(struct attention &shared)
 	for (int g = THREAD / 32; g < GROUP; g += MODEL_WARPS) {
 		float largest = shared.largest[g], sum = 0;
 
-		for (int i = lane; i < MODEL_KEYS; i += 32)
+		for (int i = lane; i < KEYS; i += 32)
 			largest = fmaxf(largest, shared.scores[g][i]);
 		for (int other = 16; other; other /= 2)
 			largest = fmaxf(largest, __shfl_xor_sync(~0u, largest, other));
-		for (int i = lane; i < MODEL_KEYS; i += 32) {
+		for (int i = lane; i < KEYS; i += 32) {
 			const float weight = __expf(shared.scores[g][i] - largest);
 
 			shared.scores[g][i] = weight;
@@ -136,7 +137,7 @@ static __device__ __forceinline__ void add_values(
 		sums[g].z *= shared.shrink[g], sums[g].w *= shared.shrink[g];
 	}
 #pragma unroll
-	for (int n = 0; n < divide_up(MODEL_KEYS, PARTS); n++) {
+	for (int n = 0; n < divide_up(KEYS, PARTS); n++) {
 		const int key = n * PARTS + part;
 		const float4 four = read.values[n];
 
@@ -158,7 +159,7 @@ static __device__ __forceinline__ void hand_over(const struct model_step_argumen
 #pragma unroll
 	for (int g = 0; g < GROUP; g++)
 		shared.sums[g][THREAD] = sums[g];
-	__syncthreads();
+	meet_block();
 #if STREAMED
 	for (int i = THREAD; i < GROUP * QUADS; i += MODEL_THREADS) {
 		const int g = i / QUADS, quad = i % QUADS,
@@ -207,7 +208,7 @@ static __device__ __forceinline__ void receive_heads(const struct model_step_arg
 		const int at = HEADS_AT + (which ? key_head + (which - 1) * KV_HEADS : head) * half + index;
 		uint4 pair[1];
 
-		receive(a, pair, number, [=](int) { return at; });
+		receive(a, pair, 1, number, [=](int) { return at; });
 		to[index] = __uint_as_float(pair[0].x) * scale;
 		to[index + half] = __uint_as_float(pair[0].y) * scale;
 	}
@@ -222,7 +223,7 @@ static __device__ __forceinline__ void take_newest(
 		if (THREAD / SCORERS == newest && n * SCORERS + THREAD % SCORERS < QUADS)
 			read.keys[n] = ((const float4 *)shared.newest[0])[n * SCORERS + THREAD % SCORERS];
 #pragma unroll
-	for (int n = 0; n < divide_up(MODEL_KEYS, PARTS); n++)
+	for (int n = 0; n < divide_up(KEYS, PARTS); n++)
 		if (n * PARTS + THREAD / QUADS == newest)
 			read.values[n] = ((const float4 *)shared.newest[1])[THREAD % QUADS];
 }
@@ -242,8 +243,8 @@ static __device__ __forceinline__ void attend(const struct model_step_arguments 
 		    *values = cached(a, layer, row, KV_HEADS + kv_head, 0);
 	float4 sums[GROUP] = {};
 
-	for (int key = first; key < end; key += MODEL_KEYS) {
-		const int count = min(end - key, MODEL_KEYS);
+	for (int key = first; key < end; key += KEYS) {
+		const int count = min(end - key, KEYS);
 
 		const bool last = key + count == length;
 
@@ -258,21 +259,21 @@ static __device__ __forceinline__ void attend(const struct model_step_arguments 
 #endif
 			if (THREAD < GROUP)
 				shared.largest[THREAD] = NOTHING, shared.sum[THREAD] = 0;
-			__syncthreads();
+			meet_block();
 		}
 #if SENDS_HEADS
 		if (last)
 			take_newest(shared, read, count - 1);
 #endif
 		score(shared, read, count);
-		__syncthreads();
+		meet_block();
 		weigh(shared);
-		__syncthreads();
+		meet_block();
 		add_values(shared, read, count, sums);
-		__syncthreads();
+		meet_block();
 	}
 	hand_over(a, layer, shared, (long long)(row * HEADS + head) * MODEL_SPLITS + split, sums);
-	__syncthreads();
+	meet_block();
 }
 
 #ifndef ATTEND
@@ -287,7 +288,7 @@ static __device__ __forceinline__ int begin_attention(
 	const int groups = HEADS / GROUP, split = blockIdx.x / groups, splits = splits_of(a, 0);
 	const int length = a.rows[0].position + 1, share = (length + splits - 1) / splits, first = split * share;
 	const int kv_head = blockIdx.x % groups * GROUP / (HEADS / KV_HEADS);
-	const int known = min(min(length - 1, first + share) - first, MODEL_KEYS);
+	const int known = min(min(length - 1, first + share) - first, KEYS);
 
 	if (split >= splits || known <= 0)
 		return 0;
@@ -324,8 +325,8 @@ static __device__ __forceinline__ void read_parts(const struct model_step_argume
 #if STREAMED
 	uint4 parcels[2 * SPLITS_AT_ONCE];
 
-	receive(a, parcels, a.number + layer,
-		[=](int i) { return i < 2 * count ? ATTENDED_AT + (2 * at + i) * QUADS + quad : -1; });
+	receive(a, parcels, 2 * count, a.number + layer,
+		[=](int i) { return ATTENDED_AT + (2 * at + i) * QUADS + quad; });
 #endif
 #pragma unroll
 	for (int i = 0; i < SPLITS_AT_ONCE; i++) {

@@ -1,6 +1,8 @@
 /* barrier: all blocks of a launch wait for each other. They run at the same time: the launch is a cooperative one. */
 #pragma once
 
+#include "model/plan.cuh"
+
 struct barrier {
 	unsigned *counters; /* [2]: arrivals; blocks that have left */
 	unsigned expected;  /* arrivals when all are there */
@@ -10,7 +12,7 @@ struct barrier {
 static __device__ __forceinline__ void arrive(struct barrier &barrier)
 {
 	barrier.expected += BLOCKS;
-	__syncthreads();
+	meet_block();
 	if (threadIdx.x == 0)
 		asm volatile("red.release.gpu.global.add.u32 [%0], 1;" ::"l"(barrier.counters) : "memory");
 }
@@ -26,30 +28,7 @@ static __device__ __forceinline__ void wait(const struct barrier &barrier)
 				     : "l"(barrier.counters)
 				     : "memory");
 		while (arrivals < barrier.expected);
-	__syncthreads();
-}
-
-/* The same, of what is not ordered by it. */
-static __device__ __forceinline__ void hint(struct barrier &barrier)
-{
-	barrier.expected += BLOCKS;
-	__syncthreads();
-	if (threadIdx.x == 0)
-		asm volatile("red.relaxed.gpu.global.add.u32 [%0], 1;" ::"l"(barrier.counters) : "memory");
-}
-
-static __device__ __forceinline__ void wait_for_hints(const struct barrier &barrier)
-{
-	unsigned arrivals;
-
-	if (threadIdx.x == 0)
-		do
-			asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];"
-				     : "=r"(arrivals)
-				     : "l"(barrier.counters)
-				     : "memory");
-		while (arrivals < barrier.expected);
-	__syncthreads();
+	meet_block();
 }
 
 static __device__ __forceinline__ void meet(struct barrier &barrier)

@@ -14,18 +14,6 @@
 
 #define SENDS_HEADS (STREAMED && !HEAD_NORMS) /* else heads are normalised first, by others than those who make them */
 
-#ifndef NAP
-#define NAP 0
-#endif
-#ifndef GATE
-#define GATE 0
-#endif
-#ifndef COPIES
-#define COPIES 1
-#endif
-#ifndef HINT
-#define HINT 0
-#endif
 #ifndef BOUND
 #define BOUND 0
 #endif
@@ -38,8 +26,8 @@
 /* Where they are. A kind's parcels of the same index are side by side, so that a warp's accesses are whole lines. */
 enum {
 	X_AT,                                                /* after the output product */
-	NEXT_X_AT = X_AT + MODEL_X_PARCELS(HIDDEN) * COPIES, /* after the down product */
-	ACTIVATED_AT = NEXT_X_AT + MODEL_X_PARCELS(HIDDEN) * COPIES,
+	NEXT_X_AT = X_AT + MODEL_X_PARCELS(HIDDEN), /* after the down product */
+	ACTIVATED_AT = NEXT_X_AT + MODEL_X_PARCELS(HIDDEN),
 	HEADS_AT = ACTIVATED_AT + MODEL_ACTIVATED_PARCELS(INTERMEDIATE, INPUT), /* two numbers, half a head apart */
 	ATTENDED_AT = HEADS_AT + MODEL_HEADS_PARCELS(HEADS, KV_HEADS, HEAD_DIM),
 	/* four columns of a part's sums in two parcels, with its largest score and the sum of its weights */
@@ -82,10 +70,10 @@ static __device__ __forceinline__ uint4 look(const struct model_step_arguments &
 	return parcel;
 }
 
-/* Waits for N parcels, which are looked for at the same time: number i where at(i) says; where that is negative, none. */
+/* Waits for the first `count` of N parcels, which are looked for at the same time; number i is there where at(i) says. */
 template <int N, typename AT>
 static __device__ __forceinline__ void receive(
-	const struct model_step_arguments &a, uint4 (&parcels)[N], unsigned number, AT at)
+	const struct model_step_arguments &a, uint4 (&parcels)[N], int count, unsigned number, AT at)
 {
 	bool all;
 
@@ -96,10 +84,10 @@ static __device__ __forceinline__ void receive(
 		all = true;
 #pragma unroll
 		for (int i = 0; i < N; i++)
-			if (at(i) >= 0 && parcels[i].w != number)
+			if (i < count && parcels[i].w != number)
 				parcels[i] = look(a, at(i));
 #pragma unroll
 		for (int i = 0; i < N; i++)
-			all &= at(i) < 0 || parcels[i].w == number;
+			all &= i >= count || parcels[i].w == number;
 	} while (!all && !BOUND);
 }

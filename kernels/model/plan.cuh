@@ -33,6 +33,16 @@ static __device__ __forceinline__ void probe(const struct model_step_arguments &
 #endif
 }
 
+/* Waits for all that multiply and attend: the warp that asks for weights (ring.cuh) does not stop for that. */
+static __device__ __forceinline__ void meet_block(void)
+{
+#if STREAMED
+	asm volatile("bar.sync 1, %0;" ::"n"(MODEL_THREADS) : "memory");
+#else
+	__syncthreads();
+#endif
+}
+
 static __device__ constexpr int divide_up(int a, int b)
 {
 	return (a + b - 1) / b;

@@ -17,12 +17,6 @@
 #ifndef SUMS
 #define SUMS 0
 #endif
-#ifndef APART
-#define APART 0
-#endif
-#ifndef ROLL
-#define ROLL 0
-#endif
 #define WEIGHT_PLANES (INPUT == INPUT_F32 ? PLANES : 1)
 
 static __device__ __forceinline__ void multiply_add_tile(
@@ -93,9 +87,9 @@ static __device__ __forceinline__ void multiply_slice(float (&c)[TILES][4], cons
 template <int SPLIT> static __device__ __forceinline__ void meet_group(void)
 {
 	if (SPLIT == MODEL_WARPS)
-		__syncthreads();
+		meet_block();
 	else if (SPLIT > 1)
-		asm volatile("bar.sync %0, %1;" ::"r"(1 + THREAD / 32 / SPLIT), "n"(SPLIT * 32) : "memory");
+		asm volatile("bar.sync %0, %1;" ::"r"(2 + THREAD / 32 / SPLIT), "n"(SPLIT * 32) : "memory");
 }
 
 /* Of a tile and eight tokens: hands over this block's piece; says whether it was the last, and `total` now is that of
@@ -205,10 +199,10 @@ static __device__ __forceinline__ void choose_best(
 	for (int block = 1 + THREAD; block < BLOCKS; block += MODEL_THREADS) {
 		uint4 best[1];
 
-		receive(a, best, a.number, [=](int) { return BEST_AT + block; });
+		receive(a, best, 1, a.number, [=](int) { return BEST_AT + block; });
 		atomicMax(&shared.best[0], (unsigned long long)best[0].y << 32 | best[0].x);
 	}
-	__syncthreads();
+	meet_block();
 	if (THREAD == 0)
 		*a.outputs[0].best = BOUND ? ~1u | 1ull << 32 : shared.best[0];
 }
@@ -222,28 +216,17 @@ static __device__ __forceinline__ void multiply(const struct model_step_argument
 	constexpr struct sharing share = SHARE(PRODUCT);
 	struct product_memory &shared = *(struct product_memory *)memory;
 	struct addend addend = addend_of<PRODUCT>(a, layer, tile_of<PRODUCT>(0));
-	constexpr bool hinted = HINT & (PRODUCT == OUTPUT ? 2 : PRODUCT == GATE_UP ? 4 : PRODUCT == DOWN ? 8 : 1);
 
 	probe(a, layer, PRODUCT * 5);
-	if (hinted)
-		hint(barrier);
-	refill(ring);
 	if (PRODUCT != LOGITS)
 		fetch_vectors<PRODUCT>(a, layer + 1);
 	else if (THREAD == 0)
 		shared.best[0] = 0;
-	if (hinted)
-		wait_for_hints(barrier);
 	probe(a, layer, PRODUCT * 5 + 1);
 	if (blockIdx.x < share.tiles) /* who has no tile sends nothing, and must not look */
 		stage<PRODUCT>(a, layer, shared);
 	probe(a, layer, PRODUCT * 5 + 2);
-	/* the warp that asks for weights goes on with that where it has no tile */
-	if constexpr (APART && share.groups * share.split < MODEL_WARPS) {
-		if (THREAD / 32 != ASKER)
-			asm volatile("bar.sync 14, %0;" ::"n"((MODEL_WARPS - 1) * 32) : "memory");
-	} else
-		__syncthreads();
+	meet_block();
 	probe(a, layer, PRODUCT * 5 + 3);
 #pragma unroll 1
 	for (int round = 0; round < share.rounds; round++) {
@@ -252,7 +235,7 @@ static __device__ __forceinline__ void multiply(const struct model_step_argument
 
 #pragma unroll 1
 		for (int wave = 0; wave < share.waves; wave++) {
-#pragma unroll (ROLL ? 1 : 16)
+#pragma unroll
 			for (int n = 0; n < share.wave; n++) {
 				const int chunk = wave * share.wave + n,
 					  slot = ring.taken + warp / share.split * share.wave + n;
@@ -260,7 +243,7 @@ static __device__ __forceinline__ void multiply(const struct model_step_argument
 				if (tile >= share.tiles || chunk >= share.chunks)
 					break;
 				wait_for(slot);
-#pragma unroll (ROLL ? ROLL : 16)
+#pragma unroll
 				for (int i = 0; i < share.depth; i++) {
 					const int at = i * share.split + warp % share.split,
 						  slice = chunk * share.chunk + at;
@@ -272,10 +255,9 @@ static __device__ __forceinline__ void multiply(const struct model_step_argument
 					multiply_slice(c, read, shared.staged[slice].of);
 				}
 			}
-			ring.taken += share.groups * share.wave;
 			if (wave + 1 < share.waves || round + 1 < share.rounds) {
-				__syncthreads();
-				refill(ring);
+				meet_block();
+				free_slots(ring, share.groups * share.wave);
 			}
 		}
 		probe(a, layer, PRODUCT * 5 + 4);
@@ -284,7 +266,8 @@ static __device__ __forceinline__ void multiply(const struct model_step_argument
 		if (round + 1 < share.rounds)
 			addend = addend_of<PRODUCT>(a, layer, tile_of<PRODUCT>(round + 1));
 	}
-	__syncthreads();
+	meet_block();
+	free_slots(ring, share.groups * share.wave);
 	if (PRODUCT == LOGITS)
 		choose_best(a, shared);
 }
@@ -326,11 +309,11 @@ static __device__ __forceinline__ void multiply(
 
 			if (whole ? round == 0 && unit == 0 : unit % share.staged == 0) {
 				if (round || unit)
-					__syncthreads();
+					meet_block();
 				stage<PRODUCT>(a, layer, tokens, shared, first,
 					whole ? share.piece
 					      : min(first + share.staged * share.split, share.piece));
-				__syncthreads();
+				meet_block();
 			}
 			if (last && round + 1 < share.rounds)
 				find_tile(stream, a, layer, round + 1);
@@ -349,7 +332,7 @@ static __device__ __forceinline__ void multiply(
 		if (tile < share.tiles)
 			finish_tile<PRODUCT>(a, layer, tokens, tile, c, shared, addend());
 	}
-	__syncthreads();
+	meet_block();
 	if (PRODUCT == LOGITS && THREAD < tokens)
 		atomicMax(a.outputs[THREAD].best, shared.best[THREAD]);
 }

@@ -201,18 +201,16 @@ static __device__ __forceinline__ struct addend addend_of(
 static __device__ __forceinline__ void send_octet(const struct model_step_arguments &a, int to, int octet, float x,
 	int first, int apart, float squares, unsigned number)
 {
-	const int lane = THREAD % 32, parcel = lane % X_PARCELS;
+	const int lane = THREAD % 32;
 	float words[3];
 
 #pragma unroll
 	for (int i = 0; i < 3; i++)
-		words[i] = __shfl_sync(~0u, x, first + (parcel * 3 + i) % 8 * apart);
-	if (parcel == 2)
+		words[i] = __shfl_sync(~0u, x, first + (lane * 3 + i) % 8 * apart);
+	if (lane == 2)
 		words[2] = squares;
-#pragma unroll
-	for (int i = 0; i < X_PARCELS * COPIES; i += 30)
-		if (lane < 30 && i + lane < X_PARCELS * COPIES)
-			send(a, to + (i + lane) * OCTETS(HIDDEN) + octet, words[0], words[1], words[2], number);
+	if (lane < X_PARCELS)
+		send(a, to + lane * OCTETS(HIDDEN) + octet, words[0], words[1], words[2], number);
 }
 
 /* Sends what a warp's tile has of x, in every fourth lane. */

@@ -64,7 +64,7 @@ static __device__ __forceinline__ void look_up(const struct model_step_arguments
 	for (int i = thread; !STREAMED && i < a.output_count; i += threads)
 		*a.outputs[i].best = 0;
 	if (STREAMED)
-		__syncthreads();
+		meet_block();
 }
 
 #if HEAD_NORMS
@@ -107,13 +107,19 @@ static __device__ __forceinline__ void prepare(
 #endif
 }
 
-extern "C" __global__ void __launch_bounds__(MODEL_THREADS, 1)
+extern "C" __global__ void __launch_bounds__(MODEL_LAUNCHED(SLOTS), 1)
 	model_step(const __grid_constant__ struct model_step_arguments a)
 {
 	struct barrier barrier = {a.barrier, 0};
 	struct ring ring = {};
 
-	open_ring(a, ring);
+#if STREAMED
+	open_ring(a);
+	if (THREAD / 32 == MODEL_WARPS) {
+		ask_for_all(a);
+		return;
+	}
+#endif
 	look_up(a);
 #pragma unroll 1
 	for (int layer = 0; layer < a.layer_count; layer++) {
@@ -128,14 +134,10 @@ extern "C" __global__ void __launch_bounds__(MODEL_THREADS, 1)
 
 		if (!SENDS_HEADS)
 			arrive(barrier);
-		else if (HINT & 16)
-			hint(barrier);
 		if (AHEAD)
 			known = begin_attention(a, layer, read);
 		if (!SENDS_HEADS)
 			wait(barrier);
-		else if (HINT & 16)
-			wait_for_hints(barrier);
 		probe(a, layer, 20);
 		attention(a, layer, read, known);
 		probe(a, layer, 21);

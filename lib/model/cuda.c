@@ -324,7 +324,7 @@ static struct layout lay_out(const struct model_place *place, int tokens)
 	const struct model_config *config = place->config;
 	const struct gpu_properties *gpu = gpu_properties_of(place->gpu);
 	int input = (int)place->dtype, shared = gpu->shared_per_block,
-	    attention = MODEL_ATTENTION_BYTES(config->head_dim, head_group(config, tokens)), slices, chunks,
+	    attention = MODEL_ATTENTION_BYTES(tokens, config->head_dim, head_group(config, tokens)), slices, chunks,
 	    rest;
 	struct layout layout = {
 		.stage = (shared - MODEL_PRODUCT_BYTES(tokens, 0, input)) / MODEL_SLICE_BYTES(tokens, input)};
@@ -337,7 +337,7 @@ static struct layout lay_out(const struct model_place *place, int tokens)
 	chunks = MODEL_SLOT_BYTES(slices_of(config->hidden), input) / MODEL_SLOT_TARGET + 1;
 	layout.chunk = (slices_of(config->hidden) + chunks - 1) / chunks;
 	rest = (larger(MODEL_PRODUCT_BYTES(tokens, slices, input), attention) + 127) / 128 * 128;
-	layout.slots = (shared - rest - MODEL_ORDERS_BYTES) / (MODEL_SLOT_BYTES(layout.chunk, input) + 8);
+	layout.slots = (shared - rest - MODEL_ORDERS_BYTES) / (MODEL_SLOT_BYTES(layout.chunk, input) + MODEL_SLOT_BARRIERS);
 	if (getenv("QUASAR_SLOTS") && atoi(getenv("QUASAR_SLOTS")) < layout.slots)
 		layout.slots = atoi(getenv("QUASAR_SLOTS"));
 	if (layout.slots < 2) {
@@ -345,7 +345,7 @@ static struct layout lay_out(const struct model_place *place, int tokens)
 		return layout;
 	}
 	layout.stage = slices;
-	layout.bytes = rest + layout.slots * (MODEL_SLOT_BYTES(layout.chunk, input) + 8) + MODEL_ORDERS_BYTES;
+	layout.bytes = rest + layout.slots * (MODEL_SLOT_BYTES(layout.chunk, input) + MODEL_SLOT_BARRIERS) + MODEL_ORDERS_BYTES;
 	return layout;
 }
 
@@ -361,11 +361,10 @@ static struct gpu_kernel *find_kernel(struct model_place *place, int tokens, str
 		{"SLOTS", layout.slots}, {"CHUNK", layout.chunk},
 		{"BLOCKS", gpu_properties_of(place->gpu)->multiprocessors},
 #define VARIANT(name, normal) {#name, tokens == 1 && getenv("QUASAR_" #name) ? atoi(getenv("QUASAR_" #name)) : normal}
-		VARIANT(ATTEND, 0), VARIANT(BOUND, 0), VARIANT(NAP, 0), VARIANT(GATE, 0),
-		VARIANT(PROBE, 0), VARIANT(ROLL, 0), VARIANT(SUMS, 0), VARIANT(APART, 0), VARIANT(COPIES, 1), VARIANT(HINT, 0), VARIANT(MODEL_KEYS, MODEL_KEYS), {0}};
+VARIANT(ATTEND, 0), VARIANT(BOUND, 0), VARIANT(PROBE, 0), VARIANT(SUMS, 0), {0}};
 
 	return gpu_kernel(
-		place->gpu, "model/step.cu", "model_step", parameters, MODEL_THREADS, layout.bytes, err);
+		place->gpu, "model/step.cu", "model_step", parameters, MODEL_LAUNCHED(layout.slots), layout.bytes, err);
 }
 
 static int find_kernels(struct model_place *place, struct error *err)
