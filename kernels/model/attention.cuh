@@ -51,9 +51,8 @@ static __device__ __forceinline__ float dot(float4 a, float4 b)
 	return a.x * b.x + a.y * b.y + a.z * b.z + a.w * b.w;
 }
 
-/* Those from `from` to `count` − 1. */
 static __device__ __forceinline__ void read_keys(
-	struct attended_keys &read, const float *keys, const float *values, int from, int count)
+	struct attended_keys &read, const float *keys, const float *values, int count)
 {
 	const int key = THREAD / SCORERS, quad = THREAD % QUADS, part = THREAD / QUADS;
 
@@ -61,12 +60,12 @@ static __device__ __forceinline__ void read_keys(
 	for (int n = 0; n < divide_up(QUADS, SCORERS); n++) {
 		const int i = n * SCORERS + THREAD % SCORERS;
 
-		if (key >= from && key < count && i < QUADS)
+		if (key < count && i < QUADS)
 			read.keys[n] = __ldcg((const float4 *)(keys + key * HEAD_DIM) + i);
 	}
 #pragma unroll
 	for (int n = 0; n < divide_up(KEYS, PARTS); n++)
-		if (part < PARTS && n * PARTS + part >= from && n * PARTS + part < count)
+		if (part < PARTS && n * PARTS + part < count)
 			read.values[n] = __ldcg(
 				(const float4 *)(values + (n * PARTS + part) * HEAD_DIM) + quad);
 }
@@ -232,7 +231,7 @@ static __device__ __forceinline__ void take_newest(
 
 /* The heads of a group, of a row, over part `split` of `splits`. */
 static __device__ __forceinline__ void attend(const struct model_step_arguments &a, int layer, int row, int group,
-	int split, int splits, struct attended_keys &read, int known)
+	int split, int splits)
 {
 	struct attention &shared = *(struct attention *)memory;
 	const int head = group * GROUP, kv_head = head / (HEADS / KV_HEADS);
@@ -247,9 +246,10 @@ static __device__ __forceinline__ void attend(const struct model_step_arguments 
 		const int count = min(end - key, KEYS);
 
 		const bool last = key + count == length;
+		struct attended_keys read;
 
-		read_keys(read, keys + key * HEAD_DIM, values + key * HEAD_DIM, key == first ? known : 0,
-			SENDS_HEADS && last ? count - 1 : count); /* what is known has been read */
+		read_keys(read, keys + key * HEAD_DIM, values + key * HEAD_DIM,
+			SENDS_HEADS && last ? count - 1 : count);
 		if (key == first) {
 #if SENDS_HEADS
 			receive_heads(a, head, HEADS + kv_head, end == length, a.number + layer, shared);
@@ -276,36 +276,16 @@ static __device__ __forceinline__ void attend(const struct model_step_arguments 
 	meet_block();
 }
 
-#ifndef ATTEND
-#define ATTEND 0
-#endif
-#define AHEAD (ATTEND && TOKENS == 1)
-
-/* What the block's first part has of older tokens is read before all have met; returns how many keys that is. */
-static __device__ __forceinline__ int begin_attention(
-	const struct model_step_arguments &a, int layer, struct attended_keys &read)
-{
-	const int groups = HEADS / GROUP, split = blockIdx.x / groups, splits = splits_of(a, 0);
-	const int length = a.rows[0].position + 1, share = (length + splits - 1) / splits, first = split * share;
-	const int kv_head = blockIdx.x % groups * GROUP / (HEADS / KV_HEADS);
-	const int known = min(min(length - 1, first + share) - first, KEYS);
-
-	if (split >= splits || known <= 0)
-		return 0;
-	read_keys(read, cached(a, layer, 0, kv_head, first), cached(a, layer, 0, KV_HEADS + kv_head, first), 0, known);
-	return known;
-}
-
-static __device__ __forceinline__ void attention(
-	const struct model_step_arguments &a, int layer, struct attended_keys &read, int known)
+/* Blocks that have no part in making heads come first: they read older keys meanwhile. */
+static __device__ __forceinline__ void attention(const struct model_step_arguments &a, int layer)
 {
 	const int groups = HEADS / GROUP, items = (TOKENS == 1 ? 1 : a.row_count) * groups;
 
-	for (int item = blockIdx.x; item < items * MODEL_SPLITS; item += BLOCKS) {
+	for (int item = BLOCKS - 1 - blockIdx.x; item < items * MODEL_SPLITS; item += BLOCKS) {
 		const int row = item % items / groups, split = item / items, splits = splits_of(a, row);
 
 		if (split < splits)
-			attend(a, layer, row, item % groups, split, splits, read, item == blockIdx.x ? known : 0);
+			attend(a, layer, row, item % groups, split, splits);
 	}
 }
 

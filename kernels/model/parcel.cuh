@@ -34,6 +34,8 @@ enum {
 	BEST_AT = ATTENDED_AT + MODEL_ATTENDED_PARCELS(HEADS, HEAD_DIM), /* of each block */
 	PARCELS_END = BEST_AT + BLOCKS,
 };
+static_assert(PARCELS_END == MODEL_PARCELS(HIDDEN, INTERMEDIATE, HEADS, KV_HEADS, HEAD_DIM, INPUT, BLOCKS),
+	"as the host counts");
 
 static __device__ __forceinline__ void send(
 	const struct model_step_arguments &a, int at, unsigned x, unsigned y, unsigned z, unsigned number)

@@ -14,6 +14,9 @@
 #include "model/ring.cuh"
 #include "model/stream.cuh"
 
+#ifndef MEET
+#define MEET 0
+#endif
 #ifndef SUMS
 #define SUMS 0
 #endif
@@ -89,7 +92,17 @@ template <int SPLIT> static __device__ __forceinline__ void meet_group(void)
 	if (SPLIT == MODEL_WARPS)
 		meet_block();
 	else if (SPLIT > 1)
+#if MEET == 1
+#pragma unroll
+		for (int group = 0; group < MODEL_WARPS / SPLIT; group++) {
+			if (THREAD / 32 / SPLIT == group)
+				asm volatile("bar.sync %0, %1;" ::"r"(2 + group), "n"(SPLIT * 32) : "memory");
+		}
+#elif MEET == 2
+		meet_block();
+#else
 		asm volatile("bar.sync %0, %1;" ::"r"(2 + THREAD / 32 / SPLIT), "n"(SPLIT * 32) : "memory");
+#endif
 }
 
 /* Of a tile and eight tokens: hands over this block's piece; says whether it was the last, and `total` now is that of
@@ -128,15 +141,17 @@ static __device__ __forceinline__ void finish_tile(const struct model_step_argum
 {
 	constexpr struct sharing share = SHARE(PRODUCT);
 	const int lane = THREAD % 32, warp = THREAD / 32, first = warp / share.split * share.split;
+	const bool there = tile < share.tiles;
 
 #if STREAMED && SUMS
 	/* A single token's numbers are in every fourth lane. Four lanes add them up. */
 	float2(*sums)[8] = (float2(*)[8])shared.sums;
 
-	if (lane % 4 == 0)
+	if (there && lane % 4 == 0)
 		sums[warp][lane / 4] = make_float2(c[0][0], c[0][2]);
-	meet_group<share.split>();
-	if (warp == first) {
+	if (MEET == 2 || there)
+		meet_group<share.split>();
+	if (there && warp == first) {
 		float4 total = make_float4(0, 0, 0, 0);
 
 #pragma unroll
@@ -153,15 +168,17 @@ static __device__ __forceinline__ void finish_tile(const struct model_step_argum
 		}
 		finish_single<PRODUCT>(a, layer, tile, total, addend, shared);
 	}
-	if (share.rounds > 1)
+	if (share.rounds > 1 && (MEET == 2 || there))
 		meet_group<share.split>();
 	return;
 #endif
 #pragma unroll
 	for (int i = 0; i < TILES; i++)
-		shared.sums[warp][i][lane] = make_float4(c[i][0], c[i][1], c[i][2], c[i][3]);
-	meet_group<share.split>();
-	for (int i = warp - first; i * 8 < tokens; i += share.split) {
+		if (there)
+			shared.sums[warp][i][lane] = make_float4(c[i][0], c[i][1], c[i][2], c[i][3]);
+	if (MEET == 2 || there)
+		meet_group<share.split>();
+	for (int i = warp - first; there && i * 8 < tokens; i += share.split) {
 		float4 total = shared.sums[first][i][lane];
 
 #pragma unroll
@@ -180,7 +197,7 @@ static __device__ __forceinline__ void finish_tile(const struct model_step_argum
 		finish<PRODUCT>(a, layer, tokens, tile, i * 8, total, shared);
 #endif
 	}
-	if (share.rounds > 1)
+	if (share.rounds > 1 && (MEET == 2 || there))
 		meet_group<share.split>();
 }
 
@@ -261,8 +278,7 @@ static __device__ __forceinline__ void multiply(const struct model_step_argument
 			}
 		}
 		probe(a, layer, PRODUCT * 5 + 4);
-		if (tile < share.tiles)
-			finish_tile<PRODUCT>(a, layer, tokens, tile, c, shared, addend);
+		finish_tile<PRODUCT>(a, layer, tokens, tile, c, shared, addend);
 		if (round + 1 < share.rounds)
 			addend = addend_of<PRODUCT>(a, layer, tile_of<PRODUCT>(round + 1));
 	}
@@ -329,8 +345,7 @@ static __device__ __forceinline__ void multiply(
 					read_unit(stream, i, i);
 			}
 		}
-		if (tile < share.tiles)
-			finish_tile<PRODUCT>(a, layer, tokens, tile, c, shared, addend());
+		finish_tile<PRODUCT>(a, layer, tokens, tile, c, shared, addend());
 	}
 	meet_block();
 	if (PRODUCT == LOGITS && THREAD < tokens)

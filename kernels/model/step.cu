@@ -129,17 +129,10 @@ extern "C" __global__ void __launch_bounds__(MODEL_LAUNCHED(SLOTS), 1)
 		meet(barrier);
 		normalise_heads(a, layer);
 #endif
-		struct attended_keys read;
-		int known = 0;
-
 		if (!SENDS_HEADS)
-			arrive(barrier);
-		if (AHEAD)
-			known = begin_attention(a, layer, read);
-		if (!SENDS_HEADS)
-			wait(barrier);
+			meet(barrier);
 		probe(a, layer, 20);
-		attention(a, layer, read, known);
+		attention(a, layer);
 		probe(a, layer, 21);
 		prepare<OUTPUT>(a, layer, a.row_count, barrier);
 		multiply<OUTPUT>(a, layer, a.row_count, barrier, ring);

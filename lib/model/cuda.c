@@ -14,6 +14,9 @@
 #define PIECE_BYTES ((size_t)4 << 20)
 #define ALIGNMENT 256
 
+/* Steps are numbered from shortly before the end of what 32 bits count, so that this is nothing rare: it comes at once. */
+#define FIRST_NUMBER (UINT_MAX - 100)
+
 /* From here on, weights of a single token's step pass through shared memory. */
 #define STREAMING_CAPABILITY 90
 
@@ -29,7 +32,7 @@ struct model_place {
 	void *weights, *memory;
 	struct gpu_kernel *kernels[VARIANTS];
 	struct model_step_arguments arguments; /* what all launches have in common */
-	unsigned number;                       /* of parcels (kernels/model/parcel.cuh): the last one used */
+	unsigned next_number;                  /* of a step's parcels (kernels/model/parcel.cuh) */
 	unsigned long long *best;              /* [MODEL_ROWS] */
 	volatile unsigned long long *told;     /* the host's memory: of a single token's step */
 	int host;
@@ -236,6 +239,16 @@ static size_t plane_bytes(const struct model_place *place, int columns)
 	return padded(columns) * (size_t)MODEL_PLANES((int)place->dtype) * 2;
 }
 
+/* What blocks send each other in a single token's step. */
+static size_t parcel_bytes(const struct model_place *place)
+{
+	const struct model_config *config = place->config;
+
+	return 16 * (size_t)MODEL_PARCELS(config->hidden, config->intermediate, config->heads, config->kv_heads,
+			    config->head_dim, (int)place->dtype,
+			    gpu_properties_of(place->gpu)->multiprocessors);
+}
+
 /* Gives each part its place in `memory`, where there is some. Returns how many bytes that takes. */
 static size_t arrange(struct model_place *place, char *memory)
 {
@@ -250,7 +263,7 @@ static size_t arrange(struct model_place *place, char *memory)
 		size_t bytes; /* of a row; what is for all rows is shared out */
 	} parts[] = {
 		{(void **)&arguments->barrier, 8 * sizeof(unsigned)},
-		{&arguments->parcels, 16 * (size_t)MODEL_PARCELS(config->hidden, config->intermediate, config->heads, config->kv_heads, config->head_dim, (int)place->dtype, gpu_properties_of(place->gpu)->multiprocessors) / MODEL_ROWS * 4 + 16},
+		{&arguments->parcels, (parcel_bytes(place) + MODEL_ROWS - 1) / MODEL_ROWS},
 		{(void **)&arguments->probe, 512},
 		{(void **)&arguments->x, (size_t)config->hidden * sizeof(float)},
 		{(void **)&arguments->squares, ((size_t)config->hidden + 7) / 8 * sizeof(float)},
@@ -283,11 +296,6 @@ static int place_memory(struct model_place *place, struct error *err)
 		return -1;
 	arrange(place, place->memory);
 	return gpu_fill(place->gpu, place->memory, 0, bytes, err);
-}
-
-static int place_memory_again(struct model_place *place, struct error *err)
-{
-	return gpu_fill(place->gpu, place->memory, 0, arrange(place, place->memory), err);
 }
 
 /* Heads that share keys, which a block takes at a time: with few tokens one, so that there is something to do for many
@@ -361,7 +369,7 @@ static struct gpu_kernel *find_kernel(struct model_place *place, int tokens, str
 		{"SLOTS", layout.slots}, {"CHUNK", layout.chunk},
 		{"BLOCKS", gpu_properties_of(place->gpu)->multiprocessors},
 #define VARIANT(name, normal) {#name, tokens == 1 && getenv("QUASAR_" #name) ? atoi(getenv("QUASAR_" #name)) : normal}
-VARIANT(ATTEND, 0), VARIANT(BOUND, 0), VARIANT(PROBE, 0), VARIANT(SUMS, 0), {0}};
+{"MEET", getenv("QUASAR_MEET") ? atoi(getenv("QUASAR_MEET")) : 0}, VARIANT(BOUND, 0), VARIANT(PROBE, 0), VARIANT(SUMS, 0), {0}};
 
 	return gpu_kernel(
 		place->gpu, "model/step.cu", "model_step", parameters, MODEL_LAUNCHED(layout.slots), layout.bytes, err);
@@ -441,6 +449,7 @@ static struct model_place *open_place(
 	*place = (struct model_place){.config = config,
 		.index = index,
 		.dtype = common_dtype(config, weights),
+		.next_number = FIRST_NUMBER,
 		.arguments = {.layer_count = config->layers, .epsilon = config->epsilon}};
 	if (check_shape(config, err) == 0)
 		place->gpu = gpu_open(index, err);
@@ -542,6 +551,21 @@ static int take_results(const struct model_place *place, const struct launch *la
 	return 0;
 }
 
+/* Each step has numbers that no parcel has: where there are none left, parcels get 0, which is no step's. */
+static int number_step(struct model_place *place, struct model_step_arguments *arguments, struct error *err)
+{
+	unsigned count = (unsigned)place->config->layers + 1;
+
+	if (place->next_number > UINT_MAX - count) {
+		if (gpu_fill(place->gpu, arguments->parcels, 0, parcel_bytes(place), err) < 0)
+			return -1;
+		place->next_number = 1;
+	}
+	arguments->number = place->next_number;
+	place->next_number += count;
+	return 0;
+}
+
 /* The rows that have been added, of which none are left. */
 static int run(struct model_place *place, struct launch *launch, struct error *err)
 {
@@ -554,17 +578,12 @@ static int run(struct model_place *place, struct launch *launch, struct error *e
 	splits = blocks * head_group(place->config, variants[variant]) /
 		(arguments->row_count * place->config->heads);
 	arguments->splits = splits < 1 ? 1 : splits > MODEL_SPLITS ? MODEL_SPLITS : splits;
-	if (place->number > UINT_MAX - (unsigned)place->config->layers - 1) {
-		if (place_memory_again(place, err) < 0)
-			return -1;
-		place->number = 0;
-	}
-	arguments->number = place->number + 1;
+	if (number_step(place, arguments, err) < 0)
+		return -1;
 	if (place->host && variant == 0 && arguments->output_count) {
 		arguments->outputs[0].best = (unsigned long long *)place->told;
 		*place->told = 0;
 	}
-	place->number += (unsigned)place->config->layers + 1;
 	if (gpu_launch_together(place->kernels[variant], (unsigned)blocks, arguments, err) < 0 ||
 		take_results(place, launch, err) < 0)
 		return -1;
