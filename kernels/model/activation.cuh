@@ -229,7 +229,8 @@ static __device__ __forceinline__ void stage_x(
 		uint4 parcels[X_PARCELS] = {};
 
 		if (octet < octets) {
-			receive(a, parcels, X_PARCELS, number, [=](int n) { return from + n * octets + octet; });
+			receive(a, parcels, X_PARCELS, number,
+				[=](int n) { return from + n * octets + octet; });
 			if (octet % tile_octets == 0)
 				squares_of[octet / tile_octets] = __uint_as_float(parcels[2].z);
 		}
@@ -268,7 +269,8 @@ static __device__ __forceinline__ void stage_activated(
 		const int wanted = first + MODEL_THREADS < octets ? 2 : first < octets;
 
 		receive(a, parcels, wanted * PLANE_PARCELS, number, [=](int n) {
-			return ACTIVATED_AT + n % PLANE_PARCELS * octets + n / PLANE_PARCELS * MODEL_THREADS + first;
+			return ACTIVATED_AT + n % PLANE_PARCELS * octets + n / PLANE_PARCELS * MODEL_THREADS +
+				first;
 		});
 #pragma unroll
 		for (int n = 0; n < 2; n++) {
@@ -281,7 +283,8 @@ static __device__ __forceinline__ void stage_activated(
 			for (int i = 0; i < PLANE_PARCELS; i++) {
 				const uint4 parcel = parcels[n * PLANE_PARCELS + i];
 
-				words[i * 3] = parcel.x, words[i * 3 + 1] = parcel.y, words[i * 3 + 2] = parcel.z;
+				words[i * 3] = parcel.x, words[i * 3 + 1] = parcel.y,
+					  words[i * 3 + 2] = parcel.z;
 			}
 #pragma unroll
 			for (int p = 0; p < PLANES; p++)

@@ -7,8 +7,8 @@
 #include "model/plan.cuh"
 
 #define KEYS MODEL_KEYS(TOKENS)
-#define QUADS (HEAD_DIM / 4)          /* four numbers of a head */
-#define PARTS (MODEL_THREADS / QUADS) /* threads that have the same quad of values, of different keys */
+#define QUADS (HEAD_DIM / 4)           /* four numbers of a head */
+#define PARTS (MODEL_THREADS / QUADS)  /* threads that have the same quad of values, of different keys */
 #define SCORERS (MODEL_THREADS / KEYS) /* threads that have the same key, of different quads */
 #define SPLITS_AT_ONCE (TILES == 1 ? 3 : 2)
 #define NOTHING __int_as_float(0xff800000) /* −∞ */
@@ -44,7 +44,8 @@ struct attention {
 struct attended_keys {
 	float4 keys[divide_up(QUADS, SCORERS)], values[divide_up(KEYS, PARTS)];
 };
-static_assert(sizeof(struct attention) <= MODEL_ATTENTION_BYTES(TOKENS, HEAD_DIM, GROUP), "as the host counts");
+static_assert(
+	sizeof(struct attention) <= MODEL_ATTENTION_BYTES(TOKENS, HEAD_DIM, GROUP), "as the host counts");
 
 static __device__ __forceinline__ float dot(float4 a, float4 b)
 {
@@ -194,8 +195,8 @@ static __device__ __forceinline__ void hand_over(const struct model_step_argumen
 #if SENDS_HEADS
 
 /* The query of a single token; and its key and value, if wanted. A parcel has two numbers, half a head apart. */
-static __device__ __forceinline__ void receive_heads(const struct model_step_arguments &a, int head, int key_head,
-	bool newest, unsigned number, struct attention &shared)
+static __device__ __forceinline__ void receive_heads(const struct model_step_arguments &a, int head,
+	int key_head, bool newest, unsigned number, struct attention &shared)
 {
 	constexpr int half = HEAD_DIM / 2;
 
@@ -230,8 +231,8 @@ static __device__ __forceinline__ void take_newest(
 #endif
 
 /* The heads of a group, of a row, over part `split` of `splits`. */
-static __device__ __forceinline__ void attend(const struct model_step_arguments &a, int layer, int row, int group,
-	int split, int splits)
+static __device__ __forceinline__ void attend(
+	const struct model_step_arguments &a, int layer, int row, int group, int split, int splits)
 {
 	struct attention &shared = *(struct attention *)memory;
 	const int head = group * GROUP, kv_head = head / (HEADS / KV_HEADS);
@@ -316,8 +317,8 @@ static __device__ __forceinline__ void read_parts(const struct model_step_argume
 #if STREAMED
 		const uint4 one = parcels[2 * i], other = parcels[2 * i + 1];
 
-		parts[i] = {make_float4(__uint_as_float(one.x), __uint_as_float(one.y), __uint_as_float(one.z),
-				    __uint_as_float(other.x)),
+		parts[i] = {make_float4(__uint_as_float(one.x), __uint_as_float(one.y),
+				    __uint_as_float(one.z), __uint_as_float(other.x)),
 			__uint_as_float(other.y), __uint_as_float(other.z)};
 #else
 		const float2 state = __ldcg((const float2 *)a.partial_of + at + i);

@@ -11,8 +11,9 @@
 #define MODEL_SLICE                                                                                          \
 	32 /* columns of a matrix that a warp multiplies at a time; rows are padded to whole slices */
 #define MODEL_SPLITS 16 /* parts that a sequence is attended to in, at most */
-#define MODEL_KEYS(tokens) ((tokens) == 1 ? 64 : 128) /* of a part, at a time: with few tokens, work for more blocks */
-#define MODEL_GROUP 8   /* heads that look at the same keys at a time, at most */
+#define MODEL_KEYS(tokens)                                                                                   \
+	((tokens) == 1 ? 64 : 128) /* of a part, at a time: with few tokens, work for more blocks */
+#define MODEL_GROUP 8              /* heads that look at the same keys at a time, at most */
 
 /* The best token of a row is the largest of numbers that are ordered by logit first, and then against the token. */
 #define MODEL_NOT_FINITE (~0ull)
@@ -36,7 +37,7 @@
 #define MODEL_HEADS_PARCELS(heads, kv_heads, dim) (((heads) + 2 * (kv_heads)) * ((dim) / 2))
 #define MODEL_ATTENDED_PARCELS(heads, dim) ((heads)*MODEL_SPLITS * ((dim) / 2))
 #define MODEL_PARCELS(hidden, intermediate, heads, kv_heads, dim, input, blocks)                             \
-	(2 * MODEL_X_PARCELS(hidden) + MODEL_ACTIVATED_PARCELS(intermediate, input) +                         \
+	(2 * MODEL_X_PARCELS(hidden) + MODEL_ACTIVATED_PARCELS(intermediate, input) +                        \
 		MODEL_HEADS_PARCELS(heads, kv_heads, dim) + MODEL_ATTENDED_PARCELS(heads, dim) + (blocks))
 
 /* Tokens at a time that the tensor cores take. */

@@ -12,11 +12,8 @@
 
 #include "model/plan.cuh"
 
-#define SENDS_HEADS (STREAMED && !HEAD_NORMS) /* else heads are normalised first, by others than those who make them */
-
-#ifndef BOUND
-#define BOUND 0
-#endif
+#define SENDS_HEADS                                                                                          \
+	(STREAMED && !HEAD_NORMS) /* else heads are normalised first, by others than those who make them */
 
 /* Eight columns: of x, with the sum of their tile's squares; of what is activated, as planes. */
 #define OCTETS(columns) divide_up(columns, 8)
@@ -25,10 +22,11 @@
 
 /* Where they are. A kind's parcels of the same index are side by side, so that a warp's accesses are whole lines. */
 enum {
-	X_AT,                                                /* after the output product */
+	X_AT,                                       /* after the output product */
 	NEXT_X_AT = X_AT + MODEL_X_PARCELS(HIDDEN), /* after the down product */
 	ACTIVATED_AT = NEXT_X_AT + MODEL_X_PARCELS(HIDDEN),
-	HEADS_AT = ACTIVATED_AT + MODEL_ACTIVATED_PARCELS(INTERMEDIATE, INPUT), /* two numbers, half a head apart */
+	HEADS_AT = ACTIVATED_AT +
+		MODEL_ACTIVATED_PARCELS(INTERMEDIATE, INPUT), /* two numbers, half a head apart */
 	ATTENDED_AT = HEADS_AT + MODEL_HEADS_PARCELS(HEADS, KV_HEADS, HEAD_DIM),
 	/* four columns of a part's sums in two parcels, with its largest score and the sum of its weights */
 	BEST_AT = ATTENDED_AT + MODEL_ATTENDED_PARCELS(HEADS, HEAD_DIM), /* of each block */
@@ -91,5 +89,5 @@ static __device__ __forceinline__ void receive(
 #pragma unroll
 		for (int i = 0; i < N; i++)
 			all &= i >= count || parcels[i].w == number;
-	} while (!all && !BOUND);
+	} while (!all);
 }

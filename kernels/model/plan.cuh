@@ -18,21 +18,6 @@ static __device__ __forceinline__ int thread_here(void)
 }
 #define THREAD thread_here()
 
-#ifndef PROBE
-#define PROBE 0
-#endif
-static __device__ __forceinline__ void probe(const struct model_step_arguments &a, int layer, int event)
-{
-#if PROBE
-	unsigned now;
-
-	if (thread_here() == 0 && layer == 12) {
-		asm volatile("mov.u32 %0, %%clock;" : "=r"(now) :: "memory");
-		a.probe[blockIdx.x * 32 + event] = now;
-	}
-#endif
-}
-
 /* Waits for all that multiply and attend: the warp that asks for weights (ring.cuh) does not stop for that. */
 static __device__ __forceinline__ void meet_block(void)
 {

@@ -163,13 +163,13 @@ static __device__ __forceinline__ void finish(const struct model_step_arguments 
 		note_squares(a, tile, first_token, squares);
 }
 
+#if STREAMED
+
 /* What a lane adds to its two numbers of a single token's tile, or turns them by: asked for before it is needed. */
 struct addend {
 	float bias[2];
 	float2 more; /* x; or how far a pair turns */
 };
-
-#if STREAMED
 
 template <int PRODUCT>
 static __device__ __forceinline__ struct addend addend_of(
@@ -198,8 +198,8 @@ static __device__ __forceinline__ struct addend addend_of(
 }
 
 /* Sends eight columns of x, and their tile's squares, by a warp: column i is in lane first + i · apart. */
-static __device__ __forceinline__ void send_octet(const struct model_step_arguments &a, int to, int octet, float x,
-	int first, int apart, float squares, unsigned number)
+static __device__ __forceinline__ void send_octet(const struct model_step_arguments &a, int to, int octet,
+	float x, int first, int apart, float squares, unsigned number)
 {
 	const int lane = THREAD % 32;
 	float words[3];
@@ -254,8 +254,8 @@ static __device__ __forceinline__ void send_activated(
 
 /* The same of a single token, which is in every fourth lane. */
 template <int PRODUCT>
-static __device__ __forceinline__ void finish_single(const struct model_step_arguments &a, int layer, int tile,
-	const float4 &sums, const struct addend &addend, struct product_memory &shared)
+static __device__ __forceinline__ void finish_single(const struct model_step_arguments &a, int layer,
+	int tile, float2 sums, const struct addend &addend, struct product_memory &shared)
 {
 	constexpr struct sharing share = SHARE(PRODUCT);
 	constexpr int apart = rows_apart<PRODUCT>();
@@ -263,7 +263,7 @@ static __device__ __forceinline__ void finish_single(const struct model_step_arg
 	const bool there = lane % 4 == 0 && is_row<PRODUCT>(row),
 		   other = there && !share.half &&
 		(share.paired || share.rows % 16 == 0 || is_row<PRODUCT>(row + apart));
-	float low = sums.x * REDUCTION + addend.bias[0], high = sums.z * REDUCTION + addend.bias[1];
+	float low = sums.x * REDUCTION + addend.bias[0], high = sums.y * REDUCTION + addend.bias[1];
 
 	if (PRODUCT == QKV && !SENDS_HEADS) {
 		if (there)

@@ -3,7 +3,8 @@
  * way: for a single token through shared memory, a good part of a layer ahead (ring.cuh), else to registers (stream.cuh).
  * All weights are read once.
  *
- * A layer has five parts, and all blocks wait for each other before each:
+ * A layer has five parts. All blocks wait for each other before each; with a single token whose weights pass through shared
+ * memory, each waits for just the numbers it needs, which are sent with a number of their own (parcel.cuh):
  *   1. queries, keys and values of the normalised x; they turn, and keys and values go to the sessions
  *      (with norms of heads, a part of its own does that);
  *   2. attention, in parts of sequences;
@@ -29,31 +30,31 @@ static __device__ __forceinline__ void look_up(const struct model_step_arguments
 	const long long width = divide_up(HIDDEN, MODEL_SLICE) * MODEL_SLICE;
 	const int tiles = SHARE(DOWN).tiles, tile_rows = SHARE(DOWN).half ? 8 : 16;
 
-	/* a warp a tile of a row */
+	/* a warp a tile of a row, of the block that changes it later */
 	for (int i = blockIdx.x + threadIdx.x / 32 * BLOCKS; i < a.row_count * tiles; i += threads / 32) {
 		const int row = i / tiles, tile = i % tiles, lane = thread % 32,
 			  column = tile * tile_rows + lane;
 		float squares = 0, x = 0;
 
 		if (lane < tile_rows && column < HIDDEN) {
-			x = element_float(
-				((const ELEMENT *)a.embedding)[a.rows[row].token * width + column]);
+			x = element_float(((const ELEMENT *)a.embedding)[a.rows[row].token * width + column]);
 
 			a.x[row * HIDDEN + column] = x;
 			squares = x * x;
 		}
 		for (int other = 16; other; other /= 2)
 			squares += __shfl_xor_sync(~0u, squares, other);
+#if STREAMED
+		for (int i = 0; i < tile_rows / 8; i++)
+			if (tile * tile_rows / 8 + i < OCTETS(HIDDEN))
+				send_octet(a, NEXT_X_AT, tile * tile_rows / 8 + i, x, i * 8, 1,
+					i ? 0 : squares, a.number);
+#else
 		if (lane == 0)
 			a.squares[tile * MODEL_ROWS + row] = squares;
-#if STREAMED
-		for (int half = 0; half < tile_rows / 8; half++)
-			if (tile * tile_rows / 8 + half < OCTETS(HIDDEN))
-				send_octet(a, NEXT_X_AT, tile * tile_rows / 8 + half, x, half * 8, 1, half ? 0 : squares,
-					a.number);
 #endif
 	}
-	/* where blocks do not wait for each other, each makes all of them */
+	/* where blocks do not wait for each other, each makes all of them: the same */
 	for (int i = STREAMED ? threadIdx.x : thread; i < a.row_count * (HEAD_DIM / 2);
 		i += STREAMED ? MODEL_THREADS : threads) {
 		const float angle = (float)a.rows[i / (HEAD_DIM / 2)].position *
@@ -131,19 +132,17 @@ extern "C" __global__ void __launch_bounds__(MODEL_LAUNCHED(SLOTS), 1)
 #endif
 		if (!SENDS_HEADS)
 			meet(barrier);
-		probe(a, layer, 20);
 		attention(a, layer);
-		probe(a, layer, 21);
 		prepare<OUTPUT>(a, layer, a.row_count, barrier);
 		multiply<OUTPUT>(a, layer, a.row_count, barrier, ring);
 		prepare<GATE_UP>(a, layer, a.row_count, barrier);
 		multiply<GATE_UP>(a, layer, a.row_count, barrier, ring);
 		multiply<DOWN>(a, layer, a.row_count, barrier, ring);
-		probe(a, layer, 22);
 	}
 	if (a.output_count > 0) {
 		prepare<LOGITS>(a, 0, a.output_count, barrier);
 		multiply<LOGITS>(a, 0, a.output_count, barrier, ring);
 	}
-	leave(barrier);
+	if (!SENDS_HEADS)
+		leave(barrier);
 }

@@ -72,8 +72,8 @@
 	_(model_arguments, "model/arguments.h")                                                              \
 	_(model_attention, "model/attention.cuh")                                                            \
 	_(model_barrier, "model/barrier.cuh")                                                                \
-	_(model_parcel, "model/parcel.cuh")                                                                  \
 	_(model_layout, "model/layout.h")                                                                    \
+	_(model_parcel, "model/parcel.cuh")                                                                  \
 	_(model_plan, "model/plan.cuh")                                                                      \
 	_(model_product, "model/product.cuh")                                                                \
 	_(model_result, "model/result.cuh")                                                                  \
@@ -97,7 +97,7 @@ static const char *const header_texts[] = {HEADERS(TEXT)};
 enum { SOURCE_COUNT = sizeof(sources) / sizeof(*sources) };
 enum { HEADER_COUNT = sizeof(header_names) / sizeof(*header_names) };
 
-#define MOST_OPTIONS 32
+#define MOST_OPTIONS 24
 
 struct options {
 	char *items[MOST_OPTIONS + 1]; /* ends with NULL */

@@ -47,8 +47,6 @@ static const struct symbol driver_symbols[] = {
 	DRIVER(cuMemGetInfo_v2),
 	DRIVER(cuMemAlloc_v2),
 	DRIVER(cuMemFree_v2),
-	DRIVER(cuMemHostAlloc),
-	DRIVER(cuMemFreeHost),
 	DRIVER(cuMemcpyHtoDAsync_v2),
 	DRIVER(cuMemcpyDtoHAsync_v2),
 	DRIVER(cuMemcpyDtoDAsync_v2),

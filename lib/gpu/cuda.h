@@ -24,7 +24,6 @@ enum cuda_attribute {
 
 enum { CUDA_FUNCTION_SHARED_BYTES = 8 };
 enum { CUDA_STREAM_NON_BLOCKING = 1 };
-enum { CUDA_HOST_MAPPED = 2 };
 
 struct CUctx_st;
 struct CUmod_st;
@@ -49,8 +48,6 @@ struct cuda_driver {
 	int (*cuMemGetInfo_v2)(size_t *free, size_t *total);
 	int (*cuMemAlloc_v2)(uint64_t *address, size_t bytes);
 	int (*cuMemFree_v2)(uint64_t address);
-	int (*cuMemHostAlloc)(void **memory, size_t bytes, unsigned flags);
-	int (*cuMemFreeHost)(void *memory);
 	int (*cuMemcpyHtoDAsync_v2)(uint64_t to, const void *from, size_t bytes, struct CUstream_st *stream);
 	int (*cuMemcpyDtoHAsync_v2)(void *to, uint64_t from, size_t bytes, struct CUstream_st *stream);
 	int (*cuMemcpyDtoDAsync_v2)(uint64_t to, uint64_t from, size_t bytes, struct CUstream_st *stream);

@@ -268,27 +268,6 @@ void *gpu_allocate(struct gpu *gpu, size_t bytes, struct error *err)
 	return (void *)address;
 }
 
-void *gpu_allocate_host(struct gpu *gpu, size_t bytes, struct error *err)
-{
-	struct CUctx_st *before = gpu_enter(gpu);
-	void *memory = NULL;
-	int code = gpu->driver->cuMemHostAlloc(&memory, bytes, CUDA_HOST_MAPPED);
-
-	gpu_leave(gpu, before);
-	return cuda_check(code, err, "allocating %zu bytes of the host's memory for %s", bytes, gpu->properties.name) < 0
-		? NULL
-		: memory;
-}
-
-void gpu_release_host(struct gpu *gpu, void *memory)
-{
-	struct CUctx_st *before = gpu_enter(gpu);
-
-	if (memory)
-		gpu->driver->cuMemFreeHost(memory);
-	gpu_leave(gpu, before);
-}
-
 void gpu_release(struct gpu *gpu, void *memory)
 {
 	for (size_t i = 0; memory && i < gpu->allocation_count; i++) {

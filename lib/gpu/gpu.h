@@ -66,9 +66,6 @@ struct CUstream_st *gpu_stream(const struct gpu *gpu);
 /* NULL with STATUS_ENVIRONMENT, naming what is needed and what is free. */
 void *gpu_allocate(struct gpu *gpu, size_t bytes, struct error *err);
 void gpu_release(struct gpu *gpu, void *memory); /* NULL is fine */
-/* Memory of the host that kernels can write, at the same address. NULL with STATUS_ENVIRONMENT. */
-void *gpu_allocate_host(struct gpu *gpu, size_t bytes, struct error *err);
-void gpu_release_host(struct gpu *gpu, void *memory); /* NULL is fine */
 /* Copies and fills go behind what is queued; upload and download wait until they are done. */
 int gpu_upload(struct gpu *gpu, void *to, const void *from, size_t bytes, struct error *err);
 int gpu_download(struct gpu *gpu, void *to, const void *from, size_t bytes, struct error *err);

@@ -14,8 +14,9 @@
 #define PIECE_BYTES ((size_t)4 << 20)
 #define ALIGNMENT 256
 
-/* Steps are numbered from shortly before the end of what 32 bits count, so that this is nothing rare: it comes at once. */
-#define FIRST_NUMBER (UINT_MAX - 100)
+/* Steps are numbered from shortly before the end of what 32 bits count: so what has to be done there is done by every
+ * process, and every test. */
+#define FIRST_NUMBER (UINT_MAX - 10)
 
 /* From here on, weights of a single token's step pass through shared memory. */
 #define STREAMING_CAPABILITY 90
@@ -34,8 +35,6 @@ struct model_place {
 	struct model_step_arguments arguments; /* what all launches have in common */
 	unsigned next_number;                  /* of a step's parcels (kernels/model/parcel.cuh) */
 	unsigned long long *best;              /* [MODEL_ROWS] */
-	volatile unsigned long long *told;     /* the host's memory: of a single token's step */
-	int host;
 	float *logits;                         /* [MODEL_ROWS, vocabulary] */
 };
 
@@ -244,9 +243,9 @@ static size_t parcel_bytes(const struct model_place *place)
 {
 	const struct model_config *config = place->config;
 
-	return 16 * (size_t)MODEL_PARCELS(config->hidden, config->intermediate, config->heads, config->kv_heads,
-			    config->head_dim, (int)place->dtype,
-			    gpu_properties_of(place->gpu)->multiprocessors);
+	return 16 *
+		(size_t)MODEL_PARCELS(config->hidden, config->intermediate, config->heads, config->kv_heads,
+			config->head_dim, (int)place->dtype, gpu_properties_of(place->gpu)->multiprocessors);
 }
 
 /* Gives each part its place in `memory`, where there is some. Returns how many bytes that takes. */
@@ -262,9 +261,8 @@ static size_t arrange(struct model_place *place, char *memory)
 		void **part;
 		size_t bytes; /* of a row; what is for all rows is shared out */
 	} parts[] = {
-		{(void **)&arguments->barrier, 8 * sizeof(unsigned)},
+		{(void **)&arguments->barrier, 2 * sizeof(unsigned)},
 		{&arguments->parcels, (parcel_bytes(place) + MODEL_ROWS - 1) / MODEL_ROWS},
-		{(void **)&arguments->probe, 512},
 		{(void **)&arguments->x, (size_t)config->hidden * sizeof(float)},
 		{(void **)&arguments->squares, ((size_t)config->hidden + 7) / 8 * sizeof(float)},
 		{(void **)&arguments->angles, dim * sizeof(float)},
@@ -332,8 +330,8 @@ static struct layout lay_out(const struct model_place *place, int tokens)
 	const struct model_config *config = place->config;
 	const struct gpu_properties *gpu = gpu_properties_of(place->gpu);
 	int input = (int)place->dtype, shared = gpu->shared_per_block,
-	    attention = MODEL_ATTENTION_BYTES(tokens, config->head_dim, head_group(config, tokens)), slices, chunks,
-	    rest;
+	    attention = MODEL_ATTENTION_BYTES(tokens, config->head_dim, head_group(config, tokens)), slices,
+	    chunks, slot_bytes, rest;
 	struct layout layout = {
 		.stage = (shared - MODEL_PRODUCT_BYTES(tokens, 0, input)) / MODEL_SLICE_BYTES(tokens, input)};
 
@@ -344,16 +342,15 @@ static struct layout lay_out(const struct model_place *place, int tokens)
 		larger(larger(config->hidden, config->intermediate), config->heads * config->head_dim));
 	chunks = MODEL_SLOT_BYTES(slices_of(config->hidden), input) / MODEL_SLOT_TARGET + 1;
 	layout.chunk = (slices_of(config->hidden) + chunks - 1) / chunks;
+	slot_bytes = MODEL_SLOT_BYTES(layout.chunk, input) + MODEL_SLOT_BARRIERS;
 	rest = (larger(MODEL_PRODUCT_BYTES(tokens, slices, input), attention) + 127) / 128 * 128;
-	layout.slots = (shared - rest - MODEL_ORDERS_BYTES) / (MODEL_SLOT_BYTES(layout.chunk, input) + MODEL_SLOT_BARRIERS);
-	if (getenv("QUASAR_SLOTS") && atoi(getenv("QUASAR_SLOTS")) < layout.slots)
-		layout.slots = atoi(getenv("QUASAR_SLOTS"));
+	layout.slots = (shared - rest - MODEL_ORDERS_BYTES) / slot_bytes;
 	if (layout.slots < 2) {
 		layout.slots = 0;
 		return layout;
 	}
 	layout.stage = slices;
-	layout.bytes = rest + layout.slots * (MODEL_SLOT_BYTES(layout.chunk, input) + MODEL_SLOT_BARRIERS) + MODEL_ORDERS_BYTES;
+	layout.bytes = rest + layout.slots * slot_bytes + MODEL_ORDERS_BYTES;
 	return layout;
 }
 
@@ -367,12 +364,10 @@ static struct gpu_kernel *find_kernel(struct model_place *place, int tokens, str
 		{"HEAD_NORMS", config->head_norms}, {"VOCABULARY", config->vocabulary},
 		{"GROUP", head_group(config, tokens)}, {"TOKENS", tokens}, {"STAGE", layout.stage},
 		{"SLOTS", layout.slots}, {"CHUNK", layout.chunk},
-		{"BLOCKS", gpu_properties_of(place->gpu)->multiprocessors},
-#define VARIANT(name, normal) {#name, tokens == 1 && getenv("QUASAR_" #name) ? atoi(getenv("QUASAR_" #name)) : normal}
-{"MEET", getenv("QUASAR_MEET") ? atoi(getenv("QUASAR_MEET")) : 0}, VARIANT(BOUND, 0), VARIANT(PROBE, 0), VARIANT(SUMS, 0), {0}};
+		{"BLOCKS", gpu_properties_of(place->gpu)->multiprocessors}, {0}};
 
-	return gpu_kernel(
-		place->gpu, "model/step.cu", "model_step", parameters, MODEL_LAUNCHED(layout.slots), layout.bytes, err);
+	return gpu_kernel(place->gpu, "model/step.cu", "model_step", parameters, MODEL_LAUNCHED(layout.slots),
+		layout.bytes, err);
 }
 
 static int find_kernels(struct model_place *place, struct error *err)
@@ -398,44 +393,13 @@ static int check_shape(const struct model_config *config, struct error *err)
 	return error_hint(err, "Use --device cpu.");
 }
 
-#include <stdio.h>
-static void print_probe(const struct model_place *place)
-{
-	static const char *const names[] = {"qkv", "hint", "take", "sync", "mul", "out", "hint", "take", "sync", "mul", "gate", "hint",
-		"take", "sync", "mul", "down", "hint", "take", "sync", "mul", "att", "atd", "end"};
-	static const int order[] = {0, 1, 2, 3, 4, 20, 21, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 22};
-	static unsigned clocks[256][32];
-	int blocks = gpu_properties_of(place->gpu)->multiprocessors;
-	struct error err;
-
-	if (gpu_download(place->gpu, clocks, place->arguments.probe, (size_t)blocks * 128, &err) < 0)
-		return;
-	printf("    ");
-	for (int i = 1; i < 23; i++) {
-		double sum = 0, least = 1e9, most = 0;
-
-		for (int b = 0; b < blocks; b++) {
-			double span = (double)(clocks[b][order[i]] - clocks[b][order[i - 1]]);
-
-			sum += span;
-			least = span < least ? span : least;
-			most = span > most ? span : most;
-		}
-		printf(" %s..%s %.0f/%.0f/%.0f", names[order[i - 1]], names[order[i]], least, sum / blocks, most);
-	}
-	printf("\n");
-}
-
 static void close_place(struct model_place *place)
 {
 	if (!place)
 		return;
 	if (place->gpu) {
-		if (getenv("QUASAR_PROBE") && atoi(getenv("QUASAR_PROBE")))
-			print_probe(place);
 		gpu_release(place->gpu, place->weights);
 		gpu_release(place->gpu, place->memory);
-		gpu_release_host(place->gpu, (void *)place->told);
 	}
 	gpu_close(place->gpu);
 	free(place);
@@ -454,11 +418,8 @@ static struct model_place *open_place(
 	if (check_shape(config, err) == 0)
 		place->gpu = gpu_open(index, err);
 	if (place->gpu && find_kernels(place, err) == 0 && place_weights(place, weights, err) == 0 &&
-		place_memory(place, err) == 0) {
-		place->host = getenv("QUASAR_HOST") ? atoi(getenv("QUASAR_HOST")) : 0;
-		place->told = gpu_allocate_host(place->gpu, 64, err);
+		place_memory(place, err) == 0)
 		return place;
-	}
 	close_place(place);
 	return NULL;
 }
@@ -529,15 +490,8 @@ static int take_results(const struct model_place *place, const struct launch *la
 {
 	unsigned long long best[MODEL_ROWS];
 	int count = launch->arguments.output_count;
-	bool told = place->host && count && launch->arguments.outputs[0].best == place->told;
 
-	if (told) {
-		for (long spins = 0; place->host == 2 && !*place->told && spins < 2000000000; spins++)
-			;
-		if ((place->host == 1 || !*place->told) && gpu_synchronize(place->gpu, err) < 0)
-			return -1;
-		best[0] = *place->told;
-	} else if (count && gpu_download(place->gpu, best, place->best, (size_t)count * sizeof(*best), err) < 0)
+	if (count && gpu_download(place->gpu, best, place->best, (size_t)count * sizeof(*best), err) < 0)
 		return -1;
 	for (int i = 0; i < count; i++) {
 		struct model_piece *piece = launch->pieces[i];
@@ -580,10 +534,6 @@ static int run(struct model_place *place, struct launch *launch, struct error *e
 	arguments->splits = splits < 1 ? 1 : splits > MODEL_SPLITS ? MODEL_SPLITS : splits;
 	if (number_step(place, arguments, err) < 0)
 		return -1;
-	if (place->host && variant == 0 && arguments->output_count) {
-		arguments->outputs[0].best = (unsigned long long *)place->told;
-		*place->told = 0;
-	}
 	if (gpu_launch_together(place->kernels[variant], (unsigned)blocks, arguments, err) < 0 ||
 		take_results(place, launch, err) < 0)
 		return -1;

@@ -203,21 +203,6 @@ EXPORT int cuMemFree_v2(uint64_t address)
 	return code;
 }
 
-EXPORT int cuMemHostAlloc(void **memory, size_t bytes, unsigned flags)
-{
-	uint64_t address;
-	int code = cuMemAlloc_v2(&address, bytes);
-
-	(void)flags;
-	*memory = (void *)address;
-	return code;
-}
-
-EXPORT int cuMemFreeHost(void *memory)
-{
-	return cuMemFree_v2((uint64_t)memory);
-}
-
 /* Copies, or with from == NULL fills, when all that is on the device is there. */
 static int transfer(void *to, bool to_device, const void *from, bool from_device, int fill, size_t bytes)
 {
