@@ -119,6 +119,7 @@ static __device__ __forceinline__ void convolve_stretch(const struct layer_convo
 extern "C" __global__ void __launch_bounds__(THREADS)
 	layer_convolve(const __grid_constant__ struct layer_convolve_arguments a)
 {
+	wait_for_launch_before();
 	convolve_stretch(a);
 }
 #endif

@@ -138,6 +138,7 @@ static __device__ __forceinline__ void gate_rows(const struct layer_gate_argumen
 extern "C" __global__ void __launch_bounds__(THREADS)
 	layer_gate(const __grid_constant__ struct layer_gate_arguments a)
 {
+	wait_for_launch_before();
 	gate_rows(a);
 }
 #endif
