@@ -32,7 +32,9 @@ struct CUevent_st;
 struct CUstream_st;
 
 /* CUlaunchAttribute: `value` of the first kind is an int. */
-enum { CUDA_LAUNCH_EARLY = 6 }; /* "programmatic stream serialization": 1: begins before the launch before it has ended */
+enum {
+	CUDA_LAUNCH_EARLY = 6
+}; /* 1: before the launch before has ended ("programmatic stream serialization") */
 struct cuda_launch_attribute {
 	int kind, padding, value[16];
 };
@@ -75,8 +77,8 @@ struct cuda_driver {
 	int (*cuFuncSetAttribute)(struct CUfunc_st *function, int attribute, int value);
 	int (*cuOccupancyMaxActiveBlocksPerMultiprocessor)(
 		int *blocks, struct CUfunc_st *function, int threads, size_t shared_bytes);
-	int (*cuLaunchKernelEx)(const struct cuda_launch *launch, struct CUfunc_st *function, void **arguments,
-		void **extra);
+	int (*cuLaunchKernelEx)(
+		const struct cuda_launch *launch, struct CUfunc_st *function, void **arguments, void **extra);
 	/* the same, of blocks that wait for each other; refused when they do not all fit at a time */
 	int (*cuLaunchCooperativeKernel)(struct CUfunc_st *function, unsigned grid_x, unsigned grid_y,
 		unsigned grid_z, unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes,
