@@ -229,7 +229,7 @@ soak-serve: $(QUASAR)
 check-image: deps
 	@scripts/install-packages podman buildah runc containernetworking-plugins docker-registry
 	@$(MAKE) --no-print-directory $(JOBS) all
-	@QUASAR=$(abspath $(QUASAR)) /usr/bin/python3 -m pytest -q tests/image
+	@QUASAR=$(abspath $(QUASAR)) /usr/bin/python3 -m pytest -q -rs tests/image
 
 # unit tests run with the sanitizers, everything else on the binary as users get it
 check: deps
@@ -240,7 +240,7 @@ check: deps
 
 # what `make check` leaves out, for it takes long
 check-long: deps
-	@$(MAKE) --no-print-directory $(JOBS) all $(BUILD)/fault.so
+	@$(MAKE) --no-print-directory $(JOBS) all $(TESTS_GPU) $(EMULATOR) $(BUILD)/fault.so
 	@tests/run --long
 
 # the pages in a real browser, which this installs
@@ -322,7 +322,7 @@ help:
 	@echo 'make check-pages  the pages in a real browser: chromium is installed for it'
 	@echo 'make check-sanitized  the tests of the commands, with sanitizers in the binary'
 	@echo 'make emulator     an emulated GPU, on which `make check` tests the kernels where there is no other'
-	@echo 'make check-image  the tests of the container image, with podman and buildah'
+	@echo 'make check-image  the tests of the container image, with podman and buildah, and docker where it runs'
 	@echo 'make sweep        faults injected at every point of commit, reveal and submit'
 	@echo 'make fuzz         new inputs for the parsers, FUZZ_SECONDS=10 for each of them'
 	@echo 'make bench        the speed of the operation and the layer on this machine'

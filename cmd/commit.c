@@ -119,7 +119,7 @@ static bool submitted_lately(const struct session *session, double seconds)
 	if (store_submissions(session->workspace.store, &filter, &list, &ignored) < 0)
 		return false;
 	for (size_t i = 0; i < list.count; i++)
-		found |= clock_now() - list.items[i].created_at < seconds;
+		found |= api_now(session->api) - submission_came_at(&list.items[i]) < seconds;
 	submission_list_free(&list);
 	return found;
 }
@@ -250,18 +250,20 @@ const struct command cmd_commit = {
 	.name = "commit",
 	.summary = "commit to the fork's HEAD without revealing it yet",
 	.description =
-		"Sends the SHA-256 hash of a random salt and the fork's URL. The hash does not give the "
-		"fork away, but its time counts when scores are tied. From the reveal block on, `quasar "
-		"reveal` discloses the fork.\n\n"
+		"Sends the SHA-256 hash of a random salt and the fork's URL or, with versions from 2026-04 "
+		"on, MINER_DOCKER_IMAGE if it is set. The hash gives neither away, but its time counts when "
+		"scores are tied. From the reveal block on, `quasar reveal` discloses the fork.\n\n"
 		"Fork, commit and claim come from the workspace: the clone's remote, its HEAD, and the "
 		"latest `quasar bench` of that commit at the target length, less the margin; where its runs "
-		"differ by more, so much less that the slow ones keep the claim. The fork must pass the checks of `quasar verify`, and "
-		"validators must be able to fetch the commit.\n\n"
+		"differ by more, so much less that the slow ones keep the claim. The fork must pass the "
+		"checks of `quasar verify`, and validators must be able to fetch the commit.\n\n"
 		"Where there is no PyTorch to run the fork, quasar's own layer stands in for it in a "
 		"rehearsal alone: for a validator on this machine.\n\n"
 		"The salt is written to disk before the commitment is sent. If the response is lost or "
 		"the process dies, run `quasar commit` again: it asks the validator for the commitment "
-		"first, and never sends a second one.",
+		"first, and never sends a second one. Versions from 2026-04 on tell its id only with "
+		"DASHBOARD_API_KEY; without it, a commitment whose response was lost is abandoned, as "
+		"nobody can reveal it, and made anew.",
 	.opts = opts,
 	.examples =
 		(const struct example[]){

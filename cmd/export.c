@@ -189,9 +189,9 @@ const struct command cmd_export = {
 		"own that stays as it is. If a file to be changed has uncommitted changes, nothing is written. "
 		"Afterwards, the git command that undoes the export is shown. Commit and push the result: validators "
 		"see only what is pushed.\n\n"
-		"--ops writes another thing, into DIR or here: quasar_ops, a PyTorch package with linear attention and "
+		"--ops writes something else, into DIR or here: quasar_ops, a PyTorch package with linear attention and "
 		"FlashAttention-2, forward and backward, by the kernels that `quasar bench --op` measures. It needs "
-		"PyTorch alone, and belongs into no fork that validators run.",
+		"PyTorch alone, and does not belong in a fork that validators run.",
 	.opts =
 		(const struct opt[]){
 			{"op-only", 0, NULL, NULL, NULL, NULL,

@@ -27,7 +27,8 @@ static int run_generate(struct invocation *invocation, struct error *err)
 	else if (!strcmp(what, "env"))
 		generate_env();
 	else
-		return error_set(err, STATUS_USAGE, "unknown document \"%s\"", what);
+		return error_set(
+			err, STATUS_USAGE, "unknown document \"%s\"; use man, bash, zsh, fish or env", what);
 	return 0;
 }
 

@@ -16,6 +16,8 @@ static int run_help(struct invocation *invocation, struct error *err)
 
 		command = find_command(command, path, invocation->positionals[i], err);
 		if (!command) {
+			if (!err->hint[0])
+				error_hint(err, "`%s --help` lists the commands.", path);
 			free(path);
 			return -1;
 		}

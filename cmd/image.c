@@ -22,8 +22,9 @@ struct work {
 	const char *tool;
 	char *name, *reference; /* with the digest, once it is pushed */
 	struct model *model;
-	char *folder;   /* of what it is built from */
-	bool temporary; /* ours to remove */
+	char *model_name; /* that the server says */
+	char *folder;     /* of what it is built from */
+	bool temporary;   /* ours to remove */
 };
 
 /* The name to build under: what is asked for, or what the settings submit, without a digest. */
@@ -69,7 +70,7 @@ static int choose_folder(struct work *work, struct error *err)
 	if (work->temporary)
 		return 0;
 	return error_set(
-		err, STATUS_ENVIRONMENT, "cannot make a folder like %s: %s", work->folder, strerror(errno));
+		err, STATUS_ENVIRONMENT, "cannot create a folder like %s: %s", work->folder, strerror(errno));
 }
 
 /* Has the workspace submit what was pushed. */
@@ -86,13 +87,24 @@ static int pin(const struct work *work, struct error *err)
 	return 0;
 }
 
+/* As it was asked for; of a folder only the last part, for the image tells it to everybody. The caller frees. */
+static char *public_name(const char *model)
+{
+	char *expanded = path_expand(model), *folder = realpath(expanded, NULL),
+	     *name = xstrdup(folder ? strrchr(folder, '/') + 1 : model);
+
+	free(expanded);
+	free(folder);
+	return name;
+}
+
 static int build(struct work *work, struct error *err)
 {
 	const struct model_info *info = work->model ? model_info(work->model) : NULL;
 	const struct image_plan plan = {
 		.name = work->name,
 		.model = info ? info->path : NULL,
-		.model_name = arg_string(work->invocation, "model"),
+		.model_name = work->model_name,
 	};
 
 	if (image_write_context(&plan, work->folder, err) < 0)
@@ -148,6 +160,7 @@ static int run(struct invocation *invocation, struct error *err)
 	if (!arg_given(invocation, "context") &&
 		!(work.tool = tool_find(arg_string(invocation, "tool"), TOOL_BUILDS, err)))
 		goto done;
+	work.model_name = public_name(arg_string(invocation, "model"));
 	if (check_model(&work, err) < 0 || choose_folder(&work, err) < 0 || build(&work, err) < 0)
 		goto done;
 	report(&work);
@@ -156,6 +169,7 @@ done:
 	if (work.temporary)
 		directory_remove(work.folder, &ignored);
 	model_close(work.model);
+	free(work.model_name);
 	free(work.folder);
 	free(work.reference);
 	free(work.name);

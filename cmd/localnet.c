@@ -15,13 +15,9 @@
 static int read_options(const struct invocation *invocation, struct validator_options *validator,
 	struct server_options *server, struct error *err)
 {
-	const char *like = arg_string(invocation, "like");
 	int64_t port = 0, connections = 0;
 
-	validator->version = validator_version(like);
-	if (!validator->version)
-		return error_set(err, STATUS_USAGE,
-			"--like: unknown version \"%s\"; use 2026-02, 2026-04 or strict", like);
+	validator->version = validator_version(arg_string(invocation, "like"));
 	validator->rate_limit = validator->version->rate_limit;
 	validator->cooldown = validator->version->cooldown;
 	validator->validator_hotkeys = arg_string(invocation, "validator-hotkeys");
@@ -41,7 +37,7 @@ static int read_options(const struct invocation *invocation, struct validator_op
 	server->body_limit = validator->version->body_limit;
 	server->connection_limit = (size_t)connections;
 	server->port = (unsigned)port;
-	server->listen = arg_string(invocation, "listen");
+	server->listen = arg_string(invocation, "host");
 	return 0;
 }
 
@@ -136,7 +132,7 @@ const struct command cmd_localnet = {
 		"real one, anyone who can reach it may finalize rounds and mark submissions.\n\n"
 		"--like 2026-04 answers as the one deployed in April 2026. It also takes signatures that "
 		"cover a Timestamp, shows its lists only to the hotkeys in --validator-hotkeys, and its "
-		"dashboard also to who has one of the --api-keys. A hotkey waits --cooldown between "
+		"dashboard also to whoever has one of the --api-keys. A hotkey waits --cooldown between "
 		"submissions. A second hotkey with the same GitHub name, public address or coldkey is "
 		"flagged, and so is a claim far above what was measured. Rounds end when their time is up "
 		"(--round-time), and rank what validators measured and verified.\n\n"
@@ -149,11 +145,11 @@ const struct command cmd_localnet = {
 		"logs every request to stderr.",
 	.opts =
 		(const struct opt[]){
-			{"like", 0, "VERSION", NULL, "2026-02", NULL,
+			{"like", 0, "VERSION", NULL, "2026-02", "2026-02|2026-04|strict",
 				"2026-02 or 2026-04: as the validator deployed then, faults included. strict: "
 				"as it should be."},
 			{"port", 'p', "N", NULL, "8000", NULL, "Port to listen on; 0: any free port."},
-			{"listen", 0, "ADDRESS", NULL, "127.0.0.1", NULL,
+			{"host", 0, "ADDRESS", NULL, "127.0.0.1", NULL,
 				"Address to listen on; 0.0.0.0: every interface."},
 			{"db", 0, "FILE", NULL, NULL, NULL,
 				"File to keep the state in. Default: localnet.db in the workspace, or "

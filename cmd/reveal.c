@@ -180,8 +180,10 @@ static int choose(const struct invocation *invocation, struct session *session, 
 		return error_hint(err, "`quasar commit` makes a commitment; `quasar status` lists them all.");
 	}
 	word = invocation->positionals[0];
-	if (number_parse_integer(word + (*word == '#'), &id) < 0 || id < 1) /* "#3" is how we write it */
-		return error_set(err, STATUS_USAGE, "\"%s\" is not a submission id", word);
+	if (number_parse_integer(word + (*word == '#'), &id) < 0 || id < 1) { /* "#3" is how we write it */
+		error_set(err, STATUS_USAGE, "\"%s\" is not a submission id", word);
+		return error_hint(err, "`quasar status` lists them.");
+	}
 	list->items = xcalloc(1, sizeof(*list->items));
 	list->count = 1;
 	if (store_submission_get(session->workspace.store, id, &list->items[0], err) < 0) {

@@ -178,7 +178,7 @@ static void print_document(const struct run *run)
 	cJSON_AddStringToObject(document, "device", run->device.description);
 	cJSON_AddNumberToObject(document, "seq", (double)run->plan.tokens);
 	cJSON_AddNumberToObject(document, "copy_bytes_per_second", run->copy_rate);
-	json_add_real(document, "product_flops", run->product_rate);
+	json_add_real(document, "product_operations_per_second", run->product_rate);
 	results = cJSON_AddArrayToObject(document, "results");
 	for (int i = 0; i < run->count; i++) {
 		const struct result *result = &run->results[i];
@@ -192,7 +192,7 @@ static void print_document(const struct run *run)
 		cJSON_AddNumberToObject(object, "operations_per_byte", intensity(result));
 		cJSON_AddNumberToObject(
 			object, "bytes_per_second", result->measurement.bytes / result->measurement.seconds);
-		cJSON_AddNumberToObject(object, "flops", rate(result));
+		cJSON_AddNumberToObject(object, "operations_per_second", rate(result));
 		cJSON_AddStringToObject(object, "bound", bound(run, result));
 		cJSON_AddNumberToObject(object, "roof_fraction", share(run, result));
 		cJSON_AddItemToArray(results, object);

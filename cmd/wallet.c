@@ -368,7 +368,7 @@ static uint8_t *message_option(const struct invocation *invocation, size_t *leng
 	if (hex_decode(hex, message, *length) == 0)
 		return message;
 	free(message);
-	error_set(err, STATUS_USAGE, "option --message-hex: not pairs of hex digits");
+	error_set(err, STATUS_USAGE, "--message-hex: not pairs of hex digits");
 	return NULL;
 }
 
@@ -451,7 +451,7 @@ static int run_verify(struct invocation *invocation, struct error *err)
 	if (!hex)
 		return -1;
 	if (hex_decode(hex, signature, sizeof(signature)) < 0)
-		return error_set(err, STATUS_USAGE, "option --signature: a signature is 128 hex digits");
+		return error_set(err, STATUS_USAGE, "--signature: a signature is 128 hex digits");
 	message = message_option(invocation, &length, err);
 	if (!message)
 		return -1;

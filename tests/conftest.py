@@ -2,6 +2,7 @@
 import json
 import os
 import pathlib
+import resource
 import shutil
 import subprocess
 
@@ -9,6 +10,7 @@ import pytest
 
 from localnet import DeployedValidator, Localnet, Miner, PeerValidator, servers, version_of
 from lossy import LossyProxy
+from patience import LONG
 from scripted_server import ScriptedServer
 from terminal import Terminal
 
@@ -19,12 +21,20 @@ QUASAR = os.path.abspath(os.environ.get("QUASAR", ROOT / "build" / "quasar"))
 
 
 class Result:
-    def __init__(self, done):
-        self.code, self.out, self.err = done.returncode, done.stdout, done.stderr
+    """`cpu` is the time that it computed for, in s: how much work it was, however busy the machine is."""
+
+    def __init__(self, done, cpu=None):
+        self.code, self.out, self.err, self.cpu = done.returncode, done.stdout, done.stderr, cpu
 
     @property
     def json(self):
         return json.loads(self.out)
+
+
+def cpu_of_children():
+    """Of those that have ended."""
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
 
 
 @pytest.fixture
@@ -57,13 +67,14 @@ def quasar(environment, tmp_path):
     """Runs the binary: quasar("score", "--seq", "1M", cwd=…, env={…}, stdin="…"). With bound=True, file
     permissions hold for it even when root runs the tests."""
 
-    def run(*args, cwd=None, env=None, stdin="", timeout=600, bound=False):
+    def run(*args, cwd=None, env=None, stdin="", timeout=LONG, bound=False):
         prefix = []
         if bound and os.geteuid() == 0:
             prefix = ["setpriv", "--bounding-set", "-dac_override,-dac_read_search"]
-        return Result(subprocess.run([*prefix, QUASAR, *map(str, args)], cwd=cwd or tmp_path,
-                                     env={**environment, **(env or {})}, input=stdin,
-                                     capture_output=True, text=True, timeout=timeout))
+        before = cpu_of_children()
+        done = subprocess.run([*prefix, QUASAR, *map(str, args)], cwd=cwd or tmp_path, env={**environment, **(env or {})},
+                              input=stdin, capture_output=True, text=True, timeout=timeout)
+        return Result(done, cpu_of_children() - before)
 
     return run
 

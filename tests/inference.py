@@ -2,6 +2,7 @@
 import time
 
 from localnet import Localnet
+from patience import LONG
 
 
 class InferenceServer(Localnet):
@@ -11,9 +12,9 @@ class InferenceServer(Localnet):
     def command_line(binary, args):
         return [binary, "serve", "--json", *map(str, args)]
 
-    def wait(self, seconds=30):
+    def wait(self):
         """Until it is healthy."""
-        until = time.monotonic() + seconds
+        until = time.monotonic() + LONG
         while self.get("/health").json["status"] != "healthy":
             assert time.monotonic() < until and self.process.poll() is None, "never healthy"
             time.sleep(0.01)

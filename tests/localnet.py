@@ -9,6 +9,8 @@ import subprocess
 import urllib.error
 import urllib.request
 
+from patience import LONG
+
 
 class Answer:
     def __init__(self, status, headers, body):
@@ -51,7 +53,7 @@ class Localnet:
     def stop(self, how=signal.SIGTERM):
         """Returns the exit code."""
         self.process.send_signal(how)
-        code = self.process.wait(timeout=30)
+        code = self.process.wait(timeout=LONG)
         self.process.stdout.close()
         return code
 
@@ -89,7 +91,7 @@ class Localnet:
         if body is not None and "Content-type" not in request.headers:
             request.add_header("Content-Type", "application/json")
         try:
-            with urllib.request.urlopen(request, timeout=30) as answer:
+            with urllib.request.urlopen(request, timeout=LONG) as answer:
                 return Answer(answer.status, answer.headers, answer.read())
         except urllib.error.HTTPError as answer:
             return Answer(answer.code, answer.headers, answer.read())

@@ -6,6 +6,8 @@ import socket
 import threading
 import urllib.parse
 
+from patience import LONG
+
 
 class Change:
     """A fault that rewrites a good answer: the service does its work, and something else comes back."""
@@ -104,7 +106,7 @@ class LossyProxy:
         return sum(1 for _, seen in self.requests if seen == path)
 
     def forward(self, method, path, headers, body):
-        link = http.client.HTTPConnection(self.target.hostname, self.target.port, timeout=30)
+        link = http.client.HTTPConnection(self.target.hostname, self.target.port, timeout=LONG)
         headers = {k: v for k, v in headers.items() if k.lower() not in ("host", "connection")}
         link.request(method, path, body, headers)
         answer = link.getresponse()
@@ -142,7 +144,7 @@ class LossyProxy:
             answer, content = second if fault == "again" else (answer, content)
         if fault in ("hold", "take"):
             self.arrived.set()
-            self.release.wait(60)
+            self.release.wait(LONG)
         if fault == "silence":
             handler.connection.recv(1)
         if fault in ("drop", "lose", "hold", "take", "late", "silence"):

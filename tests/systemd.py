@@ -5,8 +5,9 @@ import signal
 import subprocess
 import time
 
+from patience import LONG
+
 PROGRAM = "/lib/systemd/systemd"
-LONG = 60  # s, for a condition that comes to be
 
 # In the new namespaces: what a user's systemd looks for on a machine that has booted with systemd.
 BEGIN = """

@@ -10,6 +10,8 @@ import struct
 import termios
 import time
 
+from patience import LONG
+
 
 class Screen:
     """What a terminal shows: outside of a page, all that was written, but for lines that gave way. It knows the sequences that a page in place needs; any other is an error, and so
@@ -110,14 +112,14 @@ class Terminal:
             self.screen.feed(data)
         return data
 
-    def until(self, condition, timeout=60):
+    def until(self, condition, timeout=LONG):
         """Reads until `condition(screen)` holds; what it gave."""
         end = time.monotonic() + timeout
         while not (result := condition(self.screen)):
             assert time.monotonic() < end and self._read(timeout), f"it shows\n{self.screen.text}"
         return result
 
-    def expect(self, text, timeout=60):
+    def expect(self, text, timeout=LONG):
         """Waits until the program has written `text`, behind what was expected before."""
         end = time.monotonic() + timeout
         while text not in self.out[self.seen:]:
@@ -135,7 +137,7 @@ class Terminal:
     def echoes(self):
         return bool(termios.tcgetattr(self.fd)[3] & termios.ECHO)
 
-    def finish(self, timeout=60):
+    def finish(self, timeout=LONG):
         """Reads to the end; the exit code."""
         while self.fd is not None and self._read(timeout):
             pass

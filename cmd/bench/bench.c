@@ -3,6 +3,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -68,6 +69,13 @@ static int find_fork(struct run *run, struct error *err)
 			return -1;
 		run->fork_path = run->workspace.fork_path;
 	}
+	if (run->fork_path && run->of_fork) {
+		char *root = fork_root(run->fork_path, err);
+
+		if (!root)
+			return -1;
+		free(root);
+	}
 	if (run->fork_path) {
 		look_at_fork(run->fork_path, &run->fork);
 		return 0;
@@ -76,7 +84,7 @@ static int find_fork(struct run *run, struct error *err)
 		return 0;
 	require_workspace(invocation, err);
 	return error_hint(err,
-		"Name a fork with --fork PATH, create a workspace with `quasar init DIR`, or measure quasar's own "
+		"Name a fork with --fork DIR, create a workspace with `quasar init DIR`, or measure quasar's own "
 		"layer with --native.");
 }
 
@@ -162,10 +170,12 @@ static int measure_native(const struct run *run, struct measurement *measurement
 	double needed = run->device.index < 0 ? measure_memory(run->plan.workload, tokens) : 0;
 	double available = memory_available();
 
-	if (needed > available)
-		return error_set(err, STATUS_ENVIRONMENT,
+	if (needed > available) {
+		error_set(err, STATUS_ENVIRONMENT,
 			"%lld tokens need about %.0f MiB of memory, but only %.0f MiB are free",
 			(long long)tokens, needed, available);
+		return error_hint(err, "Free some, or measure fewer tokens with --seq.");
+	}
 	warn_of_long_call(run);
 	return measurement_run(&run->device, &run->plan, measurement, err);
 }
@@ -395,7 +405,7 @@ const struct command cmd_bench = {
 			OPT_OP("Measure only an operation, quasar's own."),
 			OPT_SEMANTICS,
 			{"runs", 0, "N", NULL, NULL, NULL,
-				"Number of timed calls: so many, whether the median is settled or not."},
+				"Number of timed calls, whether or not the median is settled."},
 			{"budget", 0, "SECONDS", NULL, "60", NULL, "Time limit for each length."},
 			{"compare", 0, NULL, NULL, NULL, NULL,
 				"Compare with the last and the best earlier result."},

@@ -124,7 +124,7 @@ static void print_document(const struct leaderboard *it)
 			cJSON *object = cJSON_AddObjectToObject(version, names[part]);
 
 			cJSON_AddNumberToObject(object, "seconds", it->seconds[i][part]);
-			cJSON_AddNumberToObject(object, "flops", rate(it, i, part));
+			cJSON_AddNumberToObject(object, "operations_per_second", rate(it, i, part));
 		}
 		cJSON_AddNumberToObject(version, "speedup", speedup(it, i));
 		cJSON_AddItemToArray(versions, version);

@@ -64,8 +64,8 @@ static int queue(int call, void *context, struct error *err)
 	struct queued *it = context;
 
 	(void)call;
-	return it->fixture->plan.family->cuda(
-		it->gpu, &it->workspace, &it->fixture->problem, it->config, err);
+	return family_cuda(
+		it->fixture->plan.family, it->gpu, &it->workspace, &it->fixture->problem, it->config, err);
 }
 
 static int time_on_gpu(const struct run *run, const struct side *side, int64_t tokens,

@@ -62,7 +62,7 @@ static void check_version(const struct invocation *invocation, struct api *api, 
 	else if (version->networks)
 		check_add(checks, "network", CHECK_OK, NULL, "%s", api_network(api));
 	if (version->images && image)
-		image_check(image, 0, checks);
+		image_check(image, NULL, 0, checks);
 	else if (version->images)
 		check_add(checks, "image", CHECK_WARN, "Set MINER_DOCKER_IMAGE in .env.",
 			"no image of an inference server is set; without one, no submission ranks here");

@@ -61,8 +61,11 @@ static int find_existing(struct plan *plan, struct error *err)
 	plan->existing = realpath(from, NULL);
 	if (!plan->existing)
 		return error_set(err, STATUS_ENVIRONMENT, "--from %s: %s", from, strerror(errno));
-	if (fork_state_read(plan->existing, &state, err) < 0)
+	if (fork_state_read(plan->existing, &state, err) < 0) {
+		if (!err->hint[0])
+			error_hint(err, "Name a git clone of your fork, or have it cloned: --fork-url URL");
 		return error_context(err, "--from");
+	}
 	fork_state_free(&state);
 	return 0;
 }
@@ -555,7 +558,7 @@ const struct command cmd_init = {
 		"rest of flash-linear-attention, and with an origin inside the workspace, so that everything "
 		"works offline. `quasar export` puts the same layer and kernels into any clone.\n\n"
 		"On a terminal and without options, it asks for the network, the wallet, the fork and the sequence "
-		"length, unless the environment says them.\n\n"
+		"length, unless the environment sets them.\n\n"
 		"Existing files are never overwritten. Run it again to create whatever is missing. If it fails, "
 		"it takes away what it has made. It refuses a directory in somebody's git repository, where "
 		"settings and state would soon be committed.",

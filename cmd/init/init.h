@@ -26,5 +26,6 @@ struct network {
 /* One of NETWORKS. */
 const struct network *network_named(const char *name);
 
-/* On a terminal, and where no options are given, asks for what settings do not say, and takes the answers for options. */
+/* On a terminal, and where no options are given, asks for what settings do not say, and takes the answers
+ * for options. */
 int init_ask(struct plan *plan, struct error *err);

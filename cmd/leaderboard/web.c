@@ -73,7 +73,7 @@ static void update(struct web *web, struct board *fresh, const struct error *pro
 	pthread_mutex_unlock(&web->mutex);
 }
 
-/* Ends with an interruption, or at once when the validator shows nothing to who asks here. */
+/* Ends with an interruption, or at once when the validator shows nothing to whoever asks here. */
 static int watch(struct web *web, struct api *api, const char *own, double interval, struct error *err)
 {
 	double begun = clock_now();

@@ -257,7 +257,7 @@ static int last_submission(
 	if (round_began(loop, &began, err) < 0 || read_submissions(loop, &list, err) < 0)
 		return -1;
 	for (size_t i = 0; i < list.count; i++)
-		if (list.items[i].created_at >= began && !is_no_rival(&list.items[i], plan))
+		if (submission_came_at(&list.items[i]) >= began && !is_no_rival(&list.items[i], plan))
 			id = list.items[i].id;
 	submission_list_free(&list);
 	*found = id != 0;
@@ -316,7 +316,7 @@ static int is_held(struct loop *loop, const struct proposal *proposal, bool *hel
 		return -1;
 	for (size_t i = 0; i < list.count; i++)
 		if (list.items[i].docker_image && !is_judged_out(&list.items[i]))
-			until = fmax(until, list.items[i].created_at + length);
+			until = fmax(until, submission_came_at(&list.items[i]) + length);
 	submission_list_free(&list);
 	*held = until > api_now(loop->session.api);
 	if (!*held || (until == loop->held_until && !strcmp(loop->held, proposal->plan.commit_hash)))

@@ -24,7 +24,7 @@ char *tune_fork_path(const struct invocation *invocation, struct error *err)
 	directory = require_workspace(invocation, err);
 	if (directory)
 		return workspace_fork_path(directory, invocation->settings);
-	error_hint(err, "Name a fork with --fork PATH, or create a workspace with `quasar init DIR`.");
+	error_hint(err, "Name a fork with --fork DIR, or create a workspace with `quasar init DIR`.");
 	return NULL;
 }
 

@@ -153,7 +153,7 @@ static int show_list(const struct tune_request *request, struct tune_store *stor
 static int no_result(int64_t id, struct error *err)
 {
 	error_set(err, STATUS_ENVIRONMENT, "there is no tuning result %lld", (long long)id);
-	return error_hint(err, "`quasar tune --list` shows those that there are.");
+	return error_hint(err, "`quasar tune --list` lists the results.");
 }
 
 static int show_one(
@@ -190,7 +190,8 @@ static int export_to(const char *path, struct tune_store *store, struct error *e
 	int result = tune_store_list(store, true, &list, err);
 
 	if (!result && !list.count) {
-		result = error_set(err, STATUS_FAILED, "there are no tuning results to export");
+		error_set(err, STATUS_FAILED, "there are no tuning results to export");
+		result = error_hint(err, "`quasar tune` finds them, on a machine with a GPU.");
 	} else if (!result) {
 		tune_results_write(&list, &text);
 		result = file_write(path, text.data, text.length, 0644, FILE_REPLACE, err);
@@ -210,13 +211,13 @@ static int import_from(const char *path, struct tune_store *store, struct error 
 	cJSON *document = NULL;
 	size_t skipped = 0;
 	int64_t added = -1;
-	int result = file_read(path, TUNE_FILE_BYTES, &text, err);
 
-	if (!result) {
-		document = json_parse(text.data, text.length, err);
-		result = tune_results_read(document, &list, &skipped, &problem, err);
+	if (file_read(path, TUNE_FILE_BYTES, &text, err) < 0) {
+		buffer_free(&text);
+		return -1;
 	}
-	if (!result)
+	document = json_parse(text.data, text.length, err);
+	if (tune_results_read(document, &list, &skipped, &problem, err) == 0)
 		added = tune_store_import(store, &list, err);
 	else
 		error_context(err, "%s", path);

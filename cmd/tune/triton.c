@@ -404,7 +404,7 @@ static int write_kernel(const struct triton_tuning *it, int index, bool write, s
 		fputs(diff, stdout);
 	if (!result && write && *diff)
 		result = stat(path, &status) < 0
-			? error_set(err, STATUS_ENVIRONMENT, "%s has gone", path)
+			? error_set(err, STATUS_ENVIRONMENT, "%s is not there any more", path)
 			: file_write(path, after, strlen(after), status.st_mode & 0777, FILE_REPLACE, err);
 	free(diff);
 	free(after);

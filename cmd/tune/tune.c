@@ -175,7 +175,7 @@ const struct command cmd_tune = {
 			{"triton", 0, NULL, NULL, NULL, NULL, "Tune the Triton kernels of the fork instead."},
 			{"write", 0, NULL, NULL, NULL, NULL,
 				"Put the configurations found into the source of the fork's Triton kernels."},
-			{"fork", 0, "PATH", NULL, NULL, NULL,
+			{"fork", 0, "DIR", NULL, NULL, NULL,
 				"Path of another fork than the workspace's, for --triton and --apply."},
 			OPT_PYTHON,
 			{0},

@@ -126,8 +126,8 @@ static int take_config(struct own *own, const char *parameters, struct error *er
 static int queue(int call, void *context, struct error *err)
 {
 	struct own *own = context;
-	int result = own->family->cuda(
-		device_gpu(&own->device), &own->workspace, &own->fixture.problem, &own->config, err);
+	int result = family_cuda(own->family, device_gpu(&own->device), &own->workspace,
+		&own->fixture.problem, &own->config, err);
 
 	if (call == WARMUPS - 1)
 		own->mhz = gpu_clock_mhz(own->clock);

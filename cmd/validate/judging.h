@@ -5,8 +5,8 @@
 
 struct judging;
 
-/* Called from the thread that calls the functions below. `problem` is what kept the judge from judging, or NULL; then the
- * verdict counts. -1 ends it all. */
+/* Called from the thread that calls the functions below. `problem` is what kept the judge from judging, or
+ * NULL; then the verdict counts. -1 ends it all. */
 typedef int judged(const struct judge *judge, const struct api_submission *submission,
 	struct verdict *verdict, const struct error *problem, void *context, struct error *err);
 

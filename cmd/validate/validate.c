@@ -66,8 +66,8 @@ static cJSON *verdict_json(const struct api_submission *submission, const struct
 	}
 	cJSON_AddBoolToObject(document, "valid", !verdict->invalid);
 	cJSON_AddNumberToObject(document, "score", verdict->score);
-	cJSON_AddNumberToObject(document, "normalised_score", verdict->told_score);
-	json_add_real(document, "normalised_tokens_per_sec", verdict->tokens_per_second);
+	cJSON_AddNumberToObject(document, "normalized_score", verdict->told_score);
+	json_add_real(document, "normalized_tokens_per_sec", verdict->tokens_per_second);
 	json_add_text(document, "reason", verdict->reason);
 	return document;
 }
@@ -350,8 +350,10 @@ static char *list_gpus(struct error *err)
 
 	for (int i = 0; i < count; i++)
 		buffer_printf(&list, "%scuda:%d", i ? "," : "", i);
-	if (!count)
+	if (!count) {
 		error_set(err, STATUS_ENVIRONMENT, "--device all: the driver finds no GPU");
+		error_hint(err, "`quasar gpus` shows what is found. To judge on the CPU: --device cpu");
+	}
 	return list.data;
 }
 

@@ -99,7 +99,7 @@ static int verify_image(const struct verification *verification, const char *ref
 	if (!tool)
 		return -1;
 	kept = image_is_here(tool, reference);
-	image_check(reference, PULL_SECONDS, checks);
+	image_check(reference, tool, PULL_SECONDS, checks);
 	if (!fails(checks))
 		result = run_image(verification, tool, reference, checks, logits, err);
 	if (!kept)

@@ -210,12 +210,12 @@ static void check_claim(struct run *run)
 		"not measured: the target, %lld tokens, was left out", (long long)run->request.target);
 }
 
-static int check_fork(struct run *run, struct error *err)
+static int check_fork(struct run *run, const struct fork_verification *verification, struct error *err)
 {
 	if (!run->invocation->json && !run->request.static_only)
 		printf("\nOn %s, seed %llu.\n\n", run->device.description,
 			(unsigned long long)run->request.seed);
-	if (verify_fork(run->invocation, &run->request, &run->device, &run->checks, &run->found, err) < 0)
+	if (verify_fork(&run->request, verification, &run->checks, &run->found, err) < 0)
 		return -1;
 	take_lengths(run);
 	if (run->request.claimed > 0 && run->found.ran)
@@ -247,9 +247,9 @@ static void print_result(const struct run *run)
 				measurement_row(&table, run->lengths[i].tokens, &run->lengths[i].measurement);
 		table_print(&table, stdout);
 	}
-	printf("\n%s%s%s: %zu ok, %zu warnings, %zu failed, %zu skipped\n", color(stdout, shown), result,
-		color(stdout, COLOR_NONE), check_count(&run->checks, CHECK_OK), warnings, failures,
-		check_count(&run->checks, CHECK_SKIP));
+	printf("\n%s%s%s: %zu ok, %zu warning%s, %zu failed, %zu skipped\n", color(stdout, shown), result,
+		color(stdout, COLOR_NONE), check_count(&run->checks, CHECK_OK), warnings,
+		warnings == 1 ? "" : "s", failures, check_count(&run->checks, CHECK_SKIP));
 	if (not_run(run))
 		printf("The fork was NOT RUN: %s\n", run->found.why_not);
 	else if (!failures && !run->native && !run->request.foreign)
@@ -361,7 +361,7 @@ static int find_fork(const struct invocation *invocation, struct workspace *work
 		return 0;
 	if (!require_workspace(invocation, err))
 		return error_hint(
-			err, "Name a fork with --fork PATH, or create a workspace with `quasar init DIR`.");
+			err, "Name a fork with --fork DIR, or create a workspace with `quasar init DIR`.");
 	if (workspace_open(invocation->workspace, invocation->settings, workspace, err) < 0)
 		return -1;
 	request->fork_path = workspace->fork_path;
@@ -376,8 +376,24 @@ static void check_image(struct run *run)
 	char *image = workspace_docker_image(run->invocation->settings);
 
 	if (image && run->request.version->images)
-		image_check(image, run->request.static_only ? 0 : run->request.budget, &run->checks);
+		image_check(image, NULL, run->request.static_only ? 0 : run->request.budget, &run->checks);
 	free(image);
+}
+
+/* All that is the fork's. */
+static int verify_whole_fork(struct run *run, struct error *err)
+{
+	struct fork_verification verification;
+	int result = verify_open(run->invocation, &run->request, &run->device, &verification, err);
+
+	if (!result)
+		result = verify_static(&run->request, &verification, &run->checks, err);
+	if (!result) {
+		check_image(run);
+		result = check_fork(run, &verification, err);
+	}
+	verify_close(&verification);
+	return result;
 }
 
 static int run_verify(struct invocation *invocation, struct error *err)
@@ -394,12 +410,7 @@ static int run_verify(struct invocation *invocation, struct error *err)
 		goto done;
 	if (!invocation->json)
 		run.checks.report = report_check;
-	result = run.native ? compute_native(&run, err)
-			    : verify_static(invocation, &run.request, &run.checks, err);
-	if (!result && !run.native) {
-		check_image(&run);
-		result = check_fork(&run, err);
-	}
+	result = run.native ? compute_native(&run, err) : verify_whole_fork(&run, err);
 	if (result)
 		goto done;
 	if (invocation->json)
@@ -437,13 +448,14 @@ const struct command cmd_verify = {
 		"VERIFY_COSINE_THRESHOLD and VERIFY_MAX_ABS_DIFF set the thresholds between runs.\n\n"
 		"--logits checks an inference server, or another model, instead: whether its logits are the reference "
 		"model's, as validators find out. Each challenge is a random prompt of 128 tokens and asks for 512 more, "
-		"with the logits of one step (2026-02) or three (2026-04). The reference runs on this machine, on the CPU. "
+		"with the logits of one step (2026-02) or three (2026-04). The reference runs on this machine. "
 		"Every vector of logits needs a cosine similarity of LOGIT_COSINE_THRESHOLD and may differ by "
 		"LOGIT_MAX_ABS_DIFF at most. The tokens are compared too, but do not count: where the reference's "
 		"best two are close, rounding chooses.",
 	.opts =
 		(const struct opt[]){
-			{"seq", 's', "N", NULL, "4096", NULL, "Sequence length to look at most, in tokens."},
+			{"seq", 's', "N", NULL, "4096", NULL,
+				"Sequence length for most of the checks, in tokens."},
 			{"fork", 0, "DIR", NULL, NULL, NULL, "Path of the fork. Default: the workspace's."},
 			OPT_PYTHON,
 			{"full", 0, NULL, NULL, NULL, NULL,

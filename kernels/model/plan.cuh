@@ -44,56 +44,59 @@ struct sharing {
 	int slots;         /* of all of the product, of a block */
 };
 
-/* The way to share tiles among warps that takes them the least time, where weights go to registers. Where activations are
- * staged part by part, that is done in every round. */
-static __device__ constexpr void share_among_warps(struct sharing &share)
+#define IMPOSSIBLE (1 << 30)
+
+/* What each warp then has to do, in slices, where weights go to registers. Where activations are staged part by part, that is
+ * done in every round. */
+static __device__ constexpr int plan_registers(struct sharing &share)
 {
 	const bool whole = share.piece <= STAGE;
-	int least = 1 << 30;
+	const int units = divide_up(share.piece, share.split),
+		  depths = divide_up(units, MODEL_DEPTH(INPUT, TOKENS));
 
-	for (int split = 1; split <= MODEL_WARPS; split++) {
-		const int groups = MODEL_WARPS / split, rounds = divide_up(share.tiles, groups * share.lanes);
-		const int units = divide_up(share.piece, split),
-			  depths = divide_up(units, MODEL_DEPTH(INPUT, TOKENS));
-		const int depth = divide_up(units, depths);
-		const int work = rounds * (units + (whole ? 0 : share.piece));
-
-		if (work >= least || (!whole && split * depth > STAGE))
-			continue;
-		least = work;
-		share.split = split;
-		share.groups = groups;
-		share.rounds = rounds;
-		share.depth = depth;
-		share.units = depths * depth;
-		share.staged = whole ? share.units : STAGE / (split * depth) * depth;
-	}
+	share.depth = divide_up(units, depths);
+	share.units = depths * share.depth;
+	share.staged = whole ? share.units : STAGE / (share.split * share.depth) * share.depth;
+	return share.staged ? share.rounds * (units + (whole ? 0 : share.piece)) : IMPOSSIBLE;
 }
 
 /* The same where weights pass through shared memory. */
-static __device__ constexpr void share_slots(struct sharing &share)
+static __device__ constexpr int plan_slots(struct sharing &share)
 {
-	int least = 1 << 30;
+	const int most = share.rounds > 1 ? SLOTS / 2
+					  : SLOTS; /* of a wave: the next one is to be on its way */
 
+	if (share.groups > most)
+		return IMPOSSIBLE;
 	share.chunks = divide_up(share.slices, share.half ? 2 * CHUNK - 1 : CHUNK);
 	share.chunk = divide_up(share.slices, share.chunks);
-	for (int split = 1; split <= MODEL_WARPS; split++) {
-		const int groups = MODEL_WARPS / split, rounds = divide_up(share.tiles, groups * share.lanes);
-		const int depth = divide_up(share.chunk, split), work = rounds * (share.chunks * depth + 4);
-		const int most = rounds > 1 ? SLOTS / 2
-					    : SLOTS; /* of a wave: the next one is to be on its way */
+	share.depth = divide_up(share.chunk, share.split);
+	share.waves = divide_up(share.chunks, most / share.groups);
+	share.wave = divide_up(share.chunks, share.waves);
+	share.slots = share.rounds * share.waves * share.groups * share.wave;
+	return share.rounds * (share.chunks * share.depth + 4);
+}
 
-		if (work >= least || groups > most)
+/* The way to share tiles among warps that takes them the least time. */
+static __device__ constexpr struct sharing share_among_warps(const struct sharing &share)
+{
+	struct sharing best = share;
+	int least = IMPOSSIBLE;
+
+	for (int split = 1; split <= MODEL_WARPS; split++) {
+		struct sharing way = share;
+
+		way.split = split;
+		way.groups = MODEL_WARPS / split;
+		way.rounds = divide_up(share.tiles, way.groups * share.lanes);
+		const int work = STREAMED ? plan_slots(way) : plan_registers(way);
+
+		if (work >= least)
 			continue;
 		least = work;
-		share.split = split;
-		share.groups = groups;
-		share.rounds = rounds;
-		share.depth = depth;
-		share.waves = divide_up(share.chunks, most / groups);
-		share.wave = divide_up(share.chunks, share.waves);
-		share.slots = rounds * share.waves * groups * share.wave;
+		best = way;
 	}
+	return best;
 }
 
 static __device__ constexpr struct sharing share_in_pieces(int product, int pieces)
@@ -112,11 +115,7 @@ static __device__ constexpr struct sharing share_in_pieces(int product, int piec
 	share.pieces = pieces;
 	share.lanes = BLOCKS / pieces;
 	share.piece = divide_up(share.slices, pieces);
-	if (STREAMED)
-		share_slots(share);
-	else
-		share_among_warps(share);
-	return share;
+	return share_among_warps(share);
 }
 
 /* Into as many pieces as makes blocks move the fewest bytes: activations, weights, and sums of pieces, which also take their

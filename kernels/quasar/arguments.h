@@ -9,7 +9,7 @@ struct quasar_chunk_arguments {
 	const float *initial_state; /* [batch, heads, S, S], row = key; NULL: zeros */
 	float *final_state;         /* the same shape; NULL: not wanted; may be initial_state */
 	const long long *first_row; /* [heads]: see struct quasar_problem; NULL: the whole sequence */
-	/* Between the passes: for each head and group, the group's transition (see quasar_chunk.cu) */
+	/* Between the passes: for each head and group, the group's transition (see block.cuh) */
 	void *inverses; /* with three launches: [batch * heads, chunks], T of each, as a tile */
 	void *transitions;
 	int *forgotten; /* [batch * heads, groups]: 1 when a group's P vanished */

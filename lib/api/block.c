@@ -9,11 +9,6 @@ int64_t block_at(double unix_time)
 	return (int64_t)floor((floor(unix_time) - BLOCK_GENESIS) / BLOCK_SECONDS);
 }
 
-double block_begins(int64_t block)
-{
-	return (double)(BLOCK_GENESIS + block * BLOCK_SECONDS);
-}
-
 static double expected_length(int64_t block)
 {
 	double seconds = (clock_now() - BLOCK_GENESIS) / (double)block;

@@ -10,9 +10,6 @@
 /* (unix_time - genesis) div 12. */
 int64_t block_at(double unix_time);
 
-/* When the block begins, in Unix time. */
-double block_begins(int64_t block);
-
 /* Follows a validator's blocks as its answers report them, whatever length they have there: a local
  * validator may run faster than 12 s a block. Zero-initialised. */
 struct block_clock {

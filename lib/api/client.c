@@ -27,7 +27,8 @@
 struct api {
 	char *base;
 	const struct keypair *keypair;
-	double timeout, skew, told_time;
+	double timeout, date_skew, told_time;
+	bool distrusts_date; /* the validator judges signatures by another clock than its Date headers' */
 	struct http *http;
 	struct api_exchange last;
 	bool shares_timeout;
@@ -121,7 +122,7 @@ const struct api_exchange *api_last(const struct api *api)
 
 double api_clock_skew(const struct api *api)
 {
-	return api->skew;
+	return api->distrusts_date ? 0 : api->date_skew;
 }
 
 /* Further than this a Date header, cut to whole seconds, and the way of an answer cannot lead astray. */
@@ -129,7 +130,7 @@ double api_clock_skew(const struct api *api)
 
 double api_now(const struct api *api)
 {
-	double now = clock_now() + api->skew;
+	double now = clock_now() + api_clock_skew(api);
 
 	return api->told_time > now && api->told_time < now + CLOCK_DOUBT ? api->told_time : now;
 }
@@ -367,8 +368,19 @@ static bool contradicts_version(const struct api *api, const struct route *route
 
 /* Reasons to make a refused request anew; each counts once. */
 struct renewals {
-	bool clock, version;
+	bool clock, other_clock, version;
 };
+
+/* A Date may be a proxy's that stands before the validator, and either clock may be wrong: then the other one is tried. */
+static bool try_another_clock(struct api *api, struct renewals *renewals)
+{
+	if (!renewals->clock)
+		return renewals->clock = true; /* by the Date that came just now */
+	if (renewals->other_clock || !api->date_skew)
+		return false;
+	api->distrusts_date = !api->distrusts_date;
+	return renewals->other_clock = true;
+}
 
 /* Nothing was done yet, and signed by the validator's clock, or as its version has it, it may be taken. */
 static bool worth_renewing(struct api *api, const struct route *route, struct renewals *renewals)
@@ -376,8 +388,8 @@ static bool worth_renewing(struct api *api, const struct route *route, struct re
 	const struct api_version *before = api->version.known;
 	struct error ignored;
 
-	if (api->last.refusal == REFUSAL_EXPIRED && !renewals->clock)
-		return renewals->clock = true;
+	if (api->last.refusal == REFUSAL_EXPIRED)
+		return try_another_clock(api, renewals);
 	if (!api->version.followed || renewals->version || !contradicts_version(api, route))
 		return false;
 	renewals->version = true;
@@ -524,7 +536,7 @@ static int attempt(struct api *api, const struct route *route, const struct http
 	last->http_status = answer.status;
 	last->retry_after = answer.retry_after;
 	if (!isnan(answer.clock_skew))
-		api->skew = answer.clock_skew;
+		api->date_skew = answer.clock_skew;
 	if (answer.status >= 200 && answer.status < 300) {
 		memory->document = parse_answer(
 			reading->count ? &reading->rows.frame : &answer.body, &answer, err);

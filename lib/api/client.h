@@ -79,7 +79,7 @@ const struct api_version *api_learn_version(struct api *api);
 int api_find_version(struct api *api, struct error *err);
 /* The version if the validator's answers have told it, or NULL. */
 const struct api_version *api_version_if_found(const struct api *api);
-/* Whether the lists of commitments, submissions, rounds and weights are shown to who asks here. May ask. */
+/* Whether the lists of commitments, submissions, rounds and weights are shown to whoever asks here. May ask. */
 bool api_shows_lists(struct api *api);
 /* STATUS_USAGE where networks are kept apart and none was told. Whatever registers or submits asks this first: the
  * validator would take it for finney. May ask. */
@@ -106,6 +106,7 @@ struct api_exchange {
 	char detail[512];    /* the validator's own words on a refusal; may be empty */
 };
 
+/* Belongs to the client, until its next call. */
 const struct api_exchange *api_last(const struct api *api);
 
 /* Seconds that the validator's clock is ahead of this machine's, from its Date headers; 0 while not known
@@ -161,6 +162,7 @@ struct api_pending_reveal {
 	const char *miner_hotkey;
 	const char *commitment_hash; /* its first 16 digits and "..." */
 	bool can_reveal;
+	double created_at; /* Unix time; NAN: not told */
 };
 
 /* Whose rows of the list are wanted. */

@@ -12,6 +12,7 @@
 
 struct http; /* a connection kept open between requests */
 
+/* No connection is made yet. Never NULL. */
 struct http *http_open(void);
 void http_close(struct http *http);
 
@@ -49,8 +50,8 @@ int http_exchange(
 	struct http *http, const struct http_request *request, struct http_answer *answer, struct error *err);
 
 /* Checks that `url` is an http or https URL without user, password, query or fragment; returns it without
- * a slash at the end and the scheme's own port, or NULL with STATUS_USAGE. `plain`: it is http and the host is not this machine. The
- * caller frees. */
+ * a slash at the end and the scheme's own port, or NULL with STATUS_USAGE. `plain`: it is http and the
+ * host is not this machine. The caller frees. */
 char *http_check_base(const char *url, bool *plain, struct error *err);
 
 /* Whether a URL's host is this machine by its name or address alone: "localhost", 127.…, [::1]. */

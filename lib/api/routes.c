@@ -333,6 +333,8 @@ static int decode_pending_reveal(const cJSON *row, void *item, struct error *err
 		json_integer(row, "reveal_block", JSON_OPTIONAL, &reveal->reveal_block, err) < 0 ||
 		json_bool(row, "can_reveal", JSON_OPTIONAL, &reveal->can_reveal, err) < 0)
 		return -1;
+	if (read_time(row, "created_at", &reveal->created_at, err) < 0)
+		reveal->created_at = NAN; /* a commitment is worth more than its time */
 	return reveal->reveal_block < 0 ? -1 : 0;
 }
 
@@ -662,10 +664,13 @@ int api_wake_round(struct api *api, struct error *err)
 {
 	static const struct route route = {
 		.name = "GET /get_current_round", .for_validators = true, .once = true, .seconds = 10};
-	struct api_memory memory;
-	int result = api_call(api, &route, NULL, NULL, &memory, err);
+	struct api_round round = {0};
+	struct error ignored;
+	int result = api_call(api, &route, NULL, NULL, &round.memory, err);
 
-	api_release(&memory);
+	if (!result && decode_round(&round, &ignored) == 0)
+		api_told_time(api, round.start_time);
+	api_release(&round.memory);
 	return result < 0 && err->status == STATUS_INTERRUPTED ? -1 : 0;
 }
 

@@ -47,7 +47,7 @@ int clock_poll(struct pollfd *fds, size_t count, double seconds, struct error *e
 void hangup_install(void);
 /* True once after each SIGHUP. */
 bool hangup_taken(void);
-/* clock_poll() for who asks hangup_taken() next: it does not wait when there was one, and one that comes ends it. */
+/* clock_poll() for whoever asks hangup_taken() next: it does not wait when there was one, and one that comes ends it. */
 int hangup_poll(struct pollfd *fds, size_t count, double seconds, struct error *err);
 
 /* Waits until `fd` has something to read, or has ended. -1 with STATUS_INTERRUPTED as above. */

@@ -17,7 +17,7 @@ char *path_expand(const char *path);
 /* Makes a directory and its parents, each with `mode`, durably; an existing directory is fine. */
 int directory_make(const char *path, mode_t mode, struct error *err);
 
-/* Opens a regular file for reading; the caller closes. Never waits, as for who writes to a pipe of that
+/* Opens a regular file for reading; the caller closes. Never waits, as for whoever writes to a pipe of that
  * name: STATUS_ENVIRONMENT for whatever else it is, and when it cannot be opened. */
 int file_open(const char *path, struct error *err);
 
@@ -40,6 +40,7 @@ int file_write(const char *path, const void *data, size_t length, mode_t permiss
 /* Gives a finished file or directory its name, durably. An existing `to` is an error. */
 int file_publish(const char *from, const char *to, struct error *err);
 
+/* Whether something is there, be it a link that leads nowhere. */
 bool path_exists(const char *path);
 
 /* Removes a directory with all below it, never following a symbolic link. */

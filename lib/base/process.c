@@ -1,6 +1,5 @@
 #include "base/process.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <fnmatch.h>
@@ -11,6 +10,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -89,21 +89,6 @@ static char **make_environment(char *const *more)
 	return list;
 }
 
-void process_keep_files(void)
-{
-	DIR *files = opendir("/proc/self/fd");
-	const struct dirent *entry;
-
-	while (files && (entry = readdir(files))) {
-		int fd = atoi(entry->d_name);
-
-		if (fd > STDERR_FILENO)
-			fcntl(fd, F_SETFD, FD_CLOEXEC);
-	}
-	if (files)
-		closedir(files);
-}
-
 /* --- its life ------------------------------------------------------------------------------------ */
 
 /* The text as a file that can be read from its beginning; -1 on error. */
@@ -119,8 +104,23 @@ static int text_file(const char *text)
 	return fd;
 }
 
+/* In the child, too. What libraries open is not always closed by exec: the connections of libcurl are not. */
+static void keep_files(const int *files)
+{
+	struct rlimit most;
+
+	if (close_range(STDERR_FILENO + 1, ~0U, CLOSE_RANGE_CLOEXEC) < 0) { /* Linux before 5.11 */
+		getrlimit(RLIMIT_NOFILE, &most);
+		for (int fd = STDERR_FILENO + 1; fd < (int)most.rlim_cur; fd++)
+			fcntl(fd, F_SETFD, FD_CLOEXEC);
+	}
+	for (; files && *files >= 0; files++)
+		fcntl(*files, F_SETFD, 0);
+}
+
 /* In the child: only what is allowed between fork and exec. */
-static void become(const char *const *argv, char *const *environment, const int standard[3], pid_t parent)
+static void become(const char *const *argv, char *const *environment, const int standard[3], const int *files,
+	pid_t parent)
 {
 	sigset_t none;
 
@@ -133,6 +133,7 @@ static void become(const char *const *argv, char *const *environment, const int 
 	for (int fd = 0; fd < 3; fd++)
 		if (dup2(standard[fd], fd) < 0)
 			_exit(127);
+	keep_files(files);
 	if (getppid() == parent)
 		execve(argv[0], (char *const *)argv, environment);
 	_exit(127);
@@ -140,7 +141,7 @@ static void become(const char *const *argv, char *const *environment, const int 
 
 /* `standard`: its stdin, stdout and stderr. */
 static int start(struct process *process, const char *const *argv, char *const *more, const int standard[3],
-	struct error *err)
+	const int *files, struct error *err)
 {
 	char **environment = make_environment(more);
 	pid_t parent = getpid();
@@ -149,7 +150,7 @@ static int start(struct process *process, const char *const *argv, char *const *
 		SIG_DFL); /* ignored, as some supervisors leave it, it would take the exit status away */
 	process->pid = fork();
 	if (!process->pid)
-		become(argv, environment, standard, parent);
+		become(argv, environment, standard, files, parent);
 	free(environment);
 	if (process->pid > 0) {
 		setpgid(process->pid, process->pid); /* whichever of the two comes first */
@@ -183,7 +184,7 @@ int process_start(struct process *process, const char *const *argv, char *const 
 	} else {
 		process->output = ends[0];
 		fcntl(ends[0], F_SETFL, O_NONBLOCK);
-		result = start(process, argv, more, (int[]){in, ends[1], STDERR_FILENO}, err);
+		result = start(process, argv, more, (int[]){in, ends[1], STDERR_FILENO}, NULL, err);
 	}
 	if (result)
 		close_ends(process);
@@ -192,7 +193,8 @@ int process_start(struct process *process, const char *const *argv, char *const 
 	return result;
 }
 
-int process_talk(struct process *process, const char *const *argv, char *const *more, struct error *err)
+int process_talk(struct process *process, const char *const *argv, char *const *more, const int *files,
+	struct error *err)
 {
 	int ends[2] = {-1, -1}, talk[2] = {-1, -1}, result;
 
@@ -202,7 +204,7 @@ int process_talk(struct process *process, const char *const *argv, char *const *
 	} else {
 		process->output = ends[0];
 		fcntl(ends[0], F_SETFL, O_NONBLOCK);
-		result = start(process, argv, more, (int[]){talk[1], talk[1], ends[1]}, err);
+		result = start(process, argv, more, (int[]){talk[1], talk[1], ends[1]}, files, err);
 	}
 	process->talk = talk[0];
 	if (result)

@@ -15,20 +15,19 @@ struct process {
 	struct buffer heard; /* what came that way and is no whole line yet */
 };
 
-/* Keeps the files that this process was started with, but for stdin, stdout and stderr, from the programs that it
- * starts. */
-void process_keep_files(void);
-
 /* Starts argv[0] (a path) in a process group of its own. It reads `input` from stdin, which lies in memory
  * whole, and dies with this process. Of this process's environment it sees what programs need to run and
- * no secret (the lists are in process.c), and `more`: "NAME=value" each, ends with NULL, may be NULL.
+ * no secret (the lists are in process.c), and `more`: "NAME=value" each, ends with NULL, may be NULL. Of its files it
+ * gets none, not even connections that libraries left open.
  * STATUS_ENVIRONMENT when it cannot be started; a path that cannot be executed shows as exit status 127. */
 int process_start(struct process *process, const char *const *argv, char *const *more, const char *input,
 	struct error *err);
 
 /* The same for a program that is talked with: what process_say() says it reads from stdin, process_hear() hears
- * what it writes to stdout, and `output` and `text` are its stderr, of which the last is kept. */
-int process_talk(struct process *process, const char *const *argv, char *const *more, struct error *err);
+ * what it writes to stdout, and `output` and `text` are its stderr, of which the last is kept. `files` are those of
+ * ours that it gets, under the same numbers: ends with -1, may be NULL. */
+int process_talk(struct process *process, const char *const *argv, char *const *more, const int *files,
+	struct error *err);
 
 /* Says a line, which has to be shorter than 64 KiB. STATUS_FAILED when the program does not listen. */
 int process_say(struct process *process, const char *line, struct error *err);

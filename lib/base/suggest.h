@@ -10,6 +10,6 @@ struct suggestion {
 	size_t distance;
 };
 
-/* Considers a name: it is like the word when few letters are wrong, missing, too many or swapped, or when the one begins
- * with the other. `name` stays the caller's. */
+/* Considers a name: it is like the word when few letters are wrong, missing, too many or swapped, or when
+ * the one begins with the other. `name` stays the caller's. */
 void suggestion_offer(struct suggestion *suggestion, const char *name);

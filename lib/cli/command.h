@@ -52,8 +52,8 @@ struct invocation {
 	const char **values;       /* as given, one for each of the command's options */
 };
 
-/* Sets an option that the command line did not give, as if it had: what a person answered. The value stays the caller's,
- * and has to outlive the invocation. */
+/* Sets an option that the command line did not give, as if it had: what a person answered. The value stays
+ * the caller's, and has to outlive the invocation. */
 void arg_set(struct invocation *invocation, const char *name, const char *value);
 
 /* All take an option of the command by its name; a name that the command does not have is a bug.
@@ -69,8 +69,8 @@ int arg_integer(const struct invocation *invocation, const char *name, int64_t l
 	int64_t *out, struct error *err);
 int arg_real(const struct invocation *invocation, const char *name, double least, double most, double *out,
 	struct error *err);
-/* A list "4096,64k,1M" of at most `capacity` numbers; returns the count, or -1. "131,072" is one number; "262,144", which
- * may be two, is two, and a note says so. */
+/* A list "4096,64k,1M" of at most `capacity` numbers; returns the count, or -1. "131,072" is one number;
+ * "262,144", which may be two, is two, and a note says so. */
 int arg_integers(const struct invocation *invocation, const char *name, int64_t least, int64_t most,
 	int64_t *out, int capacity, struct error *err);
 

@@ -40,9 +40,11 @@ static int set_up(const struct invocation *invocation, struct api *api, struct e
 	const struct api_version *version = api_version_named(name);
 
 	if (!version && strcmp(name, "auto"))
-		return error_set(err, STATUS_USAGE, "API_VERSION: there is no version \"%s\"", name);
+		return error_set(
+			err, STATUS_USAGE, "API_VERSION: \"%s\" is not one of auto|2026-04|2026-02", name);
 	if (key && (strpbrk(key, "\r\n") || strlen(key) > LONGEST_KEY))
-		return error_set(err, STATUS_USAGE, "DASHBOARD_API_KEY is not an API key");
+		return error_set(err, STATUS_USAGE,
+			"DASHBOARD_API_KEY is too long for an API key, or has a line break");
 	if (version)
 		api_force_version(api, version);
 	api_follow_version(api, NULL);

@@ -8,7 +8,6 @@
 #include "base/layout.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "base/process.h"
 #include "base/suggest.h"
 #include "base/version.h"
 #include "cli/help.h"
@@ -137,6 +136,13 @@ bool program_opt_is_optional(const struct opt *opt)
 	return opt->arg && opt->arg[0] == '[';
 }
 
+/* Whether the word behind an option that may go without a value is its value: to a command that takes no
+ * other words it can be nothing else, even if misspelt. */
+static bool is_its_value(const struct command *command, const struct opt *opt, const char *word)
+{
+	return fits_choices(opt, word) || (!command->positionals && word[0] != '-');
+}
+
 int program_read_option(struct invocation *invocation, struct globals *globals, char **words, int count,
 	int *at, struct error *err)
 {
@@ -148,7 +154,7 @@ int program_read_option(struct invocation *invocation, struct globals *globals, 
 	if (!opt->arg && value)
 		return error_set(err, STATUS_USAGE, "option --%s takes no value", opt->name);
 	if (program_opt_is_optional(opt) && !value) {
-		if (*at + 1 < count && fits_choices(opt, words[*at + 1]))
+		if (*at + 1 < count && is_its_value(invocation->command, opt, words[*at + 1]))
 			value = words[++*at];
 	} else if (opt->arg && !value) {
 		if (*at + 1 >= count)
@@ -157,8 +163,8 @@ int program_read_option(struct invocation *invocation, struct globals *globals, 
 		value = words[++*at];
 	}
 	if (opt->choices && value && !fits_choices(opt, value))
-		return error_set(err, STATUS_USAGE, "option --%s: \"%s\" is not one of %s", opt->name, value,
-			opt->choices);
+		return error_set(
+			err, STATUS_USAGE, "--%s: \"%s\" is not one of %s", opt->name, value, opt->choices);
 	if (is_global(opt))
 		apply_global(globals, opt, value);
 	else
@@ -253,8 +259,8 @@ static int run(struct invocation *invocation, const struct globals *globals, str
 	if (program_find_workspace(globals, &place, err) < 0)
 		return -1;
 	if (globals->workspace && !place.directory) {
-		result = error_set(
-			err, STATUS_ENVIRONMENT, "workspace %s: no such directory", globals->workspace);
+		error_set(err, STATUS_ENVIRONMENT, "workspace %s: no such directory", globals->workspace);
+		result = error_hint(err, "Create it with: quasar init %s", globals->workspace);
 	} else {
 		invocation->workspace = place.directory;
 		invocation->workspace_above = place.above;
@@ -269,7 +275,7 @@ static int run(struct invocation *invocation, const struct globals *globals, str
 	return result;
 }
 
-/* `quasar` alone: its commands and, for who has no workspace, where to begin. */
+/* `quasar` alone: its commands and, for whoever has no workspace, where to begin. */
 static void welcome(const struct command *program)
 {
 	struct workspace_place place = {0};
@@ -294,7 +300,6 @@ int program_main(const struct command *program, int argc, char **argv)
 
 	setvbuf(stdout, NULL, _IOLBF, 0); /* a line arrives whole, also in a pipe or a log file */
 	interrupt_install();
-	process_keep_files();
 	if (argc > 1 && !strcmp(argv[1], "--version")) {
 		puts("quasar " QUASAR_VERSION);
 		goto done;

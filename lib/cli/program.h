@@ -17,7 +17,8 @@ struct globals {
  * NULL: none. `value`, if not NULL, points behind the '=', or is NULL itself. */
 const struct opt *program_find_opt(const struct command *command, const char *word, const char **value);
 
-/* Whether the option may stand alone; a value then is one of its choices, or behind "=". */
+/* Whether the option may stand alone. A value is then behind "=", or the next word: one of its choices or, for
+ * commands without other words, anything that is no option. */
 bool program_opt_is_optional(const struct opt *opt);
 
 /* Takes the option at words[*at] and the value behind it, if it has one. */

@@ -248,6 +248,7 @@ cJSON *submission_json(const struct submission *submission)
 	json_add_real(object, "score", submission->score);
 	json_add_text(object, "reason", submission->reason);
 	json_add_time(object, "created_at", submission->created_at);
+	json_add_time(object, "sent_at", submission->sent_at);
 	json_add_time(object, "updated_at", submission->updated_at);
 	return object;
 }

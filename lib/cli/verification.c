@@ -25,27 +25,18 @@ static void check_git(const struct verify_request *request, struct check_list *c
 	fork_state_free(&state);
 }
 
-static int find_python(const struct invocation *invocation, const struct verify_request *request,
-	struct python *python, struct error *err)
-{
-	return command_python(invocation, request->foreign ? NULL : request->fork_path, python, err);
-}
-
-int verify_static(const struct invocation *invocation, const struct verify_request *request,
+int verify_static(const struct verify_request *request, const struct fork_verification *verification,
 	struct check_list *checks, struct error *err)
 {
-	struct inspect_options options = {
-		.rules = inspect_rules_of(request->version), .strict = request->strict};
-	struct python python = {0};
-	struct error missing; /* is no error: fork.compile tells of it */
-	int result;
+	const struct inspect_options options = {
+		.rules = inspect_rules_of(request->version),
+		.strict = request->strict,
+		.python = verification->python.path,
+	};
+	int result = inspect_fork(request->fork_path, &options, checks, err);
 
-	if (find_python(invocation, request, &python, &missing) == 0)
-		options.python = python.path;
-	result = inspect_fork(request->fork_path, &options, checks, err);
 	if (!result)
 		check_git(request, checks);
-	python_free(&python);
 	return result;
 }
 
@@ -78,28 +69,13 @@ static int thresholds(
 	return verify_threshold(invocation, "VERIFY_MAX_ABS_DIFF", difference, err);
 }
 
-/* By a Python that is there. */
-static int check_fork(const struct verify_request *request, struct checks_plan *plan,
-	const struct python *python, struct check_list *checks, struct checks_found *found, struct error *err)
+int verify_open(const struct invocation *invocation, const struct verify_request *request,
+	const struct device *device, struct fork_verification *verification, struct error *err)
 {
-	struct error missing;
+	struct checks_plan *plan = &verification->plan;
 
-	plan->python = python->path;
-	if (!request->static_only && python->torch)
-		return checks_run(plan, checks, found, err);
-	if (checks_compile(plan, checks, err) < 0)
-		return -1;
-	if (!request->static_only && python_require_torch(python, &missing) < 0) {
-		snprintf(found->why_not, sizeof(found->why_not), "%.250s", missing.message);
-		check_problem(checks, "fork.import", CHECK_SKIP, &missing);
-	}
-	return 0;
-}
-
-int verify_fork(const struct invocation *invocation, const struct verify_request *request,
-	const struct device *device, struct check_list *checks, struct checks_found *found, struct error *err)
-{
-	struct checks_plan plan = {
+	*verification = (struct fork_verification){0};
+	*plan = (struct checks_plan){
 		.fork = request->fork_path,
 		.device = device,
 		.tokens = request->tokens,
@@ -110,22 +86,45 @@ int verify_fork(const struct invocation *invocation, const struct verify_request
 		.budget = request->budget,
 		.seed = request->seed,
 	};
-	struct python python = {0};
-	struct error missing;
-	int result;
-
-	*found = (struct checks_found){0};
-	if (thresholds(invocation, &plan.repeat_cosine, &plan.repeat_difference, err) < 0)
+	if (thresholds(invocation, &plan->repeat_cosine, &plan->repeat_difference, err) < 0)
 		return -1;
-	if (find_python(invocation, request, &python, &missing) < 0) {
-		snprintf(found->why_not, sizeof(found->why_not), "%.250s", missing.message);
-		check_problem(checks, "fork.compile", CHECK_SKIP, &missing);
-		result = 0;
-	} else {
-		result = check_fork(request, &plan, &python, checks, found, err);
+	if (command_python(invocation, request->foreign ? NULL : request->fork_path, &verification->python,
+		    &verification->missing) < 0)
+		return 0; /* fork.compile tells of it */
+	plan->python = verification->python.path;
+	if (request->static_only || !verification->python.torch)
+		return 0;
+	verification->inquiry = checks_open(plan, err);
+	return verification->inquiry ? 0 : -1;
+}
+
+void verify_close(struct fork_verification *verification)
+{
+	checks_close(verification->inquiry);
+	python_free(&verification->python);
+}
+
+int verify_fork(const struct verify_request *request, const struct fork_verification *verification,
+	struct check_list *checks, struct checks_found *found, struct error *err)
+{
+	const struct python *python = &verification->python;
+	struct error missing;
+
+	if (verification->inquiry)
+		return checks_run(verification->inquiry, checks, found, err);
+	*found = (struct checks_found){0};
+	if (!python->path) {
+		snprintf(found->why_not, sizeof(found->why_not), "%.250s", verification->missing.message);
+		check_problem(checks, "fork.compile", CHECK_SKIP, &verification->missing);
+		return 0;
 	}
-	python_free(&python);
-	return result;
+	if (checks_compile(&verification->plan, checks, err) < 0)
+		return -1;
+	if (!request->static_only && python_require_torch(python, &missing) < 0) {
+		snprintf(found->why_not, sizeof(found->why_not), "%.250s", missing.message);
+		check_problem(checks, "fork.import", CHECK_SKIP, &missing);
+	}
+	return 0;
 }
 
 int verify_native(const struct invocation *invocation, const struct verify_request *request,
@@ -182,20 +181,24 @@ int verify_run(const struct invocation *invocation, const struct verify_request 
 	struct check_list *checks, struct error *err)
 {
 	struct verify_request seeded = *request;
+	struct fork_verification verification = {0};
 	struct checks_found found = {0};
 	struct device device = {0};
 	int result;
 
-	if (verify_static(invocation, request, checks, err) < 0)
-		return -1;
 	seeded.seed = request->seed ? request->seed : command_seed();
 	result = request->static_only ? 0 : command_device(invocation, request->device, &device, err);
 	if (!result)
-		result = verify_fork(invocation, &seeded, &device, checks, &found, err);
+		result = verify_open(invocation, &seeded, &device, &verification, err);
+	if (!result)
+		result = verify_static(&seeded, &verification, checks, err);
+	if (!result)
+		result = verify_fork(&seeded, &verification, checks, &found, err);
 	if (!result && *found.why_not && !request->static_only)
 		result = stand_in(invocation, &seeded, &device, found.why_not, checks, err);
 	if (!result && request->claimed > 0 && !request->static_only)
 		verify_claim(request->measured, request->claimed, checks);
+	verify_close(&verification);
 	device_close(&device);
 	return result;
 }

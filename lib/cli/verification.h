@@ -7,6 +7,7 @@
 #include "measure/device.h"
 #include "op/family.h"
 #include "probe/checks.h"
+#include "probe/python.h"
 
 #define VERIFY_TOKENS 4096 /* the length that validators' local check uses */
 #define VERIFY_SECONDS 300
@@ -44,15 +45,27 @@ struct verify_request {
 int verify_run(const struct invocation *invocation, const struct verify_request *request,
 	struct check_list *checks, struct error *err);
 
-/* Its parts: files, imports, CUDA source and git. */
-int verify_static(const struct invocation *invocation, const struct verify_request *request,
+/* The checks of a fork, from verify_open() to verify_close(). */
+struct fork_verification {
+	struct python python;
+	struct error missing; /* why there is none */
+	struct checks_plan plan;
+	struct inquiry *inquiry; /* NULL: the layer is not run */
+};
+
+/* The parts of verify_run(). Finds the miner's Python, and has it begin to import PyTorch; with request->static_only it
+ * does not, and `device` is not used. No Python is no error. To be closed also when this fails. */
+int verify_open(const struct invocation *invocation, const struct verify_request *request,
+	const struct device *device, struct fork_verification *verification, struct error *err);
+void verify_close(struct fork_verification *verification);
+
+/* Files, imports, CUDA source and git. */
+int verify_static(const struct verify_request *request, const struct fork_verification *verification,
 	struct check_list *checks, struct error *err);
 
-/* The fork's layer, by the miner's Python. With request->static_only only what needs no PyTorch; `device` is not
- * used then. */
-int verify_fork(const struct invocation *invocation, const struct verify_request *request,
-	const struct device *device, struct check_list *checks, struct checks_found *found,
-	struct error *err);
+/* The fork's layer. With request->static_only only what needs no PyTorch. */
+int verify_fork(const struct verify_request *request, const struct fork_verification *verification,
+	struct check_list *checks, struct checks_found *found, struct error *err);
 
 /* quasar's own code: the operation and, of the first family, the layer at one length. Beyond the first length,
  * `suffix` tells the checks apart. */
@@ -62,7 +75,8 @@ int verify_native(const struct invocation *invocation, const struct verify_reque
 /* The value of a setting that is a threshold. STATUS_USAGE. */
 int verify_threshold(const struct invocation *invocation, const char *name, double *value, struct error *err);
 
-/* The name of the reference model of logit verification: what --reference or REFERENCE_MODEL says, else the version's. */
+/* The name of the reference model of logit verification: what --reference or REFERENCE_MODEL says, else
+ * the version's. */
 const char *verify_reference(const struct invocation *invocation, const struct api_version *version);
 
 /* Would the validator find the claim kept, if it measured the same? Tokens/s. */

@@ -59,10 +59,11 @@ void export_kernels_hash(char hash[EXPORT_KERNELS_HASH]);
 /* The text of one of our files, by its path; NULL: there is none. */
 const char *export_text(const char *path);
 
-/* Compares our files with those of the fork at `path`: the operation in fla/ops/quasar/, the layer, and of the modules
- * that they import from the rest of fla/, those that are missing. `tuned`: what EXPORT_TUNED_PATH is to hold, which stays
- * the caller's and must outlive the plan; NULL: nothing was tuned, and what the fork has there stays. Writes nothing.
- * STATUS_ENVIRONMENT: no fork or folder there, a link or folder in the place of a file, or git fails. */
+/* Compares our files with those of the fork at `path`: the operation in fla/ops/quasar/, the layer, and of
+ * the modules that they import from the rest of fla/, those that are missing. `tuned`: what
+ * EXPORT_TUNED_PATH is to hold, which stays the caller's and must outlive the plan; NULL: nothing was
+ * tuned, and what the fork has there stays. Writes nothing. STATUS_ENVIRONMENT: no fork or folder there, a
+ * link or folder in the place of a file, or git fails. */
 int export_plan_make(const char *path, enum export_part part, const char *tuned, struct export_plan *plan,
 	struct error *err);
 void export_plan_free(struct export_plan *plan);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/inotify.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/file.h"
@@ -170,6 +171,20 @@ static int read_origin(git_repository *repository, struct fork_state *state)
 		return code;
 	state->published = state->ahead == 0;
 	return 0;
+}
+
+char *fork_root(const char *path, struct error *err)
+{
+	char *root = realpath(path, NULL);
+	struct stat status;
+
+	if (root && stat(root, &status) == 0 && S_ISDIR(status.st_mode))
+		return root;
+	free(root);
+	error_set(err, STATUS_ENVIRONMENT, "there is no fork at %s", path);
+	error_hint(err,
+		"Name your clone with --fork DIR or FORK_PATH, or clone one with `quasar init --fork-url URL`.");
+	return NULL;
 }
 
 int fork_state_read(const char *path, struct fork_state *state, struct error *err)

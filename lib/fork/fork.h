@@ -50,6 +50,9 @@ int fork_url_check(const char *url, bool allow_local, struct error *err);
 int fork_clone(const char *url, const char *directory, const char *commit, const struct fork_remote *remote,
 	struct error *err);
 
+/* The absolute path of a fork's folder, a clone or not. NULL: STATUS_ENVIRONMENT. The caller frees. */
+char *fork_root(const char *path, struct error *err);
+
 struct fork_state {
 	char commit[41];    /* HEAD; "" before the first commit */
 	char *branch;       /* NULL: HEAD is detached */
@@ -75,8 +78,8 @@ int fork_watch(const char *path);
  * clones that gets it, too. */
 bool fork_tracks(const char *directory, const char *name);
 
-/* The root of the git work tree that a directory lies in, unless that ignores it, or the directory is a repository of its
- * own. The directory has to exist. NULL: none. The caller frees. */
+/* The root of the git work tree that a directory lies in, unless that ignores it, or the directory is a
+ * repository of its own. The directory has to exist. NULL: none. The caller frees. */
 char *fork_around(const char *directory);
 
 /* The remote_url of that state alone, which is quick to find. NULL when `path` is no clone. Caller frees. */

@@ -5,11 +5,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "base/buffer.h"
 #include "base/memory.h"
 #include "base/text.h"
+#include "fork/fork.h"
 #include "fork/fork_text.h"
 #include "fork/tree_rule.h"
 
@@ -399,17 +399,11 @@ enum inspect_rules inspect_rules_of(const struct api_version *version)
 int inspect_fork(
 	const char *path, const struct inspect_options *options, struct check_list *checks, struct error *err)
 {
-	char *root = realpath(path, NULL);
-	struct stat status;
+	char *root = fork_root(path, err);
 	int result;
 
-	if (!root || stat(root, &status) < 0 || !S_ISDIR(status.st_mode)) {
-		free(root);
-		error_set(err, STATUS_ENVIRONMENT, "there is no fork at %s", path);
-		return error_hint(err,
-			"Name your clone with --fork PATH or FORK_PATH, or clone one with `quasar init "
-			"--fork-url URL`.");
-	}
+	if (!root)
+		return -1;
 	check_text(root, options, checks);
 	result = tree_rule_check(root, options->python,
 		options->rules == INSPECT_APRIL ? CHECK_FAIL : CHECK_WARN, checks, err);

@@ -91,7 +91,8 @@ static int check_changes(git_repository *repository, const char *const *secrets,
 static int check_state(git_repository *repository, const char *path, struct error *err)
 {
 	if (git_repository_is_bare(repository))
-		return error_set(err, STATUS_ENVIRONMENT, "%s is a bare repository", path);
+		return error_set(
+			err, STATUS_ENVIRONMENT, "%s is a bare repository: there are no files to push", path);
 	if (git_repository_head_detached(repository)) {
 		error_set(err, STATUS_ENVIRONMENT, "%s is not on a branch", path);
 		return error_hint(err, "Create one with: git switch -c NAME");
@@ -251,7 +252,8 @@ static int push_work(struct job *job, struct error *err)
 	if (!result) {
 		code = git_repository_head(&head, repository);
 		if (code == GIT_EUNBORNBRANCH)
-			result = error_set(err, STATUS_ENVIRONMENT, "%s has no commit yet", job->directory);
+			result = error_set(err, STATUS_ENVIRONMENT,
+				"%s has no commit yet, and nothing to commit", job->directory);
 		else if (!code)
 			code = push_branch(
 				job, repository, git_reference_name(head), git_reference_target(head));

@@ -6,7 +6,7 @@
 
 struct gpu_clock;
 
-/* NULL where NVML is not there, or knows no such GPU; the log says so, for who wants to know. */
+/* NULL where NVML is not there, or knows no such GPU; the log says so, for whoever wants to know. */
 struct gpu_clock *gpu_clock_open(const struct gpu_properties *properties);
 void gpu_clock_close(struct gpu_clock *clock); /* NULL is fine */
 

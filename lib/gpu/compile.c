@@ -36,20 +36,38 @@
 	_(common_tile, "common/tile.cuh")                                                                    \
 	_(flash_arguments, "flash/arguments.h")                                                              \
 	_(flash_atomics, "flash/atomics.cuh")                                                                \
-	_(flash_roles, "flash/roles.cuh")                                                                    \
 	_(flash_common, "flash/flash.cuh")                                                                   \
 	_(flash_layout, "flash/layout.h")                                                                    \
+	_(flash_roles, "flash/roles.cuh")                                                                    \
 	_(quasar_arguments, "quasar/arguments.h")                                                            \
+	_(quasar_block, "quasar/block.cuh")                                                                  \
 	_(quasar_decay, "quasar/decay.cuh")                                                                  \
 	_(quasar_gate_formula, "quasar/gate.cuh")                                                            \
+	_(quasar_inverse, "quasar/inverse.cuh")                                                              \
 	_(quasar_layout, "quasar/layout.h")                                                                  \
+	_(quasar_lower, "quasar/lower.cuh")                                                                  \
+	_(quasar_matrices, "quasar/matrices.cuh")                                                            \
+	_(quasar_output, "quasar/output.cuh")                                                                \
+	_(quasar_roles, "quasar/roles.cuh")                                                                  \
+	_(quasar_rows, "quasar/rows.cuh")                                                                    \
+	_(quasar_share, "quasar/share.cuh")                                                                  \
+	_(quasar_step, "quasar/step.cuh")                                                                    \
+	_(quasar_transition, "quasar/transition.cuh")                                                        \
+	_(quasar_walk, "quasar/walk.cuh")                                                                    \
 	_(layer_arguments, "layer/arguments.h")                                                              \
 	_(layer_layout, "layer/layout.h")                                                                    \
 	_(layer_segment, "layer/segment.cuh")                                                                \
 	_(layer_silu, "layer/silu.cuh")                                                                      \
 	_(linear_arguments, "linear/arguments.h")                                                            \
+	_(linear_factor, "linear/factor.cuh")                                                                \
 	_(linear_feature, "linear/feature.cuh")                                                              \
 	_(linear_layout, "linear/layout.h")                                                                  \
+	_(linear_numbers, "linear/numbers.cuh")                                                              \
+	_(linear_output, "linear/output.cuh")                                                                \
+	_(linear_state, "linear/state.cuh")                                                                  \
+	_(linear_tile, "linear/tile.cuh")                                                                    \
+	_(linear_walk, "linear/walk.cuh")                                                                    \
+	_(linear_warp, "linear/warp.cuh")                                                                    \
 	_(model_activation, "model/activation.cuh")                                                          \
 	_(model_arguments, "model/arguments.h")                                                              \
 	_(model_attention, "model/attention.cuh")                                                            \
@@ -234,13 +252,13 @@ void kernel_source_hash(const char *source, char hash[KERNEL_SOURCE_HASH])
 		cache_key(hash, texts);
 }
 
+/* What is Hopper's alone, as wgmma, may be used where the code is `exact`ly for the target, not for later GPUs. */
 static int make_options(struct options *options, const struct kernel_parameter *parameters, bool ptx,
-	int target, struct error *err)
+	bool exact, int target, struct error *err)
 {
-	/* machine code may use what is Hopper's alone, as wgmma; PTX is for later GPUs, which lack that */
 	if (option_add(options,
 		    xprintf("--gpu-architecture=%s_%d%s", ptx ? "compute" : "sm", target,
-			    target == 90 && !ptx ? "a" : ""),
+			    exact && target == 90 ? "a" : ""),
 		    err) < 0 ||
 		option_add(options, xstrdup("--std=c++17"), err) < 0 ||
 		option_add(options, xstrdup("--diag-suppress=177"), err) < 0)
@@ -249,6 +267,14 @@ static int make_options(struct options *options, const struct kernel_parameter *
 		if (option_add(options, xprintf("-D%s=%d", parameters->name, parameters->value), err) < 0)
 			return -1;
 	return 0;
+}
+
+/* NVIDIA's own setting: the driver is to compile PTX. The emulated GPU runs nothing else. */
+static bool wants_ptx(void)
+{
+	const char *wanted = getenv("CUDA_FORCE_PTX_JIT");
+
+	return wanted && !strcmp(wanted, "1");
 }
 
 int kernel_compile(const char *source, const struct kernel_parameter *parameters, int capability,
@@ -268,8 +294,8 @@ int kernel_compile(const char *source, const struct kernel_parameter *parameters
 			nvrtc_path(), capability / 10, capability % 10);
 		return error_hint(err, "GPUs need compute capability 8.0 (Ampere) or later.");
 	}
-	ptx = target != capability;
-	result = make_options(&options, parameters, ptx, target, err);
+	ptx = target != capability || wants_ptx();
+	result = make_options(&options, parameters, ptx, target == capability, target, err);
 	if (!result)
 		result = compile_cached(nvrtc, source, text, &options, ptx, image, err);
 	options_free(&options);

@@ -2,7 +2,7 @@
  *
  * Each has its own context and stream, which every function makes current for as long as it lasts: several
  * GPUs, and a caller's own use of CUDA, go side by side in one process and one thread. One thread uses a
- * GPU at a time. */
+ * GPU at a time. What fails does so with STATUS_ENVIRONMENT, and says what the driver said. */
 #pragma once
 
 #include <stdbool.h>
@@ -11,6 +11,9 @@
 
 #include "base/error.h"
 #include "gpu/compile.h"
+
+/* Bytes of shared memory that the driver takes beside those of each block. */
+#define GPU_DRIVER_SHARED 1024
 
 /* What the driver says. */
 struct gpu_properties {
@@ -83,6 +86,7 @@ struct gpu_workspace {
 	size_t bytes;
 };
 
+/* Makes sure that it has so many bytes. What was in it is gone where it has to grow. */
 int gpu_workspace_reserve(struct gpu *gpu, struct gpu_workspace *workspace, size_t bytes, struct error *err);
 void gpu_workspace_free(struct gpu *gpu, struct gpu_workspace *workspace);
 

@@ -26,9 +26,9 @@ extern const size_t gpu_model_count;
 /* The model of a GPU that the driver names so ("NVIDIA H200"); NULL when none does. */
 const struct gpu_model *gpu_model_find(const char *driver_name);
 
-/* The model that a person means: "a100", "4090", "rtx-3090", "h100-pcie", or what the driver says. Of several that a name
- * begins alike ("a100") the one with the most bandwidth. STATUS_USAGE for a name that fits none, or several that differ,
- * with those that come near. */
+/* The model that a person means: "a100", "4090", "rtx-3090", "h100-pcie", or what the driver says. Of
+ * several that a name begins alike ("a100") the one with the most bandwidth. STATUS_USAGE for a name that
+ * fits none, or several that differ, with those that come near. */
 const struct gpu_model *gpu_model_by_name(const char *name, struct error *err);
 
 /* What the driver would say of it. */

@@ -65,7 +65,8 @@ bool image_is_pinned(const char *reference)
 	return strstr(reference, "@sha256:") != NULL;
 }
 
-int image_pull(const char *reference, double timeout, struct error *err)
+/* STATUS_FAILED with the tool's words, or STATUS_INTERRUPTED. */
+static int pull(const char *tool, const char *reference, double timeout, struct error *err)
 {
 	/* an empty folder, or file in it, in the place of the logins */
 	static const char script[] =
@@ -75,16 +76,9 @@ int image_pull(const char *reference, double timeout, struct error *err)
 		"*) DOCKER_CONFIG=$logins \"$1\" pull --quiet \"$2\" ;;\n"
 		"esac\n"
 		"result=$?; rm -rf \"$logins\"; exit $result";
-	const char *tool;
-	char *said;
-
-	if (image_check_syntax(reference, err) < 0)
-		return -1;
-	tool = tool_find(NULL, TOOL_RUNS, err);
-	if (!tool)
-		return err->status == STATUS_INTERRUPTED ? -1 : 1;
-	said = tool_ask(
+	char *said = tool_ask(
 		(const char *const[]){"/bin/sh", "-c", script, "sh", tool, reference, NULL}, timeout, err);
+
 	free(said);
 	if (said)
 		return 0;
@@ -96,19 +90,21 @@ int image_pull(const char *reference, double timeout, struct error *err)
 		err, "Validators pull it without a login: push it, and make the repository public.");
 }
 
-static void check_pull(const char *reference, double timeout, struct check_list *checks)
+static void check_pull(const char *reference, const char *tool, double timeout, struct check_list *checks)
 {
 	struct error err;
-	int result = image_pull(reference, timeout, &err);
 
-	if (result < 0)
+	if (!tool)
+		tool = tool_find(NULL, TOOL_RUNS, &err);
+	if (!tool && err.status != STATUS_INTERRUPTED)
+		check_add(checks, "image.pull", CHECK_SKIP, NULL, "neither podman nor docker works here");
+	else if (!tool || pull(tool, reference, timeout, &err) < 0)
 		check_problem(checks, "image.pull", CHECK_FAIL, &err);
 	else
-		check_add(checks, "image.pull", result ? CHECK_SKIP : CHECK_OK, NULL,
-			result ? "neither podman nor docker works here" : "it can be pulled");
+		check_add(checks, "image.pull", CHECK_OK, NULL, "it can be pulled");
 }
 
-void image_check(const char *reference, double timeout, struct check_list *checks)
+void image_check(const char *reference, const char *tool, double timeout, struct check_list *checks)
 {
 	struct error err;
 
@@ -125,7 +121,7 @@ void image_check(const char *reference, double timeout, struct check_list *check
 			"--digestfile` and `docker images --digests` tell.",
 			"a tag may be moved to another image; validators run what it is when they pull");
 	if (timeout > 0)
-		check_pull(reference, timeout, checks);
+		check_pull(reference, tool, timeout, checks);
 }
 
 bool image_is_here(const char *tool, const char *reference)

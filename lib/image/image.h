@@ -13,12 +13,9 @@ int image_check_syntax(const char *reference, struct error *err);
 /* Whether it names one image for good, by its digest; a tag may be moved to another one. */
 bool image_is_pinned(const char *reference);
 
-/* Pulls it with podman or docker, whichever is there, without the user's logins, as validators do. 1: there is
- * neither; 0: pulled; -1: STATUS_FAILED with the program's words, or STATUS_INTERRUPTED. `timeout`: seconds. */
-int image_pull(const char *reference, double timeout, struct error *err);
-
-/* Adds what can be said of it: "image.syntax", "image.pinned" and, with a `timeout` above 0, "image.pull". */
-void image_check(const char *reference, double timeout, struct check_list *checks);
+/* Adds what can be said of it: "image.syntax", "image.pinned" and, with a `timeout` above 0, in seconds, "image.pull": whether
+ * it can be pulled without the user's logins, as validators do. `tool`: of tool_find(); NULL: the first that works. */
+void image_check(const char *reference, const char *tool, double timeout, struct check_list *checks);
 
 /* Whether the tool has it already. */
 bool image_is_here(const char *tool, const char *reference);

@@ -7,8 +7,8 @@
 
 struct relay;
 
-/* Leads to `port` on the loopback of the process's network namespace, one connection at a time. STATUS_ENVIRONMENT: only
- * root may enter it. */
+/* Leads to `port` on the loopback of the process's network namespace, one connection at a time.
+ * STATUS_ENVIRONMENT: only root may enter it. */
 struct relay *relay_open(pid_t pid, int port, struct error *err);
 
 /* The port of 127.0.0.1 to connect to. */

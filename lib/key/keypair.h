@@ -39,6 +39,7 @@ struct keypair *keypair_from_seed(enum crypto_type type, const uint8_t seed[SEED
 struct keypair *keypair_from_private_key(enum crypto_type type, const uint8_t *key, size_t length,
 	const uint8_t *public_key, struct error *err);
 
+/* Wipes it. NULL is fine. */
 void keypair_free(struct keypair *keypair);
 
 /* SS58 address, prefix 42. Belongs to the keypair, as does the public key. */

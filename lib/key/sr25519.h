@@ -23,6 +23,7 @@ int sr25519_public(const struct sr25519_secret *secret, uint8_t public_key[32]);
  * some tools store it. -1 when the scalar is no multiple of eight. */
 int sr25519_divide(const struct sr25519_secret *times_eight, struct sr25519_secret *secret);
 
+/* A signature with a fresh nonce: 32 bytes R, 32 bytes s, with the mark of schnorrkel in its highest bit. */
 void sr25519_sign(const struct sr25519_secret *secret, const uint8_t public_key[32], const void *message,
 	size_t length, uint8_t signature[64]);
 

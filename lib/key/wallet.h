@@ -43,6 +43,7 @@ struct hotkey {
 	char *fault; /* what is wrong with the file; NULL: nothing that shows */
 };
 
+/* Fills `out`, also with what is wrong with the files; to be freed. -1 when there is no such hotkey, or cannot be. */
 int wallet_inspect_hotkey(
 	const char *wallets, const char *wallet, const char *hotkey, struct hotkey *out, struct error *err);
 void hotkey_free(struct hotkey *hotkey);

@@ -8,8 +8,9 @@
 #include "kernels/layer/arguments.h"
 #include "kernels/layer/layout.h"
 #include "kernels/quasar/choice.h"
-#include "tensor/dtype.h"
 #include "op/quasar/cuda.h"
+#include "op/tuned.h"
+#include "tensor/dtype.h"
 
 /* Tokens that are projected at a time where that takes three launches: 4 KiB each at the usual width. Fewer cost time at each
  * beginning and end. */
@@ -363,12 +364,28 @@ static int project(struct layer_cuda *layer, const struct layer_call *call,
 	return result;
 }
 
+/* Of so many tokens. */
+static struct config configure(const struct layer_cuda *layer, const struct layer_call *call, int64_t tokens)
+{
+	const struct family *family = family_find("quasar");
+	const struct op_shape shape = {.batch = call->batch,
+		.tokens = tokens,
+		.heads = layer->heads,
+		.key_dim = layer->dim,
+		.value_dim = layer->dim};
+	const int options[FAMILY_OPTIONS] = {(int)call->semantics};
+	const struct op_problem problem = family_problem(family, &shape, DTYPE_BF16, options);
+
+	return tuned_or_usual(family, &problem, gpu_properties_of(layer->gpu));
+}
+
 /* The outputs of so many tokens from a segment's q, k and v; the state goes on to the next one. */
 static int operate(struct layer_cuda *layer, const struct layer_call *call,
 	const struct layer_segment *segment, int64_t outputs, struct error *err)
 {
 	int64_t held = (int64_t)segment->stretches * segment->length, first = segment->first;
 	int64_t *first_row = xcalloc((size_t)layer->heads, sizeof(*first_row));
+	const struct config config = configure(layer, call, outputs);
 	struct quasar_problem problem = {
 		.semantics = call->semantics,
 		.batch = call->batch,
@@ -392,7 +409,7 @@ static int operate(struct layer_cuda *layer, const struct layer_call *call,
 	for (int head = 0; head < layer->heads; head++)
 		first_row[head] = head * (int64_t)segment->length * layer->heads +
 			(head * segment->padded + first) % layer->heads;
-	result = quasar_cuda(layer->gpu, &layer->workspace, &problem, NULL, err);
+	result = quasar_cuda(layer->gpu, &layer->workspace, &problem, &config, err);
 	free(first_row);
 	return result;
 }

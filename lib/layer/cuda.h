@@ -5,16 +5,17 @@
 #include "gpu/gpu.h"
 #include "layer/layer.h"
 
-/* A layer whose weights are on a GPU, and the memory between its parts, which is kept for the next call: at the usual width
- * 3 KiB for each token of a segment and 128 bytes for each of the call, and at most 0.6 GB. */
+/* A layer whose weights are on a GPU, and the memory between its parts, which is kept for the next call:
+ * at the usual width 3 KiB for each token of a segment and 128 bytes for each of the call, and where the
+ * projections take three launches at most 0.6 GB more. */
 struct layer_cuda;
 
 /* Copies the weights of `layer`. STATUS_ENVIRONMENT without cuBLASLt or memory. */
 struct layer_cuda *layer_cuda_make(struct gpu *gpu, const struct layer *layer, struct error *err);
 void layer_cuda_free(struct layer_cuda *layer); /* NULL is fine */
 
-/* How many tokens' q, k and v are held at a time, rounded up to a multiple of 64: a longer sequence goes on by its states. Fewer
- * take less memory, and each segment some time to begin. */
+/* How many tokens' q, k and v are held at a time, rounded up to a multiple of 64: a longer sequence goes
+ * on by its states. Fewer take less memory, and each segment some time to begin. */
 #define LAYER_CUDA_SEGMENT (1 << 20) /* if nothing is said */
 void layer_cuda_set_segment(struct layer_cuda *layer, int64_t tokens);
 

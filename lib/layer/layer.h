@@ -39,11 +39,11 @@ struct layer {
  * last one. */
 float *layer_parameter(struct layer *layer, int index, const char **name, size_t *count);
 
-/* To be called when weights were changed by hand. */
+/* To be called when weights were changed by hand. STATUS_ENVIRONMENT without memory. */
 int layer_prepare(struct layer *layer, struct error *err);
 
 /* Random weights, distributed as the fork initialises them; the same seed gives the same weights. `hidden`
- * is a multiple of 16. NULL when memory runs out. */
+ * is a multiple of 16. NULL: STATUS_ENVIRONMENT without memory. Free with layer_free(). */
 struct layer *layer_random(int hidden, int heads, int dim, uint64_t seed, struct error *err);
 
 /* Weights from a safetensors file (fp32, bf16 or fp16) with the fork's parameter names; they tell the

@@ -65,4 +65,5 @@ void challenge_judge(const struct challenge *challenge, const struct challenge_a
 	const struct challenge_answer *reference, const struct challenge_limits *limits,
 	struct challenge_verdict *verdict);
 
+/* Frees what the answer holds; the struct is the caller's. */
 void challenge_answer_free(struct challenge_answer *answer);

@@ -24,8 +24,8 @@ struct logits_result {
 	double cosine, difference, tokens_per_second; /* the worst of them; NAN: not known */
 };
 
-/* Adds the check "logits.health" for a server, then one for each challenge. One that is not passed is no error; -1 is for
- * what kept this machine from asking or judging: the reference's faults, STATUS_NETWORK when nobody listens,
- * STATUS_INTERRUPTED. */
+/* Adds the check "logits.health" for a server, then one for each challenge. One that is not passed is no
+ * error; -1 is for what kept this machine from asking or judging: the reference's faults, STATUS_NETWORK
+ * when nobody listens, STATUS_INTERRUPTED. */
 int logits_check(const struct logits_plan *plan, struct check_list *checks, struct logits_result *result,
 	struct error *err);

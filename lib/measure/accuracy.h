@@ -21,9 +21,9 @@ struct accuracy_plan {
 /* MiB that the checks take at a length, mostly for the fp64 reference of the layer. */
 double accuracy_memory(int64_t tokens);
 
-/* Add the checks op.finite, op.written, op.repeat and op.reference, or with another family's name for `op` (and an
- * output's, where it has several: flash-backward.dq.finite), and the same for `layer.`. Not passing is no error; -1 is for what kept the checks from being made
- * (memory, no OpenBLAS, interrupted). */
+/* Add the checks op.finite, op.written, op.repeat and op.reference, or with another family's name for `op`
+ * (and an output's, where it has several: flash-backward.dq.finite), and the same for `layer.`. Not
+ * passing is no error; -1 is for what kept the checks from being made (memory, no OpenBLAS, interrupted). */
 int accuracy_op(const struct device *device, const struct accuracy_plan *plan, struct check_list *checks,
 	struct error *err);
 int accuracy_layer(const struct device *device, const struct accuracy_plan *plan, struct check_list *checks,

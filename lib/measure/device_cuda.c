@@ -23,11 +23,7 @@ static int queue(const struct device *device, const struct family *family, const
 {
 	struct device_gpu *own = device->gpu;
 
-	if (!family->cuda) {
-		error_set(err, STATUS_ENVIRONMENT, "%s has no GPU version yet", family->title);
-		return error_hint(err, "Compute on the CPU: --device cpu.");
-	}
-	return family->cuda(own->gpu, &own->workspace, problem, config, err);
+	return family_cuda(family, own->gpu, &own->workspace, problem, config, err);
 }
 
 static int cuda_operate(const struct device *device, const struct family *family,

@@ -50,8 +50,8 @@ struct fixture {
 /* The shape that validators time: batch 1, 8 heads of 64. */
 struct op_shape fixture_shape(int64_t tokens);
 
-/* Tensors of random numbers on a device; packed sequences of random lengths. STATUS_ENVIRONMENT without memory. Freed with fixture_free(), also
- * when this fails; `device` must outlive it. */
+/* Tensors of random numbers on a device; packed sequences of random lengths. STATUS_ENVIRONMENT without
+ * memory. Freed with fixture_free(), also when this fails; `device` must outlive it. */
 int fixture_make(struct fixture *fixture, const struct device *device, const struct fixture_plan *plan,
 	struct error *err);
 void fixture_free(struct fixture *fixture);

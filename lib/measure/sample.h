@@ -12,13 +12,14 @@ struct sample {
 	size_t count, capacity;
 };
 
+/* `seconds`: of one run. */
 void sample_add(struct sample *sample, double seconds);
 void sample_free(struct sample *sample);
 
 struct sample_summary {
 	double median; /* seconds */
-	/* From the fastest tenth to the slowest one, as a part of the median; of up to ten times, from the fastest to the
-	 * slowest. */
+	/* From the fastest tenth to the slowest one, as a part of the median; of up to ten times, from the
+	 * fastest to the slowest. */
 	double spread;
 	/* How far the median may be off: half the width of its confidence interval (95 %, from the order of the times
 	 * alone, whatever their distribution), as a part of it. NAN: fewer than six times cannot tell. */
@@ -28,4 +29,5 @@ struct sample_summary {
 /* Of one time at least. */
 struct sample_summary sample_summarise(const struct sample *sample);
 
+/* Whether the median is known to within SAMPLE_SETTLED. */
 bool sample_settled(const struct sample *sample);

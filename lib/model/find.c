@@ -110,7 +110,10 @@ static char *find_cached(const char *name, struct error *err)
 	if (!path || !has_config(path)) {
 		free(path);
 		path = NULL;
-		error_set(err, STATUS_ENVIRONMENT, "the model %s is not in %s", name, cache);
+		error_set(err, STATUS_ENVIRONMENT,
+			strchr(name, '/') ? "the model %s is not in %s"
+					  : "%s is neither a folder here nor a model in %s",
+			name, cache);
 		error_hint(err, "Get it with: hf download %.*s%s%s (pip install huggingface_hub)",
 			(int)length, name, name[length] ? " --revision " : "", name[length] ? revision : "");
 	}

@@ -146,11 +146,6 @@ const struct model_info *model_info(const struct model *model)
 
 /* --- sessions ------------------------------------------------------------------------------------ */
 
-size_t model_session_bytes(const struct model *model, int tokens)
-{
-	return model->device->cache_bytes(&model->config, tokens);
-}
-
 struct model_session *model_session_open(struct model *model, int tokens, struct error *err)
 {
 	struct model_session *session;
@@ -164,7 +159,7 @@ struct model_session *model_session_open(struct model *model, int tokens, struct
 	cache = model->device->cache_open(model->place, tokens);
 	if (!cache) {
 		error_set(err, STATUS_ENVIRONMENT, "not enough memory for a session of %d tokens (%.0f MiB)",
-			tokens, (double)model_session_bytes(model, tokens) / 0x1p20);
+			tokens, (double)model->device->cache_bytes(&model->config, tokens) / 0x1p20);
 		return NULL;
 	}
 	session = xmalloc(sizeof(*session));

@@ -42,19 +42,17 @@ struct model_info {
  * or STATUS_USAGE for what is no name. */
 char *model_find(const char *name, struct error *err);
 
-/* Finds a model and opens it on a device: "auto", "cpu", "cuda" or "cuda:N"; "auto" is the first GPU if it can take
- * the model, else the CPU. Every tensor is checked: that it is there, its type, its shape, its place in the file and that its
- * numbers are finite. The files stay mapped, and must not be changed while it is open. NULL: STATUS_ENVIRONMENT,
- * naming file and tensor; STATUS_USAGE; STATUS_INTERRUPTED. May take seconds. */
+/* Finds a model and opens it on a device: "auto", "cpu", "cuda" or "cuda:N"; "auto" is the first GPU if it
+ * can take the model, else the CPU. Every tensor is checked: that it is there, its type, its shape, its
+ * place in the file and that its numbers are finite. The files stay mapped, and must not be changed while
+ * it is open. NULL: STATUS_ENVIRONMENT, naming file and tensor; STATUS_USAGE; STATUS_INTERRUPTED. May take
+ * seconds. */
 struct model *model_open(const char *name, const char *device, struct error *err);
 
 /* After its sessions. NULL is fine. */
 void model_close(struct model *model);
 
 const struct model_info *model_info(const struct model *model);
-
-/* Memory of a session of so many tokens. */
-size_t model_session_bytes(const struct model *model, int tokens);
 
 /* A session without tokens yet that has room for `tokens`, 1 … info.context. NULL: STATUS_ENVIRONMENT when memory
  * does not suffice, STATUS_USAGE. */

@@ -757,7 +757,7 @@ static bool is_preflight(const struct exchange *exchange)
 		*header(exchange, "Origin") && *header(exchange, "Access-Control-Request-Method");
 }
 
-/* Gives a request to who answers it; false when the reply is made. */
+/* Gives a request to whoever answers it; false when the reply is made. */
 static bool hand_over(struct exchange *exchange)
 {
 	const struct server_route *route = exchange->route;
@@ -821,7 +821,7 @@ static void allow_origin(const struct exchange *exchange, struct MHD_Response *r
 	add_header(response, "Access-Control-Max-Age", "600");
 }
 
-/* What keeps a browser from doing more with a page than to show it to who asked. */
+/* What keeps a browser from doing more with a page than to show it to whoever asked. */
 static void guard_page(const struct server_reply *reply, struct MHD_Response *response)
 {
 	struct buffer policy = {0};

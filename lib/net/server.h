@@ -124,6 +124,7 @@ struct server;
  * signals. Served requests are logged with log_debug. */
 struct server *server_start(const struct server_options *options, struct error *err);
 
+/* Where it listens. The URL belongs to the server. */
 unsigned server_port(const struct server *server);
 const char *server_url(const struct server *server); /* "http://127.0.0.1:8000" */
 

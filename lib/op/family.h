@@ -27,9 +27,10 @@ enum tensor_role {
 /* A tensor of a family. */
 struct family_tensor {
 	const char *name; /* "q" */
-	/* A letter a dimension: B(atch), T(oken), H(ead), G(roup: a head of the keys), K(ey) and V(alue) dimension; N: packed
-	 * sequences, else the batch. Rows of tokens, which are what has T and then K or V, may have any strides, and their
-	 * elements are of the problem's type; all others are contiguous and fp32. */
+	/* A letter a dimension: B(atch), T(oken), H(ead), G(roup: a head of the keys), K(ey) and V(alue)
+	 * dimension; N: packed sequences, else the batch. Rows of tokens, which are what has T and then K
+	 * or V, may have any strides, and their elements are of the problem's type; all others are
+	 * contiguous and fp32. */
 	const char *shape;
 	enum tensor_role role;
 	struct distribution distribution; /* of an input, where random ones are made */
@@ -63,8 +64,8 @@ struct family_configs {
 		const struct config *config, struct error *err);
 	/* The one that is chosen where nothing was measured. */
 	struct config (*usual)(const struct op_problem *problem, const struct gpu_properties *properties);
-	/* One that tuning found for a problem of this shape class (op/tuned.h), fitted to this problem; the usual one where
-	 * it cannot be used. */
+	/* One that tuning found for a problem of this shape class (op/tuned.h), fitted to this problem;
+	 * the usual one where it cannot be used. */
 	struct config (*adopt)(const struct op_problem *problem, const struct gpu_properties *properties,
 		const struct config *tuned);
 	/* What is worth trying of a parameter whose table has no values, where those before it are as in `config`;
@@ -96,7 +97,7 @@ struct family {
 	int (*reference)(
 		const struct op_problem *problem, double *const results[FAMILY_TENSORS], struct error *err);
 	int (*cpu)(const struct op_problem *problem, struct error *err);
-	/* Queues the operation in a configuration (NULL: the default one). NULL: there is no GPU version. */
+	/* Queues the operation in a configuration. NULL: there is no GPU version. */
 	int (*cuda)(struct gpu *gpu, struct gpu_workspace *workspace, const struct op_problem *problem,
 		const struct config *config, struct error *err);
 	/* As reference(), on the GPU, and waits; NULL: the host has to do it. */
@@ -164,6 +165,11 @@ struct op_problem family_problem(const struct family *family, const struct op_sh
 
 /* Strides of a contiguous tensor of that size. */
 void strides_contiguous(const int64_t size[4], int64_t stride[4]);
+
+/* Checks the operation and queues it on a GPU, in a configuration; NULL: tuned_or_usual() of op/tuned.h. STATUS_ENVIRONMENT
+ * without a GPU version. */
+int family_cuda(const struct family *family, struct gpu *gpu, struct gpu_workspace *workspace,
+	const struct op_problem *problem, const struct config *config, struct error *err);
 
 /* Bytes of the tensors that are there, each once: the least that goes through memory. */
 double family_traffic(const struct family *family, const struct op_problem *problem);

@@ -97,6 +97,21 @@ bool tuned_find(
 	return found != NULL;
 }
 
+struct config tuned_or_usual(const struct family *family, const struct op_problem *problem,
+	const struct gpu_properties *properties)
+{
+	const struct family_configs *configs = family->configs;
+	struct shape_class class;
+	struct config tuned;
+	char function[sizeof(class.function)];
+
+	family_options_format(family, problem->options, function, sizeof(function));
+	class = shape_class_of(function, problem->dtype, &problem->shape);
+	return tuned_find(properties->name, configs->kernel, &class, &tuned)
+		? configs->adopt(problem, properties, &tuned)
+		: configs->usual(problem, properties);
+}
+
 void tuned_clear(void)
 {
 	pthread_mutex_lock(&mutex);

@@ -13,6 +13,7 @@ struct shape_class {
 	int length; /* of 2^length tokens and more, but not twice as many */
 };
 
+/* The class that a problem belongs to. */
 struct shape_class shape_class_of(const char *function, enum dtype dtype, const struct op_shape *shape);
 bool shape_class_equal(const struct shape_class *a, const struct shape_class *b);
 /* "upstream, bf16, 8 heads of 64, 65,536 tokens and more", for people. */
@@ -24,5 +25,8 @@ void tuned_put(
 /* Whether there is one. Any thread. */
 bool tuned_find(
 	const char *device, const char *kernel, const struct shape_class *class, struct config *config);
+/* How a problem is computed on such a GPU: as tuning found for its class, fitted to it, else as is usual. */
+struct config tuned_or_usual(const struct family *family, const struct op_problem *problem,
+	const struct gpu_properties *properties);
 /* Forgets all. */
 void tuned_clear(void);

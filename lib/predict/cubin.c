@@ -167,8 +167,8 @@ int cubin_read(const void *bytes, size_t length, const char *kernel, int capabil
 			return damaged(err, "it asks for more shared memory than there is");
 		found->shared_bytes = (int)section.sh_size;
 		/* there the section begins with what is the driver's */
-		if (capability >= 90 && found->shared_bytes >= DRIVER_SHARED)
-			found->shared_bytes -= DRIVER_SHARED;
+		if (capability >= 90 && found->shared_bytes >= GPU_DRIVER_SHARED)
+			found->shared_bytes -= GPU_DRIVER_SHARED;
 	}
 	code_read(text.bytes, text.length, capability, &found->once, &found->loop, &found->beside);
 	return 0;

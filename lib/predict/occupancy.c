@@ -37,7 +37,7 @@ static int blocks_by_shared(const struct gpu_properties *properties, int shared_
 {
 	return shared_bytes > properties->shared_per_block ? 0
 							   : properties->shared_per_multiprocessor /
-			rounded_up(shared_bytes + DRIVER_SHARED, SHARED_AT_ONCE);
+			rounded_up(shared_bytes + GPU_DRIVER_SHARED, SHARED_AT_ONCE);
 }
 
 struct occupancy occupancy_of(

@@ -3,8 +3,6 @@
 
 #include "gpu/gpu.h"
 
-#define DRIVER_SHARED 1024 /* bytes that the driver takes beside those of each block */
-
 struct occupancy {
 	int blocks;             /* 0: a multiprocessor does not hold even one */
 	double part;            /* their warps, as a part of the most there can be */

@@ -25,8 +25,8 @@ struct predict_request {
 	void *context;
 };
 
-/* Predicts them all, on all cores, and writes those that the GPU can run into `predictions` (room for `count`), the
- * fastest first. Returns how many they are, at least one; -1 with STATUS_ENVIRONMENT without a compiler that knows the
- * GPU, or when the GPU can run none; with STATUS_INTERRUPTED when the user asked to stop. What was compiled stays in the
- * cache. */
+/* Predicts them all, on all cores, and writes those that the GPU can run into `predictions` (room for
+ * `count`), the fastest first. Returns how many they are, at least one; -1 with STATUS_ENVIRONMENT without
+ * a compiler that knows the GPU, or when the GPU can run none; with STATUS_INTERRUPTED when the user asked
+ * to stop. What was compiled stays in the cache. */
 int predict_run(const struct predict_request *request, struct prediction *predictions, struct error *err);

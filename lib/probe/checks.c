@@ -2,8 +2,10 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "base/clock.h"
+#include "base/memory.h"
 #include "probe/inquiry.h"
 
 static int check_compile(struct inquiry *it, struct error *err)
@@ -97,42 +99,86 @@ static const struct step steps[] = {
 	{"fork.timing", check_timing, true},
 };
 
-/* Opens the session; fork.compile. 1 when there is no Python, which is a check, too. */
-static int begin(struct inquiry *it, const char *script, struct error *err)
+/* fork.compile. 1 when there is no Python, which is a check, too. */
+static int begin(struct inquiry *it, struct error *err)
 {
 	it->started = clock_elapsed();
-	it->probe = open_probe(it, script, err);
 	if (it->probe)
 		return take_steps(it, &(const struct step){"fork.compile", check_compile, true}, 1, err);
-	if (err->status != STATUS_ENVIRONMENT)
-		return -1;
-	snprintf(it->found->why_not, sizeof(it->found->why_not), "%.250s", err->message);
-	check_problem(it->checks, "fork.compile", CHECK_SKIP, err);
+	snprintf(it->found->why_not, sizeof(it->found->why_not), "%.250s", it->unopened.message);
+	check_problem(it->checks, "fork.compile", CHECK_SKIP, &it->unopened);
 	return 1;
+}
+
+/* Opens the session; -1 when it is not only that there is no Python. */
+static int open_session(struct inquiry *it, const char *script, struct error *err)
+{
+	it->probe = open_probe(it, script, &it->unopened);
+	if (it->probe || it->unopened.status == STATUS_ENVIRONMENT)
+		return 0;
+	*err = it->unopened;
+	return -1;
 }
 
 int checks_compile(const struct checks_plan *plan, struct check_list *checks, struct error *err)
 {
 	struct checks_found found = {0};
 	struct inquiry it = {.plan = plan, .checks = checks, .found = &found};
-	int result = begin(&it, "compile.py", err);
+	int result = open_session(&it, "compile.py", err);
 
+	if (!result)
+		result = begin(&it, err);
 	probe_close(it.probe);
 	return result < 0 ? -1 : 0;
+}
+
+struct inquiry *checks_open(const struct checks_plan *plan, struct error *err)
+{
+	struct inquiry *it = xcalloc(1, sizeof(*it));
+	struct error ignored;
+	char script[64];
+
+	*it = (struct inquiry){.plan = plan, .x = allocate(2 * SHORT, err)};
+	snprintf(script, sizeof(script), PROBE_SCRIPT, (long long)plan->tokens);
+	if (!it->x || open_session(it, script, err) < 0) {
+		checks_close(it);
+		return NULL;
+	}
+	it->y = it->x + numbers(SHORT);
+	if (it->probe)
+		probe_prepare(it->probe, &ignored);
+	/* a second one at the same time, where it does not take the first one's processor */
+	if (it->probe && sysconf(_SC_NPROCESSORS_ONLN) > 1 &&
+		(it->elsewhere = open_probe_elsewhere(it, &ignored)))
+		probe_prepare(it->elsewhere, &ignored);
+	return it;
+}
+
+void checks_close(struct inquiry *it)
+{
+	if (!it)
+		return;
+	expected_close(it->expected);
+	probe_close(it->probe);
+	probe_close(it->elsewhere);
+	free(it->x);
+	free(it);
 }
 
 /* All that needs PyTorch. */
 static int run_layer(struct inquiry *it, struct error *err)
 {
-	/* where there is a GPU, there are processors enough for importing PyTorch twice at a time */
-	if (it->plan->device->index >= 0 && (it->elsewhere = open_probe_elsewhere(it, err)))
-		probe_prepare(it->elsewhere, err);
+	probe_limit(it->probe, PROBE_SECONDS);
 	if (probe_start_torch(it->probe, err) < 0) {
 		if (err->status != STATUS_ENVIRONMENT)
 			return -1;
 		snprintf(it->found->why_not, sizeof(it->found->why_not), "%.250s", err->message);
 		check_problem(it->checks, "fork.import", CHECK_SKIP, err);
 		return 0;
+	}
+	if (it->elsewhere) {
+		probe_limit(it->elsewhere, PROBE_SECONDS);
+		probe_await(it->elsewhere); /* nothing runs beside what is timed */
 	}
 	snprintf(it->found->torch, sizeof(it->found->torch), "%s", probe_torch(it->probe));
 	if (take_steps(it, steps, sizeof(steps) / sizeof(*steps), err) < 0)
@@ -142,27 +188,17 @@ static int run_layer(struct inquiry *it, struct error *err)
 	return 0;
 }
 
-int checks_run(const struct checks_plan *plan, struct check_list *checks, struct checks_found *found,
-	struct error *err)
+int checks_run(struct inquiry *it, struct check_list *checks, struct checks_found *found, struct error *err)
 {
-	struct inquiry it = {
-		.plan = plan, .checks = checks, .found = found, .failures = check_count(checks, CHECK_FAIL)};
-	char script[64];
 	int result;
 
 	*found = (struct checks_found){0};
-	snprintf(script, sizeof(script), PROBE_SCRIPT, (long long)plan->tokens);
-	it.x = allocate(2 * SHORT, err);
-	if (!it.x)
-		return -1;
-	it.y = it.x + numbers(SHORT);
-	result = begin(&it, script, err);
-	if (!result && check_count(checks, CHECK_FAIL) == it.failures)
-		result = run_layer(&it, err);
-	expected_close(it.expected);
-	probe_close(it.probe);
-	probe_close(it.elsewhere);
-	free(it.x);
+	it->checks = checks;
+	it->found = found;
+	it->failures = check_count(checks, CHECK_FAIL);
+	result = begin(it, err);
+	if (!result && check_count(checks, CHECK_FAIL) == it->failures)
+		result = run_layer(it, err);
 	return result < 0 ? -1 : 0;
 }
 

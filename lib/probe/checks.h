@@ -32,6 +32,8 @@ struct checks_plan {
 	uint64_t seed;
 };
 
+struct inquiry; /* the checks of a fork, while they are made */
+
 struct checks_length {
 	int64_t tokens;
 	struct probe_times
@@ -51,10 +53,15 @@ struct checks_found {
  * skipped. */
 int checks_compile(const struct checks_plan *plan, struct check_list *checks, struct error *err);
 
-/* All of them. Not passing is no error; -1 is for what kept the checks from being made, and is not the fork's fault. Without
- * PyTorch, or where a fork that needs a GPU has none, the checks are skipped, and `found` says so. */
-int checks_run(const struct checks_plan *plan, struct check_list *checks, struct checks_found *found,
-	struct error *err);
+/* Starts the Pythons that checks_run() needs, for a Python with PyTorch: from now on they import that, and something else
+ * can be done meanwhile. What `plan` points to has to stay. NULL on error; a Python that does not start is none yet. */
+struct inquiry *checks_open(const struct checks_plan *plan, struct error *err);
+void checks_close(struct inquiry *inquiry); /* NULL is fine */
+
+/* All of them, once. Not passing is no error; -1 is for what kept the checks from being made, and is not the fork's fault.
+ * Without PyTorch, or where a fork that needs a GPU has none, the checks are skipped, and `found` says so. */
+int checks_run(
+	struct inquiry *inquiry, struct check_list *checks, struct checks_found *found, struct error *err);
 
 /* What was measured at a length. */
 void checks_measurement(const struct checks_length *length, struct measurement *measurement);

@@ -5,8 +5,9 @@
 
 struct expected;
 
-/* `weights`: a safetensors file, read here; `device`, which must outlive this: where quasar's own layer computes when the
- * fp64 reference would take too long. STATUS_FAILED when these are not the layer's parameters. */
+/* `weights`: a safetensors file, read here; `device`, which must outlive this: where quasar's own layer
+ * computes when the fp64 reference would take too long. STATUS_FAILED when these are not the layer's
+ * parameters. */
 struct expected *expected_open(const char *weights, const struct device *device, struct error *err);
 void expected_close(struct expected *expected); /* NULL is fine */
 
@@ -18,9 +19,9 @@ struct expected_output {
 	const char *from; /* "fp64", "quasar's own layer" */
 };
 
-/* The output for x [tokens, LAYER_HIDDEN]: in fp64 where that takes at most so many seconds, else by quasar's own layer, which
- * is held against fp64 at a short length before it is used. STATUS_ENVIRONMENT without memory, or where it cannot be
- * computed. */
+/* The output for x [tokens, LAYER_HIDDEN]: in fp64 where that takes at most so many seconds, else by
+ * quasar's own layer, which is held against fp64 at a short length before it is used. STATUS_ENVIRONMENT
+ * without memory, or where it cannot be computed. */
 int expected_find(struct expected *expected, enum semantics semantics, const float *x, int64_t tokens,
 	double seconds, struct expected_output *output, struct error *err);
 

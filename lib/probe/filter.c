@@ -25,7 +25,7 @@ static const unsigned missing_calls[] = {
 	/* keys of the user who validates */
 	SYS_add_key, SYS_keyctl, SYS_request_key,
 	/* memory that is no process's */
-	SYS_memfd_create, SYS_shmget, SYS_msgget,
+	SYS_memfd_create, SYS_memfd_secret, SYS_shmget, SYS_msgget, SYS_semget, SYS_vmsplice,
 	/* doors into the kernel */
 	SYS_bpf, SYS_io_uring_enter, SYS_io_uring_register, SYS_io_uring_setup, SYS_perf_event_open,
 	SYS_userfaultfd};
@@ -68,7 +68,7 @@ int filter_open(struct error *err)
 {
 	struct sock_filter filter[16 + 2 * (COUNT(missing_calls) + COUNT(socket_families))];
 	size_t bytes = make_filter(filter) * sizeof(*filter);
-	int fd = memfd_create("filter", 0);
+	int fd = memfd_create("filter", MFD_CLOEXEC);
 
 	if (fd >= 0 && write(fd, filter, bytes) == (ssize_t)bytes && lseek(fd, 0, SEEK_SET) == 0)
 		return fd;

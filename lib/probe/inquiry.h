@@ -20,7 +20,8 @@ struct inquiry {
 	struct check_list *checks;
 	struct checks_found *found;
 	struct probe *probe;
-	struct probe *elsewhere; /* under another name; NULL until it is needed, on a CPU */
+	struct probe *elsewhere; /* under another name; NULL until it is needed, on one processor */
+	struct error unopened;   /* why there is no probe */
 	struct expected *expected;
 	const char *weights;
 	size_t failures; /* before any of these checks */
@@ -50,7 +51,8 @@ bool same(const struct inquiry *it, const float *a, const float *b, int64_t toke
 /* A call on an input of SHORT tokens. */
 int call(struct inquiry *it, const char *input, enum poison poison, float *out, struct error *err);
 
-/* Opens a session as a validator would, or one under a name, in a place and with an environment that no validator has. */
+/* Opens a session as a validator would, or one under a name, in a place and with an environment that no
+ * validator has. */
 struct probe *open_probe(const struct inquiry *it, const char *script, struct error *err);
 struct probe *open_probe_elsewhere(const struct inquiry *it, struct error *err);
 
@@ -73,7 +75,8 @@ void conclude(
 /* Keeps the first fault, which tells most. */
 void blame(char *fault, size_t size, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
-/* The checks, each in its file. They add what they find; -1 for what kept them from it, STATUS_FAILED when that is the fork. */
+/* The checks, each in its file. They add what they find; -1 for what kept them from it, STATUS_FAILED when
+ * that is the fork. */
 int check_finite(struct inquiry *it, struct error *err); /* check_output.c */
 int check_written(struct inquiry *it, struct error *err);
 int check_repeat(struct inquiry *it, struct error *err);

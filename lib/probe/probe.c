@@ -153,6 +153,14 @@ void probe_close(struct probe *probe)
 
 /* --- asking ----------------------------------------------------------------------------------------- */
 
+/* Nothing runs any more. */
+static void end(struct probe *probe, struct error *err)
+{
+	process_kill(&probe->process);
+	if (probe->sandbox) /* which knows better, if it ended it */
+		sandbox_leave(probe->sandbox, err);
+}
+
 /* The next line it says, as an object; NULL when there is none, and then nothing runs any more. */
 static cJSON *hear(struct probe *probe, struct error *err)
 {
@@ -177,11 +185,8 @@ static cJSON *hear(struct probe *probe, struct error *err)
 		error_set(err, STATUS_FAILED, "it takes longer than the %.0f s that it has", probe->seconds);
 	}
 	free(line);
-	if (!answer) {
-		process_kill(&probe->process);
-		if (probe->sandbox) /* which knows better, if it ended it */
-			sandbox_leave(probe->sandbox, err);
-	}
+	if (!answer)
+		end(probe, err);
 	return answer;
 }
 
@@ -236,8 +241,24 @@ static cJSON *request_new(const char *action)
 	return request;
 }
 
+int probe_prepare(struct probe *probe, struct error *err)
+{
+	probe->preparing = say(probe, request_new("import_torch"), err) == 0;
+	return probe->preparing ? 0 : -1;
+}
+
+void probe_await(struct probe *probe)
+{
+	struct error ignored;
+
+	if (probe->preparing)
+		cJSON_Delete(hear_answer(probe, &ignored));
+	probe->preparing = false;
+}
+
 static cJSON *ask(struct probe *probe, cJSON *request, struct error *err)
 {
+	probe_await(probe);
 	return say(probe, request, err) < 0 ? NULL : hear_answer(probe, err);
 }
 
@@ -291,7 +312,7 @@ static int start_outside(
 	environment[0] = gpu;
 	for (size_t i = 0; i < count; i++)
 		environment[i + 1] = options->environment[i];
-	result = process_talk(&probe->process, argv, environment, err);
+	result = process_talk(&probe->process, argv, environment, NULL, err);
 	free(environment);
 	free(gpu);
 	return result;
@@ -303,22 +324,12 @@ static struct sandbox *open_sandbox(
 {
 	struct sandbox_options with = *options->sandbox;
 	char *fork = realpath(options->fork, NULL);
-	const char **places;
-	size_t count = 0;
 	struct sandbox *sandbox;
 
-	while (with.places && with.places[count])
-		count++;
-	places = xcalloc(count + 3, sizeof(*places));
-	places[0] = probe->directory;
-	places[1] = fork ? fork : options->fork;
-	for (size_t i = 0; i < count; i++)
-		places[i + 2] = with.places[i];
-	with.places = places;
+	with.own = (const char *const[]){probe->directory, fork ? fork : options->fork, NULL};
 	with.directory = probe->clone;
 	with.gpu = options->gpu;
 	sandbox = sandbox_open(&with, err);
-	free(places);
 	free(fork);
 	return sandbox;
 }
@@ -333,7 +344,7 @@ static int start_inside(
 	if (!probe->sandbox)
 		return -1;
 	command = sandbox_command(probe->sandbox, argv);
-	result = process_talk(&probe->process, command, NULL, err);
+	result = process_talk(&probe->process, command, NULL, sandbox_files(probe->sandbox), err);
 	free(command);
 	return result ? result : sandbox_enter(probe->sandbox, probe->process.pid, err);
 }
@@ -405,21 +416,12 @@ const char *probe_torch(const struct probe *probe)
 	return probe->torch;
 }
 
-int probe_prepare(struct probe *probe, struct error *err)
-{
-	probe->preparing = say(probe, request_new("import_torch"), err) == 0;
-	return probe->preparing ? 0 : -1;
-}
-
 int probe_start_torch(struct probe *probe, struct error *err)
 {
 	cJSON *request = request_new("start_torch"), *answer;
 	const char *version = "?";
 	struct error ignored;
 
-	if (probe->preparing)
-		cJSON_Delete(hear_answer(probe, &ignored)); /* what is wrong with it is said again */
-	probe->preparing = false;
 	cJSON_AddBoolToObject(request, "gpu", probe->gpu);
 	answer = ask(probe, request, err);
 	if (!answer) {
@@ -625,18 +627,26 @@ int probe_gradients(struct probe *probe, const char *input, int64_t tokens, cons
 static cJSON *hear_rounds(struct probe *probe, struct probe_times *times, struct error *err)
 {
 	double started = 0;
+	bool runs = false;
 	const cJSON *mark;
 	cJSON *answer;
 
 	while ((answer = hear_answer(probe, err)) &&
 		(mark = cJSON_GetObjectItemCaseSensitive(answer, "clock"))) {
 		double now = clock_elapsed();
+		bool starts = cJSON_IsString(mark) && !strcmp(mark->valuestring, "start");
 
-		if (!cJSON_IsString(mark) || strcmp(mark->valuestring, "stop"))
-			started = now;
-		else if (times->rounds < PROBE_ROUNDS)
-			times->own[times->rounds++] = now - started;
 		cJSON_Delete(answer);
+		if (starts == runs || times->rounds == PROBE_ROUNDS) {
+			error_set(err, STATUS_FAILED, "its process tells of rounds that it did not run");
+			end(probe, err);
+			return NULL;
+		}
+		if (starts)
+			started = now;
+		else
+			times->own[times->rounds++] = now - started;
+		runs = starts;
 	}
 	return answer;
 }

@@ -1,10 +1,11 @@
-/* probe: the layer of a fork, run by a Python of its own in a session: it is started as a validator starts it, then told
- * what to do.
+/* probe: the layer of a fork, run by a Python of its own in a session: it is started as a validator starts
+ * it, then told what to do.
  *
- * The Python sees a directory with the fork's files and the script, as a validator's clone has them; the fork itself is
- * only read. Errors tell whose fault it was: STATUS_FAILED for the fork (what Python said last, and the fork's file and
- * line), STATUS_ENVIRONMENT for this machine (no Python, no PyTorch, no GPU, no room), STATUS_INTERRUPTED. After any
- * but STATUS_FAILED, and after an end or a timeout, there is nothing more to be asked: probe_alive() tells. */
+ * The Python sees a directory with the fork's files and the script, as a validator's clone has them; the
+ * fork itself is only read. Errors tell whose fault it was: STATUS_FAILED for the fork (what Python said
+ * last, and the fork's file and line), STATUS_ENVIRONMENT for this machine (no Python, no PyTorch, no GPU,
+ * no room), STATUS_INTERRUPTED. After any but STATUS_FAILED, and after an end or a timeout, there is
+ * nothing more to be asked: probe_alive() tells. */
 #pragma once
 
 #include <cjson/cJSON.h>
@@ -27,8 +28,9 @@ struct probe_options {
 	char *const *environment; /* beside what process_start() passes on; may be NULL */
 	int gpu;                  /* index, as the driver counts; -1: the CPU */
 	double seconds;           /* the session may take; see probe_limit() */
-	/* Runs it in a sandbox: its places are what the Python needs, the rest is filled in here, and the environment is
-	 * what a sandbox gives. Outputs cannot be had from there, only times. NULL: without one. */
+	/* Runs it in a sandbox: its places are what the Python needs, the rest is filled in here, and the
+	 * environment is what a sandbox gives. Outputs cannot be had from there, only times. NULL: without
+	 * one. */
 	const struct sandbox_options *sandbox;
 	bool elsewhere; /* nothing around it looks like a validator's */
 };
@@ -49,15 +51,17 @@ bool probe_needs_gpu(const struct probe *probe);
 /* Compiles the layer and fla/ops/quasar/, without running anything. Needs no PyTorch. */
 int probe_compile(struct probe *probe, struct error *err);
 
-/* Has it begin to import PyTorch, and does not wait for that: what is asked next waits. */
+/* Has it begin to import PyTorch, and does not wait for that: what is asked next does, or probe_await(). What goes wrong
+ * does so again in probe_start_torch(). */
 int probe_prepare(struct probe *probe, struct error *err);
+void probe_await(struct probe *probe);
 
 /* Imports PyTorch; everything below needs that. STATUS_ENVIRONMENT when there is none, or it finds no GPU. */
 int probe_start_torch(struct probe *probe, struct error *err);
 const char *probe_torch(const struct probe *probe); /* its version; NULL before */
 
-/* Imports the layer, and constructs it in the validator's shape. A file at the fork's root that Python would take for one
- * of PyTorch's or its own is a failure of the import. */
+/* Imports the layer, and constructs it in the validator's shape. A file at the fork's root that Python
+ * would take for one of PyTorch's or its own is a failure of the import. */
 int probe_import(struct probe *probe, struct error *err);
 int probe_construct(struct probe *probe, struct error *err);
 
@@ -76,8 +80,9 @@ int probe_negate(struct probe *probe, const char *parameter, struct error *err);
  * PyTorch is not told. */
 int probe_input(struct probe *probe, const char *name, const float *x, int64_t tokens, struct error *err);
 
-/* Calls the layer, as fp32 [tokens, LAYER_HIDDEN]: fp32 input and weights under bf16 autocast, autograd on. `poison`: a
- * byte that memory is filled with before it is handed out; 0: none. An output of another shape is the fork's failure. */
+/* Calls the layer, as fp32 [tokens, LAYER_HIDDEN]: fp32 input and weights under bf16 autocast, autograd
+ * on. `poison`: a byte that memory is filled with before it is handed out; 0: none. An output of another
+ * shape is the fork's failure. */
 int probe_call(
 	struct probe *probe, const char *input, int64_t tokens, int poison, float *out, struct error *err);
 
@@ -95,8 +100,8 @@ struct probe_timing {
 	int warmups, calls;        /* of a round */
 	int rounds;                /* at most PROBE_ROUNDS */
 	double seconds;            /* no further round begins after so many */
-	/* Outputs of timed calls [tokens, LAYER_HIDDEN]: the last one's as it was when the clock stopped, and that of one
-	 * that was drawn by lot after it had been made. NULL: not wanted. */
+	/* Outputs of timed calls [tokens, LAYER_HIDDEN]: the last one's as it was when the clock stopped,
+	 * and that of one that was drawn by lot after it had been made. NULL: not wanted. */
 	float *last, *drawn;
 };
 
@@ -114,10 +119,10 @@ struct probe_times {
 int probe_time(
 	struct probe *probe, const struct probe_timing *timing, struct probe_times *times, struct error *err);
 
-/* Calls the layer, and says which of the fork's kernels Triton's autotuner chose configurations for: a list of {"kernel":
- * "fla/ops/quasar/chunk.py:NAME", "configs": […], "chosen": {…}}, a configuration being {"kwargs", "num_warps",
- * "num_stages", "num_ctas", "maxnreg"}; and "builds", what lib/tune/triton.py compiles others from. The caller deletes it.
- * NULL on error. */
+/* Calls the layer, and says which of the fork's kernels Triton's autotuner chose configurations for: a
+ * list of {"kernel": "fla/ops/quasar/chunk.py:NAME", "configs": […], "chosen": {…}}, a configuration being
+ * {"kwargs", "num_warps", "num_stages", "num_ctas", "maxnreg"}; and "builds", what lib/tune/triton.py
+ * compiles others from. The caller deletes it. NULL on error. */
 cJSON *probe_autotuners(struct probe *probe, const char *input, struct error *err);
 
 /* From now on one of these kernels runs in this configuration alone. */
@@ -131,5 +136,6 @@ int probe_replaced(struct probe *probe, char **what, bool *settled, struct error
  * was reached before it. */
 int probe_memory(struct probe *probe, const char *input, double *outside_mb, bool *reset, struct error *err);
 
-/* Lets the process come to its own end, and returns whether anything that was printed looks like a validator's result. */
+/* Lets the process come to its own end, and returns whether anything that was printed looks like a
+ * validator's result. */
 bool probe_prints_results(struct probe *probe);

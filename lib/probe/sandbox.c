@@ -35,11 +35,14 @@
 #define INFORMATION_BYTES 4096
 #define MINOR_FIELD "Device Minor:"
 
+enum file { FILTER, INFO, FILES };
+
 struct sandbox {
 	char **words; /* the command up to the program's own; ends with NULL */
 	size_t count;
-	int filter, info; /* files that bubblewrap reads and writes */
-	char *group;      /* of processes, as cgroup_make() gave it */
+	int files[FILES +
+		1]; /* that bubblewrap gets: the filter, which it reads, and what it tells of itself; then -1 */
+	char *group; /* of processes, as cgroup_make() gave it */
 	struct watch_bounds bounds;
 	struct watch *watch; /* NULL: nothing runs */
 };
@@ -255,9 +258,9 @@ static int make_command(struct sandbox *sandbox, const struct sandbox_options *o
 	add(sandbox, "--", "bwrap", "--die-with-parent", "--new-session", "--cap-drop", "ALL", NULL);
 	add(sandbox, "--unshare-all", "--unshare-user", "--disable-userns", NULL);
 	add(sandbox, "--uid", "1000", "--gid", "1000", "--hostname", "sandbox", "--seccomp", NULL);
-	add_format(sandbox, "%d", sandbox->filter);
+	add_format(sandbox, "%d", sandbox->files[FILTER]);
 	add(sandbox, "--info-fd", NULL);
-	add_format(sandbox, "%d", sandbox->info);
+	add_format(sandbox, "%d", sandbox->files[INFO]);
 	add_system(sandbox);
 	add_proc(sandbox);
 	if (add_devices(sandbox, options->gpu, err) < 0)
@@ -266,6 +269,8 @@ static int make_command(struct sandbox *sandbox, const struct sandbox_options *o
 	add_format(sandbox, "%.0f", fmin(FILES_SHARE * available, MOST_FILES_MIB) * 0x1p20);
 	add(sandbox, "--tmpfs", "/tmp", NULL);
 	add_library_places(sandbox);
+	for (const char *const *place = options->own; place && *place; place++)
+		add_place(sandbox, "--ro-bind", *place);
 	if (add_places(sandbox, options->places, err) < 0)
 		return -1;
 	add(sandbox, "--remount-ro", "/", "--chdir", options->directory, "--", "prlimit", NULL);
@@ -281,13 +286,14 @@ struct sandbox *sandbox_open(const struct sandbox_options *options, struct error
 {
 	struct sandbox *sandbox = xcalloc(1, sizeof(*sandbox));
 
-	/* programs inherit both; only bubblewrap uses them, and closes them */
-	sandbox->filter = filter_open(err);
-	sandbox->info = memfd_create("info", 0);
+	sandbox->files[FILTER] = filter_open(err);
+	sandbox->files[INFO] = memfd_create("info", MFD_CLOEXEC);
+	sandbox->files[FILES] = -1;
 	sandbox->group = cgroup_make(TASKS_WALL);
-	if (sandbox->filter >= 0 && sandbox->info < 0)
+	if (sandbox->files[FILTER] >= 0 && sandbox->files[INFO] < 0)
 		error_set(err, STATUS_ENVIRONMENT, "cannot make a file in memory: %s", strerror(errno));
-	if (sandbox->filter >= 0 && sandbox->info >= 0 && make_command(sandbox, options, err) == 0)
+	if (sandbox->files[FILTER] >= 0 && sandbox->files[INFO] >= 0 &&
+		make_command(sandbox, options, err) == 0)
 		return sandbox;
 	sandbox_close(sandbox);
 	return NULL;
@@ -305,10 +311,10 @@ void sandbox_close(struct sandbox *sandbox)
 	free(sandbox->words);
 	cgroup_remove(sandbox->group);
 	free(sandbox->group);
-	if (sandbox->filter >= 0)
-		close(sandbox->filter);
-	if (sandbox->info >= 0)
-		close(sandbox->info);
+	if (sandbox->files[FILTER] >= 0)
+		close(sandbox->files[FILTER]);
+	if (sandbox->files[INFO] >= 0)
+		close(sandbox->files[INFO]);
 	free(sandbox);
 }
 
@@ -325,9 +331,14 @@ const char **sandbox_command(const struct sandbox *sandbox, const char *const *a
 	return command;
 }
 
+const int *sandbox_files(const struct sandbox *sandbox)
+{
+	return sandbox->files;
+}
+
 int sandbox_enter(struct sandbox *sandbox, pid_t process, struct error *err)
 {
-	sandbox->watch = watch_start(process, sandbox->info, &sandbox->bounds, err);
+	sandbox->watch = watch_start(process, sandbox->files[INFO], &sandbox->bounds, err);
 	return sandbox->watch ? 0 : -1;
 }
 
@@ -349,7 +360,7 @@ static int try(struct sandbox *sandbox, struct error *err)
 	int status = 0, result;
 
 	sandbox->bounds.tasks = 0;
-	result = process_talk(&process, command, NULL, err);
+	result = process_talk(&process, command, NULL, sandbox->files, err);
 	free(command);
 	if (result)
 		return -1;

@@ -16,8 +16,10 @@
 
 struct sandbox_options {
 	const char *const *places; /* absolute paths that it may read, besides the system's; ends with NULL */
-	const char *directory;     /* where it begins: one of them */
-	int gpu;                   /* index of the only one that it sees, as its first; -1: none */
+	const char *const
+		*own; /* the same of what it has brought itself, which may hold anything; may be NULL */
+	const char *directory; /* where it begins: in one of them */
+	int gpu;               /* index of the only one that it sees, as its first; -1: none */
 	int share; /* how many sandboxes run side by side and share this machine's memory; 1 at least */
 };
 
@@ -28,9 +30,11 @@ struct sandbox *sandbox_open(const struct sandbox_options *options, struct error
 /* What was started with it must have ended. NULL is fine. */
 void sandbox_close(struct sandbox *sandbox);
 
-/* The command that runs argv inside, once: for process_talk(), which shows it nothing of ours. argv[0] may be a name in
- * the PATH. The caller frees the list; its strings stay the sandbox's and argv's. */
+/* The command that runs argv inside, once: for process_talk(), which shows it nothing of ours but the files that the
+ * sandbox is made by. argv[0] may be a name in the PATH. The caller frees the list; its strings stay the sandbox's and
+ * argv's. */
 const char **sandbox_command(const struct sandbox *sandbox, const char *const *argv);
+const int *sandbox_files(const struct sandbox *sandbox);
 
 /* To be called with the process that was started, and when it has ended: between the two it is watched.
  * sandbox_leave() gives -1 when it was ended for what it took: STATUS_FAILED for more than was its to take, and

@@ -38,7 +38,8 @@ struct watch {
 	pid_t first_pid;
 	int info, stop;
 	DIR *proc; /* the sandbox's own /proc, which lists its processes and no other; NULL: not there yet */
-	double available; /* MiB of this machine's memory at the start */
+	double available;  /* MiB of this machine's memory at the start */
+	double socket_kib; /* that a socket can hold */
 	pthread_t thread;
 	enum finding finding; /* the thread's until it has ended */
 	int reason;           /* errno of BLIND */
@@ -104,20 +105,24 @@ static bool find_proc(struct watch *watch)
 
 /* --- what it takes --------------------------------------------------------------------------------- */
 
-/* Reads DIRECTORY/ENTRY/status; false when there is none any more. */
-static bool read_status(int directory, const char *entry, char text[STATUS_BYTES])
+/* Reads a file of /proc; false when there is none any more. */
+static bool read_text(int directory, const char *path, char text[STATUS_BYTES])
 {
-	char path[64];
-	ssize_t length;
-	int fd;
+	int fd = openat(directory, path, O_RDONLY | O_CLOEXEC);
+	ssize_t length = fd < 0 ? -1 : read(fd, text, STATUS_BYTES - 1);
 
-	snprintf(path, sizeof(path), "%.32s/status", entry);
-	fd = openat(directory, path, O_RDONLY | O_CLOEXEC);
-	length = fd < 0 ? -1 : read(fd, text, STATUS_BYTES - 1);
 	text[length > 0 ? length : 0] = '\0';
 	if (fd >= 0)
 		close(fd);
 	return length > 0;
+}
+
+static bool read_status(int directory, const char *entry, char text[STATUS_BYTES])
+{
+	char path[64];
+
+	snprintf(path, sizeof(path), "%.32s/status", entry);
+	return read_text(directory, path, text);
 }
 
 /* The number in a line of its own: a process may call itself like a field, but not break the line. 0: no such line. */
@@ -133,6 +138,25 @@ static double memory_of(const char *status)
 {
 	return field(status, "\nRssAnon:") + field(status, "\nRssShmem:") + field(status, "\nVmSwap:") +
 		field(status, "\nVmPTE:");
+}
+
+/* What waits in a socket to be read is no process's memory. In KiB. */
+static double most_of_socket(void)
+{
+	char sent[STATUS_BYTES], received[STATUS_BYTES];
+
+	read_text(AT_FDCWD, "/proc/sys/net/core/wmem_max", sent);
+	read_text(AT_FDCWD, "/proc/sys/net/core/rmem_max", received);
+	return 2 * (atof(sent) + atof(received)) / 1024; /* the kernel doubles what is asked for */
+}
+
+static double memory_of_sockets(const struct watch *watch)
+{
+	char text[STATUS_BYTES];
+
+	if (!read_text(dirfd(watch->proc), "1/net/sockstat", text))
+		return 0;
+	return field(text, "sockets: used") * watch->socket_kib;
 }
 
 /* The number of the next process, or thread, in a list of them; NULL at its end. */
@@ -177,8 +201,8 @@ static bool are_too_many(const struct watch *watch)
 	return count > watch->bounds.tasks;
 }
 
-/* Memory that processes share, as one that was just forked does, is counted with each of them: it is too much only when
- * so much is gone from this machine's, too. */
+/* Memory that processes share, as one that was just forked does, is counted with each of them, and sockets as if they were
+ * full: it is too much only when so much is gone from this machine's, too. */
 static enum finding look(const struct watch *watch)
 {
 	double memory = 0, tasks = 0, available;
@@ -197,6 +221,7 @@ static enum finding look(const struct watch *watch)
 		}
 	if (tasks > watch->bounds.tasks)
 		return TASKS;
+	memory += memory_of_sockets(watch);
 	available = memory_available();
 	if (fmin(memory / 1024, watch->available - available) > watch->bounds.memory_mb)
 		return MEMORY;
@@ -305,6 +330,7 @@ struct watch *watch_start(pid_t process, int info, const struct watch_bounds *bo
 		.first = -1,
 		.info = info,
 		.available = memory_available(),
+		.socket_kib = most_of_socket(),
 		.stop = eventfd(0, EFD_CLOEXEC),
 	};
 	reason = watch->process < 0 || watch->stop < 0 ? errno : start_thread(watch);

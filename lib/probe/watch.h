@@ -16,6 +16,7 @@ struct watch;
  * is the sandbox's first. NULL with STATUS_ENVIRONMENT. */
 struct watch *watch_start(pid_t process, int info, const struct watch_bounds *bounds, struct error *err);
 
-/* Ends the watch when the process has ended, waits for the rest of the sandbox, and frees it. -1 when it had to end what it watched: STATUS_FAILED for too many tasks or too much
- * memory; STATUS_ENVIRONMENT when this machine ran out of memory all the same, or the watch could not see. */
+/* Ends the watch when the process has ended, waits for the rest of the sandbox, and frees it. -1 when it
+ * had to end what it watched: STATUS_FAILED for too many tasks or too much memory; STATUS_ENVIRONMENT when
+ * this machine ran out of memory all the same, or the watch could not see. */
 int watch_end(struct watch *watch, struct error *err);

@@ -4,8 +4,8 @@
 #include <string.h>
 #include <strings.h>
 
-/* In the order that validators look through it. */
-const struct gpu_rating gpu_table[] = {
+/* In the order that validators look through it; ends with a name that is NULL. */
+static const struct gpu_rating gpu_table[] = {
 	{"RTX 5090", 1.00},
 	{"RTX PRO 6000 Blackwell", 1.10},
 	{"H100", 1.30},

@@ -1,14 +1,11 @@
-/* gpu: how fast validators take a GPU to be. What they measure is divided by its factor before it ranks, so that a
- * submission does not gain by who judges it. */
+/* gpu: how fast validators take a GPU to be. What they measure is divided by its factor before it ranks, so that it makes
+ * no difference who judges a submission. */
 #pragma once
 
 struct gpu_rating {
 	const char *name; /* without "NVIDIA" and "GeForce" */
 	double factor;    /* of the RTX 5090's speed */
 };
-
-/* Ends with a name that is NULL. */
-extern const struct gpu_rating gpu_table[];
 
 /* The entry of a GPU, by its name as the driver tells it or a part of that, in any case of letters. As validators do,
  * it takes the first entry that contains the name or is contained in it, unless one has that very name: "L4" is found

@@ -50,8 +50,9 @@ void settings_put(struct settings *settings, const char *name, const char *value
  * table. */
 const char *settings_get(const struct settings *settings, const char *name, const char **source);
 
-/* A name in the .env that is no setting of the table and nothing that settings_export_compute() passes on: the first from
- * entry `*at` on, which is moved behind it; NULL: no more. `meant`: the setting that it is a misspelling of, or NULL. */
+/* A name in the .env that is no setting of the table and nothing that settings_export_compute() passes on:
+ * the first from entry `*at` on, which is moved behind it; NULL: no more. `meant`: the setting that it is
+ * a misspelling of, or NULL. */
 const char *settings_unknown(const struct settings *settings, size_t *at, const char **meant);
 
 /* Sets one in DIRECTORY/.env, whose other lines stay as they are; an .env that is not there is made. The value in the
@@ -66,7 +67,7 @@ void settings_write(const struct settings *values, struct buffer *out);
  * own. The list ends with NULL; the caller frees it, its strings stay the environment's. */
 char **settings_environment(void);
 
-/* Puts what the .env says to CUDA, PyTorch, Triton and Hugging Face (CUDA_…, PYTORCH_…, TRITON_…, HF_HOME) into this process's environment,
- * unless that says it itself: the driver reads it here, and so does the fork's own process. What an earlier call put
- * there goes. */
+/* Puts what the .env says to CUDA, PyTorch, Triton and Hugging Face (CUDA_…, PYTORCH_…, TRITON_…, HF_HOME)
+ * into this process's environment, unless that says it itself: the driver reads it here, and so does the
+ * fork's own process. What an earlier call put there goes. */
 void settings_export_compute(const struct settings *settings);

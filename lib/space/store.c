@@ -60,6 +60,8 @@ static const char *const migrations[] = {
 
 	"ALTER TABLE submission ADD COLUMN score REAL;",
 
+	"ALTER TABLE submission ADD COLUMN sent_at REAL;",
+
 	NULL,
 };
 
@@ -294,7 +296,8 @@ failed:
 	" tokens_per_sec, vram_mb, benchmarks, salt, commitment_hash, server_id, reveal_block, reason,"      \
 	" created_at, updated_at"
 #define OLDER_COLUMNS OLDEST_COLUMNS ", docker_image, reveal_time, doubt_since"
-#define SUBMISSION_COLUMNS OLDER_COLUMNS ", score"
+#define OLD_COLUMNS OLDER_COLUMNS ", score"
+#define SUBMISSION_COLUMNS OLD_COLUMNS ", sent_at"
 
 static char *copy_secret(sqlite3_stmt *query, int column)
 {
@@ -331,7 +334,13 @@ static struct submission read_submission(sqlite3_stmt *query)
 		.reveal_time = database_real(query, 20),
 		.doubt_since = database_real(query, 21),
 		.score = database_real(query, 22),
+		.sent_at = database_real(query, 23),
 	};
+}
+
+double submission_came_at(const struct submission *submission)
+{
+	return isnan(submission->sent_at) ? submission->created_at : submission->sent_at;
 }
 
 void submission_free(struct submission *submission)
@@ -363,8 +372,10 @@ int store_submission_get(struct store *store, int64_t id, struct submission *sub
 	int found = database_row(store->database, &query, err,
 		"SELECT " SUBMISSION_COLUMNS " FROM submission WHERE id = ?", "i", id);
 
-	if (found == 0)
-		return error_set(err, STATUS_USAGE, "there is no submission %lld", (long long)id);
+	if (found == 0) {
+		error_set(err, STATUS_USAGE, "there is no submission %lld", (long long)id);
+		return error_hint(err, "`quasar status` lists them.");
+	}
 	if (found < 0)
 		return -1;
 	*submission = read_submission(query);
@@ -530,10 +541,16 @@ static int set_time(
 	return result;
 }
 
-int store_submission_sending(struct store *store, int64_t id, const char *text, struct error *err)
+int store_submission_sending(struct store *store, int64_t id, double now, const char *text, struct error *err)
 {
-	return set_time(store, id, "UPDATE submission SET doubt_since = ifnull(doubt_since, ?) WHERE id = ?",
-		clock_now(), text, err);
+	return set_time(store, id,
+		"UPDATE submission SET sent_at = ?1, doubt_since = ifnull(doubt_since, ?1) WHERE id = ?2",
+		now, text, err);
+}
+
+int store_submission_sent_at(struct store *store, int64_t id, double unix_time, struct error *err)
+{
+	return set_time(store, id, "UPDATE submission SET sent_at = ? WHERE id = ?", unix_time, NULL, err);
 }
 
 int store_submission_not_sent(struct store *store, int64_t id, struct error *err)
@@ -684,15 +701,15 @@ static int copy_submission(struct store *store, const struct submission *submiss
 	int result = database_run(store->database, err,
 		"INSERT INTO submission (kind, step, api_url, hotkey, fork_url, commit_hash, repo_hash,"
 		" target_sequence_length, tokens_per_sec, vram_mb, benchmarks, salt, commitment_hash, server_id,"
-		" reveal_block, reason, created_at, updated_at, docker_image, reveal_time, doubt_since, score)"
-		" VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, nullif(?, 0), nullif(?, 0), ?, ?, ?, ?, ?, ?, ?)",
-		"sssssssirrsssiisrrsrrr", kind_names[submission->kind], step_names[submission->step],
+		" reveal_block, reason, created_at, updated_at, docker_image, reveal_time, doubt_since, score, sent_at)"
+		" VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, nullif(?, 0), nullif(?, 0), ?, ?, ?, ?, ?, ?, ?, ?)",
+		"sssssssirrsssiisrrsrrrr", kind_names[submission->kind], step_names[submission->step],
 		submission->api_url, submission->hotkey, submission->fork_url, submission->commit_hash,
 		submission->repo_hash, submission->target_sequence_length, submission->tokens_per_sec,
 		submission->vram_mb, submission->benchmarks, submission->salt, submission->commitment_hash,
 		submission->server_id, submission->reveal_block, submission->reason, submission->created_at,
 		submission->updated_at, submission->docker_image, submission->reveal_time, doubt_since,
-		submission->score);
+		submission->score, submission->sent_at);
 
 	id = database_last_id(store->database);
 	for (size_t i = 0; !result && i < journal->count; i++)
@@ -833,8 +850,9 @@ static int read_damaged(struct store *from, int64_t id, struct submission *submi
 {
 	static const char *const queries[] = {"SELECT " SUBMISSION_COLUMNS " FROM submission WHERE id = ?",
 		/* of a store from before the later columns */
-		"SELECT " OLDER_COLUMNS ", NULL FROM submission WHERE id = ?",
-		"SELECT " OLDEST_COLUMNS ", NULL, NULL, NULL, NULL FROM submission WHERE id = ?"};
+		"SELECT " OLD_COLUMNS ", NULL FROM submission WHERE id = ?",
+		"SELECT " OLDER_COLUMNS ", NULL, NULL FROM submission WHERE id = ?",
+		"SELECT " OLDEST_COLUMNS ", NULL, NULL, NULL, NULL, NULL FROM submission WHERE id = ?"};
 	struct error ignored;
 	sqlite3_stmt *query;
 	int found = -1;

@@ -76,16 +76,18 @@ struct submission {
 	int64_t server_id;            /* 0: not known */
 	int64_t reveal_block;         /* 0: not known */
 	double reveal_time; /* when that may be, Unix time by the validator's clock; NAN: not known */
-	double doubt_since; /* it was sent then, and may have arrived; NAN: it has not been, or was settled */
-	double score;       /* that a validator gave it, 0 … 1, as was seen last; NAN: none was seen */
-	char *reason;       /* NULL: none */
-	double created_at;  /* Unix time by the validator's clock */
-	double updated_at;  /* Unix time by ours */
+	/* it was sent then, and may have arrived; NAN: it was not, or did not. Unix time by the validator's clock */
+	double doubt_since;
+	double score;      /* that a validator gave it, 0 … 1, as was seen last; NAN: none was seen */
+	char *reason;      /* NULL: none */
+	double created_at; /* Unix time by the validator's clock; a direct one is known by it in other stores */
+	double sent_at; /* when it was sent last or, by the validator's word, came; NAN: not known; as above */
+	double updated_at; /* Unix time by ours */
 };
 
 /* Writes a new submission, its step being prepared, and gives it an id. On disk when this returns: only
  * then may its commitment leave the machine. `id`, `step`, `server_id`, `reveal_block`, `reveal_time`, `doubt_since`,
- * `score`, `reason` and `updated_at` are not read. The strings stay the caller's. */
+ * `score`, `reason`, `sent_at` and `updated_at` are not read. The strings stay the caller's. */
 int store_submission_prepare(
 	struct store *store, const struct submission *submission, int64_t *id, struct error *err);
 
@@ -99,10 +101,14 @@ int store_submission_submitted(struct store *store, int64_t id, int64_t server_i
 int store_submission_refused(struct store *store, int64_t id, const char *reason, struct error *err);
 int store_submission_abandoned(struct store *store, int64_t id, const char *reason, struct error *err);
 
-/* To be called before a prepared one is sent, with a line for the journal ("sending the commitment"); and when it
- * turned out not to have arrived. */
-int store_submission_sending(struct store *store, int64_t id, const char *text, struct error *err);
+/* To be called before a prepared one is sent, with the time by the validator's clock and a line for the journal
+ * ("sending the commitment"); and when it turned out not to have arrived. */
+int store_submission_sending(
+	struct store *store, int64_t id, double now, const char *text, struct error *err);
 int store_submission_not_sent(struct store *store, int64_t id, struct error *err);
+
+/* When it came, as the validator says. */
+int store_submission_sent_at(struct store *store, int64_t id, double unix_time, struct error *err);
 
 /* When a committed one may be revealed, as the validator says. */
 int store_submission_reveal_time(struct store *store, int64_t id, double unix_time, struct error *err);
@@ -112,6 +118,10 @@ int store_submission_judged(struct store *store, int64_t id, double score, struc
 
 /* Adds a journal line without a step ("revealing", "the answer was lost"). No secrets. */
 int store_submission_note(struct store *store, int64_t id, const char *text, struct error *err);
+
+/* When it came to the validator, by its clock, as far as is known: what counts for rounds and pauses. It may have been
+ * made long before. */
+double submission_came_at(const struct submission *submission);
 
 /* What the commitment hides besides its salt: the image, or else the fork's URL. */
 const char *submission_hidden(const struct submission *submission);

@@ -91,12 +91,23 @@ const struct api_pending_reveal *workflow_listed(
 	return NULL;
 }
 
-/* The list has the last word on a commitment's id and block, and on whether it is there. */
+/* Where the validator says when it came, that is what counts. */
+static int keep_time(
+	struct workflow *workflow, const struct submission *submission, double came_at, struct error *err)
+{
+	if (isnan(came_at) || came_at == submission->sent_at)
+		return 0;
+	return store_submission_sent_at(workflow->store, submission->id, came_at, err);
+}
+
+/* The list has the last word on a commitment's id, block and time, and on whether it is there. */
 static int follow(struct workflow *workflow, const struct submission *submission,
 	const struct api_pending_reveal *reveal, struct error *err)
 {
 	int64_t block = reveal->reveal_block ? reveal->reveal_block : submission->reveal_block;
 
+	if (keep_time(workflow, submission, reveal->created_at, err) < 0)
+		return -1;
 	if (submission->step == STEP_COMMITTED && block == submission->reveal_block &&
 		reveal->submission_id == submission->server_id)
 		return 0;
@@ -165,8 +176,10 @@ static int find_commitment(
 		reveal = workflow_listed(&pending, submission);
 	*found = reveal != NULL;
 	if (reveal && submission->step == STEP_PREPARED)
-		result = store_submission_committed(
-			workflow->store, submission->id, reveal->submission_id, reveal->reveal_block, err);
+		result = keep_time(workflow, submission, reveal->created_at, err) < 0
+			? -1
+			: store_submission_committed(workflow->store, submission->id, reveal->submission_id,
+				  reveal->reveal_block, err);
 	api_release(&pending.memory);
 	return result;
 }
@@ -176,7 +189,8 @@ static int send_commitment(struct workflow *workflow, const struct submission *s
 	struct api_commitment answer;
 	int result;
 
-	if (store_submission_sending(workflow->store, submission->id, "sending the commitment", err) < 0)
+	if (store_submission_sending(workflow->store, submission->id, api_now(workflow->api),
+		    "sending the commitment", err) < 0)
 		return -1;
 	result = api_commit_submission(
 		workflow->api, submission->commitment_hash, submission->target_sequence_length, &answer, err);
@@ -234,7 +248,9 @@ static int find_submission(
 		if (!same_submission(listed, submission) || workflow_knows_submission(workflow, listed->id))
 			continue;
 		*found = true;
-		result = store_submission_submitted(workflow->store, submission->id, listed->id, err);
+		result = keep_time(workflow, submission, listed->created_at, err) < 0
+			? -1
+			: store_submission_submitted(workflow->store, submission->id, listed->id, err);
 	}
 	api_release(&stats.memory);
 	return result;
@@ -248,7 +264,8 @@ static int send_submission(struct workflow *workflow, const struct submission *s
 
 	if (read_claim(submission, &claim, err) < 0)
 		return -1;
-	result = store_submission_sending(workflow->store, submission->id, "sending the submission", err);
+	result = store_submission_sending(
+		workflow->store, submission->id, api_now(workflow->api), "sending the submission", err);
 	if (!result)
 		result = api_submit_kernel(workflow->api, &claim, submission->target_sequence_length,
 			submission->repo_hash, &server_id, err);
@@ -308,13 +325,12 @@ int workflow_dashboard(struct workflow *workflow, struct api_miner *miner, struc
 static bool may_be(struct workflow *workflow, const struct api_own_submission *listed,
 	const struct submission *submission)
 {
-	double sent = submission->doubt_since + api_clock_skew(workflow->api);
 	bool is_direct = submission->kind == SUBMISSION_DIRECT;
 
 	return listed->target_sequence_length == submission->target_sequence_length &&
 		listed->is_revealed == is_direct &&
 		(!is_direct || listed->tokens_per_sec == submission->tokens_per_sec) &&
-		listed->created_at >= sent - CREATION_MARGIN &&
+		listed->created_at >= submission->doubt_since - CREATION_MARGIN &&
 		!workflow_knows_submission(workflow, listed->id);
 }
 
@@ -337,10 +353,12 @@ static int find_on_dashboard(
 		}
 	if (!result && candidates == 1) {
 		*found = true;
+		result = keep_time(workflow, submission, candidate->created_at, err);
+	}
+	if (*found && !result)
 		result = submission->kind == SUBMISSION_DIRECT
 			? store_submission_submitted(workflow->store, submission->id, candidate->id, err)
 			: store_submission_committed(workflow->store, submission->id, candidate->id, 0, err);
-	}
 	api_release(&miner.memory);
 	return result;
 }
@@ -419,7 +437,7 @@ static int look_before_sending(struct delivery *delivery, bool *found, struct er
 	if (find(workflow, submission, found, err) == 0)
 		return 0;
 	if (is_hidden(workflow)) {
-		bool recent = clock_now() - submission->doubt_since < COOLDOWN_LEAST;
+		bool recent = fabs(api_now(workflow->api) - submission->doubt_since) < COOLDOWN_LEAST;
 
 		return submission->kind == SUBMISSION_COMMIT || !is_in_doubt(delivery) || recent
 			? 0
@@ -441,7 +459,7 @@ static int send(struct delivery *delivery, struct error *err)
 	enum api_delivery came_to;
 	struct error failure;
 
-	submission->doubt_since = isnan(since) ? clock_now() : since;
+	submission->doubt_since = isnan(since) ? api_now(workflow->api) : since;
 	if (senders[submission->kind].send(workflow, submission, err) == 0)
 		return 0;
 	came_to = api_last(workflow->api)->delivery;
@@ -476,7 +494,7 @@ static bool has_other_recent(const struct delivery *delivery)
 		return true;
 	for (size_t i = 0; i < list.count; i++)
 		found |= list.items[i].id != submission->id &&
-			clock_now() - list.items[i].updated_at < COOLDOWN_MOST;
+			api_now(delivery->workflow->api) - submission_came_at(&list.items[i]) < COOLDOWN_MOST;
 	submission_list_free(&list);
 	return found;
 }
@@ -795,26 +813,23 @@ static bool pending_shows_another(
 #define AGE_MARGIN 120
 
 /* Not to be in the list is not enough: it may be revealed, with the answer lost. */
-static bool is_forgotten(const struct workflow *workflow, const struct submission *submission,
-	const struct api_pending_reveals *pending, const struct api_submission_stats *stats,
-	const struct api_round *round)
+static bool is_forgotten(const struct submission *submission, const struct api_pending_reveals *pending,
+	const struct api_submission_stats *stats, const struct api_round *round)
 {
-	double committed = submission->updated_at + api_clock_skew(workflow->api);
-
 	if (pending->skipped || workflow_listed(pending, submission))
 		return false;
 	if (pending_shows_another(pending, submission) || (stats && stats_show_another(stats, submission)))
 		return true;
 	if (stats && stats->total_submissions >= 0 && stats->total_submissions < submission->server_id)
 		return true;
-	return round && round->round_number == 1 && round->start_time > committed + AGE_MARGIN;
+	return round && round->round_number == 1 &&
+		round->start_time > submission_came_at(submission) + AGE_MARGIN;
 }
 
 int workflow_check_listed(struct workflow *workflow, const struct submission *submission,
 	const struct api_pending_reveals *pending, struct error *err)
 {
-	return is_forgotten(workflow, submission, pending, NULL, NULL) ? forgotten(workflow, submission, err)
-								       : 0;
+	return is_forgotten(submission, pending, NULL, NULL) ? forgotten(workflow, submission, err) : 0;
 }
 
 size_t workflow_mark_forgotten(struct workflow *workflow, const struct api_pending_reveals *pending,
@@ -827,7 +842,7 @@ size_t workflow_mark_forgotten(struct workflow *workflow, const struct api_pendi
 	if (open_commitments(workflow, STEP_BIT(STEP_COMMITTED), &list, &ignored) < 0)
 		return 0;
 	for (size_t i = 0; i < list.count; i++)
-		if (is_forgotten(workflow, &list.items[i], pending, stats, round)) {
+		if (is_forgotten(&list.items[i], pending, stats, round)) {
 			forgotten(workflow, &list.items[i], &ignored);
 			count++;
 		}

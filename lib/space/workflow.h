@@ -51,9 +51,9 @@ struct plan {
 int workflow_find(struct workflow *workflow, enum submission_kind kind, const struct plan *plan, bool *found,
 	struct submission *submission, struct error *err);
 
-/* Draws a salt, stores the submission, and commits it. `id` is the store's, of the last one if it had to be made
- * anew, also when the commitment could not be delivered (STATUS_NETWORK): then workflow_settle() takes it up again. A refusal is stored with its
- * reason. */
+/* Draws a salt, stores the submission, and commits it. `id` is the store's, of the last one if it had to
+ * be made anew, also when the commitment could not be delivered (STATUS_NETWORK): then workflow_settle()
+ * takes it up again. A refusal is stored with its reason. */
 int workflow_commit(struct workflow *workflow, const struct plan *plan, int64_t *id, struct error *err);
 
 /* Submits directly, without commit-reveal. Otherwise as workflow_commit. */

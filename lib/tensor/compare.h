@@ -16,6 +16,7 @@ struct comparison {
 /* Whether a is as near to b as that. Nothing has a direction to compare with a b of zeros. */
 bool comparison_agrees(const struct comparison *comparison, double least_cosine, double most_relative_error);
 
+/* Compare `count` elements of contiguous tensors; b is the reference. Sums are in fp64. */
 struct comparison compare_bf16(const uint16_t *a, const uint16_t *b, size_t count);
 struct comparison compare_bf16_double(const uint16_t *a, const double *b, size_t count);
 struct comparison compare_float(const float *a, const float *b, size_t count);

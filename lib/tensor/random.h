@@ -17,8 +17,8 @@ struct distribution {
 	float low, high;
 };
 
-/* `count` numbers of the sequence from number `first` on, which is even where they are normal; on the calling thread alone. The
- * same numbers as above. */
+/* `count` numbers of the sequence from number `first` on, which is even where they are normal; on the
+ * calling thread alone. The same numbers as above. */
 void random_fill(const struct distribution *distribution, uint64_t seed, uint64_t stream, uint64_t first,
 	float *out, size_t count);
 

@@ -22,6 +22,7 @@ struct safetensors_tensor {
 
 struct safetensors;
 
+/* Reads and checks the header. NULL on error. */
 struct safetensors *safetensors_open(const char *path, struct error *err);
 void safetensors_close(struct safetensors *file);
 

@@ -86,9 +86,9 @@ int64_t tune_store_forget(struct tune_store *store, int64_t id, struct error *er
 
 /* The results as a file for others. */
 void tune_results_write(const struct tune_result_list *list, struct buffer *out);
-/* Reads such a file (NULL: it is no JSON at all), which may come from anybody. Items that are wrong are left out, and
- * `skipped` says how many; the first problem is in `problem`. STATUS_USAGE for what is no such file. Free the list in any
- * case. */
+/* Reads such a file (NULL: it is no JSON at all), which may come from anybody. Items that are wrong are
+ * left out, and `skipped` says how many; the first problem is in `problem`. STATUS_USAGE for what is no
+ * such file. Free the list in any case. */
 int tune_results_read(const cJSON *document, struct tune_result_list *list, size_t *skipped,
 	struct error *problem, struct error *err);
 /* Whether a parameter can have that name: letters, digits and "_". */
@@ -101,16 +101,16 @@ int64_t tune_store_import(struct tune_store *store, const struct tune_result_lis
 /* What identifies a family's kernels on a GPU; the class is left alone. */
 void tune_key_of(const struct gpu_properties *properties, const struct family *family, struct tune_key *key);
 
-/* Those that come with this program, from lib/tune/shipped.json, as `quasar tune --export` wrote it: for the kernels as they
- * are now, whichever driver they were found with. Free the list. */
+/* Those that come with this program, from lib/tune/shipped.json, as `quasar tune --export` wrote it: for
+ * the kernels as they are now, whichever driver they were found with. Free the list. */
 void tune_results_shipped(struct tune_result_list *list);
 
-/* The newest of each key in the user's store, which is not made for that, and then those that are shipped. Free the list in
- * any case; on error it has the latter. */
+/* The newest of each key in the user's store, which is not made for that, and then those that are shipped.
+ * Free the list in any case; on error it has the latter. */
 int tune_results_current(struct tune_result_list *list, struct error *err);
 
-/* From now on operations on such a GPU run in the configurations that the user's store has for it, or else this program.
- * What is wrong with the store is said in the log. */
+/* From now on operations on such a GPU run in the configurations that the user's store has for it, or else
+ * this program. What is wrong with the store is said in the log. */
 void tune_use_results(const struct gpu_properties *properties);
 
 /* Appends the file of a fork that holds its tuned configurations: `header` up to the line "KERNELS = …",

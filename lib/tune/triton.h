@@ -1,5 +1,6 @@
-/* triton: the configurations of a fork's Triton kernel as candidates of a search: those that it declares, and a wider space
- * around them. What a kernel is comes from the fork's own process (lib/probe), and is hostile. */
+/* triton: the configurations of a fork's Triton kernel as candidates of a search: those that it declares,
+ * and a wider space around them. What a kernel is comes from the fork's own process (lib/probe), and is
+ * hostile. */
 #pragma once
 
 #include <cjson/cJSON.h>
@@ -24,8 +25,8 @@ struct triton_kernel {
 	cJSON *builds; /* what its configurations are compiled from; NULL: that is not known */
 };
 
-/* Reads what probe_autotuners() tells of a kernel. STATUS_FAILED for one that cannot be tuned, with the reason. Free with
- * triton_kernel_free(), also when this fails. */
+/* Reads what probe_autotuners() tells of a kernel. STATUS_FAILED for one that cannot be tuned, with the
+ * reason. Free with triton_kernel_free(), also when this fails. */
 int triton_kernel_read(const cJSON *item, struct triton_kernel *kernel, struct error *err);
 void triton_kernel_free(struct triton_kernel *kernel);
 
@@ -38,5 +39,6 @@ const char *triton_function(const struct triton_kernel *kernel, size_t *path_len
 /* The program that compiles configurations ahead, for Python's -c. */
 extern const char *const triton_compiler;
 
-/* What it is asked for a configuration; NULL: there is nothing that it could be compiled from. The caller deletes it. */
+/* What it is asked for a configuration; NULL: there is nothing that it could be compiled from. The caller
+ * deletes it. */
 cJSON *triton_build_request(const struct triton_kernel *kernel, const struct config *config);

@@ -36,8 +36,8 @@ cJSON *tuning_row_json(const struct tune_row *row);
 cJSON *tuning_document(
 	const char *device, bool predicted, const struct tune_row *rows, size_t count, cJSON *more);
 
-/* Adds what a document holds that may come from anybody: one of the above, or a file of `quasar tune --export`. Rows that
- * make no sense are left out. STATUS_USAGE for what is neither. */
+/* Adds what a document holds that may come from anybody: one of the above, or a file of `quasar tune
+ * --export`. Rows that make no sense are left out. STATUS_USAGE for what is neither. */
 int tuning_read(const cJSON *document, struct tuning_list *list, struct error *err);
 
 /* --- from the store -------------------------------------------------------------------------------- */
@@ -76,7 +76,8 @@ bool tuning_grid_make(
 
 enum { TUNING_BEST = 10 };
 
-/* The fastest few in words that fit beside a bar: the values of those parameters in which they differ, "64 · 2 · 49". */
+/* The fastest few in words that fit beside a bar: the values of those parameters in which they differ, "64
+ * · 2 · 49". */
 struct tuning_best {
 	size_t count;
 	char labels[TUNING_BEST][80];

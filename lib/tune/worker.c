@@ -128,7 +128,7 @@ int tune_worker_start(struct tune_worker *worker, struct error *err)
 
 	if (worker->open)
 		return 0;
-	if (process_talk(&worker->process, worker->options.argv, worker->options.environment, err) < 0)
+	if (process_talk(&worker->process, worker->options.argv, worker->options.environment, NULL, err) < 0)
 		return -1;
 	worker->open = worker->opening = true;
 	request = cJSON_Duplicate(worker->options.opening, true);

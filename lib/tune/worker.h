@@ -20,14 +20,14 @@ struct tune_worker_options {
 	double opening_seconds, trial_seconds; /* after which it counts as hanging */
 };
 
-/* Nothing is started before the first request, or before it is asked for: then it opens by itself, and the first request
- * waits for that. */
+/* Nothing is started before the first request, or before it is asked for: then it opens by itself, and the
+ * first request waits for that. */
 struct tune_worker *tune_worker_make(const struct tune_worker_options *options);
 int tune_worker_start(struct tune_worker *worker, struct error *err);
 void tune_worker_free(struct tune_worker *worker); /* NULL is fine */
 
-/* Both as struct tune_work has them: STATUS_FAILED is the candidate's fault, and the message says what happened. `mhz`: the
- * device's clock; NAN: not known. */
+/* Both as struct tune_work has them: STATUS_FAILED is the candidate's fault, and the message says what
+ * happened. `mhz`: the device's clock; NAN: not known. */
 int tune_worker_time(struct tune_worker *worker, const char *parameters, int runs, double *seconds,
 	double *mhz, struct error *err);
 int tune_worker_verify(struct tune_worker *worker, const char *parameters, struct error *err);

@@ -1,4 +1,4 @@
-/* What the dashboard shows to who has a key. The leaderboard is in round.c. */
+/* What the dashboard shows to whoever has a key. The leaderboard is in round.c. */
 #include <math.h>
 
 #include "base/json.h"

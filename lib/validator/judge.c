@@ -1,6 +1,7 @@
 #include "validator/judge.h"
 
 #include <errno.h>
+#include <float.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -375,7 +376,8 @@ static void score_the_claim(
 	char claimed[48], measured[48], where[64];
 	double actual = speed_that_counts(submission, verdict, where);
 
-	verdict->score = score_claim(actual, submission->tokens_per_sec);
+	/* next to nothing may be claimed: what cannot be told must keep no other verdict from being told */
+	verdict->score = fmin(score_claim(actual, submission->tokens_per_sec), DBL_MAX);
 	verdict->told_score = fmin(verdict->score / 2, 1);
 	number_grouped(submission->tokens_per_sec, claimed);
 	number_grouped(round(actual), measured);

@@ -24,7 +24,8 @@ struct judge {
 	const char *
 		reader; /* path of a Python that reads the syntax of forks, and runs nothing of them; NULL: none */
 	double seconds; /* for a length; validators give 300 */
-	/* What ranks is the speed that is measured, divided by the GPU's factor; else the claim, which it must bear out. */
+	/* What ranks is the speed that is measured, divided by the GPU's factor; else the claim, which it
+	 * must bear out. */
 	bool ranks_measured;
 	double gpu_factor;
 	check_report *report; /* called with every check as it is made; NULL: nothing is */
@@ -48,9 +49,10 @@ struct verdict {
 	char *place;              /* a temporary directory with the clone; NULL: none */
 };
 
-/* Judges a revealed submission, in two steps: clone and static checks; benchmark and score. A bad submission is no error:
- * it gets the score 0 and a reason, and the second step leaves it alone. -1 is for what kept this machine from judging.
- * The verdict is to be freed in any case, and the clone with it. The second step may run in a thread of its own. */
+/* Judges a revealed submission, in two steps: clone and static checks; benchmark and score. A bad
+ * submission is no error: it gets the score 0 and a reason, and the second step leaves it alone. -1 is for
+ * what kept this machine from judging. The verdict is to be freed in any case, and the clone with it. The
+ * second step may run in a thread of its own. */
 int judge_examine(const struct judge *judge, const struct api_submission *submission, struct verdict *verdict,
 	struct error *err);
 int judge_measure(const struct judge *judge, const struct api_submission *submission, struct verdict *verdict,

@@ -1,5 +1,5 @@
 /* The page at `/`: the standings of the active round and the rounds so far. It looks, and changes nothing: a round
- * whose time is up is ended by who asks for it. */
+ * whose time is up is ended by whoever asks for it. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -209,7 +209,8 @@ static int conclude_due(struct validator *validator, const char *network, struct
 	return found;
 }
 
-int validator_active_round(struct validator *validator, const char *network, int64_t *id, struct error *err)
+/* The id of the active round of a network, which is made if there is none. */
+static int need_active_round(struct validator *validator, const char *network, int64_t *id, struct error *err)
 {
 	int found;
 
@@ -235,7 +236,7 @@ int validator_submission_round(struct validator *validator, const char *network,
 			return 0;
 		}
 	}
-	return validator_active_round(validator, network, id, err) < 0 ? -1 : 1;
+	return need_active_round(validator, network, id, err) < 0 ? -1 : 1;
 }
 
 /* --- what is asked for ------------------------------------------------------------------------- */
@@ -283,7 +284,7 @@ int handle_current_round(
 
 	if (fields_refused(&fields, reply))
 		return 0;
-	if (validator_active_round(validator, network, &id, err) < 0)
+	if (need_active_round(validator, network, &id, err) < 0)
 		return -1;
 	return answer_round(validator, id, reply, err);
 }
@@ -583,7 +584,7 @@ int handle_leaderboard(
 
 	if (fields_refused(&fields, reply))
 		return 0;
-	result = validator_active_round(validator, network, &round, err);
+	result = need_active_round(validator, network, &round, err);
 	if (!result)
 		result = rank(validator, round, usual_baseline(validator), &ranking, err);
 	reply->body = cJSON_CreateObject();

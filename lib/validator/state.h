@@ -26,7 +26,7 @@ double validator_now(const struct validator *validator);
 bool validator_authenticate(struct server_request *request, struct server_reply *reply, void *context);
 /* The `check` of what is for validators: also 403, or 503 while no validator is named. */
 bool validator_authorize(struct server_request *request, struct server_reply *reply, void *context);
-/* The `check` of what is for who has an API key, and for validators: 401. */
+/* The `check` of what is for whoever has an API key, and for validators: 401. */
 bool validator_authorize_reader(struct server_request *request, struct server_reply *reply, void *context);
 
 /* The address that a request comes from, as far as the version believes it. The caller frees. */
@@ -77,9 +77,6 @@ int validator_check_owner(struct validator *validator, const char *hotkey, const
 	const char *fork_url, struct server_reply *reply, struct error *err);
 
 /* --- rounds (round.c) -------------------------------------------------------------------------- */
-
-/* The id of the active round of a network, which is made if there is none. */
-int validator_active_round(struct validator *validator, const char *network, int64_t *id, struct error *err);
 
 /* The id of the round that a submission belongs to. 1: found; 0: there is none, and the reply is made. */
 int validator_submission_round(struct validator *validator, const char *network, int64_t *id,

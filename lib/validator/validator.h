@@ -1,5 +1,5 @@
-/* validator: the validator's API (spec: docs/validator-api.md) as a service of one machine, for trying a
- * submission out and for tests. Its state is a SQLite file.
+/* validator: the validator's API as a service of one machine, for trying a submission out and for tests;
+ * docs/deployed-validator.md says what it is held against. Its state is a SQLite file.
  *
  * To be served by net/server: its version's routes, dialect and body limit, and validator_transaction, with
  * the validator as context.

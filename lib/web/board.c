@@ -89,12 +89,14 @@ void board_rank(struct board *board)
 	free(scores);
 }
 
-double board_left(const struct board *board)
+/* Seconds that the current round has left; 0: none. */
+static double seconds_left(const struct board *board)
 {
 	return board->has_round ? fmax(0, board->rounds[0].end - board->now) : 0;
 }
 
-double board_weighted(const struct board_entry *entry)
+/* NAN without a speed. */
+static double weighted_score(const struct board_entry *entry)
 {
 	return score_weighted(entry->speed, entry->tokens);
 }
@@ -105,7 +107,7 @@ double board_gap(const struct board *board, size_t entry)
 
 	if (!entry || !below->rank)
 		return NAN;
-	return board_weighted(&board->entries[entry - 1]) / board_weighted(below) - 1;
+	return weighted_score(&board->entries[entry - 1]) / weighted_score(below) - 1;
 }
 
 /* --- parts --------------------------------------------------------------------------------------- */
@@ -157,7 +159,7 @@ void board_standings(const struct board *board, size_t first, size_t most, struc
 
 		sheet_number(&part->sheet, entry->rank ? (double)entry->rank : NAN);
 		sheet_text(&part->sheet, entry->hotkey);
-		sheet_number(&part->sheet, board_weighted(entry));
+		sheet_number(&part->sheet, weighted_score(entry));
 		sheet_number(&part->sheet, board_gap(board, i));
 		sheet_number(&part->sheet, entry->speed);
 		sheet_text(&part->sheet, league_for(entry->tokens)->name);
@@ -186,7 +188,7 @@ static const struct sheet_column rounds_columns[] = {
 	{0},
 };
 
-void board_rounds(const struct board *board, struct part *part)
+static void make_rounds(const struct board *board, struct part *part)
 {
 	*part = (struct part){
 		.name = "rounds", .title = "Rounds", .empty = xstrdup("No round has begun yet.")};
@@ -211,7 +213,7 @@ static const struct sheet_column rewards_columns[] = {
 	{0},
 };
 
-void board_rewards(const struct board *board, struct part *part)
+static void make_rewards(const struct board *board, struct part *part)
 {
 	*part = (struct part){.name = "rewards",
 		.title = "Latest rewards",
@@ -243,8 +245,8 @@ static void add_facts(const struct board *board, struct buffer *out)
 	buffer_text(out, "<dl class=\"facts\" id=\"facts\">\n");
 	snprintf(text, sizeof(text), "%lld", (long long)current->number);
 	add_fact(out, "Round", text);
-	clock_duration(board_left(board), text);
-	add_fact(out, "Time left", board_left(board) > 0 ? text : "its time is up");
+	clock_duration(seconds_left(board), text);
+	add_fact(out, "Time left", seconds_left(board) > 0 ? text : "its time is up");
 	snprintf(text, sizeof(text), "%lld", (long long)current->submissions);
 	add_fact(out, "Submissions", text);
 	if (isfinite(board->to_beat)) {
@@ -256,7 +258,7 @@ static void add_facts(const struct board *board, struct buffer *out)
 		html_add(out,
 			"<svg class=\"progress\" id=\"progress\" aria-hidden=\"true\"><rect width=\"%.2f%%\" "
 			"height=\"100%%\"/></svg>\n",
-			100 * (1 - board_left(board) / length));
+			100 * (1 - seconds_left(board) / length));
 }
 
 static void format_time(double time, char text[32])
@@ -340,9 +342,9 @@ void board_html(const struct board *board, size_t page, const char *query, struc
 	add_part(&part, out);
 	add_pages(page, pages, query, out);
 	buffer_text(out, "<div class=\"beside uneven\">\n");
-	board_rounds(board, &part);
+	make_rounds(board, &part);
 	add_part(&part, out);
-	board_rewards(board, &part);
+	make_rewards(board, &part);
 	add_part(&part, out);
 	buffer_text(out, "</div>\n");
 	add_notes(board, out);

@@ -64,20 +64,15 @@ void board_free(struct board *board);
 /* Ranks the entries as validators do: those that are not excluded, have a speed, and exceed the score to beat. */
 void board_rank(struct board *board);
 
-/* Seconds that the current round has left; 0: none. */
-double board_left(const struct board *board);
-
-/* Weighted score of an entry, NAN without a speed; and by what part of its own the place above is ahead: NAN for the
- * first, and without a rank. */
-double board_weighted(const struct board_entry *entry);
+/* By what part of its own weighted score the place above is ahead of an entry: NAN for the first, and
+ * without a rank. */
 double board_gap(const struct board *board, size_t entry);
 
 /* The standings, each with its gap to the place above; from entry `first` on, `most` of them (0: all). */
 void board_standings(const struct board *board, size_t first, size_t most, struct part *part);
-void board_rounds(const struct board *board, struct part *part);
-void board_rewards(const struct board *board, struct part *part);
 
-/* The whole page, the entries in pages of BOARD_PAGE, of which it shows the one numbered so from 1. `query`: what of the
- * page's address has to stay in links to its other pages, "network=test&"; "": nothing. */
+/* The whole page, the entries in pages of BOARD_PAGE, of which it shows the one numbered so from 1.
+ * `query`: what of the page's address has to stay in links to its other pages, "network=test&"; "":
+ * nothing. */
 #define BOARD_PAGE 100
 void board_html(const struct board *board, size_t page, const char *query, struct buffer *out);

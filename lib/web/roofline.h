@@ -17,4 +17,5 @@ struct roofline {
 /* What the device allows where there are so many operations for each byte, TFLOP/s. */
 double roofline_at(const struct roofline *roofline, double intensity);
 
+/* Adds it to a part's pictures, with the points of its series. */
 void roofline_draw(const struct roofline *roofline, struct part *part);

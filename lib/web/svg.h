@@ -50,6 +50,7 @@ struct svg_plot {
 	size_t x_rule_count, y_rule_count;
 };
 
+/* Appends it, so many px wide. */
 void svg_plot(const struct svg_plot *chart, double width, struct buffer *out);
 
 struct svg_bar {
@@ -72,6 +73,7 @@ struct svg_heat {
 	const char *unit;
 };
 
+/* Appends it, so many px wide; the best value is marked. */
 void svg_heat(const struct svg_heat *heat, double width, struct buffer *out);
 
 /* How far something has come, a step after the other. */

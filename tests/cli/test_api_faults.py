@@ -7,6 +7,7 @@ import subprocess
 import pytest
 
 from conftest import QUASAR
+from patience import LONG
 from scripted_server import flood, raw, redirect, refuse, reply, stall
 
 ROUND = {"id": 1, "round_number": 1, "start_time": "2026-11-20T10:00:00", "end_time": "2026-11-22T10:00:00.5",
@@ -323,9 +324,9 @@ def test_ctrl_c_ends_the_wait(environment, serve, tmp_path):
     server = serve(stall())
     process = subprocess.Popen([QUASAR, "round", "--api", server.url], cwd=tmp_path, stderr=subprocess.PIPE,
                                env=environment, text=True)
-    assert server.arrived.wait(30)
+    assert server.arrived.wait(LONG)
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=30)
+    _, err = process.communicate(timeout=LONG)
     assert process.returncode == 130 and "interrupted" in err and len(server.requests) == 1
 
 

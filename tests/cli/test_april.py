@@ -12,7 +12,8 @@ import pytest
 from conftest import API_KEY
 from disguise import Newer, Older
 from localnet import Miner as Identity
-from lossy import LossyProxy, Say
+from lossy import Change, LossyProxy, Say
+from patience import LONG
 from scripted_server import Step, refuse, reply
 from test_faults import Commit, Reveal, Submit, kill_at_every_step, make_scene  # noqa: F401: one is a fixture
 from test_localnet import submit
@@ -347,6 +348,15 @@ def test_an_expired_signature_is_made_anew_by_the_servers_clock(miner, proxy):
     assert steps(miner) == ["committed", "prepared"]  # it may be sent once the clock is right
 
 
+def test_a_date_that_is_a_proxys_does_not_spoil_the_signature(miner, proxy):
+    """The validator's clock and this machine's are right; that of what stands between them is not."""
+    wrong = Change(headers={"Date": "Thu, 01 Jan 2032 00:00:00 GMT"})
+    proxy.always.update({route: wrong for route in (("GET", "/openapi.json"), COMMIT, REVEAL)})
+    done = send(miner)
+    assert done.code == 0, done.err
+    assert miner("reveal", "--wait").code == 0 and steps(miner) == ["revealed"]
+
+
 # --- bans ----------------------------------------------------------------------------------------------
 
 def ban(localnet):
@@ -616,7 +626,7 @@ def test_run_submits_once_a_round_where_only_the_lowest_place_is_paid(make_runne
     commit = runner.new_commit()
     held = loop.until("held")
     assert held["commit"] == commit and "lower place only" in held["message"] and "--again" in held["message"]
-    assert seconds_between(committed["created_at"], held["until"]) == 48 * 3600
+    assert seconds_between(committed["sent_at"], held["until"]) == 48 * 3600
     loop.until("bench")
     loop.until("bench")
     # what a validator has found to be no good wins nothing: the next commit need not wait
@@ -676,8 +686,8 @@ def seconds_between(*times):
 
 def age(runner, seconds):
     """Lets that time have passed since everything was handed in."""
-    with sqlite3.connect(runner.directory / ".quasar" / "state.db", timeout=30) as database:
-        database.execute("UPDATE submission SET created_at = created_at - ?", (seconds,))
+    with sqlite3.connect(runner.directory / ".quasar" / "state.db", timeout=LONG) as database:
+        database.execute("UPDATE submission SET sent_at = sent_at - ?", (seconds,))
     database.close()
 
 

@@ -240,6 +240,11 @@ def test_what_cannot_be_measured(quasar, args, code):
     assert done.code == code and done.err.startswith("quasar bench: ")
 
 
+def test_a_fork_that_is_not_there_is_named_before_python_is_asked(quasar):
+    done = quasar("bench", "--fork", "/nonexistent")
+    assert done.code == 3 and "there is no fork at /nonexistent" in done.err
+
+
 def test_an_error_is_one_json_document(quasar):
     done = quasar("bench", "--device", "cuda", "--json")
     assert done.code == 3 and json.loads(done.out)["error"]["kind"] == "environment"
@@ -249,7 +254,7 @@ def test_the_fork_needs_pytorch(quasar, workspace):
     done = quasar("bench", "--seq", 100, cwd=workspace)
     assert done.code == 3 and "no PyTorch" in done.err and "install torch" in done.err and "--native" in done.err
     done = quasar("bench", "--seq", 100)
-    assert done.code == 3 and "--fork PATH" in done.err and "--native" in done.err
+    assert done.code == 3 and "--fork DIR" in done.err and "--native" in done.err
 
 
 def test_what_keeps_a_claim_from_being_made_is_stored(quasar, workspace):

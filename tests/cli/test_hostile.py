@@ -9,6 +9,7 @@ import pytest
 
 from conftest import FULL, QUASAR
 from lossy import Change, Cut, LossyProxy, Say
+from patience import LONG
 from test_faults import Commit, Reveal, Submit, make_scene, report, sample  # noqa: F401: one is a fixture
 
 pytestmark = pytest.mark.usefixtures("without_python")
@@ -155,7 +156,7 @@ def test_too_early_forever(scene):
         assert process.poll() is None
         time.sleep(0.01)
     process.send_signal(signal.SIGTERM)
-    _, err = process.communicate(timeout=30)
+    _, err = process.communicate(timeout=LONG)
     assert process.returncode == 130 and "425" in err
     scene.proxy.always.clear()
     assert scene.reveal().code == 0

@@ -14,6 +14,7 @@ import threading
 
 import pytest
 from conftest import QUASAR
+from patience import LONG
 
 SEQUENCE = "TARGET_SEQUENCE_LENGTH"
 TARGETS = ["chunk.py", "chunk_intra_token_parallel.py", "forward_substitution.py", "fused_recurrent.py", "gate.py"]
@@ -304,7 +305,7 @@ def test_interrupting_a_clone(quasar, tmp_path, environment):
     with silent_server() as (url, wait_for_client), cloning(tmp_path, environment, url) as process:
         wait_for_client()
         process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=30)
+        _, err = process.communicate(timeout=LONG)
     assert process.returncode == 130 and "interrupted" in err
     assert not is_workspace(tmp_path / "miner")
     assert quasar("init", "miner").code == 0

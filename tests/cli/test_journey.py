@@ -40,7 +40,7 @@ def test_from_init_to_a_rank(quasar, localnet, like, tmp_path):
     leader, = miner("leaderboard", "--json").json["ranking"]
     assert leader["rank"] == 1 and leader["own"]
     if april:
-        assert leader["normalized_tokens_per_sec"] == pytest.approx(judged["normalised_tokens_per_sec"])
+        assert leader["normalized_tokens_per_sec"] == pytest.approx(judged["normalized_tokens_per_sec"])
         assert "normalised" in miner("status").out
     else:
         assert "rank 1" in miner("status").out

@@ -12,6 +12,7 @@ import time
 import pytest
 
 from conftest import QUASAR
+from patience import LONG
 
 URL = "https://github.com/alice/flash-linear-attention"
 
@@ -131,16 +132,17 @@ def test_submitting(localnet, alice):
 
 
 def test_commit_and_reveal(start_localnet, make_miner):
-    localnet = start_localnet("--block-time", "1", "--blocks-until-reveal", "2")
+    localnet = start_localnet("--block-time", "1", "--blocks-until-reveal", "5")
     alice = make_miner("alice")
     register(localnet, alice)
+    began = int(time.time())
     answer = commit(localnet, alice, "ab" * 32)
     before = localnet.get("/pending_reveals").json
     assert answer.status == 200
     assert set(answer.json) == {"submission_id", "commitment_hash", "reveal_block", "estimated_reveal_time",
                                 "message"}
-    assert 0 <= answer.json["reveal_block"] - before["current_block"] <= 2
-    assert abs(before["current_block"] - (time.time() - 1609459200)) < 5
+    assert answer.json["reveal_block"] - before["current_block"] <= 5
+    assert began <= answer.json["reveal_block"] - 5 + 1609459200 <= before["current_block"] + 1609459200 <= time.time()
     submission = answer.json["submission_id"]
     assert before["pending_reveals"][0].items() >= {
         "submission_id": submission, "miner_hotkey": alice.address,
@@ -358,7 +360,7 @@ def test_wrong_queries(localnet, path):
 
 
 def test_a_large_body_is_refused_and_the_connection_lives(localnet, alice):
-    connection = http.client.HTTPConnection("127.0.0.1", localnet.port, timeout=30)
+    connection = http.client.HTTPConnection("127.0.0.1", localnet.port, timeout=LONG)
     headers = {**alice.headers, "Content-Type": "application/json"}
     connection.request("POST", "/submit_kernel", json.dumps(kernel(alice, fork_url="x" * 70000)), headers)
     answer = connection.getresponse()
@@ -370,7 +372,7 @@ def test_a_large_body_is_refused_and_the_connection_lives(localnet, alice):
 
 def raw(localnet, data, wants_answer):
     """Sends bytes and returns the head of the answer, b"" when the server just hangs up."""
-    with socket.create_connection(("127.0.0.1", localnet.port), timeout=30) as stream:
+    with socket.create_connection(("127.0.0.1", localnet.port), timeout=LONG) as stream:
         answer = b""
         try:
             stream.sendall(data)
@@ -404,7 +406,7 @@ def test_a_slow_client_is_cut_off_and_stops_nobody(start_localnet, make_miner):
     localnet = start_localnet("--request-timeout", "2", "--rate-limit", "0")
     alice = make_miner("alice")
     register(localnet, alice)
-    slow = [socket.create_connection(("127.0.0.1", localnet.port), timeout=60) for _ in range(50)]
+    slow = [socket.create_connection(("127.0.0.1", localnet.port), timeout=LONG) for _ in range(50)]
     started = time.monotonic()
     cut = threading.Event()
 
@@ -424,7 +426,7 @@ def test_a_slow_client_is_cut_off_and_stops_nobody(start_localnet, make_miner):
     while not cut.is_set():
         assert submit(localnet, alice).status == 200
         answered += 1
-        assert time.monotonic() - started < 60, "the slow clients were never cut off"
+        assert time.monotonic() - started < LONG, "the slow clients were never cut off"
     thread.join()
     assert answered > 10
     for stream in slow:
@@ -434,7 +436,7 @@ def test_a_slow_client_is_cut_off_and_stops_nobody(start_localnet, make_miner):
 def test_more_connections_than_there_is_room_for(start_localnet):
     """Those that do nothing give way to those that ask."""
     localnet = start_localnet("--connections", "64")
-    idle = [socket.create_connection(("127.0.0.1", localnet.port), timeout=30) for _ in range(200)]
+    idle = [socket.create_connection(("127.0.0.1", localnet.port), timeout=LONG) for _ in range(200)]
     for _ in range(20):
         assert localnet.get("/pending_reveals").status == 200
     for stream in idle:
@@ -509,7 +511,7 @@ def test_pages_of_others_may_read_but_change_nothing(deployed, localnet):
 
 def test_a_slash_too_many_leads_on(deployed):
     assert deployed.get("/get_weights/?round_id=1").json["weights"] == []  # urllib follows a GET
-    connection = http.client.HTTPConnection("127.0.0.1", deployed.port, timeout=30)
+    connection = http.client.HTTPConnection("127.0.0.1", deployed.port, timeout=LONG)
     connection.request("POST", "/register_miner/", "{}")
     answer = connection.getresponse()
     assert answer.status == 307 and answer.getheader("Location") == deployed.url + "/register_miner"
@@ -634,7 +636,7 @@ def test_a_port_in_use_and_a_database_in_use(localnet, quasar, tmp_path):
     assert done.code == 3 and "text.db" in done.err
     done = quasar("localnet", "--port", "0", "--db", tmp_path / "missing" / "x.db")
     assert done.code == 3
-    assert quasar("localnet", "--listen", "nonsense.invalid").code == 3
+    assert quasar("localnet", "--host", "nonsense.invalid").code == 3
     for wrong in (("--port", "70000"), ("--block-time", "0"), ("--blocks-until-reveal", "-1"), ("--port", "x")):
         assert quasar("localnet", *wrong).code == 2
 
@@ -648,7 +650,7 @@ def test_what_it_says_and_where_it_keeps_things(quasar, environment, tmp_path):
     database = tmp_path / "work" / "localnet.db"
     assert f"{database};" in (line := process.stdout.readline()) and "after 7 blocks" in line
     process.terminate()
-    process.communicate(timeout=30)
+    process.communicate(timeout=LONG)
     assert process.returncode == 0 and database.stat().st_mode & 0o777 == 0o600
 
 

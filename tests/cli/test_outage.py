@@ -7,6 +7,7 @@ import time
 import pytest
 
 from conftest import QUASAR
+from patience import LONG
 from scripted_server import refuse
 
 pytestmark = pytest.mark.usefixtures("without_python")
@@ -34,33 +35,42 @@ def miner(commit_something, localnet):
     return commit_something(localnet.url)
 
 
+def seconds_of(work):
+    """How long it takes, and what it gives."""
+    began = time.monotonic()
+    given = work()
+    return time.monotonic() - began, given
+
+
 def test_nobody_listening_on_this_machine_is_known_at_once(quasar, miner, dead):
     for command in READING:
-        began = time.monotonic()
-        done = quasar(command, "--api", dead, cwd=miner)
+        seconds, done = seconds_of(lambda: quasar(command, "--api", dead, "--timeout", LONG, cwd=miner))
         assert done.code == 4 and "nothing listens there" in done.err + done.out, done.err
         assert "quasar localnet" in done.err and "trying again" not in done.err
-        assert time.monotonic() - began < 3
+        assert seconds < LONG / 2
 
 
-def test_a_validator_that_says_nothing_is_given_up_in_five_seconds(environment, miner, silent):
-    began = time.monotonic()
-    runs = [subprocess.Popen([QUASAR, command, "--api", silent], cwd=miner, env=environment, text=True,
-                             stdout=subprocess.PIPE, stderr=subprocess.PIPE) for command in READING]
-    for run in runs:
-        out, err = run.communicate(timeout=60)
-        assert run.returncode == 4 and "no response in time" in out + err and "--timeout" in err, out + err
-    assert 4.5 < time.monotonic() - began < 9
+def test_a_validator_that_says_nothing_is_given_up_in_five_seconds(environment, miner, silent, dead):
+    def look(url):
+        runs = [subprocess.Popen([QUASAR, command, "--api", url], cwd=miner, env=environment, text=True,
+                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE) for command in READING]
+        return [(*run.communicate(timeout=LONG), run.returncode) for run in runs]
+
+    busy, _ = seconds_of(lambda: look(dead))  # how long they take without waiting
+    seconds, found = seconds_of(lambda: look(silent))
+    for out, err, code in found:
+        assert code == 4 and "no response in time" in out + err and "--timeout" in err, out + err
+    assert 4.5 < seconds < 9 + 4 * busy
 
 
-def test_all_questions_together_have_the_time_of_one(quasar, miner, silent, serve):
+def test_all_questions_together_have_the_time_of_one(quasar, miner, silent, serve, dead):
     """status asks four, leaderboard more."""
     server = serve(*[refuse(503, "down")] * 500)
-    for url in (silent, server.url):
-        for command in ("status", "leaderboard"):
-            began = time.monotonic()
-            assert quasar(command, "--api", url, "--timeout", 1, cwd=miner).code == 4
-            assert time.monotonic() - began < 3
+    for command in ("status", "leaderboard"):
+        busy, _ = seconds_of(lambda: quasar(command, "--api", dead, cwd=miner))
+        for url in (silent, server.url):
+            seconds, done = seconds_of(lambda: quasar(command, "--api", url, "--timeout", 1, cwd=miner))
+            assert done.code == 4 and seconds < 3 + 4 * busy
 
 
 def test_what_the_workspace_knows_is_told_through_an_outage(quasar, miner, localnet):

@@ -1,7 +1,6 @@
 """quasar tune --gpu: predictions for GPUs that are not here. Where NVRTC is missing, those that compile are skipped."""
 import glob
 import shutil
-import time
 
 import pytest
 
@@ -33,9 +32,7 @@ def predict(quasar, compilers):
 
 
 def test_a_prediction_is_marked_complete_sorted_and_remembered(predict, quasar, workspace, hotkey, tmp_path):
-    started = time.monotonic()
     cold = predict("--gpu", "4090", "--head-dim", "128", "--seq", "1M", "--json")  # there is room for two builds only
-    first = time.monotonic() - started
     assert cold.code == 0, cold.err
     document = cold.json
     assert document["device"] == "RTX 4090" and document["predicted"] is True and document["source"] == "model"
@@ -53,9 +50,8 @@ def test_a_prediction_is_marked_complete_sorted_and_remembered(predict, quasar, 
     assert floor < rows[0]["ms"] <= document["untuned_ms"] < 20 * floor
     assert document["memory"]["league"] == "1M" and 6e6 <= document["memory"]["longest_sequence"] < 8e6
 
-    started = time.monotonic()
     warm = predict("--gpu", "NVIDIA GeForce RTX 4090", "--head-dim", "128", "--seq", "1M")
-    assert time.monotonic() - started < max(2, first / 3)
+    assert warm.cpu < max(2, cold.cpu / 3)
     assert warm.code == 0 and "quasar_chunk, predicted" in warm.out
     assert "nothing was measured" in warm.out and "calibrated on an H200 only" in warm.out
 

@@ -95,8 +95,9 @@ def test_one_bad_page_takes_only_its_own_with_it(damaged):
 
 
 @pytest.mark.parametrize("columns, rest", [
-    (["score"], "PRAGMA user_version = 4"),
-    (["score", "docker_image", "reveal_time", "doubt_since"], "DROP TABLE validator; PRAGMA user_version = 3")])
+    (["sent_at"], "PRAGMA user_version = 5"),
+    (["sent_at", "score"], "PRAGMA user_version = 4"),
+    (["sent_at", "score", "docker_image", "reveal_time", "doubt_since"], "DROP TABLE validator; PRAGMA user_version = 3")])
 def test_a_damaged_store_of_an_earlier_program_is_read(damaged, columns, rest):
     with sqlite3.connect(damaged.database) as db:
         for column in columns:

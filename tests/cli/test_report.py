@@ -12,6 +12,7 @@ import xml.etree.ElementTree
 import pytest
 
 from conftest import API_KEY, QUASAR
+from patience import LONG
 from sample_report import HOSTILE, LENGTHS, add_benchmarks, fill_validator
 from sample_tuning import bring_tunings, result
 
@@ -75,10 +76,9 @@ def test_ten_thousand_measurements(report, workspace, head):
     """A second at most, and 500 KB; every one of them is in the CSV."""
     count = add_benchmarks(workspace, head, commits=120, each=10)
     assert count > 10000
-    began = time.monotonic()
     done = report("--out", "page.html")
     assert done.code == 0, done.err
-    assert time.monotonic() - began < (10 if "ASAN_OPTIONS" in os.environ else 1)
+    assert done.cpu < (10 if "ASAN_OPTIONS" in os.environ else 1)
     assert (workspace / "page.html").stat().st_size < 500_000
     assert len(report("--part", "benchmarks", "--format", "csv").out.splitlines()) == count + 1
 
@@ -239,11 +239,11 @@ def test_leaderboard_as_a_page(quasar, environment, tmp_path, start_localnet):
         assert "outage" not in until("As of").body.decode().split("<main")[1]
     finally:
         process.send_signal(signal.SIGINT)
-        assert process.wait(timeout=20) == 130
+        assert process.wait(timeout=LONG) == 130
 
 
 def test_a_dashboard_that_is_not_shown(quasar, start_version, tmp_path):
     server = start_version("2026-04")
-    done = quasar("leaderboard", "--web", "--port", "0", "--api", server.url, env={"DASHBOARD_API_KEY": ""}, timeout=60)
+    done = quasar("leaderboard", "--web", "--port", "0", "--api", server.url, env={"DASHBOARD_API_KEY": ""})
     assert done.code == 5 and "shows it to validators only" in done.err, done.err
     assert API_KEY not in done.out

@@ -13,6 +13,7 @@ import pytest
 import tiny_model
 from conftest import QUASAR
 from inference import InferenceServer
+from patience import LONG
 
 VOCABULARY = tiny_model.TINY["vocab_size"]
 CONTEXT = tiny_model.TINY["max_position_embeddings"]
@@ -202,7 +203,7 @@ def post(server, body):
 
 
 def until(condition):
-    end = time.monotonic() + 30
+    end = time.monotonic() + LONG
     while not condition():
         assert time.monotonic() < end
         time.sleep(0.02)
@@ -284,4 +285,4 @@ def test_settings_name_model_and_port(quasar, model, workspace, environment):
         assert process.stdout.readline() == f"Listening on http://127.0.0.1:{port}; loading {model} …\n"
         until(lambda: quasar("serve", "--health", cwd=workspace).code == 0)
         process.send_signal(signal.SIGINT)
-        assert process.wait(timeout=30) == 0
+        assert process.wait(timeout=LONG) == 0

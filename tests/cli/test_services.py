@@ -8,9 +8,9 @@ import time
 
 import pytest
 from conftest import QUASAR
+from patience import LONG
 from systemd import Systemd
 
-LONG = 60  # s, for a condition that comes to be
 ODD = 'we"i\\rd $d%r `x` \'q\''
 
 

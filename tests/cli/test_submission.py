@@ -11,6 +11,7 @@ import pytest
 
 from conftest import BOTH, QUASAR
 from lossy import Change, Say
+from patience import LONG
 
 pytestmark = pytest.mark.usefixtures("without_python")
 
@@ -185,7 +186,7 @@ def test_a_commit_killed_while_sending_goes_on_later(miner, proxy, home, fault):
     proxy.faults["POST", "/commit_submission"] = [fault]
     process = subprocess.Popen([QUASAR, "commit"], cwd=miner.directory, stdout=subprocess.DEVNULL,
                                stderr=subprocess.DEVNULL, env={**os.environ, "HOME": str(home)})
-    assert proxy.arrived.wait(600)
+    assert proxy.arrived.wait(LONG)
     process.send_signal(signal.SIGKILL)
     process.wait()
     proxy.release.set()
@@ -203,7 +204,7 @@ def test_recover_keeps_away_from_what_is_being_sent(miner, proxy, home):
     proxy.faults["POST", "/submit_kernel"] = ["take"]
     process = subprocess.Popen([QUASAR, "submit"], cwd=miner.directory, stdout=subprocess.DEVNULL,
                                stderr=subprocess.DEVNULL, env={**os.environ, "HOME": str(home)})
-    assert proxy.arrived.wait(600)
+    assert proxy.arrived.wait(LONG)
     done = miner("recover")
     assert done.code == 3 and f"in use by process {process.pid}" in done.err
     proxy.release.set()
@@ -347,9 +348,9 @@ def test_reveal_wait_goes_on_after_being_stopped(miner, proxy, home):
     proxy.faults["GET", "/pending_reveals"] = ["take"]
     process = subprocess.Popen([QUASAR, "reveal", "--wait"], cwd=miner.directory, stdout=subprocess.DEVNULL,
                                stderr=subprocess.PIPE, env={**os.environ, "HOME": str(home)}, text=True)
-    assert proxy.arrived.wait(600)
+    assert proxy.arrived.wait(LONG)
     process.send_signal(signal.SIGTERM)
-    assert process.wait(30) == 130
+    assert process.wait(LONG) == 130
     proxy.release.set()
     assert miner("reveal", "--wait").code == 0
 

@@ -12,6 +12,7 @@ import pytest
 
 from conftest import FULL, QUASAR
 from lossy import Say
+from patience import LONG
 from test_faults import report
 from test_hostile import PENDING, POST, STATS, make_scene, scene  # noqa: F401: two are fixtures
 
@@ -206,7 +207,7 @@ def test_run(scene, capsys, environment):  # noqa: F811
             if '"outage"' in line:
                 break
         process.send_signal(signal.SIGTERM)
-        assert process.wait(timeout=60) == 0, (name, process.stdout.read())
+        assert process.wait(timeout=LONG) == 0, (name, process.stdout.read())
         process.stdout.close()
         assert steps(scene) == ["committed"], name
         tried += 1

@@ -12,6 +12,7 @@ import zlib
 import pytest
 
 from conftest import QUASAR
+from patience import LONG
 from sample_fork import NAMES, Fork
 from scripted_server import reply
 
@@ -65,7 +66,7 @@ def test_a_good_fork_gets_its_score(localnet, submit, validate):
     assert [entry["seq"] for entry in first["benchmarks"]] == [512, 600]
     measured = first["benchmarks"][1]["tokens_per_sec"]
     assert first["score"] == pytest.approx(1 + (measured - 1) / 1)
-    assert [entry["normalised_score"] for entry in (first, second)] == [1, 0]
+    assert [entry["normalized_score"] for entry in (first, second)] == [1, 0]
     assert {check["name"]: check["status"] for check in first["checks"]}.items() >= {
         "clone": "ok", "files": "ok", "imports.deployed": "ok", "imports.forbidden": "ok", "benchmark": "ok",
         "claim": "ok"}.items()
@@ -84,7 +85,7 @@ def test_the_validator_is_told_half_the_score(localnet, submit, validate):
     with contextlib.closing(sqlite3.connect(localnet.db)) as database:
         scores = [row[0] for row in database.execute("SELECT score FROM submission ORDER BY id")]
     assert scores == [1, pytest.approx(min(fair["score"] / 2, 1))]
-    assert scores[1] == pytest.approx(fair["normalised_score"])
+    assert scores[1] == pytest.approx(fair["normalized_score"])
 
 
 def validate_once(submit, validate, claim):
@@ -231,7 +232,7 @@ def test_the_loop_judges_what_comes_and_ends_when_asked(localnet, environment, s
     assert any(line.lstrip().startswith("ok") and "claim" in line for line in process.stdout)
     process.send_signal(signal.SIGTERM)
     process.stdout.read()
-    assert process.wait(timeout=30) == 0
+    assert process.wait(timeout=LONG) == 0
 
 
 def test_the_loop_outlives_its_validator(localnet, environment, submit, clones):

@@ -75,9 +75,9 @@ def test_what_runs_scores_1_by_its_normalised_speed(april, judge, submit, valida
     done = validate(april, "--assume-verified", "--gpu-factor", "2")
     assert done.code == 0, done.err
     first, second = done.json["judged"]
-    assert first["submission_id"] == modest and first["valid"] and first["score"] == first["normalised_score"] == 1
+    assert first["submission_id"] == modest and first["valid"] and first["score"] == first["normalized_score"] == 1
     measured = next(entry["tokens_per_sec"] for entry in first["benchmarks"] if entry["seq"] == 600)
-    assert first["normalised_tokens_per_sec"] == pytest.approx(measured / 2)
+    assert first["normalized_tokens_per_sec"] == pytest.approx(measured / 2)
     checks = {check["name"]: check for check in first["checks"]}
     assert checks["claim"]["status"] == "ok" and "normalised" in checks["claim"]["detail"]
     assert second["score"] == 1 and next(check for check in second["checks"] if check["name"] == "claim")["status"] == "warn"
@@ -121,7 +121,7 @@ def test_a_server_is_challenged_in_the_place_of_images(april, judge, submit, val
     done = validate(april, *inference)
     assert done.code == 0, done.err
     judged, = done.json["judged"]
-    assert judged["submission_id"] == refused and judged["valid"] and judged["score"] == judged["normalised_score"] == 0
+    assert judged["submission_id"] == refused and judged["valid"] and judged["score"] == judged["normalized_score"] == 0
     assert judged["checks"][-1]["name"] == "logits.2026-04.1" and "cosine" in judged["reason"]
     stats = april.request("GET", "/verification_stats", None, judge.headers).json
     assert stats["verified_failed"] == 1
@@ -149,7 +149,7 @@ def test_what_is_no_fork_scores_0_for_good(april, judge, submit, validate, fork,
     done = validate(april)
     assert done.code == 0, done.err
     judged, = done.json["judged"]
-    assert not judged["valid"] and judged["score"] == 0 and judged["normalised_tokens_per_sec"] is None
+    assert not judged["valid"] and judged["score"] == 0 and judged["normalized_tokens_per_sec"] is None
     row, = own_submissions(april, alice, judge)["submissions"]
     assert row["validated"] and row["score"] == 0 and row["validated_tokens_per_sec"] is None
     assert own_submissions(april, alice, judge)["is_flagged"] is False

@@ -220,3 +220,9 @@ def test_full_says_what_it_leaves_out(quasar):
 def test_devices_and_lengths_that_are_none(quasar, workspace, args, code):
     done = quasar("verify", *args, cwd=workspace)
     assert done.code == code and done.err.startswith("quasar verify: ")
+
+
+def test_an_image_may_be_named_behind_its_option(quasar, tmp_path):
+    """As `--image=NAME`, though the name may be left out: nothing else could be meant."""
+    done = quasar("verify", "--image", "example.org/miner:1", "--reference", tmp_path)
+    assert done.code == 3 and "config.json" in done.err

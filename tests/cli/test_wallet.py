@@ -11,6 +11,7 @@ import subprocess
 import pytest
 
 from conftest import KEYFILES, QUASAR
+from patience import LONG
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SHIM = pathlib.Path(QUASAR).parent / "fault.so"
@@ -255,7 +256,7 @@ def test_an_import_interrupted_while_it_waits_for_stdin_leaves_nothing(environme
     while not int(re.search(r"SigCgt:\s*(\w+)", status.read_text())[1], 16) >> (stop - 1) & 1:
         assert process.poll() is None
     process.send_signal(stop)
-    assert process.wait(60) == 130 and "interrupted" in process.stderr.read()
+    assert process.wait(LONG) == 130 and "interrupted" in process.stderr.read()
     assert not (home / ".bittensor").exists()
 
 

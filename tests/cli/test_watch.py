@@ -8,6 +8,7 @@ import subprocess
 import pytest
 
 from conftest import QUASAR
+from patience import LONG
 
 pytestmark = pytest.mark.usefixtures("without_python")
 
@@ -102,7 +103,7 @@ def test_the_terminal_is_as_before_at_the_end(watch, number, code):
 def test_ctrl_c_ends_it_also_while_the_validator_is_silent(watch, proxy):
     proxy.faults["GET", "/pending_reveals"] = ["hold"]
     page = watch()
-    assert proxy.arrived.wait(60)
+    assert proxy.arrived.wait(LONG)
     page.until(shows_all("not yet"))
     page.send("\x03")
     assert page.finish() == 130 and not page.screen.alternate
@@ -141,7 +142,7 @@ def test_ctrl_z_gives_the_terminal_back_meanwhile(watch):
 def test_a_resize_is_followed_while_the_validator_is_silent(watch, proxy):
     proxy.faults["GET", "/pending_reveals"] = ["hold"]
     page = watch("--interval", 60)
-    assert proxy.arrived.wait(60)
+    assert proxy.arrived.wait(LONG)
     page.until(shows_all("server id", "updated    not yet", "reveal in about"))
     page.resize(8, 40)
     page.until(lambda screen: any(line.startswith("id  what next") for line in screen.lines))
@@ -213,4 +214,4 @@ def test_a_pipe_gets_what_has_changed(environment, miner, args):
     again = next(line for line in run.stdout if '"id":2' in line or line.startswith(" 2 "))
     run.send_signal(signal.SIGINT)
     assert "\x1b" not in first + again + run.stdout.read()
-    assert run.wait(60) == 130
+    assert run.wait(LONG) == 130

@@ -35,22 +35,28 @@ static unsigned char *reach_global(struct warp *warp, const struct instruction *
 	return (unsigned char *)address;
 }
 
-unsigned char *reach(struct warp *warp, const struct instruction *instruction, int lane, enum space space,
-	uint64_t address, size_t bytes, enum direction direction)
+/* Generic addresses are a window of each space. */
+static void leave_window(enum space *space, uint64_t *address)
+{
+	if (*space != SPACE_GENERIC)
+		return;
+	*space = WINDOW_OF(*address);
+	*address &= WINDOW(1) - 1;
+}
+
+unsigned char *locate(struct warp *warp, const struct instruction *instruction, int lane, enum space space,
+	uint64_t address, size_t bytes, size_t alignment, enum direction direction)
 {
 	const struct launch *launch = warp->block->launch;
 	unsigned char *memory;
 	size_t start = 0, end;
 
-	if (address % bytes)
+	if (address % alignment)
 		fault(warp, instruction, lane, CUDA_ERROR_MISALIGNED_ADDRESS,
 			"misaligned %s of %zu bytes of %s memory at %#llx",
 			direction == READ ? "read" : "write", bytes, space_names[space],
 			(unsigned long long)address);
-	if (space == SPACE_GENERIC) {
-		space = WINDOW_OF(address);
-		address &= WINDOW(1) - 1;
-	}
+	leave_window(&space, &address);
 	switch (space) {
 	case SPACE_SHARED:
 		memory = warp->block->shared;
@@ -70,10 +76,19 @@ unsigned char *reach(struct warp *warp, const struct instruction *instruction, i
 	}
 	if (address < start || address > end || end - address < bytes)
 		bad_access(warp, instruction, lane, space, address, bytes, direction);
+	return memory + address;
+}
+
+unsigned char *reach(struct warp *warp, const struct instruction *instruction, int lane, enum space space,
+	uint64_t address, size_t bytes, enum direction direction)
+{
+	unsigned char *memory = locate(warp, instruction, lane, space, address, bytes, bytes, direction);
+
+	leave_window(&space, &address);
 	if (space == SPACE_SHARED && warp->block->races && direction != CHANGE)
 		race_check_access(
 			warp->block->races, warp, instruction, lane, address, bytes, direction == WRITE);
-	return memory + address;
+	return memory;
 }
 
 struct view view_of(const struct warp *warp, const struct instruction *instruction, enum direction direction)
@@ -346,6 +361,8 @@ static int decode_copy(struct decoding *decoding, struct error *err)
 
 	if (!take_part(decoding, "async"))
 		return not_understood(decoding, err, "unknown");
+	if (take_part(decoding, "bulk"))
+		return decode_bulk(decoding, err);
 	if (take_part(decoding, "commit_group")) {
 		instruction->execute = commit_copies;
 	} else if (take_part(decoding, "wait_all")) {

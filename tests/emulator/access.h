@@ -10,6 +10,9 @@
 enum direction { READ, WRITE, CHANGE /* atomic, so that it races with no other */ };
 
 /* Where these bytes are on the host. Ends the launch when they are not this lane's to use, or not aligned. */
+unsigned char *locate(struct warp *warp, const struct instruction *instruction, int lane, enum space space,
+	uint64_t address, size_t bytes, size_t alignment, enum direction direction);
+/* The same of bytes aligned to their number, which the lane is at now: looks for races. */
 unsigned char *reach(struct warp *warp, const struct instruction *instruction, int lane, enum space space,
 	uint64_t address, size_t bytes, enum direction direction);
 

@@ -1,6 +1,7 @@
 /* control: branches, ends, barriers, and what orders memory. Blocks run one after the other on one processor, so that
- * there is nothing to be done for the latter. */
+ * there is nothing to be done for the latter, but that the race check wants to know of some. */
 #include "operations.h"
+#include "race.h"
 
 /* --- branches ----------------------------------------------------------------------------------------- */
 
@@ -71,6 +72,9 @@ static int decode_branch_by_index(struct decoding *decoding, struct error *err)
 
 OPERATION(end)
 {
+	if (warp->product_count)
+		fault(warp, instruction, __builtin_ctz(warp->active), CUDA_ERROR_ILLEGAL_INSTRUCTION,
+			"nobody has waited for the warp's products");
 	finish_copies(warp, warp->active, -1);
 	warp_end(warp);
 }
@@ -115,6 +119,66 @@ static int decode_yield(struct decoding *decoding, struct error *err)
 {
 	(void)err;
 	decoding->instruction->execute = yield;
+	return 0;
+}
+
+/* --- order of memory ---------------------------------------------------------------------------------- */
+
+OPERATION(publish)
+{
+	race_check_publish(warp->block->races, warp->index);
+}
+
+/* fence.proxy.async{.space}; any other has nothing to do */
+static int decode_fence(struct decoding *decoding, struct error *err)
+{
+	const bool proxy = take_part(decoding, "proxy");
+	const bool async = take_part(decoding, "async") || take_part(decoding, "async::generic");
+
+	(void)err;
+	decoding->instruction->execute = proxy && async ? publish : nothing;
+	return 0;
+}
+
+/* --- registers ---------------------------------------------------------------------------------------- */
+
+/* What one warp has given, another can take; it waits until there are enough. */
+OPERATION(set_registers)
+{
+	const int count = (int)instruction->immediate, more = count - warp->register_count;
+
+	if (!all_here(warp, instruction))
+		return;
+	if (!warp->register_count)
+		fault(warp, instruction, 0, CUDA_ERROR_ILLEGAL_INSTRUCTION,
+			"how many registers a thread begins with is not known without launch bounds");
+	if (instruction->variant ? more > 0 : more < 0)
+		fault(warp, instruction, 0, CUDA_ERROR_ILLEGAL_INSTRUCTION, "this warp has %d registers",
+			warp->register_count);
+	if (more > warp->block->spare_registers) {
+		warp->pc--;
+		warp_waits(warp, instruction);
+		return;
+	}
+	warp->block->spare_registers -= more;
+	warp->register_count = count;
+}
+
+/* setmaxnreg.{inc,dec}.sync.aligned.u32 count */
+static int decode_registers(struct decoding *decoding, struct error *err)
+{
+	const struct operand *count = decoding->statement->operands;
+	struct instruction *instruction = decoding->instruction;
+
+	instruction->variant = take_part(decoding, "dec");
+	drop_parts(decoding, "inc sync aligned u32");
+	instruction->execute = set_registers;
+	if (no_parts_left(decoding, err) < 0)
+		return -1;
+	if (decoding->statement->operand_count != 1 || count->kind != OPERAND_INTEGER || count->value < 24 ||
+		count->value > 256 || count->value % 8)
+		return not_understood(decoding, err, "no such number of registers");
+	instruction->immediate = (int64_t)count->value;
 	return 0;
 }
 
@@ -187,6 +251,6 @@ static int decode_warp_barrier(struct decoding *decoding, struct error *err)
 
 const struct family control_families[] = {{"bra", decode_branch}, {"brx", decode_branch_by_index},
 	{"exit", decode_end}, {"trap", decode_trap}, {"bar", decode_barrier}, {"barrier", decode_barrier},
-	{"membar", decode_nothing}, {"fence", decode_nothing}, {"prefetch", decode_nothing},
-	{"prefetchu", decode_nothing}, {"griddepcontrol", decode_nothing}, {"discard", decode_nothing},
-	{"nanosleep", decode_yield}, {0}};
+	{"membar", decode_nothing}, {"fence", decode_fence}, {"setmaxnreg", decode_registers},
+	{"prefetch", decode_nothing}, {"prefetchu", decode_nothing}, {"griddepcontrol", decode_nothing},
+	{"discard", decode_nothing}, {"nanosleep", decode_yield}, {0}};

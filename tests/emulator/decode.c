@@ -12,8 +12,8 @@
 static const struct row *const row_tables[] = {
 	integer_rows, float_rows, half_rows, compare_rows, convert_rows, warp_rows, NULL};
 static const struct family *const family_tables[] = {move_families, compare_families, convert_families,
-	access_families, atomic_families, matrix_families, control_families, warp_families, call_families,
-	NULL};
+	access_families, atomic_families, matrix_families, warpgroup_families, mbarrier_families,
+	bulk_families, control_families, warp_families, call_families, NULL};
 
 /* --- opcodes ------------------------------------------------------------------------------------------ */
 
@@ -57,7 +57,7 @@ bool take_part(struct decoding *decoding, const char *part)
 void drop_parts(struct decoding *decoding, const char *parts)
 {
 	while (*parts) {
-		char part[24];
+		char part[PART];
 		int length = (int)strcspn(parts, " ");
 
 		snprintf(part, sizeof(part), "%.*s", length, parts);
@@ -190,18 +190,13 @@ int operand_width(char letter)
 	}
 }
 
-int decode_operand(struct decoding *decoding, int number, int slot, int width, struct error *err)
+int decode_slot(struct decoding *decoding, int number, int width, uint32_t *at, struct error *err)
 {
 	const struct operand *operand = &decoding->statement->operands[number];
-	uint32_t *at = &decoding->instruction->slot[slot];
 	special_value *special;
 
 	if (number >= decoding->statement->operand_count)
 		return not_understood(decoding, err, "an operand is missing");
-	if (!width)
-		width = operand->width ? operand->width : 8;
-	if (slot < 2)
-		decoding->instruction->width[slot] = (uint8_t)width;
 	switch (operand->kind) {
 	case OPERAND_REGISTER:
 		if (operand->width != width)
@@ -226,6 +221,21 @@ int decode_operand(struct decoding *decoding, int number, int slot, int width, s
 		*at = initial_slot(decoding->kernel, (struct initial){.width = width, .special = special});
 		return 0;
 	}
+}
+
+int decode_operand(struct decoding *decoding, int number, int slot, int width, struct error *err)
+{
+	struct instruction *instruction = decoding->instruction;
+
+	if (slot >= MOST_OPERANDS || number >= decoding->statement->operand_count)
+		return not_understood(decoding, err, "not the operands that are expected");
+	if (!width)
+		width = decoding->statement->operands[number].width;
+	if (!width)
+		width = 8;
+	if (slot < 2)
+		instruction->width[slot] = (uint8_t)width;
+	return decode_slot(decoding, number, width, &instruction->slot[slot], err);
 }
 
 /* --- rows --------------------------------------------------------------------------------------------- */
@@ -276,7 +286,7 @@ int decode_row(struct decoding *decoding, const char *name, struct error *err)
 /* An opcode without a family: its parts are a row's name, but for modifiers. */
 static int decode_plain(struct decoding *decoding, struct error *err)
 {
-	char name[MOST_PARTS * 24];
+	char name[MOST_PARTS * PART];
 	size_t length = 0;
 
 	drop_parts(decoding, "rn approx full sync");
@@ -313,8 +323,6 @@ static int decode_statement(struct decoding *decoding, struct error *err)
 	} else if (statement->predicate.kind != OPERAND_NOTHING) {
 		return not_understood(decoding, err, "not a predicate");
 	}
-	if (statement->operand_count > MOST_OPERANDS - 2)
-		return not_understood(decoding, err, "too many operands");
 	if (split_opcode(decoding, err) < 0)
 		return -1;
 	family = find_family(decoding->parts[0]);
@@ -392,7 +400,8 @@ static int decode_entry(struct module *module, const struct function *function, 
 		.parameter_bytes = function->parameter_bytes,
 		.shared_bytes = align(SHARED_START + function->shared.bytes,
 			function->shared.alignment > 16 ? function->shared.alignment : 16),
-		.most_threads = function->most_threads};
+		.most_threads = function->most_threads,
+		.least_blocks = function->least_blocks};
 	frame_add(&program, function);
 	for (size_t i = 0; i < program.count && !result; i++)
 		result = decode_frame(&program, i, err);
@@ -418,6 +427,7 @@ void module_unload(struct module *module)
 {
 	for (size_t i = 0; i < module->kernel_count; i++) {
 		calls_free(module->kernels[i]->calls);
+		products_free(module->kernels[i]->products);
 		free(module->kernels[i]->code);
 		free(module->kernels[i]->initials);
 		free(module->kernels[i]);

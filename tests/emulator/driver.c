@@ -17,12 +17,6 @@
 #pragma GCC diagnostic ignored "-Wmissing-prototypes"
 
 #define DRIVER_VERSION 13000
-/* A compute capability that no GPU has: compilers make PTX of the newest one below it, 8.0. */
-#define CAPABILITY 81
-
-#define SHARED_PER_MULTIPROCESSOR (164 << 10)
-#define SHARED_PER_BLOCK (163 << 10)
-#define REGISTERS_PER_MULTIPROCESSOR 65536
 #define THREADS_PER_MULTIPROCESSOR 2048
 #define BLOCKS_PER_MULTIPROCESSOR 32
 #define THREADS_PER_BLOCK 1024
@@ -41,6 +35,25 @@ static struct CUctx_st context;
 static _Thread_local struct CUctx_st *current;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static int failure; /* of a kernel: no call works any more */
+
+/* What it can be. Of 8.1 there is no GPU: compilers make PTX of the newest one below it, 8.0. */
+struct capability {
+	const char *name;
+	int major, minor;
+	int shared_kilobytes; /* of a multiprocessor; a block may ask for one less */
+};
+static const struct capability capabilities[] = {{"8.1", 8, 1, 164}, {"9.0", 9, 0, 228}};
+
+/* That which EMULATOR_CAPABILITY names, or the first. */
+static const struct capability *capability(void)
+{
+	const char *wanted = getenv("EMULATOR_CAPABILITY");
+
+	for (size_t i = 0; wanted && i < sizeof(capabilities) / sizeof(*capabilities); i++)
+		if (!strcmp(capabilities[i].name, wanted))
+			return &capabilities[i];
+	return capabilities;
+}
 
 /* Whether these bytes are memory of the device. */
 static int check_memory(uint64_t address, size_t bytes)
@@ -87,28 +100,25 @@ EXPORT int cuDeviceGetName(char *name, int size, int device)
 
 EXPORT int cuDeviceGetAttribute(int *value, int attribute, int device)
 {
-	const char *capability = getenv("EMULATOR_CAPABILITY"); /* "90" is 9.0 */
-	int version = capability ? atoi(capability) : CAPABILITY;
-
 	(void)device;
 	switch (attribute) {
 	case CUDA_MULTIPROCESSORS:
 		*value = MULTIPROCESSORS;
 		return CUDA_SUCCESS;
 	case CUDA_CAPABILITY_MAJOR:
-		*value = version / 10;
+		*value = capability()->major;
 		return CUDA_SUCCESS;
 	case CUDA_CAPABILITY_MINOR:
-		*value = version % 10;
+		*value = capability()->minor;
 		return CUDA_SUCCESS;
 	case CUDA_SHARED_PER_MULTIPROCESSOR:
-		*value = SHARED_PER_MULTIPROCESSOR;
+		*value = capability()->shared_kilobytes << 10;
 		return CUDA_SUCCESS;
 	case CUDA_SHARED_PER_BLOCK:
-		*value = SHARED_PER_BLOCK;
+		*value = (capability()->shared_kilobytes - 1) << 10;
 		return CUDA_SUCCESS;
 	case CUDA_REGISTERS_PER_MULTIPROCESSOR:
-		*value = REGISTERS_PER_MULTIPROCESSOR;
+		*value = REGISTERS;
 		return CUDA_SUCCESS;
 	default: /* clocks, caches and buses: it has none */
 		*value = 0;
@@ -298,6 +308,11 @@ EXPORT int cuModuleLoadData(struct CUmod_st **module, const void *image)
 	struct error err;
 	int code = CUDA_SUCCESS;
 
+	if (!memcmp(image, "\177ELF", 4)) {
+		fprintf(stderr,
+			"emulated GPU: it runs PTX alone, not machine code: set CUDA_FORCE_PTX_JIT=1\n");
+		return CUDA_ERROR_INVALID_PTX;
+	}
 	pthread_mutex_lock(&lock);
 	if (module_load(image, (struct module **)module, &err) < 0) {
 		fprintf(stderr, "emulated GPU: %s\n", err.message);
@@ -328,7 +343,9 @@ EXPORT int cuFuncSetAttribute(struct CUfunc_st *function, int attribute, int val
 
 	if (attribute != CUDA_FUNCTION_SHARED_BYTES)
 		return CUDA_SUCCESS;
-	if (value < 0 || (size_t)value + kernel->shared_bytes - SHARED_START > SHARED_PER_BLOCK)
+	if (value < 0 ||
+		(size_t)value + kernel->shared_bytes - SHARED_START >
+			(size_t)(capability()->shared_kilobytes - 1) << 10)
 		return CUDA_ERROR_INVALID_VALUE;
 	kernel->dynamic_shared = (size_t)value;
 	return CUDA_SUCCESS;
@@ -341,9 +358,10 @@ static int minimum(int a, int b)
 
 static int occupancy(const struct kernel *kernel, int threads, size_t dynamic_shared)
 {
-	int blocks = minimum(BLOCKS_PER_MULTIPROCESSOR, THREADS_PER_MULTIPROCESSOR / threads);
+	const int blocks = minimum(BLOCKS_PER_MULTIPROCESSOR, THREADS_PER_MULTIPROCESSOR / threads);
+	const size_t shared = (size_t)capability()->shared_kilobytes << 10;
 
-	return minimum(blocks, (int)(SHARED_PER_MULTIPROCESSOR / (kernel->shared_bytes + dynamic_shared)));
+	return minimum(blocks, (int)(shared / (kernel->shared_bytes + dynamic_shared)));
 }
 
 EXPORT int cuOccupancyMaxActiveBlocksPerMultiprocessor(

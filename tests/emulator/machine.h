@@ -16,8 +16,10 @@
 #define ALL_LANES (~0u)
 #define MOST_OPERANDS 24
 #define MOST_WARPS 32 /* of a block */
+#define WARPGROUP 4   /* warps */
 #define BARRIERS 16   /* of a block */
 #define MULTIPROCESSORS 4
+#define REGISTERS 65536 /* of a multiprocessor */
 
 /* CUDA's error codes. */
 enum {
@@ -72,6 +74,7 @@ struct instruction {
 	const char *text;             /* the line */
 	const uint32_t *targets;      /* of a branch by index */
 	const struct call *call;
+	const struct product *product; /* by four warps */
 };
 
 enum modifier {
@@ -114,13 +117,14 @@ struct kernel {
 	struct initial *initials;
 	size_t initial_count;
 	struct call *calls;
+	struct product *products;
 	size_t register_bytes; /* of a warp */
 	struct parameter *parameters;
 	size_t parameter_count, parameter_bytes;
-	size_t shared_bytes;   /* the system's and what the kernel declares */
-	size_t dynamic_shared; /* that a launch may ask for */
-	size_t local_bytes;    /* of a thread */
-	int most_threads;
+	size_t shared_bytes;            /* the system's and what the kernel declares */
+	size_t dynamic_shared;          /* that a launch may ask for */
+	size_t local_bytes;             /* of a thread */
+	int most_threads, least_blocks; /* of a block; on a multiprocessor */
 };
 
 struct pending_copy {
@@ -151,12 +155,28 @@ struct warp {
 	uint32_t committed[LANES]; /* groups of asynchronous copies */
 	struct pending_copy *copies;
 	size_t copy_count, copy_room;
+	struct pending_product *products; /* by four warps, that have begun; in order */
+	size_t product_count, product_room;
+	uint32_t product_group;          /* that the next ones belong to */
+	uint32_t request_count;          /* of products, so far */
+	bool *taken;                     /* of registers: they are a product's; see TAKEN */
+	const struct instruction *waits; /* in this turn and in vain */
+	int register_count;              /* of a thread, as setmaxnreg counts them; 0: not known */
 };
+
+/* Where a slot is in warp->taken: no register is smaller. */
+#define TAKEN(slot) ((slot) / (2 * LANES))
 
 struct barrier {
 	uint32_t expected, arrived; /* threads; expected 0: all that live */
 	uint32_t counted;           /* those whose predicate holds */
 	uint32_t lanes[MOST_WARPS]; /* those that wait */
+};
+
+/* For products, by the warps of a warpgroup. */
+struct requests {
+	struct request *items;
+	size_t count;
 };
 
 struct block {
@@ -166,6 +186,11 @@ struct block {
 	int warp_count;
 	struct warp *warps;
 	struct barrier barriers[BARRIERS];
+	struct bulk_copy *copies; /* under way */
+	size_t copy_count, copy_room;
+	struct requests requests[MOST_WARPS / WARPGROUP];
+	uint32_t phases;          /* of its mbarriers, that have ended */
+	int spare_registers;      /* of a thread of one warp, that warps have given */
 	struct race_check *races; /* NULL: not looked for */
 };
 
@@ -198,6 +223,9 @@ void warp_wait(struct warp *warp);
 /* The active lanes wait behind this instruction until all lanes of the mask are there, or at another such. */
 void warp_meet(struct warp *warp, uint32_t mask);
 
+/* What the warp waits for here may come when others have had their turn. */
+void warp_waits(struct warp *warp, const struct instruction *instruction);
+
 /* What a barrier gives its threads of their predicates. */
 enum { BARRIER_PLAIN, BARRIER_COUNT, BARRIER_AND, BARRIER_OR };
 
@@ -205,5 +233,12 @@ enum { BARRIER_PLAIN, BARRIER_COUNT, BARRIER_AND, BARRIER_OR };
  * they do until it has them. */
 void block_arrive(struct warp *warp, const struct instruction *instruction, uint32_t barrier,
 	uint32_t expected, bool wait);
+/* Ends the launch when this instruction has to do with a register of a product that is under way. */
+void products_guard(struct warp *warp, const struct instruction *instruction);
+/* Of a block that starts, and of one that is no more. */
+void products_start(struct block *block);
+void products_drop(struct block *block);
+/* Ends the launch when bulk copies of a block that ends are under way. */
+void bulk_copies_end(struct block *block);
 /* Finishes asynchronous copies of these lanes, all but the newest `but` groups; -1: all, committed or not. */
 void finish_copies(struct warp *warp, uint32_t lanes, int64_t but);

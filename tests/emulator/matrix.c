@@ -13,8 +13,7 @@
 #define PLACE(lane) ((lane)&3)
 #define MOST_K 32
 
-/* Whether all lanes are here; if not, those that are wait for the others, and will be back. */
-static bool all_here(struct warp *warp, const struct instruction *instruction)
+bool all_here(struct warp *warp, const struct instruction *instruction)
 {
 	if (warp->live != ALL_LANES)
 		fault(warp, instruction, __builtin_ctz(~warp->live), CUDA_ERROR_ILLEGAL_INSTRUCTION,

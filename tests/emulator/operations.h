@@ -6,6 +6,7 @@
 #include "ptx.h"
 
 #define MOST_PARTS 24
+#define PART 32 /* characters, with the zero */
 
 /* The operands, destinations first: p a predicate, h, w and l registers of 16, 32 and 64
  * bits, q of 128. */
@@ -41,7 +42,7 @@ struct decoding {
 	const struct frame *frame; /* the statement's */
 	const struct statement *statement;
 	struct instruction *instruction;
-	char parts[MOST_PARTS][24]; /* of the opcode */
+	char parts[MOST_PARTS][PART]; /* of the opcode */
 	int part_count;
 };
 
@@ -51,7 +52,8 @@ struct family {
 };
 
 extern const struct family move_families[], compare_families[], convert_families[], access_families[],
-	atomic_families[], matrix_families[], control_families[], warp_families[], call_families[];
+	atomic_families[], matrix_families[], warpgroup_families[], mbarrier_families[], bulk_families[],
+	control_families[], warp_families[], call_families[];
 
 /* Removes a part of the opcode behind the first; false when it is not there. */
 bool take_part(struct decoding *decoding, const char *part);
@@ -72,6 +74,8 @@ int operand_width(char letter);
 int decode_row(struct decoding *decoding, const char *name, struct error *err);
 /* Gives the instruction an operand of the statement, of so many bytes; 0: as wide as it is. */
 int decode_operand(struct decoding *decoding, int number, int slot, int width, struct error *err);
+/* The same, where the instruction has the slot elsewhere. */
+int decode_slot(struct decoding *decoding, int number, int width, uint32_t *slot, struct error *err);
 /* How many operands the group of this number has, and the first of them. */
 int group_size(const struct statement *statement, int group, int *first);
 
@@ -87,12 +91,18 @@ uint32_t scratch_register(struct decoding *decoding, int width);
 uint32_t constant_slot(struct decoding *decoding, uint64_t value, int width);
 
 void calls_free(struct call *calls);
+void products_free(struct product *products);
 /* The end of a thread. */
 int decode_end(struct decoding *decoding, struct error *err);
+/* What begins with cp.async.bulk. */
+int decode_bulk(struct decoding *decoding, struct error *err);
 
 /* Takes the modifiers of arithmetic, and makes the finished instruction do them. */
 void modifiers_take(struct decoding *decoding);
 int modifiers_apply(struct decoding *decoding, const char *name, struct error *err);
+
+/* Whether all lanes are here; if not, those that are wait for the others, and will be back. */
+bool all_here(struct warp *warp, const struct instruction *instruction);
 
 /* --- in the bodies of operations ------------------------------------------------------------------------ */
 

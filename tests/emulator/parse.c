@@ -74,18 +74,24 @@ static struct symbol *symbol_add(struct parser *parser, const char *name, struct
 	return entry->data;
 }
 
-/* Looks in a scope, and in those around it. */
-static struct symbol *symbol_find(struct symbols *symbols, int scope, const char *name)
+/* Looks in one scope. */
+static struct symbol *symbol_in(struct symbols *symbols, int scope, const char *name)
 {
 	char key[1100];
 	ENTRY *entry;
 
-	for (; scope >= 0; scope = symbols->parents[scope]) {
-		make_key(key, scope, name);
-		if (hsearch_r((ENTRY){.key = key}, FIND, &entry, &symbols->table))
-			return entry->data;
-	}
-	return NULL;
+	make_key(key, scope, name);
+	return hsearch_r((ENTRY){.key = key}, FIND, &entry, &symbols->table) ? entry->data : NULL;
+}
+
+/* Looks in a scope, and in those around it. */
+static struct symbol *symbol_find(struct symbols *symbols, int scope, const char *name)
+{
+	struct symbol *found = NULL;
+
+	for (; scope >= 0 && !found; scope = symbols->parents[scope])
+		found = symbol_in(symbols, scope, name);
+	return found;
 }
 
 static int scope_add(struct symbols *symbols, int parent)
@@ -222,31 +228,37 @@ static int type_bytes(const char *word)
 
 /* --- operands ----------------------------------------------------------------------------------------- */
 
-/* %r12 of a range %r<100>, or NULL. */
-static const struct symbol *find_range(struct parser *parser, const char *name, uint64_t *index)
+/* What a name means, %r12 of a range %r<100> (then with its index) among it, or NULL. What the innermost scope has hides
+ * what has the same name around it, a range or not. */
+static const struct symbol *find_operand(struct parser *parser, const char *name, uint64_t *index)
 {
-	size_t length = strlen(name), digits = 0;
-	const struct symbol *range;
+	struct symbols *symbols = parser->module->symbols;
+	size_t prefix_length = strlen(name);
 	char prefix[1024];
 
-	while (digits < length && isdigit((unsigned char)name[length - digits - 1]))
-		digits++;
-	if (!digits || digits == length)
-		return NULL;
-	memcpy(prefix, name, length - digits);
-	prefix[length - digits] = '\0';
-	range = symbol_find(parser->module->symbols, parser->scope, prefix);
-	*index = strtoull(name + length - digits, NULL, 10);
-	return range && range->kind == SYMBOL_REGISTERS && *index < range->count ? range : NULL;
+	while (prefix_length && isdigit((unsigned char)name[prefix_length - 1]))
+		prefix_length--;
+	memcpy(prefix, name, prefix_length);
+	prefix[prefix_length] = '\0';
+	for (int scope = parser->scope; scope >= 0; scope = symbols->parents[scope]) {
+		const struct symbol *found = symbol_in(symbols, scope, name);
+
+		*index = 0;
+		if (found)
+			return found;
+		found = symbol_in(symbols, scope, prefix);
+		*index = strtoull(name + prefix_length, NULL, 10);
+		if (found && found->kind == SYMBOL_REGISTERS && name[prefix_length] && *index < found->count)
+			return found;
+	}
+	return NULL;
 }
 
 static void resolve(struct parser *parser, struct operand *operand, const char *name)
 {
-	uint64_t index = 0;
-	const struct symbol *symbol = find_range(parser, name, &index);
+	uint64_t index;
+	const struct symbol *symbol = find_operand(parser, name, &index);
 
-	if (!symbol)
-		symbol = symbol_find(parser->module->symbols, parser->scope, name);
 	if (symbol && (symbol->kind == SYMBOL_REGISTER || symbol->kind == SYMBOL_REGISTERS)) {
 		operand->kind = OPERAND_REGISTER;
 		operand->width = symbol->width;
@@ -613,8 +625,10 @@ static int parse_function(struct parser *parser, bool entry)
 			do
 				function->most_threads *= (int)strtol(next_word(parser), NULL, 10);
 			while (take(parser, ','));
+		} else if (!strcmp(parser->word, ".minnctapersm")) {
+			function->least_blocks = (int)strtol(next_word(parser), NULL, 10);
 		} else if (parser->word[0] == '.') {
-			next_word(parser); /* .minnctapersm 2, and the like */
+			next_word(parser); /* .maxnreg 128, and the like */
 		}
 	}
 	if (!result && parser->at[-1] == '{')

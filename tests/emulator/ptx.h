@@ -55,7 +55,7 @@ struct function {
 	size_t parameter_count, parameter_bytes, result_count;
 	struct shared_variables shared;
 	size_t local_bytes, register_bytes;
-	int most_threads;
+	int most_threads, least_blocks;
 	struct statement *statements;
 	size_t statement_count;
 	struct symbols *symbols; /* the module's */

@@ -10,7 +10,9 @@
 #include "operations.h"
 #include "race.h"
 
-#define TURN 20000 /* instructions */
+#define TURN 20000         /* instructions */
+#define MOST_REGISTERS 248 /* of a thread, in steps of 8 */
+#define PATIENCE 1000      /* turns of all, until they are held to wait for ever */
 
 /* --- the lanes of a warp ------------------------------------------------------------------------------ */
 
@@ -89,6 +91,12 @@ void warp_wait(struct warp *warp)
 	warp_split(warp, warp->pc - 1);
 }
 
+void warp_waits(struct warp *warp, const struct instruction *instruction)
+{
+	warp->waits = instruction;
+	warp->budget = 0;
+}
+
 /* Lets go the lanes whose masks have nobody left to wait for. */
 static void open_meetings(struct warp *warp)
 {
@@ -144,6 +152,7 @@ static void open_barrier(struct block *block, uint32_t number)
 	if (!barrier->arrived ||
 		barrier->arrived < (barrier->expected ? barrier->expected : live_threads(block)))
 		return;
+	race_check_close(block->races, number);
 	for (int i = 0; i < block->warp_count; i++) {
 		struct warp *warp = &block->warps[i];
 
@@ -160,7 +169,6 @@ static void open_barrier(struct block *block, uint32_t number)
 		leave_group(warp); /* those let go may have to go first */
 	}
 	*barrier = (struct barrier){0};
-	race_check_close(block->races, number);
 }
 
 void block_arrive(struct warp *warp, const struct instruction *instruction, uint32_t number,
@@ -202,6 +210,8 @@ void warp_end(struct warp *warp)
 	open_meetings(warp);
 	for (uint32_t i = 0; i < BARRIERS; i++)
 		open_barrier(block, i);
+	if (!live_threads(block))
+		bulk_copies_end(block);
 	regroup(warp);
 }
 
@@ -234,12 +244,15 @@ static void run_warp(struct warp *warp)
 
 	if (!warp->group)
 		regroup(warp);
+	warp->waits = NULL;
 	for (warp->budget = TURN; warp->group && warp->budget > 0; warp->budget--) {
 		const struct instruction *instruction = &code[warp->pc++];
 
 		warp->active = warp->group;
 		if (instruction->predicate)
 			warp->active &= predicate_mask(warp, instruction);
+		if (warp->active && warp->product_count)
+			products_guard(warp, instruction);
 		if (warp->active)
 			instruction->execute(warp, instruction);
 		if (warp->pc >= warp->next)
@@ -280,6 +293,7 @@ static void block_make(struct block *block, struct launch *launch)
 		if (!warp->registers)
 			abort();
 		memset(warp->registers, POISON, kernel->register_bytes);
+		warp->taken = xcalloc(TAKEN(kernel->register_bytes) + 1, sizeof(*warp->taken));
 		warp->local = xmalloc(kernel->local_bytes * LANES + 1);
 		for (size_t j = 0; j < kernel->initial_count; j++)
 			if (!kernel->initials[j].special)
@@ -294,9 +308,20 @@ static void block_free(struct block *block)
 		free(block->warps[i].local);
 		free(block->warps[i].copies);
 	}
+	products_drop(block);
 	free(block->warps);
+	free(block->copies);
 	free(block->shared);
 	race_check_free(block->races);
+}
+
+/* What ptxas gives a thread that shares registers out, as many as launch bounds leave. */
+static int registers_at_start(const struct kernel *kernel)
+{
+	const int threads = kernel->most_threads * (kernel->least_blocks ? kernel->least_blocks : 1);
+	const int count = threads ? REGISTERS / threads / 8 * 8 : 0;
+
+	return count < MOST_REGISTERS ? count : MOST_REGISTERS;
 }
 
 static void block_start(struct block *block, uint64_t number)
@@ -311,6 +336,8 @@ static void block_start(struct block *block, uint64_t number)
 	memset(block->shared, POISON, launch->shared_bytes);
 	memset(block->barriers, 0, sizeof(block->barriers));
 	race_check_start(block->races);
+	products_start(block);
+	block->spare_registers = 0;
 	for (int i = 0; i < block->warp_count; i++) {
 		struct warp *warp = &block->warps[i];
 		uint32_t left = threads - (uint32_t)i * LANES;
@@ -318,6 +345,7 @@ static void block_start(struct block *block, uint64_t number)
 		warp->live = left >= LANES ? ALL_LANES : (1u << left) - 1;
 		warp->blocked = warp->held = warp->group = warp->carry = 0;
 		warp->copy_count = 0;
+		warp->register_count = registers_at_start(kernel);
 		memset(warp->at, 0, sizeof(warp->at));
 		memset(warp->meets, 0, sizeof(warp->meets));
 		memset(warp->committed, 0, sizeof(warp->committed));
@@ -328,17 +356,18 @@ static void block_start(struct block *block, uint64_t number)
 	}
 }
 
-/* Whether any of its warps could go on. */
+/* Whether any of its warps got on: those that wait in vain have not. */
 static bool block_run(struct block *block)
 {
+	const uint32_t phases = block->phases;
 	bool ran = false;
 
 	for (int i = 0; i < block->warp_count; i++)
 		if (runnable(&block->warps[i])) {
 			run_warp(&block->warps[i]);
-			ran = true;
+			ran |= !block->warps[i].waits;
 		}
-	return ran;
+	return ran || block->phases != phases;
 }
 
 /* Every thread waits for another. */
@@ -351,6 +380,8 @@ static _Noreturn void deadlock(struct block *block)
 	while (!warp->live)
 		warp++;
 	lane = __builtin_ctz(warp->live);
+	if (warp->waits)
+		fault(warp, warp->waits, lane, CUDA_ERROR_LAUNCH_FAILED, "waits for what never comes");
 	fault(warp, &code[warp->at[lane] - (warp->held >> lane & 1)], lane, CUDA_ERROR_LAUNCH_FAILED,
 		"waits for threads that never come");
 }
@@ -359,6 +390,7 @@ static void run_blocks(struct launch *launch, struct block *blocks, uint64_t res
 {
 	const uint64_t total = (uint64_t)launch->grid[0] * launch->grid[1] * launch->grid[2];
 	uint64_t next = 0, left = total;
+	int patience = PATIENCE;
 
 	for (; next < resident; next++)
 		block_start(&blocks[next], next);
@@ -375,7 +407,8 @@ static void run_blocks(struct launch *launch, struct block *blocks, uint64_t res
 			if (next < total)
 				block_start(&blocks[i], next++);
 		}
-		for (uint64_t i = 0; i < resident && !ran; i++)
+		patience = ran ? PATIENCE : patience - 1;
+		for (uint64_t i = 0; i < resident && !patience; i++)
 			if (live_threads(&blocks[i]))
 				deadlock(&blocks[i]);
 	}

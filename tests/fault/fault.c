@@ -13,6 +13,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <math.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -148,7 +149,7 @@ static void die(void)
 
 /* --- the clock -------------------------------------------------------------------------------------- */
 
-static long clock_offset(void)
+static double clock_offset(void)
 {
 	char text[32] = "";
 	long fd = syscall(SYS_openat, AT_FDCWD, plan.clock, O_RDONLY | O_CLOEXEC);
@@ -157,7 +158,7 @@ static long clock_offset(void)
 		syscall(SYS_read, fd, text, sizeof(text) - 1);
 		syscall(SYS_close, fd);
 	}
-	return atol(text);
+	return strtod(text, NULL);
 }
 
 int clock_gettime(clockid_t clock, struct timespec *now)
@@ -166,8 +167,12 @@ int clock_gettime(clockid_t clock, struct timespec *now)
 
 	REAL(clock_gettime);
 	result = real(clock, now);
-	if (plan.clock && clock == CLOCK_REALTIME)
-		now->tv_sec += clock_offset();
+	if (plan.clock && clock == CLOCK_REALTIME) {
+		double time = now->tv_nsec * 1e-9 + clock_offset();
+
+		now->tv_sec += (time_t)floor(time);
+		now->tv_nsec = (long)((time - floor(time)) * 1e9);
+	}
 	return result;
 }
 

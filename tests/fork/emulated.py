@@ -3,6 +3,9 @@ copied there and back."""
 import contextlib
 import ctypes
 import functools
+import hashlib
+import os
+import tempfile
 import types
 
 import pytest
@@ -10,6 +13,7 @@ import torch
 from conftest import BUILD, GPU
 
 LIBRARY = BUILD / "emulator" / "libcuda.so.1"
+PTX = BUILD / "cache" / "fork"
 NEEDED = [pytest.mark.skipif(GPU, reason="there is a real GPU"),
           pytest.mark.skipif(not LIBRARY.exists(), reason="make emulator: there is no emulated GPU")]
 
@@ -37,22 +41,38 @@ class Emulator:
                                      shared_memory_per_multiprocessor=self.attribute(81),
                                      shared_memory_per_block_optin=self.attribute(97))
 
+    def architecture(self):
+        """Of capability 8.1 there is no GPU: the compiler takes it for 8.0."""
+        return "compute_90a" if self.attribute(75) == 9 else "compute_80"
+
     def compile(self, source, parameters):
-        """As PTX, which is what the emulator runs."""
-        nvrtc, program, size = torch.cuda._utils._get_gpu_rtc_library(), ctypes.c_void_p(), ctypes.c_size_t()
+        """As PTX, which is what the emulator runs; it is kept, for most of a test's time is the compiler's."""
         kernels = next(folder for folder in (*source.parents, source.parent / "kernels") if folder.name == "kernels")
-        options = ["--gpu-architecture=compute_80", "-std=c++17", f"-I{kernels}"]
-        options = [option.encode() for option in options + [f"-D{name}={value}" for name, value in parameters.items()]]
+        options = [f"--gpu-architecture={self.architecture()}", "-std=c++17", *(f"-D{name}={value}" for name, value in parameters.items())]
+        digest = hashlib.sha256(repr((torch.__version__, source.name, options)).encode())
+        for path in [source, *sorted(path for path in kernels.rglob("*") if path.is_file())]:
+            digest.update(repr((path.name, path.read_bytes())).encode())
+        kept = PTX / digest.hexdigest()
+        if not kept.exists():
+            PTX.mkdir(parents=True, exist_ok=True)
+            with tempfile.NamedTemporaryFile(dir=PTX, delete=False) as new:
+                new.write(self.compile_anew(source, [*options, f"-I{kernels}"]))
+            os.replace(new.name, kept)
+        return kept.read_bytes()
+
+    def compile_anew(self, source, options):
+        nvrtc, program, size = torch.cuda._utils._get_gpu_rtc_library(), ctypes.c_void_p(), ctypes.c_size_t()
+        options = [option.encode() for option in options]
         assert nvrtc.nvrtcCreateProgram(ctypes.byref(program), source.read_bytes(), source.name.encode(), 0, None, None) == 0
         assert nvrtc.nvrtcCompileProgram(program, len(options), (ctypes.c_char_p * len(options))(*options)) == 0
         assert nvrtc.nvrtcGetPTXSize(program, ctypes.byref(size)) == 0
         text = ctypes.create_string_buffer(size.value)
         assert nvrtc.nvrtcGetPTX(program, text) == 0
         nvrtc.nvrtcDestroyProgram(ctypes.byref(program))
-        return text
+        return text.raw
 
     def load(self, device, source, names, **parameters):
-        key = source, tuple(parameters.items())
+        key = source, self.architecture(), tuple(parameters.items())
         if key not in self.modules:
             self.modules[key] = ctypes.c_void_p()
             self.call("cuModuleLoadData", ctypes.byref(self.modules[key]), self.compile(source, parameters))

@@ -15,12 +15,11 @@ pytestmark = NEEDED
 
 class Torch:
     """PyTorch, whose CPU is a GPU."""
-    capability = (8, 1)
 
     def __init__(self, emulator):
         self.cuda = types.SimpleNamespace(
             get_device_properties=lambda device: types.SimpleNamespace(name="Emulated GPU", **vars(emulator.properties(0))),
-            get_device_capability=lambda device: self.capability, device=lambda device: contextlib.nullcontext())
+            get_device_capability=lambda device: (emulator.attribute(75), emulator.attribute(76)), device=lambda device: contextlib.nullcontext())
 
     def __getattr__(self, name):
         return getattr(torch, name)
@@ -54,6 +53,12 @@ def launch(emulator, monkeypatch):
     monkeypatch.setattr(cuda_backend, "launch", launch)
 
 
+@pytest.fixture
+def hopper(monkeypatch):
+    """As a GPU of compute capability 9.0."""
+    monkeypatch.setenv("EMULATOR_CAPABILITY", "9.0")
+
+
 def relative(found, expected):
     return float((found.double() - expected.double()).norm() / expected.double().norm())
 
@@ -76,10 +81,15 @@ def test_the_operation(semantics, dim, dtype, configuration, monkeypatch):
     assert not configuration[0] or choice[:5] == configuration[:5]
 
 
-@pytest.mark.parametrize("semantics", ["upstream", "causal"])
-def test_the_layer(semantics, monkeypatch):
+@pytest.mark.parametrize("dim, dtype", [(128, torch.bfloat16), (64, torch.float16)])
+def test_the_operation_on_hopper(hopper, dim, dtype, monkeypatch):
+    test_the_operation("causal", dim, dtype, (0, 0, 0, 0, 0, 0), monkeypatch)
+    assert cuda_backend.choose(None, dim, dtype, 0, 2, 200).product_warps == 4
+
+
+def check_the_layer(semantics, monkeypatch, tokens=150):
     layer = QuasarAttention(128, 64, 2, semantics=semantics)
-    x = torch.randn(2, 150, 128)
+    x = torch.randn(2, tokens, 128)
     outs = []
     for compute in (torch_backend, cuda_backend):
         monkeypatch.setattr(fused_layer.backend, "choose", lambda *problem: compute)
@@ -88,11 +98,28 @@ def test_the_layer(semantics, monkeypatch):
     assert relative(outs[1], outs[0]) < 1e-2
 
 
-def test_the_projection_in_one_launch_gets_what_its_kernels_take(monkeypatch):
-    """Hopper's alone, which is not emulated."""
+@pytest.mark.parametrize("semantics", ["upstream", "causal"])
+def test_the_layer(semantics, monkeypatch):
+    check_the_layer(semantics, monkeypatch)
+
+
+def test_the_layer_on_hopper(hopper, monkeypatch):
+    """Which projects in one launch: tiles of 125 tokens, several a block."""
+    constant, load, loaded = loader.constant, loader.load, []
+
+    def loads(device, source, names, **parameters):
+        loaded.extend(names)
+        return load(device, source, names, **parameters)
+
+    monkeypatch.setattr(loader, "constant", lambda name: 1 if name == "PROJECT_LEAST_TOKENS" else constant(name))
+    monkeypatch.setattr(loader, "load", loads)
+    check_the_layer("causal", monkeypatch, tokens=260)
+    assert "layer_project_entry" in loaded
+
+
+def test_the_projection_in_one_launch_gets_what_its_kernels_take(hopper, monkeypatch):
     entry = (loader.FOLDER / "entry.cu").read_text()
     launched = {}
-    monkeypatch.setattr(Torch, "capability", (9, 0))
     monkeypatch.setattr(loader, "load", lambda device, source, names, **parameters: dict(zip(names, names)))
     monkeypatch.setattr(cuda_backend, "launch", lambda kernel, grid, threads, arguments, shared=0: launched.setdefault(
         kernel, (grid, threads, arguments, shared)))

@@ -146,7 +146,11 @@ if not os.fork():  # a daemon
     os.execlp("sleep", "sleep", MARK)
 if any("SECRET" in value for value in os.environ.values()):
     done.append("environment")
-done += [fd for fd in range(100) if os.path.exists(f"/proc/self/fd/{fd}") and "/home" in os.readlink(f"/proc/self/fd/{fd}")]
+files = {os.readlink(f"/proc/self/fd/{fd}") for fd in range(100) if os.path.islink(f"/proc/self/fd/{fd}")}
+if not all(file.startswith(("socket:", "pipe:", "/dev/null")) for file in files):
+    done.append(files)
+if sum(file.startswith("socket:") for file in files) != 1:  # it is talked with; no connection of a library's is there
+    done.append(files)
 print("\\033]0;evil\\007\\033[2J")
 if done:
     raise RuntimeError(f"it could: {done}")
@@ -171,6 +175,48 @@ def test_what_a_fork_tries_fails(submit, validate, home, tmp_path):
     assert "\033" not in done.out + done.err
     assert [path.read_text() for path in secrets] == ["SECRET\n"] * 3
     assert subprocess.run(["grep", "-qsz", f"^{mark}$", *pathlib.Path("/proc").glob("[0-9]*/cmdline")]).returncode
+
+
+FORGED = LAYER + """
+import os, time
+time.time = iter(i * 1e-6 for i in range(10**6)).__next__
+forward = QuasarAttention.forward
+calls = 0
+
+def slow(self, x):
+    global calls
+    calls += 1
+    if calls < 13:
+        time.sleep(0.1)
+    else:
+        for fd in range(3, 20):
+            try:
+                os.write(fd, b'{"clock": "start"}\\n')
+            except OSError:
+                pass
+    return forward(self, x)
+
+QuasarAttention.forward = slow
+"""
+
+
+def test_no_round_begins_twice(submit, validate):
+    submit(FORGED)
+    judged, = validate().json["judged"]
+    assert not judged["valid"] and "rounds that it did not run" in judged["reason"]
+
+
+def test_what_cannot_be_told_keeps_no_other_verdict(submit, validate, tmp_path):
+    """A claim of next to nothing, and a fork that holds what no other place may hold that a sandbox shows."""
+    (tmp_path / "odd" / "fla" / "layers").mkdir(parents=True)
+    (tmp_path / "odd" / "fla" / "layers" / "quasar.py").write_text(LAYER)
+    (tmp_path / "odd" / ".env").write_text("A=1\n")
+    submit(LAYER, tokens_per_sec=1e-307)
+    submit(tmp_path / "odd")
+    submit(LAYER)
+    done = validate()
+    assert done.code == 0 and not done.json["pending"], done.err
+    assert all(judged["valid"] and judged["score"] > 0 for judged in done.json["judged"])
 
 
 BAD = {

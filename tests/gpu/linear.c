@@ -1,12 +1,11 @@
-/* Linear attention and its gradient on a GPU against fp64. Ends with status 77 and a reason where there is no GPU. The
- * problems are small, so that an emulated GPU can run them, and end within chunks and groups. */
+/* Linear attention and its gradient on a GPU against fp64. The problems are small, so that an emulated GPU can run them,
+ * and end within chunks and groups. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <cmocka.h>
 
-#include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,20 +15,11 @@
 #include "op/linear/config.h"
 #include "op/linear/cuda.h"
 #include "tensor/compare.h"
-
-#define NO_GPU 77
-
-static struct device device;
+#include "tests/gpu/gpu.h"
 
 static const char *const names[] = {"linear", "linear-backward"};
 
 enum { Q, K, V, O, DIVISOR, INITIAL_STATE, INITIAL_SUM, FINAL_STATE, FINAL_SUM }; /* of the operation */
-
-static void must(int result, const struct error *err)
-{
-	if (result < 0)
-		fail_msg("%s", err->message);
-}
 
 /* --- one problem ------------------------------------------------------------------------------------- */
 
@@ -301,18 +291,11 @@ int main(int argc, char **argv)
 		cmocka_unit_test(large_and_small_keys),
 		cmocka_unit_test(bad_problems_are_refused_before_a_launch),
 	};
-	struct error err = {0};
-	int failed;
+	int status = open_gpu(argc, argv);
 
-	if (sodium_init() < 0)
-		return 1;
-	if (argc > 1)
-		cmocka_set_test_filter(argv[1]);
-	if (device_open_cuda(0, &device, &err) < 0) {
-		printf("skipped: %s\n", err.message);
-		return NO_GPU;
-	}
-	failed = cmocka_run_group_tests_name("linear", tests, NULL, NULL);
+	if (status)
+		return status;
+	status = cmocka_run_group_tests_name("linear", tests, NULL, NULL);
 	device_close(&device);
-	return failed;
+	return status;
 }

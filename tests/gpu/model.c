@@ -1,4 +1,4 @@
-/* Language models on a GPU against the same on the CPU. Ends with status 77 and a reason where there is no GPU. */
+/* Language models on a GPU against the same on the CPU. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,13 +10,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "gpu/gpu.h"
 #include "model/model.h"
 #include "tensor/compare.h"
+#include "tests/gpu/gpu.h"
 #include "tests/random_model.h"
 #include "tests/unit/directory.h"
 
-#define NO_GPU 77
 #define ROOM 400 /* tokens of a session */
 #define REQUESTS 12
 
@@ -262,14 +261,10 @@ int main(int argc, char **argv)
 		WITH_DIRECTORY(a_step_can_be_stopped),
 		WITH_DIRECTORY(what_does_not_fit_is_refused),
 	};
-	struct gpu_properties properties;
-	struct error err = {0};
+	int status = open_gpu(argc, argv);
 
-	if (argc > 1)
-		cmocka_set_test_filter(argv[1]);
-	if (gpu_query(0, &properties, &err) < 0) {
-		printf("skipped: %s\n", err.message);
-		return NO_GPU;
-	}
+	if (status)
+		return status;
+	device_close(&device); /* models open it themselves */
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

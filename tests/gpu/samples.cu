@@ -123,6 +123,17 @@ extern "C" __global__ void ways(unsigned *out)
 	out[32 + lane] = steps;
 }
 
+/* Registers of an inner scope hide those of the same names around it: the compiler writes such scopes, too, for barriers
+ * that ask for a condition. */
+extern "C" __global__ void scopes(unsigned *out)
+{
+	unsigned square;
+
+	asm volatile("mul.lo.u32 %0, %1, %1;" : "=r"(square) : "r"(threadIdx.x));
+	asm volatile("{\n.reg .b32 %%r1, %%r2;\nmov.b32 %%r1, %0;\nmov.b32 %%r2, %0;\n}" ::"n"(7));
+	out[threadIdx.x] = square;
+}
+
 extern "C" __global__ void integers(const long long *a, const long long *b, long long *out)
 {
 	const int i = threadIdx.x;

@@ -9,6 +9,7 @@ import subprocess
 
 import picture
 import pytest
+from patience import LONG
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 KERNELS = ROOT / "build" / "tests-gpu"
@@ -173,7 +174,7 @@ def test_two_workspaces_on_two_gpus(gpu, quasar, environment, start_localnet, tm
     finally:
         for loop in loops:
             loop.terminate()
-    assert [loop.wait(timeout=60) for loop in loops] == [0, 0]
+    assert [loop.wait(timeout=LONG) for loop in loops] == [0, 0]
 
 
 def test_the_settings_hide_gpus(gpu, quasar, workspace):

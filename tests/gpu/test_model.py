@@ -8,6 +8,7 @@ import subprocess
 import pytest
 import tiny_model
 from inference import InferenceServer
+from patience import LONG
 from test_gpu import QUASAR, ROOT, c_tests, gpu, real_gpu, run_c_test, sanitize  # noqa: F401 (fixtures)
 
 MODELS = ROOT / "build" / "tests-gpu-model"
@@ -32,7 +33,7 @@ def serve_on_gpu(tmp_path):
     def start(model, **environment):
         options = ["--port", "0", "--model", model, "--device", "cuda"]
         servers.append(InferenceServer(QUASAR, {**os.environ, **environment}, tmp_path, options))
-        return servers[-1].wait(120)
+        return servers[-1].wait()
 
     yield start
     for server in servers:
@@ -69,5 +70,5 @@ def test_a_server_ends_when_the_gpu_has_had_a_fault(gpu, serve_on_gpu, tmp_path)
     server = serve_on_gpu(tiny_model.write(tmp_path / "model", max_position_embeddings=CONTEXT), EMULATOR_FAULT="model_step")
     answer = server.post("/inference", {"prompt": [1, 2, 3], "gen_len": 4, "logits_at_step": 1})
     assert answer.status == 500
-    assert server.process.wait(timeout=30) == 3
+    assert server.process.wait(timeout=LONG) == 3
     assert "unspecified launch failure" in (server.cwd / "localnet.log").read_text()

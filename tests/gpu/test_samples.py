@@ -11,19 +11,20 @@ import sys
 
 import pytest
 
+from patience import LONG
 from test_gpu import gpu  # noqa: F401 (a fixture)
 
 SOURCE = pathlib.Path(__file__).with_name("samples.cu")
 ILLEGAL_ADDRESS, ILLEGAL_INSTRUCTION, MISALIGNED, LAUNCH_FAILED = 700, 715, 716, 719
 
 
-def compile_samples():
-    """As PTX for compute capability 8.0, which every GPU's driver takes."""
+def compile_samples(source=SOURCE, architecture="compute_80"):
+    """As PTX: that for compute capability 8.0 is what every GPU's driver takes."""
     paths = glob.glob(f"{sys.prefix}/lib/python3*/site-packages/nvidia/*/lib/libnvrtc.so.1[23]")
     nvrtc = ctypes.CDLL(sorted(paths)[-1] if paths else "libnvrtc.so.13")
     program, size = ctypes.c_void_p(), ctypes.c_size_t()
-    assert nvrtc.nvrtcCreateProgram(ctypes.byref(program), SOURCE.read_bytes(), SOURCE.name.encode(), 0, None, None) == 0
-    options = (ctypes.c_char_p * 3)(b"--gpu-architecture=compute_80", b"--std=c++17", b"--device-int128")
+    assert nvrtc.nvrtcCreateProgram(ctypes.byref(program), source.read_bytes(), source.name.encode(), 0, None, None) == 0
+    options = (ctypes.c_char_p * 3)(f"--gpu-architecture={architecture}".encode(), b"--std=c++17", b"--device-int128")
     code = nvrtc.nvrtcCompileProgram(program, len(options), options)
     nvrtc.nvrtcGetProgramLogSize(program, ctypes.byref(size))
     log = ctypes.create_string_buffer(size.value)
@@ -226,6 +227,10 @@ def test_integers(device):
             (u ^ v) & ~(u | 0xFF) & 0xFFFFFFFF, wrap(dot, 32)]
 
 
+def test_scopes(device):
+    assert unpack("I", device.run("scopes", 128)[0]) == [lane * lane for lane in range(32)]
+
+
 def test_conversions(device):
     inputs = [0.0, 1.0, -1.5, 2.5, 1 / 3, -1e-7, 65519.0, 65520.0, 1e10, -1e10, 3.0e-39, 1234.567, -0.1, math.inf, math.nan, 7]
     inputs += [float_of(0x3F808000), float_of(0x3F818000)] + [float(i) + 0.5 for i in range(14)]
@@ -292,7 +297,7 @@ def in_child(code, ptx, tmp_path):
     file.write_bytes(ptx)
     start = f"import sys; sys.path[:0] = {sys.path!r}\nfrom test_samples import *\n"
     return subprocess.run([sys.executable, "-c", f"{start}ptx = open({str(file)!r}, 'rb').read()\n{code}"],
-                          capture_output=True, text=True, timeout=60)
+                          capture_output=True, text=True, timeout=LONG)
 
 
 @pytest.fixture

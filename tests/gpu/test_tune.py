@@ -10,6 +10,7 @@ import subprocess
 import sys
 
 import pytest
+from patience import LONG
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 QUASAR = pathlib.Path(os.environ.get("QUASAR", ROOT / "build" / "quasar"))
@@ -80,7 +81,7 @@ def test_ctrl_c_keeps_what_was_found_and_resume_goes_on(quasar, surroundings):
         except subprocess.TimeoutExpired:
             tried = trials(store)
     tuning.send_signal(signal.SIGINT)
-    out, err = tuning.communicate(timeout=120)
+    out, err = tuning.communicate(timeout=LONG)
     assert tuning.returncode == 130 and "what was found until then is kept" in err
     assert json.loads(out)["complete"] is False
     found = quasar("tune", *LENGTH, "--strategy", "exhaustive", "--resume", "--json")

@@ -459,7 +459,7 @@ static void programs_are_talked_with(void **state)
 	int status;
 
 	(void)state;
-	assert_int_equal(process_talk(&process, argv, NULL, &err), 0);
+	assert_int_equal(process_talk(&process, argv, NULL, NULL, &err), 0);
 	assert_null(process_hear(&process, 0.01, &err));
 	assert_int_equal(err.status, STATUS_ENVIRONMENT);
 	for (const char *const *said = (const char *const[]){"one", "two", NULL}; *said; said++)
@@ -478,6 +478,31 @@ static void programs_are_talked_with(void **state)
 	buffer_free(&process.text);
 }
 
+static void programs_get_no_files_but_those_they_are_given(void **state)
+{
+	int given = dup(STDIN_FILENO), kept = dup(STDIN_FILENO);
+	char *script = xprintf("for fd in %d %d; do [ ! -e /dev/fd/$fd ] || echo $fd; done", given, kept);
+	char *expected = xprintf("%d", given), *line;
+	const char *argv[] = {"/bin/sh", "-c", script, NULL};
+	struct process process;
+	struct error err;
+	int status;
+
+	(void)state;
+	assert_int_equal(process_talk(&process, argv, NULL, (int[]){given, -1}, &err), 0);
+	line = process_hear(&process, 60, &err);
+	assert_non_null(line);
+	assert_string_equal(line, expected);
+	assert_null(process_hear(&process, 60, &err));
+	assert_int_equal(process_finish(&process, 60, &status, &err), 0);
+	buffer_free(&process.text);
+	free(line);
+	free(expected);
+	free(script);
+	close(given);
+	close(kept);
+}
+
 static void a_hangup_ends_only_the_wait_for_it(void **state)
 {
 	const char *talker[] = {"/bin/sh", "-c", "echo word", NULL};
@@ -491,7 +516,7 @@ static void a_hangup_ends_only_the_wait_for_it(void **state)
 	hangup_install();
 	raise(SIGHUP);
 	assert_int_equal(hangup_poll(NULL, 0, INFINITY, &err), 0);
-	assert_int_equal(process_talk(&process, talker, NULL, &err), 0);
+	assert_int_equal(process_talk(&process, talker, NULL, NULL, &err), 0);
 	line = process_hear(&process, 60, &err); /* while it is not taken yet */
 	assert_true(hangup_taken());
 	assert_false(hangup_taken());
@@ -515,7 +540,7 @@ static void the_last_words_of_a_talker_are_kept(void **state)
 	int status;
 
 	(void)state;
-	assert_int_equal(process_talk(&process, argv, NULL, &err), 0);
+	assert_int_equal(process_talk(&process, argv, NULL, NULL, &err), 0);
 	free(process_hear(&process, 600, &err));
 	assert_int_equal(process_finish(&process, 600, &status, &err), 0);
 	assert_true(process.text.length <= 1 << 20);
@@ -523,7 +548,7 @@ static void the_last_words_of_a_talker_are_kept(void **state)
 	buffer_free(&process.text);
 
 	argv[2] = "yes | tr -d '\\n' | head -c 3000000; sleep 1000"; /* a line without end */
-	assert_int_equal(process_talk(&process, argv, NULL, &err), 0);
+	assert_int_equal(process_talk(&process, argv, NULL, NULL, &err), 0);
 	assert_null(process_hear(&process, 600, &err));
 	assert_int_equal(err.status, STATUS_FAILED);
 	process_kill(&process);
@@ -567,7 +592,7 @@ static void run_out_of_time(const char *script, double seconds)
 	assert_int_equal(err.status, STATUS_ENVIRONMENT);
 	assert_int_equal(process.pid, 0);
 	assert_int_equal(process.output, -1);
-	assert_true(clock_elapsed() - began < 30); /* they sleep for 1000 s */
+	assert_true(clock_elapsed() - began < 500); /* they sleep for 1000 s */
 }
 
 static void no_process_is_waited_for_longer_than_wanted(void **state)
@@ -584,7 +609,7 @@ static void no_process_is_waited_for_longer_than_wanted(void **state)
 static void its_whole_group_ends_with_it(void **state)
 {
 	const char *argv[] = {"/bin/sh", "-c",
-		"trap '' TERM; (trap '' TERM; sleep 1000) >&7 & exec 7>&-; echo; wait", NULL};
+		"trap '' TERM; (trap '' TERM; sleep 1000) >&7 & exec 7>&-; echo >&2; wait", NULL};
 	struct pollfd end = {.events = POLLIN};
 	struct process process;
 	struct error err;
@@ -595,7 +620,7 @@ static void its_whole_group_ends_with_it(void **state)
 	assert_int_equal(pipe(ends), 0);
 	assert_int_equal(dup2(ends[1], 7), 7);
 	close(ends[1]);
-	assert_int_equal(process_start(&process, argv, NULL, "", &err), 0);
+	assert_int_equal(process_talk(&process, argv, NULL, (int[]){7, -1}, &err), 0);
 	close(7);
 	assert_int_equal(clock_wait_readable(process.output, &err), 0);
 	process_kill(&process);
@@ -777,6 +802,7 @@ int main(void)
 		cmocka_unit_test(documents_as_python_writes_them),
 		cmocka_unit_test(processes_are_heard_to_their_end),
 		cmocka_unit_test(programs_are_talked_with),
+		cmocka_unit_test(programs_get_no_files_but_those_they_are_given),
 		cmocka_unit_test(a_hangup_ends_only_the_wait_for_it),
 		cmocka_unit_test(the_last_words_of_a_talker_are_kept),
 		cmocka_unit_test(programs_answer_questions),

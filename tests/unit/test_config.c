@@ -378,6 +378,42 @@ static void tuned_configurations_are_found_by_class(void **state)
 	assert_false(tuned_find("H200", "kernel", &class, &found));
 }
 
+/* Of every family: what was found is taken, unless this GPU cannot run it. */
+static void what_tuning_found_is_chosen(void **state)
+{
+	const struct op_shape shape = {1, 100000, 8, 64, 64, 0, 0};
+	const int options[FAMILY_OPTIONS] = {0};
+	int tried = 0;
+
+	(void)state;
+	for (int i = 0; families[i]; i++) {
+		const struct family_configs *configs = families[i]->configs;
+		struct op_problem problem = family_problem(families[i], &shape, DTYPE_BF16, options);
+		struct config usual = configs->usual(&problem, &h200),
+			      other = configs->usual(&problem, &a100), impossible = {{0}}, chosen;
+		struct shape_class class;
+		char function[64];
+
+		chosen = tuned_or_usual(families[i], &problem, &h200);
+		assert_memory_equal(&chosen, &usual, sizeof(usual));
+		if (!memcmp(&usual, &other, sizeof(usual)))
+			continue;
+		family_options_format(families[i], options, function, sizeof(function));
+		class = shape_class_of(function, DTYPE_BF16, &shape);
+		tuned_put(h200.name, configs->kernel, &class, &other);
+		chosen = tuned_or_usual(families[i], &problem, &h200);
+		other = configs->adopt(&problem, &h200, &other);
+		assert_memory_equal(&chosen, &other, sizeof(other));
+		assert_memory_not_equal(&chosen, &usual, sizeof(usual));
+		tuned_put(h200.name, configs->kernel, &class, &impossible);
+		chosen = tuned_or_usual(families[i], &problem, &h200);
+		assert_memory_equal(&chosen, &usual, sizeof(usual));
+		tuned_clear();
+		tried++;
+	}
+	assert_true(tried >= 3);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -390,6 +426,7 @@ int main(void)
 		cmocka_unit_test(what_is_launched_is_listed),
 		cmocka_unit_test(packed_sequences_have_blocks_enough),
 		cmocka_unit_test(tuned_configurations_are_found_by_class),
+		cmocka_unit_test(what_tuning_found_is_chosen),
 	};
 
 	return cmocka_run_group_tests_name("config", tests, NULL, NULL);

@@ -425,6 +425,22 @@ static void what_cannot_be_a_kernel_is_refused(void **state)
 	assert_int_equal(image.length, 0);
 }
 
+static void ptx_is_made_where_it_is_asked_for(void **state)
+{
+	const struct kernel_parameter parameters[] = {{"SIZE", 16}, {0}};
+	struct buffer image = {0};
+	struct error err = {0};
+
+	if (!nvrtc_library(&err))
+		skip();
+	setenv("XDG_CACHE_HOME", *state, 1);
+	setenv("CUDA_FORCE_PTX_JIT", "1", 1);
+	assert_int_equal(kernel_compile("quasar/forward_substitution.cu", parameters, 90, &image, &err), 0);
+	unsetenv("CUDA_FORCE_PTX_JIT");
+	assert_non_null(memmem(image.data, image.length, ".target sm_90a", 14));
+	buffer_free(&image);
+}
+
 static void the_second_compilation_comes_from_the_cache(void **state)
 {
 	const struct kernel_parameter parameters[] = {{"SIZE", 16}, {0}};
@@ -474,6 +490,8 @@ int main(void)
 			a_compiler_error_shows_log_and_parameters, make_directory, remove_directory),
 		cmocka_unit_test_setup_teardown(
 			what_cannot_be_a_kernel_is_refused, make_directory, remove_directory),
+		cmocka_unit_test_setup_teardown(
+			ptx_is_made_where_it_is_asked_for, make_directory, remove_directory),
 		cmocka_unit_test_setup_teardown(
 			the_second_compilation_comes_from_the_cache, make_directory, remove_directory),
 	};

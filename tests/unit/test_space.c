@@ -725,26 +725,25 @@ static void what_became_of_a_request_is_kept(void **state)
 	int64_t id = prepare(store, SUBMISSION_DIRECT, NULL);
 	struct submission submission = {.reveal_time = 0};
 	struct error err = {0};
-	double doubt_since;
 	char *version;
 
 	assert_int_equal(store_submission_get(store, id, &submission, &err), 0);
 	assert_true(isnan(submission.doubt_since) && isnan(submission.reveal_time));
+	assert_true(submission_came_at(&submission) == submission.created_at);
 	submission_free(&submission);
-	assert_int_equal(store_submission_sending(store, id, "sending", &err), 0);
-	assert_int_equal(store_submission_get(store, id, &submission, &err), 0);
-	doubt_since = submission.doubt_since;
-	assert_true(doubt_since > 0);
-	submission_free(&submission);
-	assert_int_equal(store_submission_sending(store, id, "sending", &err), 0);
+	assert_int_equal(store_submission_sending(store, id, 1795190000, "sending", &err), 0);
+	assert_int_equal(store_submission_sending(store, id, 1795190060, "sending", &err), 0);
 	assert_int_equal(store_submission_reveal_time(store, id, 1795198440.5, &err), 0);
 	assert_int_equal(store_submission_get(store, id, &submission, &err), 0);
-	assert_true(submission.doubt_since == doubt_since); /* the first attempt may have arrived */
+	assert_true(submission.doubt_since == 1795190000); /* the first attempt may have arrived */
+	assert_true(submission_came_at(&submission) == 1795190060);
 	assert_true(submission.reveal_time == 1795198440.5);
 	submission_free(&submission);
+	assert_int_equal(store_submission_sent_at(store, id, 1795190061.5, &err), 0);
 	assert_int_equal(store_submission_not_sent(store, id, &err), 0);
 	assert_int_equal(store_submission_get(store, id, &submission, &err), 0);
 	assert_true(isnan(submission.doubt_since));
+	assert_true(submission_came_at(&submission) == 1795190061.5);
 	submission_free(&submission);
 
 	assert_null(store_validator_version(store, "http://a"));
@@ -852,8 +851,10 @@ static void expect_brought_up_to_date(const char *directory, const char *changes
 static void an_older_store_is_opened_and_imported(void **state)
 {
 	static const char *const changes[] = {
-		"ALTER TABLE submission DROP COLUMN score; PRAGMA user_version = 4",
-		"ALTER TABLE submission DROP COLUMN score; ALTER TABLE submission DROP COLUMN doubt_since;"
+		"ALTER TABLE submission DROP COLUMN sent_at; PRAGMA user_version = 5",
+		"ALTER TABLE submission DROP COLUMN sent_at; ALTER TABLE submission DROP COLUMN score;"
+		"PRAGMA user_version = 4",
+		"ALTER TABLE submission DROP COLUMN sent_at; ALTER TABLE submission DROP COLUMN score; ALTER TABLE submission DROP COLUMN doubt_since;"
 		"ALTER TABLE submission DROP COLUMN reveal_time; ALTER TABLE submission DROP COLUMN docker_image;"
 		"DROP TABLE validator; PRAGMA user_version = 3",
 	};

@@ -4,27 +4,11 @@
 
 #include "kernels/flash/arguments.h"
 #include "op/flash/config.h"
-#include "op/tuned.h"
 
 static struct device_tensor device_tensor(const struct tensor *tensor)
 {
 	return (struct device_tensor){
 		tensor->data, {tensor->stride[0], tensor->stride[1], tensor->stride[2], tensor->stride[3]}};
-}
-
-/* What tuning found on such a GPU for such a problem, else what is chosen without. */
-static struct config choose(const struct flash_kernels *kernels, const struct flash_problem *problem,
-	const struct gpu_properties *properties)
-{
-	const struct op_shape shape = {problem->batch, problem->tokens, problem->heads, problem->dim,
-		problem->dim, problem->key_heads, 0};
-	const struct shape_class class = shape_class_of(
-		flash_function_name(problem), problem->q.dtype, &shape);
-	struct config tuned;
-
-	return !kernels->one_role && tuned_find(properties->name, kernels->tuned, &class, &tuned)
-		? flash_config_adopt(kernels, problem, properties, &tuned)
-		: flash_config_default(kernels, problem, properties);
 }
 
 static int check_problem(
@@ -113,7 +97,7 @@ static int run(struct gpu *gpu, struct gpu_workspace *workspace, const struct fl
 	return 0;
 }
 
-/* In one that is asked for, or NULL, in one that is chosen. */
+/* In one that is asked for, or NULL, in the usual one. */
 static int configure_and_run(struct gpu *gpu, struct gpu_workspace *workspace,
 	const struct flash_kernels *kernels, const struct flash_problem *problem, const struct config *config,
 	struct error *err)
@@ -124,7 +108,7 @@ static int configure_and_run(struct gpu *gpu, struct gpu_workspace *workspace,
 	if (check_problem(kernels, problem, err) < 0)
 		return -1;
 	if (!config) {
-		usual = choose(kernels, problem, properties);
+		usual = flash_config_default(kernels, problem, properties);
 		config = &usual;
 	}
 	return flash_config_check(kernels, problem, properties, config, err) < 0

@@ -5,7 +5,7 @@
 #include "op/config.h"
 #include "op/flash/problem.h"
 
-/* Queue it, in a configuration (NULL: the one that tuning found, else the usual one). Tensors and lse lie in the GPU's
+/* Queue it, in a configuration (NULL: the usual one). Tensors and lse lie in the GPU's
  * memory and are of one type. The same input gives the same bits. STATUS_USAGE for a problem that is none, or none
  * for a GPU. */
 int flash_cuda(struct gpu *gpu, struct gpu_workspace *workspace, const struct flash_problem *problem,

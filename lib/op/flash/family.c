@@ -36,7 +36,8 @@ static const struct family_tensor gradient_tensors[] = {
 
 enum { CAUSAL, BIDIRECTIONAL, PACKED_CAUSAL, PACKED_BIDIRECTIONAL };
 
-static const struct family_option options[] = {{{FLASH_FUNCTIONS}}, {{0}}};
+static const struct family_option options[] = {
+	{{"causal", "bidirectional", "packed", "packed-bidirectional"}}, {{0}}};
 
 #define PACKED (1u << PACKED_CAUSAL | 1u << PACKED_BIDIRECTIONAL)
 

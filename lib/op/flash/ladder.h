@@ -13,7 +13,8 @@ struct flash_rung {
 	bool one_role;     /* all warps load what they multiply */
 };
 
-/* Each with what it has beyond those before; the last one is what flash_cuda() does. Ends with a rung without a name. */
+/* Each with what it has beyond those before; the last one is what flash_cuda() does in the usual configuration. Ends with
+ * a rung without a name. */
 extern const struct flash_rung flash_ladder[];
 
 /* What a problem of the family "flash-backward" says, which is a problem of "flash" too. */

@@ -34,13 +34,6 @@ int64_t flash_longest(const struct flash_problem *problem)
 	return longest;
 }
 
-const char *flash_function_name(const struct flash_problem *problem)
-{
-	static const char *const names[] = {FLASH_FUNCTIONS};
-
-	return names[(problem->sequences > 0) * 2 + !problem->causal];
-}
-
 double flash_pairs(const struct flash_problem *problem)
 {
 	double pairs = 0;

@@ -45,10 +45,6 @@ static inline int64_t flash_lse_index(
 	return (batch * problem->heads + head) * problem->tokens + token;
 }
 
-/* What tuning keeps apart; as the family's options have them. */
-#define FLASH_FUNCTIONS "causal", "bidirectional", "packed", "packed-bidirectional"
-const char *flash_function_name(const struct flash_problem *problem);
-
 /* Pairs of a query and a key that it sees, of all sequences and one head. */
 double flash_pairs(const struct flash_problem *problem);
 

@@ -3,7 +3,6 @@
 #include <string.h>
 
 /* What the driver takes of each block's share of shared memory. */
-#define DRIVER_SHARED 1024
 
 const struct parameter linear_parameters[] = {
 	[LINEAR_VALUE_TILE] = {"VALUE_TILE", true, {64, 32, 16, 0}},
@@ -105,7 +104,7 @@ static int check_pass(const struct linear_pass *pass, const struct gpu_propertie
 			properties->name, properties->shared_per_block / 1024);
 		return error_hint(err, "Fewer warps or stages take less.");
 	}
-	if (wanted * (shared + DRIVER_SHARED) > properties->shared_per_multiprocessor)
+	if (wanted * (shared + GPU_DRIVER_SHARED) > properties->shared_per_multiprocessor)
 		return error_set(err, STATUS_USAGE, "MIN_BLOCKS=%d has not enough shared memory", wanted);
 	return 0;
 }
@@ -155,7 +154,7 @@ static struct config usual_config(const struct linear_pass *pass, const struct g
 	struct config config = {{usual_tile(pass), 4, 3, 2, 1}};
 
 	/* fewer stages, then one block, then fewer warps where shared memory is short */
-	while (config.value[LINEAR_MIN_BLOCKS] * (most_shared(pass, &config) + DRIVER_SHARED) >
+	while (config.value[LINEAR_MIN_BLOCKS] * (most_shared(pass, &config) + GPU_DRIVER_SHARED) >
 			properties->shared_per_multiprocessor ||
 		most_shared(pass, &config) > properties->shared_per_block) {
 		if (config.value[LINEAR_NUM_STAGES] > 2)

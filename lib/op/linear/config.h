@@ -6,8 +6,10 @@
 #include "op/config.h"
 #include "op/linear/pass.h"
 
+/* in struct config */
 enum { LINEAR_VALUE_TILE, LINEAR_NUM_WARPS, LINEAR_NUM_STAGES, LINEAR_MIN_BLOCKS, LINEAR_GROUPS };
 
+/* Their names and values; ends with an entry whose name is NULL. */
 extern const struct parameter linear_parameters[];
 
 /* Whether passes can run in a configuration on such a GPU: STATUS_USAGE for what no GPU can do, STATUS_ENVIRONMENT for
@@ -26,6 +28,7 @@ struct config linear_config_fit(const struct linear_pass *pass, const struct con
 void linear_groups_values(const struct linear_pass *pass, const struct gpu_properties *properties,
 	const struct config *config, int values[CONFIG_VALUES]);
 
+/* Chunks of a group; the last group may have fewer. */
 int linear_chunks_per_group(const struct linear_pass *pass, const struct config *config);
 
 enum { LINEAR_PASS_LAUNCHES = 3 }; /* at most */

@@ -3,9 +3,8 @@
 #include "op/linear/config.h"
 #include "op/linear/cuda.h"
 #include "op/linear/problem.h"
-#include "op/tuned.h"
 
-extern const struct family family_linear, family_linear_backward;
+extern const struct family family_linear;
 
 /* Both have these tensors at these places. */
 enum { Q, K, V, O };
@@ -207,33 +206,11 @@ static const struct family_configs configs = {
 	.launches = forward_config_launches,
 };
 
-/* What tuning found on such a GPU for such a problem, else what is chosen without. */
-static struct config choose(const struct family *family, const struct op_problem *problem,
-	const struct gpu_properties *properties)
-{
-	char function[64];
-	struct shape_class class;
-	struct config tuned;
-
-	family_options_format(family, problem->options, function, sizeof(function));
-	class = shape_class_of(function, problem->tensors[Q].dtype, &problem->shape);
-	return tuned_find(properties->name, family->configs->kernel, &class, &tuned)
-		? family->configs->adopt(problem, properties, &tuned)
-		: family->configs->usual(problem, properties);
-}
-
 static int cuda(struct gpu *gpu, struct gpu_workspace *workspace, const struct op_problem *problem,
 	const struct config *config, struct error *err)
 {
 	const struct linear_problem linear = linear_of(problem);
-	struct config usual;
 
-	if (linear_check(&linear, err) < 0)
-		return -1;
-	if (!config) {
-		usual = choose(&family_linear, problem, gpu_properties_of(gpu));
-		config = &usual;
-	}
 	return linear_cuda(gpu, workspace, &linear, config, err);
 }
 
@@ -387,14 +364,7 @@ static int gradient_cuda(struct gpu *gpu, struct gpu_workspace *workspace, const
 	const struct config *config, struct error *err)
 {
 	const struct linear_gradient gradient = gradient_of(problem);
-	struct config usual;
 
-	if (linear_gradient_check(&gradient, err) < 0)
-		return -1;
-	if (!config) {
-		usual = choose(&family_linear_backward, problem, gpu_properties_of(gpu));
-		config = &usual;
-	}
 	return linear_gradient_cuda(gpu, workspace, &gradient, config, err);
 }
 

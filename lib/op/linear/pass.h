@@ -38,9 +38,11 @@ static inline int pass_sums(const struct linear_pass *pass)
 	return pass_is_augmented(pass) ? pass->value_dim : pass->kind == PASS_FORWARD ? pass->key_dim : 0;
 }
 
-/* The pass whose linear_sum makes the states that this one starts from: itself, or the one that has their transposes. */
+/* The pass whose linear_sum makes the states that this one starts from: itself, or the one that has their
+ * transposes. */
 struct linear_pass linear_sum_pass(const struct linear_pass *pass);
 
+/* The operation as the one pass that it is. */
 struct linear_pass linear_forward_pass(const struct linear_problem *problem);
 
 /* In which order they are made: on a GPU r and f are PASS_DK's to make, and its state is PASS_DV's, too. */

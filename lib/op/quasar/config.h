@@ -28,8 +28,8 @@ extern const struct parameter quasar_parameters[];
 int quasar_config_check(const struct quasar_problem *problem, const struct gpu_properties *properties,
 	const struct config *config, struct error *err);
 
-/* Whether MIN_BLOCKS blocks have enough shared memory: where they do not, registers are left for blocks that never come.
- * STATUS_USAGE. */
+/* Whether MIN_BLOCKS blocks have enough shared memory: where they do not, registers are left for blocks
+ * that never come. STATUS_USAGE. */
 int quasar_config_worthwhile(const struct quasar_problem *problem, const struct gpu_properties *properties,
 	const struct config *config, struct error *err);
 
@@ -47,13 +47,13 @@ struct config quasar_config_adopt(const struct quasar_problem *problem,
 int quasar_launches(const struct quasar_problem *problem, const struct config *config,
 	struct config_launch launches[CONFIG_LAUNCHES]);
 
-/* Numbers of groups worth trying, with the other parameters as they are: as many as fill the multiprocessors with 1 to 4
- * blocks each, half of these, and one. Ends with 0. */
+/* Numbers of groups worth trying, with the other parameters as they are: as many as fill the
+ * multiprocessors with 1 to 4 blocks each, half of these, and one. Ends with 0. */
 void quasar_groups_values(const struct quasar_problem *problem, const struct gpu_properties *properties,
 	const struct config *config, int values[CONFIG_VALUES]);
 
 /* How many parts of so many tokens the heads' sequences are cut into, the last ones counted or not. Of packed sequences the
- * lengths are not known here: as many as there can be (find_share in kernels/quasar/chunk.cu). */
+ * lengths are not known here: as many as there can be (find_share in kernels/quasar/share.cuh). */
 int64_t quasar_parts(const struct quasar_problem *problem, int64_t tokens, bool last_too);
 
 /* Chunks of a head, and how many of them the groups have; the last group may have fewer. */

@@ -6,7 +6,6 @@
 
 #include "kernels/quasar/arguments.h"
 #include "op/quasar/config.h"
-#include "op/tuned.h"
 
 #define MOST_BLOCKS INT_MAX
 
@@ -14,24 +13,6 @@ static struct device_tensor device_tensor(const struct tensor *tensor)
 {
 	return (struct device_tensor){
 		tensor->data, {tensor->stride[0], tensor->stride[1], tensor->stride[2], tensor->stride[3]}};
-}
-
-/* What tuning found on such a GPU for such a problem, else what is chosen without. */
-static struct config choose(const struct quasar_problem *problem, const struct gpu_properties *properties)
-{
-	const struct op_shape shape = {.batch = problem->batch,
-		.tokens = problem->tokens,
-		.heads = problem->heads,
-		.key_dim = problem->dim,
-		.value_dim = problem->dim,
-		.sequences = problem->sequences};
-	const struct shape_class class = shape_class_of(
-		quasar_function_name(problem), problem->q.dtype, &shape);
-	struct config tuned;
-
-	return tuned_find(properties->name, QUASAR_TUNED_KERNEL, &class, &tuned)
-		? quasar_config_adopt(problem, properties, &tuned)
-		: quasar_config_default(problem, properties);
 }
 
 static int check_problem(const struct quasar_problem *problem, struct error *err)
@@ -126,7 +107,7 @@ int quasar_cuda(struct gpu *gpu, struct gpu_workspace *workspace, const struct q
 	if (check_problem(problem, err) < 0)
 		return -1;
 	if (!config) {
-		usual = choose(problem, properties);
+		usual = quasar_config_default(problem, properties);
 		config = &usual;
 	}
 	if (quasar_config_check(problem, properties, config, err) < 0)

@@ -1,17 +1,17 @@
-/* quasar_cuda: the operation and its parts on a GPU. Tensors, beta and states are in the GPU's memory, a
- * problem's first_row in the host's. The starts of packed sequences are kept to the tokens that there are, but not checked. Work is queued: gpu_synchronize waits for it. The kernels explain
- * themselves, in kernels/. */
+/* quasar_cuda: the operation and its parts on a GPU. Tensors, beta and states are in the GPU's memory, a problem's
+ * first_row in the host's. The starts of packed sequences are kept to the tokens that there are, but not checked. Work is
+ * queued: gpu_synchronize waits for it. The kernels explain themselves, in kernels/. */
 #pragma once
 
 #include "gpu/gpu.h"
 #include "op/config.h"
 #include "op/quasar/problem.h"
 
-/* Any problem that quasar_check accepts, in exactly this configuration (NULL: the one that tuning
- * found for such a problem (op/tuned.h), else quasar_config_default()),
- * with q, k, v and o of one type. STATUS_USAGE for what no GPU can do, STATUS_ENVIRONMENT for what this one
- * cannot: either says what would work. Nothing is launched then. The workspace grows to 24 KiB for each
- * group of chunks at S = 64: 10 MB for 8 heads of a long sequence on an H200. */
+/* Any problem that quasar_check accepts, in exactly this configuration (NULL: quasar_config_default()), with q, k, v and o
+ * of one type. STATUS_USAGE for what no GPU can do, STATUS_ENVIRONMENT for what this one cannot: either says what would
+ * work. Nothing is launched then. The workspace grows to 24 KiB for each group of chunks at S = 64: 10 MB for 8 heads of a
+ * long sequence on an H200. With three launches it also holds T, 8 KiB for each chunk: 1 GB for a million tokens of 8 heads
+ * of 128. */
 int quasar_cuda(struct gpu *gpu, struct gpu_workspace *workspace, const struct quasar_problem *problem,
 	const struct config *config, struct error *err);
 
@@ -21,16 +21,19 @@ int quasar_cuda(struct gpu *gpu, struct gpu_workspace *workspace, const struct q
 int quasar_cuda_reference(struct gpu *gpu, const struct quasar_problem *problem, double *o,
 	double *final_state, struct error *err);
 
-/* States of sequences that are decoded, several tokens at a time, of which it shows later how many stand: the state behind
- * each token is kept, so that the next call goes on from the last one that stood. All in the GPU's memory. */
+/* States of sequences that are decoded, several tokens at a time, of which it shows later how many stand:
+ * the state behind each token is kept, so that the next call goes on from the last one that stood. All in
+ * the GPU's memory. */
 struct quasar_cache {
 	float *states; /* [slots, H, S, S], aligned to 16 bytes */
-	/* [sequences, width]: which slot has the state behind a sequence's token 0, 1, … of a call; negative: nobody wants
-	 * it. No slot is there twice. No sequence has more tokens than `width` (with packed ones the caller sees to that). */
+	/* [sequences, width]: which slot has the state behind a sequence's token 0, 1, … of a call;
+	 * negative: nobody wants it. No slot is there twice. No sequence has more tokens than `width`
+	 * (with packed ones the caller sees to that). */
 	const int *slots;
 	int width;
-	/* [sequences]: of the tokens of the last call so many stood, and this one starts from the state behind them. 0: it
-	 * starts from zeros. NULL: from the one slot behind which the sequence was left, its first one. */
+	/* [sequences]: of the tokens of the last call so many stood, and this one starts from the state
+	 * behind them. 0: it starts from zeros. NULL: from the one slot behind which the sequence was
+	 * left, its first one. */
 	const int *accepted;
 };
 

@@ -1,7 +1,5 @@
 #include "op/quasar/problem.h"
 
-#include <string.h>
-
 static const char *const functions[] = {QUASAR_FUNCTIONS}; /* the first two are those of the semantics */
 
 const char *quasar_function_name(const struct quasar_problem *problem)
@@ -14,17 +12,6 @@ const char *quasar_function_name(const struct quasar_problem *problem)
 const char *semantics_name(enum semantics semantics)
 {
 	return functions[semantics];
-}
-
-int semantics_parse(const char *text, enum semantics *semantics)
-{
-	for (int i = 0; i < 2; i++) {
-		if (strcmp(text, semantics_name((enum semantics)i)))
-			continue;
-		*semantics = (enum semantics)i;
-		return 0;
-	}
-	return -1;
 }
 
 int64_t upstream_padded(int64_t tokens)

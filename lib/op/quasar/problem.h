@@ -37,9 +37,10 @@ struct quasar_problem {
 	 * Looked at if `gated`. */
 	bool gated;
 	const float *log_gate;
-	/* Causal only: how many sequences are packed into a batch of 1; 0: each of the batch is one, and whole. Sequence n
-	 * has the tokens starts[n] … starts[n + 1] − 1, perhaps none: [sequences + 1], rising from 0 to `tokens`, where the
-	 * other tensors are. The states are then [sequences, H, S, S]. */
+	/* Causal only: how many sequences are packed into a batch of 1; 0: each of the batch is one, and
+	 * whole. Sequence n has the tokens starts[n] … starts[n + 1] − 1, perhaps none: [sequences + 1],
+	 * rising from 0 to `tokens`, where the other tensors are. The states are then [sequences, H, S,
+	 * S]. */
 	int64_t sequences;
 	const int64_t *starts;
 };
@@ -58,15 +59,13 @@ enum quasar_function {
 const char *quasar_function_name(const struct quasar_problem *problem);
 
 const char *semantics_name(enum semantics semantics); /* "upstream", "causal" */
-/* 0, or -1 when the text names neither. */
-int semantics_parse(const char *text, enum semantics *semantics);
 
 /* Tokens rounded up to whole upstream chunks. */
 int64_t upstream_padded(int64_t tokens);
 
 /* Says what is wrong with a problem, if anything: sizes, missing pointers, an output whose elements
- * overlap each other or an input. Every implementation calls it first. STATUS_USAGE. It does not look at numbers, which may
- * be in a GPU's memory. */
+ * overlap each other or an input. Every implementation calls it first. STATUS_USAGE. It does not look at
+ * numbers, which may be in a GPU's memory. */
 int quasar_check(const struct quasar_problem *problem, struct error *err);
 /* The part of it that looks at no memory: semantics and sizes. */
 int quasar_check_shape(const struct quasar_problem *problem, struct error *err);

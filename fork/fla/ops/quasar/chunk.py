@@ -28,7 +28,7 @@ from fla.utils import input_guard
 
 from fla.ops.quasar import backend
 from fla.ops.quasar import torch_backend
-from fla.ops.quasar.torch_backend import advance, parts, rows_of_heads, tokens_of_heads, wide
+from fla.ops.quasar.torch_backend import advance, gradients_of, parts, rows_of_heads, tokens_of_heads, wide
 from fla.ops.quasar.uncompiled import uncompiled
 
 SEMANTICS = ("upstream", "causal")
@@ -53,11 +53,9 @@ def gradients(q, k, v, beta, state, semantics, output_gradient, state_gradient):
     for part in parts(rows[0])[:-1]:
         states.append(advance(*inputs(part, states[-1]), semantics)[1])
     for part in reversed(parts(rows[0])):
-        leaves = [x.detach().requires_grad_() for x in inputs(part, states.pop())]
-        with torch.enable_grad():
-            results = advance(*leaves, semantics)
-        *of_rows, of_beta, state_gradient = torch.autograd.grad(
-            results, leaves, (wide(output_gradient[:, :, part]), state_gradient))
+        *of_rows, of_beta, state_gradient = gradients_of(
+            lambda *x: advance(*x, semantics), inputs(part, states.pop()),
+            (wide(output_gradient[:, :, part]), state_gradient))
         for target, value in zip(found, of_rows):
             target[:, :, part] = value
         beta_gradient += of_beta

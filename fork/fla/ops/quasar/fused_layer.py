@@ -206,11 +206,9 @@ def layer_backward(x, weights, eps, semantics, compute, output_gradient, x_gradi
     for segment in reversed(pieces):
         own = x[:, segment.rows].to(torch.bfloat16)
         inputs = torch_backend.gather(x, segment), own, states.pop(), *weights
-        leaves = [y.detach().requires_grad_() for y in inputs]
-        with torch.enable_grad():
-            results = segment_forward(*leaves[:3], Weights(*leaves[3:]), segment, eps, semantics)
-        of_xs, of_own, state_gradient, *of_weights = torch.autograd.grad(
-            results, leaves, (output_gradient[:, segment.rows], state_gradient))
+        of_xs, of_own, state_gradient, *of_weights = torch_backend.gradients_of(
+            lambda xs, own, state, *weights: segment_forward(xs, own, state, Weights(*weights), segment, eps, semantics),
+            inputs, (output_gradient[:, segment.rows], state_gradient))
         for total, value in zip(weight_gradients, of_weights):
             total += value
         x_gradient[:, segment.rows] += of_own

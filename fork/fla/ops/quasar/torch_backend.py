@@ -30,6 +30,31 @@ def wide(x):
     return x if x.dtype is torch.float64 else x.float()
 
 
+# --- gradients -----------------------------------------------------------------------------------------------
+
+
+class Seeded(torch.autograd.Function):
+    """A number; the gradients of `results` are those given."""
+
+    @staticmethod
+    def forward(ctx, gradients, *results):
+        ctx.gradients = gradients
+        return results[0].new_zeros(())
+
+    @staticmethod
+    def backward(ctx, _):
+        return None, *ctx.gradients
+
+
+def gradients_of(compute, inputs, gradients):
+    """Of the inputs, from those of what compute(*inputs) gives. torch.autograd.grad() would take `gradients` itself, but
+    the first time that it does it imports what compares their shapes, which takes seconds."""
+    leaves = [x.detach().requires_grad_() for x in inputs]
+    with torch.enable_grad():
+        number = Seeded.apply(gradients, *compute(*leaves))
+    return torch.autograd.grad(number, leaves)
+
+
 # --- the operation ------------------------------------------------------------------------------------------
 
 

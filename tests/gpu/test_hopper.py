@@ -1,0 +1,208 @@
+"""What compute capability 9.0 has alone (hopper.cu), against what Python computes; and our kernels that use it, on an emulated GPU
+that has it."""
+import ctypes
+import json
+import random
+import subprocess
+
+import pytest
+
+import test_samples
+from test_gpu import KERNELS, QUASAR, c_tests, gpu, run_c_test  # noqa: F401 (a fixture)
+from test_samples import (ILLEGAL_INSTRUCTION, LAUNCH_FAILED, Device, bf16, compile_samples, emulated, f16, in_child,  # noqa: F401
+                          pack, unpack)
+
+SOURCE = test_samples.SOURCE.with_name("hopper.cu")
+ROWS, COLUMNS, INNER, FACTOR_BYTES = 64, 24, 16, 8192
+WIDTHS = {0: 16, 1: 128, 2: 64, 3: 32}  # bytes of a line, by the descriptor's two highest bits
+
+
+@pytest.fixture(scope="module")
+def ptx():
+    return compile_samples(SOURCE, "compute_90a")
+
+
+@pytest.fixture(scope="module")
+def device(gpu, ptx):  # noqa: F811
+    if "Emulated" not in gpu["name"] and gpu["compute_capability"] != 9.0:
+        pytest.skip("the GPU is no Hopper")
+    return Device(ptx)
+
+
+# --- products -----------------------------------------------------------------------------------------------
+
+
+def matrix(numbers, rows, columns):
+    return [[numbers.randrange(-8, 9) for _ in range(columns)] for _ in range(rows)]
+
+
+def transpose(rows):
+    return [list(column) for column in zip(*rows)]
+
+
+def tile(lines, mode, encode):
+    """An image of shared memory, and the descriptor that says how lines lie there. With 16 bytes a line: eight lines of eight numbers
+    one behind the other, those further right behind all that are below. With more: as many numbers in a line as it holds, pieces of 16
+    bytes permuted by the line's number."""
+    width, image = WIDTHS[mode], bytearray(FACTOR_BYTES)
+    blocks, per_line = len(lines) // 8, width // 2
+    across = blocks * 8 * width  # bytes from a line's numbers to those further right
+    for line, numbers in enumerate(lines):
+        for column, number in enumerate(numbers):
+            address = column // per_line * across + line * width + column % per_line * 2
+            address ^= (address >> 7) % 8 * 16 & width - 16
+            image[address:address + 2] = encode(number).to_bytes(2, "little")
+    return bytes(image), mode, 8 * width, across
+
+
+def descriptor(mode, leading, stride):
+    return mode << 62 | stride // 16 << 32 | leading // 16 << 16
+
+
+def factor(rows, transposed, mode, encode):
+    """Of rows along the inner dimension, or transposed. Offsets are named after the dimension that they go along, but where lines
+    are 16 bytes of a transposed factor."""
+    image, mode, down, across = tile(transpose(rows) if transposed else rows, mode, encode)
+    swapped = transposed and mode == 0
+    return image, descriptor(mode, down if swapped else across, across if swapped else down)
+
+
+def sums_of(data):
+    """Of a launch's 128 threads, as rows."""
+    values, found = unpack("f", data), [[None] * COLUMNS for _ in range(ROWS)]
+    for thread in range(128):
+        for i in range(12):
+            row = thread // 32 * 16 + thread % 32 // 4 + i // 2 % 2 * 8
+            found[row][i // 4 * 8 + thread % 4 * 2 + i % 2] = values[thread * 12 + i]
+    return found
+
+
+def place(row, column):
+    """Which of its sums a thread has there: what is there before."""
+    return column // 8 * 4 + row % 16 // 8 * 2 + column % 2
+
+
+def times(left, right):
+    return [[sum(a * b for a, b in zip(row, column)) for column in right] for row in left]
+
+
+@pytest.mark.parametrize("mode", WIDTHS)
+@pytest.mark.parametrize("name, encode", [("00", bf16), ("01", f16), ("10", f16), ("11", bf16)])
+def test_products_of_four_warps(device, name, encode, mode):
+    numbers = random.Random(mode)
+    left, right = matrix(numbers, ROWS, INNER), matrix(numbers, COLUMNS, INNER)
+    if WIDTHS[mode] // 2 > COLUMNS and name[1] == "1":
+        right_padded = right + [[0] * INNER] * (WIDTHS[mode] // 2 - COLUMNS)
+    else:
+        right_padded = right
+    left_image, left_layout = factor(left, name[0] == "1", mode, encode)
+    right_image, right_layout = factor(right_padded, name[1] == "1", mode, encode)
+    found = sums_of(device.run("product_" + name, left_image + right_image, pack("Q", [left_layout, right_layout]), 128 * 48,
+                               threads=128)[0])
+    product = times(left, right)
+    assert found == [[place(i, j) - product[i][j] for j in range(COLUMNS)] for i in range(ROWS)]
+
+
+def test_products_of_registers(device):
+    numbers = random.Random(5)
+    left, right = matrix(numbers, ROWS, INNER), matrix(numbers, COLUMNS, INNER)
+    image, layout = factor(right, False, 1, bf16)
+    registers = []
+    for thread in range(128):
+        row, column = thread // 32 * 16 + thread % 32 // 4, thread % 4 * 2
+        for down, across in ((0, 0), (8, 0), (0, 8), (8, 8)):
+            pair = left[row + down][column + across:column + across + 2]
+            registers.append(bf16(pair[0]) | bf16(pair[1]) << 16)
+    found = sums_of(device.run("product_of_registers", bytes(FACTOR_BYTES) + image, pack("I", registers), pack("Q", [0, layout]),
+                               128 * 48, threads=128)[0])
+    assert found == [[2 * value for value in row] for row in times(left, right)]
+
+
+# --- barriers and copies ------------------------------------------------------------------------------------
+
+
+def test_bulk_copies_go_around_a_ring(device):
+    pieces = 7
+    values = [float(i % 11) for i in range(pieces * 32)]
+    address, out = device.memory(pack("f", values)), device.memory(128)
+    assert device.launch("ring", [address, out, ctypes.c_int(pieces)], threads=64) == 0
+    buffer = ctypes.create_string_buffer(128)
+    device.must(device.driver.cuMemcpyDtoHAsync_v2(buffer, out, ctypes.c_size_t(128), None))
+    assert unpack("f", buffer.raw) == [sum(values[i * 32 + lane] * 3 ** (pieces - 1 - i) for i in range(pieces))
+                                       for lane in range(32)]
+
+
+def test_a_phase_ends_when_all_have_arrived(device):
+    assert unpack("I", device.run("phases", 128)[0]) == [1] * 32
+
+
+# --- what ends a process's use of the GPU: in one of its own -------------------------------------------------
+
+FAULTS = [
+    ("unpublished", 128, LAUNCH_FAILED, "and no fence.proxy.async is between"),
+    ("unordered", 128, LAUNCH_FAILED, "a race"),
+    ("overwritten", 128, LAUNCH_FAILED, "a race"),
+    ("touched", 128, ILLEGAL_INSTRUCTION, "a register of a product that has not been waited for"),
+    ("never_waited_for", 128, ILLEGAL_INSTRUCTION, "nobody has waited for the warp's products"),
+    ("different", 128, ILLEGAL_INSTRUCTION, "not the product that another of the four warps has"),
+    ("right_product", 96, ILLEGAL_INSTRUCTION, "there are no four warps for it"),
+    ("too_early", 64, LAUNCH_FAILED, "a bulk copy wrote it"),
+    ("nobody_arrives", 64, LAUNCH_FAILED, "waits for what never comes"),
+    ("too_many", 64, ILLEGAL_INSTRUCTION, "arrivals at an mbarrier"),
+    ("unmade", 64, ILLEGAL_INSTRUCTION, "there is no mbarrier at"),
+    ("too_short", 64, LAUNCH_FAILED, "waits for what never comes"),
+    ("read_meanwhile", 64, LAUNCH_FAILED, "warp 0 read it"),
+    ("too_many_registers", 256, LAUNCH_FAILED, "waits for what never comes"),
+]
+
+
+def run_sample(ptx, tmp_path, name, threads):
+    return in_child(f"""import os
+os.environ["EMULATOR_RACECHECK"] = "1"
+device = Device(ptx)
+print(device.launch({name!r}, [device.memory(bytes({2 * FACTOR_BYTES})), device.memory({128 * 48})], threads={threads}))
+""", ptx, tmp_path)
+
+
+@pytest.mark.parametrize("name, threads", [("right_product", 128), ("right_copy", 64), ("right_registers", 256)])
+def test_what_is_right_is_no_fault(emulated, ptx, tmp_path, name, threads):  # noqa: F811
+    done = run_sample(ptx, tmp_path, name, threads)
+    assert (done.stdout, done.stderr) == ("0\n", "")
+
+
+@pytest.mark.parametrize("name, threads, code, words", FAULTS, ids=[f"{fault[0]}-{fault[1]}" for fault in FAULTS])
+def test_faults_are_told(emulated, ptx, tmp_path, name, threads, code, words):  # noqa: F811
+    done = run_sample(ptx, tmp_path, name, threads)
+    assert done.stdout == f"{code}\n", done.stderr
+    assert f"kernel {name}, block (0, 0, 0)" in done.stderr and words in done.stderr and "PTX line" in done.stderr
+
+
+# --- our kernels --------------------------------------------------------------------------------------------
+
+PROGRAMS = {"tests-gpu": "kernels.c", "tests-gpu-linear": "linear.c", "tests-gpu-model": "model.c"}
+QUICK = [("tests-gpu", "the_same_input_gives_the_same_bits"), ("tests-gpu", "attention_of_packed_sequences"),
+         ("tests-gpu-model", "the_same_input_gives_the_same_bits")]
+
+
+@pytest.fixture
+def hopper(emulated, monkeypatch):  # noqa: F811
+    monkeypatch.setenv("EMULATOR_CAPABILITY", "9.0")
+    monkeypatch.setenv("CUDA_FORCE_PTX_JIT", "1")
+
+
+@pytest.mark.parametrize("program, name", QUICK + [
+    pytest.param(program, name, marks=pytest.mark.long) for program, source in PROGRAMS.items() for name in c_tests(source)
+    if (program, name) not in QUICK])
+def test_kernels_on_hopper(hopper, program, name):
+    run_c_test(KERNELS.with_name(program), name)
+
+
+def test_what_is_no_ptx_is_refused(hopper, monkeypatch):
+    monkeypatch.delenv("CUDA_FORCE_PTX_JIT")
+    done = subprocess.run([KERNELS, QUICK[0][1]], capture_output=True, text=True)
+    assert done.returncode and "set CUDA_FORCE_PTX_JIT=1" in done.stderr
+
+
+def test_it_is_listed_as_hopper(hopper):
+    listing = json.loads(subprocess.run([QUASAR, "gpus", "--json"], capture_output=True, text=True, check=True).stdout)
+    assert listing["present"][0]["compute_capability"] == 9.0
