@@ -318,7 +318,7 @@ help:
 	@echo 'make              the binary build/quasar'
 	@echo 'make demo         a whole miner journey on this machine, nothing faked'
 	@echo 'make check        the tests, but for those that take long'
-	@echo 'make check-long   those: kills at every step, forks that sin'
+	@echo 'make check-long   those: kills at every step, forks that sin, all kernels on an emulated Hopper'
 	@echo 'make check-pages  the pages in a real browser: chromium is installed for it'
 	@echo 'make check-sanitized  the tests of the commands, with sanitizers in the binary'
 	@echo 'make emulator     an emulated GPU, on which `make check` tests the kernels where there is no other'

@@ -68,7 +68,7 @@ static int attempt(struct session *session, const struct submission *submission,
 
 	if (session->workflow.blocks_left)
 		block_clock_observe(
-			blocks, submission->reveal_block - session->workflow.blocks_left, clock_elapsed());
+			blocks, submission->reveal_block - session->workflow.blocks_left, clock_uptime());
 	return result;
 }
 
@@ -76,13 +76,13 @@ static int attempt(struct session *session, const struct submission *submission,
 static int countdown(struct progress *progress, const struct submission *submission, const struct due *due,
 	double poll, struct error *err)
 {
-	double began = clock_elapsed(), end = began + due_pause(due, poll);
+	double began = clock_uptime(), end = began + due_pause(due, poll);
 
-	while (clock_elapsed() < end) {
-		double step = end - clock_elapsed();
+	while (clock_uptime() < end) {
+		double step = end - clock_uptime();
 		char text[32], block[48] = "";
 
-		clock_duration(fmax(0, due->left - (clock_elapsed() - began)), text);
+		clock_duration(fmax(0, due->left - (clock_uptime() - began)), text);
 		if (due->current_block)
 			snprintf(block, sizeof(block), "%lld of ", (long long)due->current_block);
 		progress_status(progress, "submission %s: block %s%lld, %s left",

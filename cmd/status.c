@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/number.h"
+#include "base/terminal.h"
 #include "cli/page.h"
 #include "cli/session.h"
 #include "cli/table.h"
@@ -28,7 +29,7 @@
 
 /* What the validator told at one moment. The parts fail independently of each other. */
 struct report {
-	double time, elapsed; /* Unix time and clock_elapsed() then; 0 and since when none has come yet */
+	double time, elapsed; /* Unix time and clock_uptime() then; 0 and since when none has come yet */
 	bool has_pending, has_standings, has_round;
 	struct api_pending_reveals pending;
 	struct standings standings;
@@ -135,7 +136,7 @@ static void report_read(struct session *session, struct report *report, struct e
 		*problem = (struct error){0};
 		read_hidden(session, report, problem);
 	}
-	report->elapsed = clock_elapsed();
+	report->elapsed = clock_uptime();
 }
 
 static void elsewhere_free(struct elsewhere *elsewhere)
@@ -307,7 +308,7 @@ static void describe_wait(const struct session *session, const struct overview *
 			snprintf(text, 96, "reveal at block %lld", (long long)submission->reveal_block);
 		else
 			snprintf(text, 96, "ready: run `quasar reveal`");
-	} else if (block_clock_until(&overview->blocks, submission->reveal_block, clock_elapsed()) > 0) {
+	} else if (block_clock_until(&overview->blocks, submission->reveal_block, clock_uptime()) > 0) {
 		due_describe(&overview->blocks, submission->reveal_block, wait);
 		snprintf(text, 96, "reveal %s", wait);
 	} else if (overview->report.has_pending && !overview->report.pending.skipped &&
@@ -378,7 +379,7 @@ static void describe(const struct session *session, const struct overview *overv
 static void print_report(const struct overview *overview, FILE *out)
 {
 	const struct report *report = &overview->report;
-	double passed = clock_elapsed() - report->elapsed;
+	double passed = clock_uptime() - report->elapsed;
 	char block[48], left[32];
 
 	if (!report->time)
@@ -424,7 +425,7 @@ static void print_age(const struct overview *overview, FILE *out)
 	const struct report *report = &overview->report;
 	char when[32], age[32];
 
-	clock_duration(clock_elapsed() - report->elapsed, age);
+	clock_duration(clock_uptime() - report->elapsed, age);
 	if (!report->time) {
 		fprintf(out, "updated    not yet, in %s\n", age);
 		return;
@@ -608,7 +609,7 @@ static void show(void *context)
 /* Shows it in place, also while the validator is waited for. */
 static int watch_page(struct session *session, double interval, struct error *err)
 {
-	struct watched watched = {.session = session, .overview.report.elapsed = clock_elapsed()};
+	struct watched watched = {.session = session, .overview.report.elapsed = clock_uptime()};
 
 	if (is_terminal(stderr))
 		log_set_level(LOG_QUIET);

@@ -11,6 +11,7 @@ DTYPES = (torch.bfloat16, torch.float16)  # of the kernels
 
 
 def implementation(q):
+    """The module whose forward and backward compute this: by kernels, or by PyTorch."""
     return flash_cuda if launching.can_run(q, DTYPES, q.shape[-1]) else flash_torch
 
 
@@ -62,6 +63,7 @@ operation.register_autograd(differentiate, setup_context=save)
 
 
 def check(q, k, v, scale, cu_seqlens):
+    """Raises ValueError where the arguments do not fit each other; looks at no number on a GPU."""
     check_rows(q=q, k=k, v=v)
     if k.shape != v.shape or k.shape[3] != q.shape[3] or not k.shape[2] or q.shape[2] % k.shape[2]:
         raise ValueError("k and v must have one shape, heads of q's size, and a number of heads that q's is a multiple of; the "

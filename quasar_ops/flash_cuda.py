@@ -1,30 +1,17 @@
 """Attention and its gradient by the kernels of kernels/flash."""
-import functools
+import collections
 
 import torch
 
 from quasar_ops import launching, loader
 
-LOADERS = loader.constant("FLASH_LOADERS")
-
-# Rows that a block keeps, rows that it walks through at a time, warps, stages, and roles of warps, the fastest first. Those of
-# two roles multiply by wgmma.
-BUILDS = ((192, 128, 12, 3, 2), (128, 64, 8, 4, 2), (128, 32, 8, 4, 2),
-          (128, 64, 4, 2, 1), (128, 64, 8, 2, 1), (64, 64, 4, 2, 1), (64, 32, 4, 2, 1), (64, 32, 4, 1, 1))
+Choice = collections.namedtuple(
+    "Choice", "block_m block_n num_warps num_stages product_warps warp_roles threads shared")  # as ask_flash() says
 
 
-@functools.lru_cache(256)
 def choose(device, dim, gradient):
-    """The first build that fits, and the shared memory that it takes."""
-    properties = launching.properties(device)
-    hopper = (properties.major, properties.minor) == (9, 0) and dim >= 64
-    for build in BUILDS:
-        if build[-1] == 2 and not hopper:
-            continue
-        shared, left = launching.sizes(device, "flash_sizes", dim, *build)[2 * gradient:][:2]
-        if left >= 0 and shared <= properties.shared_memory_per_block_optin:
-            break
-    return build, shared
+    """How the kernels are built, and what their blocks take."""
+    return Choice(*launching.ask(device, "ask_flash", len(Choice._fields), int(gradient), dim))
 
 
 def run(names, gradient, problem, statistics, tensors, lse):
@@ -32,19 +19,20 @@ def run(names, gradient, problem, statistics, tensors, lse):
     q = tensors["q"]
     (batch, tokens, heads, dim), key_heads = q.shape, tensors["k"].shape[2]
     causal, scale, starts, bounds = problem
-    (m, n, warps, stages, roles), shared = choose(q.device, dim, gradient)
+    choice = choose(q.device, dim, gradient)
     built = launching.load(q.device, "flash/backward.cu" if gradient else "flash/forward.cu", tuple(names), HEAD_DIM=dim,
                            CAUSAL=int(causal), INPUT=loader.INPUT[q.dtype], VECTOR=launching.is_vector(*tensors.values()),
-                           EARLY_END=1, ATOMICS=0, BLOCK_M=m, BLOCK_N=n, NUM_WARPS=warps, NUM_STAGES=stages,
-                           PRODUCT_WARPS=4 if roles == 2 else 1, WARP_ROLES=roles)
+                           EARLY_END=1, ATOMICS=0, BLOCK_M=choice.block_m, BLOCK_N=choice.block_n,
+                           NUM_WARPS=choice.num_warps, NUM_STAGES=choice.num_stages, PRODUCT_WARPS=choice.product_warps,
+                           WARP_ROLES=choice.warp_roles)
     lengths = [tokens] * batch if bounds is None else [end - first for first, end in zip(bounds, bounds[1:])]
     values = {name: launching.rows(tensor) for name, tensor in tensors.items()}
     values.update(lse=lse, statistics=statistics, cu_seqlens=starts, tokens=tokens, scale=scale, sequences=len(lengths),
                   heads=heads, key_heads=key_heads)
-    blocks = len(lengths) * -(-max(lengths) // m)
-    threads = 32 * (warps + LOADERS if roles == 2 else warps)
+    blocks = len(lengths) * -(-max(lengths) // choice.block_m)
     launching.launch("flash_arguments", values, *(
-        (built[name], blocks * (key_heads if of == "keys" else heads), threads, shared) for name, of in names.items()))
+        (built[name], blocks * (key_heads if of == "keys" else heads), choice.threads, choice.shared)
+        for name, of in names.items()))
 
 
 def forward(q, k, v, problem):

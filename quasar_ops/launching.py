@@ -91,21 +91,24 @@ def launch(name, values, *launches):
 
 
 def load(device, source, names, **parameters):
+    """Kernels of a file in kernels/, as loader.load."""
     return loader.load(device.index, loader.KERNELS / source, names, **parameters)
-
-
-@functools.lru_cache(4096)
-def sizes(device, name, *problem):
-    """What a kernel of sizes.cu says of a problem. Waits for the answer, once for each problem."""
-    found = torch.empty(4, dtype=torch.int32, device=device)
-    kernel = loader.load(device.index, loader.FOLDER / "sizes.cu", ("linear_sizes", "flash_sizes"))[name]
-    names = [field for field, _ in fields(f"{name}_arguments")]
-    launch(f"{name}_arguments", dict(zip(names, (*problem, found))), (kernel, 1, 1, 0))
-    return found.tolist()
 
 
 def properties(device):
     return torch.cuda.get_device_properties(device)
+
+
+@functools.lru_cache(4096)
+def ask(device, about, count, *problem):
+    """So many numbers that a kernel of choice.cu says of a problem on this GPU. Waits for the answer, once for each problem."""
+    machine, found = properties(device), torch.empty(count, dtype=torch.int32, device=device)
+    kernel = loader.load(device.index, loader.FOLDER / "choice.cu", ("ask_linear", "ask_flash"))[about]
+    values = (10 * machine.major + machine.minor, machine.multi_processor_count, machine.shared_memory_per_block_optin,
+              machine.shared_memory_per_multiprocessor, *problem, found)
+    names = [field for field, _ in fields(f"{about}_arguments")]
+    launch(f"{about}_arguments", dict(zip(names, values)), (kernel, 1, 1, 0))
+    return found.tolist()
 
 
 def on_gpu(x):
@@ -119,6 +122,7 @@ def can_run(q, dtypes, *dims):
 
 @functools.cache
 def has_kernels(device, dtype, dtypes, dims):
+    """Whether the device runs kernels of that type and these head dimensions; warns once where it does not."""
     reason = loader.unavailable(device)
     if dtype not in dtypes:
         reason = f"no kernels for {dtype}"

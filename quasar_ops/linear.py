@@ -12,10 +12,12 @@ DTYPES = tuple(loader.INPUT)  # of the kernels
 
 
 def implementation(q, v):
+    """The module whose forward and backward compute this: by kernels, or by PyTorch."""
     return linear_cuda if launching.can_run(q, DTYPES, q.shape[-1], v.shape[-1]) else linear_torch
 
 
 def state_shapes(q, v):
+    """Those of S and z."""
     (batch, _, heads, key_dim), value_dim = q.shape, v.shape[-1]
     return (batch, heads, key_dim, value_dim), (batch, heads, key_dim)
 
@@ -65,6 +67,7 @@ operation.register_autograd(differentiate, setup_context=save)
 
 
 def check(q, k, v, feature, normalised, state, total):
+    """Raises ValueError where the arguments do not fit each other."""
     check_rows(q=q, k=k, v=v)
     if q.shape != k.shape or v.shape[2] != q.shape[2]:
         raise ValueError(f"q and k must have one shape, and v as many heads; they have {list(q.shape)}, {list(k.shape)} and "

@@ -1,24 +1,17 @@
 """Linear attention and its gradient by the kernels of kernels/linear, whose layout.h defines the passes."""
-import functools
+import collections
 
 import torch
 
 from quasar_ops import launching, loader
 
-CHUNK = loader.constant("LINEAR_CHUNK")
 SCAN_THREADS = loader.constant("SCAN_THREADS")
 FORWARD, DQ, DK, DV = (loader.constant(f"PASS_{name}") for name in ("FORWARD", "DQ", "DK", "DV"))
-LARGEST_STATE = 64 * 64  # numbers of a state that the registers of a warp hold
-DRIVER_SHARED = 1024  # bytes that the driver takes of each block's share
-SHORTEST_GROUP = 4  # chunks of a warp, below which its state costs more than its rows
 
-# Warps, stages and blocks side by side, the fastest first; the last one fits everywhere.
-BUILDS = ((4, 3, 2), (4, 2, 2), (4, 2, 1), (2, 2, 1))
-
-
-def dims(kind, key_dim, value_dim):
-    """Elements of x and y, and of w and out, of a pass."""
-    return (value_dim, key_dim) if kind in (DQ, DK) else (key_dim, value_dim)
+# As ask_linear() says: how the passes of an operation are built and cut up, and what the launches of each need.
+Choice = collections.namedtuple("Choice", "value_tile num_warps num_stages min_blocks groups chunks_per_group")
+Launches = collections.namedtuple(
+    "Launches", "output_blocks output_shared sum_tile sum_blocks sum_shared scan_blocks record")
 
 
 def sum_pass(kind):
@@ -26,72 +19,55 @@ def sum_pass(kind):
     return {FORWARD: DQ, DV: DK}.get(kind, kind)
 
 
-@functools.lru_cache(4096)
-def choose(device, dtype, key_dim, value_dim, causal, normalised, kinds, sequences, tokens):
-    """How passes that share records are built: tile, warps, stages, blocks side by side; groups; and for each pass the bytes of
-    shared memory that its outputs and its sums take, and the numbers of a record."""
-    code, machine = loader.INPUT[dtype], launching.properties(device)
-    planes = {torch.bfloat16: 1, torch.float16: 2, torch.float32: 4}[dtype]  # registers that a number takes beside bf16's
-    shapes = {kind: dims(kind, key_dim, value_dim) for kind in kinds + tuple(map(sum_pass, kinds))}
-    tile = min(min(max(LARGEST_STATE // x // planes, 16), 64, w) for x, w in map(shapes.get, kinds))
-    sizes = {kind: launching.sizes(device, "linear_sizes", code, *shape, min(tile, shape[1]), causal, kind, normalised)
-             for kind, shape in shapes.items()}
-    found = [(sizes[kind][0], *sizes[sum_pass(kind)][1:]) for kind in kinds]
-    for warps, stages, blocks in BUILDS:
-        shared = [(warps * stages * output, max(warps * stages * sums, exchange)) for output, sums, exchange, _ in found]
-        most = max(map(max, shared))
-        if most <= machine.shared_memory_per_block_optin and \
-                blocks * (most + DRIVER_SHARED) <= machine.shared_memory_per_multiprocessor:
-            break
-    chunks, warps_of_group = -(-tokens // CHUNK), 1 if causal else warps
-    groups = machine.multi_processor_count * blocks * warps // warps_of_group // (sequences * (value_dim // tile))
-    groups = max(1, min(groups, chunks // (SHORTEST_GROUP * warps_of_group)))
-    groups = -(-chunks // -(-chunks // groups))
-    return (tile, warps, stages, blocks), groups, [(*bytes, record) for bytes, (*_, record) in zip(shared, found)]
+def choose(q, v, problem, kinds):
+    """The choice for passes, and the launches of each; `kinds` are the one of the operation, or those of its gradient in order."""
+    causal, _, normalised = problem
+    batch, tokens, heads, key_dim = q.shape
+    first, step = len(Choice._fields), len(Launches._fields)
+    numbers = launching.ask(q.device, "ask_linear", first + step * len(kinds), int(kinds != (FORWARD,)), loader.INPUT[q.dtype],
+                            key_dim, v.shape[-1], int(causal), int(normalised), batch * heads, tokens)
+    return Choice(*numbers[:first]), {
+        kind: Launches(*numbers[at:at + step]) for kind, at in zip(kinds, range(first, len(numbers), step))}
 
 
-def run(kind, choice, which, problem, records, x, y, w, out, at=None, o=None, **values):
-    """A pass. `which`: its number in the choice; records: working memory, or, for DV, the sums that DK left there."""
+def run(kind, choice, launches, problem, records, x, y, w, out, at=None, o=None, **values):
+    """A pass. `records`: working memory, or, for DV, the sums that DK left there."""
     causal, feature, normalised = problem
-    (tile, warps, stages, blocks_at_once), groups, needs = choice
-    output_shared, sum_shared, record = needs[which]
+    needs, threads = launches[kind], 32 * choice.num_warps
     batch, tokens, heads, _ = x.shape
     backwards = causal and kind in (DK, DV)
     tensors = {name: tensor for name, tensor in dict(x=x, y=y, w=w, out=out, at=at, o=o).items() if tensor is not None}
     vector = launching.is_vector(*tensors.values())
-    values.update(records=records, tokens=tokens, batch=batch, heads=heads, groups=groups,
-                  chunks_per_group=-(-(-(-tokens // CHUNK)) // groups), row_step=-1 if backwards else 1)
+    values.update(records=records, tokens=tokens, batch=batch, heads=heads, groups=choice.groups,
+                  chunks_per_group=choice.chunks_per_group, row_step=-1 if backwards else 1)
     for name in ("divisors", "scales", "offsets"):
         if backwards and name in values:
             values[name] = values[name].flatten()[tokens - 1:]
 
     def walk(kind, tensors, tile, *names):
-        """Kernels whose warps go through groups, with so many columns of the state each; their blocks; their arguments."""
-        key_dim, value_dim = tensors["y"].shape[-1], tensors["w"].shape[-1]
-        built = launching.load(x.device, "linear/attention.cu", names, PASS=kind, FEATURE=feature, KEY_DIM=key_dim,
-                               VALUE_DIM=value_dim, CAUSAL=int(causal), NORMALISED=int(normalised),
-                               INPUT=loader.INPUT[x.dtype], VECTOR=vector, VALUE_TILE=tile, NUM_WARPS=warps,
-                               NUM_STAGES=stages, MIN_BLOCKS=blocks_at_once)
-        units = batch * heads * groups * (value_dim // tile)
-        arguments = {**values, **{name: launching.rows(tensor, backwards) for name, tensor in tensors.items()}}
-        return built, -(-units // warps) if causal else units, arguments
+        """Kernels whose warps go through groups, with so many columns of the state each, and their arguments."""
+        built = launching.load(x.device, "linear/attention.cu", names, PASS=kind, FEATURE=feature,
+                               KEY_DIM=tensors["y"].shape[-1], VALUE_DIM=tensors["w"].shape[-1], CAUSAL=int(causal),
+                               NORMALISED=int(normalised), INPUT=loader.INPUT[x.dtype], VECTOR=vector, VALUE_TILE=tile,
+                               NUM_WARPS=choice.num_warps, NUM_STAGES=choice.num_stages, MIN_BLOCKS=choice.min_blocks)
+        return built, {**values, **{name: launching.rows(tensor, backwards) for name, tensor in tensors.items()}}
 
     if kind != DV:
         sums = tensors if sum_pass(kind) == kind else {**tensors, "y": w, "w": y, "at": x}
-        built, blocks, arguments = walk(sum_pass(kind), sums, min(tile, sums["w"].shape[-1]), "linear_sum", "linear_scan")
-        launching.launch("linear_arguments", arguments, (built["linear_sum"], blocks, 32 * warps, sum_shared),
-                         (built["linear_scan"], -(-batch * heads * record // SCAN_THREADS), SCAN_THREADS, 0))
-    built, blocks, arguments = walk(kind, tensors, tile, "linear_output")
-    launching.launch("linear_arguments", arguments, (built["linear_output"], blocks, 32 * warps, output_shared))
+        built, arguments = walk(sum_pass(kind), sums, needs.sum_tile, "linear_sum", "linear_scan")
+        launching.launch("linear_arguments", arguments,
+                         (built["linear_sum"], needs.sum_blocks, threads, needs.sum_shared),
+                         (built["linear_scan"], needs.scan_blocks, SCAN_THREADS, 0))
+    built, arguments = walk(kind, tensors, choice.value_tile, "linear_output")
+    launching.launch("linear_arguments", arguments,
+                     (built["linear_output"], needs.output_blocks, threads, needs.output_shared))
 
 
 def prepare(q, v, problem, kinds):
-    """The choice for passes, and working memory for their records."""
-    batch, tokens, heads, key_dim = q.shape
-    causal, _, normalised = problem
-    choice = choose(q.device, q.dtype, key_dim, v.shape[-1], int(causal), int(normalised), kinds, batch * heads, tokens)
-    numbers = batch * heads * choice[1] * max(record for *_, record in choice[2])
-    return choice, torch.empty(numbers, dtype=torch.float32, device=q.device)
+    """The choice for passes, their launches, the problem, and working memory for records."""
+    choice, launches = choose(q, v, problem, kinds)
+    numbers = q.shape[0] * q.shape[2] * choice.groups * max(needs.record for needs in launches.values())
+    return choice, launches, problem, torch.empty(numbers, dtype=torch.float32, device=q.device)
 
 
 def forward(q, k, v, state, total, problem):
@@ -102,8 +78,7 @@ def forward(q, k, v, state, total, problem):
     last_state = torch.empty(batch, heads, key_dim, v.shape[-1], **single)
     last_sum = torch.empty(batch, heads, key_dim, **single)
     with launching.current(q.device):
-        choice, records = prepare(q, v, problem, (FORWARD,))
-        run(FORWARD, choice, 0, problem, records, q, k, v, o, divisors=divisor, initial_state=state, initial_sum=total,
+        run(FORWARD, *prepare(q, v, problem, (FORWARD,)), q, k, v, o, divisors=divisor, initial_state=state, initial_sum=total,
             final_state=last_state, final_sum=last_sum)
     return o, divisor, last_state, last_sum
 
@@ -117,9 +92,9 @@ def backward(d_o, d_state, d_sum, q, k, v, o, divisor, state, total, problem):
     first_sum = divisor.new_empty(batch, heads, key_dim)
     rows = {"divisors": divisor, "scales": scales, "offsets": offsets}
     with launching.current(q.device):
-        choice, records = prepare(q, v, problem, (DK, DV, DQ))
-        run(DK, choice, 0, problem, records, v, d_o, q, d_k, k, o, **rows, initial_state=d_state, initial_sum=d_sum,
+        prepared = prepare(q, v, problem, (DK, DV, DQ))
+        run(DK, *prepared, v, d_o, q, d_k, k, o, **rows, initial_state=d_state, initial_sum=d_sum,
             final_state=first_state, final_sum=first_sum)
-        run(DV, choice, 1, problem, records, k, q, d_o, d_v, **rows, initial_state=d_state)
-        run(DQ, choice, 2, problem, records, d_o, v, k, d_q, q, **rows, initial_state=state, initial_sum=total)
+        run(DV, *prepared, k, q, d_o, d_v, **rows, initial_state=d_state)
+        run(DQ, *prepared, d_o, v, k, d_q, q, **rows, initial_state=state, initial_sum=total)
     return d_q, d_k, d_v, first_state, first_sum

@@ -12,6 +12,7 @@ ROWS = 128  # at a time
 
 
 def feature_of(number, x):
+    """The feature map φ of each element."""
     return {
         FEATURES["elu+1"]: lambda: torch.where(x > 0, x + 1, x.exp()),
         FEATURES["relu"]: lambda: x.relu(),
@@ -22,6 +23,7 @@ def feature_of(number, x):
 
 
 def derivative_of(number, x):
+    """φ' of each element; at 0, where a map bends, the derivative from the left."""
     return {
         FEATURES["elu+1"]: lambda: torch.where(x > 0, 1, x.exp()),
         FEATURES["relu"]: lambda: (x > 0).to(x),
@@ -47,6 +49,7 @@ def sum_up(x, y, w, state, causal, from_its_end=False):
 
 
 def with_ones(x):
+    """[..., n] to [..., n + 1], the last element being 1."""
     return torch.cat([x, torch.ones_like(x[..., :1])], -1)
 
 

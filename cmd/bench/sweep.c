@@ -13,6 +13,7 @@
 #include "cli/picture.h"
 #include "cmd/bench/bench.h"
 #include "measure/fixture.h"
+#include "op/tuned.h"
 
 #define SHORTEST 4096
 #define LONGEST 65536
@@ -64,7 +65,7 @@ static int queue(int call, void *context, struct error *err)
 	struct queued *it = context;
 
 	(void)call;
-	return family_cuda(
+	return tuned_run(
 		it->fixture->plan.family, it->gpu, &it->workspace, &it->fixture->problem, it->config, err);
 }
 

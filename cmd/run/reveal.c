@@ -26,7 +26,7 @@ static void reveal_failed(struct loop *loop, const struct submission *submission
 	}
 	loop_outage(loop, PART_REVEAL, submission->id, refusal, err);
 	if (refusal == REFUSAL_MISMATCH)
-		loop_trouble(loop, PART_REVEAL, submission->id)->next = clock_elapsed() + MISMATCH_SECONDS;
+		loop_trouble(loop, PART_REVEAL, submission->id)->next = clock_uptime() + MISMATCH_SECONDS;
 }
 
 /* -1: it cannot go on without a person, or was told to stop. */
@@ -49,7 +49,7 @@ static int reveal_one(struct loop *loop, const struct submission *submission, st
 	loop_answered(loop, PART_REVEAL, submission->id);
 	if (workflow->blocks_left)
 		block_clock_observe(
-			&loop->blocks, submission->reveal_block - workflow->blocks_left, clock_elapsed());
+			&loop->blocks, submission->reveal_block - workflow->blocks_left, clock_uptime());
 	return 0;
 }
 
@@ -58,7 +58,7 @@ static int look_at_one(struct loop *loop, const struct submission *submission,
 	const struct api_pending_reveals *pending, double *next, struct error *err)
 {
 	const struct trouble *trouble = loop_trouble(loop, PART_REVEAL, submission->id);
-	double now = clock_elapsed();
+	double now = clock_uptime();
 	struct due due;
 
 	*next = now + DUE_POLL_LONGEST;
@@ -87,7 +87,7 @@ static int look_at_one(struct loop *loop, const struct submission *submission,
 static int reveal_list(struct loop *loop, const struct submission_list *list,
 	const struct api_pending_reveals *pending, struct error *err)
 {
-	loop->next_look = clock_elapsed() + DUE_POLL_LONGEST;
+	loop->next_look = clock_uptime() + DUE_POLL_LONGEST;
 	for (size_t i = 0; i < list->count; i++) {
 		double next;
 
@@ -160,7 +160,7 @@ int loop_reveal_due(struct loop *loop, struct error *err)
 	bool ask, listed = false;
 	int result = 0, read;
 
-	loop->next_look = clock_elapsed() + DUE_POLL_LONGEST;
+	loop->next_look = clock_uptime() + DUE_POLL_LONGEST;
 	if (read_commitments(loop, &list, &ask, err) < 0) {
 		loop_tell_problem(loop, err);
 		return 0;

@@ -158,7 +158,7 @@ static void reread(struct loop *loop)
 /* Does whatever is due. -1 ends the loop. */
 static int turn(struct loop *loop, struct error *err)
 {
-	double now = clock_elapsed();
+	double now = clock_uptime();
 
 	event_turn(&loop->events);
 	service_notify(SERVICE_ALIVE);
@@ -190,7 +190,7 @@ static double pause_length(const struct loop *loop)
 		return PAUSE_SHORTEST;
 	if (loop->stage == STAGE_WAITING)
 		next = fmin(next, loop->next_round);
-	next = fmin(next - clock_elapsed(), fmin(event_pause(&loop->events), process_pause(&loop->work)));
+	next = fmin(next - clock_uptime(), fmin(event_pause(&loop->events), process_pause(&loop->work)));
 	if (service_watchdog() > 0)
 		next = fmin(next, service_watchdog() / 2);
 	return fmax(next, 0);
@@ -270,8 +270,7 @@ static int run(struct invocation *invocation, struct error *err)
 	if (!directory || read_options(&loop, err) < 0)
 		return -1;
 	if (workspace_lock(directory, &lock, err) < 0)
-		return error_hint(err,
-			"Only one `quasar run` can use a workspace; `quasar status` shows its progress.");
+		return -1;
 	loop.settings = settings_environment();
 	loop.events = (struct event_log){
 		.text = !invocation->json && !strcmp(arg_string(invocation, "log"), "text"),

@@ -17,7 +17,7 @@ enum part { PART_LIST, PART_REVEAL, PART_COMMIT, PART_STANDINGS, PART_ROUND };
 struct trouble {
 	enum part part;
 	int64_t id;         /* the submission, with PART_REVEAL; else 0 */
-	double began;       /* clock_elapsed(); 0: it works */
+	double began;       /* clock_uptime(); 0: it works */
 	double pause, next; /* between attempts, and when the next one is to be made */
 	unsigned told;      /* the causes that were told since it began */
 	/* trouble that comes and goes is told more and more seldom, and so is the reminder that it stays */
@@ -46,7 +46,7 @@ struct loop {
 	double held_until;
 	int watch; /* readable when the fork's HEAD may have moved; -1: none */
 
-	/* clock_elapsed() at which each is next to be done */
+	/* clock_uptime() at which each is next to be done */
 	double next_round, next_look, next_commit, next_standing, next_version;
 	double turn;   /* when the validator takes the next submission, as it was told last; 0: it was not */
 	bool compared; /* the store, with the commitments that the validator has of this hotkey */

@@ -70,8 +70,8 @@ static void look_at_version(struct loop *loop)
 	struct error ignored;
 	cJSON *fields;
 
-	if (!api_learn_version(api)->lists && clock_elapsed() >= loop->next_version) {
-		loop->next_version = clock_elapsed() + loop->interval;
+	if (!api_learn_version(api)->lists && clock_uptime() >= loop->next_version) {
+		loop->next_version = clock_uptime() + loop->interval;
 		api_find_version(api, &ignored);
 	}
 	found = session_remember_version(&loop->session);
@@ -134,7 +134,7 @@ int loop_look_at_standings(struct loop *loop, struct error *err)
 	struct api_round round = {0};
 	int result = 0;
 
-	loop->next_standing = clock_elapsed() + fmin(loop->interval, PAUSE_LONGEST);
+	loop->next_standing = clock_uptime() + fmin(loop->interval, PAUSE_LONGEST);
 	look_at_version(loop);
 	if (!api_shows_lists(loop->session.api))
 		return look_at_dashboard(loop, err);

@@ -54,7 +54,7 @@ static cJSON *trouble_fields(const struct trouble *trouble)
 	cJSON_AddStringToObject(fields, "part", names[trouble->part]);
 	if (trouble->id)
 		cJSON_AddNumberToObject(fields, "submission", (double)trouble->id);
-	cJSON_AddNumberToObject(fields, "seconds", clock_elapsed() - trouble->began);
+	cJSON_AddNumberToObject(fields, "seconds", clock_uptime() - trouble->began);
 	return fields;
 }
 
@@ -117,7 +117,7 @@ static void tell_trouble(
 	char since[48] = "", lasted[32];
 
 	if (trouble->told & cause) {
-		clock_duration(clock_elapsed() - trouble->began, lasted);
+		clock_duration(clock_uptime() - trouble->began, lasted);
 		snprintf(since, sizeof(since), "still failing after %s: ", lasted);
 	}
 	cJSON_AddStringToObject(fields, "cause", cause_name(cause));
@@ -125,7 +125,7 @@ static void tell_trouble(
 		cJSON_AddItemToObject(fields, field->string, field);
 	cJSON_Delete(error);
 	trouble->told |= cause;
-	trouble->quiet_until = clock_elapsed() + trouble->interval;
+	trouble->quiet_until = clock_uptime() + trouble->interval;
 	trouble->interval = fmin(2 * trouble->interval, QUIET_LONGEST);
 	event_emit(&loop->events, "outage", fields, "%s%s", since, err->message);
 }
@@ -133,7 +133,7 @@ static void tell_trouble(
 double loop_outage(
 	struct loop *loop, enum part part, int64_t id, enum refusal refusal, const struct error *err)
 {
-	double now = clock_elapsed();
+	double now = clock_uptime();
 	enum cause cause = find_cause(loop, refusal);
 	struct trouble *trouble = begin_trouble(loop, part, id, now);
 
@@ -155,10 +155,10 @@ void loop_answered(struct loop *loop, enum part part, int64_t id)
 
 	if (!trouble)
 		return;
-	clock_duration(clock_elapsed() - trouble->began, lasted);
+	clock_duration(clock_uptime() - trouble->began, lasted);
 	fields = trouble_fields(trouble);
 	trouble->began = 0;
-	trouble->ended = clock_elapsed();
+	trouble->ended = clock_uptime();
 	if (trouble->told)
 		event_emit(&loop->events, "recovered", fields, "%s, after %s",
 			trouble->told & CAUSE_CONNECTION ? "the validator responds again" : works[part],

@@ -50,7 +50,7 @@ static void start_work(struct loop *loop, enum stage stage)
 		words[count++] = "0.2";
 	}
 	loop->stage = stage;
-	loop->work_began = clock_elapsed();
+	loop->work_began = clock_uptime();
 	if (process_start(&loop->work, words, loop->settings, "", &err) == 0)
 		return;
 	loop_tell_problem(loop, &err);
@@ -129,7 +129,7 @@ static void verify_ended(struct loop *loop, int status)
 	fields = cJSON_CreateObject();
 	cJSON_AddStringToObject(fields, "commit", loop->head);
 	cJSON_AddBoolToObject(fields, "passed", passed);
-	cJSON_AddNumberToObject(fields, "seconds", clock_elapsed() - loop->work_began);
+	cJSON_AddNumberToObject(fields, "seconds", clock_uptime() - loop->work_began);
 	failed = failed_checks(document, fields);
 	if (!passed)
 		cJSON_AddStringToObject(fields, "hint", "`quasar verify` shows what to do.");
@@ -383,7 +383,7 @@ static int commit_proposal(struct loop *loop, const struct proposal *proposal, s
 		loop_needs_a_person(api_last(loop->session.api)->refusal, err))
 		return -1;
 	memcpy(loop->refused, proposal->plan.commit_hash, sizeof(loop->refused));
-	loop->refused_until = clock_elapsed() + REFUSED_SECONDS;
+	loop->refused_until = clock_uptime() + REFUSED_SECONDS;
 	loop_tell_submission(loop, "refused", id, err, NULL);
 	return 0;
 }
@@ -413,7 +413,7 @@ static int settle_and_commit(struct loop *loop, bool commit, struct error *err)
 /* The validator's pause between two submissions is no fault of anybody's. Says once when it ends. */
 static void wait_for_turn(struct loop *loop)
 {
-	double seconds = api_last(loop->session.api)->retry_after, until = clock_elapsed() + seconds;
+	double seconds = api_last(loop->session.api)->retry_after, until = clock_uptime() + seconds;
 	bool told = fabs(until - loop->turn) < TURN_MARGIN;
 	char text[32];
 	cJSON *fields;
@@ -443,7 +443,7 @@ static int commit_failed(struct loop *loop, struct error *err)
 		loop->next_commit = loop_outage(loop, PART_COMMIT, 0, refusal, err);
 	} else {
 		loop_tell_problem(loop, err); /* not pushed, a full disk */
-		loop->next_commit = clock_elapsed() + fmin(loop->interval, PAUSE_LONGEST);
+		loop->next_commit = clock_uptime() + fmin(loop->interval, PAUSE_LONGEST);
 	}
 	return 0;
 }
@@ -455,7 +455,7 @@ int loop_try_commit(struct loop *loop, struct error *err)
 
 	if (workspace_turn(loop->session.workspace.directory, 0, &turn, err) < 0) {
 		loop_tell_problem(loop, err);
-		loop->next_commit = clock_elapsed() + PAUSE_SHORTEST;
+		loop->next_commit = clock_uptime() + PAUSE_SHORTEST;
 		return 0;
 	}
 	result = settle_and_commit(loop, commit, err);
@@ -475,9 +475,9 @@ void loop_begin_round(struct loop *loop)
 	const struct session *session = &loop->session;
 
 	process_kill(&loop->work);
-	loop->next_round = clock_elapsed() + loop->interval;
+	loop->next_round = clock_uptime() + loop->interval;
 	loop->rehearsal = command_rehearsal(loop->invocation, session->api, session->workspace.fork_path);
-	if (!loop->head[0] || (!strcmp(loop->refused, loop->head) && clock_elapsed() < loop->refused_until))
+	if (!loop->head[0] || (!strcmp(loop->refused, loop->head) && clock_uptime() < loop->refused_until))
 		rest(loop);
 	else
 		start_work(loop, strcmp(loop->verified, loop->head) ? STAGE_VERIFYING : STAGE_BENCHING);

@@ -389,6 +389,30 @@ static void fill_key(struct measuring *it)
 	it->result.bytes = it->result.operations = NAN;
 }
 
+static void list_candidates(const struct tune_space *space, struct tune_search *search)
+{
+	search->count = space->count;
+	search->candidates = xcalloc(space->count, sizeof(*search->candidates));
+	for (size_t i = 0; i < space->count; i++)
+		search->candidates[i] = (struct tune_candidate){.config = space->configs[i],
+			.build = TUNE_BUILD_UNKNOWN,
+			.seconds = NAN,
+			.noise = NAN};
+}
+
+/* It is searched without a store, too. */
+static int open_store(struct measuring *it, struct tune_search *search, struct error *err)
+{
+	struct error no_store;
+
+	fill_key(it);
+	it->store = tune_store_open(NULL, &no_store);
+	if (it->store)
+		return begin(it, search, err);
+	log_warn("results will not be stored: %s", no_store.message);
+	return 0;
+}
+
 int tune_measure(const struct tune_request *request, struct error *err)
 {
 	struct measuring it = {.request = request, .configs = request->family->configs};
@@ -410,7 +434,6 @@ int tune_measure(const struct tune_request *request, struct error *err)
 		.builders = (int)sysconf(_SC_NPROCESSORS_ONLN),
 	};
 	struct tune_space space = {0};
-	struct error no_store;
 	int result;
 
 	it.problem = family_problem(request->family, &request->shape, request->dtype, request->options);
@@ -421,19 +444,8 @@ int tune_measure(const struct tune_request *request, struct error *err)
 	if (!result)
 		result = open_workers(&it, err);
 	if (!result) {
-		search.count = space.count;
-		search.candidates = xcalloc(space.count, sizeof(*search.candidates));
-		for (size_t i = 0; i < space.count; i++)
-			search.candidates[i] = (struct tune_candidate){.config = space.configs[i],
-				.build = TUNE_BUILD_UNKNOWN,
-				.seconds = NAN,
-				.noise = NAN};
-		fill_key(&it);
-		it.store = tune_store_open(NULL, &no_store);
-		if (!it.store)
-			log_warn("results will not be stored: %s", no_store.message);
-		if (it.store)
-			result = begin(&it, &search, err);
+		list_candidates(&space, &search);
+		result = open_store(&it, &search, err);
 	}
 	if (!result)
 		result = search_and_tell(&it, &search, err);

@@ -8,11 +8,13 @@
 #include "gpu/clock.h"
 #include "gpu/gpu.h"
 #include "measure/fixture.h"
+#include "op/tuned.h"
 #include "tensor/compare.h"
 #include "tune/worker.h"
 
 #define WARMUPS 2
-#define CHECKED_TOKENS 16384 /* against the fp64 reference */
+#define CHECKED_TOKENS 16384    /* against the fp64 reference, at most */
+#define CHECKED_OPERATIONS 2e10 /* where the host computes it: a few seconds on two cores */
 #define MOST_RELATIVE_ERROR 0.02
 
 struct own {
@@ -85,6 +87,23 @@ static int allocate(void **memory, size_t bytes, struct error *err)
 				 (double)bytes / 0x1p20);
 }
 
+/* As many as the reference can be had for in a moment: all pairs of tokens take the host long. */
+static int64_t checked_tokens(const struct fixture_plan *plan)
+{
+	const struct family *family = plan->family;
+	struct op_shape shape = plan->shape;
+	struct op_problem problem;
+
+	if (shape.tokens > CHECKED_TOKENS)
+		shape.tokens = CHECKED_TOKENS;
+	for (; !family->cuda_reference && shape.tokens > 1; shape.tokens /= 2) {
+		problem = family_problem(family, &shape, plan->dtype, plan->options);
+		if (family->operations(&problem) <= CHECKED_OPERATIONS)
+			break;
+	}
+	return shape.tokens;
+}
+
 static int open_all(void *context, const cJSON *opening, struct error *err)
 {
 	struct own *own = context;
@@ -96,7 +115,7 @@ static int open_all(void *context, const cJSON *opening, struct error *err)
 	if (read_plan(opening, own, &plan, err) < 0)
 		return -1;
 	small = plan;
-	small.shape.tokens = plan.shape.tokens < CHECKED_TOKENS ? plan.shape.tokens : CHECKED_TOKENS;
+	small.shape.tokens = checked_tokens(&plan);
 	if (fixture_make(&own->fixture, &own->device, &plan, err) < 0 ||
 		fixture_make(&own->small, &own->device, &small, err) < 0 ||
 		allocate(&own->usual, output_bytes(&own->fixture), err) < 0 ||
@@ -126,8 +145,8 @@ static int take_config(struct own *own, const char *parameters, struct error *er
 static int queue(int call, void *context, struct error *err)
 {
 	struct own *own = context;
-	int result = family_cuda(own->family, device_gpu(&own->device), &own->workspace,
-		&own->fixture.problem, &own->config, err);
+	int result = tuned_run(own->family, device_gpu(&own->device), &own->workspace, &own->fixture.problem,
+		&own->config, err);
 
 	if (call == WARMUPS - 1)
 		own->mhz = gpu_clock_mhz(own->clock);

@@ -9,6 +9,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/terminal.h"
 #include "cli/device.h"
 #include "cli/progress.h"
 #include "cli/report.h"

@@ -13,7 +13,7 @@
  *   NUM_STAGES  tiles that there is room for: 1, 2, 3 or 4; all but the one in work are being loaded
  *   PRODUCT_WARPS  4: products by wgmma, four warps together (Hopper); 1: by mma.sync
  *   WARP_ROLES  1: all warps load what they multiply; 2: four more warps load for them (roles.cuh)
- * and what only the ladder of versions (lib/op/flash/ladder.c) sets otherwise:
+ * and what only the ladder of versions (lib/op/flash/cuda.c) sets otherwise:
  *   EARLY_END   1: tiles above the diagonal are not visited, 0: they are, and masked
  *   ATOMICS     1: the gradient adds to dQ in memory (atomics.cuh), 0: it has a pass for it */
 #pragma once

@@ -32,6 +32,16 @@
 #define PASS_DK 2
 #define PASS_DV 3
 
+/* The pass whose linear_sum makes the states that a pass starts from: itself, or the one that has their transposes. */
+#define LINEAR_SUM_PASS(pass) ((pass) == PASS_FORWARD ? PASS_DQ : (pass) == PASS_DV ? PASS_DK : (pass))
+
+/* In which order a gradient's passes are made: r and f are PASS_DK's to make, and its state is PASS_DV's, too. */
+#define LINEAR_GRADIENT_PASSES 3
+#define LINEAR_GRADIENT_ORDER                                                                                \
+	{                                                                                                    \
+		PASS_DK, PASS_DV, PASS_DQ                                                                    \
+	}
+
 #define LINEAR_CHUNK 16 /* tokens that a warp works on at a time: the rows of an mma */
 
 #define ELEMENT_BYTES(input) ((input) == INPUT_F32 ? 4 : 2)

@@ -1,14 +1,8 @@
-/* choice: how chunk.cu is built and cut up for a problem, as numbers from numbers. Plain C that compiles for a GPU, too:
- * where only PyTorch is there to launch the kernels, the GPU itself is asked, and nothing is written twice. */
+/* choice: how chunk.cu is built and cut up for a problem; see common/choice.h. */
 #pragma once
 
+#include "common/choice.h"
 #include "quasar/layout.h"
-
-#ifdef __CUDACC__
-#define CHOICE_FUNCTION static __device__
-#else
-#define CHOICE_FUNCTION static inline
-#endif
 
 /* Values of CHUNK and NUM_STAGES (3: with warps of their own for a chunk's matrices); each list ends with 0. Upstream semantics have UPSTREAM_CHUNK alone. */
 #define CHUNK_VALUES                                                                                         \
@@ -31,7 +25,6 @@
 	{                                                                                                    \
 		1, 4, 0                                                                                      \
 	}
-#define WGMMA_CAPABILITY 90
 
 /* Of NUM_LAUNCHES: each pass makes what it needs of a chunk, or T is made by a launch of its own beforehand. */
 #define NUM_LAUNCHES_VALUES                                                                                  \
@@ -45,35 +38,27 @@ struct chunk_problem {
 	long long rows;           /* of a head */
 };
 
-struct chunk_machine {
-	int capability; /* 90 is compute capability 9.0 */
-	int multiprocessors;
-	int shared_per_block, shared_per_multiprocessor; /* bytes */
-};
-
 struct chunk_choice {
 	int chunk, num_stages, min_blocks, product_warps, num_launches, groups;
 };
 
 /* --- how it is built -------------------------------------------------------------------------------- */
 
-#define DRIVER_SHARED 1024 /* what the driver takes of each block's share */
-
 /* Blocks on a multiprocessor, by the shared memory of the second pass, which needs more than the first. */
 CHOICE_FUNCTION int chunk_blocks_that_fit(const struct chunk_problem *problem,
-	const struct chunk_machine *machine, int chunk, int num_stages, int num_launches)
+	const struct choice_machine *machine, int chunk, int num_stages, int num_launches)
 {
 	int shared = CHUNK_OUTPUT_SHARED(problem->dim, chunk, CHUNK_PLANES(problem->input), num_stages,
 		num_launches, problem->upstream);
 
 	return shared > machine->shared_per_block
 		? 0
-		: machine->shared_per_multiprocessor / (shared + DRIVER_SHARED);
+		: machine->shared_per_multiprocessor / (shared + GPU_DRIVER_SHARED);
 }
 
 /* Whether wgmma can make the products: its tiles have rows of 64, and a left factor has 64 rows. */
 CHOICE_FUNCTION int chunk_has_wgmma(
-	const struct chunk_problem *problem, const struct chunk_machine *machine, int chunk)
+	const struct chunk_problem *problem, const struct choice_machine *machine, int chunk)
 {
 	return machine->capability == WGMMA_CAPABILITY && problem->dim >= 64 && chunk == 64;
 }
@@ -109,7 +94,7 @@ CHOICE_FUNCTION int chunk_is_better(const struct chunk_choice *a, const struct c
 }
 
 CHOICE_FUNCTION struct chunk_choice chunk_choose_build(
-	const struct chunk_problem *problem, const struct chunk_machine *machine)
+	const struct chunk_problem *problem, const struct choice_machine *machine)
 {
 	const int chunks[] = CHUNK_VALUES, stages[] = NUM_STAGES_VALUES;
 	struct chunk_choice best = {UPSTREAM_CHUNK, 1, 1, 1, 2, 1};
@@ -144,21 +129,36 @@ CHOICE_FUNCTION struct chunk_choice chunk_choose_build(
  * and no steps over groups. */
 #define FADING_CHUNKS 36
 
-/* Microseconds on an H200, S = 64, of one group's way when `sharing` groups are on each multiprocessor, without makers and
- * with them. Only proportions count. */
-CHOICE_FUNCTION double chunk_cost(int makers, int groups, int longest, long long sharing)
+/* What a group's way takes when up to three, or more, groups are on each multiprocessor: a chunk of the first pass, one of the
+ * second, and a step over a group. Only proportions count. Microseconds on an H200, S = 64, without makers and with them; last
+ * where tensor cores are slow, so that groups beside each other hardly hide anything: by the model of `quasar tune --gpu`. */
+enum chunk_costs { COSTS_USUAL, COSTS_MAKERS, COSTS_SLOW_PRODUCTS, COSTS_OF_GPUS };
+
+CHOICE_FUNCTION double chunk_cost(enum chunk_costs costs, int groups, int longest, long long sharing)
 {
-	const double first[2][3] = {{1.8, 3.5, 4.3}, {1.5, 2.4, 3.6}};
-	const double second[2][3] = {{3.2, 4.1, 5.7}, {2.1, 3.3, 5.0}};
-	const double step[2][3] = {{0.5, 0.7, 1.0}, {0.5, 0.5, 0.7}};
+	const double first[COSTS_OF_GPUS][3] = {{1.8, 3.5, 4.3}, {1.5, 2.4, 3.6}, {1.8, 3.4, 5.1}};
+	const double second[COSTS_OF_GPUS][3] = {{3.2, 4.1, 5.7}, {2.1, 3.3, 5.0}, {3.2, 6.1, 9.1}};
+	const double step[COSTS_OF_GPUS][3] = {{0.5, 0.7, 1.0}, {0.5, 0.5, 0.7}, {0.5, 1.0, 1.4}};
 	int row = sharing > 3 ? 2 : (int)sharing - 1;
-	double cost = longest * second[makers][row];
+	double cost = longest * second[costs][row];
 
 	if (groups > 1)
-		cost += (longest < FADING_CHUNKS ? longest : FADING_CHUNKS) * first[makers][row];
+		cost += (longest < FADING_CHUNKS ? longest : FADING_CHUNKS) * first[costs][row];
 	if (longest < FADING_CHUNKS)
-		cost += groups * step[makers][row];
+		cost += groups * step[costs][row];
 	return cost;
+}
+
+/* GPUs that are not a data center's have a half or a quarter of the tensor cores' rate. Heads of 32 wait for something else. */
+CHOICE_FUNCTION enum chunk_costs chunk_costs_on(
+	const struct chunk_problem *problem, const struct choice_machine *machine, int makers)
+{
+	const int of_data_center = machine->capability == 80 || machine->capability / 10 == 9 ||
+		machine->capability / 10 == 10;
+
+	if (makers)
+		return COSTS_MAKERS;
+	return problem->dim == 32 || of_data_center ? COSTS_USUAL : COSTS_SLOW_PRODUCTS;
 }
 
 /* The groups that chunks are cut into where so many are asked for: none of them is empty. */
@@ -173,8 +173,8 @@ CHOICE_FUNCTION int chunk_cut(int chunks, long long groups)
 
 /* How many groups the chunks of a head are cut into: more groups have fewer chunks each, but more groups
  * before them to step over, and share the multiprocessors with more blocks. */
-CHOICE_FUNCTION int chunk_choose_groups(
-	const struct chunk_problem *problem, int makers, int chunks, int resident_blocks, int multiprocessors)
+CHOICE_FUNCTION int chunk_choose_groups(const struct chunk_problem *problem, enum chunk_costs costs,
+	int chunks, int resident_blocks, int multiprocessors)
 {
 	double least = 0;
 	int best = 0;
@@ -185,7 +185,7 @@ CHOICE_FUNCTION int chunk_choose_groups(
 		long long sharing = (groups * problem->sequences + multiprocessors - 1) / multiprocessors;
 		double cost;
 
-		cost = chunk_cost(makers, groups, (chunks + groups - 1) / groups, sharing);
+		cost = chunk_cost(costs, groups, (chunks + groups - 1) / groups, sharing);
 		if (!best || cost < least) {
 			least = cost;
 			best = groups;
@@ -195,14 +195,14 @@ CHOICE_FUNCTION int chunk_choose_groups(
 }
 
 CHOICE_FUNCTION struct chunk_choice chunk_choose(
-	const struct chunk_problem *problem, const struct chunk_machine *machine)
+	const struct chunk_problem *problem, const struct choice_machine *machine)
 {
 	struct chunk_choice choice = chunk_choose_build(problem, machine);
 	int chunks = (int)((problem->rows + choice.chunk - 1) / choice.chunk);
 
 	/* the compiler leaves registers for min_blocks, and hardly ever for more */
-	choice.groups = chunk_choose_groups(problem, choice.num_stages == 3, chunks,
-		choice.min_blocks * machine->multiprocessors, machine->multiprocessors);
+	choice.groups = chunk_choose_groups(problem, chunk_costs_on(problem, machine, choice.num_stages == 3),
+		chunks, choice.min_blocks * machine->multiprocessors, machine->multiprocessors);
 	return choice;
 }
 
@@ -216,7 +216,7 @@ CHOICE_FUNCTION int chunk_has_value(const int *values, int value)
 }
 
 /* Whether a build is one that there is, and that this problem and this machine can use. */
-CHOICE_FUNCTION int chunk_can_build(const struct chunk_problem *problem, const struct chunk_machine *machine,
+CHOICE_FUNCTION int chunk_can_build(const struct chunk_problem *problem, const struct choice_machine *machine,
 	const struct chunk_choice *choice)
 {
 	const int chunks[] = CHUNK_VALUES, stages[] = NUM_STAGES_VALUES, blocks[] = MIN_BLOCKS_VALUES,
@@ -235,7 +235,7 @@ CHOICE_FUNCTION int chunk_can_build(const struct chunk_problem *problem, const s
 /* A choice that tuning made for a sequence of about this length, with the groups that this one can be cut into. Where it
  * cannot be used, the usual one. */
 CHOICE_FUNCTION struct chunk_choice chunk_adopt(const struct chunk_problem *problem,
-	const struct chunk_machine *machine, const struct chunk_choice *tuned)
+	const struct choice_machine *machine, const struct chunk_choice *tuned)
 {
 	struct chunk_choice choice = *tuned;
 

@@ -14,11 +14,11 @@ int64_t block_at(double unix_time);
  * validator may run faster than 12 s a block. Zero-initialised. */
 struct block_clock {
 	int64_t first, last;          /* blocks of the first and the latest observation; 0: none yet */
-	double first_seen, last_seen; /* clock_elapsed() then */
+	double first_seen, last_seen; /* clock_uptime() then */
 	double expected;              /* seconds a block, from their count since BLOCK_GENESIS */
 };
 
-/* Takes note of a `current_block` that was reported at `elapsed` (clock_elapsed()). */
+/* Takes note of a `current_block` that was reported at `elapsed` (clock_uptime()). */
 void block_clock_observe(struct block_clock *clock, int64_t block, double elapsed);
 
 /* Seconds a block takes: as their count says, 12 at most, unless the observations say otherwise. */

@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/terminal.h"
 
 #define FIRST_WAIT 0.5
 #define LONGEST_WAIT 20.0

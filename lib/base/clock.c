@@ -22,20 +22,27 @@ static struct {
 	void *context;
 } waiting;
 
-double clock_now(void)
+static double read_clock(clockid_t clock)
 {
 	struct timespec now;
 
-	clock_gettime(CLOCK_REALTIME, &now);
+	clock_gettime(clock, &now);
 	return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+double clock_now(void)
+{
+	return read_clock(CLOCK_REALTIME);
 }
 
 double clock_elapsed(void)
 {
-	struct timespec now;
+	return read_clock(CLOCK_MONOTONIC);
+}
 
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+double clock_uptime(void)
+{
+	return read_clock(CLOCK_BOOTTIME);
 }
 
 void clock_format(double unix_time, char text[32])

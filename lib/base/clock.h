@@ -14,6 +14,9 @@ double clock_now(void);
 /* Seconds since some fixed point, unaffected by changes of the wall clock. For measuring and deadlines. */
 double clock_elapsed(void);
 
+/* The same, the time that the machine slept included. For what goes on elsewhere meanwhile: blocks, rounds. */
+double clock_uptime(void);
+
 /* "2026-11-20T18:14:00.123456", UTC without a zone, as the validator writes times. `text` holds 32 bytes.
  * "?" for what is no time between the years 1 and 9999. */
 void clock_format(double unix_time, char text[32]);

@@ -2,8 +2,6 @@
 #pragma once
 
 #include <stdbool.h>
-#include <stdint.h>
-#include <stdio.h>
 
 enum log_level { LOG_QUIET, LOG_NORMAL, LOG_VERBOSE };
 
@@ -22,14 +20,3 @@ void log_debug(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void log_passing(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* Takes it away, before something else is printed. */
 void log_passing_end(void);
-
-/* Whether it is a terminal that follows escape sequences (TERM is set, and not "dumb"). */
-bool is_terminal(FILE *stream);
-
-/* The columns of the terminal that it is; SIZE_MAX: it is none, or one that does not tell, and text may be as wide as
- * it likes. */
-size_t terminal_width(FILE *stream);
-
-/* Terminal attributes: empty strings unless `stream` is such a terminal and NO_COLOR is unset. */
-enum color { COLOR_NONE, COLOR_RED, COLOR_GREEN, COLOR_YELLOW, COLOR_BOLD, COLOR_DIM };
-const char *color(FILE *stream, enum color color);

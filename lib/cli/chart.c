@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/log.h"
 #include "base/memory.h"
 #include "base/number.h"
+#include "base/terminal.h"
 #include "base/text.h"
 
 #define LONGEST_BAR 48

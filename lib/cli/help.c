@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "base/layout.h"
-#include "base/log.h"
 #include "base/memory.h"
+#include "base/terminal.h"
 
 const struct exit_code help_exit_codes[] = {
 	{STATUS_OK, "done"},

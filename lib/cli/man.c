@@ -65,6 +65,45 @@ static void man_opts(FILE *out, const struct opt *opts)
 	}
 }
 
+static void man_commands(FILE *out, const struct command *const *commands)
+{
+	fputs(".SH COMMANDS\n", out);
+	for (; *commands; commands++) {
+		fprintf(out, ".TP\n.B %s\n", (*commands)->name);
+		man_text(out, (*commands)->summary);
+		fputc('\n', out);
+	}
+}
+
+static void man_examples(FILE *out, const struct example *example)
+{
+	fputs(".SH EXAMPLES\n", out);
+	for (; example->line; example++) {
+		fputs(".TP\n.B ", out);
+		man_text(out, example->line);
+		fputc('\n', out);
+		man_text(out, example->what);
+		fputc('\n', out);
+	}
+}
+
+static void man_settings(FILE *out)
+{
+	fputs(".SH ENVIRONMENT\n", out);
+	for (const struct setting *setting = settings_table; setting->name; setting++) {
+		fprintf(out, ".TP\n.B %s\n", setting->name);
+		man_text(out, setting->help);
+		if (setting->kind == SETTING_UNUSED) {
+			fputs(" " SETTING_UNUSED_NOTE, out);
+		} else if (setting->fallback) {
+			fputs(" Default: ", out);
+			man_text(out, setting->fallback);
+			fputc('.', out);
+		}
+		fputc('\n', out);
+	}
+}
+
 static void man_page(FILE *out, const char *path, const struct command *command)
 {
 	char *dashed = xstrdup(path);
@@ -84,46 +123,19 @@ static void man_page(FILE *out, const char *path, const struct command *command)
 		man_text(out, command->description);
 		fputc('\n', out);
 	}
-	if (command->subcommands) {
-		fputs(".SH COMMANDS\n", out);
-		for (size_t i = 0; command->subcommands[i]; i++) {
-			fprintf(out, ".TP\n.B %s\n", command->subcommands[i]->name);
-			man_text(out, command->subcommands[i]->summary);
-			fputc('\n', out);
-		}
-	}
+	if (command->subcommands)
+		man_commands(out, command->subcommands);
 	fputs(".SH OPTIONS\n", out);
 	man_opts(out, command->opts);
 	man_opts(out, global_opts);
-	if (command->examples) {
-		fputs(".SH EXAMPLES\n", out);
-		for (const struct example *example = command->examples; example->line; example++) {
-			fputs(".TP\n.B ", out);
-			man_text(out, example->line);
-			fputc('\n', out);
-			man_text(out, example->what);
-			fputc('\n', out);
-		}
-	}
+	if (command->examples)
+		man_examples(out, command->examples);
 	fputs(".SH \"EXIT STATUS\"\n", out);
 	for (const struct exit_code *code = help_exit_codes; code->meaning; code++)
 		if (help_may_end_with(command, code->status))
 			fprintf(out, ".TP\n.B %d\n%s\n", code->status, code->meaning);
-	if (!strchr(path, ' ')) { /* the program's own */
-		fputs(".SH ENVIRONMENT\n", out);
-		for (const struct setting *setting = settings_table; setting->name; setting++) {
-			fprintf(out, ".TP\n.B %s\n", setting->name);
-			man_text(out, setting->help);
-			if (setting->kind == SETTING_UNUSED) {
-				fputs(" " SETTING_UNUSED_NOTE, out);
-			} else if (setting->fallback) {
-				fputs(" Default: ", out);
-				man_text(out, setting->fallback);
-				fputc('.', out);
-			}
-			fputc('\n', out);
-		}
-	}
+	if (!strchr(path, ' ')) /* the program's own */
+		man_settings(out);
 	free(dashed);
 }
 

@@ -74,7 +74,8 @@ static void show_progress(int done, int planned, void *context)
 {
 	struct progress *progress = context;
 
-	progress->total = planned;
+	/* what was planned is done, but the median is not settled: nobody knows how long that takes */
+	progress->total = done < planned ? planned : 0;
 	progress_update(progress, done);
 }
 

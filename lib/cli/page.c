@@ -11,8 +11,8 @@
 
 #include "base/buffer.h"
 #include "base/clock.h"
-#include "base/log.h"
 #include "base/memory.h"
+#include "base/terminal.h"
 #include "base/text.h"
 
 #define ENTER "\033[?1049h\033[?25l\033[?7l" /* the alternate screen, no cursor, no wrapping */

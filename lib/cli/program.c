@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/suggest.h"
+#include "base/terminal.h"
 #include "base/version.h"
 #include "cli/help.h"
 #include "cli/program.h"
@@ -289,68 +290,93 @@ static void welcome(const struct command *program)
 	free(place.directory);
 }
 
-int program_main(const struct command *program, int argc, char **argv)
+/* Goes down to the command that the first words name, and makes its path, "quasar wallet new", of them; returns how many
+ * words that takes, or -1. Options may stand between: `quasar -C DIR status`. */
+static int read_command(struct invocation *invocation, struct globals *globals, int argc, char **argv,
+	char **path, struct error *err)
+{
+	int at = 1;
+
+	for (; at < argc && invocation->command->subcommands; at++) {
+		const struct command *next;
+		char *longer;
+
+		if (argv[at][0] == '-') {
+			if (program_read_option(invocation, globals, argv, argc, &at, err))
+				return -1;
+			continue;
+		}
+		next = find_command(invocation->command, *path, argv[at], err);
+		if (!next)
+			return -1;
+		invocation->command = next;
+		longer = xprintf("%s %s", *path, next->name);
+		free(*path);
+		*path = longer;
+	}
+	return at;
+}
+
+/* What the words behind the command's name are for it. */
+static int read_rest(struct invocation *invocation, struct globals *globals, int argc, char **argv, int first,
+	struct error *err)
+{
+	size_t opt_count = 0;
+
+	while (invocation->command->opts && invocation->command->opts[opt_count].name)
+		opt_count++;
+	invocation->values = xcalloc(opt_count, sizeof(*invocation->values));
+	invocation->positionals = xcalloc((size_t)argc, sizeof(*invocation->positionals));
+	return read_words(invocation, globals, argv + first, argc - first, err);
+}
+
+static int obey(struct invocation *invocation, const struct globals *globals, const struct command *program,
+	const char *path, struct error *err)
+{
+	if (globals->help)
+		help_full(stdout, path, invocation->command);
+	else if (invocation->command == program)
+		welcome(program);
+	else if (invocation->command->subcommands)
+		help_usage(stdout, path, invocation->command);
+	else if (check_positionals(invocation, err) || run(invocation, globals, err))
+		return -1;
+	if (fflush(stdout) < 0 || ferror(stdout))
+		return error_set(err, STATUS_ENVIRONMENT, "cannot write to standard output");
+	return 0;
+}
+
+static int main_with(const struct command *program, int argc, char **argv)
 {
 	struct invocation invocation = {.command = program};
 	struct globals globals = {0};
 	struct error err = {0};
 	char *path = xstrdup(program->name);
-	int first = 1, result = 0;
-	size_t opt_count = 0;
+	int first = read_command(&invocation, &globals, argc, argv, &path, &err);
+	int result = first < 0 ? -1 : read_rest(&invocation, &globals, argc, argv, first, &err);
 
-	setvbuf(stdout, NULL, _IOLBF, 0); /* a line arrives whole, also in a pipe or a log file */
-	interrupt_install();
-	if (argc > 1 && !strcmp(argv[1], "--version")) {
-		puts("quasar " QUASAR_VERSION);
-		goto done;
-	}
-	if (argc > 1 && !strcmp(argv[1], COMPLETE_WORD)) {
-		program_complete(program, argv + 2, argc - 2);
-		goto done;
-	}
-	for (; !result && first < argc && invocation.command->subcommands; first++) {
-		const struct command *next;
-		char *longer;
-
-		if (argv[first][0] == '-') { /* `quasar -C DIR status` */
-			result = program_read_option(&invocation, &globals, argv, argc, &first, &err);
-			continue;
-		}
-		next = find_command(invocation.command, path, argv[first], &err);
-		if (!next) {
-			result = -1;
-			break;
-		}
-		invocation.command = next;
-		longer = xprintf("%s %s", path, next->name);
-		free(path);
-		path = longer;
-	}
-	while (invocation.command->opts && invocation.command->opts[opt_count].name)
-		opt_count++;
-	invocation.values = xcalloc(opt_count, sizeof(*invocation.values));
-	invocation.positionals = xcalloc((size_t)argc, sizeof(*invocation.positionals));
-	if (!result)
-		result = read_words(&invocation, &globals, argv + first, argc - first, &err);
 	invocation.json = globals.json;
-	if (!result && globals.help)
-		help_full(stdout, path, invocation.command);
-	else if (!result && invocation.command == program)
-		welcome(program);
-	else if (!result && invocation.command->subcommands)
-		help_usage(stdout, path, invocation.command);
-	else if (!result) {
-		result = check_positionals(&invocation, &err);
-		if (!result)
-			result = run(&invocation, &globals, &err);
-	}
-	if (!result && (fflush(stdout) < 0 || ferror(stdout)))
-		result = error_set(&err, STATUS_ENVIRONMENT, "cannot write to standard output");
+	if (!result)
+		result = obey(&invocation, &globals, program, path, &err);
 	if (result)
 		print_error(path, invocation.json, &err);
 	free(invocation.values);
 	free(invocation.positionals);
-done:
 	free(path);
 	return result ? (int)err.status : STATUS_OK;
+}
+
+int program_main(const struct command *program, int argc, char **argv)
+{
+	setvbuf(stdout, NULL, _IOLBF, 0); /* a line arrives whole, also in a pipe or a log file */
+	interrupt_install();
+	if (argc > 1 && !strcmp(argv[1], "--version")) {
+		puts("quasar " QUASAR_VERSION);
+		return STATUS_OK;
+	}
+	if (argc > 1 && !strcmp(argv[1], COMPLETE_WORD)) {
+		program_complete(program, argv + 2, argc - 2);
+		return STATUS_OK;
+	}
+	return main_with(program, argc, argv);
 }

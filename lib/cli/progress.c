@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/terminal.h"
 #include "base/text.h"
 
 #define BAR 24 /* columns at the most */
@@ -51,15 +52,14 @@ void progress_update(struct progress *progress, double done)
 	progress->shown = now;
 	if (progress->total > 0 && rate > 0)
 		clock_duration((progress->total - done) / rate, left);
-	if (!progress->on_terminal) {
+	if (!progress->on_terminal && progress->total > 0)
 		log_note("%s: %.0f of %.0f %s", progress->what, done, progress->total, progress->unit);
-		return;
-	}
-	if (progress->total > 0) {
+	else if (!progress->on_terminal)
+		log_note("%s: %.0f %s", progress->what, done, progress->unit);
+	else if (progress->total > 0)
 		draw_bar(progress, done, rate, left[0] ? left : "?");
-	} else {
+	else
 		log_passing("%s: %.0f %s, %.3g/s", progress->what, done, progress->unit, rate);
-	}
 }
 
 void progress_status(struct progress *progress, const char *format, ...)

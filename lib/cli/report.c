@@ -4,8 +4,8 @@
 #include <stdlib.h>
 
 #include "base/layout.h"
-#include "base/log.h"
 #include "base/memory.h"
+#include "base/terminal.h"
 #include "base/text.h"
 
 #define DETAIL 25 /* the column where it begins */

@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "base/layout.h"
-#include "base/log.h"
 #include "base/memory.h"
+#include "base/terminal.h"
 #include "base/text.h"
 
 #define GAP "  "      /* between columns */

@@ -114,16 +114,13 @@ int verify_fork(const struct verify_request *request, const struct fork_verifica
 		return checks_run(verification->inquiry, checks, found, err);
 	*found = (struct checks_found){0};
 	if (!python->path) {
-		snprintf(found->why_not, sizeof(found->why_not), "%.250s", verification->missing.message);
-		check_problem(checks, "fork.compile", CHECK_SKIP, &verification->missing);
+		checks_not_run(found, checks, "fork.compile", &verification->missing);
 		return 0;
 	}
 	if (checks_compile(&verification->plan, checks, err) < 0)
 		return -1;
-	if (!request->static_only && python_require_torch(python, &missing) < 0) {
-		snprintf(found->why_not, sizeof(found->why_not), "%.250s", missing.message);
-		check_problem(checks, "fork.import", CHECK_SKIP, &missing);
-	}
+	if (!request->static_only && python_require_torch(python, &missing) < 0)
+		checks_not_run(found, checks, "fork.import", &missing);
 	return 0;
 }
 

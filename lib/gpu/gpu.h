@@ -11,9 +11,7 @@
 
 #include "base/error.h"
 #include "gpu/compile.h"
-
-/* Bytes of shared memory that the driver takes beside those of each block. */
-#define GPU_DRIVER_SHARED 1024
+#include "kernels/common/choice.h"
 
 /* What the driver says. */
 struct gpu_properties {

@@ -62,7 +62,6 @@ static struct generation *take_waiting(struct engine *engine)
 	struct generation *first;
 
 	pthread_mutex_lock(&engine->mutex);
-	engine->counts.running = engine->running_count;
 	while (!engine->waiting && !engine->running_count && !engine->stopping)
 		pthread_cond_wait(&engine->wake, &engine->mutex);
 	first = engine->waiting;
@@ -94,12 +93,20 @@ static void end(struct generation *generation, enum generation_end how)
 	generation->ended(generation, how);
 }
 
-/* Ends the one at a place of the list, which another one takes. */
+static void set_running(struct engine *engine, int count)
+{
+	pthread_mutex_lock(&engine->mutex);
+	engine->running_count = engine->counts.running = count;
+	pthread_mutex_unlock(&engine->mutex);
+}
+
+/* Ends the one at a place of the list, which another one takes. It no longer counts as running when its client hears. */
 static void end_running(struct engine *engine, int place, enum generation_end how)
 {
 	struct generation *generation = engine->running[place];
 
-	engine->running[place] = engine->running[--engine->running_count];
+	engine->running[place] = engine->running[engine->running_count - 1];
+	set_running(engine, engine->running_count - 1);
 	end(generation, how);
 }
 
@@ -124,7 +131,8 @@ static void admit(struct engine *engine)
 		if (!next->wanted(next)) {
 			end(next, GENERATION_ABANDONED);
 		} else if (begin(engine, next)) {
-			engine->running[engine->running_count++] = next;
+			engine->running[engine->running_count] = next;
+			set_running(engine, engine->running_count + 1);
 		} else if (engine->running_count) {
 			put_back(engine, next); /* until others have ended */
 			return;
@@ -238,7 +246,6 @@ static bool take_result(
 static void count_step(struct engine *engine, int pieces)
 {
 	pthread_mutex_lock(&engine->mutex);
-	engine->counts.running = engine->running_count;
 	engine->counts.steps++;
 	for (int i = 0; i < pieces; i++) {
 		engine->counts.prompt_tokens += in_prompt(engine->running[i]) ? engine->pieces[i].count : 0;

@@ -8,6 +8,7 @@
 #include "gpu/gpu.h"
 #include "layer/cuda.h"
 #include "measure/device.h"
+#include "op/tuned.h"
 #include "tensor/dtype.h"
 #include "tensor/random.h"
 #include "tune/results.h"
@@ -23,7 +24,7 @@ static int queue(const struct device *device, const struct family *family, const
 {
 	struct device_gpu *own = device->gpu;
 
-	return family_cuda(family, own->gpu, &own->workspace, problem, config, err);
+	return tuned_run(family, own->gpu, &own->workspace, problem, config, err);
 }
 
 static int cuda_operate(const struct device *device, const struct family *family,

@@ -137,7 +137,7 @@ static int time_runs(const struct setup *setup, struct measurement *result, stru
 		else
 			sample_add(&sample, last);
 		if (plan->progress)
-			plan->progress(i + 1, i < planned ? planned : i + 1, plan->context);
+			plan->progress(i + 1, planned, plan->context);
 	}
 	result->runs = (int)sample.count;
 	result->shortened = result->warmups + result->runs < planned;

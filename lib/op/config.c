@@ -4,6 +4,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+struct choice_machine machine_of(const struct gpu_properties *properties)
+{
+	return (struct choice_machine){properties->capability, properties->multiprocessors,
+		properties->shared_per_block, properties->shared_per_multiprocessor};
+}
+
 int config_check_values(const char *source, const struct parameter *parameters, const struct config *config,
 	struct error *err)
 {

@@ -6,7 +6,7 @@
 #include <stdint.h>
 
 #include "base/error.h"
-#include "gpu/compile.h"
+#include "gpu/gpu.h"
 
 enum { CONFIG_PARAMETERS = 8, CONFIG_VALUES = 16, CONFIG_LAUNCHES = 7, LAUNCH_PARAMETERS = 16 };
 
@@ -34,6 +34,9 @@ struct config_launch {
 	bool waits;   /* each time for its own loads, which none before it has begun */
 	bool divided; /* half of its warps go through that loop, the others through one beside it */
 };
+
+/* What counts of a GPU for kernels' own choices. */
+struct choice_machine machine_of(const struct gpu_properties *properties);
 
 /* Whether a kernel's parameters have the values that a configuration gives them; those without a table have any.
  * STATUS_USAGE. */

@@ -3,8 +3,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "op/tuned.h"
-
 extern const struct family family_quasar, family_linear, family_linear_backward, family_flash,
 	family_flash_backward;
 
@@ -168,24 +166,6 @@ struct op_problem family_problem(const struct family *family, const struct op_sh
 		strides_contiguous(size, problem.tensors[i].stride);
 	}
 	return problem;
-}
-
-int family_cuda(const struct family *family, struct gpu *gpu, struct gpu_workspace *workspace,
-	const struct op_problem *problem, const struct config *config, struct error *err)
-{
-	struct config chosen;
-
-	if (!family->cuda) {
-		error_set(err, STATUS_ENVIRONMENT, "%s has no GPU version yet", family->title);
-		return error_hint(err, "Compute on the CPU: --device cpu.");
-	}
-	if (family->check(problem, err) < 0)
-		return -1;
-	if (!config) {
-		chosen = tuned_or_usual(family, problem, gpu_properties_of(gpu));
-		config = &chosen;
-	}
-	return family->cuda(gpu, workspace, problem, config, err);
 }
 
 double family_traffic(const struct family *family, const struct op_problem *problem)

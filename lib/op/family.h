@@ -166,10 +166,5 @@ struct op_problem family_problem(const struct family *family, const struct op_sh
 /* Strides of a contiguous tensor of that size. */
 void strides_contiguous(const int64_t size[4], int64_t stride[4]);
 
-/* Checks the operation and queues it on a GPU, in a configuration; NULL: tuned_or_usual() of op/tuned.h. STATUS_ENVIRONMENT
- * without a GPU version. */
-int family_cuda(const struct family *family, struct gpu *gpu, struct gpu_workspace *workspace,
-	const struct op_problem *problem, const struct config *config, struct error *err);
-
 /* Bytes of the tensors that are there, each once: the least that goes through memory. */
 double family_traffic(const struct family *family, const struct op_problem *problem);

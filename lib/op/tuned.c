@@ -112,6 +112,24 @@ struct config tuned_or_usual(const struct family *family, const struct op_proble
 		: configs->usual(problem, properties);
 }
 
+int tuned_run(const struct family *family, struct gpu *gpu, struct gpu_workspace *workspace,
+	const struct op_problem *problem, const struct config *config, struct error *err)
+{
+	struct config chosen;
+
+	if (!family->cuda) {
+		error_set(err, STATUS_ENVIRONMENT, "%s has no GPU version yet", family->title);
+		return error_hint(err, "Compute on the CPU: --device cpu.");
+	}
+	if (family->check(problem, err) < 0)
+		return -1;
+	if (!config) {
+		chosen = tuned_or_usual(family, problem, gpu_properties_of(gpu));
+		config = &chosen;
+	}
+	return family->cuda(gpu, workspace, problem, config, err);
+}
+
 void tuned_clear(void)
 {
 	pthread_mutex_lock(&mutex);

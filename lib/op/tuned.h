@@ -28,5 +28,9 @@ bool tuned_find(
 /* How a problem is computed on such a GPU: as tuning found for its class, fitted to it, else as is usual. */
 struct config tuned_or_usual(const struct family *family, const struct op_problem *problem,
 	const struct gpu_properties *properties);
+/* Checks an operation and queues it on a GPU, in a configuration; NULL: tuned_or_usual(). STATUS_ENVIRONMENT where there is
+ * no GPU version. */
+int tuned_run(const struct family *family, struct gpu *gpu, struct gpu_workspace *workspace,
+	const struct op_problem *problem, const struct config *config, struct error *err);
 /* Forgets all. */
 void tuned_clear(void);

@@ -8,13 +8,7 @@
 #include "base/memory.h"
 #include "probe/inquiry.h"
 
-static int check_compile(struct inquiry *it, struct error *err)
-{
-	if (probe_compile(it->probe, err) < 0)
-		return -1;
-	passed(it, "fork.compile", "the layer and fla/ops/quasar/ are valid Python");
-	return 0;
-}
+#define OWN_FAULT "Validators run it the same way." /* of what fails in the fork */
 
 static int check_import(struct inquiry *it, struct error *err)
 {
@@ -73,8 +67,7 @@ static int take_steps(struct inquiry *it, const struct step *steps, size_t count
 					it->found->why_not);
 				return 0;
 			}
-			failed(it, steps[i].name,
-				err->hint[0] ? err->hint : "Validators run it the same way.", err->message);
+			failed(it, steps[i].name, err->hint[0] ? err->hint : OWN_FAULT, err->message);
 		}
 		if (steps[i].essential && check_count(it->checks, CHECK_FAIL) > failures)
 			break;
@@ -99,25 +92,42 @@ static const struct step steps[] = {
 	{"fork.timing", check_timing, true},
 };
 
+void checks_not_run(
+	struct checks_found *found, struct check_list *checks, const char *name, const struct error *why)
+{
+	snprintf(found->why_not, sizeof(found->why_not), "%.250s", why->message);
+	check_problem(checks, name, CHECK_SKIP, why);
+}
+
 /* fork.compile. 1 when there is no Python, which is a check, too. */
 static int begin(struct inquiry *it, struct error *err)
 {
 	it->started = clock_elapsed();
-	if (it->probe)
-		return take_steps(it, &(const struct step){"fork.compile", check_compile, true}, 1, err);
-	snprintf(it->found->why_not, sizeof(it->found->why_not), "%.250s", it->unopened.message);
-	check_problem(it->checks, "fork.compile", CHECK_SKIP, &it->unopened);
-	return 1;
+	if (!it->probe) {
+		checks_not_run(it->found, it->checks, "fork.compile", &it->fault);
+		return 1;
+	}
+	if (it->compiled < 0 && it->fault.status != STATUS_FAILED) {
+		*err = it->fault;
+		return -1;
+	}
+	if (it->compiled < 0)
+		failed(it, "fork.compile", OWN_FAULT, it->fault.message);
+	else
+		passed(it, "fork.compile", "the layer and fla/ops/quasar/ are valid Python");
+	return 0;
 }
 
-/* Opens the session; -1 when it is not only that there is no Python. */
+/* Opens the session, and has the files compiled, which needs no PyTorch; -1 when it is not only that there is no Python. */
 static int open_session(struct inquiry *it, const char *script, struct error *err)
 {
-	it->probe = open_probe(it, script, &it->unopened);
-	if (it->probe || it->unopened.status == STATUS_ENVIRONMENT)
-		return 0;
-	*err = it->unopened;
-	return -1;
+	it->probe = open_probe(it, script, &it->fault);
+	if (!it->probe && it->fault.status != STATUS_ENVIRONMENT) {
+		*err = it->fault;
+		return -1;
+	}
+	it->compiled = it->probe ? probe_compile(it->probe, &it->fault) : -1;
+	return 0;
 }
 
 int checks_compile(const struct checks_plan *plan, struct check_list *checks, struct error *err)
@@ -138,18 +148,19 @@ struct inquiry *checks_open(const struct checks_plan *plan, struct error *err)
 	struct error ignored;
 	char script[64];
 
-	*it = (struct inquiry){.plan = plan, .x = allocate(2 * SHORT, err)};
+	it->plan = plan;
+	it->x = allocate(2 * SHORT, err);
 	snprintf(script, sizeof(script), PROBE_SCRIPT, (long long)plan->tokens);
 	if (!it->x || open_session(it, script, err) < 0) {
 		checks_close(it);
 		return NULL;
 	}
 	it->y = it->x + numbers(SHORT);
-	if (it->probe)
-		probe_prepare(it->probe, &ignored);
+	if (it->compiled < 0) /* nothing else will be run */
+		return it;
+	probe_prepare(it->probe, &ignored);
 	/* a second one at the same time, where it does not take the first one's processor */
-	if (it->probe && sysconf(_SC_NPROCESSORS_ONLN) > 1 &&
-		(it->elsewhere = open_probe_elsewhere(it, &ignored)))
+	if (sysconf(_SC_NPROCESSORS_ONLN) > 1 && (it->elsewhere = open_probe_elsewhere(it, &ignored)))
 		probe_prepare(it->elsewhere, &ignored);
 	return it;
 }
@@ -168,17 +179,18 @@ void checks_close(struct inquiry *it)
 /* All that needs PyTorch. */
 static int run_layer(struct inquiry *it, struct error *err)
 {
+	struct error ignored;
+
 	probe_limit(it->probe, PROBE_SECONDS);
 	if (probe_start_torch(it->probe, err) < 0) {
 		if (err->status != STATUS_ENVIRONMENT)
 			return -1;
-		snprintf(it->found->why_not, sizeof(it->found->why_not), "%.250s", err->message);
-		check_problem(it->checks, "fork.import", CHECK_SKIP, err);
+		checks_not_run(it->found, it->checks, "fork.import", err);
 		return 0;
 	}
 	if (it->elsewhere) {
 		probe_limit(it->elsewhere, PROBE_SECONDS);
-		probe_await(it->elsewhere); /* nothing runs beside what is timed */
+		probe_await(it->elsewhere, &ignored); /* nothing runs beside what is timed */
 	}
 	snprintf(it->found->torch, sizeof(it->found->torch), "%s", probe_torch(it->probe));
 	if (take_steps(it, steps, sizeof(steps) / sizeof(*steps), err) < 0)

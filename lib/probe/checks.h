@@ -63,5 +63,9 @@ void checks_close(struct inquiry *inquiry); /* NULL is fine */
 int checks_run(
 	struct inquiry *inquiry, struct check_list *checks, struct checks_found *found, struct error *err);
 
+/* Skips the check that a fork, which was not run, does not get to, and says why in `found`. */
+void checks_not_run(
+	struct checks_found *found, struct check_list *checks, const char *name, const struct error *why);
+
 /* What was measured at a length. */
 void checks_measurement(const struct checks_length *length, struct measurement *measurement);

@@ -21,7 +21,8 @@ struct inquiry {
 	struct checks_found *found;
 	struct probe *probe;
 	struct probe *elsewhere; /* under another name; NULL until it is needed, on one processor */
-	struct error unopened;   /* why there is no probe */
+	int compiled;            /* 0, or why there is no probe, or fork.compile fails: */
+	struct error fault;
 	struct expected *expected;
 	const char *weights;
 	size_t failures; /* before any of these checks */

@@ -247,18 +247,20 @@ int probe_prepare(struct probe *probe, struct error *err)
 	return probe->preparing ? 0 : -1;
 }
 
-void probe_await(struct probe *probe)
+int probe_await(struct probe *probe, struct error *err)
 {
-	struct error ignored;
-
 	if (probe->preparing)
-		cJSON_Delete(hear_answer(probe, &ignored));
+		cJSON_Delete(hear_answer(probe, err));
 	probe->preparing = false;
+	return probe_alive(probe) ? 0 : -1;
 }
 
 static cJSON *ask(struct probe *probe, cJSON *request, struct error *err)
 {
-	probe_await(probe);
+	if (probe->preparing && probe_await(probe, err) < 0) {
+		cJSON_Delete(request);
+		return NULL;
+	}
 	return say(probe, request, err) < 0 ? NULL : hear_answer(probe, err);
 }
 

@@ -51,10 +51,10 @@ bool probe_needs_gpu(const struct probe *probe);
 /* Compiles the layer and fla/ops/quasar/, without running anything. Needs no PyTorch. */
 int probe_compile(struct probe *probe, struct error *err);
 
-/* Has it begin to import PyTorch, and does not wait for that: what is asked next does, or probe_await(). What goes wrong
- * does so again in probe_start_torch(). */
+/* Has it begin to import PyTorch, and does not wait for that: what is asked next does, or probe_await(), which fails when
+ * the process ended over it. An exception comes again in probe_start_torch(). */
 int probe_prepare(struct probe *probe, struct error *err);
-void probe_await(struct probe *probe);
+int probe_await(struct probe *probe, struct error *err);
 
 /* Imports PyTorch; everything below needs that. STATUS_ENVIRONMENT when there is none, or it finds no GPU. */
 int probe_start_torch(struct probe *probe, struct error *err);

@@ -53,7 +53,7 @@ static void add_times(struct timing *timing, const struct probe_times *times)
 	timing->result->runs += times->rounds * times->calls;
 	done = plan->warmups + timing->result->runs;
 	if (plan->progress)
-		plan->progress(done, done < planned ? planned : done, plan->context);
+		plan->progress(done, planned, plan->context);
 }
 
 /* As many calls as warm up tell by the last of them how many the budget allows. Where it allows no more, that one is

@@ -26,7 +26,7 @@ static double stored_left(const struct workflow *workflow, const struct submissi
 double due_left(const struct workflow *workflow, const struct submission *submission,
 	const struct block_clock *blocks)
 {
-	double now = clock_elapsed();
+	double now = clock_uptime();
 
 	if (!blocks->last)
 		return stored_left(workflow, submission);
@@ -57,7 +57,7 @@ void due_read(const struct workflow *workflow, const struct submission *submissi
 		/* not listed: revealed already, or the list leaves it out; the attempt will tell */
 		due->ready = pending->current_block >= submission->reveal_block;
 	}
-	due->left = block_clock_until(blocks, due->reveal_block, clock_elapsed());
+	due->left = block_clock_until(blocks, due->reveal_block, clock_uptime());
 }
 
 int due_pending(struct workflow *workflow, const struct submission_list *list, struct block_clock *blocks,
@@ -74,13 +74,13 @@ int due_pending(struct workflow *workflow, const struct submission_list *list, s
 	api_set_timeout(workflow->api, workflow->timeout);
 	if (result < 0)
 		return api_last(workflow->api)->refusal == REFUSAL_NOT_FOR_US ? 1 : -1;
-	block_clock_observe(blocks, pending->current_block, clock_elapsed());
+	block_clock_observe(blocks, pending->current_block, clock_uptime());
 	return 0;
 }
 
 void due_describe(const struct block_clock *blocks, int64_t reveal_block, char text[64])
 {
-	double seconds = block_clock_until(blocks, reveal_block, clock_elapsed());
+	double seconds = block_clock_until(blocks, reveal_block, clock_uptime());
 	double count = ceil(seconds / block_clock_length(blocks) - 1e-6);
 	char wait[32];
 

@@ -972,7 +972,7 @@ static void note_reveal_time(
 
 	if (submission->reveal_block)
 		workflow->blocks_left = blocks_left;
-	block_clock_observe(&blocks, submission->reveal_block - blocks_left, clock_elapsed());
+	block_clock_observe(&blocks, submission->reveal_block - blocks_left, clock_uptime());
 	store_submission_reveal_time(workflow->store, submission->id,
 		now + (double)blocks_left * block_clock_length(&blocks), &ignored);
 }

@@ -242,8 +242,13 @@ static int lock_file(const char *directory, const char *name, int *lock, pid_t *
 int workspace_lock(const char *directory, int *lock, struct error *err)
 {
 	pid_t holder;
+	int result = lock_file(directory, ".quasar/lock", lock, &holder, err);
 
-	return lock_file(directory, ".quasar/lock", lock, &holder, err);
+	if (result && holder)
+		error_hint(err,
+			"`quasar run`, `init` and `recover` each need a workspace to themselves; `quasar "
+			"status` shows the progress of `quasar run`.");
+	return result;
 }
 
 int workspace_turn(const char *directory, double patience, int *lock, struct error *err)

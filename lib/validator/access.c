@@ -149,13 +149,6 @@ char *validator_address(const struct validator *validator, const struct server_r
 	return xstrdup(validator->version->forwarded_addresses && *real ? real : request->client);
 }
 
-const char *validator_network(const struct validator *validator, struct fields *fields)
-{
-	const char *network = validator->version->networks ? fields_optional_string(fields, "network") : NULL;
-
-	return network && !strcmp(network, "test") ? "test" : "finney";
-}
-
 /* 1: within the limit, and counted; 0: not, and the reply is made. */
 static int check_rate(
 	struct validator *validator, const char *hotkey, struct server_reply *reply, struct error *err)

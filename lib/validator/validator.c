@@ -8,6 +8,7 @@
 #include "api/block.h"
 #include "base/clock.h"
 #include "base/memory.h"
+#include "net/fields.h"
 #include "net/python_json.h"
 #include "validator/state.h"
 
@@ -416,6 +417,13 @@ const struct validator_version *validator_version(const char *name)
 	while (version->name && strcmp(version->name, name))
 		version++;
 	return version->name ? version : NULL;
+}
+
+const char *validator_network(const struct validator *validator, struct fields *fields)
+{
+	const char *network = validator->version->networks ? fields_optional_string(fields, "network") : NULL;
+
+	return network && !strcmp(network, "test") ? "test" : "finney";
 }
 
 double validator_now(const struct validator *validator)

@@ -624,8 +624,8 @@ def test_run_submits_once_a_round_where_only_the_lowest_place_is_paid(make_runne
     committed = loop.until("committed")["submission"]
     loop.until("revealed")
     commit = runner.new_commit()
-    held = loop.until("held")
-    assert held["commit"] == commit and "lower place only" in held["message"] and "--again" in held["message"]
+    held = loop.until("held", lambda event: event["commit"] == commit)  # a slow machine may hold the first once more
+    assert "lower place only" in held["message"] and "--again" in held["message"]
     assert seconds_between(committed["sent_at"], held["until"]) == 48 * 3600
     loop.until("bench")
     loop.until("bench")
@@ -656,7 +656,7 @@ def crowd_out(runner, localnet):
 def test_run_remembers_what_was_judged_when_the_dashboard_shows_it_no_longer(make_runner, localnet, proxy):
     runner = make_runner(proxy.url)
     runner.set(MINER_DOCKER_IMAGE=IMAGE, DASHBOARD_API_KEY=API_KEY)
-    loop = runner.run("--improve", "1000%")
+    loop = runner.run("--improve", "100000%")
     first = loop.until("revealed")["submission"]
     mark(localnet, first["submission_id"], score=0, actual_tokens_per_sec=first["tokens_per_sec"], verified=False)
     loop.until("measured")
@@ -666,7 +666,7 @@ def test_run_remembers_what_was_judged_when_the_dashboard_shows_it_no_longer(mak
     assert "score 0: it wins no place" in runner("status").out
     assert loop.end() == 0 and loop.count("held") == 0
     second = runner.new_commit()
-    loop = runner.run("--improve", "1000%")  # which never saw it itself
+    loop = runner.run("--improve", "100000%")  # which never saw it itself
     assert loop.until("committed")["submission"]["commit_hash"] == second
     unseen = loop.until("revealed")["submission"]["submission_id"]
     assert loop.end() == 0 and loop.count("held") == 0

@@ -2,6 +2,7 @@
 import csv
 import json
 import random
+import re
 import sqlite3
 import struct
 import subprocess
@@ -145,6 +146,13 @@ def test_it_goes_on_until_the_median_is_settled(quasar):
     assert result["settled"] == (result["noise"] <= 0.01) == ("not settled" not in done.err)
     if not result["settled"]:
         assert result["runs"] >= 1000 or sum(result["times"]) > 10
+
+
+def test_no_end_is_promised_that_nobody_knows(terminal):
+    """Once what was planned is done, it depends on the noise."""
+    person = terminal("bench", "--op", "--seq", "4000", "--budget", "3", env={"TERM": "xterm"})
+    assert person.finish() == 0
+    assert re.search(r"measuring.* runs", person.out) and not re.search(r"\b(\d+)/\1 runs", person.out)
 
 
 def test_results_are_stored_and_compared(quasar, workspace):

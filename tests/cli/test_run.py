@@ -176,7 +176,7 @@ def test_a_fork_that_fails_is_told_and_mended(miner):
 
 
 def test_hangup_reads_the_settings_again(miner):
-    loop = miner.run("--improve", "100%")
+    loop = miner.run("--improve", "-100%")
     loop.until("fork")
     miner.set(CLAIM_MARGIN="nonsense")
     loop.process.send_signal(signal.SIGHUP)
@@ -244,10 +244,21 @@ def test_a_second_loop_refuses_and_names_the_first(miner):
     loop.until("started")
     second = miner("run")
     assert second.code == 3 and f"in use by process {loop.process.pid}" in second.err
+    assert "need a workspace to themselves" in second.err
     assert loop.end() == 0
     other = miner.run()
     other.until("started")
     assert other.end() == 0
+
+
+def test_a_lock_that_cannot_be_opened_is_no_second_loop(miner):
+    """As one that root has left."""
+    lock = miner.directory / ".quasar/lock"
+    lock.touch()
+    lock.chmod(0)
+    done = miner("run", bound=True)
+    assert done.code == 3 and "Permission denied" in done.err
+    assert "writable" in done.err and "themselves" not in done.err
 
 
 def test_commands_by_hand_beside_the_loop_submit_nothing_twice(miner, proxy):
@@ -303,12 +314,14 @@ def test_an_outage_is_waited_through(miner, localnet):
     assert loop.end() == 0
 
 
-def test_a_reveal_does_not_wait_for_a_measurement(miner):
+def test_a_reveal_does_not_wait_for_a_measurement(miner, proxy):
+    proxy.always[REVEAL] = Say(425, {"detail": "Cannot reveal yet. Wait 1 blocks (~0 minutes)"})
     loop = miner.run("--improve", "-100%", "--interval", "100000")
     loop.until("committed")
     miner.set(TARGET_SEQUENCE_LENGTH="10000000")  # takes longer than any test
     loop.process.send_signal(signal.SIGHUP)
     loop.until("settings")
+    proxy.always.clear()
     loop.until("revealed")
     assert loop.count("bench") == 1
     assert loop.end() == 0
@@ -486,6 +499,20 @@ def test_a_clock_that_is_set_right_changes_nothing(miner, localnet, proxy, tmp_p
     number = localnet.get("/get_current_round").json["id"]
     assert localnet.post(f"/finalize_round/{number}").status == 200
     loop.until("committed")  # what counted for one round does not for the next
+    assert loop.end() == 0
+
+
+def test_a_machine_that_slept_catches_up(miner, tmp_path):
+    """What is due by the others' clocks, which have gone on: here the next round of work."""
+    slept = tmp_path / "slept"
+    loop = miner.run("--improve", "100000%", "--interval", "100000", env={
+        "LD_PRELOAD": str(SHIM), "FAULT_SLEEP": str(slept),
+        "NOTIFY_SOCKET": str(tmp_path / "nobody"), "WATCHDOG_USEC": "400000"})  # so that it looks up soon
+    loop.until("revealed")
+    assert loop.count("bench") == 1
+    slept.write_text("200000")
+    loop.until("bench")
+    loop.until("kept")
     assert loop.end() == 0
 
 

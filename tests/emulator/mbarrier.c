@@ -131,7 +131,8 @@ OPERATION(arrive)
 	}
 }
 
-/* Whether the phase of this parity has ended. Bulk copies are made as late as that: when somebody waits for them. */
+/* Whether the phase of this parity has ended. Bulk copies are made as late as that, when somebody waits for them, who then has
+ * to ask once more. */
 OPERATION(test_wait)
 {
 	for (uint32_t left = warp->active; left; left &= left - 1) {
@@ -142,12 +143,11 @@ OPERATION(test_wait)
 			1;
 		const struct mbarrier *barrier = mbarrier_at(warp, instruction, lane, address);
 
-		if (barrier->phase == phase)
-			bulk_copies_finish(warp->block, address);
 		SLOT(uint32_t, 0)[lane] = barrier->phase != phase;
 		if (barrier->phase != phase) {
 			race_check_leave(warp->block->races, warp->index, address);
 		} else {
+			bulk_copies_finish(warp->block, address);
 			warp_waits(warp, instruction);
 		}
 	}

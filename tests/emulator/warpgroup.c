@@ -23,7 +23,7 @@ struct product {
 	float (*value)(uint16_t element);
 	bool left_shared, left_transposed, right_transposed, left_negated, right_negated;
 	uint32_t sums[MOST_COLUMNS / 2], left[4], right,
-		accumulate; /* slots; that of a descriptor is left[0] */
+		accumulate; /* slots; left[0] may be a descriptor's */
 };
 
 /* What four warps all have to ask for. */
@@ -257,10 +257,10 @@ OPERATION(wait_for_products)
 		return;
 	for (; done < warp->product_count &&
 		warp->products[done].group + instruction->immediate < warp->product_group;
-		done++) {
+		done++)
 		multiply(warp, &warp->products[done]);
-		free(warp->products[done].begun);
-	}
+	for (size_t i = 0; i < done; i++)
+		free(warp->products[i].begun);
 	warp->product_count -= done;
 	memmove(warp->products, warp->products + done, warp->product_count * sizeof(*warp->products));
 	memset(warp->taken, 0, TAKEN(warp->block->launch->kernel->register_bytes));

@@ -8,12 +8,12 @@
  *	FAULT_CALLS=a,b  only these calls are counted
  *	FAULT_LOG=FILE   receives a line for each counted call
  *	FAULT_CLOCK=FILE the wall clock is off by as many seconds as FILE says at that moment
+ *	FAULT_SLEEP=FILE the machine has slept for so many: all clocks but CLOCK_MONOTONIC have gone on
  *
  * Only the process that was started counts, not its children. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <math.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -34,7 +34,7 @@ static struct {
 	unsigned at, count; /* calls */
 	bool lasting;
 	char only[128];
-	const char *clock;
+	const char *clock, *sleep;
 	int log;
 	pid_t process;
 } plan = {.log = -1};
@@ -82,6 +82,7 @@ __attribute__((constructor)) static void begin(void)
 		plan.log = (int)syscall(
 			SYS_openat, AT_FDCWD, log, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
 	plan.clock = getenv("FAULT_CLOCK");
+	plan.sleep = getenv("FAULT_SLEEP");
 	plan.process = getpid();
 	unsetenv("LD_PRELOAD");
 }
@@ -149,10 +150,11 @@ static void die(void)
 
 /* --- the clock -------------------------------------------------------------------------------------- */
 
-static double clock_offset(void)
+/* Seconds; 0 while there is no such file. */
+static double read_seconds(const char *path)
 {
 	char text[32] = "";
-	long fd = syscall(SYS_openat, AT_FDCWD, plan.clock, O_RDONLY | O_CLOEXEC);
+	long fd = syscall(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC);
 
 	if (fd >= 0) {
 		syscall(SYS_read, fd, text, sizeof(text) - 1);
@@ -161,18 +163,24 @@ static double clock_offset(void)
 	return strtod(text, NULL);
 }
 
+static void put_off(struct timespec *time, double seconds)
+{
+	long nanoseconds = time->tv_nsec + (long)((seconds - (double)(time_t)seconds) * 1e9) + 1000000000;
+
+	time->tv_sec += (time_t)seconds + nanoseconds / 1000000000 - 1;
+	time->tv_nsec = nanoseconds % 1000000000;
+}
+
 int clock_gettime(clockid_t clock, struct timespec *now)
 {
 	int result;
 
 	REAL(clock_gettime);
 	result = real(clock, now);
-	if (plan.clock && clock == CLOCK_REALTIME) {
-		double time = now->tv_nsec * 1e-9 + clock_offset();
-
-		now->tv_sec += (time_t)floor(time);
-		now->tv_nsec = (long)((time - floor(time)) * 1e9);
-	}
+	if (plan.clock && clock == CLOCK_REALTIME)
+		put_off(now, read_seconds(plan.clock));
+	if (plan.sleep && (clock == CLOCK_REALTIME || clock == CLOCK_BOOTTIME))
+		put_off(now, read_seconds(plan.sleep));
 	return result;
 }
 

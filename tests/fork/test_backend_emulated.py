@@ -81,15 +81,17 @@ def test_the_operation(semantics, dim, dtype, configuration, monkeypatch):
     assert not configuration[0] or choice[:5] == configuration[:5]
 
 
-@pytest.mark.parametrize("dim, dtype", [(128, torch.bfloat16), (64, torch.float16)])
-def test_the_operation_on_hopper(hopper, dim, dtype, monkeypatch):
-    test_the_operation("causal", dim, dtype, (0, 0, 0, 0, 0, 0), monkeypatch)
-    assert cuda_backend.choose(None, dim, dtype, 0, 2, 200).product_warps == 4
+@pytest.mark.parametrize("semantics, dim, configuration", [
+    ("causal", 128, (0, 0, 0, 0, 0, 0)), ("upstream", 64, (64, 2, 1, 4, 2, 2)), ("causal", 64, (64, 2, 1, 4, 3, 1)),
+    ("causal", 64, (64, 1, 1, 4, 2, 2))])
+def test_the_operation_on_hopper(hopper, semantics, dim, configuration, monkeypatch):
+    test_the_operation(semantics, dim, torch.bfloat16, configuration, monkeypatch)
+    assert cuda_backend.choose(None, dim, torch.bfloat16, int(semantics == "upstream"), 2, 200).product_warps == 4
 
 
-def check_the_layer(semantics, monkeypatch, tokens=150):
-    layer = QuasarAttention(128, 64, 2, semantics=semantics)
-    x = torch.randn(2, tokens, 128)
+def check_the_layer(semantics, monkeypatch, batch=2, tokens=150, heads=2):
+    layer = QuasarAttention(128, 64, heads, semantics=semantics)
+    x = torch.randn(batch, tokens, 128)
     outs = []
     for compute in (torch_backend, cuda_backend):
         monkeypatch.setattr(fused_layer.backend, "choose", lambda *problem: compute)
@@ -103,8 +105,10 @@ def test_the_layer(semantics, monkeypatch):
     check_the_layer(semantics, monkeypatch)
 
 
-def test_the_layer_on_hopper(hopper, monkeypatch):
-    """Which projects in one launch: tiles of 125 tokens, several a block."""
+@pytest.mark.parametrize("batch, tokens, heads", [(2, 150, 2), (1, 260, 1)])
+def test_the_layer_on_hopper(hopper, monkeypatch, batch, tokens, heads):
+    """Which projects in one launch: tiles of 125 tokens, dealt out so that blocks share some, and that in the second case half of
+    the warps that multiply have nothing to do for a block's first tile."""
     constant, load, loaded = loader.constant, loader.load, []
 
     def loads(device, source, names, **parameters):
@@ -113,7 +117,7 @@ def test_the_layer_on_hopper(hopper, monkeypatch):
 
     monkeypatch.setattr(loader, "constant", lambda name: 1 if name == "PROJECT_LEAST_TOKENS" else constant(name))
     monkeypatch.setattr(loader, "load", loads)
-    check_the_layer("causal", monkeypatch, tokens=260)
+    check_the_layer("causal", monkeypatch, batch, tokens, heads)
     assert "layer_project_entry" in loaded
 
 

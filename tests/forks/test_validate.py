@@ -86,7 +86,7 @@ def test_what_ranks_in_april_is_what_the_forks_layer_did(submit, validate, local
     [judged] = done.json["judged"]
     checks = {check["name"]: check["status"] for check in judged["checks"]}
     assert judged["submission_id"] == ours and judged["score"] == 1 and checks["imports.ast"] == "ok"
-    assert judged["normalised_tokens_per_sec"] == pytest.approx(judged["benchmarks"][0]["tokens_per_sec"] / 2)
+    assert judged["normalized_tokens_per_sec"] == pytest.approx(judged["benchmarks"][0]["tokens_per_sec"] / 2)
     [weight] = localnet.get("/get_weights?network=test").json["weights"]
     assert weight["hotkey"] == alice.address
 

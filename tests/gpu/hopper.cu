@@ -246,7 +246,7 @@ WRONG_PRODUCT(touched, TOUCHED)
 WRONG_PRODUCT(never_waited_for, NOT_WAITED_FOR)
 WRONG_PRODUCT(different, DIFFERENT)
 
-enum { TOO_EARLY = 1, NOBODY_ARRIVES, TOO_MANY, UNMADE, NEVER_EXPECTED, TOO_SHORT, READ_MEANWHILE };
+enum { TOO_EARLY = 1, NOBODY_ARRIVES, TOO_MANY, UNMADE, TOO_SHORT, READ_MEANWHILE, ASKED_ONCE };
 
 /* A copy of 128 bytes, likewise. */
 template <int WRONG> static __device__ void wrong_copy(const uint4 *in, float *out)
@@ -259,16 +259,15 @@ template <int WRONG> static __device__ void wrong_copy(const uint4 *in, float *o
 		init(address, 1 + (WRONG == NOBODY_ARRIVES));
 	__syncthreads();
 	if (threadIdx.x == 0) {
-		if (WRONG == NEVER_EXPECTED)
-			arrive(address);
-		else
-			expect(address, WRONG == TOO_SHORT ? 144 : 128);
+		expect(address, WRONG == TOO_SHORT ? 144 : 128);
 		copy(address_of((const void *)there), in, 128, address);
 	}
 	if (WRONG == TOO_MANY && threadIdx.x == 33)
 		asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0], 2;" ::"r"(address) : "memory");
 	if (WRONG == TOO_EARLY)
 		__syncthreads();
+	else if (WRONG == ASKED_ONCE)
+		has_ended(address, 0);
 	else
 		await(address, 0);
 	out[threadIdx.x] = there[threadIdx.x % 32];
@@ -291,6 +290,7 @@ WRONG_COPY(too_many, TOO_MANY)
 WRONG_COPY(unmade, UNMADE)
 WRONG_COPY(too_short, TOO_SHORT)
 WRONG_COPY(read_meanwhile, READ_MEANWHILE)
+WRONG_COPY(asked_once, ASKED_ONCE)
 
 /* One group of four warps gives registers away, and the other takes `TAKEN` of a thread. */
 template <int TAKEN> static __device__ void share_registers(void)

@@ -1190,7 +1190,7 @@ static void each_attention(struct fixture_plan plan, void (*attempt)(struct fixt
 
 static void try_lengths(struct fixture_plan plan)
 {
-	static const int64_t lengths[] = {1, 63, 64, 129, 200};
+	static const int64_t lengths[] = {1, 63, 64, 129, 200, 600};
 
 	for (size_t i = 0; i < sizeof(lengths) / sizeof(*lengths); i++) {
 		plan.shape.tokens = lengths[i];

@@ -19,7 +19,7 @@ def git(fork, *args):
 def environment(environment):
     """This Python, which has PyTorch, is the miner's."""
     return {**environment, "PATH": f"{pathlib.Path(sys.executable).parent}{os.pathsep}{environment['PATH']}",
-            "QUASAR_PYTHON": sys.executable}
+            "QUASAR_PYTHON": sys.executable, "OMP_NUM_THREADS": "1"}  # more would wait for one another, beside other tests
 
 
 def test_it_is_timed(quasar, workspace):
@@ -96,7 +96,7 @@ def test_run_mines_with_it(quasar, localnet, tmp_path):
         done = quasar(*command)
         assert done.code == 0, done.err
     done = quasar("-C", miner, "run", "--interval", 1, "--improve", "100000%", "--notify",
-                  'test "$QUASAR_EVENT" != rank || kill $PPID', env={"OMP_NUM_THREADS": "1"})
+                  'test "$QUASAR_EVENT" != rank || kill $PPID')
     assert done.code == 0, done.err
     seen = {event["event"]: event for event in map(json.loads, done.out.splitlines())}
     assert [name for name in seen if name in ("verify", "bench", "committed", "revealed", "rank")] == [

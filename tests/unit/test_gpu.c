@@ -22,6 +22,7 @@
 #include "gpu/cuda.h"
 #include "gpu/gpu.h"
 #include "gpu/models.h"
+#include "predict/predict.h"
 #include "directory.h"
 
 #define LIMIT ((size_t)1 << 30)
@@ -285,7 +286,7 @@ static void compile_chunk(const int values[12], int capability)
 static void quasar_chunk_compiles(void **state)
 {
 	/* HEAD_DIM, CHUNK, UPSTREAM, INPUT, VECTOR, COMPACT, NUM_STAGES, MIN_BLOCKS,
-	 * PRODUCT_WARPS, NUM_LAUNCHES, GATED, PACKED: the usual case for every architecture, and every other value of each once */
+	 * PRODUCT_WARPS, NUM_LAUNCHES, GATED, PACKED: the usual case, for smaller GPUs further down, and every other value of each once */
 	static const int usual[] = {64, 64, 0, 1, 1, 0, 2, 3, 1, 2, 0, 0};
 	static const int others[][12] = {
 		{64, 64, 1, 1, 1, 1, 2, 2, 1, 3, 0, 0},
@@ -298,8 +299,8 @@ static void quasar_chunk_compiles(void **state)
 	};
 
 	(void)state;
-	for (size_t i = 0; i < CAPABILITIES; i++)
-		compile_chunk(usual, capabilities[i]);
+	compile_chunk(usual, 90);
+	compile_chunk(usual, 100);
 	for (size_t i = 0; i < sizeof(others) / sizeof(*others); i++)
 		compile_chunk(others[i], capabilities[i + 1]);
 	for (size_t i = 0; i < sizeof(hopper) / sizeof(*hopper); i++)
@@ -361,6 +362,47 @@ static void attention_compiles(void **state)
 	(void)state;
 	compile("flash/forward.cu", parameters, 90);
 	compile("flash/backward.cu", parameters, 90);
+}
+
+/* Cards that are not here, one of each architecture that has no wgmma: every family's usual configuration compiles for
+ * them, and a block finds room. What it takes is printed. */
+static void usual_configurations_fit_smaller_gpus(void **state)
+{
+	static const char *const cards[] = {"a100", "a40", "4090", "5090"};
+	struct error err = {0};
+	const struct nvrtc *nvrtc = nvrtc_library(&err);
+
+	(void)state;
+	if (!nvrtc)
+		skip();
+	for (size_t i = 0; i < sizeof(cards) / sizeof(*cards); i++)
+		for (size_t f = 0; families[f]; f++) {
+			const struct gpu_model *gpu = gpu_model_by_name(cards[i], &err);
+			const struct gpu_properties properties = gpu_model_properties(gpu);
+			const struct op_shape shape = {1, 100000, 8, 64, 64, 8, 0};
+			const int options[FAMILY_OPTIONS] = {0};
+			const struct op_problem problem = family_problem(
+				families[f], &shape, DTYPE_BF16, options);
+			const struct config config = families[f]->configs->usual(&problem, &properties);
+			const struct predict_request request = {.family = families[f],
+				.problem = &problem,
+				.gpu = gpu,
+				.configs = &config,
+				.count = 1};
+			struct prediction found;
+
+			if (!compiler_knows(nvrtc, properties.capability))
+				continue;
+			if (families[f]->configs->check(&problem, &properties, &config, &err) < 0 ||
+				predict_run(&request, &found, &err) < 0)
+				fail_msg("%s on %s: %s", families[f]->name, gpu->name, err.message);
+			print_message(
+				"%s on %s: %d registers and %d bytes spilled a thread, %d bytes of shared memory a "
+				"block, %d blocks on a multiprocessor, limited by %s\n",
+				families[f]->name, gpu->name, found.registers, found.spilled_bytes,
+				found.shared_bytes, found.occupancy.blocks, found.occupancy.limited_by);
+			assert_true(found.occupancy.blocks > 0);
+		}
 }
 
 static void model_step_compiles(void **state)
@@ -485,6 +527,7 @@ int main(void)
 		cmocka_unit_test(linear_attention_compiles),
 		cmocka_unit_test(the_other_kernels_compile),
 		cmocka_unit_test(attention_compiles),
+		cmocka_unit_test(usual_configurations_fit_smaller_gpus),
 		cmocka_unit_test(model_step_compiles),
 		cmocka_unit_test_setup_teardown(
 			a_compiler_error_shows_log_and_parameters, make_directory, remove_directory),

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "kernels/flash/layout.h"
+#include "kernels/flash/choice.h"
 
 const struct flash_kernels flash_forward_kernels = {FLASH_FORWARD, .gradient = false};
 const struct flash_kernels flash_backward_kernels = {FLASH_BACKWARD, .gradient = true};
@@ -19,25 +19,12 @@ const struct parameter flash_parameters[] = {
 
 /* --- what fits -------------------------------------------------------------------------------------- */
 
-static int shared_bytes(
-	const struct flash_kernels *kernels, const struct flash_problem *problem, const struct config *config)
+static struct flash_choice choice_of(const struct config *config)
 {
-	int m = config->value[FLASH_BLOCK_M], n = config->value[FLASH_BLOCK_N],
-	    stages = config->value[FLASH_NUM_STAGES];
+	const int *value = config->value;
 
-	return kernels->gradient ? FLASH_BACKWARD_SHARED(problem->dim, m, n, stages)
-				 : FLASH_FORWARD_SHARED(problem->dim, m, n, stages);
-}
-
-/* Of a thread, for tiles alone. */
-static int registers(
-	const struct flash_kernels *kernels, const struct flash_problem *problem, const struct config *config)
-{
-	int m = config->value[FLASH_BLOCK_M], n = config->value[FLASH_BLOCK_N],
-	    warps = config->value[FLASH_NUM_WARPS], roles = config->value[FLASH_WARP_ROLES];
-
-	return kernels->gradient ? FLASH_BACKWARD_REGISTERS(problem->dim, m, n, warps, roles)
-				 : FLASH_FORWARD_REGISTERS(problem->dim, m, n, warps, roles);
+	return (struct flash_choice){value[FLASH_BLOCK_M], value[FLASH_BLOCK_N], value[FLASH_NUM_WARPS],
+		value[FLASH_NUM_STAGES], value[FLASH_PRODUCT_WARPS], value[FLASH_WARP_ROLES]};
 }
 
 /* What warps of two roles need. */
@@ -70,7 +57,9 @@ static int check_type(const struct flash_problem *problem, struct error *err)
 int flash_config_check(const struct flash_kernels *kernels, const struct flash_problem *problem,
 	const struct gpu_properties *properties, const struct config *config, struct error *err)
 {
-	int m = config->value[FLASH_BLOCK_M], warps = config->value[FLASH_NUM_WARPS], needed, room;
+	const struct flash_choice choice = choice_of(config);
+	const struct choice_machine machine = machine_of(properties);
+	int m = choice.block_m, warps = choice.num_warps, needed, room;
 
 	if (flash_check_shape(problem, err) < 0 || check_type(problem, err) < 0)
 		return -1;
@@ -81,15 +70,15 @@ int flash_config_check(const struct flash_kernels *kernels, const struct flash_p
 			"BLOCK_M=%d leaves less than 16 rows for each of %d warps", m, warps);
 	if (check_roles(config, err) < 0)
 		return -1;
-	if (config->value[FLASH_PRODUCT_WARPS] == 4 && (properties->capability != 90 || problem->dim < 64))
+	if (choice.product_warps == 4 && !flash_has_wgmma(problem->dim, &machine))
 		return error_set(err, STATUS_USAGE,
 			"PRODUCT_WARPS=4 needs compute capability 9.0 and a head dimension of 64 or 128");
-	needed = registers(kernels, problem, config);
-	room = FLASH_ROOM(warps, config->value[FLASH_WARP_ROLES]);
+	needed = flash_registers(kernels->gradient, problem->dim, &choice);
+	room = FLASH_ROOM(warps, choice.warp_roles);
 	if (needed > room)
 		return error_set(err, STATUS_USAGE,
 			"its tiles take %d registers of a thread; there is room for %d", needed, room);
-	needed = shared_bytes(kernels, problem, config);
+	needed = flash_shared(kernels->gradient, problem->dim, &choice);
 	if (needed > properties->shared_per_block)
 		return error_set(err, STATUS_ENVIRONMENT, "%d KiB of shared memory a block; %s has %d",
 			needed / 1024, properties->name, properties->shared_per_block / 1024);
@@ -101,19 +90,12 @@ int flash_config_check(const struct flash_kernels *kernels, const struct flash_p
 struct config flash_config_default(const struct flash_kernels *kernels, const struct flash_problem *problem,
 	const struct gpu_properties *properties)
 {
-	/* The largest tiles first: the fewest bytes through shared memory for each product. By mma.sync, in the forward
-	 * of small heads, a warp has room for 32 rows, which halves them once more. */
-	static const struct config candidates[] = {{{192, 128, 12, 3, 4, 2}}, {{128, 64, 8, 4, 4, 2}},
-		{{128, 32, 8, 4, 4, 2}}, {{128, 64, 4, 2, 1, 1}}, {{128, 64, 8, 2, 1, 1}},
-		{{64, 64, 4, 2, 1, 1}}, {{64, 32, 4, 2, 1, 1}}, {{64, 32, 4, 1, 1, 1}}};
-	size_t last = sizeof(candidates) / sizeof(*candidates) - 1;
-	struct error why;
+	const struct choice_machine machine = machine_of(properties);
+	const struct flash_choice choice = flash_choose(
+		kernels->gradient, problem->dim, kernels->one_role ? 1 : 2, &machine);
 
-	for (size_t i = 0; i < last; i++)
-		if ((!kernels->one_role || candidates[i].value[FLASH_WARP_ROLES] == 1) &&
-			flash_config_check(kernels, problem, properties, &candidates[i], &why) == 0)
-			return candidates[i];
-	return candidates[last]; /* flash_config_check() says what is wrong with it, if anything */
+	return (struct config){{choice.block_m, choice.block_n, choice.num_warps, choice.num_stages,
+		choice.product_warps, choice.warp_roles}};
 }
 
 struct config flash_config_adopt(const struct flash_kernels *kernels, const struct flash_problem *problem,
@@ -164,17 +146,18 @@ static void list_parameters(const struct flash_kernels *kernels, const struct fl
 static struct config_launch launch_of(const struct flash_kernels *kernels,
 	const struct flash_problem *problem, const struct config *config, const char *name, int heads)
 {
-	int m = config->value[FLASH_BLOCK_M], n = config->value[FLASH_BLOCK_N];
+	const struct flash_choice choice = choice_of(config);
+	int m = choice.block_m, n = choice.block_n;
 	double row = (double)problem->dim * 2, tokens = (double)flash_longest(problem);
 	double seen = flash_pairs(problem) / ((double)problem->batch * (double)problem->tokens);
 	struct config_launch launch = {
 		.source = kernels->source,
 		.name = name,
-		.threads = FLASH_THREADS(config->value[FLASH_NUM_WARPS], config->value[FLASH_WARP_ROLES]),
-		.shared_bytes = shared_bytes(kernels, problem, config),
+		.threads = FLASH_THREADS(choice.num_warps, choice.warp_roles),
+		.shared_bytes = flash_shared(kernels->gradient, problem->dim, &choice),
 		.blocks = flash_sequences(problem) * heads * (((int64_t)tokens + m - 1) / m),
 		.trips = seen / n * problem->heads / heads,
-		.waits = config->value[FLASH_NUM_STAGES] == 1,
+		.waits = choice.num_stages == 1,
 	};
 
 	/* the kept rows and what is made of them; blocks that walk through the same rows do so at a time, from the L2 */

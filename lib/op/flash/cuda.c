@@ -4,12 +4,7 @@
 
 #include "kernels/flash/arguments.h"
 #include "op/flash/config.h"
-
-static struct device_tensor device_tensor(const struct tensor *tensor)
-{
-	return (struct device_tensor){
-		tensor->data, {tensor->stride[0], tensor->stride[1], tensor->stride[2], tensor->stride[3]}};
-}
+#include "op/launch.h"
 
 static int check_problem(
 	const struct flash_kernels *kernels, const struct flash_problem *problem, struct error *err)
@@ -83,18 +78,10 @@ static int run(struct gpu *gpu, struct gpu_workspace *workspace, const struct fl
 
 	arguments.sequences = (int)flash_sequences(problem);
 	count = flash_launches(kernels, problem, config, launches);
-	for (int i = 0; i < count; i++) {
-		built[i] = gpu_kernel(gpu, launches[i].source, launches[i].name, launches[i].parameters,
-			launches[i].threads, launches[i].shared_bytes, err);
-		if (!built[i])
-			return -1;
-	}
-	if (lay_out(gpu, workspace, kernels, problem, &arguments, err) < 0)
-		return -1;
-	for (int i = 0; i < count; i++)
-		if (gpu_launch(built[i], (unsigned)launches[i].blocks, 1, &arguments, err) < 0)
-			return -1;
-	return 0;
+	return launches_build(gpu, launches, count, built, err) < 0 ||
+			lay_out(gpu, workspace, kernels, problem, &arguments, err) < 0
+		? -1
+		: launches_queue(built, launches, count, &arguments, err);
 }
 
 /* In one that is asked for, or NULL, in the usual one. */

@@ -3,13 +3,8 @@
 #include <limits.h>
 
 #include "kernels/linear/arguments.h"
+#include "op/launch.h"
 #include "op/linear/config.h"
-
-static struct device_tensor device_tensor(const struct tensor *tensor)
-{
-	return (struct device_tensor){
-		tensor->data, {tensor->stride[0], tensor->stride[1], tensor->stride[2], tensor->stride[3]}};
-}
 
 /* Of one type, and not so many that the kernels could not count them. */
 static int check_tensors(const struct linear_problem *problem, const struct tensor *const *tensors, int count,
@@ -50,17 +45,7 @@ static int prepare(struct gpu *gpu, const struct linear_pass *pass, const struct
 	if (linear_config_check(pass, 1, gpu_properties_of(gpu), config, err) < 0)
 		return -1;
 	prepared->count = linear_launches(pass, config, prepared->launches);
-	for (int i = 0; i < prepared->count; i++) {
-		const struct config_launch *launch = &prepared->launches[i];
-
-		if (launch->blocks > INT_MAX)
-			return error_set(err, STATUS_USAGE, "the batch is too large for one call");
-		prepared->kernels[i] = gpu_kernel(gpu, launch->source, launch->name, launch->parameters,
-			launch->threads, launch->shared_bytes, err);
-		if (!prepared->kernels[i])
-			return -1;
-	}
-	return 0;
+	return launches_build(gpu, prepared->launches, prepared->count, prepared->kernels, err);
 }
 
 static struct linear_arguments arguments_of(
@@ -97,11 +82,11 @@ static int launch(
 	const struct linear_arguments sum = arguments_of(&sum_pass, config, records),
 				      output = arguments_of(&prepared->pass, config, records);
 
-	for (int i = 0; i < prepared->count; i++)
-		if (gpu_launch(prepared->kernels[i], (unsigned)prepared->launches[i].blocks, 1,
-			    i == prepared->count - 1 ? &output : &sum, err) < 0)
-			return -1;
-	return 0;
+	const int sums = prepared->count - 1; /* the last one makes the outputs */
+
+	return launches_queue(prepared->kernels, prepared->launches, sums, &sum, err) < 0
+		? -1
+		: launches_queue(prepared->kernels + sums, prepared->launches + sums, 1, &output, err);
 }
 
 int linear_cuda(struct gpu *gpu, struct gpu_workspace *workspace, const struct linear_problem *problem,

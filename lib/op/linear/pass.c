@@ -1,6 +1,6 @@
 #include "op/linear/pass.h"
 
-const int linear_gradient_order[] = {PASS_DK, PASS_DV, PASS_DQ};
+const int linear_gradient_order[] = LINEAR_GRADIENT_ORDER;
 
 struct linear_pass linear_forward_pass(const struct linear_problem *problem)
 {
@@ -31,9 +31,9 @@ struct linear_pass linear_sum_pass(const struct linear_pass *pass)
 {
 	struct linear_pass sum = *pass;
 
-	if (pass_is_augmented(pass))
+	sum.kind = LINEAR_SUM_PASS(pass->kind);
+	if (sum.kind == pass->kind)
 		return sum;
-	sum.kind = pass->kind == PASS_FORWARD ? PASS_DQ : PASS_DK;
 	sum.key_dim = pass->value_dim;
 	sum.value_dim = pass->key_dim;
 	sum.y = pass->w;

@@ -45,8 +45,7 @@ struct linear_pass linear_sum_pass(const struct linear_pass *pass);
 /* The operation as the one pass that it is. */
 struct linear_pass linear_forward_pass(const struct linear_problem *problem);
 
-/* In which order they are made: on a GPU r and f are PASS_DK's to make, and its state is PASS_DV's, too. */
-enum { LINEAR_GRADIENT_PASSES = 3 };
+/* In which order they are made. */
 extern const int linear_gradient_order[LINEAR_GRADIENT_PASSES];
 
 /* `scales` and `offsets`, r and f: [B, H, T]. The final sums are PASS_DK's. */

@@ -54,17 +54,11 @@ static struct chunk_problem chunk_problem(const struct quasar_problem *problem)
 		quasar_rows(problem)};
 }
 
-static struct chunk_machine chunk_machine(const struct gpu_properties *properties)
-{
-	return (struct chunk_machine){properties->capability, properties->multiprocessors,
-		properties->shared_per_block, properties->shared_per_multiprocessor};
-}
-
 static bool has_wgmma(const struct quasar_problem *problem, const struct gpu_properties *properties,
 	const struct config *config)
 {
 	const struct chunk_problem chunk = chunk_problem(problem);
-	const struct chunk_machine machine = chunk_machine(properties);
+	const struct choice_machine machine = machine_of(properties);
 
 	return chunk_has_wgmma(&chunk, &machine, config->value[QUASAR_CHUNK]);
 }
@@ -104,7 +98,7 @@ int quasar_config_worthwhile(const struct quasar_problem *problem, const struct 
 	const struct config *config, struct error *err)
 {
 	const struct chunk_problem chunk = chunk_problem(problem);
-	const struct chunk_machine machine = chunk_machine(properties);
+	const struct choice_machine machine = machine_of(properties);
 	int wanted = config->value[QUASAR_MIN_BLOCKS];
 	int fit = chunk_blocks_that_fit(&chunk, &machine, config->value[QUASAR_CHUNK],
 		config->value[QUASAR_NUM_STAGES], config->value[QUASAR_NUM_LAUNCHES]);
@@ -126,7 +120,7 @@ struct config quasar_config_default(
 	const struct quasar_problem *problem, const struct gpu_properties *properties)
 {
 	const struct chunk_problem chunk = chunk_problem(problem);
-	const struct chunk_machine machine = chunk_machine(properties);
+	const struct choice_machine machine = machine_of(properties);
 	const struct chunk_choice choice = chunk_choose(&chunk, &machine);
 
 	return config_of(&choice);
@@ -136,7 +130,7 @@ struct config quasar_config_adopt(const struct quasar_problem *problem,
 	const struct gpu_properties *properties, const struct config *tuned)
 {
 	const struct chunk_problem chunk = chunk_problem(problem);
-	const struct chunk_machine machine = chunk_machine(properties);
+	const struct choice_machine machine = machine_of(properties);
 	const int *value = tuned->value;
 	const struct chunk_choice wanted = {value[QUASAR_CHUNK], value[QUASAR_NUM_STAGES],
 		value[QUASAR_MIN_BLOCKS], value[QUASAR_PRODUCT_WARPS], value[QUASAR_NUM_LAUNCHES],

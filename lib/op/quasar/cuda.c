@@ -5,15 +5,10 @@
 #include <string.h>
 
 #include "kernels/quasar/arguments.h"
+#include "op/launch.h"
 #include "op/quasar/config.h"
 
 #define MOST_BLOCKS INT_MAX
-
-static struct device_tensor device_tensor(const struct tensor *tensor)
-{
-	return (struct device_tensor){
-		tensor->data, {tensor->stride[0], tensor->stride[1], tensor->stride[2], tensor->stride[3]}};
-}
 
 static int check_problem(const struct quasar_problem *problem, struct error *err)
 {
@@ -113,23 +108,14 @@ int quasar_cuda(struct gpu *gpu, struct gpu_workspace *workspace, const struct q
 	if (quasar_config_check(problem, properties, config, err) < 0)
 		return -1;
 	count = quasar_launches(problem, config, launches);
-	for (int i = 0; i < count; i++) {
-		const struct config_launch *launch = &launches[i];
-
-		kernels[i] = gpu_kernel(gpu, launch->source, launch->name, launch->parameters,
-			launch->threads, launch->shared_bytes, err);
-		if (!kernels[i])
-			return -1;
-	}
+	if (launches_build(gpu, launches, count, kernels, err) < 0)
+		return -1;
 	arguments.chunks = quasar_chunks(problem, config);
 	arguments.groups = config->value[QUASAR_GROUPS];
 	arguments.chunks_per_group = quasar_chunks_per_group(problem, config);
-	if (lay_out(gpu, workspace, problem, config, &arguments, err) < 0)
-		return -1;
-	for (int i = 0; i < count; i++)
-		if (gpu_launch(kernels[i], (unsigned)launches[i].blocks, 1, &arguments, err) < 0)
-			return -1;
-	return 0;
+	return lay_out(gpu, workspace, problem, config, &arguments, err) < 0
+		? -1
+		: launches_queue(kernels, launches, count, &arguments, err);
 }
 
 /* --- the others ------------------------------------------------------------------------------------ */

@@ -62,6 +62,7 @@ def obstacle(name, device, dtype, size):
 
 @functools.cache
 def select(name, device, dtype, size):
+    """The back end of that name, or the first that can. ValueError: no such name; RuntimeError: it cannot."""
     if name:
         if name not in BACKENDS:
             raise ValueError(f"QUASAR_BACKEND={name}: choose from {', '.join(BACKENDS)}")

@@ -41,6 +41,7 @@ Choice = collections.namedtuple(
 
 @functools.cache
 def tuned_for_these_kernels():
+    """Whether tuned.py was measured with the kernels as they are here."""
     return hashlib.sha256(loader.sources()).hexdigest() == tuned.KERNELS
 
 
@@ -118,6 +119,7 @@ def place(segment):
 
 
 def project(x, weights, segment, q, k, v, narrow):
+    """On Hopper alone, for its kernel multiplies by wgmma."""
     (columns, hidden), size, device = weights.projection.shape, narrow.shape[-1], x.device
     if (x.shape[0] * x.shape[1] < loader.constant("PROJECT_LEAST_TOKENS")
             or torch.cuda.get_device_capability(device) != (9, 0) or hidden % loader.constant("PROJECT_INNER")
@@ -129,8 +131,9 @@ def project(x, weights, segment, q, k, v, narrow):
     launch(kernels["layer_tile_entry"], (-(-tiles.numel() // (loader.constant("TILE_NUMBERS") * threads)), 1), threads,
            [weights.projection, tiles])
     launch(kernels["layer_project_entry"], (torch.cuda.get_device_properties(device).multi_processor_count, 1),
-           loader.constant("PROJECT_THREADS"), [aligned(x), tiles, weights.taps, q, k, v, narrow, *place(segment),
-                                         len(x) * segment.stretches], loader.constant("PROJECT_SHARED"))
+           loader.constant("PROJECT_THREADS"),
+           [aligned(x), tiles, weights.taps, q, k, v, narrow, *place(segment), len(x) * segment.stretches],
+           loader.constant("PROJECT_SHARED"))
     return True
 
 

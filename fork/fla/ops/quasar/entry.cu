@@ -48,7 +48,7 @@ extern "C" __global__ void quasar_choice(int dim, int input, int upstream, int s
 	int tuned_num_launches, int tuned_groups, int *found)
 {
 	const struct chunk_problem problem = {dim, input, upstream, sequences, rows};
-	const struct chunk_machine machine = {
+	const struct choice_machine machine = {
 		capability, multiprocessors, shared_per_block, shared_per_multiprocessor};
 	const struct chunk_choice tuned = {tuned_chunk, tuned_num_stages, tuned_min_blocks,
 		tuned_product_warps, tuned_num_launches, tuned_groups};

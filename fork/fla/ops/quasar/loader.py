@@ -18,6 +18,7 @@ INPUT = {torch.float32: 0, torch.bfloat16: 1, torch.float16: 2}  # as in kernels
 
 
 def unavailable(device):
+    """Why kernels cannot be compiled and run on this device, or None. Cheap."""
     if device.type != "cuda" or torch.version.hip is not None:
         return "needs an NVIDIA GPU"
     if torch.cuda.get_device_capability(device) < (8, 0):

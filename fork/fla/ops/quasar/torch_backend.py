@@ -165,6 +165,7 @@ def gated_norm(x, gate, weight, eps):
 
 
 def project(x, weights, segment, q, k, v, narrow):
+    """There is no such kernel."""
     return False
 
 

@@ -45,6 +45,7 @@ def unavailable(device):
 
 @contextlib.contextmanager
 def launches_on(device):
+    """Kernels are launched on this device, by one thread at a time."""
     with launching, torch.cuda.device(device) if device.type == "cuda" else contextlib.nullcontext():
         yield
 
@@ -67,6 +68,7 @@ def rows_of(size, dtype, device):
 
 @functools.cache
 def multiprocessors(device):
+    """How many the device has; 1 where Triton's interpreter stands in for it."""
     return torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 1
 
 
@@ -114,6 +116,7 @@ def forward(q, k, v, beta, state, semantics, first_rows=None, tokens=None, out=N
 
 
 def project(x, weights, segment, q, k, v, narrow):
+    """There is no such kernel."""
     return False
 
 
