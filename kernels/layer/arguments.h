@@ -47,8 +47,9 @@ struct layer_project_arguments {
 };
 
 struct layer_gate_arguments {
-	const void *o;             /* [rows, heads · S] */
-	void *y;                   /* the same shape */
+	const void *o;             /* S elements for each row and head, so many apart: */
+	long long o_row, o_head;
+	void *y;                   /* [rows, heads · S] */
 	const void *narrow;        /* [rows, S] */
 	const void *weight, *bias; /* [heads · S, S], [heads · S] */
 	const float *norm;         /* [S] */

@@ -107,6 +107,22 @@ int quasar_check_starts(const struct quasar_problem *problem, struct error *err)
 	return 0;
 }
 
+/* Whether every chunk's rows of o are its rows of q. */
+static bool is_in_place(const struct quasar_problem *problem)
+{
+	const struct tensor *q = &problem->q, *o = &problem->o;
+
+	if (!problem->in_place || o->data != q->data)
+		return false;
+	if (problem->semantics == SEMANTICS_CAUSAL)
+		return (problem->batch == 1 || o->stride[0] == q->stride[0]) &&
+			!memcmp(o->stride + 1, q->stride + 1, 3 * sizeof(*o->stride));
+	return problem->batch == 1 && problem->tokens % UPSTREAM_CHUNK == 0 && !problem->first_row &&
+		q->stride[3] == 1 && q->stride[2] == problem->dim &&
+		q->stride[1] == (int64_t)problem->heads * problem->dim && o->stride[3] == 1 &&
+		o->stride[1] == problem->dim && o->stride[2] == problem->tokens * problem->dim;
+}
+
 int quasar_check(const struct quasar_problem *problem, struct error *err)
 {
 	const struct tensor *inputs[] = {&problem->q, &problem->k, &problem->v};
@@ -128,7 +144,7 @@ int quasar_check(const struct quasar_problem *problem, struct error *err)
 	for (int i = 0; i < 3; i++) {
 		if (tensor_check(inputs[i], names[i], in, err) < 0)
 			return -1;
-		if (tensor_overlap(inputs[i], in, &problem->o, out))
+		if (!(i == 0 && is_in_place(problem)) && tensor_overlap(inputs[i], in, &problem->o, out))
 			return error_set(err, STATUS_USAGE, "tensor o overlaps tensor %s", names[i]);
 	}
 	return 0;

@@ -25,6 +25,7 @@ struct quasar_problem {
 	int64_t batch, tokens;
 	int heads, dim; /* dim (S): 32, 64 or 128 */
 	struct tensor q, k, v, o;
+	bool in_place;              /* on a GPU: o may be q, where each chunk's rows of both are the same */
 	const float *beta;          /* [heads] */
 	const float *initial_state; /* NULL: zeros */
 	float *final_state;         /* NULL: not wanted; may be the same memory as initial_state */
