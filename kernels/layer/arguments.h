@@ -47,7 +47,7 @@ struct layer_project_arguments {
 };
 
 struct layer_gate_arguments {
-	const void *o;             /* S elements for each row and head, so many apart: */
+	const void *o; /* S elements for each row and head, so many apart: */
 	long long o_row, o_head;
 	void *y;                   /* [rows, heads · S] */
 	const void *narrow;        /* [rows, S] */

@@ -284,7 +284,8 @@ static uint16_t *q_of(const struct layer_cuda *layer, const struct layer_segment
 }
 
 /* Where a segment's o belongs: from a token to the next, and from a head to the next. */
-static struct tensor o_of(const struct layer_cuda *layer, const struct layer_call *call, int64_t first, int64_t outputs)
+static struct tensor o_of(
+	const struct layer_cuda *layer, const struct layer_call *call, int64_t first, int64_t outputs)
 {
 	struct tensor o = tensor_contiguous(
 		layer->o + first * layer->width, DTYPE_BF16, call->tokens, layer->heads, layer->dim);

@@ -108,6 +108,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 	layer_gate_entry(const void *o, void *y, const void *narrow, const void *weight, const void *bias,
 		const float *norm, int rows, int heads, double epsilon)
 {
-	gate_rows({o, (long long)heads * HEAD_DIM, HEAD_DIM, y, narrow, weight, bias, norm, rows, heads, (float)epsilon});
+	gate_rows({o, (long long)heads * HEAD_DIM, HEAD_DIM, y, narrow, weight, bias, norm, rows, heads,
+		(float)epsilon});
 }
 #endif
