@@ -28,7 +28,8 @@ struct layer_convolve_arguments {
 	void *q, *k, *v;       /* [batch · stretches, held, WIDTH]; zeros behind the sequence's end */
 	void *narrow;          /* [batch, tokens, S] */
 	struct layer_segment segment;
-	int held; /* rows of q, k and v from a stretch to the next: it may be made in pieces */
+	int held;  /* rows of q, k and v from a stretch to the next: it may be made in pieces */
+	int strip; /* rows of a thread */
 };
 
 struct layer_tile_arguments {

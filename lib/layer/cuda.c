@@ -305,13 +305,15 @@ static int project_piece(struct layer_cuda *layer, const struct layer_call *call
 	struct layer_segment piece = *segment;
 	size_t offset = (size_t)at * (size_t)layer->width;
 	int64_t rows, strips;
+	int strip;
 	struct layer_gather_arguments gather;
 	struct layer_convolve_arguments convolve;
 
 	piece.first += at * piece.stretches;
 	piece.length = (int)smaller(segment->length - at, piece_length(sequences));
 	rows = LAYER_HISTORY + piece.length;
-	strips = (piece.length + STRIP_ROWS - 1) / STRIP_ROWS;
+	strip = sequences * piece.length < FEW_ROWS ? SHORT_STRIP_ROWS : STRIP_ROWS;
+	strips = (piece.length + strip - 1) / strip;
 	gather = (struct layer_gather_arguments){call->x, layer->x, piece, layer->hidden};
 	convolve = (struct layer_convolve_arguments){
 		.projected = layer->projected,
@@ -322,6 +324,7 @@ static int project_piece(struct layer_cuda *layer, const struct layer_call *call
 		.narrow = layer->narrow,
 		.segment = piece,
 		.held = segment->length,
+		.strip = strip,
 	};
 	if (gpu_launch(layer->gather, blocks(rows * layer->hidden / GATHER_NUMBERS), (unsigned)sequences,
 		    &gather, err) < 0 ||

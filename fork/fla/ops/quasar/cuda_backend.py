@@ -154,10 +154,12 @@ def convolve(projected, weight, segment, q, k, v, narrow, held=None):
     kernel = load(q.device.index, "LAYER_CONVOLVE", ("layer_convolve_entry",), INPUT=INPUT[q.dtype], HEAD_DIM=size,
                   WIDTH=width)["layer_convolve_entry"]
     threads = loader.constant("LAYER_THREADS")
-    strips = -(-segment.length // loader.constant("STRIP_ROWS"))
+    few = batch * segment.stretches * segment.length < loader.constant("FEW_ROWS")
+    strip = loader.constant("SHORT_STRIP_ROWS" if few else "STRIP_ROWS")
+    strips = -(-segment.length // strip)
     blocks = -(-strips * (projected.shape[-1] // loader.constant("STRIP_CHANNELS")) // threads)
     launch(kernel, (blocks, batch * segment.stretches), threads,
-           [projected, weight, q, k, v, narrow, *place(segment), held or segment.length])
+           [projected, weight, q, k, v, narrow, *place(segment), held or segment.length, strip])
 
 
 def gate(o, narrow, weight, bias, norm, eps, y):

@@ -78,12 +78,12 @@ extern "C" __global__ void __launch_bounds__(THREADS) layer_gather_entry(
 #elif defined(LAYER_CONVOLVE)
 #include "layer/convolve.cu"
 
-extern "C" __global__ void __launch_bounds__(THREADS)
-	layer_convolve_entry(const void *projected, const float *weight, void *q, void *k, void *v,
-		void *narrow, int tokens, int padded, int first, int stretches, int length, int held)
+extern "C" __global__ void __launch_bounds__(THREADS) layer_convolve_entry(const void *projected,
+	const float *weight, void *q, void *k, void *v, void *narrow, int tokens, int padded, int first,
+	int stretches, int length, int held, int strip)
 {
-	convolve_stretch(
-		{projected, weight, q, k, v, narrow, {tokens, padded, first, stretches, length}, held});
+	convolve_stretch({projected, weight, q, k, v, narrow, {tokens, padded, first, stretches, length},
+		held, strip});
 }
 
 #elif defined(LAYER_PROJECT)
