@@ -666,27 +666,19 @@ static void assert_refused(const struct quasar_problem *problem, const char *bec
 /* o where q is: each chunk's rows of both have to be the same. */
 static void in_place_is_checked(void **state)
 {
-	enum { B = 2, T = 128, H = 3, S = 32 };
-	static uint16_t memory[3 * B * T * H * S];
-	const float beta[H] = {1, 1, 1};
-	const size_t count = B * T * H * S;
-	struct quasar_problem problem = {.semantics = SEMANTICS_CAUSAL,
-		.batch = B,
-		.tokens = T,
-		.heads = H,
-		.dim = S,
-		.q = tensor_contiguous(memory, DTYPE_BF16, T, H, S),
-		.k = tensor_contiguous(memory + count, DTYPE_BF16, T, H, S),
-		.v = tensor_contiguous(memory + 2 * count, DTYPE_BF16, T, H, S),
-		.o = tensor_contiguous(memory, DTYPE_BF16, T, H, S),
-		.beta = beta};
-	struct tensor by_heads = problem.o;
-	struct error err;
+	enum { T = 128, H = 3, S = 32 };
+	struct shape shape = {SEMANTICS_CAUSAL, 2, T, H, S, DTYPE_BF16};
+	struct trial f;
+	struct quasar_problem problem;
+	struct tensor by_heads;
+	struct error err = {0};
 
 	(void)state;
+	trial_make(&f, &shape, (enum quasar_function)shape.semantics, 0);
+	problem = f.problem;
+	by_heads = problem.o = problem.q;
 	by_heads.stride[1] = S;
 	by_heads.stride[2] = T * S;
-	assert_int_equal(quasar_check(&problem, &err), -1);
 	assert_int_equal(quasar_cpu(&problem, &err), -1);
 	assert_int_equal(quasar_check_in_place(&problem, &err), 0);
 	problem.o = by_heads;
@@ -697,26 +689,27 @@ static void in_place_is_checked(void **state)
 	problem.o = problem.q;
 	assert_int_equal(quasar_check_in_place(&problem, &err), -1);
 	problem.o = by_heads;
-	problem.o.data = memory + S; /* a row further */
+	problem.o.data = (uint16_t *)problem.q.data + S; /* a row further */
+	problem.batch = 1;
 	assert_int_equal(quasar_check_in_place(&problem, &err), -1);
-	problem.o = by_heads;
 	problem.o.data = problem.k.data;
 	assert_int_equal(quasar_check_in_place(&problem, &err), -1);
 	assert_non_null(strstr(err.message, "overlaps tensor k"));
 	problem.o = by_heads;
 	problem.q.stride[1] *= 2; /* every other token */
-	problem.batch = 1;
 	assert_int_equal(quasar_check_in_place(&problem, &err), -1);
-	problem.q.stride[1] /= 2;
+	problem.q = f.problem.q;
 	problem.q.stride[0] *= 2; /* there is one sequence */
 	assert_int_equal(quasar_check_in_place(&problem, &err), 0);
 	problem.tokens = T - 1; /* padded */
 	problem.o.stride[2] = (T - 1) * S;
 	assert_int_equal(quasar_check_in_place(&problem, &err), -1);
-	problem.tokens = T / 2; /* from stretches of more rows */
+	problem.tokens = T / 2;
 	problem.o.stride[2] = T / 2 * S;
-	problem.first_row = (int64_t[H]){0, T, 2 * T};
+	assert_int_equal(quasar_check_in_place(&problem, &err), 0);
+	problem.first_row = (int64_t[H]){0, T, T + T / 2}; /* from stretches of more rows */
 	assert_int_equal(quasar_check_in_place(&problem, &err), -1);
+	trial_free(&f);
 }
 
 static void bad_problems_are_refused(void **state)
