@@ -38,7 +38,7 @@ struct layer_cuda {
 	uint16_t *qkv[3];                       /* of a segment; */
 	int64_t held;                           /* rows of each */
 	uint16_t *narrow, *o;    /* of whole sequences; o in the output's memory where it has its shape */
-	bool in_place;           /* a segment's q and o are at the same place, see takes_place_of_q() */
+	bool in_place;           /* a segment's q is first where its o will be, see takes_place_of_q() */
 	uint16_t *x, *projected; /* of a piece */
 	uint16_t *y;             /* of as many rows as are held */
 };
@@ -225,14 +225,13 @@ static bool is_fused(const struct layer_cuda *layer, const struct layer_call *ca
 	return layer->project && call->batch * call->tokens >= PROJECT_LEAST_TOKENS;
 }
 
-/* Whether o can lie where q does, both in the output's memory: each chunk's block reads its rows of q, and then writes as
- * many of o. Under upstream semantics these are a head's rows one behind the other, where the next part finds them. */
+/* Whether o can lie where q does, chunk by chunk, and finish() finds it there. Under upstream semantics a head's rows of q
+ * are one behind the other, and so are then those of o: that takes stretches that hold nothing else, of one sequence. */
 static bool takes_place_of_q(const struct layer_cuda *layer, const struct layer_call *call)
 {
-	return layer->hidden == layer->width &&
-		(call->semantics == SEMANTICS_CAUSAL ||
-			(call->batch == 1 && call->tokens % UPSTREAM_CHUNK == 0 &&
-				UPSTREAM_CHUNK % layer->heads == 0));
+	return call->semantics == SEMANTICS_CAUSAL ||
+		(call->batch == 1 && call->tokens % UPSTREAM_CHUNK == 0 &&
+			(call->tokens <= layer->segment || UPSTREAM_CHUNK % layer->heads == 0));
 }
 
 /* Makes room for what is between the parts of a call; it stays for later ones. */
@@ -400,7 +399,6 @@ static int operate(struct layer_cuda *layer, const struct layer_call *call,
 		.k = tensor_contiguous(layer->qkv[1], DTYPE_BF16, held, layer->heads, layer->dim),
 		.v = tensor_contiguous(layer->qkv[2], DTYPE_BF16, held, layer->heads, layer->dim),
 		.o = o_of(layer, call, first, outputs),
-		.in_place = layer->in_place,
 		.beta = layer->beta,
 		.initial_state = first ? layer->state : NULL,
 		.final_state = first + outputs < call->tokens ? layer->state : NULL,

@@ -25,7 +25,6 @@ struct quasar_problem {
 	int64_t batch, tokens;
 	int heads, dim; /* dim (S): 32, 64 or 128 */
 	struct tensor q, k, v, o;
-	bool in_place;              /* on a GPU: o may be q, where each chunk's rows of both are the same */
 	const float *beta;          /* [heads] */
 	const float *initial_state; /* NULL: zeros */
 	float *final_state;         /* NULL: not wanted; may be the same memory as initial_state */
@@ -67,6 +66,10 @@ int64_t upstream_padded(int64_t tokens);
  * overlap each other or an input. Every implementation calls it first. STATUS_USAGE. It does not look at
  * numbers, which may be in a GPU's memory. */
 int quasar_check(const struct quasar_problem *problem, struct error *err);
+/* The same for an implementation that reads a chunk's rows of q before it writes those of o: o may lie where q does, if
+ * each chunk's rows of both are at one place. Under causal semantics it has q's strides; under upstream semantics q is
+ * whole chunks, contiguous, and in o a head's rows are one behind the other. */
+int quasar_check_in_place(const struct quasar_problem *problem, struct error *err);
 /* The part of it that looks at no memory: semantics and sizes. */
 int quasar_check_shape(const struct quasar_problem *problem, struct error *err);
 

@@ -5,7 +5,7 @@ Memory beyond x and the output is bounded but for the narrow half of the gate, S
     a segment at a time   gather, project and convolve its tokens, in one launch or piece by piece; run the operation,
                           which writes o into the memory of the output where it fits there, and where it can in the
                           place of q; the state goes on to the next segment
-    then, one by one      the gate and the norm, and the projection of the output
+    then each again       the gate and the norm, and the projection of the output
 
 Under upstream semantics head h is the h-th part of the sequence (chunk.py), so the segment that makes the outputs
 of tokens a ... b needs a stretch of tokens from each of H places. Under causal semantics, and where one segment is
@@ -58,7 +58,7 @@ class Segment(typing.NamedTuple):
         return self.stretches * self.length == self.outputs
 
     def takes_place_of_q(self, batch, semantics):
-        """Whether o fits where q is, so that a chunk's rows of both lie at one place; and then the gate finds them."""
+        """Whether o can lie where q is, each chunk's rows of both at one place, and the gate finds its rows there."""
         return self.exact and (semantics == "causal" or batch == 1 and self.outputs % CHUNK == 0)
 
     def first_rows(self, device):
@@ -178,7 +178,7 @@ def attend(x, weights, segment, state, semantics, compute, narrow, memory):
 def layer_forward(x, weights, eps, semantics, compute, out):
     """x [B, T, hidden] to out [B, T, hidden] bf16; B is 1 where T is longer than a segment."""
     (batch, tokens, hidden), width, size = x.shape, len(weights.wider), len(weights.norm)
-    # where o has just the shape of the output it waits in its memory
+    # where o has just the shape of the output it waits in the output's memory
     memory = out if hidden == width else out.new_empty(batch, tokens, width)
     narrow = out.new_empty(batch, tokens, size)
     state, attended = None, []
