@@ -277,12 +277,13 @@ static __device__ __forceinline__ void attend(
 	meet_block();
 }
 
-/* Blocks that have no part in making heads come first: they read older keys meanwhile. */
+/* With a single token, blocks that have no part in making heads come first: they read older keys meanwhile. */
 static __device__ __forceinline__ void attention(const struct model_step_arguments &a, int layer)
 {
 	const int groups = HEADS / GROUP, items = (TOKENS == 1 ? 1 : a.row_count) * groups;
 
-	for (int item = BLOCKS - 1 - blockIdx.x; item < items * MODEL_SPLITS; item += BLOCKS) {
+	for (int item = TOKENS == 1 ? BLOCKS - 1 - blockIdx.x : blockIdx.x; item < items * MODEL_SPLITS;
+		item += BLOCKS) {
 		const int row = item % items / groups, split = item / items, splits = splits_of(a, row);
 
 		if (split < splits)
@@ -290,40 +291,37 @@ static __device__ __forceinline__ void attention(const struct model_step_argumen
 	}
 }
 
-/* What a part of a sequence has of four columns: sums, its largest score and the sum of its weights. */
-struct attended_part {
-	float4 sums;
-	float largest, weight;
-};
-
-/* Parts `first` to first + count − 1 of a row's head. */
+/* Parts first to first + count − 1 of what a row's head attended to: sums of four columns; the largest score and the sum of the
+ * weights. */
 static __device__ __forceinline__ void read_parts(const struct model_step_arguments &a, int layer, int row,
-	int column, int first, int count, struct attended_part (&parts)[SPLITS_AT_ONCE])
+	int column, int first, int count, float4 (&sums)[SPLITS_AT_ONCE], float2 (&states)[SPLITS_AT_ONCE])
 {
-	const int head = row * HEADS + column / HEAD_DIM, at = head * MODEL_SPLITS + first,
-		  quad = column % HEAD_DIM / 4;
+	const long long at = (long long)(row * HEADS + column / HEAD_DIM) * MODEL_SPLITS + first;
+	const int quad = column % HEAD_DIM / 4;
 
 #if STREAMED
 	uint4 parcels[2 * SPLITS_AT_ONCE];
 
 	receive(a, parcels, 2 * count, a.number + layer,
-		[=](int i) { return ATTENDED_AT + (2 * at + i) * QUADS + quad; });
+		[=](int i) { return ATTENDED_AT + (2 * (int)at + i) * QUADS + quad; });
+#else
+	const float4 *partial = (const float4 *)a.partial + at * QUADS + quad;
+	const float2 *of = (const float2 *)a.partial_of + at;
 #endif
 #pragma unroll
 	for (int i = 0; i < SPLITS_AT_ONCE; i++) {
-		parts[i].largest = NOTHING;
+		states[i] = make_float2(NOTHING, 0);
 		if (i >= count)
 			continue;
 #if STREAMED
 		const uint4 one = parcels[2 * i], other = parcels[2 * i + 1];
 
-		parts[i] = {make_float4(__uint_as_float(one.x), __uint_as_float(one.y),
-				    __uint_as_float(one.z), __uint_as_float(other.x)),
-			__uint_as_float(other.y), __uint_as_float(other.z)};
+		sums[i] = make_float4(__uint_as_float(one.x), __uint_as_float(one.y), __uint_as_float(one.z),
+			__uint_as_float(other.x));
+		states[i] = make_float2(__uint_as_float(other.y), __uint_as_float(other.z));
 #else
-		const float2 state = __ldcg((const float2 *)a.partial_of + at + i);
-
-		parts[i] = {__ldcg((const float4 *)a.partial + (at + i) * QUADS + quad), state.x, state.y};
+		states[i] = __ldcg(of + i);
+		sums[i] = __ldcg(partial + i * QUADS);
 #endif
 	}
 }
@@ -338,26 +336,26 @@ static __device__ __forceinline__ float4 attended(
 
 	/* as many at a time as most sequences have */
 	for (int first = 0; first < splits; first += SPLITS_AT_ONCE) {
-		struct attended_part parts[SPLITS_AT_ONCE];
-		const float before = largest;
+		float2 states[SPLITS_AT_ONCE];
+		float4 fours[SPLITS_AT_ONCE];
+		float before = largest, shrink;
 
-		read_parts(a, layer, row, column, first, splits - first, parts);
+		read_parts(a, layer, row, column, first, splits - first, fours, states);
 #pragma unroll
 		for (int i = 0; i < SPLITS_AT_ONCE; i++)
-			largest = fmaxf(largest, parts[i].largest);
-		const float shrink = __expf(before - largest);
-
+			largest = fmaxf(largest, states[i].x);
+		shrink = __expf(before - largest);
 		sum *= shrink;
 		total.x *= shrink, total.y *= shrink, total.z *= shrink, total.w *= shrink;
 #pragma unroll
 		for (int i = 0; i < SPLITS_AT_ONCE; i++) {
-			const float weight = __expf(parts[i].largest - largest);
+			const float weight = __expf(states[i].x - largest);
 
 			if (first + i >= splits)
 				break;
-			sum += weight * parts[i].weight;
-			total.x += weight * parts[i].sums.x, total.y += weight * parts[i].sums.y;
-			total.z += weight * parts[i].sums.z, total.w += weight * parts[i].sums.w;
+			sum += weight * states[i].y;
+			total.x += weight * fours[i].x, total.y += weight * fours[i].y;
+			total.z += weight * fours[i].z, total.w += weight * fours[i].w;
 		}
 	}
 	sum = __fdividef(1, sum);

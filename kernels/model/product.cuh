@@ -84,10 +84,8 @@ static __device__ __forceinline__ void multiply_slice(float (&c)[TILES][4], cons
  * compute-sanitizer's racecheck does not follow others. */
 template <int SPLIT> static __device__ __forceinline__ void meet_group(void)
 {
-	if (SPLIT == 1)
-		return;
 #pragma unroll
-	for (int group = 0; group < MODEL_WARPS / SPLIT; group++) {
+	for (int group = 0; SPLIT > 1 && group < MODEL_WARPS / SPLIT; group++) {
 		if (THREAD / 32 / SPLIT == group)
 			asm volatile("bar.sync %0, %1;" ::"r"(2 + group), "n"(SPLIT * 32) : "memory");
 	}
