@@ -2,7 +2,7 @@
  * convolution of four taps and SiLU, for q, k and v at once. The first, narrow half of the gate comes out of
  * the same product and is only copied.
  *
- * A thread has four channels and goes down STRIP_ROWS rows with the last three in registers, so that a row is
+ * A thread has four channels and goes down a strip of rows with the last three in registers, so that a row is
  * read once, and three more for each strip. It asks for AHEAD rows while it works on as many: with 8 bytes a
  * row, that is what keeps enough of them on their way. Bound by memory. Compile-time parameters: WIDTH
  * (heads · S), HEAD_DIM, INPUT. */
@@ -51,7 +51,7 @@ static __device__ void copy_strip(ELEMENT *to, const ELEMENT *from, long long to
 		*(uint2 *)to = *(const uint2 *)from;
 }
 
-/* Rows from `token` to `end` of one stretch; those behind the sequence's `tokens` become zeros. */
+/* Rows from `token` to `end` of one stretch; those behind the sequence's `tokens` become zeros, as those before its first are. */
 static __device__ void convolve_strip(const float *weights, ELEMENT *to, const ELEMENT *from, long long token,
 	long long end, long long tokens)
 {
@@ -67,7 +67,8 @@ static __device__ void convolve_strip(const float *weights, ELEMENT *to, const E
 	}
 #pragma unroll
 	for (int back = 1; back <= LAYER_HISTORY; back++)
-		unpack(x[LAYER_HISTORY - back], *(const uint2 *)(from - back * COLUMNS));
+		unpack(x[LAYER_HISTORY - back],
+			token >= back ? *(const uint2 *)(from - back * COLUMNS) : make_uint2(0, 0));
 	load_ahead(coming, from, end - token);
 	for (; token < end; token += AHEAD) {
 #pragma unroll
@@ -94,7 +95,7 @@ static __device__ void convolve_strip(const float *weights, ELEMENT *to, const E
 static __device__ __forceinline__ void convolve_stretch(const struct layer_convolve_arguments &a)
 {
 	const unsigned id = blockIdx.x * THREADS + threadIdx.x;
-	const int row = id / GROUPS * STRIP_ROWS, end = min(row + STRIP_ROWS, a.segment.length);
+	const int row = id / GROUPS * a.strip, end = min(row + a.strip, a.segment.length);
 	const int column = id % GROUPS * 4, which = column / WIDTH, channel = column % WIDTH;
 	const long long start = first_token(a.segment, blockIdx.y), tokens = a.segment.tokens;
 	const ELEMENT *from = (const ELEMENT *)a.projected + column +
@@ -119,6 +120,7 @@ static __device__ __forceinline__ void convolve_stretch(const struct layer_convo
 extern "C" __global__ void __launch_bounds__(THREADS)
 	layer_convolve(const __grid_constant__ struct layer_convolve_arguments a)
 {
+	wait_for_launch_before();
 	convolve_stretch(a);
 }
 #endif

@@ -33,6 +33,7 @@
 	_(common_arguments, "common/arguments.h")                                                            \
 	_(common_dtype, "common/dtype.h")                                                                    \
 	_(common_element, "common/element.cuh")                                                              \
+	_(common_launch, "common/launch.cuh")                                                                \
 	_(common_tile, "common/tile.cuh")                                                                    \
 	_(flash_arguments, "flash/arguments.h")                                                              \
 	_(flash_atomics, "flash/atomics.cuh")                                                                \
@@ -73,6 +74,7 @@
 	_(model_attention, "model/attention.cuh")                                                            \
 	_(model_barrier, "model/barrier.cuh")                                                                \
 	_(model_layout, "model/layout.h")                                                                    \
+	_(model_parcel, "model/parcel.cuh")                                                                  \
 	_(model_plan, "model/plan.cuh")                                                                      \
 	_(model_product, "model/product.cuh")                                                                \
 	_(model_result, "model/result.cuh")                                                                  \
