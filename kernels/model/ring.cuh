@@ -3,6 +3,7 @@
  * normalise or attend. A slot has rows of a tile, or a part of their columns. */
 #pragma once
 
+#include "common/mbarrier.cuh"
 #include "common/tile.cuh"
 #include "model/activation.cuh"
 #include "model/stream.cuh"
@@ -91,12 +92,6 @@ static __device__ __forceinline__ void copy_row(
 		     : "memory");
 }
 
-static __device__ __forceinline__ void expect(unsigned barrier, int bytes)
-{
-	asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes)
-		     : "memory");
-}
-
 /* Asks for a slot, by a warp: a lane a row. */
 static __device__ __forceinline__ void ask(
 	const struct order &of, const struct place &at, unsigned long long policy)
@@ -112,7 +107,7 @@ static __device__ __forceinline__ void ask(
 	const int rows = __popc(__ballot_sync(~0u, there));
 
 	if (lane == 0)
-		expect(slot_barrier(at.number), rows * bytes);
+		mbarrier_expect(slot_barrier(at.number), rows * bytes);
 	__syncwarp();
 	if (there)
 		copy_row(slot_address(at.number) + lane * of.row_bytes,
@@ -175,8 +170,8 @@ static __device__ __forceinline__ void open_ring(const struct model_step_argumen
 	struct orders &orders = orders_of_block();
 
 	if (THREAD < SLOTS)
-		asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(slot_barrier(THREAD)) : "memory");
-	asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+		mbarrier_init(slot_barrier(THREAD), 1);
+	mbarrier_publish();
 	asm volatile("fence.proxy.async;" ::: "memory");
 	if (THREAD == 0) {
 		orders = {{order_of<QKV>(a), order_of<OUTPUT>(a), order_of<GATE_UP>(a), order_of<DOWN>(a),
@@ -190,16 +185,7 @@ static __device__ __forceinline__ void open_ring(const struct model_step_argumen
 /* Until it is there. */
 static __device__ __forceinline__ void wait_for(int slot)
 {
-	unsigned done;
-
-	do
-		asm volatile("{ .reg .pred p;\n"
-			     "mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n"
-			     "selp.u32 %0, 1, 0, p; }"
-			     : "=r"(done)
-			     : "r"(slot_barrier(slot)), "r"(slot / SLOTS & 1)
-			     : "memory");
-	while (!done);
+	mbarrier_wait(slot_barrier(slot), slot / SLOTS & 1);
 }
 
 /* A lane's numbers of slice `at` of a slot. */

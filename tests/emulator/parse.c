@@ -307,15 +307,19 @@ static int parse_simple(struct parser *parser, struct operand *operand)
 static int parse_operand(struct parser *parser, struct statement *statement)
 {
 	char close = take(parser, '{') ? '}' : take(parser, '[') ? ']' : take(parser, '(') ? ')' : '\0';
+	bool list = false; /* [address, {1, 2}]: it ends what is in the brackets */
 
 	do {
 		struct operand *operand = operand_add(statement);
 
+		list |= close == ']' && take(parser, '{');
 		if (parse_simple(parser, operand) < 0)
 			return -1;
 		operand->memory = close == ']';
 	} while (close ? take(parser, ',') : take(parser, '|'));
 	statement->group_count++;
+	if (list && expect(parser, '}') < 0)
+		return -1;
 	return close ? expect(parser, close) : 0;
 }
 
