@@ -156,8 +156,7 @@ template <bool KEYS> struct tile_walk {
 		kept = shared_memory();
 		stages = kept + 2 * KEPT_BYTES;
 		statistics = stages + NUM_STAGES * 2 * WALKED_BYTES;
-		barriers = kept +
-			FLASH_BACKWARD_SHARED(HEAD_DIM, BLOCK_M, BLOCK_N, NUM_STAGES);
+		barriers = kept + FLASH_BACKWARD_SHARED(HEAD_DIM, BLOCK_M, BLOCK_N, NUM_STAGES);
 	}
 
 	__device__ __forceinline__ unsigned stage(int tile) const
@@ -206,8 +205,8 @@ template <bool KEYS> struct tile_walk {
 
 		if (threadIdx.x % 32 == 0) {
 			mbarrier_expect(barrier, 2 * WALKED_BYTES);
-			fetch_tile<BLOCK_N>(stage(tile), KEYS ? a.q_map : a.k_map, place, packed, from, row,
-				barrier);
+			fetch_tile<BLOCK_N>(
+				stage(tile), KEYS ? a.q_map : a.k_map, place, packed, from, row, barrier);
 			fetch_tile<BLOCK_N>(stage(tile) + WALKED_BYTES, KEYS ? a.d_o_map : a.v_map, place,
 				packed, from, row, barrier);
 		}
@@ -218,7 +217,8 @@ template <bool KEYS> struct tile_walk {
 				float2 its = {0.0f, 0.0f};
 
 				if (row + i < place.tokens)
-					its = *(const float2 *)(a.statistics + query_index(a, place, from) + row + i);
+					its = *(const float2 *)(a.statistics + query_index(a, place, from) +
+						row + i);
 				store_shared(statistics_of(tile) + i * 8, its.x, its.y);
 			}
 			mbarrier_arrive_warp(barrier);

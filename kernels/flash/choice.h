@@ -46,7 +46,8 @@ CHOICE_FUNCTION int flash_fits(
 	int gradient, int dim, const struct choice_machine *machine, const struct flash_choice *choice)
 {
 	return (choice->product_warps == 1 || flash_has_wgmma(dim, machine)) &&
-		flash_registers(gradient, dim, choice) <= FLASH_ROOM(choice->num_warps, choice->product_warps) &&
+		flash_registers(gradient, dim, choice) <=
+		FLASH_ROOM(choice->num_warps, choice->product_warps) &&
 		flash_shared(gradient, dim, choice) <= machine->shared_per_block;
 }
 
@@ -58,7 +59,8 @@ CHOICE_FUNCTION struct flash_choice flash_choose(
 	int i = 0;
 
 	while (choices[i + 1].block_m &&
-		((choices[i].product_warps == 4 && !mapped) || !flash_fits(gradient, dim, machine, &choices[i])))
+		((choices[i].product_warps == 4 && !mapped) ||
+			!flash_fits(gradient, dim, machine, &choices[i])))
 		i++;
 	return choices[i];
 }

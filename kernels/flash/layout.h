@@ -55,7 +55,10 @@
 /* --- of any ------------------------------------------------------------------------------------------ */
 
 #define FLASH_FORWARD_REGISTERS(dim, block_m, block_n, warps, product_warps)                                 \
-	((product_warps) == 4 ? FLASH_ROWS_TILES(dim, block_n) : FLASH_FORWARD_TILES(dim, block_m, block_n, warps))
+	((product_warps) == 4 ? FLASH_ROWS_TILES(dim, block_n)                                               \
+			      : FLASH_FORWARD_TILES(dim, block_m, block_n, warps))
 #define FLASH_BACKWARD_REGISTERS(dim, block_m, block_n, warps, product_warps)                                \
-	((product_warps) == 4 ? FLASH_KEYS_TILES(dim, block_n) : FLASH_BACKWARD_TILES(dim, block_m, block_n, warps))
-#define FLASH_ROOM(warps, product_warps) ((product_warps) == 4 ? FLASH_PRODUCT_ROOM(warps) : FLASH_MOST_REGISTERS)
+	((product_warps) == 4 ? FLASH_KEYS_TILES(dim, block_n)                                               \
+			      : FLASH_BACKWARD_TILES(dim, block_m, block_n, warps))
+#define FLASH_ROOM(warps, product_warps)                                                                     \
+	((product_warps) == 4 ? FLASH_PRODUCT_ROOM(warps) : FLASH_MOST_REGISTERS)

@@ -75,10 +75,11 @@ static __device__ __forceinline__ void fetch_tile(unsigned tile, const struct te
 		const int first = packed ? BOX_ROWS - inside : row + at;
 		const int last = packed ? (int)place.first + row + at + inside : place.batch;
 
-		asm volatile("cp.async.bulk.tensor.5d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
-			     "[%0], [%1, {%2, %3, %4, %5, %6}], [%7];" ::"r"(tile + at * HEAD_DIM * 2),
-			     "l"(&map), "r"(0), "r"(first), "r"(0), "r"(head), "r"(last), "r"(barrier)
-			     : "memory");
+		asm volatile(
+			"cp.async.bulk.tensor.5d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
+			"[%0], [%1, {%2, %3, %4, %5, %6}], [%7];" ::"r"(tile + at * HEAD_DIM * 2),
+			"l"(&map), "r"(0), "r"(first), "r"(0), "r"(head), "r"(last), "r"(barrier)
+			: "memory");
 	}
 }
 

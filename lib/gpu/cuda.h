@@ -26,7 +26,13 @@ enum { CUDA_FUNCTION_SHARED_BYTES = 8 };
 enum { CUDA_STREAM_NON_BLOCKING = 1 };
 /* Of a tensor map: elements of 16 bits; nothing interleaved; rows of 128 bytes permuted, what is fetched into the cache; zeros
  * for what is outside. */
-enum { CUDA_MAP_U16 = 1, CUDA_MAP_PLAIN = 0, CUDA_MAP_SWIZZLE_128 = 3, CUDA_MAP_L2_128 = 2, CUDA_MAP_ZEROS = 0 };
+enum {
+	CUDA_MAP_U16 = 1,
+	CUDA_MAP_PLAIN = 0,
+	CUDA_MAP_SWIZZLE_128 = 3,
+	CUDA_MAP_L2_128 = 2,
+	CUDA_MAP_ZEROS = 0
+};
 
 struct CUctx_st;
 struct CUmod_st;

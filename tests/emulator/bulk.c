@@ -32,7 +32,8 @@ static struct bulk_copy *copy_add(struct block *block)
 }
 
 /* A piece of a line of a box, which begins with element `first`; zeros outside of the tensor. */
-static void copy_piece(const struct bulk_copy *copy, int64_t first, uint64_t line, bool inside, unsigned char *to)
+static void copy_piece(
+	const struct bulk_copy *copy, int64_t first, uint64_t line, bool inside, unsigned char *to)
 {
 	const struct map *map = copy->map;
 	const int count = ALIGNMENT / map->element;
@@ -142,7 +143,8 @@ OPERATION(copy_box_in)
 			(uint64_t)instruction->immediate;
 		const uint64_t mbarrier = address_of(warp, instruction, lane, 1, instruction->width[1]);
 		const void *bytes = locate(warp, instruction, lane, SPACE_GENERIC,
-			address_of(warp, instruction, lane, SECOND_ADDRESS, 8), MAP_BYTES, MAP_ALIGNMENT, READ);
+			address_of(warp, instruction, lane, SECOND_ADDRESS, 8), MAP_BYTES, MAP_ALIGNMENT,
+			READ);
 		struct bulk_copy copy = {.warp = warp, .instruction = instruction, .map = map_at(bytes)};
 
 		if (!copy.map || copy.map->rank != instruction->count)
@@ -199,7 +201,8 @@ static int decode_box(struct decoding *decoding, struct error *err)
 		if (decode_operand(decoding, 2 + i, CORNER + i, 4, err) < 0)
 			return -1;
 	if (no_parts_left(decoding, err) < 0 ||
-		decode_operand(decoding, rank + 2, 1, operands[rank + 2].kind == OPERAND_REGISTER ? 0 : 4, err) < 0 ||
+		decode_operand(decoding, rank + 2, 1, operands[rank + 2].kind == OPERAND_REGISTER ? 0 : 4,
+			err) < 0 ||
 		decode_operand(decoding, 1, SECOND_ADDRESS, 8, err) < 0)
 		return -1;
 	return decode_address(decoding, 0, err);

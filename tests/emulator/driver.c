@@ -303,8 +303,8 @@ EXPORT int cuEventDestroy_v2(struct CUevent_st *event)
 }
 
 EXPORT int cuTensorMapEncodeTiled(struct tensor_map *map, int type, uint32_t rank, void *data,
-	const uint64_t *sizes, const uint64_t *strides, const uint32_t *box, const uint32_t *steps, int interleave,
-	int swizzle, int promotion, int fill)
+	const uint64_t *sizes, const uint64_t *strides, const uint32_t *box, const uint32_t *steps,
+	int interleave, int swizzle, int promotion, int fill)
 {
 	return map_encode(map, type, rank, (uint64_t)data, sizes, strides, box, steps, interleave, swizzle,
 		promotion, fill);

@@ -31,8 +31,9 @@ static bool is_stride(uint64_t stride)
 	return stride && stride % PIECE == 0 && stride < STRIDE_END;
 }
 
-int map_encode(void *to, int type, uint32_t rank, uint64_t address, const uint64_t *sizes, const uint64_t *strides,
-	const uint32_t *box, const uint32_t *steps, int interleave, int swizzle, int promotion, int fill)
+int map_encode(void *to, int type, uint32_t rank, uint64_t address, const uint64_t *sizes,
+	const uint64_t *strides, const uint32_t *box, const uint32_t *steps, int interleave, int swizzle,
+	int promotion, int fill)
 {
 	struct map map = {.mark = MARK, .rank = (uint16_t)rank, .address = address};
 	bool steps_over = false;
@@ -56,7 +57,8 @@ int map_encode(void *to, int type, uint32_t rank, uint64_t address, const uint64
 	if (box[0] * map.element % PIECE || (swizzle && box[0] * map.element > map.width))
 		return CUDA_ERROR_INVALID_VALUE;
 	if (interleave || fill || steps_over) {
-		fprintf(stderr, "emulated GPU: tensor maps that interleave, step over elements or fill with NaN\n");
+		fprintf(stderr,
+			"emulated GPU: tensor maps that interleave, step over elements or fill with NaN\n");
 		return CUDA_ERROR_INVALID_VALUE;
 	}
 	memset(to, 0, MAP_BYTES);

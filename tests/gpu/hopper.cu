@@ -173,7 +173,8 @@ extern "C" __global__ void ring(const float *in, float *out, int pieces)
 	out[threadIdx.x] = sum;
 }
 
-struct __align__(64) tensor_map {
+struct __align__(64) tensor_map
+{
 	unsigned long long opaque[16];
 };
 
@@ -181,8 +182,8 @@ struct __align__(64) tensor_map {
 
 /* A box of a tensor of so many dimensions, as it lies in shared memory then. */
 #define BOX(rank, corner)                                                                                    \
-	extern "C" __global__ void box_##rank##d(const __grid_constant__ tensor_map map, const int *at,      \
-		uint4 *out, int bytes)                                                                       \
+	extern "C" __global__ void box_##rank##d(                                                            \
+		const __grid_constant__ tensor_map map, const int *at, uint4 *out, int bytes)                \
 	{                                                                                                    \
 		__shared__ __align__(1024) uint4 box[BOX_BYTES / 16];                                        \
 		__shared__ unsigned long long barrier;                                                       \
@@ -338,10 +339,11 @@ extern "C" __global__ void unmapped(const uint4 *in, float *out)
 	if (threadIdx.x == 0) {
 		init(address_of(&barrier), 1);
 		expect(address_of(&barrier), 128);
-		asm volatile("cp.async.bulk.tensor.1d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], "
-			     "[%1, {%2}], [%3];" ::"r"(address_of(box)),
-			     "l"(in), "r"(0), "r"(address_of(&barrier))
-			     : "memory");
+		asm volatile(
+			"cp.async.bulk.tensor.1d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], "
+			"[%1, {%2}], [%3];" ::"r"(address_of(box)),
+			"l"(in), "r"(0), "r"(address_of(&barrier))
+			: "memory");
 	}
 }
 

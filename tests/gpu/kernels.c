@@ -1329,7 +1329,8 @@ static void attention_beside_nan(void **state)
 		problem.cu_seqlens = cu_seqlens;
 		problem.sequences = SEQUENCES;
 		for (int t = 0; t < 4 * i; t++)
-			must(gpu_fill(gpu, (uint16_t *)inputs[t]->data + LONE * row, 0xff, row * 2, &err), &err);
+			must(gpu_fill(gpu, (uint16_t *)inputs[t]->data + LONE * row, 0xff, row * 2, &err),
+				&err);
 		must(flash_cuda(gpu, &workspace, &problem, NULL, &err), &err);
 		must(flash_cuda_gradient(gpu, &workspace, &problem, NULL, &err), &err);
 		found[i] = malloc(4 * count * 2);

@@ -405,8 +405,18 @@ static void the_usual_configuration_fits(void **state)
 static void tensors_that_cannot_be_mapped_go_without_wgmma(void **state)
 {
 	const struct tensor rows = tensor_contiguous(NULL, DTYPE_BF16, 100, 2, 64);
-	const struct flash_problem usual = {.causal = true, .scale = 1, .batch = 1, .tokens = 100, .heads = 2,
-		.key_heads = 2, .dim = 64, .q = rows, .k = rows, .v = rows, .o = rows, .d_o = rows};
+	const struct flash_problem usual = {.causal = true,
+		.scale = 1,
+		.batch = 1,
+		.tokens = 100,
+		.heads = 2,
+		.key_heads = 2,
+		.dim = 64,
+		.q = rows,
+		.k = rows,
+		.v = rows,
+		.o = rows,
+		.d_o = rows};
 	struct flash_problem problems[7];
 	struct error err = {0};
 

@@ -45,8 +45,7 @@ static bool are_mapped(const struct flash_kernels *kernels, const struct flash_p
 	const int64_t keys[] = {problem->batch, problem->tokens, problem->key_heads};
 
 	return is_mapped(&problem->q, queries) && is_mapped(&problem->k, keys) &&
-		is_mapped(&problem->v, keys) &&
-		(!kernels->gradient || is_mapped(&problem->d_o, queries));
+		is_mapped(&problem->v, keys) && (!kernels->gradient || is_mapped(&problem->d_o, queries));
 }
 
 /* What products by wgmma need. */
@@ -111,8 +110,8 @@ struct config flash_config_default(const struct flash_kernels *kernels, const st
 	const struct flash_choice choice = flash_choose(kernels->gradient, problem->dim,
 		!kernels->no_wgmma && are_mapped(kernels, problem), &machine);
 
-	return (struct config){{choice.block_m, choice.block_n, choice.num_warps, choice.num_stages,
-		choice.product_warps}};
+	return (struct config){
+		{choice.block_m, choice.block_n, choice.num_warps, choice.num_stages, choice.product_warps}};
 }
 
 struct config flash_config_adopt(const struct flash_kernels *kernels, const struct flash_problem *problem,

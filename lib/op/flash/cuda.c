@@ -68,7 +68,8 @@ static int map_rows(struct gpu *gpu, const struct flash_problem *problem, const 
 					: TENSOR_VECTOR_BYTES;
 	wanted = (struct gpu_map){
 		.data = (uint64_t)tensor->data,
-		.size = {columns, (uint64_t)problem->tokens, parts, (uint64_t)heads, (uint64_t)problem->batch},
+		.size = {columns, (uint64_t)problem->tokens, parts, (uint64_t)heads,
+			(uint64_t)problem->batch},
 		.stride = {stride[1], columns * dtype_size(tensor->dtype), stride[2], stride[0]},
 		.box = {(uint32_t)columns, rows, (uint32_t)parts, 1, 1},
 	};
