@@ -22,14 +22,17 @@ static __device__ __forceinline__ void mask(
 	UNROLL
 	for (int g = 0; g < GROUPS; g++) {
 		UNROLL
-		for (int n = 0; n < WALK_N; n++) {
-			UNROLL
-			for (int i = 0; i < 4; i++) {
-				const int column = key + score_column(n, i);
+		for (int half = 0; half < 2; half++) {
+			const int row = place.row + score_row(g, half * 2), end = place.tokens - 1;
+			/* that is seen, counted from this lane's first column */
+			const int last = (CAUSAL ? min(row, end) : end) - key - score_column(0, 0);
 
-				if (column >= place.tokens ||
-					(CAUSAL && column > place.row + score_row(g, i)))
-					scores[g][n][i] = MINUS_INFINITY;
+			UNROLL
+			for (int n = 0; n < WALK_N; n++) {
+				if (n * 8 > last)
+					scores[g][n][half * 2] = MINUS_INFINITY;
+				if (n * 8 + 1 > last)
+					scores[g][n][half * 2 + 1] = MINUS_INFINITY;
 			}
 		}
 	}
