@@ -29,7 +29,7 @@
 	(2 * FLASH_TILE_BYTES(dim, block_m) + (stages)*2 * FLASH_TILE_BYTES(dim, block_n) +                  \
 		8 * ((block_m) > (stages) * (block_n) ? (block_m) : (stages) * (block_n)))
 
-/* --- products by mma.sync ------------------------------------------------------------------------------- */
+/* --- products by mma.sync ---------------------------------------------------------------------------- */
 
 /* Registers of a thread that tiles of sums and factors take. Forward: O and the scores in fp32, Q. */
 #define FLASH_GROUPS(block_m, warps) ((block_m) / 16 / (warps)) /* 16 rows each, of a warp */
