@@ -3,6 +3,7 @@
 
 #include "common/arguments.h"
 #include "common/dtype.h"
+#include "common/launch.cuh"
 
 #ifndef VECTOR
 #define VECTOR 0

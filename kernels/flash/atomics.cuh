@@ -54,6 +54,8 @@ static __device__ __forceinline__ void add_query_gradients(const struct flash_ar
 extern "C" __global__ void __launch_bounds__(THREADS)
 	flash_backward_begin(const __grid_constant__ struct flash_arguments a)
 {
+	wait_for_launch_before();
+
 	const struct place place = locate(a, a.heads, false);
 	float *sums = dq_sums(a, query_index(a, place, place.head) + place.row);
 
@@ -69,6 +71,8 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 extern "C" __global__ void __launch_bounds__(THREADS)
 	flash_backward_end(const __grid_constant__ struct flash_arguments a)
 {
+	wait_for_launch_before();
+
 	const struct place place = locate(a, a.heads, false);
 	const float *sums = dq_sums(a, query_index(a, place, place.head) + place.row);
 	ELEMENT *dq = head_of(a.dq, place, place.head);

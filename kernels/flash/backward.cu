@@ -422,11 +422,13 @@ static __device__ __forceinline__ void differentiate_block(const struct flash_ar
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_AT_LEAST)
 	flash_backward_queries(const __grid_constant__ struct flash_arguments a)
 {
+	wait_for_launch_before();
 	differentiate_block<false>(a);
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_AT_LEAST)
 	flash_backward_keys(const __grid_constant__ struct flash_arguments a)
 {
+	wait_for_launch_before();
 	differentiate_block<true>(a);
 }

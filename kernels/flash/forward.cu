@@ -163,6 +163,8 @@ static __device__ __forceinline__ void attend(const struct flash_arguments &a, c
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_AT_LEAST)
 	flash_forward(const __grid_constant__ struct flash_arguments a)
 {
+	wait_for_launch_before();
+
 	const struct place place = locate(a, a.heads, CAUSAL);
 	const int key_head = place.head / (a.heads / a.key_heads);
 	const int seen = SKIPS && place.row + BLOCK_M < place.tokens ? place.row + BLOCK_M : place.tokens;

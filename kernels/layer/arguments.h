@@ -28,7 +28,8 @@ struct layer_convolve_arguments {
 	void *q, *k, *v;       /* [batch · stretches, held, WIDTH]; zeros behind the sequence's end */
 	void *narrow;          /* [batch, tokens, S] */
 	struct layer_segment segment;
-	int held; /* rows of q, k and v from a stretch to the next: it may be made in pieces */
+	int held;  /* rows of q, k and v from a stretch to the next: it may be made in pieces */
+	int strip; /* rows of a thread */
 };
 
 struct layer_tile_arguments {
@@ -47,8 +48,9 @@ struct layer_project_arguments {
 };
 
 struct layer_gate_arguments {
-	const void *o;             /* [rows, heads · S] */
-	void *y;                   /* the same shape */
+	const void *o; /* S elements for each row and head, so many apart: */
+	long long o_row, o_head;
+	void *y;                   /* [rows, heads · S] */
 	const void *narrow;        /* [rows, S] */
 	const void *weight, *bias; /* [heads · S, S], [heads · S] */
 	const float *norm;         /* [S] */

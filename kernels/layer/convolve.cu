@@ -2,7 +2,7 @@
  * convolution of four taps and SiLU, for q, k and v at once. The first, narrow half of the gate comes out of
  * the same product and is only copied.
  *
- * A thread has four channels and goes down STRIP_ROWS rows with the last three in registers, so that a row is
+ * A thread has four channels and goes down a strip of rows with the last three in registers, so that a row is
  * read once, and three more for each strip. It asks for AHEAD rows while it works on as many: with 8 bytes a
  * row, that is what keeps enough of them on their way. Bound by memory. Compile-time parameters: WIDTH
  * (heads · S), HEAD_DIM, INPUT. */
@@ -94,7 +94,7 @@ static __device__ void convolve_strip(const float *weights, ELEMENT *to, const E
 static __device__ __forceinline__ void convolve_stretch(const struct layer_convolve_arguments &a)
 {
 	const unsigned id = blockIdx.x * THREADS + threadIdx.x;
-	const int row = id / GROUPS * STRIP_ROWS, end = min(row + STRIP_ROWS, a.segment.length);
+	const int row = id / GROUPS * a.strip, end = min(row + a.strip, a.segment.length);
 	const int column = id % GROUPS * 4, which = column / WIDTH, channel = column % WIDTH;
 	const long long start = first_token(a.segment, blockIdx.y), tokens = a.segment.tokens;
 	const ELEMENT *from = (const ELEMENT *)a.projected + column +
@@ -119,6 +119,7 @@ static __device__ __forceinline__ void convolve_stretch(const struct layer_convo
 extern "C" __global__ void __launch_bounds__(THREADS)
 	layer_convolve(const __grid_constant__ struct layer_convolve_arguments a)
 {
+	wait_for_launch_before();
 	convolve_stretch(a);
 }
 #endif

@@ -37,7 +37,7 @@ static __device__ void load_weights(unsigned tile, const ELEMENT *weight)
 }
 
 static __device__ __forceinline__ void load_row(
-	uint4 (&to)[SEGMENTS], const void *from, long long row, int stride, int column)
+	uint4 (&to)[SEGMENTS], const void *from, long long row, long long stride, long long column)
 {
 #pragma unroll
 	for (int s = 0; s < SEGMENTS; s++)
@@ -113,7 +113,7 @@ static __device__ __forceinline__ void gate_rows(const struct layer_gate_argumen
 #pragma unroll
 		for (int half = 0; half < 2; half++) {
 			load_row(narrow[half], a.narrow, rows[half], HEAD_DIM, quad * 8);
-			load_row(o[half], a.o, rows[half], width, column);
+			load_row(o[half], a.o, rows[half], a.o_row, head * a.o_head + quad * 8);
 		}
 #pragma unroll
 		for (int k = 0; k < K; k++)
@@ -138,6 +138,7 @@ static __device__ __forceinline__ void gate_rows(const struct layer_gate_argumen
 extern "C" __global__ void __launch_bounds__(THREADS)
 	layer_gate(const __grid_constant__ struct layer_gate_arguments a)
 {
+	wait_for_launch_before();
 	gate_rows(a);
 }
 #endif

@@ -35,6 +35,7 @@ static __device__ __forceinline__ void gather(const struct layer_gather_argument
 extern "C" __global__ void __launch_bounds__(THREADS)
 	layer_gather(const __grid_constant__ struct layer_gather_arguments a)
 {
+	wait_for_launch_before();
 	gather(a);
 }
 #endif

@@ -6,8 +6,10 @@
 #define GATHER_NUMBERS 8 /* of a thread of gather.cu */
 #define TILE_NUMBERS 8   /* of a thread of layer_tile */
 
-/* What a thread of convolve.cu works off. */
+/* What a thread of convolve.cu works off. For few rows there are threads to spare: each has less to do, and ends sooner. */
 #define STRIP_ROWS 16
+#define SHORT_STRIP_ROWS 4
+#define FEW_ROWS 8192 /* of all stretches together */
 #define STRIP_CHANNELS 4
 
 #define LAYER_GATE_ROWS 128 /* of a block of gate.cu at a time: 16 a warp */

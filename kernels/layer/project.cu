@@ -441,12 +441,14 @@ static __device__ __forceinline__ void project(const struct layer_project_argume
 extern "C" __global__ void __launch_bounds__(LAYER_THREADS)
 	layer_tile(const __grid_constant__ struct layer_tile_arguments a)
 {
+	wait_for_launch_before();
 	tile_weights(a);
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
 	layer_project(const __grid_constant__ struct layer_project_arguments a)
 {
+	wait_for_launch_before();
 	project(a);
 }
 #endif

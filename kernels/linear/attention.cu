@@ -48,6 +48,8 @@ static __device__ __forceinline__ float *record_of(const struct linear_arguments
 extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
 	linear_output(const __grid_constant__ struct linear_arguments a)
 {
+	wait_for_launch_before();
+
 	const struct place place = find_place(a);
 	struct state state;
 
@@ -69,6 +71,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
 extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
 	linear_sum(const __grid_constant__ struct linear_arguments a)
 {
+	wait_for_launch_before();
+
 	const struct place place = find_place(a);
 	struct state state = {};
 
@@ -88,6 +92,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
 extern "C" __global__ void __launch_bounds__(SCAN_THREADS)
 	linear_scan(const __grid_constant__ struct linear_arguments a)
 {
+	wait_for_launch_before();
+
 	const long long index = (long long)blockIdx.x * SCAN_THREADS + threadIdx.x;
 	const int sequence = (int)(index / RECORD), number = (int)(index % RECORD);
 	const int square = KEY_DIM * VALUE_DIM, sums = (int)RECORD - square;

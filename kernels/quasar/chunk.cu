@@ -62,18 +62,21 @@
 extern "C" __global__ void __launch_bounds__(THREADS)
 	quasar_chunk_inverse(const __grid_constant__ struct quasar_chunk_arguments a)
 {
+	wait_for_launch_before();
 	make_inverses(a);
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
 	quasar_chunk_transition(const __grid_constant__ struct quasar_chunk_arguments a)
 {
+	wait_for_launch_before();
 	make_transition(a);
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
 	quasar_chunk_output(const __grid_constant__ struct quasar_chunk_arguments a)
 {
+	wait_for_launch_before();
 	make_output(a);
 }
 #endif

@@ -9,6 +9,7 @@
  * skips what multiplies with its 32 leading zeros.
  *
  * Compile-time parameter: SIZE 16, 32 or 64. */
+#include "common/launch.cuh"
 #include "common/tile.cuh"
 #include "quasar/arguments.h"
 #include "quasar/layout.h"
@@ -40,6 +41,7 @@ static __device__ __forceinline__ float dot(
 extern "C" __global__ void __launch_bounds__(THREADS)
 	forward_substitution(const __grid_constant__ struct forward_substitution_arguments a)
 {
+	wait_for_launch_before();
 	__shared__ __align__(16) float lower[SIZE][SIZE];
 	const unsigned tile = (unsigned)__cvta_generic_to_shared(&lower[0][0]);
 	const float *source = a.lower + (long long)blockIdx.x * SIZE * SIZE;

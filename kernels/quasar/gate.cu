@@ -15,6 +15,8 @@
 extern "C" __global__ void __launch_bounds__(THREADS)
 	quasar_gate(const __grid_constant__ struct quasar_gate_arguments a)
 {
+	wait_for_launch_before();
+
 	const long long row = (blockIdx.x * (long long)THREADS + threadIdx.x) / LANES;
 	const int part = threadIdx.x % LANES, head = row % a.heads;
 	const long long token = row / a.heads % a.tokens;

@@ -62,6 +62,8 @@ static __device__ __forceinline__ void store_state(const struct quasar_recurrent
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
 	quasar_recurrent(const __grid_constant__ struct quasar_recurrent_arguments a)
 {
+	wait_for_launch_before();
+
 	const int sequence = blockIdx.x / a.heads, head = blockIdx.x % a.heads, lane = threadIdx.x % 32;
 	const int first_row = lane / 8, column = threadIdx.x / 32 * 32 + lane % 8 * 4;
 	const int batch = PACKED ? 0 : sequence;

@@ -55,6 +55,8 @@ static __device__ void advance(
 extern "C" __global__ void __launch_bounds__(THREADS)
 	quasar_reference(const __grid_constant__ struct quasar_reference_arguments a)
 {
+	wait_for_launch_before();
+
 	extern __shared__ __align__(16) unsigned char memory[];
 	struct chunk_rows &rows = *(struct chunk_rows *)memory;
 	const int sequence = blockIdx.x / a.heads, head = blockIdx.x % a.heads;

@@ -59,7 +59,7 @@ static const struct symbol driver_symbols[] = {
 	DRIVER(cuModuleGetFunction),
 	DRIVER(cuFuncSetAttribute),
 	DRIVER(cuOccupancyMaxActiveBlocksPerMultiprocessor),
-	DRIVER(cuLaunchKernel),
+	DRIVER(cuLaunchKernelEx),
 	DRIVER(cuLaunchCooperativeKernel),
 	DRIVER(cuTensorMapEncodeTiled),
 	DRIVER(cuEventCreate),

@@ -41,6 +41,22 @@ struct CUevent_st;
 struct CUstream_st;
 struct tensor_map;
 
+/* CUlaunchAttribute: `value` of the first kind is an int. */
+enum {
+	CUDA_LAUNCH_EARLY = 6
+}; /* 1: before the launch before has ended ("programmatic stream serialization") */
+struct cuda_launch_attribute {
+	int kind, padding, value[16];
+};
+
+/* CUlaunchConfig */
+struct cuda_launch {
+	unsigned grid[3], block[3], shared_bytes;
+	struct CUstream_st *stream;
+	struct cuda_launch_attribute *attributes;
+	unsigned attribute_count;
+};
+
 /* Each returns 0 or an error code that cuda_check understands. */
 struct cuda_driver {
 	int (*cuInit)(unsigned flags);
@@ -71,9 +87,8 @@ struct cuda_driver {
 	int (*cuFuncSetAttribute)(struct CUfunc_st *function, int attribute, int value);
 	int (*cuOccupancyMaxActiveBlocksPerMultiprocessor)(
 		int *blocks, struct CUfunc_st *function, int threads, size_t shared_bytes);
-	int (*cuLaunchKernel)(struct CUfunc_st *function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
-		unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes,
-		struct CUstream_st *stream, void **arguments, void **extra);
+	int (*cuLaunchKernelEx)(
+		const struct cuda_launch *launch, struct CUfunc_st *function, void **arguments, void **extra);
 	/* the same, of blocks that wait for each other; refused when they do not all fit at a time */
 	int (*cuLaunchCooperativeKernel)(struct CUfunc_st *function, unsigned grid_x, unsigned grid_y,
 		unsigned grid_z, unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes,

@@ -11,6 +11,7 @@
 #include "kernels/common/arguments.h"
 
 #define OLDEST_CAPABILITY 80
+#define EARLY_CAPABILITY 90 /* kernels wait for the launch before: kernels/common/launch.cuh */
 #define MOST_GPUS 1024
 
 struct allocation {
@@ -472,8 +473,14 @@ int gpu_launch(const struct gpu_kernel *kernel, unsigned grid_x, unsigned grid_y
 	const struct gpu *gpu = kernel->gpu;
 	struct CUctx_st *before = gpu_enter(gpu);
 	void *list[] = {(void *)arguments};
-	int code = gpu->driver->cuLaunchKernel(kernel->function, grid_x, grid_y, 1, (unsigned)kernel->threads,
-		1, 1, (unsigned)kernel->shared_bytes, gpu->stream, list, NULL);
+	struct cuda_launch_attribute early = {.kind = CUDA_LAUNCH_EARLY, .value = {1}};
+	const struct cuda_launch launch = {.grid = {grid_x, grid_y, 1},
+		.block = {(unsigned)kernel->threads, 1, 1},
+		.shared_bytes = (unsigned)kernel->shared_bytes,
+		.stream = gpu->stream,
+		.attributes = &early,
+		.attribute_count = gpu->properties.capability >= EARLY_CAPABILITY};
+	int code = gpu->driver->cuLaunchKernelEx(&launch, kernel->function, list, NULL);
 
 	gpu_leave(gpu, before);
 	return cuda_check(code, err, "launching %s on %u x %u blocks", kernel->identity, grid_x, grid_y);

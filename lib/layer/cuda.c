@@ -38,6 +38,7 @@ struct layer_cuda {
 	uint16_t *qkv[3];                       /* of a segment; */
 	int64_t held;                           /* rows of each */
 	uint16_t *narrow, *o;    /* of whole sequences; o in the output's memory where it has its shape */
+	bool in_place;           /* a segment's q is first where its o will be, see takes_place_of_q() */
 	uint16_t *x, *projected; /* of a piece */
 	uint16_t *y;             /* of as many rows as are held */
 };
@@ -224,6 +225,15 @@ static bool is_fused(const struct layer_cuda *layer, const struct layer_call *ca
 	return layer->project && call->batch * call->tokens >= PROJECT_LEAST_TOKENS;
 }
 
+/* Whether o can lie where q does, chunk by chunk, and finish() finds it there. Under upstream semantics a head's rows of q
+ * are one behind the other, and so are then those of o: that takes stretches that hold nothing else, of one sequence. */
+static bool takes_place_of_q(const struct layer_cuda *layer, const struct layer_call *call)
+{
+	return call->semantics == SEMANTICS_CAUSAL ||
+		(call->batch == 1 && call->tokens % UPSTREAM_CHUNK == 0 &&
+			(call->tokens <= layer->segment || UPSTREAM_CHUNK % layer->heads == 0));
+}
+
 /* Makes room for what is between the parts of a call; it stays for later ones. */
 static int reserve(struct layer_cuda *layer, const struct layer_call *call, struct error *err)
 {
@@ -233,13 +243,14 @@ static int reserve(struct layer_cuda *layer, const struct layer_call *call, stru
 		? 0
 		: sequences * (LAYER_HISTORY + smaller(largest.length, piece_length(sequences)));
 	int64_t wide = sequences * largest.length * layer->width;
+	bool in_place = takes_place_of_q(layer, call);
 	size_t state = (size_t)layer->heads * (size_t)(layer->dim * layer->dim) * sizeof(*layer->state),
 	       at = state;
 	const struct {
 		uint16_t **place;
 		int64_t count;
 	} parts[] = {
-		{&layer->qkv[0], wide},
+		{&layer->qkv[0], in_place ? 0 : wide},
 		{&layer->qkv[1], wide},
 		{&layer->qkv[2], wide},
 		{&layer->narrow, rows * layer->dim},
@@ -260,9 +271,29 @@ static int reserve(struct layer_cuda *layer, const struct layer_call *call, stru
 	}
 	if (layer->hidden == layer->width)
 		layer->o = call->out;
-	layer->y = layer->qkv[0]; /* of no use any more by then */
+	layer->in_place = in_place;
+	layer->y = layer->qkv[in_place]; /* q or k, of no use any more by then */
 	layer->held = sequences * largest.length;
 	return 0;
+}
+
+static uint16_t *q_of(const struct layer_cuda *layer, const struct layer_segment *segment)
+{
+	return layer->in_place ? layer->o + segment->first * layer->width : layer->qkv[0];
+}
+
+/* Where a segment's o belongs: from a token to the next, and from a head to the next. */
+static struct tensor o_of(
+	const struct layer_cuda *layer, const struct layer_call *call, int64_t first, int64_t outputs)
+{
+	struct tensor o = tensor_contiguous(
+		layer->o + first * layer->width, DTYPE_BF16, call->tokens, layer->heads, layer->dim);
+
+	if (layer->in_place && call->semantics == SEMANTICS_UPSTREAM) {
+		o.stride[1] = layer->dim;
+		o.stride[2] = outputs * layer->dim;
+	}
+	return o;
 }
 
 /* The part of a segment's stretches behind their first `at` tokens. */
@@ -273,23 +304,26 @@ static int project_piece(struct layer_cuda *layer, const struct layer_call *call
 	struct layer_segment piece = *segment;
 	size_t offset = (size_t)at * (size_t)layer->width;
 	int64_t rows, strips;
+	int strip;
 	struct layer_gather_arguments gather;
 	struct layer_convolve_arguments convolve;
 
 	piece.first += at * piece.stretches;
 	piece.length = (int)smaller(segment->length - at, piece_length(sequences));
 	rows = LAYER_HISTORY + piece.length;
-	strips = (piece.length + STRIP_ROWS - 1) / STRIP_ROWS;
+	strip = sequences * piece.length < FEW_ROWS ? SHORT_STRIP_ROWS : STRIP_ROWS;
+	strips = (piece.length + strip - 1) / strip;
 	gather = (struct layer_gather_arguments){call->x, layer->x, piece, layer->hidden};
 	convolve = (struct layer_convolve_arguments){
 		.projected = layer->projected,
 		.weight = layer->convolution,
-		.q = layer->qkv[0] + offset,
+		.q = q_of(layer, segment) + offset,
 		.k = layer->qkv[1] + offset,
 		.v = layer->qkv[2] + offset,
 		.narrow = layer->narrow,
 		.segment = piece,
 		.held = segment->length,
+		.strip = strip,
 	};
 	if (gpu_launch(layer->gather, blocks(rows * layer->hidden / GATHER_NUMBERS), (unsigned)sequences,
 		    &gather, err) < 0 ||
@@ -307,7 +341,7 @@ static int project_fused(struct layer_cuda *layer, const struct layer_call *call
 		.x = call->x,
 		.weight = layer->tiles,
 		.taps = layer->convolution,
-		.q = layer->qkv[0],
+		.q = q_of(layer, segment),
 		.k = layer->qkv[1],
 		.v = layer->qkv[2],
 		.narrow = layer->narrow,
@@ -361,11 +395,10 @@ static int operate(struct layer_cuda *layer, const struct layer_call *call,
 		.tokens = outputs,
 		.heads = layer->heads,
 		.dim = layer->dim,
-		.q = tensor_contiguous(layer->qkv[0], DTYPE_BF16, held, layer->heads, layer->dim),
+		.q = tensor_contiguous(q_of(layer, segment), DTYPE_BF16, held, layer->heads, layer->dim),
 		.k = tensor_contiguous(layer->qkv[1], DTYPE_BF16, held, layer->heads, layer->dim),
 		.v = tensor_contiguous(layer->qkv[2], DTYPE_BF16, held, layer->heads, layer->dim),
-		.o = tensor_contiguous(
-			layer->o + first * layer->width, DTYPE_BF16, call->tokens, layer->heads, layer->dim),
+		.o = o_of(layer, call, first, outputs),
 		.beta = layer->beta,
 		.initial_state = first ? layer->state : NULL,
 		.final_state = first + outputs < call->tokens ? layer->state : NULL,
@@ -397,8 +430,11 @@ static unsigned gate_blocks(const struct layer_cuda *layer, int64_t rows)
 static int finish(struct layer_cuda *layer, const struct layer_call *call, int64_t first, int64_t rows,
 	struct error *err)
 {
+	const struct tensor o = o_of(layer, call, first, rows);
 	struct layer_gate_arguments gate = {
-		.o = layer->o + first * layer->width,
+		.o = o.data,
+		.o_row = o.stride[1],
+		.o_head = o.stride[2],
 		.y = layer->y,
 		.narrow = layer->narrow + first * layer->dim,
 		.weight = layer->wide_gate,

@@ -28,6 +28,9 @@ static unsigned char *reach_global(struct warp *warp, const struct instruction *
 	if (address - last->address >= last->bytes || last->bytes - (address - last->address) < bytes) {
 		const struct allocation *found = memory_find(address, bytes);
 
+		if (launch->early && !warp->waited)
+			fault(warp, instruction, lane, CUDA_ERROR_LAUNCH_FAILED,
+				"memory is used before the launch before has ended (griddepcontrol.wait)");
 		if (!found)
 			bad_access(warp, instruction, lane, SPACE_GLOBAL, address, bytes, direction);
 		*last = *found;

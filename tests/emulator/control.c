@@ -122,6 +122,19 @@ static int decode_yield(struct decoding *decoding, struct error *err)
 	return 0;
 }
 
+/* The launch before has ended long ago; what can be seen is whether a kernel waits for it. */
+OPERATION(wait_for_launch_before)
+{
+	warp->waited = true;
+}
+
+static int decode_launch_order(struct decoding *decoding, struct error *err)
+{
+	(void)err;
+	decoding->instruction->execute = take_part(decoding, "wait") ? wait_for_launch_before : nothing;
+	return 0;
+}
+
 /* --- order of memory ---------------------------------------------------------------------------------- */
 
 OPERATION(publish)
@@ -252,5 +265,5 @@ static int decode_warp_barrier(struct decoding *decoding, struct error *err)
 const struct family control_families[] = {{"bra", decode_branch}, {"brx", decode_branch_by_index},
 	{"exit", decode_end}, {"trap", decode_trap}, {"bar", decode_barrier}, {"barrier", decode_barrier},
 	{"membar", decode_nothing}, {"fence", decode_fence}, {"setmaxnreg", decode_registers},
-	{"prefetch", decode_nothing}, {"prefetchu", decode_nothing}, {"griddepcontrol", decode_nothing},
+	{"prefetch", decode_nothing}, {"prefetchu", decode_nothing}, {"griddepcontrol", decode_launch_order},
 	{"discard", decode_nothing}, {"nanosleep", decode_yield}, {0}};

@@ -441,6 +441,22 @@ EXPORT int cuLaunchKernel(struct CUfunc_st *function, unsigned grid_x, unsigned 
 		     : launch_kernel((const struct kernel *)function, launch, shared_bytes, arguments, false);
 }
 
+EXPORT int cuLaunchKernelEx(
+	const struct cuda_launch *config, struct CUfunc_st *function, void **arguments, void **extra)
+{
+	struct launch launch = {.grid = {config->grid[0], config->grid[1], config->grid[2]},
+		.threads = {config->block[0], config->block[1], config->block[2]}};
+
+	for (unsigned i = 0; i < config->attribute_count; i++) {
+		if (config->attributes[i].kind != CUDA_LAUNCH_EARLY)
+			return CUDA_ERROR_INVALID_VALUE;
+		launch.early = config->attributes[i].value[0];
+	}
+	return extra ? CUDA_ERROR_INVALID_VALUE
+		     : launch_kernel((const struct kernel *)function, launch, config->shared_bytes, arguments,
+			       false);
+}
+
 EXPORT int cuLaunchCooperativeKernel(struct CUfunc_st *function, unsigned grid_x, unsigned grid_y,
 	unsigned grid_z, unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes,
 	struct CUstream_st *stream, void **arguments)

@@ -150,6 +150,7 @@ struct warp {
 	uint32_t next;             /* the next program counter where lanes are that are not of the group */
 	uint32_t at[LANES];        /* the program counters of the others */
 	uint32_t meets[LANES];     /* the masks of those that wait behind a barrier of the warp; else 0 */
+	bool waited;               /* for the launch before */
 	int budget;                /* instructions until it is another's turn */
 	uint32_t carry;            /* lanes whose carry flag is set */
 	uint32_t committed[LANES]; /* groups of asynchronous copies */
@@ -199,6 +200,7 @@ struct launch {
 	uint32_t grid[3], threads[3];
 	size_t shared_bytes; /* the system's, static and dynamic */
 	unsigned char *parameters;
+	bool early;               /* begun before the launch before has ended, whose end it has to wait for */
 	struct block *blocks;     /* those that are resident */
 	struct allocation *found; /* where each instruction's last access to global memory went */
 	jmp_buf failed;

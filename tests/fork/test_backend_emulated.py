@@ -89,7 +89,7 @@ def test_the_operation_on_hopper(hopper, semantics, dim, configuration, monkeypa
     assert cuda_backend.choose(None, dim, torch.bfloat16, int(semantics == "upstream"), 2, 200).product_warps == 4
 
 
-def check_the_layer(semantics, monkeypatch, batch=2, tokens=150, heads=2):
+def check_the_layer(semantics, monkeypatch, batch, tokens, heads):
     layer = QuasarAttention(128, 64, heads, semantics=semantics)
     x = torch.randn(batch, tokens, 128)
     outs = []
@@ -100,13 +100,21 @@ def check_the_layer(semantics, monkeypatch, batch=2, tokens=150, heads=2):
     assert relative(outs[1], outs[0]) < 1e-2
 
 
-@pytest.mark.parametrize("semantics", ["upstream", "causal"])
-def test_the_layer(semantics, monkeypatch):
-    check_the_layer(semantics, monkeypatch)
+@pytest.mark.parametrize("semantics, batch, tokens, heads", [
+    ("upstream", 2, 150, 2), ("causal", 2, 150, 2), ("upstream", 1, 192, 3)])
+def test_the_layer(semantics, batch, tokens, heads, monkeypatch):
+    """With o in the place of q but for the first."""
+    check_the_layer(semantics, monkeypatch, batch, tokens, heads)
 
 
-@pytest.mark.parametrize("batch, tokens, heads", [(2, 150, 2), (1, 260, 1)])
-def test_the_layer_on_hopper(hopper, monkeypatch, batch, tokens, heads):
+def test_the_layer_by_segments(monkeypatch):
+    """All but the last with o in the place of q; each with the stretches of two heads."""
+    monkeypatch.setattr(fused_layer, "SEGMENT", 128)
+    check_the_layer("upstream", monkeypatch, 1, 300, 2)
+
+
+@pytest.mark.parametrize("semantics, batch, tokens, heads", [("causal", 2, 150, 2), ("causal", 1, 260, 1), ("upstream", 1, 256, 2)])
+def test_the_layer_on_hopper(hopper, monkeypatch, semantics, batch, tokens, heads):
     """Which projects in one launch: tiles of 125 tokens, dealt out so that blocks share some, and that in the second case half of
     the warps that multiply have nothing to do for a block's first tile."""
     constant, load, loaded = loader.constant, loader.load, []
@@ -117,7 +125,7 @@ def test_the_layer_on_hopper(hopper, monkeypatch, batch, tokens, heads):
 
     monkeypatch.setattr(loader, "constant", lambda name: 1 if name == "PROJECT_LEAST_TOKENS" else constant(name))
     monkeypatch.setattr(loader, "load", loads)
-    check_the_layer("causal", monkeypatch, batch, tokens, heads)
+    check_the_layer(semantics, monkeypatch, batch, tokens, heads)
     assert "layer_project_entry" in loaded
 
 

@@ -65,11 +65,12 @@ def test_in_fp32(semantics, tokens, compute):
     assert_agree(o, expected(layer, x), reference.FP32_LIMIT)
 
 
-@pytest.mark.parametrize("tokens", [1, 2, 63, 64, 65, 200])
+@pytest.mark.parametrize("batch, tokens", [(2, 1), (2, 2), (2, 63), (2, 64), (2, 65), (2, 200), (1, 192)])
 @pytest.mark.parametrize("heads, hidden", [(2, 64), (3, 40), (8, 64)])
-def test_under_autocast(semantics, heads, hidden, tokens, compute, autocast):
-    """In segments; with o in the output's memory and apart from it; heads that divide a chunk and that do not."""
-    layer, x = QuasarAttention(hidden, 32, heads, semantics=semantics), torch.randn(2, tokens, hidden)
+def test_under_autocast(semantics, heads, hidden, batch, tokens, compute, autocast):
+    """In segments; with o in the output's memory and apart from it, in the place of q and not; heads that divide a chunk and
+    that do not."""
+    layer, x = QuasarAttention(hidden, 32, heads, semantics=semantics), torch.randn(batch, tokens, hidden)
     with autocast:
         assert layer.fused_parameters(x) is not None
         o = layer(x)[0]
@@ -85,11 +86,12 @@ def test_head_dimensions(semantics, size, autocast):
 
 
 @pytest.mark.parametrize("heads", [1, 3, 8])
-@pytest.mark.parametrize("segment, piece", [(64, 1 << 15), (1 << 18, 100), (128, 30), (640, 100)])
-def test_small_segments_are_one(semantics, heads, segment, piece, compute, autocast, monkeypatch):
+@pytest.mark.parametrize("tokens, segment, piece", [(300, 64, 1 << 15), (300, 1 << 18, 100), (300, 128, 30), (320, 128, 30),
+                                                    (300, 640, 100)])
+def test_small_segments_are_one(semantics, heads, tokens, segment, piece, compute, autocast, monkeypatch):
     """And few sequences side by side are all."""
     monkeypatch.setattr(graph, "LONGEST", 0)
-    layer, x = QuasarAttention(32 * heads, 32, heads, semantics=semantics), torch.randn(3, 300, 32 * heads)
+    layer, x = QuasarAttention(32 * heads, 32, heads, semantics=semantics), torch.randn(3, tokens, 32 * heads)
     with autocast:
         right = layer(x)[0]
         monkeypatch.setattr(fused_layer, "SEGMENT", segment)
@@ -99,11 +101,37 @@ def test_small_segments_are_one(semantics, heads, segment, piece, compute, autoc
 
         def watched(*arguments):
             out = arguments[-1]
-            assert out.is_contiguous() and out[:, :, 0, 0].numel() <= segment
+            assert out[:, :, 0, 0].numel() <= segment
+            assert out.is_contiguous() or module.IN_PLACE and out.transpose(1, 2).is_contiguous()
             return forward(*arguments)
 
         monkeypatch.setattr(module, "forward", watched)
         assert_agree(layer(x)[0], right, 8e-3)
+
+
+@pytest.mark.parametrize("batch, tokens, segment, upstream", [(1, 320, 128, 3), (1, 300, 128, 2), (2, 192, 1024, 0)])
+def test_o_takes_the_place_of_q(semantics, batch, tokens, segment, upstream, compute, autocast, monkeypatch):
+    """In so many segments under upstream semantics, and in all under causal; there the gate reads it."""
+    monkeypatch.setattr(graph, "LONGEST", 0)
+    monkeypatch.setattr(fused_layer, "SEGMENT", segment)
+    module = backend.BACKENDS[compute]
+    forward, gate, places, read = module.forward, module.gate, [], []
+
+    def watched_forward(q, *arguments):
+        places.append((q.data_ptr(), arguments[-1].data_ptr()))
+        return forward(q, *arguments)
+
+    def watched_gate(o, *arguments):
+        read.append(o.data_ptr())
+        return gate(o, *arguments)
+
+    monkeypatch.setattr(module, "forward", watched_forward)
+    monkeypatch.setattr(module, "gate", watched_gate)
+    with autocast, torch.no_grad():
+        QuasarAttention(64, 32, 2, semantics=semantics)(torch.randn(batch, tokens, 64))
+    assert read == [o for _, o in places]
+    expected = len(places) if semantics == "causal" else upstream
+    assert sum(q == o for q, o in places) == (expected if module.IN_PLACE else 0)
 
 
 def test_module_by_module_is_the_same(semantics, compute, autocast, monkeypatch):
@@ -178,11 +206,10 @@ def test_segments(heads, tokens, size):
     for segment in fused_layer.segments(tokens, heads, "upstream", size):
         assert segment.first == end
         end += segment.outputs
-        first_rows = segment.first_rows("cpu")
-        if first_rows is None:  # a sequence as it is
-            assert segment.start(0) == segment.first and segment.length == segment.outputs
-            assert heads == 1 or segment.outputs == tokens
+        if segment.outputs == tokens:
+            assert segment.exact and segment.start(0) == 0
             continue
+        first_rows = torch.arange(heads) * segment.outputs if segment.exact else segment.first_rows("cpu")
         for head, first in enumerate(first_rows.tolist()):
             row = head * padded + segment.first  # of the flattened (token, head) rows
             stretch = segment.length * heads

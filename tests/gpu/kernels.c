@@ -453,6 +453,43 @@ static void a_hundred_thousand_tokens(void **state)
 	}
 }
 
+/* o that takes the place of q has the same bits, under upstream semantics by heads. */
+static void o_may_take_the_place_of_q(void **state)
+{
+	(void)state;
+	for (int semantics = 0; semantics < 2; semantics++) {
+		const bool upstream = semantics == SEMANTICS_UPSTREAM;
+		const struct shape shape = {(enum semantics)semantics, DTYPE_BF16, upstream ? 1 : 2,
+			upstream ? suited(32768, 256) : suited(10001, 200), suited(8, 3), 64,
+			.initial = true};
+		const int64_t tokens = shape.tokens, heads = shape.heads, dim = shape.dim;
+		struct trial trial;
+		struct error err;
+		float *in_place;
+
+		prepare(&trial, shape, 4);
+		must(quasar_cuda(gpu, &workspace, &trial.problem, NULL, &err), &err);
+		download(&trial);
+		trial.problem.o = trial.problem.q;
+		if (upstream) {
+			trial.problem.o.stride[1] = dim;
+			trial.problem.o.stride[2] = tokens * dim;
+		}
+		must(quasar_cuda(gpu, &workspace, &trial.problem, NULL, &err), &err);
+		must(gpu_synchronize(gpu, &err), &err);
+		in_place = malloc(trial.count * sizeof(float));
+		download_tensor(&trial, Q, in_place);
+		for (int64_t i = 0; i < (int64_t)trial.count; i++) {
+			const int64_t token = i / dim / heads, head = i / dim % heads;
+			const int64_t at = upstream ? (head * tokens + token) * dim + i % dim : i;
+
+			assert_true(trial.output[i] == in_place[at]);
+		}
+		free(in_place);
+		finish(&trial);
+	}
+}
+
 static void the_same_input_gives_the_same_bits(void **state)
 {
 	struct trial trial;
@@ -836,7 +873,8 @@ static void skip_without_cublaslt(void)
 		skip();
 }
 
-/* Lengths around the convolution's history, a chunk, a tile, a segment and a piece; sequences that begin within a piece. */
+/* Lengths around the convolution's history, a chunk, a tile, a segment and a piece; sequences that begin within a piece; o in
+ * the place of q and not, in the output's memory and not. */
 static void the_layer_follows_its_formula(void **state)
 {
 	static const struct layer_shape shapes[] = {
@@ -845,12 +883,15 @@ static void the_layer_follows_its_formula(void **state)
 		{512, 8, 64, 2, 65, 0},
 		{512, 8, 64, 5, 333, 0},
 		{512, 8, 64, 1, 10001, 0},
+		{512, 8, 64, 1, 8192, 0},
 		{512, 8, 64, 1, 8192, 2048},
 		{512, 8, 64, 1, 9003, 2048},
 		{64, 1, 64, 70, 126, 0},
 		{192, 5, 64, 2, 9000, 4096},
 		{256, 2, 128, 9, 1000, 0},
 		{64, 3, 32, 2, 700, 320},
+		{64, 3, 32, 1, 640, 0},
+		{64, 3, 32, 1, 640, 320},
 		{64, 3, 32, 7, 300, 1000},
 		{64, 3, 32, 1, 131075, 0},
 	};
@@ -1420,6 +1461,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(gates_and_packs_have_a_usual_configuration),
 		cmocka_unit_test(a_closed_gate_forgets),
 		cmocka_unit_test(a_hundred_thousand_tokens),
+		cmocka_unit_test(o_may_take_the_place_of_q),
 		cmocka_unit_test(the_same_input_gives_the_same_bits),
 		cmocka_unit_test(a_sequence_continues_from_its_state),
 		cmocka_unit_test(an_upstream_stretch_reads_its_own_rows),

@@ -188,19 +188,21 @@ extern "C" __global__ void conversions(const float *in, int *out)
 /* What is copied is there when it has been waited for, and not before. */
 extern "C" __global__ void copies(const float *in, float *early, float *late)
 {
-	__shared__ __align__(16) float there[128];
+	__shared__ __align__(16) float there[128 + 32];
 	const unsigned address = (unsigned)__cvta_generic_to_shared(there + threadIdx.x * 4);
+	const unsigned cleared = (unsigned)__cvta_generic_to_shared(there + 128 + threadIdx.x);
 
+	there[128 + threadIdx.x] = 1.0f;
 	asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(address), "l"(in + threadIdx.x * 4)
 		     : "memory");
 	asm volatile("cp.async.commit_group;" ::: "memory");
-	asm volatile("cp.async.ca.shared.global [%0], [%1], 4, 0;" ::"r"(address), "l"(in) : "memory");
+	asm volatile("cp.async.ca.shared.global [%0], [%1], 4, 0;" ::"r"(cleared), "l"(in) : "memory");
 	asm volatile("cp.async.commit_group;" ::: "memory");
 	early[threadIdx.x] = *(volatile float *)&there[threadIdx.x * 4 + 1];
 	asm volatile("cp.async.wait_group 1;" ::: "memory");
 	late[threadIdx.x] = *(volatile float *)&there[threadIdx.x * 4 + 1];
 	asm volatile("cp.async.wait_all;" ::: "memory");
-	late[32 + threadIdx.x] = *(volatile float *)&there[threadIdx.x * 4];
+	late[32 + threadIdx.x] = *(volatile float *)&there[128 + threadIdx.x];
 }
 
 /* Each block waits for the next one's word, and the last begins; within one, half of the warps wait for the rest. */

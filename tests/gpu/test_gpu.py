@@ -84,7 +84,8 @@ def test_the_leaderboard_has_every_version(real_gpu):
     document = json.loads(done.stdout)
     assert document["heads"] == 16 and document["head_dim"] == 64 and document["dtype"] == "bf16"
     first, *more = document["versions"]
-    assert "atomics" in first["name"] and first["speedup"] == 1 and len(more) == 3
+    assert "atomics" in first["name"] and first["speedup"] == 1
+    assert len(more) == (4 if real_gpu["compute_capability"] == 9.0 else 3)
     for version in document["versions"]:
         forward, backward, both = (version[part]["seconds"] for part in ("forward", "backward", "both"))
         assert min(forward, backward) > 0 and both > max(forward, backward) / 2

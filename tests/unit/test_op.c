@@ -663,6 +663,55 @@ static void assert_refused(const struct quasar_problem *problem, const char *bec
 	free(o);
 }
 
+/* o where q is: each chunk's rows of both have to be the same. */
+static void in_place_is_checked(void **state)
+{
+	enum { T = 128, H = 3, S = 32 };
+	struct shape shape = {SEMANTICS_CAUSAL, 2, T, H, S, DTYPE_BF16};
+	struct trial f;
+	struct quasar_problem problem;
+	struct tensor by_heads;
+	struct error err = {0};
+
+	(void)state;
+	trial_make(&f, &shape, (enum quasar_function)shape.semantics, 0);
+	problem = f.problem;
+	by_heads = problem.o = problem.q;
+	by_heads.stride[1] = S;
+	by_heads.stride[2] = T * S;
+	assert_int_equal(quasar_cpu(&problem, &err), -1);
+	assert_int_equal(quasar_check_in_place(&problem, &err), 0);
+	problem.o = by_heads;
+	assert_int_equal(quasar_check_in_place(&problem, &err), -1);
+	problem.semantics = SEMANTICS_UPSTREAM;
+	assert_int_equal(quasar_check(&problem, &err), -1);
+	assert_int_equal(quasar_check_in_place(&problem, &err), 0);
+	problem.o = problem.q;
+	assert_int_equal(quasar_check_in_place(&problem, &err), -1);
+	problem.o = by_heads;
+	problem.o.data = (uint16_t *)problem.q.data + S; /* a row further */
+	problem.batch = 1;
+	assert_int_equal(quasar_check_in_place(&problem, &err), -1);
+	problem.o.data = problem.k.data;
+	assert_int_equal(quasar_check_in_place(&problem, &err), -1);
+	assert_non_null(strstr(err.message, "overlaps tensor k"));
+	problem.o = by_heads;
+	problem.q.stride[1] *= 2; /* every other token */
+	assert_int_equal(quasar_check_in_place(&problem, &err), -1);
+	problem.q = f.problem.q;
+	problem.q.stride[0] *= 2; /* there is one sequence */
+	assert_int_equal(quasar_check_in_place(&problem, &err), 0);
+	problem.tokens = T - 1; /* padded */
+	problem.o.stride[2] = (T - 1) * S;
+	assert_int_equal(quasar_check_in_place(&problem, &err), -1);
+	problem.tokens = T / 2;
+	problem.o.stride[2] = T / 2 * S;
+	assert_int_equal(quasar_check_in_place(&problem, &err), 0);
+	problem.first_row = (int64_t[H]){0, T, T + T / 2}; /* from stretches of more rows */
+	assert_int_equal(quasar_check_in_place(&problem, &err), -1);
+	trial_free(&f);
+}
+
 static void bad_problems_are_refused(void **state)
 {
 	struct shape shape = {SEMANTICS_CAUSAL, 1, 8, 2, 32, DTYPE_BF16};
@@ -740,6 +789,7 @@ int main(void)
 		cmocka_unit_test(upstream_sequences_continue),
 		cmocka_unit_test(large_outputs_are_the_same),
 		cmocka_unit_test(a_nan_stays_visible),
+		cmocka_unit_test(in_place_is_checked),
 		cmocka_unit_test(bad_problems_are_refused),
 	};
 

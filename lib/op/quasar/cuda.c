@@ -10,12 +10,11 @@
 
 #define MOST_BLOCKS INT_MAX
 
-static int check_problem(const struct quasar_problem *problem, struct error *err)
+/* What a GPU asks for beyond what quasar_check() does. */
+static int check_for_gpu(const struct quasar_problem *problem, struct error *err)
 {
 	enum dtype dtype = problem->q.dtype;
 
-	if (quasar_check(problem, err) < 0)
-		return -1;
 	if (problem->k.dtype != dtype || problem->v.dtype != dtype || problem->o.dtype != dtype) {
 		error_set(err, STATUS_USAGE, "q, k, v and o are not of one type");
 		return error_hint(err, "The GPU takes all in bf16, all in fp16 or all in fp32.");
@@ -99,7 +98,7 @@ int quasar_cuda(struct gpu *gpu, struct gpu_workspace *workspace, const struct q
 	struct config usual;
 	int count;
 
-	if (check_problem(problem, err) < 0)
+	if (quasar_check_in_place(problem, err) < 0 || check_for_gpu(problem, err) < 0)
 		return -1;
 	if (!config) {
 		usual = quasar_config_default(problem, properties);
@@ -148,7 +147,7 @@ int quasar_cuda_reference(struct gpu *gpu, const struct quasar_problem *problem,
 	};
 	struct gpu_kernel *kernel;
 
-	if (check_problem(problem, err) < 0)
+	if (quasar_check(problem, err) < 0 || check_for_gpu(problem, err) < 0)
 		return -1;
 	kernel = gpu_kernel(gpu, "quasar/reference.cu", "quasar_reference", parameters, REFERENCE_THREADS,
 		REFERENCE_SHARED(problem->dim), err);
@@ -189,7 +188,7 @@ int quasar_cuda_recurrent(struct gpu *gpu, const struct quasar_problem *problem,
 	};
 	struct gpu_kernel *kernel;
 
-	if (check_problem(problem, err) < 0)
+	if (quasar_check(problem, err) < 0 || check_for_gpu(problem, err) < 0)
 		return -1;
 	if (problem->semantics != SEMANTICS_CAUSAL)
 		return error_set(err, STATUS_USAGE, "token by token there are only causal semantics");

@@ -7,8 +7,8 @@
 #include "op/config.h"
 #include "op/quasar/problem.h"
 
-/* Any problem that quasar_check accepts, in exactly this configuration (NULL: quasar_config_default()), with q, k, v and o
- * of one type. STATUS_USAGE for what no GPU can do, STATUS_ENVIRONMENT for what this one cannot: either says what would
+/* Any problem that quasar_check_in_place accepts, in exactly this configuration (NULL: quasar_config_default()), with q, k, v
+ * and o of one type. STATUS_USAGE for what no GPU can do, STATUS_ENVIRONMENT for what this one cannot: either says what would
  * work. Nothing is launched then. The workspace grows to 24 KiB for each group of chunks at S = 64: 10 MB for 8 heads of a
  * long sequence on an H200. With three launches it also holds T, 8 KiB for each chunk: 1 GB for a million tokens of 8 heads
  * of 128. */

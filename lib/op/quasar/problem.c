@@ -1,5 +1,7 @@
 #include "op/quasar/problem.h"
 
+#include <string.h>
+
 static const char *const functions[] = {QUASAR_FUNCTIONS}; /* the first two are those of the semantics */
 
 const char *quasar_function_name(const struct quasar_problem *problem)
@@ -107,7 +109,33 @@ int quasar_check_starts(const struct quasar_problem *problem, struct error *err)
 	return 0;
 }
 
-int quasar_check(const struct quasar_problem *problem, struct error *err)
+static bool have_the_same_strides(
+	const struct quasar_problem *problem, const struct tensor *a, const struct tensor *b)
+{
+	const int first = problem->batch == 1; /* there is no sequence behind the first */
+
+	return !memcmp(a->stride + first, b->stride + first, (size_t)(4 - first) * sizeof(*a->stride));
+}
+
+/* Whether every chunk's rows of o are its rows of q. */
+static bool is_in_place(const struct quasar_problem *problem)
+{
+	const struct tensor *q = &problem->q, *o = &problem->o;
+	const struct tensor whole = tensor_contiguous(
+		q->data, q->dtype, problem->tokens, problem->heads, problem->dim);
+	struct tensor by_heads = whole;
+
+	if (o->data != q->data || o->dtype != q->dtype)
+		return false;
+	if (problem->semantics == SEMANTICS_CAUSAL)
+		return have_the_same_strides(problem, o, q);
+	by_heads.stride[1] = problem->dim;
+	by_heads.stride[2] = problem->tokens * problem->dim;
+	return problem->tokens % UPSTREAM_CHUNK == 0 && !problem->first_row &&
+		have_the_same_strides(problem, q, &whole) && have_the_same_strides(problem, o, &by_heads);
+}
+
+static int check(const struct quasar_problem *problem, bool in_place, struct error *err)
 {
 	const struct tensor *inputs[] = {&problem->q, &problem->k, &problem->v};
 	static const char *const names[] = {"q", "k", "v"};
@@ -128,8 +156,19 @@ int quasar_check(const struct quasar_problem *problem, struct error *err)
 	for (int i = 0; i < 3; i++) {
 		if (tensor_check(inputs[i], names[i], in, err) < 0)
 			return -1;
-		if (tensor_overlap(inputs[i], in, &problem->o, out))
+		if (!(in_place && i == 0 && is_in_place(problem)) &&
+			tensor_overlap(inputs[i], in, &problem->o, out))
 			return error_set(err, STATUS_USAGE, "tensor o overlaps tensor %s", names[i]);
 	}
 	return 0;
+}
+
+int quasar_check(const struct quasar_problem *problem, struct error *err)
+{
+	return check(problem, false, err);
+}
+
+int quasar_check_in_place(const struct quasar_problem *problem, struct error *err)
+{
+	return check(problem, true, err);
 }

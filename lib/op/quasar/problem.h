@@ -66,6 +66,10 @@ int64_t upstream_padded(int64_t tokens);
  * overlap each other or an input. Every implementation calls it first. STATUS_USAGE. It does not look at
  * numbers, which may be in a GPU's memory. */
 int quasar_check(const struct quasar_problem *problem, struct error *err);
+/* The same for an implementation that reads a chunk's rows of q before it writes those of o: o may lie where q does, if
+ * each chunk's rows of both are at one place. Under causal semantics it has q's strides; under upstream semantics q is
+ * whole chunks, contiguous, and in o a head's rows are one behind the other. */
+int quasar_check_in_place(const struct quasar_problem *problem, struct error *err);
 /* The part of it that looks at no memory: semantics and sizes. */
 int quasar_check_shape(const struct quasar_problem *problem, struct error *err);
 

@@ -1,6 +1,7 @@
 """Which back end computes: cuda, triton or torch, the first that can. QUASAR_BACKEND names one instead.
 
-Each is a module with these functions. Tensors are contiguous and on one device; dtypes are as said.
+Each is a module with these functions. Tensors are contiguous, but where another layout is told of, and on one device;
+dtypes are as said.
 
 unavailable(device)
     Why it cannot run on this device, as a string, or None. Cheap, and raises nothing.
@@ -9,6 +10,11 @@ forward(q, k, v, beta, state, semantics, first_rows=None, tokens=None, out=None)
     The operation, without autograd. q, k, v [B, T, H, S] of one dtype, T > 0; beta [H] fp32; state [B, H, S, S]
     fp32, key by value dimension, or None for zeros; o [B, T, H, S] in q's dtype, written into `out` if given. The
     final state is always returned. (torch: all of it in fp64 if q is.)
+
+IN_PLACE
+    Whether `out` may lie in the memory of q so that each chunk's rows of both are at one place: under causal semantics
+    it is q; under upstream semantics, of whole chunks, a head's rows are one behind the other (contiguous as [B, H, T, S]).
+
     first_rows [H] int64, for a segment of a sequence under upstream semantics: q, k and v hold more rows than are
     used. Taken as a list of (token, head) rows, each sequence's rows of head h begin at first_rows[h] and are
     64 * chunks, where chunks = ceil(tokens / 64); o is [B, tokens, H, S], and its token 64 i + r of head h belongs
@@ -33,8 +39,8 @@ convolve(projected, weight, segment, q, k, v, narrow, held=None)
     tokens. `held` is the number of rows from a stretch of q, k and v to the next, if not `length`.
 
 gate(o, narrow, weight, bias, norm, eps, y)
-    o [rows, W] bf16, narrow [rows, S] bf16, weight [W, S] bf16, bias [W] bf16, norm [S] fp32. Writes
-    RMSNorm(o) * norm * sigmoid(narrow weight^T + bias), computed in fp32, into y [rows, W] bf16, which may be o.
+    o [rows, H, S] bf16, whose rows and heads may lie any way, narrow [rows, S] bf16, weight [W, S] bf16, bias [W] bf16,
+    norm [S] fp32. Writes RMSNorm(o) * norm * sigmoid(narrow weight^T + bias), computed in fp32, into y [rows, W] bf16.
 """
 import functools
 import os

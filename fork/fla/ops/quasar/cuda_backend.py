@@ -12,6 +12,7 @@ from fla.ops.quasar import loader
 from fla.ops.quasar import tuned
 
 INPUT = loader.INPUT
+IN_PLACE = True  # a block has all of a head's columns, and reads a chunk's rows of q before it writes those of o
 unavailable = loader.unavailable
 
 
@@ -98,7 +99,8 @@ def forward(q, k, v, beta, state, semantics, first_rows=None, tokens=None, out=N
     kernels = load(device.index, "QUASAR_CHUNK", ("quasar_chunk_transition", "quasar_chunk_output"),
                    NUM_STAGES=choice.num_stages, **constants)
     arguments = [q, k, v, o, beta, state, final, first_rows, inverses, transitions, forgotten, tokens, held,
-                 o.stride(0) // (heads * dim), batch, heads, choice.chunks, choice.chunks_per_group, choice.groups]
+                 *(stride // dim for stride in o.stride()[:3]), batch, heads, choice.chunks, choice.chunks_per_group,
+                 choice.groups]
     if separate:  # it has no stages
         inverse = load(device.index, "QUASAR_CHUNK", ("quasar_chunk_inverse",), NUM_STAGES=2, **constants)
         launch(inverse["quasar_chunk_inverse"], (sequences * -(-choice.chunks // choice.inverses_at_once), 1),
@@ -154,17 +156,19 @@ def convolve(projected, weight, segment, q, k, v, narrow, held=None):
     kernel = load(q.device.index, "LAYER_CONVOLVE", ("layer_convolve_entry",), INPUT=INPUT[q.dtype], HEAD_DIM=size,
                   WIDTH=width)["layer_convolve_entry"]
     threads = loader.constant("LAYER_THREADS")
-    strips = -(-segment.length // loader.constant("STRIP_ROWS"))
+    few = batch * segment.stretches * segment.length < loader.constant("FEW_ROWS")
+    strip = loader.constant("SHORT_STRIP_ROWS" if few else "STRIP_ROWS")
+    strips = -(-segment.length // strip)
     blocks = -(-strips * (projected.shape[-1] // loader.constant("STRIP_CHANNELS")) // threads)
     launch(kernel, (blocks, batch * segment.stretches), threads,
-           [projected, weight, q, k, v, narrow, *place(segment), held or segment.length])
+           [projected, weight, q, k, v, narrow, *place(segment), held or segment.length, strip])
 
 
 def gate(o, narrow, weight, bias, norm, eps, y):
-    (rows, width), size = o.shape, narrow.shape[-1]
-    heads = width // size
+    rows, heads, size = o.shape
     kernel = load(o.device.index, "LAYER_GATE", ("layer_gate_entry",), INPUT=INPUT[o.dtype], HEAD_DIM=size,
                   VECTOR=1)["layer_gate_entry"]
     resident = 2 * torch.cuda.get_device_properties(o.device).multi_processor_count // heads
     blocks = max(1, min(resident, -(-rows // loader.constant("LAYER_GATE_ROWS"))))
-    launch(kernel, (blocks, heads), loader.constant("LAYER_THREADS"), [o, y, narrow, weight, bias, norm, rows, heads, float(eps)])
+    launch(kernel, (blocks, heads), loader.constant("LAYER_THREADS"),
+           [o, *o.stride()[:2], y, narrow, weight, bias, norm, rows, heads, float(eps)])

@@ -1,26 +1,34 @@
 /* entry: the kernels as PyTorch launches them. Its NVRTC entry passes pointers, 32-bit ints and doubles, but no
- * structs; here they are put together. All tensors are contiguous. One part is compiled at a time. */
+ * structs; here they are put together. Tensors are contiguous, but for o, whose strides are given. One part is
+ * compiled at a time. */
 #define FLAT_ENTRY
 
 #if defined(QUASAR_CHUNK)
 #include "quasar/chunk.cu"
 
-/* q, k and v [batch, held, heads, S], o [batch, o_held, heads, S] with `tokens` of each sequence written. */
+/* q, k and v [batch, held, heads, S]; of o, so many rows of S from a sequence, a token and a head to the next. */
 #define CHUNK_PARAMETERS                                                                                     \
 	void *q, void *k, void *v, void *o, const float *beta, const float *initial_state,                   \
 		float *final_state, const long long *first_rows, void *inverses, void *transitions,          \
-		int *forgotten, int tokens, int held, int o_held, int batch, int heads, int chunks,          \
-		int chunks_per_group, int groups
+		int *forgotten, int tokens, int held, int o_batch, int o_token, int o_head, int batch,       \
+		int heads, int chunks, int chunks_per_group, int groups
 #define CHUNK_ARGUMENTS                                                                                      \
 	{                                                                                                    \
 		rows_of(q, held, heads), rows_of(k, held, heads), rows_of(v, held, heads),                   \
-			rows_of(o, o_held, heads), beta, initial_state, final_state, first_rows, inverses,   \
-			transitions, forgotten, tokens, batch, heads, chunks, chunks_per_group, groups       \
+			rows_apart(o, o_batch, o_token, o_head), beta, initial_state, final_state,           \
+			first_rows, inverses, transitions, forgotten, tokens, batch, heads, chunks,          \
+			chunks_per_group, groups                                                             \
 	}
+
+static __device__ __forceinline__ struct device_tensor rows_apart(
+	void *data, long long batch, long long token, long long head)
+{
+	return {data, {batch * HEAD_DIM, token * HEAD_DIM, head * HEAD_DIM, 1}};
+}
 
 static __device__ __forceinline__ struct device_tensor rows_of(void *data, int tokens, int heads)
 {
-	return {data, {(long long)tokens * heads * HEAD_DIM, heads * HEAD_DIM, HEAD_DIM, 1}};
+	return rows_apart(data, (long long)tokens * heads, heads, 1);
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS) quasar_chunk_inverse(CHUNK_PARAMETERS)
@@ -78,12 +86,12 @@ extern "C" __global__ void __launch_bounds__(THREADS) layer_gather_entry(
 #elif defined(LAYER_CONVOLVE)
 #include "layer/convolve.cu"
 
-extern "C" __global__ void __launch_bounds__(THREADS)
-	layer_convolve_entry(const void *projected, const float *weight, void *q, void *k, void *v,
-		void *narrow, int tokens, int padded, int first, int stretches, int length, int held)
+extern "C" __global__ void __launch_bounds__(THREADS) layer_convolve_entry(const void *projected,
+	const float *weight, void *q, void *k, void *v, void *narrow, int tokens, int padded, int first,
+	int stretches, int length, int held, int strip)
 {
-	convolve_stretch(
-		{projected, weight, q, k, v, narrow, {tokens, padded, first, stretches, length}, held});
+	convolve_stretch({projected, weight, q, k, v, narrow, {tokens, padded, first, stretches, length},
+		held, strip});
 }
 
 #elif defined(LAYER_PROJECT)
@@ -105,9 +113,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
 #include "layer/gate.cu"
 
 extern "C" __global__ void __launch_bounds__(THREADS)
-	layer_gate_entry(const void *o, void *y, const void *narrow, const void *weight, const void *bias,
-		const float *norm, int rows, int heads, double epsilon)
+	layer_gate_entry(const void *o, int o_row, int o_head, void *y, const void *narrow,
+		const void *weight, const void *bias, const float *norm, int rows, int heads, double epsilon)
 {
-	gate_rows({o, y, narrow, weight, bias, norm, rows, heads, (float)epsilon});
+	gate_rows({o, o_row, o_head, y, narrow, weight, bias, norm, rows, heads, (float)epsilon});
 }
 #endif

@@ -3,9 +3,9 @@
 Memory beyond x and the output is bounded but for the narrow half of the gate, S numbers a token:
 
     a segment at a time   gather, project and convolve its tokens, in one launch or piece by piece; run the operation,
-                          which writes o into the memory of the output where it fits there; the state goes on to the
-                          next segment
-    then, block by block  the gate and the norm, and the projection of the output
+                          which writes o into the memory of the output where it fits there, and where it can in the
+                          place of q; the state goes on to the next segment
+    then each again       the gate and the norm, and the projection of the output
 
 Under upstream semantics head h is the h-th part of the sequence (chunk.py), so the segment that makes the outputs
 of tokens a ... b needs a stretch of tokens from each of H places. Under causal semantics, and where one segment is
@@ -52,10 +52,19 @@ class Segment(typing.NamedTuple):
         end = max(first, end)
         return slice(first, end), slice(first - begin, end - begin)
 
+    @property
+    def exact(self):
+        """Whether the stretches hold just the rows of the outputs, as a whole sequence does."""
+        return self.stretches * self.length == self.outputs
+
+    def takes_place_of_q(self, batch, semantics):
+        """Whether o can lie where q is, each chunk's rows of both at one place, and the gate finds its rows there."""
+        return self.exact and (semantics == "causal" or batch == 1 and self.outputs % CHUNK == 0)
+
     def first_rows(self, device):
         """Each head's first (token, head) row in the stretches, under upstream semantics; None where that is not asked
         for."""
-        if self.stretches == 1 and self.length == self.outputs:
+        if self.exact:
             return None
         rows = self.length * self.stretches
         if CHUNK % self.stretches == 0:  # a chunk is so many whole tokens
@@ -145,36 +154,41 @@ def side_by_side(x, tokens):
     return max(1, tokens // x.shape[1])
 
 
-def attend(x, weights, segment, state, semantics, compute, narrow, o):
-    """Writes the operation's outputs of a segment into o [B, outputs, H, S] and the gate's narrow half of its
-    stretches into narrow [B, T, S]. Returns the state after it."""
-    batch, _, heads, size = o.shape
-    rows = o.new_empty(3, batch, segment.stretches, segment.length, heads * size)
+def attend(x, weights, segment, state, semantics, compute, narrow, memory):
+    """Writes the operation's outputs of a segment into memory [B, outputs, W], where q is first if they can take its
+    place, and the gate's narrow half of its stretches into narrow [B, T, S]. Returns the outputs as [B, outputs, H, S],
+    and the state after them."""
+    batch, heads, size = len(x), len(weights.beta), len(weights.norm)
+    shape = batch, segment.stretches, segment.length, heads * size
+    in_place = compute.IN_PLACE and segment.takes_place_of_q(batch, semantics)
+    q = memory.view(shape) if in_place else memory.new_empty(shape)
+    rows = q, *memory.new_empty(2, *shape)
     if not compute.project(x, weights, segment, *rows, narrow):
         for at, piece in segment.pieces(-(-PIECE // (batch * segment.stretches))):
             projected = torch.mm(compute.gather(x, piece), weights.projection.t())
-            compute.convolve(projected, weights.taps, piece, *rows[:, :, :, at:], narrow, segment.length)
-    q, k, v = rows.view(3, batch, -1, heads, size)
-    first_rows = segment.first_rows(x.device)
-    return compute.forward(q, k, v, weights.beta, state, semantics, first_rows, segment.outputs, o)[1]
+            compute.convolve(projected, weights.taps, piece, *(y[:, :, at:] for y in rows), narrow, segment.length)
+    if in_place and semantics == "upstream":
+        o = memory.view(batch, heads, segment.outputs, size).transpose(1, 2)
+    else:
+        o = memory.view(batch, segment.outputs, heads, size)
+    return compute.forward(*(y.view(batch, -1, heads, size) for y in rows), weights.beta, state, semantics,
+                           segment.first_rows(x.device), segment.outputs, o)
 
 
 def layer_forward(x, weights, eps, semantics, compute, out):
     """x [B, T, hidden] to out [B, T, hidden] bf16; B is 1 where T is longer than a segment."""
-    (batch, tokens, hidden), heads, size = x.shape, len(weights.beta), len(weights.norm)
-    shared = hidden == heads * size  # o has just the shape of the output, and may wait in its memory
-    o = out if shared else out.new_empty(batch, tokens, heads * size)
+    (batch, tokens, hidden), width, size = x.shape, len(weights.wider), len(weights.norm)
+    # where o has just the shape of the output it waits in the output's memory
+    memory = out if hidden == width else out.new_empty(batch, tokens, width)
     narrow = out.new_empty(batch, tokens, size)
-    state = None
-    for segment in segments(tokens, heads, semantics, SEGMENT):
-        state = attend(x, weights, segment, state, semantics, compute, narrow,
-                       o[:, segment.rows].unflatten(-1, (heads, size)))
-    o, narrow, out = o.flatten(0, 1), narrow.flatten(0, 1), out.flatten(0, 1)
-    for first in range(0, len(out), SEGMENT):
-        rows = slice(first, first + SEGMENT)
-        y = torch.empty_like(o[rows]) if shared else o[rows]
-        compute.gate(o[rows], narrow[rows], weights.wider, weights.bias, weights.norm, eps, y)
-        torch.mm(y, weights.output.t(), out=out[rows])
+    state, attended = None, []
+    for segment in segments(tokens, len(weights.beta), semantics, SEGMENT):
+        o, state = attend(x, weights, segment, state, semantics, compute, narrow, memory[:, segment.rows])
+        attended.append((segment.rows, o.flatten(0, 1)))
+    for rows, o in attended:
+        y = out.new_empty(len(o), width)
+        compute.gate(o, narrow[:, rows].view(-1, size), weights.wider, weights.bias, weights.norm, eps, y)
+        torch.mm(y, weights.output.t(), out=out[:, rows].view(-1, hidden))
 
 
 def segment_forward(xs, own, state, weights, segment, eps, semantics):
@@ -187,7 +201,7 @@ def segment_forward(xs, own, state, weights, segment, eps, semantics):
     first_rows = segment.first_rows(xs.device)
     o, state = torch_backend.forward(q, k, v, weights.beta, state, semantics, first_rows, segment.outputs)
     narrow = F.linear(own, weights.projection[-size:])
-    y = torch_backend.gated(o.flatten(2), narrow, weights.wider, weights.bias, weights.norm, eps)
+    y = torch_backend.gated(o, narrow, weights.wider, weights.bias, weights.norm, eps)
     return F.linear(y, weights.output), state
 
 
@@ -199,9 +213,9 @@ def layer_backward(x, weights, eps, semantics, compute, output_gradient, x_gradi
     states = [torch.zeros(batch, heads, size, size, device=x.device)]
     if len(pieces) > 1:
         narrow = x.new_empty(batch, tokens, size, dtype=torch.bfloat16)
-        o = narrow.new_empty(batch, pieces[0].outputs, heads, size)
+        memory = narrow.new_empty(batch, pieces[0].outputs, heads * size)
     for segment in pieces[:-1]:
-        states.append(attend(x, weights, segment, states[-1], semantics, compute, narrow, o))
+        states.append(attend(x, weights, segment, states[-1], semantics, compute, narrow, memory)[1])
     state_gradient = torch.zeros_like(states[0])
     for segment in reversed(pieces):
         own = x[:, segment.rows].to(torch.bfloat16)

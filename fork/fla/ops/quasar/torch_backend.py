@@ -17,6 +17,7 @@ from fla.ops.quasar.chunk_intra_token_parallel import chunk_intra_token_parallel
 
 CHUNK = 64
 HISTORY = 3  # rows before a stretch, for the convolution of width 4
+IN_PLACE = True  # all of q is read before o is written
 ROWS = 1 << 17  # (token, head) rows whose intermediate results, some 6 KB a row, are in memory together
 
 
@@ -207,8 +208,7 @@ def gated(o, narrow, weight, bias, norm, eps):
     """What `gate` writes, as a new tensor."""
     with torch.autocast(o.device.type, enabled=False):
         wider = F.linear(wide(narrow), wide(weight), wide(bias))
-    size = norm.shape[0]
-    return gated_norm(o.unflatten(-1, (-1, size)), wider.unflatten(-1, (-1, size)), norm, eps).flatten(-2)
+    return gated_norm(o, wider.unflatten(-1, o.shape[-2:]), norm, eps).flatten(-2)
 
 
 def gate(o, narrow, weight, bias, norm, eps, y):

@@ -20,6 +20,7 @@ HISTORY = 3
 ELEMENTS = 8192  # of x, in a program of gather
 STRIP = 32  # rows that a program of convolve goes down
 MOST_INVERSES = 32768  # chunks whose T is in memory at a time: 256 MiB in bf16
+IN_PLACE = False  # programs that have some of a head's columns each read the same rows of q
 PROGRAMS = 3  # of a kernel, that a multiprocessor runs at a time
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 
@@ -145,9 +146,8 @@ def convolve(projected, weight, segment, q, k, v, narrow, held=None):
 
 
 def gate(o, narrow, weight, bias, norm, eps, y):
-    rows, size = narrow.shape
-    heads = o.shape[1] // size
+    rows, heads, size = o.shape
     block = 64
     with launches_on(o.device):
         kernels.gate_rows[(math.ceil(rows / block) * heads,)](
-            o, narrow, weight, bias, norm, eps, y, rows, heads, S=size, ROWS=block)
+            o, *o.stride()[:2], narrow, weight, bias, norm, eps, y, rows, heads, S=size, ROWS=block)

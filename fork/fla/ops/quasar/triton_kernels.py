@@ -456,17 +456,17 @@ def convolve_strip(projected, weight, q, k, v, narrow, tokens, padded, first, st
 
 
 @kernel
-def gate_rows(o, narrow, weight, bias, norm, eps, y, rows, heads, S: tl.constexpr, ROWS: tl.constexpr):
-    """y of ROWS rows of a head. o is read before y is written, as they may be the same."""
+def gate_rows(o, o_row, o_head, narrow, weight, bias, norm, eps, y, rows, heads, S: tl.constexpr, ROWS: tl.constexpr):
+    """y of ROWS rows of a head. In o there are so many elements from a row, and from a head, to the next."""
     head = tl.program_id(0) % heads
     row = tl.program_id(0) // heads * ROWS + tl.arange(0, ROWS)
     i = tl.arange(0, S)
     inside = (row < rows)[:, None]
-    place = (row.to(tl.int64)[:, None] * heads + head) * S + i[None, :]
     left = tl.load(narrow + row.to(tl.int64)[:, None] * S + i[None, :], mask=inside, other=0)
     right = tl.load(weight + head * S * S + i[:, None] * S + i[None, :])
     gate = tl.dot(left, tl.trans(right)) + tl.load(bias + head * S + i).to(tl.float32)[None, :]
-    x = tl.load(o + place, mask=inside, other=0).to(tl.float32)
+    x = tl.load(o + head.to(tl.int64) * o_head + row.to(tl.int64)[:, None] * o_row + i[None, :], mask=inside,
+                other=0).to(tl.float32)
     scale = tl.rsqrt(tl.sum(x * x, 1) / S + eps)
     result = x * scale[:, None] * tl.load(norm + i)[None, :] / (1 + tl.exp(-gate))
-    tl.store(y + place, result.to(tl.bfloat16), mask=inside)
+    tl.store(y + (row.to(tl.int64)[:, None] * heads + head) * S + i[None, :], result.to(tl.bfloat16), mask=inside)
