@@ -8,9 +8,9 @@ struct device_tensor {
 };
 
 /* What the copy engine of compute capability 9.0 and later is told of a tensor: a CUtensorMap. */
-struct tensor_map {
+struct __attribute__((aligned(64))) tensor_map {
 	unsigned long long opaque[16];
-} __attribute__((aligned(64)));
+};
 
 struct delay_arguments {
 	unsigned long long nanoseconds;

@@ -64,6 +64,8 @@ static __device__ __forceinline__ void make_barriers(unsigned barriers, int load
 	__syncthreads();
 }
 
+static_assert(alignof(struct tensor_map) == 64, "the copy engine reads no other");
+
 /* Has the copy engine load ROWS rows of a head of a tensor, from `row` on, by one thread, and the barrier learn of it; zeros
  * behind the sequence. flash_arguments says how the map is made. */
 template <int ROWS>
