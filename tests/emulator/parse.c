@@ -615,6 +615,7 @@ static int parse_function(struct parser *parser, bool entry)
 	*function = (struct function){.entry = entry,
 		.symbols = module->symbols,
 		.shared = module->shared,
+		.parameter_bytes = entry ? PARAMETERS_START : 0,
 		.register_bytes = 4 * LANES};
 	parser->scope = scope_add(module->symbols, 0);
 	result = parse_parameters(parser, &function->results, &function->result_count);

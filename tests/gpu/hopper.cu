@@ -330,8 +330,8 @@ WRONG_COPY(too_short, TOO_SHORT)
 WRONG_COPY(read_meanwhile, READ_MEANWHILE)
 WRONG_COPY(asked_once, ASKED_ONCE)
 
-/* A box whose map is none. */
-extern "C" __global__ void unmapped(const uint4 *in, float *out)
+/* A box of a map that is none. */
+static __device__ void copy_box(const void *map)
 {
 	__shared__ __align__(128) uint4 box[8];
 	__shared__ unsigned long long barrier;
@@ -342,9 +342,20 @@ extern "C" __global__ void unmapped(const uint4 *in, float *out)
 		asm volatile(
 			"cp.async.bulk.tensor.1d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], "
 			"[%1, {%2}], [%3];" ::"r"(address_of(box)),
-			"l"(in), "r"(0), "r"(address_of(&barrier))
+			"l"(map), "r"(0), "r"(address_of(&barrier))
 			: "memory");
 	}
+}
+
+extern "C" __global__ void unmapped(const uint4 *in, float *out)
+{
+	copy_box(in);
+}
+
+/* Of 8 bytes, as parameters are by themselves. */
+extern "C" __global__ void misaligned_map(const __grid_constant__ uint2 in, float *out)
+{
+	copy_box(&in);
 }
 
 /* One group of four warps gives registers away, and the other takes `TAKEN` of a thread. */

@@ -9,7 +9,7 @@ import pytest
 
 import test_samples
 from test_gpu import KERNELS, QUASAR, c_tests, gpu, run_c_test  # noqa: F401 (a fixture)
-from test_samples import (ILLEGAL_INSTRUCTION, LAUNCH_FAILED, Device, bf16, compile_samples, emulated, f16, in_child,  # noqa: F401
+from test_samples import (ILLEGAL_INSTRUCTION, LAUNCH_FAILED, MISALIGNED, Device, bf16, compile_samples, emulated, f16, in_child,  # noqa: F401
                           pack, unpack)
 
 SOURCE = test_samples.SOURCE.with_name("hopper.cu")
@@ -234,6 +234,7 @@ FAULTS = [
     ("too_short", 64, LAUNCH_FAILED, "waits for what never comes"),
     ("read_meanwhile", 64, LAUNCH_FAILED, "a race"),
     ("unmapped", 32, ILLEGAL_INSTRUCTION, "there is no tensor map of 1 dimensions"),
+    ("misaligned_map", 32, MISALIGNED, "misaligned read of 128 bytes"),
     ("too_many_registers", 256, LAUNCH_FAILED, "waits for what never comes"),
 ]
 
