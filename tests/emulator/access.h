@@ -17,6 +17,12 @@ unsigned char *locate(struct warp *warp, const struct instruction *instruction, 
 unsigned char *reach(struct warp *warp, const struct instruction *instruction, int lane, enum space space,
 	uint64_t address, size_t bytes, enum direction direction);
 
+/* Where a byte of shared memory is in a layout whose lines have so many pieces of 16 bytes, permuted by the line's number. */
+static inline uint64_t permuted(uint64_t address, uint32_t pieces)
+{
+	return address ^ (address >> 3 & (pieces - 1) * 16);
+}
+
 /* The address that a slot holds for a lane. */
 static inline uint64_t address_of(
 	const struct warp *warp, const struct instruction *instruction, int lane, int slot, int width)

@@ -12,6 +12,7 @@
 #include "decode.h"
 #include "gpu/cuda.h"
 #include "machine.h"
+#include "map.h"
 #include "memory.h"
 
 #define EXPORT __attribute__((visibility("default")))
@@ -304,6 +305,14 @@ EXPORT int cuEventDestroy_v2(struct CUevent_st *event)
 {
 	free(event);
 	return CUDA_SUCCESS;
+}
+
+EXPORT int cuTensorMapEncodeTiled(struct tensor_map *map, int type, uint32_t rank, void *data,
+	const uint64_t *sizes, const uint64_t *strides, const uint32_t *box, const uint32_t *steps,
+	int interleave, int swizzle, int promotion, int fill)
+{
+	return map_encode(map, type, rank, (uint64_t)data, sizes, strides, box, steps, interleave, swizzle,
+		promotion, fill);
 }
 
 /* --- kernels ------------------------------------------------------------------------------------------ */
