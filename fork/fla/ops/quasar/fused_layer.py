@@ -234,11 +234,12 @@ def layer_backward(x, weights, eps, semantics, compute, output_gradient, x_gradi
 
 def batch_forward(x, parameters, eps, semantics, compute):
     """x [B, T, hidden] to the layer's output, as many sequences at a time as a segment has room for."""
-    weights = pack(parameters)
     out = x.new_empty(x.shape, dtype=torch.bfloat16)
     count = side_by_side(x, SEGMENT)
-    for sequences, results in zip(x.split(count), out.split(count)):
-        layer_forward(sequences, weights, eps, semantics, compute, results)
+    with torch.autocast(x.device.type, enabled=False):
+        weights = pack(parameters)
+        for sequences, results in zip(x.split(count), out.split(count)):
+            layer_forward(sequences, weights, eps, semantics, compute, results)
     return out
 
 
@@ -250,10 +251,10 @@ class FusedLayer(torch.autograd.Function):
     def forward(ctx, x, eps, semantics, *parameters):
         ctx.save_for_backward(x, *parameters)
         ctx.eps, ctx.semantics = eps, semantics
-        with torch.autocast(x.device.type, enabled=False):
-            compute = backend.choose(x.device, torch.bfloat16, len(Parameters(*parameters).norm))
-            key = compute, eps, semantics, *(parameter.data_ptr() for parameter in parameters)
-            return graph.run(lambda x: batch_forward(x, Parameters(*parameters), eps, semantics, compute), x, key)
+        parameters = Parameters(*parameters)
+        compute = backend.choose(x.device, torch.bfloat16, parameters.norm.shape[0])
+        key = compute, eps, semantics, *(parameter.data_ptr() for parameter in parameters)
+        return graph.run(lambda x: batch_forward(x, parameters, eps, semantics, compute), x, key)
 
     @staticmethod
     @torch.autograd.function.once_differentiable
