@@ -1,12 +1,13 @@
-"""CUDA graphs for sequences that take the host longer to launch kernels for than the GPU to run them."""
+"""CUDA graphs for sequences whose kernels the host takes longer to launch than the GPU to run."""
 import collections
 import threading
 
 import torch
 
 LONGEST = 1 << 17  # tokens, all sequences of a batch together; above that the host keeps ahead of the GPU
-# What is kept; the least recently used go first. For each number of x a graph holds 6 to 11 bytes where the layer is
-# as wide as x, and those of x where it has a place of its own: for a width of 512, 3 to 8 KB a token.
+# What is kept; the least recently used go first. Where the layer is as wide as x, a graph holds 6 to 17 bytes for each
+# number of x, the fewest where x to q, k and v is one launch, and once more x's own where it has a place for x: for a
+# width of 512, 3 to 11 KB a token.
 MOST = 32  # graphs
 MOST_NUMBERS = 1 << 27  # of the x of all of them together
 
@@ -21,11 +22,11 @@ class Graph:
 
     def __init__(self, x):
         self.numbers, self.address = x.numel(), x.data_ptr()
-        self.place = self.graph = self.out = None
+        self.place = self.graph = self.found = None
 
-    def __call__(self, compute, x):
+    def __call__(self, compute, finish, x):
         if self.place is None and x.data_ptr() != self.address:
-            self.graph = self.out = None
+            self.graph = self.found = None
             with torch.inference_mode(False):  # whoever comes next may not write to a tensor made in that mode
                 self.place = torch.empty_like(x)
         if self.place is not None:
@@ -33,13 +34,13 @@ class Graph:
         if self.graph is None:
             self.capture(compute, x)
         self.graph.replay()
-        return self.out.clone()
+        return finish(*self.found)
 
     def capture(self, compute, x):
         graph = torch.cuda.CUDAGraph()
         # the stream that PyTorch would take is of the GPU that was first captured on
         with torch.cuda.graph(graph, stream=torch.cuda.Stream(x.device), capture_error_mode="thread_local"):
-            self.out = compute(x)
+            self.found = compute(x)
         self.graph = graph
 
 
@@ -47,20 +48,23 @@ graphs = collections.OrderedDict()  # by a call's key
 lock = threading.Lock()
 
 
-def run(compute, x, key):
-    """compute(x), x a contiguous tensor [B, T, hidden] on the current GPU. From the second time on it is replayed: the
-    first compiles and measures what compute needs. `key` is all that the result depends on but x's values, and its
-    addresses: what lies there may change. A stream has its own graphs, so that their memory is not used twice at a
-    time."""
-    if (not x.is_cuda or x.shape[0] * x.shape[1] > LONGEST or x.numel() > MOST_NUMBERS
-            or torch.cuda.is_current_stream_capturing()):
-        return compute(x)
+def takes(x):
+    """Whether x [B, T, hidden] is for run."""
+    return (x.is_cuda and x.shape[0] * x.shape[1] <= LONGEST and x.numel() <= MOST_NUMBERS
+            and not torch.cuda.is_current_stream_capturing())
+
+
+def run(compute, finish, x, key):
+    """finish(*compute(x)), a new tensor; x is contiguous, on the current GPU. From the second time on compute is
+    replayed: the first compiles and measures what it needs. `key` is all that the result depends on but x's values,
+    and its addresses: what lies there may change. A stream has its own graphs, so that their memory is not used twice
+    at a time."""
     key = (*key, x.shape, x.dtype, x.device, torch.cuda.current_stream(x.device).cuda_stream)
-    with lock:
+    with lock:  # until finish has been queued, for the next replay writes where it reads
         if key in graphs:
             graphs.move_to_end(key)
-            return graphs[key](compute, x)
+            return graphs[key](compute, finish, x)
         graphs[key] = Graph(x)
         while len(graphs) > MOST or sum(graph.numbers for graph in graphs.values()) > MOST_NUMBERS:
             graphs.popitem(last=False)
-    return compute(x)
+    return finish(*compute(x))
