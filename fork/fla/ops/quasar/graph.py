@@ -5,9 +5,9 @@ import threading
 import torch
 
 LONGEST = 1 << 17  # tokens, all sequences of a batch together; above that the host keeps ahead of the GPU
-# What is kept; the least recently used go first. Where the layer is as wide as x, a graph holds 6 to 17 bytes for each
-# number of x, the fewest where x to q, k and v is one launch, and once more x's own where it has a place for x: for a
-# width of 512, 3 to 11 KB a token.
+# What is kept; the least recently used go first. With the kernels, and a layer as wide as x, a graph holds 6 to 17 bytes
+# for each number of x, the fewest where x to q, k and v is one launch; and x's own where it has a place for x. For a
+# width of 512 that is 3 to 11 KB a token. The torch back end holds more: up to torch_backend.ROWS rows' results.
 MOST = 32  # graphs
 MOST_NUMBERS = 1 << 27  # of the x of all of them together
 
