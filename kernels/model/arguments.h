@@ -58,6 +58,8 @@ struct model_step_arguments {
 	unsigned *
 		finished; /* [tiles, eight tokens at a time]: pieces that are there; zeros between products */
 	unsigned *barrier; /* [2], zeros between steps */
+	void *parcels;     /* MODEL_PARCELS of 16 bytes (parcel.cuh): what is sent in a single token's step */
+	unsigned number;   /* it and the next layer_count ones are this step's, and no other's */
 
 	int row_count, output_count;
 	int splits; /* parts that keep all blocks busy when each row is attended to in so many */

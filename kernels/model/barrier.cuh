@@ -1,6 +1,8 @@
 /* barrier: all blocks of a launch wait for each other. They run at the same time: the launch is a cooperative one. */
 #pragma once
 
+#include "model/plan.cuh"
+
 struct barrier {
 	unsigned *counters; /* [2]: arrivals; blocks that have left */
 	unsigned expected;  /* arrivals when all are there */
@@ -10,7 +12,7 @@ struct barrier {
 static __device__ __forceinline__ void arrive(struct barrier &barrier)
 {
 	barrier.expected += BLOCKS;
-	__syncthreads();
+	meet_block();
 	if (threadIdx.x == 0)
 		asm volatile("red.release.gpu.global.add.u32 [%0], 1;" ::"l"(barrier.counters) : "memory");
 }
@@ -26,7 +28,7 @@ static __device__ __forceinline__ void wait(const struct barrier &barrier)
 				     : "l"(barrier.counters)
 				     : "memory");
 		while (arrivals < barrier.expected);
-	__syncthreads();
+	meet_block();
 }
 
 static __device__ __forceinline__ void meet(struct barrier &barrier)

@@ -18,9 +18,24 @@ static __device__ __forceinline__ int thread_here(void)
 }
 #define THREAD thread_here()
 
+/* Waits for all that multiply and attend: the warp that asks for weights (ring.cuh) does not stop for that. */
+static __device__ __forceinline__ void meet_block(void)
+{
+#if STREAMED
+	asm volatile("bar.sync 1, %0;" ::"n"(MODEL_THREADS) : "memory");
+#else
+	__syncthreads();
+#endif
+}
+
 static __device__ constexpr int divide_up(int a, int b)
 {
 	return (a + b - 1) / b;
+}
+
+static __device__ constexpr int min_of(int a, int b)
+{
+	return a < b ? a : b;
 }
 
 /* A product is done in tiles of 16 rows of weights, or of eight where there are so few. Blocks share the tiles, `lanes` of

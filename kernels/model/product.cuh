@@ -80,14 +80,134 @@ static __device__ __forceinline__ void multiply_slice(float (&c)[TILES][4], cons
 	}
 }
 
-/* Waits for the warps that have the same tile. */
+/* Waits for the warps that have the same tile. Each group has a barrier whose number is known when this is compiled:
+ * compute-sanitizer's racecheck does not follow others. */
 template <int SPLIT> static __device__ __forceinline__ void meet_group(void)
 {
-	if (SPLIT == MODEL_WARPS)
-		__syncthreads();
-	else if (SPLIT > 1)
-		asm volatile("bar.sync %0, %1;" ::"r"(1 + THREAD / 32 / SPLIT), "n"(SPLIT * 32) : "memory");
+	if (SPLIT == 1)
+		return;
+#pragma unroll
+	for (int group = 0; group < MODEL_WARPS / SPLIT; group++) {
+		if (THREAD / 32 / SPLIT == group)
+			asm volatile("bar.sync %0, %1;" ::"r"(2 + group), "n"(SPLIT * 32) : "memory");
+	}
 }
+
+#if STREAMED
+
+/* Adds up what the warps of a single token's tile have: its numbers are in every fourth lane, and four lanes add up each. */
+template <int PRODUCT>
+static __device__ __forceinline__ void finish_tile(const struct model_step_arguments &a, int layer, int tile,
+	const float (&c)[4], const struct addend &addend, struct product_memory &shared)
+{
+	constexpr struct sharing share = SHARE(PRODUCT);
+	const int lane = THREAD % 32, warp = THREAD / 32, first = warp / share.split * share.split;
+	float2(*sums)[8] = (float2(*)[8])shared.sums, total = make_float2(0, 0);
+
+	if (lane % 4 == 0)
+		sums[warp][lane / 4] = make_float2(c[0], c[2]);
+	meet_group<share.split>();
+	if (warp == first) {
+#pragma unroll
+		for (int other = 0; other < share.split; other += 4)
+			if (other + 4 <= share.split || other + lane % 4 < share.split) {
+				const float2 more = sums[first + other + lane % 4][lane / 4];
+
+				total.x += more.x, total.y += more.y;
+			}
+#pragma unroll
+		for (int other = 1; other < 4; other *= 2) {
+			total.x += __shfl_xor_sync(~0u, total.x, other);
+			total.y += __shfl_xor_sync(~0u, total.y, other);
+		}
+		finish_single<PRODUCT>(a, layer, tile, total, addend, shared);
+	}
+	if (share.rounds > 1)
+		meet_group<share.split>();
+}
+
+/* The best of all blocks', by the first one. */
+static __device__ __forceinline__ void choose_best(
+	const struct model_step_arguments &a, struct product_memory &shared)
+{
+	if (blockIdx.x > 0) {
+		if (THREAD == 0)
+			send(a, BEST_AT + blockIdx.x, (unsigned)shared.best[0],
+				(unsigned)(shared.best[0] >> 32), 0u, a.number);
+		return;
+	}
+	for (int block = 1 + THREAD; block < BLOCKS; block += MODEL_THREADS) {
+		uint4 best[1];
+
+		receive(a, best, 1, a.number, [=](int) { return BEST_AT + block; });
+		atomicMax(&shared.best[0], (unsigned long long)best[0].y << 32 | best[0].x);
+	}
+	meet_block();
+	if (THREAD == 0)
+		*a.outputs[0].best = shared.best[0];
+}
+
+/* A product of a single token, by all blocks, once what it takes in has been sent. Its weights are in shared memory by then,
+ * or soon will be. */
+template <int PRODUCT>
+static __device__ __forceinline__ void multiply(const struct model_step_arguments &a, int layer, int tokens,
+	struct barrier &barrier, struct ring &ring)
+{
+	constexpr struct sharing share = SHARE(PRODUCT);
+	struct product_memory &shared = *(struct product_memory *)memory;
+	struct addend addend = addend_of<PRODUCT>(a, layer, tile_of<PRODUCT>(0));
+
+	if (PRODUCT != LOGITS)
+		fetch_vectors<PRODUCT>(a, layer + 1);
+	else if (THREAD == 0)
+		shared.best[0] = 0;
+	if (blockIdx.x < share.tiles) /* who has no tile sends nothing, and must not look */
+		stage<PRODUCT>(a, layer, shared);
+	meet_block();
+#pragma unroll 1
+	for (int round = 0; round < share.rounds; round++) {
+		const int tile = tile_of<PRODUCT>(round), warp = THREAD / 32, lane = THREAD % 32;
+		float c[1][4] = {};
+
+#pragma unroll 1
+		for (int wave = 0; wave < share.waves; wave++) {
+#pragma unroll
+			for (int n = 0; n < share.wave; n++) {
+				const int chunk = wave * share.wave + n,
+					  slot = ring.taken + warp / share.split * share.wave + n;
+
+				if (tile >= share.tiles || chunk >= share.chunks)
+					break;
+				wait_for(slot);
+#pragma unroll
+				for (int i = 0; i < share.depth; i++) {
+					const int at = i * share.split + warp % share.split,
+						  slice = chunk * share.chunk + at;
+					uint4 read[2][SECTIONS];
+
+					if (at >= share.chunk || slice >= share.slices)
+						break;
+					take<PRODUCT>(read, slot, at, lane);
+					multiply_slice(c, read, shared.staged[slice].of);
+				}
+			}
+			if (wave + 1 < share.waves || round + 1 < share.rounds) {
+				meet_block();
+				free_slots(ring, share.groups * share.wave);
+			}
+		}
+		if (tile < share.tiles)
+			finish_tile<PRODUCT>(a, layer, tile, c[0], addend, shared);
+		if (round + 1 < share.rounds)
+			addend = addend_of<PRODUCT>(a, layer, tile_of<PRODUCT>(round + 1));
+	}
+	meet_block();
+	free_slots(ring, share.groups * share.wave);
+	if (PRODUCT == LOGITS)
+		choose_best(a, shared);
+}
+
+#else
 
 /* Of a tile and eight tokens: hands over this block's piece; says whether it was the last, and `total` now is that of
  * all. */
@@ -148,68 +268,6 @@ static __device__ __forceinline__ void finish_tile(const struct model_step_argum
 		meet_group<share.split>();
 }
 
-#if STREAMED
-
-/* A product, by all blocks, once all have come here. Its weights are in shared memory by then, or soon will be. */
-template <int PRODUCT>
-static __device__ __forceinline__ void multiply(const struct model_step_arguments &a, int layer, int tokens,
-	struct barrier &barrier, struct ring &ring)
-{
-	constexpr struct sharing share = SHARE(PRODUCT);
-	struct product_memory &shared = *(struct product_memory *)memory;
-
-	arrive(barrier);
-	refill(ring);
-	if (PRODUCT != LOGITS)
-		fetch_vectors<PRODUCT>(a, layer + 1);
-	else if (THREAD < TILES * 8)
-		shared.best[THREAD] = 0;
-	wait(barrier);
-	stage<PRODUCT>(a, layer, tokens, shared, 0, share.slices);
-	__syncthreads();
-#pragma unroll 1
-	for (int round = 0; round < share.rounds; round++) {
-		const int tile = tile_of<PRODUCT>(round), warp = THREAD / 32, lane = THREAD % 32;
-		float c[TILES][4] = {};
-
-#pragma unroll 1
-		for (int wave = 0; wave < share.waves; wave++) {
-#pragma unroll
-			for (int n = 0; n < share.wave; n++) {
-				const int chunk = wave * share.wave + n,
-					  slot = ring.taken + warp / share.split * share.wave + n;
-
-				if (tile >= share.tiles || chunk >= share.chunks)
-					break;
-				wait_for(slot);
-#pragma unroll
-				for (int i = 0; i < share.depth; i++) {
-					const int at = i * share.split + warp % share.split,
-						  slice = chunk * share.chunk + at;
-					uint4 read[2][SECTIONS];
-
-					if (at >= share.chunk || slice >= share.slices)
-						break;
-					take<PRODUCT>(read, slot, at, lane);
-					multiply_slice(c, read, shared.staged[slice].of);
-				}
-			}
-			ring.taken += share.groups * share.wave;
-			if (wave + 1 < share.waves || round + 1 < share.rounds) {
-				__syncthreads();
-				refill(ring);
-			}
-		}
-		if (tile < share.tiles)
-			finish_tile<PRODUCT>(a, layer, tokens, tile, c, shared);
-	}
-	__syncthreads();
-	if (PRODUCT == LOGITS && THREAD < tokens)
-		atomicMax(a.outputs[THREAD].best, shared.best[THREAD]);
-}
-
-#else
-
 /* A product, by all blocks, once all have come here. */
 template <int PRODUCT>
 static __device__ __forceinline__ void multiply(
@@ -245,11 +303,11 @@ static __device__ __forceinline__ void multiply(
 
 			if (whole ? round == 0 && unit == 0 : unit % share.staged == 0) {
 				if (round || unit)
-					__syncthreads();
+					meet_block();
 				stage<PRODUCT>(a, layer, tokens, shared, first,
 					whole ? share.piece
 					      : min(first + share.staged * share.split, share.piece));
-				__syncthreads();
+				meet_block();
 			}
 			if (last && round + 1 < share.rounds)
 				find_tile(stream, a, layer, round + 1);
@@ -268,7 +326,7 @@ static __device__ __forceinline__ void multiply(
 		if (tile < share.tiles)
 			finish_tile<PRODUCT>(a, layer, tokens, tile, c, shared);
 	}
-	__syncthreads();
+	meet_block();
 	if (PRODUCT == LOGITS && THREAD < tokens)
 		atomicMax(a.outputs[THREAD].best, shared.best[THREAD]);
 }

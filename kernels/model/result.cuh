@@ -3,15 +3,19 @@
 
 #include "model/activation.cuh"
 
-/* Where the two halves of a pair of a head turn to, at a row's position. */
-static __device__ __forceinline__ void turn(
-	const struct model_step_arguments &a, int row, int index, float &low, float &high)
+static __device__ __forceinline__ void turn_by(float2 angle, float &low, float &high)
 {
-	const float2 angle = __ldcg((const float2 *)a.angles + row * (HEAD_DIM / 2) + index);
 	const float x = low;
 
 	low = x * angle.x - high * angle.y;
 	high = high * angle.x + x * angle.y;
+}
+
+/* Where the two halves of a pair of a head turn to, at a row's position. */
+static __device__ __forceinline__ void turn(
+	const struct model_step_arguments &a, int row, int index, float &low, float &high)
+{
+	turn_by(__ldcg((const float2 *)a.angles + row * (HEAD_DIM / 2) + index), low, high);
 }
 
 /* Puts a pair where attention looks for it: a query's to the others of the step, a key's or value's to the session. */
@@ -43,10 +47,15 @@ static __device__ __forceinline__ void finish_heads(
 	put(a, layer, row, head, index, low, high);
 }
 
+static __device__ __forceinline__ float activate(float gate, float up)
+{
+	return __fdividef(gate, 1 + __expf(-gate)) * up;
+}
+
 static __device__ __forceinline__ void finish_activated(
 	const struct model_step_arguments &a, int row, int column, float gate, float up)
 {
-	float x = __fdividef(gate, 1 + __expf(-gate)) * up;
+	const float x = activate(gate, up);
 
 #if MADE_ONCE
 	unsigned pair[PLANES];
@@ -153,3 +162,145 @@ static __device__ __forceinline__ void finish(const struct model_step_arguments 
 	if (PRODUCT == OUTPUT || PRODUCT == DOWN)
 		note_squares(a, tile, first_token, squares);
 }
+
+#if STREAMED
+
+/* What a lane adds to its two numbers of a single token's tile, or turns them by: asked for before it is needed. */
+struct addend {
+	float bias[2];
+	float2 more; /* x; or how far a pair turns */
+};
+
+template <int PRODUCT>
+static __device__ __forceinline__ struct addend addend_of(
+	const struct model_step_arguments &a, int layer, int tile)
+{
+	constexpr struct sharing share = SHARE(PRODUCT);
+	constexpr int apart = rows_apart<PRODUCT>();
+	const int lane = THREAD % 32, row = row_of<PRODUCT>(tile, lane);
+	const bool there = tile < share.tiles && lane % 4 == 0 && is_row<PRODUCT>(row),
+		   other = there && !share.half &&
+		(share.paired || share.rows % 16 == 0 || is_row<PRODUCT>(row + apart));
+	const float *bias = of_layer(a, a.products[PRODUCT].bias, layer);
+	struct addend addend = {};
+
+	if (bias && there)
+		addend.bias[0] = __ldg(bias + row);
+	if (bias && other)
+		addend.bias[1] = __ldg(bias + row + apart);
+	if (PRODUCT == QKV && !HEAD_NORMS && there && row / HEAD_DIM < HEADS + KV_HEADS)
+		addend.more = __ldcg((const float2 *)a.angles + row % HEAD_DIM);
+	if ((PRODUCT == OUTPUT || PRODUCT == DOWN) && there)
+		addend.more.x = __ldcg(a.x + row);
+	if ((PRODUCT == OUTPUT || PRODUCT == DOWN) && other)
+		addend.more.y = __ldcg(a.x + row + apart);
+	return addend;
+}
+
+/* Sends eight columns of x, and their tile's squares, by a warp: column i is in lane first + i · apart. */
+static __device__ __forceinline__ void send_octet(const struct model_step_arguments &a, int to, int octet,
+	float x, int first, int apart, float squares, unsigned number)
+{
+	const int lane = THREAD % 32;
+	float words[3];
+
+#pragma unroll
+	for (int i = 0; i < 3; i++)
+		words[i] = __shfl_sync(~0u, x, first + (lane * 3 + i) % 8 * apart);
+	if (lane == 2)
+		words[2] = squares;
+	if (lane < X_PARCELS)
+		send(a, to + lane * OCTETS(HIDDEN) + octet, words[0], words[1], words[2], number);
+}
+
+/* Sends what a warp's tile has of x, in every fourth lane. */
+template <int PRODUCT>
+static __device__ __forceinline__ void send_x(
+	const struct model_step_arguments &a, int layer, int tile, float low, float high, float squares)
+{
+	const int to = PRODUCT == DOWN ? NEXT_X_AT : X_AT, octet = tile * (SHARE(PRODUCT).half ? 1 : 2);
+	const unsigned number = a.number + layer + (PRODUCT == DOWN);
+
+	for (int other = 4; other < 32; other *= 2)
+		squares += __shfl_xor_sync(~0u, squares, other);
+	squares = __shfl_sync(~0u, squares, 0);
+	send_octet(a, to, octet, low, 0, 4, squares, number);
+	if (!SHARE(PRODUCT).half && octet + 1 < OCTETS(HIDDEN))
+		send_octet(a, to, octet + 1, high, 0, 4, 0, number);
+}
+
+/* Sends eight columns of a warp's tile, in every fourth lane, as the planes of what comes next. */
+static __device__ __forceinline__ void send_activated(
+	const struct model_step_arguments &a, int layer, int tile, float x)
+{
+	const int lane = THREAD % 32;
+	unsigned pairs[PLANES], words[3] = {};
+
+	split_pair(pairs, __shfl_sync(~0u, x, lane % 4 * 8) / REDUCTION,
+		__shfl_sync(~0u, x, lane % 4 * 8 + 4) / REDUCTION);
+#pragma unroll
+	for (int i = 0; i < 3; i++)
+#pragma unroll
+		for (int p = 0; p < PLANES; p++) {
+			const unsigned word = __shfl_sync(~0u, pairs[p], (lane * 3 + i) % 4);
+
+			if ((lane * 3 + i) / 4 == p)
+				words[i] = word;
+		}
+	if (lane < PLANE_PARCELS)
+		send(a, ACTIVATED_AT + lane * OCTETS(INTERMEDIATE) + tile, words[0], words[1], words[2],
+			a.number + layer);
+}
+
+/* The same of a single token, which is in every fourth lane. */
+template <int PRODUCT>
+static __device__ __forceinline__ void finish_single(const struct model_step_arguments &a, int layer,
+	int tile, float2 sums, const struct addend &addend, struct product_memory &shared)
+{
+	constexpr struct sharing share = SHARE(PRODUCT);
+	constexpr int apart = rows_apart<PRODUCT>();
+	const int lane = THREAD % 32, row = row_of<PRODUCT>(tile, lane);
+	const bool there = lane % 4 == 0 && is_row<PRODUCT>(row),
+		   other = there && !share.half &&
+		(share.paired || share.rows % 16 == 0 || is_row<PRODUCT>(row + apart));
+	float low = sums.x * REDUCTION + addend.bias[0], high = sums.y * REDUCTION + addend.bias[1];
+
+	if (PRODUCT == QKV && !SENDS_HEADS) {
+		if (there)
+			finish_heads(a, layer, 0, row, low, high);
+	} else if (PRODUCT == QKV) {
+		const int head = row / HEAD_DIM, index = row % HEAD_DIM;
+
+		if (head < HEADS + KV_HEADS)
+			turn_by(addend.more, low, high);
+		if (there)
+			send(a, HEADS_AT + head * (HEAD_DIM / 2) + index, low, high, 0.0f, a.number + layer);
+		if (there && head >= HEADS)
+			put(a, layer, 0, head, index, low, high);
+	} else if (PRODUCT == GATE_UP) {
+		send_activated(a, layer, tile, there ? activate(low, high) : 0);
+	} else if (PRODUCT == LOGITS) {
+		unsigned long long ranks[2] = {};
+		float *logits = a.outputs[0].logits;
+
+		if (there)
+			ranks[0] = rank_of(low, row);
+		if (other)
+			ranks[0] = max(ranks[0], rank_of(high, row + apart));
+		if (logits && there)
+			logits[row] = low;
+		if (logits && other)
+			logits[row + apart] = high;
+		note_best(ranks, shared.best);
+	} else {
+		low = there ? low + addend.more.x : 0;
+		high = other ? high + addend.more.y : 0;
+		send_x<PRODUCT>(a, layer, tile, low, high, low * low + high * high);
+		if (there)
+			a.x[row] = low;
+		if (other)
+			a.x[row + apart] = high;
+	}
+}
+
+#endif

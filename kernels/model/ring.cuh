@@ -1,6 +1,6 @@
 /* ring: weights on their way through shared memory. A step knows in which order it needs them, and they do not depend on what
- * it computes: so the next ones are asked for as soon as there is room, and memory is read while blocks wait for each other,
- * normalise or attend. A slot has rows of a tile, or a part of their columns. */
+ * it computes: so a warp that does nothing else asks for the next ones as soon as there is room, and memory is read while
+ * blocks wait for each other, normalise or attend. A slot has rows of a tile, or a part of their columns. */
 #pragma once
 
 #include "common/tile.cuh"
@@ -15,7 +15,6 @@ struct ring {
 #if STREAMED
 
 #define SLOT_BYTES MODEL_SLOT_BYTES(CHUNK, INPUT)
-#define ASKER (MODEL_WARPS - 1) /* the warp that has the least to do else */
 #define SLICE_BYTES (MODEL_SLICE * MODEL_WEIGHT_BYTES(INPUT))
 #define SLOTS_AT                                                                                             \
 	((max_of(sizeof(struct product_memory), sizeof(struct attention)) + 127) / 128 *                     \
@@ -32,9 +31,15 @@ static __device__ __forceinline__ unsigned slot_address(int slot)
 	return (unsigned)__cvta_generic_to_shared(memory) + SLOTS_AT + slot % SLOTS * SLOT_BYTES;
 }
 
-static __device__ __forceinline__ unsigned slot_barrier(int slot)
+/* Whether it is filled, and whether all are done with it: mbarriers. */
+static __device__ __forceinline__ unsigned slot_filled(int slot)
 {
-	return (unsigned)__cvta_generic_to_shared(memory) + SLOTS_AT + SLOTS * SLOT_BYTES + slot % SLOTS * 8;
+	return (unsigned)__cvta_generic_to_shared(memory) + SLOTS_AT + SLOTS * SLOT_BYTES + slot % SLOTS * 16;
+}
+
+static __device__ __forceinline__ unsigned slot_freed(int slot)
+{
+	return slot_filled(slot) + 8;
 }
 
 template <int PRODUCT> static __device__ __forceinline__ constexpr int row_bytes_of(void)
@@ -57,17 +62,15 @@ struct place {
 	int number, product, layer, round, wave, group, part; /* part: of a wave */
 };
 
-/* In shared memory, behind the slots and their barriers. Only one warp has to do with it. */
+/* In shared memory, behind the slots and their barriers. */
 struct orders {
 	struct order of[PRODUCTS];
-	int layer_count, products; /* of the last layer, and behind it */
-	struct place next;         /* which is asked for next */
 };
 static_assert(sizeof(struct orders) <= MODEL_ORDERS_BYTES, "as the host counts");
 
 static __device__ __forceinline__ struct orders &orders_of_block(void)
 {
-	return *(struct orders *)(memory + SLOTS_AT + SLOTS * (SLOT_BYTES + 8));
+	return *(struct orders *)(memory + SLOTS_AT + SLOTS * (SLOT_BYTES + 16));
 }
 
 template <int PRODUCT>
@@ -112,13 +115,13 @@ static __device__ __forceinline__ void ask(
 	const int rows = __popc(__ballot_sync(~0u, there));
 
 	if (lane == 0)
-		expect(slot_barrier(at.number), rows * bytes);
+		expect(slot_filled(at.number), rows * bytes);
 	__syncwarp();
 	if (there)
 		copy_row(slot_address(at.number) + lane * of.row_bytes,
 			of.weights + at.layer * of.layer_bytes +
 				((long long)row * of.slices + chunk * of.chunk) * SLICE_BYTES,
-			bytes, slot_barrier(at.number), policy);
+			bytes, slot_filled(at.number), policy);
 }
 
 static __device__ __forceinline__ void turn_to_next(
@@ -142,53 +145,7 @@ static __device__ __forceinline__ void turn_to_next(
 		place.product = QKV;
 }
 
-/* The next slots, while there is room; when all have met. */
-static __device__ __noinline__ void ask_on(int taken)
-{
-	struct orders &orders = orders_of_block();
-	struct place next = orders.next;
-	unsigned long long
-		once; /* nothing is read again in this step: what else the second-level cache has stays there */
-
-	asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(once));
-#pragma unroll 1
-	while (next.number < taken + SLOTS && next.product < orders.products) {
-		const struct order &of = orders.of[next.product];
-
-		ask(of, next, once);
-		turn_to_next(of, next, orders.layer_count);
-	}
-	__syncwarp();
-	if (THREAD % 32 == 0)
-		orders.next = next;
-	__syncwarp();
-}
-
-static __device__ __forceinline__ void refill(const struct ring &ring)
-{
-	if (THREAD / 32 == ASKER)
-		ask_on(ring.taken);
-}
-
-static __device__ __forceinline__ void open_ring(const struct model_step_arguments &a, struct ring &ring)
-{
-	struct orders &orders = orders_of_block();
-
-	if (THREAD < SLOTS)
-		asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(slot_barrier(THREAD)) : "memory");
-	asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-	asm volatile("fence.proxy.async;" ::: "memory");
-	if (THREAD == 0) {
-		orders = {{order_of<QKV>(a), order_of<OUTPUT>(a), order_of<GATE_UP>(a), order_of<DOWN>(a),
-				  order_of<LOGITS>(a)},
-			a.layer_count, a.output_count > 0 ? PRODUCTS : LOGITS};
-	}
-	__syncthreads();
-	refill(ring);
-}
-
-/* Until it is there. */
-static __device__ __forceinline__ void wait_for(int slot)
+static __device__ __forceinline__ void wait_for_phase(unsigned barrier, int phase)
 {
 	unsigned done;
 
@@ -197,9 +154,59 @@ static __device__ __forceinline__ void wait_for(int slot)
 			     "mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n"
 			     "selp.u32 %0, 1, 0, p; }"
 			     : "=r"(done)
-			     : "r"(slot_barrier(slot)), "r"(slot / SLOTS & 1)
+			     : "r"(barrier), "r"(phase & 1)
 			     : "memory");
 	while (!done);
+}
+
+/* Until it is there. */
+static __device__ __forceinline__ void wait_for(int slot)
+{
+	wait_for_phase(slot_filled(slot), slot / SLOTS);
+}
+
+/* The next `count` slots are free again, once all have met. */
+static __device__ __forceinline__ void free_slots(struct ring &ring, int count)
+{
+	for (int i = THREAD; i < count; i += MODEL_THREADS)
+		asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(slot_freed(ring.taken + i))
+			     : "memory");
+	ring.taken += count;
+}
+
+/* Asks for all that a step takes, by a warp of its own. */
+static __device__ __forceinline__ void ask_for_all(const struct model_step_arguments &a)
+{
+	const struct orders &orders = orders_of_block();
+	const int products = a.output_count > 0 ? PRODUCTS : LOGITS; /* of the last layer, and behind it */
+	struct place next = {};
+	unsigned long long
+		once; /* nothing is read again in this step: what else the second-level cache has stays there */
+
+	asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(once));
+#pragma unroll 1
+	while (next.product < products) {
+		const struct order &of = orders.of[next.product];
+
+		if (next.number >= SLOTS)
+			wait_for_phase(slot_freed(next.number), next.number / SLOTS - 1);
+		ask(of, next, once);
+		turn_to_next(of, next, a.layer_count);
+	}
+}
+
+static __device__ __forceinline__ void open_ring(const struct model_step_arguments &a)
+{
+	if (THREAD < SLOTS) {
+		asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(slot_filled(THREAD)) : "memory");
+		asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(slot_freed(THREAD)) : "memory");
+	}
+	asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+	asm volatile("fence.proxy.async;" ::: "memory");
+	if (THREAD == 0)
+		orders_of_block() = {{order_of<QKV>(a), order_of<OUTPUT>(a), order_of<GATE_UP>(a),
+			order_of<DOWN>(a), order_of<LOGITS>(a)}};
+	__syncthreads();
 }
 
 /* A lane's numbers of slice `at` of a slot. */
@@ -215,12 +222,6 @@ static __device__ __forceinline__ void take(uint4 (&read)[2][SECTIONS], int slot
 		read[1][n] = SHARE(PRODUCT).half ? make_uint4(0, 0, 0, 0)
 						 : load_shared(from + 8 * row_bytes_of<PRODUCT>() + n * 16);
 	}
-}
-
-#else
-
-static __device__ __forceinline__ void open_ring(const struct model_step_arguments &a, struct ring &ring)
-{
 }
 
 #endif

@@ -3,7 +3,8 @@
  * way: for a single token through shared memory, a good part of a layer ahead (ring.cuh), else to registers (stream.cuh).
  * All weights are read once.
  *
- * A layer has five parts, and all blocks wait for each other before each:
+ * A layer has five parts. All blocks wait for each other before each; with a single token whose weights pass through shared
+ * memory, each waits for just the numbers it needs, which are sent with a number of their own (parcel.cuh):
  *   1. queries, keys and values of the normalised x; they turn, and keys and values go to the sessions
  *      (with norms of heads, a part of its own does that);
  *   2. attention, in parts of sequences;
@@ -29,32 +30,42 @@ static __device__ __forceinline__ void look_up(const struct model_step_arguments
 	const long long width = divide_up(HIDDEN, MODEL_SLICE) * MODEL_SLICE;
 	const int tiles = SHARE(DOWN).tiles, tile_rows = SHARE(DOWN).half ? 8 : 16;
 
-	/* a warp a tile of a row */
-	for (int i = thread / 32; i < a.row_count * tiles; i += threads / 32) {
+	/* a warp a tile of a row, of the block that changes it later */
+	for (int i = blockIdx.x + threadIdx.x / 32 * BLOCKS; i < a.row_count * tiles; i += threads / 32) {
 		const int row = i / tiles, tile = i % tiles, lane = thread % 32,
 			  column = tile * tile_rows + lane;
-		float squares = 0;
+		float squares = 0, x = 0;
 
 		if (lane < tile_rows && column < HIDDEN) {
-			const float x = element_float(
-				((const ELEMENT *)a.embedding)[a.rows[row].token * width + column]);
+			x = element_float(((const ELEMENT *)a.embedding)[a.rows[row].token * width + column]);
 
 			a.x[row * HIDDEN + column] = x;
 			squares = x * x;
 		}
 		for (int other = 16; other; other /= 2)
 			squares += __shfl_xor_sync(~0u, squares, other);
+#if STREAMED
+		for (int i = 0; i < tile_rows / 8; i++)
+			if (tile * tile_rows / 8 + i < OCTETS(HIDDEN))
+				send_octet(a, NEXT_X_AT, tile * tile_rows / 8 + i, x, i * 8, 1,
+					i ? 0 : squares, a.number);
+#else
 		if (lane == 0)
 			a.squares[tile * MODEL_ROWS + row] = squares;
+#endif
 	}
-	for (int i = thread; i < a.row_count * (HEAD_DIM / 2); i += threads) {
+	/* where blocks do not wait for each other, each makes all of them: the same */
+	for (int i = STREAMED ? threadIdx.x : thread; i < a.row_count * (HEAD_DIM / 2);
+		i += STREAMED ? MODEL_THREADS : threads) {
 		const float angle = (float)a.rows[i / (HEAD_DIM / 2)].position *
 			a.frequencies[i % (HEAD_DIM / 2)];
 
 		((float2 *)a.angles)[i] = make_float2(cosf(angle), sinf(angle));
 	}
-	for (int i = thread; i < a.output_count; i += threads)
+	for (int i = thread; !STREAMED && i < a.output_count; i += threads)
 		*a.outputs[i].best = 0;
+	if (STREAMED)
+		meet_block();
 }
 
 #if HEAD_NORMS
@@ -97,13 +108,19 @@ static __device__ __forceinline__ void prepare(
 #endif
 }
 
-extern "C" __global__ void __launch_bounds__(MODEL_THREADS, 1)
+extern "C" __global__ void __launch_bounds__(MODEL_LAUNCHED(SLOTS), 1)
 	model_step(const __grid_constant__ struct model_step_arguments a)
 {
 	struct barrier barrier = {a.barrier, 0};
 	struct ring ring = {};
 
-	open_ring(a, ring);
+#if STREAMED
+	open_ring(a);
+	if (THREAD / 32 == MODEL_WARPS) {
+		ask_for_all(a);
+		return;
+	}
+#endif
 	look_up(a);
 #pragma unroll 1
 	for (int layer = 0; layer < a.layer_count; layer++) {
@@ -113,7 +130,8 @@ extern "C" __global__ void __launch_bounds__(MODEL_THREADS, 1)
 		meet(barrier);
 		normalise_heads(a, layer);
 #endif
-		meet(barrier);
+		if (!SENDS_HEADS)
+			meet(barrier);
 		attention(a, layer);
 		prepare<OUTPUT>(a, layer, a.row_count, barrier);
 		multiply<OUTPUT>(a, layer, a.row_count, barrier, ring);
@@ -125,5 +143,6 @@ extern "C" __global__ void __launch_bounds__(MODEL_THREADS, 1)
 		prepare<LOGITS>(a, 0, a.output_count, barrier);
 		multiply<LOGITS>(a, 0, a.output_count, barrier, ring);
 	}
-	leave(barrier);
+	if (!SENDS_HEADS)
+		leave(barrier);
 }

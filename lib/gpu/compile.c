@@ -74,6 +74,7 @@
 	_(model_attention, "model/attention.cuh")                                                            \
 	_(model_barrier, "model/barrier.cuh")                                                                \
 	_(model_layout, "model/layout.h")                                                                    \
+	_(model_parcel, "model/parcel.cuh")                                                                  \
 	_(model_plan, "model/plan.cuh")                                                                      \
 	_(model_product, "model/product.cuh")                                                                \
 	_(model_result, "model/result.cuh")                                                                  \

@@ -1,5 +1,6 @@
 /* A model on a GPU: weights as the files have them, everything else in fp32. A step is one launch for every MODEL_ROWS
  * tokens (kernels/model/step.cu). */
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,6 +13,10 @@
 /* Weights that are not in the files as the GPU wants them go there in pieces of this. */
 #define PIECE_BYTES ((size_t)4 << 20)
 #define ALIGNMENT 256
+
+/* Steps are numbered from shortly before the end of what 32 bits count: so what has to be done there is done by every
+ * process, and every test. */
+#define FIRST_NUMBER (UINT_MAX - 10)
 
 /* From here on, weights of a single token's step pass through shared memory. */
 #define STREAMING_CAPABILITY 90
@@ -28,6 +33,7 @@ struct model_place {
 	void *weights, *memory;
 	struct gpu_kernel *kernels[VARIANTS];
 	struct model_step_arguments arguments; /* what all launches have in common */
+	unsigned next_number;                  /* of a step's parcels (kernels/model/parcel.cuh) */
 	unsigned long long *best;              /* [MODEL_ROWS] */
 	float *logits;                         /* [MODEL_ROWS, vocabulary] */
 };
@@ -232,6 +238,16 @@ static size_t plane_bytes(const struct model_place *place, int columns)
 	return padded(columns) * (size_t)MODEL_PLANES((int)place->dtype) * 2;
 }
 
+/* What blocks send each other in a single token's step. */
+static size_t parcel_bytes(const struct model_place *place)
+{
+	const struct model_config *config = place->config;
+
+	return 16 *
+		(size_t)MODEL_PARCELS(config->hidden, config->intermediate, config->heads, config->kv_heads,
+			config->head_dim, (int)place->dtype, gpu_properties_of(place->gpu)->multiprocessors);
+}
+
 /* Gives each part its place in `memory`, where there is some. Returns how many bytes that takes. */
 static size_t arrange(struct model_place *place, char *memory)
 {
@@ -246,6 +262,7 @@ static size_t arrange(struct model_place *place, char *memory)
 		size_t bytes; /* of a row; what is for all rows is shared out */
 	} parts[] = {
 		{(void **)&arguments->barrier, 2 * sizeof(unsigned)},
+		{&arguments->parcels, (parcel_bytes(place) + MODEL_ROWS - 1) / MODEL_ROWS},
 		{(void **)&arguments->x, (size_t)config->hidden * sizeof(float)},
 		{(void **)&arguments->squares, ((size_t)config->hidden + 7) / 8 * sizeof(float)},
 		{(void **)&arguments->angles, dim * sizeof(float)},
@@ -313,8 +330,8 @@ static struct layout lay_out(const struct model_place *place, int tokens)
 	const struct model_config *config = place->config;
 	const struct gpu_properties *gpu = gpu_properties_of(place->gpu);
 	int input = (int)place->dtype, shared = gpu->shared_per_block,
-	    attention = MODEL_ATTENTION_BYTES(config->head_dim, head_group(config, tokens)), slices, chunks,
-	    rest;
+	    attention = MODEL_ATTENTION_BYTES(tokens, config->head_dim, head_group(config, tokens)), slices,
+	    chunks, slot_bytes, rest;
 	struct layout layout = {
 		.stage = (shared - MODEL_PRODUCT_BYTES(tokens, 0, input)) / MODEL_SLICE_BYTES(tokens, input)};
 
@@ -325,14 +342,15 @@ static struct layout lay_out(const struct model_place *place, int tokens)
 		larger(larger(config->hidden, config->intermediate), config->heads * config->head_dim));
 	chunks = MODEL_SLOT_BYTES(slices_of(config->hidden), input) / MODEL_SLOT_TARGET + 1;
 	layout.chunk = (slices_of(config->hidden) + chunks - 1) / chunks;
+	slot_bytes = MODEL_SLOT_BYTES(layout.chunk, input) + MODEL_SLOT_BARRIERS;
 	rest = (larger(MODEL_PRODUCT_BYTES(tokens, slices, input), attention) + 127) / 128 * 128;
-	layout.slots = (shared - rest - MODEL_ORDERS_BYTES) / (MODEL_SLOT_BYTES(layout.chunk, input) + 8);
+	layout.slots = (shared - rest - MODEL_ORDERS_BYTES) / slot_bytes;
 	if (layout.slots < 2) {
 		layout.slots = 0;
 		return layout;
 	}
 	layout.stage = slices;
-	layout.bytes = rest + layout.slots * (MODEL_SLOT_BYTES(layout.chunk, input) + 8) + MODEL_ORDERS_BYTES;
+	layout.bytes = rest + layout.slots * slot_bytes + MODEL_ORDERS_BYTES;
 	return layout;
 }
 
@@ -348,8 +366,8 @@ static struct gpu_kernel *find_kernel(struct model_place *place, int tokens, str
 		{"SLOTS", layout.slots}, {"CHUNK", layout.chunk},
 		{"BLOCKS", gpu_properties_of(place->gpu)->multiprocessors}, {0}};
 
-	return gpu_kernel(
-		place->gpu, "model/step.cu", "model_step", parameters, MODEL_THREADS, layout.bytes, err);
+	return gpu_kernel(place->gpu, "model/step.cu", "model_step", parameters, MODEL_LAUNCHED(layout.slots),
+		layout.bytes, err);
 }
 
 static int find_kernels(struct model_place *place, struct error *err)
@@ -395,6 +413,7 @@ static struct model_place *open_place(
 	*place = (struct model_place){.config = config,
 		.index = index,
 		.dtype = common_dtype(config, weights),
+		.next_number = FIRST_NUMBER,
 		.arguments = {.layer_count = config->layers, .epsilon = config->epsilon}};
 	if (check_shape(config, err) == 0)
 		place->gpu = gpu_open(index, err);
@@ -486,8 +505,23 @@ static int take_results(const struct model_place *place, const struct launch *la
 	return 0;
 }
 
+/* Each step has numbers that no parcel has: where there are none left, parcels get 0, which is no step's. */
+static int number_step(struct model_place *place, struct model_step_arguments *arguments, struct error *err)
+{
+	unsigned count = (unsigned)place->config->layers + 1;
+
+	if (place->next_number > UINT_MAX - count) {
+		if (gpu_fill(place->gpu, arguments->parcels, 0, parcel_bytes(place), err) < 0)
+			return -1;
+		place->next_number = 1;
+	}
+	arguments->number = place->next_number;
+	place->next_number += count;
+	return 0;
+}
+
 /* The rows that have been added, of which none are left. */
-static int run(const struct model_place *place, struct launch *launch, struct error *err)
+static int run(struct model_place *place, struct launch *launch, struct error *err)
 {
 	struct model_step_arguments *arguments = &launch->arguments;
 	int blocks = gpu_properties_of(place->gpu)->multiprocessors, splits;
@@ -498,6 +532,8 @@ static int run(const struct model_place *place, struct launch *launch, struct er
 	splits = blocks * head_group(place->config, variants[variant]) /
 		(arguments->row_count * place->config->heads);
 	arguments->splits = splits < 1 ? 1 : splits > MODEL_SPLITS ? MODEL_SPLITS : splits;
+	if (number_step(place, arguments, err) < 0)
+		return -1;
 	if (gpu_launch_together(place->kernels[variant], (unsigned)blocks, arguments, err) < 0 ||
 		take_results(place, launch, err) < 0)
 		return -1;

@@ -588,7 +588,7 @@ static void bad_problems_are_refused_before_a_launch(void **state)
 	assert_int_equal(quasar_cuda(gpu, &workspace, &problem, NULL, &err), -1);
 	assert_non_null(strstr(err.message, "one type"));
 	problem = trial.problem;
-	problem.o.data = problem.q.data;
+	problem.o.data = problem.k.data;
 	assert_int_equal(quasar_cuda(gpu, &workspace, &problem, NULL, &err), -1);
 	assert_non_null(strstr(err.message, "overlap"));
 	problem = trial.problem;
