@@ -51,7 +51,7 @@ static __device__ void copy_strip(ELEMENT *to, const ELEMENT *from, long long to
 		*(uint2 *)to = *(const uint2 *)from;
 }
 
-/* Rows from `token` to `end` of one stretch; those behind the sequence's `tokens` become zeros, as those before its first are. */
+/* Rows from `token` to `end` of one stretch; those behind the sequence's `tokens` become zeros. */
 static __device__ void convolve_strip(const float *weights, ELEMENT *to, const ELEMENT *from, long long token,
 	long long end, long long tokens)
 {
@@ -67,8 +67,7 @@ static __device__ void convolve_strip(const float *weights, ELEMENT *to, const E
 	}
 #pragma unroll
 	for (int back = 1; back <= LAYER_HISTORY; back++)
-		unpack(x[LAYER_HISTORY - back],
-			token >= back ? *(const uint2 *)(from - back * COLUMNS) : make_uint2(0, 0));
+		unpack(x[LAYER_HISTORY - back], *(const uint2 *)(from - back * COLUMNS));
 	load_ahead(coming, from, end - token);
 	for (; token < end; token += AHEAD) {
 #pragma unroll

@@ -303,7 +303,7 @@ static int project_piece(struct layer_cuda *layer, const struct layer_call *call
 	int64_t sequences = call->batch * segment->stretches;
 	struct layer_segment piece = *segment;
 	size_t offset = (size_t)at * (size_t)layer->width;
-	int64_t rows, strips, left_out;
+	int64_t rows, strips;
 	int strip;
 	struct layer_gather_arguments gather;
 	struct layer_convolve_arguments convolve;
@@ -311,8 +311,6 @@ static int project_piece(struct layer_cuda *layer, const struct layer_call *call
 	piece.first += at * piece.stretches;
 	piece.length = (int)smaller(segment->length - at, piece_length(sequences));
 	rows = LAYER_HISTORY + piece.length;
-	/* nothing is before a sequence, and convolve asks for no product of it: 2,048 rows make whole tiles, 2,051 do not */
-	left_out = sequences == 1 && piece.first == 0 ? LAYER_HISTORY : 0;
 	strip = sequences * piece.length < FEW_ROWS ? SHORT_STRIP_ROWS : STRIP_ROWS;
 	strips = (piece.length + strip - 1) / strip;
 	gather = (struct layer_gather_arguments){call->x, layer->x, piece, layer->hidden};
@@ -329,11 +327,8 @@ static int project_piece(struct layer_cuda *layer, const struct layer_call *call
 	};
 	if (gpu_launch(layer->gather, blocks(rows * layer->hidden / GATHER_NUMBERS), (unsigned)sequences,
 		    &gather, err) < 0 ||
-		gpu_gemm_run(layer->multiply,
-			(struct gpu_rows){layer->x + left_out * layer->hidden, layer->hidden},
-			sequences * rows - left_out,
-			(struct gpu_rows){layer->projected + left_out * layer->columns, layer->columns},
-			err) < 0)
+		gpu_gemm_run(layer->multiply, (struct gpu_rows){layer->x, layer->hidden}, sequences * rows,
+			(struct gpu_rows){layer->projected, layer->columns}, err) < 0)
 		return -1;
 	return gpu_launch(layer->convolve, blocks(strips * (layer->columns / STRIP_CHANNELS)),
 		(unsigned)sequences, &convolve, err);
