@@ -3,11 +3,12 @@
  * single-copy atomic). Who finds the number it waits for has the words that belong to it: nothing else has to be ordered, so
  * there is no fence, and no second way to memory for the words.
  *
- * A number never comes again (`a.number`), so that what an earlier layer, or a step that was stopped, has left is not taken for
- * what is to come. Each place is written once a layer, and only when all that look there have found what was there before: to
- * send anything of the next layer, a block needs all that a product of this layer has sent, which each block sent after it had
- * received all that it waited for in turn. So who sends nothing must not look either. Loads are done by then: what was sent
- * depends on what they brought. */
+ * No number comes twice (`a.number`), so that what an earlier layer or step has left is not taken for what is to come. Each place
+ * is written once a layer, and not before all who look there have found what was there before. For each part of a layer needs
+ * all that the part before it has sent, and a block sends after it has received: so whoever writes a place again, a layer
+ * later, has received, by way of the parts between, something of each block that looks there, sent after it had looked. A block
+ * that has nothing to send in a part must not look for what that part needs. Loads are done when something is sent, as
+ * it depends on what they brought; nothing but that dependence is needed, and no order of other accesses. */
 #pragma once
 
 #include "model/plan.cuh"

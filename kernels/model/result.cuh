@@ -252,7 +252,7 @@ static __device__ __forceinline__ void send_activated(
 			a.number + layer);
 }
 
-/* The same of a single token, which is in every fourth lane. */
+/* What becomes of a single token's numbers of a tile, which are in every fourth lane: the first row's and the other one's. */
 template <int PRODUCT>
 static __device__ __forceinline__ void finish_single(const struct model_step_arguments &a, int layer,
 	int tile, float2 sums, const struct addend &addend, struct product_memory &shared)
