@@ -4,7 +4,7 @@
 
 struct ask_flash_arguments {
 	int capability, multiprocessors, shared_per_block, shared_per_multiprocessor;
-	int gradient, dim;
+	int gradient, dim, mapped;
 	int *found;
 };
 
@@ -12,7 +12,7 @@ extern "C" __global__ void ask_flash(const __grid_constant__ struct ask_flash_ar
 {
 	const struct choice_machine machine = {
 		a.capability, a.multiprocessors, a.shared_per_block, a.shared_per_multiprocessor};
-	const struct flash_choice choice = flash_choose(a.gradient, a.dim, 2, &machine);
+	const struct flash_choice choice = flash_choose(a.gradient, a.dim, a.mapped, &machine);
 	int *found = a.found;
 
 	*found++ = choice.block_m;
@@ -20,8 +20,8 @@ extern "C" __global__ void ask_flash(const __grid_constant__ struct ask_flash_ar
 	*found++ = choice.num_warps;
 	*found++ = choice.num_stages;
 	*found++ = choice.product_warps;
-	*found++ = choice.warp_roles;
-	*found++ = FLASH_THREADS(choice.num_warps, choice.warp_roles);
+	*found++ = FLASH_BOX_ROWS(a.dim, choice.block_n);
+	*found++ = FLASH_THREADS(choice.num_warps, choice.product_warps);
 	*found++ = flash_shared(a.gradient, a.dim, &choice);
 }
 

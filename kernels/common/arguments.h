@@ -7,6 +7,11 @@ struct device_tensor {
 	long long stride[4]; /* of batch, token, head, dimension */
 };
 
+/* What the copy engine of compute capability 9.0 and later is told of a tensor: a CUtensorMap. */
+struct __attribute__((aligned(64))) tensor_map {
+	unsigned long long opaque[16];
+};
+
 struct delay_arguments {
 	unsigned long long nanoseconds;
 };

@@ -10,6 +10,11 @@ struct flash_statistics {
 };
 
 struct flash_arguments {
+	/* With PRODUCT_WARPS = 4, of tensors that tiles are loaded from: five dimensions, innermost first: 64 columns; rows of a
+	 * sequence; parts of 64 columns; heads; batches. With cu_seqlens there are as many rows as a box has, and the last
+	 * dimension says where they are: the row before them by that many, so that a box with some rows outside ends where the
+	 * sequence does. */
+	struct tensor_map q_map, k_map, v_map, d_o_map;
 	struct device_tensor q, k, v, o, d_o, dq, dk, dv;
 	float *lse;                          /* [batch, heads, tokens]; forward: NULL: not wanted */
 	struct flash_statistics *statistics; /* the same shape */

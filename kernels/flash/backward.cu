@@ -9,10 +9,11 @@
  * Both are one function but for these names. Causal: tiles above the diagonal are not visited, and only those that it
  * (or the end of the sequence) cuts are masked. */
 #include "flash/flash.cuh"
-#if WARP_ROLES == 2
+#if WARPGROUP_PRODUCTS
 #include "flash/roles.cuh"
 #endif
 
+#if !WARPGROUP_PRODUCTS
 /* 8 bytes, to shared memory without waiting. */
 static __device__ __forceinline__ void copy_statistics(
 	unsigned address, const struct flash_statistics *source, bool valid)
@@ -21,6 +22,7 @@ static __device__ __forceinline__ void copy_statistics(
 		"cp.async.ca.shared.global [%0], [%1], 8, %2;" ::"r"(address), "l"(source), "r"(valid ? 8 : 0)
 		: "memory");
 }
+#endif
 
 /* Makes D of the warp's kept queries, beside lse: in shared memory, and for the second pass. Eight elements of a row
  * to a lane. */
@@ -137,7 +139,7 @@ template <bool KEYS> struct tile_walk {
 	int first, of_head; /* tiles of a walked head that these rows see, or are seen by */
 	int count;          /* of all walked heads */
 	int head;           /* the first of them */
-	unsigned kept, stages, statistics;
+	unsigned kept, stages, statistics, barriers;
 
 	__device__ __forceinline__ tile_walk(const struct flash_arguments &a)
 	{
@@ -154,6 +156,7 @@ template <bool KEYS> struct tile_walk {
 		kept = shared_memory();
 		stages = kept + 2 * KEPT_BYTES;
 		statistics = stages + NUM_STAGES * 2 * WALKED_BYTES;
+		barriers = kept + FLASH_BACKWARD_SHARED(HEAD_DIM, BLOCK_M, BLOCK_N, NUM_STAGES);
 	}
 
 	__device__ __forceinline__ unsigned stage(int tile) const
@@ -179,7 +182,50 @@ template <bool KEYS> struct tile_walk {
 			(CAUSAL && (KEYS ? column < place.row + BLOCK_M : column + BLOCK_N > place.row));
 	}
 
-	/* Starts to load. */
+#if WARPGROUP_PRODUCTS
+	/* Have the copy engine load, by the warp that does that. */
+	__device__ __forceinline__ void fetch_kept(const struct flash_arguments &a) const
+	{
+		const bool packed = a.cu_seqlens;
+
+		if (threadIdx.x % 32)
+			return;
+		mbarrier_expect(barriers, 2 * KEPT_BYTES);
+		fetch_tile<BLOCK_M>(
+			kept, KEYS ? a.k_map : a.q_map, place, packed, place.head, place.row, barriers);
+		fetch_tile<BLOCK_M>(kept + KEPT_BYTES, KEYS ? a.v_map : a.d_o_map, place, packed, place.head,
+			place.row, barriers);
+	}
+
+	__device__ __forceinline__ void fetch_walked(
+		const struct flash_arguments &a, int tile, unsigned barrier) const
+	{
+		const int from = head + (KEYS ? tile / of_head : 0), row = column(tile);
+		const bool packed = a.cu_seqlens;
+
+		if (threadIdx.x % 32 == 0) {
+			mbarrier_expect(barrier, 2 * WALKED_BYTES);
+			fetch_tile<BLOCK_N>(
+				stage(tile), KEYS ? a.q_map : a.k_map, place, packed, from, row, barrier);
+			fetch_tile<BLOCK_N>(stage(tile) + WALKED_BYTES, KEYS ? a.d_o_map : a.v_map, place,
+				packed, from, row, barrier);
+		}
+		if constexpr (KEYS) {
+			UNROLL
+			for (int at = 0; at < BLOCK_N; at += 32) {
+				const int i = at + threadIdx.x % 32;
+				float2 its = {0.0f, 0.0f};
+
+				if (row + i < place.tokens)
+					its = *(const float2 *)(a.statistics + query_index(a, place, from) +
+						row + i);
+				store_shared(statistics_of(tile) + i * 8, its.x, its.y);
+			}
+			mbarrier_arrive_warp(barrier);
+		}
+	}
+#else
+	/* Start to load, by all threads. */
 	__device__ __forceinline__ void load_kept(const struct flash_arguments &a) const
 	{
 		const struct device_tensor &x = KEYS ? a.k : a.q, &y = KEYS ? a.v : a.d_o;
@@ -196,13 +242,14 @@ template <bool KEYS> struct tile_walk {
 
 		load_tile<BLOCK_N>(stage(tile), x, head_of(x, place, from), row, place.tokens);
 		load_tile<BLOCK_N>(stage(tile) + WALKED_BYTES, y, head_of(y, place, from), row, place.tokens);
-		for (int i = loader_thread(); KEYS && i < BLOCK_N; i += LOADERS) {
+		for (int i = threadIdx.x; KEYS && i < BLOCK_N; i += THREADS) {
 			const bool valid = row + i < place.tokens;
 
 			copy_statistics(statistics_of(tile) + i * 8,
 				a.statistics + query_index(a, place, from) + (valid ? row + i : 0), valid);
 		}
 	}
+#endif
 
 	/* Writes dQ; or dK and dV. */
 	__device__ __forceinline__ void store(const struct flash_arguments &a,
@@ -226,7 +273,7 @@ template <bool KEYS> struct tile_walk {
 	}
 };
 
-#if WARP_ROLES == 2
+#if WARPGROUP_PRODUCTS
 /* What the warps that multiply do: while products are under way, scores of a tile are worked on. */
 template <bool KEYS> struct gradient {
 	const struct tile_walk<KEYS> &walk;
@@ -270,11 +317,11 @@ template <bool KEYS> struct gradient {
 		}
 		multiply_finish<KEYS>(ds[0]);
 		if (ADDS)
-			give_tile(tile - 1, walk.count);
+			give_tile(walk.barriers, tile - 1);
 		differentiate<KEYS>(ds, p, rows, statistics);
 		pack_scores(ds_factors, ds);
 		if (tile + 1 < walk.count)
-			take_tile(tile + 1);
+			take_tile(walk.barriers, tile + 1);
 		take_turn();
 		start_scores(p, first, walk.stage(tile + 1)); /* behind the last one nobody reads them */
 		start_sums<ADDS>(sums, ds_factors, stage);
@@ -284,7 +331,8 @@ template <bool KEYS> struct gradient {
 
 	__device__ __forceinline__ void run(void)
 	{
-		take_tile(0);
+		take_kept(walk.barriers);
+		take_tile(walk.barriers, 0);
 		start_scores(p, first, walk.stage(0));
 		multiply_finish(p[0]);
 		begin_turns();
@@ -305,10 +353,13 @@ static __device__ __forceinline__ void differentiate_block(const struct flash_ar
 
 	if (walk.place.row >= walk.place.tokens)
 		return;
+	make_barriers(walk.barriers, KEYS ? 2 : 1);
 	if (is_loader()) {
-		give_registers();
-		walk.load_kept(a);
-		load_tiles(walk.count, [&](int tile) { walk.load_walked(a, tile); });
+		if (!give_registers())
+			return;
+		walk.fetch_kept(a);
+		load_tiles(walk.barriers, walk.count,
+			[&](int tile, unsigned barrier) { walk.fetch_walked(a, tile, barrier); });
 		return;
 	}
 	take_registers();

@@ -5,33 +5,35 @@
 #include "flash/layout.h"
 
 struct flash_choice {
-	int block_m, block_n, num_warps, num_stages, product_warps, warp_roles;
+	int block_m, block_n, num_warps, num_stages, product_warps;
 };
 
 /* The largest tiles first: the fewest bytes through shared memory for each product. By mma.sync, in the forward of small
  * heads, a warp has room for 32 rows, which halves them once more. The last one fits wherever any does. */
 #define FLASH_CHOICES                                                                                        \
 	{                                                                                                    \
-		{192, 128, 12, 3, 4, 2}, {128, 64, 8, 4, 4, 2}, {128, 32, 8, 4, 4, 2},                       \
-			{128, 64, 4, 2, 1, 1}, {128, 64, 8, 2, 1, 1}, {64, 64, 4, 2, 1, 1},                  \
-			{64, 32, 4, 2, 1, 1}, {64, 32, 4, 1, 1, 1}, {0},                                     \
+		{192, 128, 12, 3, 4}, {128, 64, 8, 4, 4}, {128, 32, 8, 4, 4}, {128, 64, 4, 2, 1},            \
+			{128, 64, 8, 2, 1}, {64, 64, 4, 2, 1}, {64, 32, 4, 2, 1}, {64, 32, 4, 1, 1}, {0},    \
 	}
 
 /* Bytes of a block. */
 CHOICE_FUNCTION int flash_shared(int gradient, int dim, const struct flash_choice *choice)
 {
-	return gradient ? FLASH_BACKWARD_SHARED(dim, choice->block_m, choice->block_n, choice->num_stages)
-			: FLASH_FORWARD_SHARED(dim, choice->block_m, choice->block_n, choice->num_stages);
+	const int m = choice->block_m, n = choice->block_n, stages = choice->num_stages;
+
+	return FLASH_BARRIER_BYTES(choice->product_warps, stages) +
+		(gradient ? FLASH_BACKWARD_SHARED(dim, m, n, stages)
+			  : FLASH_FORWARD_SHARED(dim, m, n, stages));
 }
 
 /* Registers of a thread that are taken by tiles alone. */
 CHOICE_FUNCTION int flash_registers(int gradient, int dim, const struct flash_choice *choice)
 {
 	const int m = choice->block_m, n = choice->block_n, warps = choice->num_warps,
-		  roles = choice->warp_roles;
+		  product_warps = choice->product_warps;
 
-	return gradient ? FLASH_BACKWARD_REGISTERS(dim, m, n, warps, roles)
-			: FLASH_FORWARD_REGISTERS(dim, m, n, warps, roles);
+	return gradient ? FLASH_BACKWARD_REGISTERS(dim, m, n, warps, product_warps)
+			: FLASH_FORWARD_REGISTERS(dim, m, n, warps, product_warps);
 }
 
 /* Whether wgmma can make the products: its tiles have rows of 64. */
@@ -44,19 +46,21 @@ CHOICE_FUNCTION int flash_fits(
 	int gradient, int dim, const struct choice_machine *machine, const struct flash_choice *choice)
 {
 	return (choice->product_warps == 1 || flash_has_wgmma(dim, machine)) &&
-		flash_registers(gradient, dim, choice) <= FLASH_ROOM(choice->num_warps, choice->warp_roles) &&
+		flash_registers(gradient, dim, choice) <=
+		FLASH_ROOM(choice->num_warps, choice->product_warps) &&
 		flash_shared(gradient, dim, choice) <= machine->shared_per_block;
 }
 
-/* The one that is thought fastest, of warps of so many roles at most. */
+/* The one that is thought fastest. `mapped`: tensor maps can describe what is to be loaded, which wgmma's tiles come by. */
 CHOICE_FUNCTION struct flash_choice flash_choose(
-	int gradient, int dim, int most_roles, const struct choice_machine *machine)
+	int gradient, int dim, int mapped, const struct choice_machine *machine)
 {
 	const struct flash_choice choices[] = FLASH_CHOICES;
 	int i = 0;
 
 	while (choices[i + 1].block_m &&
-		(choices[i].warp_roles > most_roles || !flash_fits(gradient, dim, machine, &choices[i])))
+		((choices[i].product_warps == 4 && !mapped) ||
+			!flash_fits(gradient, dim, machine, &choices[i])))
 		i++;
 	return choices[i];
 }

@@ -5,14 +5,15 @@
  *   HEAD_DIM    S: 32, 64 or 128
  *   CAUSAL      1: queries see no keys behind them, 0: all
  *   INPUT       element type: bf16 or fp16 (common/dtype.h)
- *   VECTOR      1: every row of every tensor is contiguous and 16-byte aligned, 0: any strides
+ *   VECTOR      1: every row of every tensor is contiguous and 16-byte aligned, 0: any strides (those that have a tensor
+ *               map are aligned all the same)
  * and tunables (lib/op/flash/config.c):
  *   BLOCK_M     rows that a block keeps: 64 or 128
  *   BLOCK_N     rows of a tile that it walks through: 32, 64 or 128
  *   NUM_WARPS   that multiply: 4, 8 or 12
  *   NUM_STAGES  tiles that there is room for: 1, 2, 3 or 4; all but the one in work are being loaded
- *   PRODUCT_WARPS  4: products by wgmma, four warps together (Hopper); 1: by mma.sync
- *   WARP_ROLES  1: all warps load what they multiply; 2: four more warps load for them (roles.cuh)
+ *   PRODUCT_WARPS  4: products by wgmma, four warps together, for which another one loads (Hopper; roles.cuh); 1: by
+ *               mma.sync, and all warps load what they multiply
  * and what only the ladder of versions (lib/op/flash/cuda.c) sets otherwise:
  *   EARLY_END   1: tiles above the diagonal are not visited, 0: they are, and masked
  *   ATOMICS     1: the gradient adds to dQ in memory (atomics.cuh), 0: it has a pass for it */
@@ -27,8 +28,7 @@
 #include "flash/arguments.h"
 #include "flash/layout.h"
 
-#define THREADS FLASH_THREADS(NUM_WARPS, WARP_ROLES)
-#define LOADERS (WARP_ROLES == 2 ? FLASH_LOADERS * 32 : THREADS) /* threads that load */
+#define THREADS FLASH_THREADS(NUM_WARPS, PRODUCT_WARPS)
 #define BLOCKS_AT_LEAST 1 /* at a time on a multiprocessor: ptxas wants to know, or ignores setmaxnreg */
 #define GROUPS FLASH_GROUPS(BLOCK_M, NUM_WARPS)
 #define WARP_ROWS (16 * GROUPS)
@@ -101,23 +101,15 @@ static __device__ __forceinline__ uint4 pack_eight(const float (&x)[8])
 		element_pair(x[6], x[7]));
 }
 
-/* Among those that load. */
-static __device__ __forceinline__ int loader_thread(void)
-{
-	return threadIdx.x % LOADERS;
-}
-
 /* Starts loading ROWS rows of a head from `row` on; zeros from `tokens` on. */
 template <int ROWS>
 static __device__ __forceinline__ void load_tile(
 	unsigned tile, const struct device_tensor &tensor, const ELEMENT *head, int row, int tokens)
 {
-	constexpr int at_once = WARP_ROLES == 2 ? 4 : ROWS; /* loaders have few registers */
-	const int step = LOADERS / SEGMENTS, first = loader_thread() / SEGMENTS;
-	const int segment = loader_thread() % SEGMENTS;
+	const int step = THREADS / SEGMENTS, first = threadIdx.x / SEGMENTS, segment = threadIdx.x % SEGMENTS;
 	const ELEMENT *column = head + segment * 8 * tensor.stride[3];
 
-#pragma unroll at_once
+	UNROLL
 	for (int pass = 0; pass < (ROWS + step - 1) / step; pass++) {
 		const int r = first + pass * step;
 		const bool valid = row + r < tokens;

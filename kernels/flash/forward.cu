@@ -6,7 +6,7 @@
  * Causal: tiles of keys behind the last query are not visited, and only those that the diagonal (or the end of the
  * sequence) cuts are masked; the longest rows of blocks begin first. */
 #include "flash/flash.cuh"
-#if WARP_ROLES == 2
+#if WARPGROUP_PRODUCTS
 #include "flash/roles.cuh"
 #endif
 
@@ -22,14 +22,17 @@ static __device__ __forceinline__ void mask(
 	UNROLL
 	for (int g = 0; g < GROUPS; g++) {
 		UNROLL
-		for (int n = 0; n < WALK_N; n++) {
-			UNROLL
-			for (int i = 0; i < 4; i++) {
-				const int column = key + score_column(n, i);
+		for (int half = 0; half < 2; half++) {
+			const int row = place.row + score_row(g, half * 2), end = place.tokens - 1;
+			/* that is seen, counted from this lane's first column */
+			const int last = (CAUSAL ? min(row, end) : end) - key - score_column(0, 0);
 
-				if (column >= place.tokens ||
-					(CAUSAL && column > place.row + score_row(g, i)))
-					scores[g][n][i] = MINUS_INFINITY;
+			UNROLL
+			for (int n = 0; n < WALK_N; n++) {
+				if (n * 8 > last)
+					scores[g][n][half * 2] = MINUS_INFINITY;
+				if (n * 8 + 1 > last)
+					scores[g][n][half * 2 + 1] = MINUS_INFINITY;
 			}
 		}
 	}
@@ -110,10 +113,10 @@ static __device__ __forceinline__ void conclude(const struct flash_arguments &a,
 	}
 }
 
-#if WARP_ROLES == 2
+#if WARPGROUP_PRODUCTS
 /* What the warps that multiply do: the scores of a tile are computed while P V of the one before is. */
 static __device__ __forceinline__ void attend(const struct flash_arguments &a, const struct place &place,
-	int count, int full, unsigned q_tile, unsigned stages)
+	int count, int full, unsigned q_tile, unsigned stages, unsigned barriers)
 {
 	const auto stage = [&](int tile) { return stages + tile % NUM_STAGES * 2 * WALKED_BYTES; };
 	const unsigned q = kept_rows(q_tile);
@@ -124,7 +127,8 @@ static __device__ __forceinline__ void attend(const struct flash_arguments &a, c
 	begin_softmax(row);
 	clear_groups(o);
 	clear_groups(scores);
-	take_tile(0);
+	take_kept(barriers);
+	take_tile(barriers, 0);
 	start_scores(scores, q, stage(0));
 	multiply_finish(scores[0]);
 	if (!full)
@@ -135,7 +139,7 @@ static __device__ __forceinline__ void attend(const struct flash_arguments &a, c
 		begin_turns();
 #pragma unroll 1
 	for (int tile = 1; tile < count; tile++) {
-		take_tile(tile);
+		take_tile(barriers, tile);
 		take_turn();
 		start_scores(scores, q, stage(tile));
 		start_sums(o, p, stage(tile - 1) + WALKED_BYTES);
@@ -145,7 +149,7 @@ static __device__ __forceinline__ void attend(const struct flash_arguments &a, c
 			mask(scores, place, tile * BLOCK_N);
 		soften(scores, row, factor, a.scale * LOG2E);
 		multiply_finish(o[0]);
-		give_tile(tile - 1, count);
+		give_tile(barriers, tile - 1);
 		rescale(o, factor);
 		pack_scores(p, scores);
 	}
@@ -167,6 +171,32 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_AT_LEAST)
 	const int count = (seen + BLOCK_N - 1) / BLOCK_N;
 	const int full = (CAUSAL ? place.row + 1 : place.tokens) / BLOCK_N; /* tiles that need no mask */
 	const unsigned q_tile = shared_memory(), stages = q_tile + KEPT_BYTES;
+
+	if (place.row >= place.tokens)
+		return;
+#if WARPGROUP_PRODUCTS
+	const unsigned barriers = stages + NUM_STAGES * 2 * WALKED_BYTES;
+	const bool packed = a.cu_seqlens;
+
+	make_barriers(barriers, 1);
+	if (is_loader()) {
+		if (!give_registers() || threadIdx.x % 32)
+			return;
+		mbarrier_expect(barriers, KEPT_BYTES);
+		fetch_tile<BLOCK_M>(q_tile, a.q_map, place, packed, place.head, place.row, barriers);
+		load_tiles(barriers, count, [&](int tile, unsigned barrier) {
+			const unsigned stage = stages + tile % NUM_STAGES * 2 * WALKED_BYTES;
+
+			mbarrier_expect(barrier, 2 * WALKED_BYTES);
+			fetch_tile<BLOCK_N>(stage, a.k_map, place, packed, key_head, tile * BLOCK_N, barrier);
+			fetch_tile<BLOCK_N>(stage + WALKED_BYTES, a.v_map, place, packed, key_head,
+				tile * BLOCK_N, barrier);
+		});
+		return;
+	}
+	take_registers();
+	attend(a, place, count, full, q_tile, stages, barriers);
+#else
 	const ELEMENT *k = head_of(a.k, place, key_head), *v = head_of(a.v, place, key_head);
 	const auto load = [&](int tile) {
 		const unsigned stage = stages + tile % NUM_STAGES * 2 * WALKED_BYTES;
@@ -174,19 +204,6 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS_AT_LEAST)
 		load_tile<BLOCK_N>(stage, a.k, k, tile * BLOCK_N, place.tokens);
 		load_tile<BLOCK_N>(stage + WALKED_BYTES, a.v, v, tile * BLOCK_N, place.tokens);
 	};
-
-	if (place.row >= place.tokens)
-		return;
-#if WARP_ROLES == 2
-	if (is_loader()) {
-		give_registers();
-		load_tile<BLOCK_M>(q_tile, a.q, head_of(a.q, place, place.head), place.row, place.tokens);
-		load_tiles(count, load);
-		return;
-	}
-	take_registers();
-	attend(a, place, count, full, q_tile, stages);
-#else
 	unsigned q[GROUPS][1][DIM_K][4];
 	float o[GROUPS][DIM_N][4], factor[GROUPS][2], inverse[GROUPS][2];
 	struct softmax row;

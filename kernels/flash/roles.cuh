@@ -1,96 +1,128 @@
-/* roles: attention with warps of two kinds (WARP_ROLES = 2): NUM_WARPS of them multiply, four at a time, 64 kept rows
- * each four; those behind them load tiles, and have given most of their registers away. The two meet at barriers,
- * one for each stage and four warps that says that its tile is there, and one for each stage that says that all are
- * done with it: so the warps that multiply go on apart from each other, and the tensor cores are with some while
- * others work on their scores. */
+/* roles: attention with warps of two kinds (PRODUCT_WARPS = 4): NUM_WARPS of them multiply, four at a time, 64 kept rows
+ * each four. Behind them one has the copy engine load tiles; three more are there with it to give away most of their
+ * registers, which takes four. Barriers in shared memory, two a stage, say that its tile is there, and that all warps are
+ * done with it: so the warps that multiply go on apart from each other, and the tensor cores are with some while others
+ * work on their scores. */
 #pragma once
 
+#include "common/mbarrier.cuh"
 #include "flash/flash.cuh"
 
 #define WARPGROUPS (NUM_WARPS / 4)
-#define STAGE_BARRIERS (WARPGROUPS + 1)
+#define BOX_ROWS FLASH_BOX_ROWS(HEAD_DIM, BLOCK_N)
 
-/* --- tiles from loaders ------------------------------------------------------------------------------ */
-
-static __device__ __forceinline__ void barrier_wait(int number, int threads)
-{
-	asm volatile("bar.sync %0, %1;" ::"r"(number), "r"(threads) : "memory");
-}
-
-static __device__ __forceinline__ void barrier_arrive(int number, int threads)
-{
-	asm volatile("bar.arrive %0, %1;" ::"r"(number), "r"(threads) : "memory");
-}
-
-/* Numbers of barriers; 0 is __syncthreads(). */
-static __device__ __forceinline__ int loaded_barrier(int tile, int warpgroup)
-{
-	return 1 + tile % NUM_STAGES * STAGE_BARRIERS + warpgroup;
-}
-
-static __device__ __forceinline__ int done_barrier(int tile)
-{
-	return loaded_barrier(tile, WARPGROUPS);
-}
-
-static __device__ __forceinline__ int turn_barrier(int warpgroup)
-{
-	return 1 + NUM_STAGES * STAGE_BARRIERS + warpgroup;
-}
+/* --- roles ------------------------------------------------------------------------------------------- */
 
 static __device__ __forceinline__ bool is_loader(void)
 {
 	return threadIdx.x >= NUM_WARPS * 32;
 }
 
-/* Registers of a thread: from those that load to those that multiply. */
-static __device__ __forceinline__ void give_registers(void)
+/* Registers of a thread: from those that load to those that multiply. Returns whether this is the warp that loads. */
+static __device__ __forceinline__ bool give_registers(void)
 {
-#if WARPGROUP_PRODUCTS
 	asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(FLASH_LOADER_REGISTERS(NUM_WARPS)));
-#endif
+	return threadIdx.x < (NUM_WARPS + 1) * 32;
 }
 
 static __device__ __forceinline__ void take_registers(void)
 {
-#if WARPGROUP_PRODUCTS
 	asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(FLASH_PRODUCT_REGISTERS(NUM_WARPS)));
-#endif
 }
 
-/* All that loaders do: `load(tile)` starts to load tile 0, 1, … The next one is under way before one is waited for. */
-template <typename LOAD> static __device__ __forceinline__ void load_tiles(int count, LOAD load)
-{
-	const int later = NUM_STAGES > 2;
+/* --- tiles from the copy engine ---------------------------------------------------------------------- */
 
-#pragma unroll 1
-	for (int tile = 0; tile < count + later; tile++) {
-		if (tile < count) {
-			if (tile >= NUM_STAGES)
-				barrier_wait(done_barrier(tile), THREADS);
-			load(tile);
-		}
-		copy_async_commit();
-		copy_async_wait_group<later>();
-		publish_tiles();
+/* The barriers lie one behind the other: of the kept tiles, then of each stage. `barriers`: the first one. */
+static __device__ __forceinline__ unsigned loaded_barrier(unsigned barriers, int tile)
+{
+	return barriers + 8 + tile % NUM_STAGES * 16;
+}
+
+static __device__ __forceinline__ unsigned done_barrier(unsigned barriers, int tile)
+{
+	return loaded_barrier(barriers, tile) + 8;
+}
+
+/* Of the phase in which a tile is loaded. */
+static __device__ __forceinline__ int parity(int tile)
+{
+	return tile / NUM_STAGES & 1;
+}
+
+/* `loads`: how often the loader arrives for a tile. All threads have to call it. */
+static __device__ __forceinline__ void make_barriers(unsigned barriers, int loads)
+{
+	if (threadIdx.x == 0) {
+		mbarrier_init(barriers, 1);
 		UNROLL
-		for (int i = 0; i < WARPGROUPS; i++)
-			if (tile >= later)
-				barrier_arrive(loaded_barrier(tile - later, i), 128 + LOADERS);
+		for (int stage = 0; stage < NUM_STAGES; stage++) {
+			mbarrier_init(loaded_barrier(barriers, stage), loads);
+			mbarrier_init(done_barrier(barriers, stage), NUM_WARPS);
+		}
+		mbarrier_publish();
+	}
+	__syncthreads();
+}
+
+static_assert(alignof(struct tensor_map) == 64, "the copy engine reads no other");
+
+/* Has the copy engine load ROWS rows of a head of a tensor, from `row` on, by one thread, and the barrier learn of it; zeros
+ * behind the sequence. flash_arguments says how the map is made. */
+template <int ROWS>
+static __device__ __forceinline__ void fetch_tile(unsigned tile, const struct tensor_map &map,
+	const struct place &place, bool packed, int head, int row, unsigned barrier)
+{
+	for (int at = 0; at < ROWS; at += BOX_ROWS) {
+		const int inside = max(0, min(BOX_ROWS, place.tokens - (row + at)));
+		const int first = packed ? BOX_ROWS - inside : row + at;
+		const int last = packed ? (int)place.first + row + at + inside : place.batch;
+
+		asm volatile(
+			"cp.async.bulk.tensor.5d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
+			"[%0], [%1, {%2, %3, %4, %5, %6}], [%7];" ::"r"(tile + at * HEAD_DIM * 2),
+			"l"(&map), "r"(0), "r"(first), "r"(0), "r"(head), "r"(last), "r"(barrier)
+			: "memory");
 	}
 }
 
-/* For those that multiply: until tile `tile` is there. */
-static __device__ __forceinline__ void take_tile(int tile)
+/* What the warp that loads does: `load(tile, barrier)` for tile 0, 1, … as soon as there is room. */
+template <typename LOAD>
+static __device__ __forceinline__ void load_tiles(unsigned barriers, int count, LOAD load)
 {
-	barrier_wait(loaded_barrier(tile, threadIdx.x / 128), 128 + LOADERS);
+#pragma unroll 1
+	for (int tile = 0; tile < count; tile++) {
+		mbarrier_wait(done_barrier(barriers, tile), parity(tile) ^ 1);
+		load(tile, loaded_barrier(barriers, tile));
+	}
 }
 
-/* This one is read no more. */
-static __device__ __forceinline__ void give_tile(int tile, int count)
+/* For those that multiply: until the kept tiles are there, until tile `tile` is, and that this one is read no more. */
+static __device__ __forceinline__ void take_kept(unsigned barriers)
 {
-	if (tile + NUM_STAGES < count)
-		barrier_arrive(done_barrier(tile), THREADS);
+	mbarrier_wait(barriers, 0);
+}
+
+static __device__ __forceinline__ void take_tile(unsigned barriers, int tile)
+{
+	mbarrier_wait(loaded_barrier(barriers, tile), parity(tile));
+}
+
+static __device__ __forceinline__ void give_tile(unsigned barriers, int tile)
+{
+	mbarrier_arrive_warp(done_barrier(barriers, tile));
+}
+
+/* --- turns ------------------------------------------------------------------------------------------- */
+
+/* Numbers of barriers; 0 is __syncthreads(). Two times four warps meet at each. */
+static __device__ __forceinline__ int turn_barrier(int warpgroup)
+{
+	return 1 + warpgroup;
+}
+
+static __device__ __forceinline__ void offer_turn(int warpgroup)
+{
+	asm volatile("bar.arrive %0, %1;" ::"r"(turn_barrier(warpgroup)), "n"(2 * 128) : "memory");
 }
 
 /* Four warps after the other start their products, so that those of one are under way while the others work on scores.
@@ -98,12 +130,12 @@ static __device__ __forceinline__ void give_tile(int tile, int count)
 static __device__ __forceinline__ void begin_turns(void)
 {
 	if (threadIdx.x / 128 == WARPGROUPS - 1)
-		barrier_arrive(turn_barrier(0), 2 * 128);
+		offer_turn(0);
 }
 
 static __device__ __forceinline__ void take_turn(void)
 {
-	barrier_wait(turn_barrier(threadIdx.x / 128), 2 * 128);
+	asm volatile("bar.sync %0, %1;" ::"r"(turn_barrier(threadIdx.x / 128)), "n"(2 * 128) : "memory");
 }
 
 /* `last`: no more are taken. */
@@ -112,25 +144,23 @@ static __device__ __forceinline__ void give_turn(bool last)
 	const int next = threadIdx.x / 128 + 1;
 
 	if (next < WARPGROUPS)
-		barrier_arrive(turn_barrier(next), 2 * 128);
+		offer_turn(next);
 	else if (!last)
-		barrier_arrive(turn_barrier(0), 2 * 128);
+		offer_turn(0);
 }
 
 /* --- products ---------------------------------------------------------------------------------------- */
 
-/* The rows of a tile that the calling warps keep: 64 of each four, or where they do not multiply together 16. They
- * stay there: ptxas 13.0 gives the registers of a left factor that a loop reads each time to others within it. */
+/* The rows of a tile that the calling four warps keep. They stay there: ptxas 13.0 gives the registers of a left factor that a loop reads each time to others within it. */
 static __device__ __forceinline__ unsigned kept_rows(unsigned tile)
 {
-	return tile + (WARPGROUP_PRODUCTS ? threadIdx.x / 128 * 64 : warp_row(0)) * HEAD_DIM * 2;
+	return tile + threadIdx.x / 128 * 64 * HEAD_DIM * 2;
 }
 
 /* scores = kept · walkedᵀ, until multiply_finish(). */
 static __device__ __forceinline__ void start_scores(
 	float (&scores)[GROUPS][WALK_N][4], unsigned kept, unsigned walked)
 {
-#if WARPGROUP_PRODUCTS
 	hold(scores[0]);
 	asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 	UNROLL
@@ -145,12 +175,6 @@ static __device__ __forceinline__ void start_scores(
 			warpgroup_multiply_add<false>(scores[0], a, b);
 	}
 	asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
-#else
-	unsigned factors[1][DIM_K][4];
-
-	load_rows<1, HEAD_DIM>(factors, kept, 0);
-	multiply_start<1, HEAD_DIM, false, FULL, 1, false>(scores[0], factors, walked, 0);
-#endif
 }
 
 /* Left factors from scores. */

@@ -19,6 +19,7 @@
 #define PRODUCT_WARPS 4 /* for tile.cuh: a product is made by four warps together */
 
 #include "common/element.cuh"
+#include "common/mbarrier.cuh"
 #include "common/tile.cuh"
 #include "layer/arguments.h"
 #include "layer/layout.h"
@@ -34,50 +35,6 @@
 #define BLOCKS ((3 * WIDTH + HEAD_DIM) / PROJECT_COLUMNS)
 #define RUN (PROJECT_ROWS / 4) /* tokens of a thread */
 #define N (RUN / 2)
-
-/* --- barriers in shared memory ---------------------------------------------------------------------- */
-
-static __device__ __forceinline__ void barrier_init(unsigned barrier, int arrivals)
-{
-	asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
-}
-
-static __device__ __forceinline__ void barrier_arrive(unsigned barrier)
-{
-	asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
-}
-
-/* Arrives, and makes the barrier wait for so many bytes, too. */
-static __device__ __forceinline__ void barrier_expect(unsigned barrier, int bytes)
-{
-	asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes)
-		     : "memory");
-}
-
-/* Waits for the end of the phase of this parity. A new barrier is in phase 0, and the one before has ended. */
-static __device__ __forceinline__ void barrier_wait(unsigned barrier, int parity)
-{
-	int done;
-
-	do
-		asm volatile("{\n"
-			     ".reg .pred p;\n"
-			     "mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n"
-			     "selp.b32 %0, 1, 0, p;\n"
-			     "}"
-			     : "=r"(done)
-			     : "r"(barrier), "r"(parity)
-			     : "memory");
-	while (!done);
-}
-
-/* One lane of each warp speaks for all of it. */
-static __device__ __forceinline__ void warp_arrives(unsigned barrier)
-{
-	__syncwarp();
-	if (threadIdx.x % 32 == 0)
-		barrier_arrive(barrier);
-}
 
 /* --- what lies where -------------------------------------------------------------------------------- */
 
@@ -126,15 +83,15 @@ static_assert(SLICES * (SLICE_BYTES + 16) + GROUPS * (STAGES * (WEIGHT_BYTES + 1
 static __device__ void make_barriers(unsigned shared)
 {
 	for (int slice = 0; slice < SLICES; slice++) {
-		barrier_init(slice_full(shared, slice), 4);
-		barrier_init(slice_empty(shared, slice), GROUPS * 4);
+		mbarrier_init(slice_full(shared, slice), 4);
+		mbarrier_init(slice_empty(shared, slice), GROUPS * 4);
 	}
 	for (int group = 0; group < GROUPS; group++)
 		for (int stage = 0; stage < STAGES; stage++) {
-			barrier_init(stage_full(shared, group, stage), 1);
-			barrier_init(stage_empty(shared, group, stage), 4);
+			mbarrier_init(stage_full(shared, group, stage), 1);
+			mbarrier_init(stage_empty(shared, group, stage), 4);
 		}
-	asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+	mbarrier_publish();
 }
 
 /* A place in a ring of stages; `parity` is that of the round. */
@@ -253,7 +210,7 @@ static __device__ void load_slices(
 				if (token >= 0 && token < a.segment.tokens)
 					x[i] = __ldcs((const FOUR *)(from + token * HIDDEN));
 			}
-			barrier_wait(slice_empty(shared, slice), parity);
+			mbarrier_wait(slice_empty(shared, slice), parity);
 			UNROLL
 			for (int i = 0; i < RUN / 2; i++)
 				store_shared(slice_of(shared, slice) +
@@ -262,7 +219,7 @@ static __device__ void load_slices(
 						column % 8 * 2,
 					four_elements(x[i]));
 			publish_tiles();
-			warp_arrives(slice_full(shared, slice));
+			mbarrier_arrive_warp(slice_full(shared, slice));
 		}
 	}
 }
@@ -296,8 +253,8 @@ static __device__ void copy_weights(
 		for (int slice = 0; slice < SLICES; slice++, advance(turn)) {
 			const unsigned full = stage_full(shared, group, turn.stage);
 
-			barrier_wait(stage_empty(shared, group, turn.stage), turn.parity);
-			barrier_expect(full, WEIGHT_BYTES);
+			mbarrier_wait(stage_empty(shared, group, turn.stage), turn.parity);
+			mbarrier_expect(full, WEIGHT_BYTES);
 			asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes "
 				     "[%0], [%1], %2, [%3];" ::"r"(stage_of(shared, group, turn.stage)),
 				     "l"(from + slice * WEIGHT_BYTES), "r"(WEIGHT_BYTES), "r"(full)
@@ -432,31 +389,31 @@ static __device__ void multiply_blocks(
 		end = tile_end(share, step);
 		if (first >= end) /* nothing to do here: the tile is let go of all the same */
 			for (int slice = 0; slice < SLICES; slice++) {
-				barrier_wait(slice_full(shared, slice), parity);
-				warp_arrives(slice_empty(shared, slice));
+				mbarrier_wait(slice_full(shared, slice), parity);
+				mbarrier_arrive_warp(slice_empty(shared, slice));
 			}
 		for (int own = first; own < end; own += GROUPS) {
 			float c[N][4];
 			int before = 0;
 
 			for (int slice = 0; slice < SLICES; slice++, advance(turn)) {
-				barrier_wait(stage_full(shared, group, turn.stage), turn.parity);
+				mbarrier_wait(stage_full(shared, group, turn.stage), turn.parity);
 				if (own == first)
-					barrier_wait(slice_full(shared, slice), parity);
+					mbarrier_wait(slice_full(shared, slice), parity);
 				multiply_slice(c, stage_of(shared, group, turn.stage),
 					slice_of(shared, slice), slice);
 				if (slice) { /* the one before is done */
 					asm volatile("wgmma.wait_group.sync.aligned 1;" ::: "memory");
-					warp_arrives(stage_empty(shared, group, before));
+					mbarrier_arrive_warp(stage_empty(shared, group, before));
 					if (own + GROUPS >= end)
-						warp_arrives(slice_empty(shared, slice - 1));
+						mbarrier_arrive_warp(slice_empty(shared, slice - 1));
 				}
 				before = turn.stage;
 			}
 			multiply_finish(c);
-			warp_arrives(stage_empty(shared, group, before));
+			mbarrier_arrive_warp(stage_empty(shared, group, before));
 			if (own + GROUPS >= end)
-				warp_arrives(slice_empty(shared, SLICES - 1));
+				mbarrier_arrive_warp(slice_empty(shared, SLICES - 1));
 			store_block(c, a, tile, own % BLOCKS);
 		}
 	}

@@ -3,6 +3,7 @@
  * blocks wait for each other, normalise or attend. A slot has rows of a tile, or a part of their columns. */
 #pragma once
 
+#include "common/mbarrier.cuh"
 #include "common/tile.cuh"
 #include "model/activation.cuh"
 #include "model/stream.cuh"
@@ -94,12 +95,6 @@ static __device__ __forceinline__ void copy_row(
 		     : "memory");
 }
 
-static __device__ __forceinline__ void expect(unsigned barrier, int bytes)
-{
-	asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes)
-		     : "memory");
-}
-
 /* Asks for a slot, by a warp: a lane a row. */
 static __device__ __forceinline__ void ask(
 	const struct order &of, const struct place &at, unsigned long long policy)
@@ -115,7 +110,7 @@ static __device__ __forceinline__ void ask(
 	const int rows = __popc(__ballot_sync(~0u, there));
 
 	if (lane == 0)
-		expect(slot_filled(at.number), rows * bytes);
+		mbarrier_expect(slot_filled(at.number), rows * bytes);
 	__syncwarp();
 	if (there)
 		copy_row(slot_address(at.number) + lane * of.row_bytes,
@@ -145,32 +140,17 @@ static __device__ __forceinline__ void turn_to_next(
 		place.product = QKV;
 }
 
-static __device__ __forceinline__ void wait_for_phase(unsigned barrier, int phase)
-{
-	unsigned done;
-
-	do
-		asm volatile("{ .reg .pred p;\n"
-			     "mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n"
-			     "selp.u32 %0, 1, 0, p; }"
-			     : "=r"(done)
-			     : "r"(barrier), "r"(phase & 1)
-			     : "memory");
-	while (!done);
-}
-
 /* Until it is there. */
 static __device__ __forceinline__ void wait_for(int slot)
 {
-	wait_for_phase(slot_filled(slot), slot / SLOTS);
+	mbarrier_wait(slot_filled(slot), slot / SLOTS & 1);
 }
 
 /* The next `count` slots are free again, once all have met. */
 static __device__ __forceinline__ void free_slots(struct ring &ring, int count)
 {
 	for (int i = THREAD; i < count; i += MODEL_THREADS)
-		asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(slot_freed(ring.taken + i))
-			     : "memory");
+		mbarrier_arrive(slot_freed(ring.taken + i));
 	ring.taken += count;
 }
 
@@ -189,7 +169,7 @@ static __device__ __forceinline__ void ask_for_all(const struct model_step_argum
 		const struct order &of = orders.of[next.product];
 
 		if (next.number >= SLOTS)
-			wait_for_phase(slot_freed(next.number), next.number / SLOTS - 1);
+			mbarrier_wait(slot_freed(next.number), (next.number / SLOTS - 1) & 1);
 		ask(of, next, once);
 		turn_to_next(of, next, a.layer_count);
 	}
@@ -198,10 +178,10 @@ static __device__ __forceinline__ void ask_for_all(const struct model_step_argum
 static __device__ __forceinline__ void open_ring(const struct model_step_arguments &a)
 {
 	if (THREAD < SLOTS) {
-		asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(slot_filled(THREAD)) : "memory");
-		asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(slot_freed(THREAD)) : "memory");
+		mbarrier_init(slot_filled(THREAD), 1);
+		mbarrier_init(slot_freed(THREAD), 1);
 	}
-	asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+	mbarrier_publish();
 	asm volatile("fence.proxy.async;" ::: "memory");
 	if (THREAD == 0)
 		orders_of_block() = {{order_of<QKV>(a), order_of<OUTPUT>(a), order_of<GATE_UP>(a),

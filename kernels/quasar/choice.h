@@ -130,21 +130,26 @@ CHOICE_FUNCTION struct chunk_choice chunk_choose_build(
 #define FADING_CHUNKS 36
 
 /* What a group's way takes when up to three, or more, groups are on each multiprocessor: a chunk of the first pass, one of the
- * second, and a step over a group. Only proportions count. Microseconds on an H200, S = 64, without makers and with them; last
- * where tensor cores are slow, so that groups beside each other hardly hide anything: by the model of `quasar tune --gpu`. */
-enum chunk_costs { COSTS_USUAL, COSTS_MAKERS, COSTS_SLOW_PRODUCTS, COSTS_OF_GPUS };
+ * second, and a step over a group. Only proportions count. Microseconds on an H200: S = 64, without makers and with them, and
+ * S = 128 with them, where it takes twice as many rows to forget; last where tensor cores are slow, so that groups beside each
+ * other hardly hide anything: by the model of `quasar tune --gpu`. */
+enum chunk_costs { COSTS_USUAL, COSTS_MAKERS, COSTS_MAKERS_128, COSTS_SLOW_PRODUCTS, COSTS_OF_GPUS };
 
 CHOICE_FUNCTION double chunk_cost(enum chunk_costs costs, int groups, int longest, long long sharing)
 {
-	const double first[COSTS_OF_GPUS][3] = {{1.8, 3.5, 4.3}, {1.5, 2.4, 3.6}, {1.8, 3.4, 5.1}};
-	const double second[COSTS_OF_GPUS][3] = {{3.2, 4.1, 5.7}, {2.1, 3.3, 5.0}, {3.2, 6.1, 9.1}};
-	const double step[COSTS_OF_GPUS][3] = {{0.5, 0.7, 1.0}, {0.5, 0.5, 0.7}, {0.5, 1.0, 1.4}};
+	const double first[COSTS_OF_GPUS][3] = {
+		{1.8, 3.5, 4.3}, {1.5, 2.4, 3.6}, {1.8, 2.9, 4.3}, {1.8, 3.4, 5.1}};
+	const double second[COSTS_OF_GPUS][3] = {
+		{3.2, 4.1, 5.7}, {2.1, 3.3, 5.0}, {3.7, 5.8, 8.8}, {3.2, 6.1, 9.1}};
+	const double step[COSTS_OF_GPUS][3] = {
+		{0.5, 0.7, 1.0}, {0.5, 0.5, 0.7}, {2.2, 2.2, 3.1}, {0.5, 1.0, 1.4}};
+	const int fading = costs == COSTS_MAKERS_128 ? 2 * FADING_CHUNKS : FADING_CHUNKS;
 	int row = sharing > 3 ? 2 : (int)sharing - 1;
 	double cost = longest * second[costs][row];
 
 	if (groups > 1)
-		cost += (longest < FADING_CHUNKS ? longest : FADING_CHUNKS) * first[costs][row];
-	if (longest < FADING_CHUNKS)
+		cost += (longest < fading ? longest : fading) * first[costs][row];
+	if (longest < fading)
 		cost += groups * step[costs][row];
 	return cost;
 }
@@ -157,7 +162,7 @@ CHOICE_FUNCTION enum chunk_costs chunk_costs_on(
 		machine->capability / 10 == 10;
 
 	if (makers)
-		return COSTS_MAKERS;
+		return problem->dim == 128 ? COSTS_MAKERS_128 : COSTS_MAKERS;
 	return problem->dim == 32 || of_data_center ? COSTS_USUAL : COSTS_SLOW_PRODUCTS;
 }
 

@@ -34,6 +34,7 @@
 	_(common_dtype, "common/dtype.h")                                                                    \
 	_(common_element, "common/element.cuh")                                                              \
 	_(common_launch, "common/launch.cuh")                                                                \
+	_(common_mbarrier, "common/mbarrier.cuh")                                                            \
 	_(common_tile, "common/tile.cuh")                                                                    \
 	_(flash_arguments, "flash/arguments.h")                                                              \
 	_(flash_atomics, "flash/atomics.cuh")                                                                \

@@ -61,6 +61,7 @@ static const struct symbol driver_symbols[] = {
 	DRIVER(cuOccupancyMaxActiveBlocksPerMultiprocessor),
 	DRIVER(cuLaunchKernelEx),
 	DRIVER(cuLaunchCooperativeKernel),
+	DRIVER(cuTensorMapEncodeTiled),
 	DRIVER(cuEventCreate),
 	DRIVER(cuEventRecord),
 	DRIVER(cuEventSynchronize),

@@ -24,12 +24,22 @@ enum cuda_attribute {
 
 enum { CUDA_FUNCTION_SHARED_BYTES = 8 };
 enum { CUDA_STREAM_NON_BLOCKING = 1 };
+/* Of a tensor map: elements of 16 bits; nothing interleaved; rows of 128 bytes permuted, what is fetched into the cache; zeros
+ * for what is outside. */
+enum {
+	CUDA_MAP_U16 = 1,
+	CUDA_MAP_PLAIN = 0,
+	CUDA_MAP_SWIZZLE_128 = 3,
+	CUDA_MAP_L2_128 = 2,
+	CUDA_MAP_ZEROS = 0
+};
 
 struct CUctx_st;
 struct CUmod_st;
 struct CUfunc_st;
 struct CUevent_st;
 struct CUstream_st;
+struct tensor_map;
 
 /* CUlaunchAttribute: `value` of the first kind is an int. */
 enum {
@@ -83,6 +93,10 @@ struct cuda_driver {
 	int (*cuLaunchCooperativeKernel)(struct CUfunc_st *function, unsigned grid_x, unsigned grid_y,
 		unsigned grid_z, unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes,
 		struct CUstream_st *stream, void **arguments);
+	/* `map` aligned to 64 bytes; innermost dimension first, with one stride less, in bytes */
+	int (*cuTensorMapEncodeTiled)(struct tensor_map *map, int type, uint32_t rank, void *data,
+		const uint64_t *sizes, const uint64_t *strides, const uint32_t *box, const uint32_t *steps,
+		int interleave, int swizzle, int promotion, int fill);
 	int (*cuEventCreate)(struct CUevent_st **event, unsigned flags);
 	int (*cuEventRecord)(struct CUevent_st *event, struct CUstream_st *stream);
 	int (*cuEventSynchronize)(struct CUevent_st *event);

@@ -454,6 +454,19 @@ int gpu_kernel_occupancy(const struct gpu_kernel *kernel)
 	return kernel->occupancy;
 }
 
+int gpu_map_tensor(
+	const struct gpu *gpu, const struct gpu_map *wanted, struct tensor_map *map, struct error *err)
+{
+	static const uint32_t steps[] = {1, 1, 1, 1, 1};
+	struct CUctx_st *before = gpu_enter(gpu);
+	int code = gpu->driver->cuTensorMapEncodeTiled(map, CUDA_MAP_U16, 5, (void *)wanted->data,
+		wanted->size, wanted->stride, wanted->box, steps, CUDA_MAP_PLAIN, CUDA_MAP_SWIZZLE_128,
+		CUDA_MAP_L2_128, CUDA_MAP_ZEROS);
+
+	gpu_leave(gpu, before);
+	return cuda_check(code, err, "describing a tensor to %s", gpu->properties.name);
+}
+
 int gpu_launch(const struct gpu_kernel *kernel, unsigned grid_x, unsigned grid_y, const void *arguments,
 	struct error *err)
 {

@@ -88,6 +88,25 @@ struct gpu_workspace {
 int gpu_workspace_reserve(struct gpu *gpu, struct gpu_workspace *workspace, size_t bytes, struct error *err);
 void gpu_workspace_free(struct gpu *gpu, struct gpu_workspace *workspace);
 
+/* --- tensor maps: for kernels whose tiles the copy engine loads, of compute capability 9.0 and later --- */
+
+#define GPU_MAP_STRIDE_END ((int64_t)1 << 40) /* bytes; strides are less, positive, and multiples of 16 */
+
+/* A tensor of 16-bit elements in five dimensions, innermost first, and what of it is loaded at a time: no more than 64
+ * elements of the innermost, 256 of others. */
+struct gpu_map {
+	uint64_t data; /* address, a multiple of 16; a kernel may use a part of the tensor alone */
+	uint64_t size[5], stride[4]; /* elements; bytes from one to the next, of all but the innermost */
+	uint32_t box[5];
+};
+
+struct tensor_map; /* of kernels/common/arguments.h */
+
+/* The map that a kernel takes. In shared memory 16-byte pieces of 128 bytes will be permuted as wgmma wants them, and what
+ * is outside of the tensor will be zeros. */
+int gpu_map_tensor(
+	const struct gpu *gpu, const struct gpu_map *wanted, struct tensor_map *map, struct error *err);
+
 /* --- kernels ---------------------------------------------------------------------------------------- */
 
 struct gpu_kernel;

@@ -16,7 +16,7 @@ void layer_cuda_free(struct layer_cuda *layer); /* NULL is fine */
 
 /* How many tokens' q, k and v are held at a time, rounded up to a multiple of 64: a longer sequence goes
  * on by its states. Fewer take less memory, and each segment some time to begin. */
-#define LAYER_CUDA_SEGMENT (1 << 20) /* if nothing is said */
+#define LAYER_CUDA_SEGMENT (1 << 19) /* if nothing is said */
 void layer_cuda_set_segment(struct layer_cuda *layer, int64_t tokens);
 
 /* Queues a call whose x and out are in the GPU's memory, aligned to 16 bytes. It has no cache yet:

@@ -626,7 +626,7 @@ def told(loop):
 
 def test_one_route_that_fails_is_told_once(miner, proxy):
     proxy.always[STATS] = Say(500, b"Internal Server Error", "text/plain")
-    loop = miner.run("--improve", "100000%", "--timeout", "0.2")
+    loop = miner.run("--improve", "100000%", "--timeout", "1")
     outage = loop.until("outage")
     assert (outage["part"], outage["cause"]) == ("standings", "server")
     loop.until("revealed")  # all the rest goes on
@@ -641,7 +641,7 @@ def test_one_route_that_fails_is_told_once(miner, proxy):
 
 
 def test_a_list_that_cannot_be_read_keeps_no_reveal(miner, proxy):
-    loop = miner.run("--improve", "100000%", "--timeout", "0.2")
+    loop = miner.run("--improve", "100000%", "--timeout", "1")
     proxy.always[PENDING] = Say(200, {"pending_reveals": "none"})
     outage = loop.until("outage")
     assert (outage["part"], outage["cause"]) == ("list", "unreadable")
@@ -654,7 +654,7 @@ def test_a_list_that_cannot_be_read_keeps_no_reveal(miner, proxy):
 
 def test_an_unclear_refusal_is_told_once_and_waited_through(miner, proxy):
     proxy.always[REVEAL] = Say(404, b"<html>no such host</html>", "text/html")
-    loop = miner.run("--improve", "100000%", "--timeout", "0.2")
+    loop = miner.run("--improve", "100000%", "--timeout", "1")
     outage = loop.until("outage")
     assert (outage["part"], outage["cause"], outage["submission"]) == ("reveal", "unclear", 1)
     wait_for(proxy, REVEAL, 2)

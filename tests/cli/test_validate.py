@@ -26,8 +26,8 @@ def fork(tmp_path):
 def submit(localnet, alice, fork):
     def submit(**fields):
         body = {"miner_hotkey": alice.address, "fork_url": fork.url, "commit_hash": fork.commit_hash,
-                "target_sequence_length": 600, "tokens_per_sec": 1.0, "signature": "s",
-                "benchmarks": {"512": {"tokens_per_sec": 1.0}}, **fields}
+                "target_sequence_length": 100, "tokens_per_sec": 1.0, "signature": "s",
+                "benchmarks": {"64": {"tokens_per_sec": 1.0}}, **fields}
         return localnet.post("/submit_kernel", body, alice.headers).json["submission_id"]
 
     return submit
@@ -63,7 +63,7 @@ def test_a_good_fork_gets_its_score(localnet, submit, validate):
     first, second = done.json["judged"]
     assert (first["submission_id"], second["submission_id"]) == (modest, bold)
     assert first["valid"] and first["reason"] is None and first["score"] > 1
-    assert [entry["seq"] for entry in first["benchmarks"]] == [512, 600]
+    assert [entry["seq"] for entry in first["benchmarks"]] == [64, 100]
     measured = first["benchmarks"][1]["tokens_per_sec"]
     assert first["score"] == pytest.approx(1 + (measured - 1) / 1)
     assert [entry["normalized_score"] for entry in (first, second)] == [1, 0]
@@ -79,7 +79,7 @@ def test_a_good_fork_gets_its_score(localnet, submit, validate):
 def test_the_validator_is_told_half_the_score(localnet, submit, validate):
     """As the reference validator tells it: 1 at most."""
     measured = next(entry["tokens_per_sec"] for entry in validate_once(submit, validate, 1.0)["benchmarks"]
-                    if entry["seq"] == 600)
+                    if entry["seq"] == 100)
     fair = validate_once(submit, validate, measured)
     localnet.stop()
     with contextlib.closing(sqlite3.connect(localnet.db)) as database:
@@ -102,7 +102,7 @@ def test_without_numbers_the_usual_lengths_are_measured(submit, validate):
 def test_what_cannot_be_measured_here_is_said(submit, validate):
     submit(target_sequence_length=2**50)
     submit(target_sequence_length=2**31, benchmarks={str(2**40 + i): {"tokens_per_sec": 1} for i in range(100)})
-    for judged, lengths in zip(validate("--json").json["judged"], ([512], [2048])):
+    for judged, lengths in zip(validate("--json").json["judged"], ([64], [2048])):
         assert [entry["seq"] for entry in judged["benchmarks"]] == lengths
         checks = {check["name"]: check for check in judged["checks"]}
         assert checks["benchmark"]["status"] == "warn" and "skipped" in checks["benchmark"]["detail"]
@@ -192,7 +192,7 @@ def test_the_commit_is_judged_and_not_the_branch(fork, submit, validate):
 def test_unrevealed_commitments_wait(localnet, alice, fork, validate):
     localnet.post("/commit_submission", {"miner_hotkey": alice.address, "signature": "s",
                                          "commitment_hash": hashlib.sha256(b"x").hexdigest(),
-                                         "target_sequence_length": 600}, alice.headers)
+                                         "target_sequence_length": 100}, alice.headers)
     done = validate("--json")
     assert done.json["judged"] == [] and done.json["unrevealed"] == 1
     assert len(unvalidated(localnet)) == 1

@@ -38,8 +38,8 @@ def submit(fork, make_miner):
 
     def submit(server, miner=alice, **fields):
         body = {"miner_hotkey": miner.address, "fork_url": fork.url, "commit_hash": fork.commit_hash, "signature": "s",
-                "target_sequence_length": 600, "tokens_per_sec": 1000.0, "docker_image": IMAGE, "network": "test",
-                "benchmarks": {"512": {"tokens_per_sec": 1.0}}, **fields}
+                "target_sequence_length": 100, "tokens_per_sec": 1000.0, "docker_image": IMAGE, "network": "test",
+                "benchmarks": {"64": {"tokens_per_sec": 1.0}}, **fields}
         answer = server.post("/submit_kernel", body, miner.headers)
         assert answer.status == 200, answer.body
         return answer.json["submission_id"]
@@ -76,7 +76,7 @@ def test_what_runs_scores_1_by_its_normalised_speed(april, judge, submit, valida
     assert done.code == 0, done.err
     first, second = done.json["judged"]
     assert first["submission_id"] == modest and first["valid"] and first["score"] == first["normalized_score"] == 1
-    measured = next(entry["tokens_per_sec"] for entry in first["benchmarks"] if entry["seq"] == 600)
+    measured = next(entry["tokens_per_sec"] for entry in first["benchmarks"] if entry["seq"] == 100)
     assert first["normalized_tokens_per_sec"] == pytest.approx(measured / 2)
     checks = {check["name"]: check for check in first["checks"]}
     assert checks["claim"]["status"] == "ok" and "normalised" in checks["claim"]["detail"]

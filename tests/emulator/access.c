@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "race.h"
 
 /* --- where memory is ---------------------------------------------------------------------------------- */
 
@@ -88,9 +87,12 @@ unsigned char *reach(struct warp *warp, const struct instruction *instruction, i
 	unsigned char *memory = locate(warp, instruction, lane, space, address, bytes, bytes, direction);
 
 	leave_window(&space, &address);
-	if (space == SPACE_SHARED && warp->block->races && direction != CHANGE)
-		race_check_access(
-			warp->block->races, warp, instruction, lane, address, bytes, direction == WRITE);
+	if (space == SPACE_SHARED && warp->block->races && direction != CHANGE) {
+		const struct race_watch watch = race_check_watch(
+			warp->block->races, warp, instruction, direction == WRITE);
+
+		race_watch_access(&watch, warp, instruction, lane, address, bytes);
+	}
 	return memory;
 }
 
@@ -100,12 +102,21 @@ struct view view_of(const struct warp *warp, const struct instruction *instructi
 	const struct allocation *last = &launch->found[instruction - launch->kernel->code];
 
 	if (instruction->space == SPACE_GLOBAL)
-		return (struct view){(unsigned char *)last->address, last->address, last->bytes};
-	if (instruction->space == SPACE_SHARED && !warp->block->races)
-		return (struct view){warp->block->shared + SHARED_START, SHARED_START,
-			launch->shared_bytes - SHARED_START};
+		return (struct view){.memory = (unsigned char *)last->address,
+			.start = last->address,
+			.bytes = last->bytes};
+	if (instruction->space == SPACE_SHARED) {
+		struct view view = {.memory = warp->block->shared + SHARED_START,
+			.start = SHARED_START,
+			.bytes = launch->shared_bytes - SHARED_START};
+
+		if (warp->block->races && direction != CHANGE)
+			view.watch = race_check_watch(
+				warp->block->races, warp, instruction, direction == WRITE);
+		return view;
+	}
 	if (instruction->space == SPACE_PARAM && direction == READ)
-		return (struct view){launch->parameters, 0, launch->kernel->parameter_bytes};
+		return (struct view){.memory = launch->parameters, .bytes = launch->kernel->parameter_bytes};
 	return (struct view){0}; /* each access is looked at */
 }
 
@@ -170,6 +181,30 @@ static int take_count(struct decoding *decoding)
 					    : 1;
 }
 
+/* --- elements ----------------------------------------------------------------------------------------- */
+
+/* Does something for each element of each lane: number i, which is `at` some place of the host's memory. */
+#define EACH_ACCESS(direction, type, ...)                                                                    \
+	const size_t bytes = instruction->count * sizeof(type);                                              \
+	struct view view = view_of(warp, instruction, direction);                                            \
+	unsigned char *reached[LANES];                                                                       \
+                                                                                                             \
+	if (reach_addresses(warp, instruction, bytes, &view, reached))                                       \
+		for (int i = 0; i < instruction->count; i++)                                                 \
+			for (int lane = 0; lane < LANES; lane++) {                                           \
+				unsigned char *at = reached[lane] + (size_t)i * sizeof(type);                \
+				__VA_ARGS__;                                                                 \
+			}                                                                                    \
+	else                                                                                                 \
+		for (uint32_t left = warp->active; left; left &= left - 1) {                                 \
+			const int lane = __builtin_ctz(left);                                                \
+			unsigned char *at = reach_address(warp, instruction, lane, bytes, direction, &view); \
+                                                                                                             \
+			for (int i = 0; i < instruction->count; i++, at += sizeof(type)) {                   \
+				__VA_ARGS__;                                                                 \
+			}                                                                                    \
+		}
+
 /* --- loads -------------------------------------------------------------------------------------------- */
 
 /* Registers may be wider than what is loaded: zeros or the sign go before it. */
@@ -197,16 +232,8 @@ static int take_count(struct decoding *decoding)
 #define LOAD(name, type, reg, width)                                                                         \
 	OPERATION(load_##name##_##width)                                                                     \
 	{                                                                                                    \
-		const int count = instruction->count;                                                        \
-		struct view view = view_of(warp, instruction, READ);                                         \
-                                                                                                             \
-		EACH_LANE(const unsigned char *from = reach_address(                                         \
-				  warp, instruction, lane, (size_t)count * sizeof(type), READ, &view);       \
-			  for (int i = 0; i < count; i++) {                                                  \
-				  type value;                                                                \
-				  memcpy(&value, from + i * sizeof(value), sizeof(value));                   \
-				  SLOT(reg, i)[lane] = (reg)value;                                           \
-			  });                                                                                \
+		EACH_ACCESS(READ, type, type value; memcpy(&value, at, sizeof(value));                       \
+			    SLOT(reg, i)[lane] = (reg)value)                                                 \
 	}
 LOADS(LOAD)
 
@@ -250,16 +277,32 @@ static int decode_load(struct decoding *decoding, struct error *err)
 
 /* --- stores ------------------------------------------------------------------------------------------- */
 
-OPERATION(store)
-{
-	const size_t bytes = instruction->bytes, width = instruction->width[0];
-	struct view view = view_of(warp, instruction, WRITE);
+/* Registers may be wider than what is stored. */
+#define STORES(_)                                                                                            \
+	_(uint8_t, uint16_t, 1, 2)                                                                           \
+	_(uint8_t, uint32_t, 1, 4)                                                                           \
+	_(uint8_t, uint64_t, 1, 8)                                                                           \
+	_(uint16_t, uint16_t, 2, 2)                                                                          \
+	_(uint16_t, uint32_t, 2, 4)                                                                          \
+	_(uint16_t, uint64_t, 2, 8)                                                                          \
+	_(uint32_t, uint32_t, 4, 4)                                                                          \
+	_(uint32_t, uint64_t, 4, 8)                                                                          \
+	_(uint64_t, uint64_t, 8, 8)                                                                          \
+	_(__int128, __int128, 16, 16)
 
-	EACH_LANE(unsigned char *to = reach_address(
-			  warp, instruction, lane, instruction->count * bytes, WRITE, &view);
-		  for (int i = 0; i < instruction->count; i++) memcpy(to + (size_t)i * bytes,
-			  warp->registers + instruction->slot[i] + (size_t)lane * width, bytes););
-}
+#define STORE(type, reg, size, width)                                                                        \
+	OPERATION(store_##size##_##width)                                                                    \
+	{                                                                                                    \
+		EACH_ACCESS(WRITE, type, const type value = (type)SLOT(reg, i)[lane];                        \
+			    memcpy(at, &value, sizeof(value)))                                               \
+	}
+STORES(STORE)
+
+#define STORE_ENTRY(type, reg, size, width) {size, width, store_##size##_##width},
+static const struct {
+	int bytes, width;
+	operation *execute;
+} stores[] = {STORES(STORE_ENTRY)};
 
 static int decode_store(struct decoding *decoding, struct error *err)
 {
@@ -281,13 +324,13 @@ static int decode_store(struct decoding *decoding, struct error *err)
 		if (statement->operands[i].kind == OPERAND_REGISTER)
 			width = statement->operands[i].width;
 	width = width ? width : type->bytes == 1 ? 2 : type->bytes;
-	instruction->execute = store;
-	instruction->bytes = (uint8_t)type->bytes;
 	for (int i = 0; i < instruction->count; i++)
 		if (decode_operand(decoding, i + 1, i, width, err) < 0)
 			return -1;
-	instruction->width[0] = (uint8_t)width;
-	return width < type->bytes ? not_understood(decoding, err, "no store from such a register") : 0;
+	for (size_t i = 0; i < sizeof(stores) / sizeof(*stores); i++)
+		if (stores[i].bytes == type->bytes && stores[i].width == width)
+			instruction->execute = stores[i].execute;
+	return instruction->execute ? 0 : not_understood(decoding, err, "no store from such a register");
 }
 
 /* --- asynchronous copies ------------------------------------------------------------------------------ */

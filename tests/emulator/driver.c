@@ -1,5 +1,7 @@
 /* driver: CUDA's driver API, as far as lib/gpu/cuda.h has it, of a GPU that is emulated on the CPU. What is queued is
  * done at once. After a kernel's fault every call fails with its code, as it does with a real GPU. */
+#include <limits.h>
+#include <malloc.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,6 +12,7 @@
 #include "decode.h"
 #include "gpu/cuda.h"
 #include "machine.h"
+#include "map.h"
 #include "memory.h"
 
 #define EXPORT __attribute__((visibility("default")))
@@ -65,6 +68,9 @@ static int check_memory(uint64_t address, size_t bytes)
 
 EXPORT int cuInit(unsigned flags)
 {
+	/* what one launch gives back the next takes, rather than fresh pages: half of a small launch's time */
+	mallopt(M_MMAP_MAX, 0);
+	mallopt(M_TRIM_THRESHOLD, INT_MAX);
 	return flags ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
@@ -299,6 +305,14 @@ EXPORT int cuEventDestroy_v2(struct CUevent_st *event)
 {
 	free(event);
 	return CUDA_SUCCESS;
+}
+
+EXPORT int cuTensorMapEncodeTiled(struct tensor_map *map, int type, uint32_t rank, void *data,
+	const uint64_t *sizes, const uint64_t *strides, const uint32_t *box, const uint32_t *steps,
+	int interleave, int swizzle, int promotion, int fill)
+{
+	return map_encode(map, type, rank, (uint64_t)data, sizes, strides, box, steps, interleave, swizzle,
+		promotion, fill);
 }
 
 /* --- kernels ------------------------------------------------------------------------------------------ */

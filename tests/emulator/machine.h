@@ -51,6 +51,9 @@ enum space {
 /* The first bytes of a block's shared memory are the system's, as on GPUs since Ampere: no variable has address 0. */
 #define SHARED_START 1024
 
+/* Where a kernel's parameters begin, as on compute capability 9.0: they are aligned no better than they ask for. */
+#define PARAMETERS_START 0x210
+
 struct allocation;
 struct warp;
 struct instruction;

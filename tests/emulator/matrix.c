@@ -23,54 +23,59 @@ bool all_here(struct warp *warp, const struct instruction *instruction)
 
 /* --- fragments ---------------------------------------------------------------------------------------- */
 
-/* The element types of factors: their bits, the type to compute in, and element `e` of a register. */
+/* The types of factors' elements, the type to compute in, and the value of such an ELEMENT. */
 #define FACTORS(_)                                                                                           \
-	_(bf16, 16, float, float_of_bits(e ? bits & 0xffff0000 : bits << 16))                                \
-	_(f16, 16, float, f16_to_float((uint16_t)(bits >> 16 * e)))                                          \
-	_(tf32, 32, float, float_of_bits(bits & ~0x1fffu))                                                   \
-	_(s8, 8, int32_t, (int8_t)(bits >> 8 * e))                                                           \
-	_(u8, 8, int32_t, (uint8_t)(bits >> 8 * e))
+	_(bf16, uint16_t, float, bf16_to_float(ELEMENT))                                                     \
+	_(f16, uint16_t, float, f16_to_float(ELEMENT))                                                       \
+	_(tf32, uint32_t, float, float_of_bits(ELEMENT & ~0x1fffu))                                          \
+	_(s8, int8_t, int32_t, ELEMENT)                                                                      \
+	_(u8, uint8_t, int32_t, ELEMENT)
 
-#define LOADER(name, size, type, x)                                                                          \
-	static void load_left_##name(const struct warp *warp, const struct instruction *instruction,         \
+/* Four lanes side by side have all that a register has of a row of the left factor, or of a column of the right one. */
+#define LOADER(name, element, type, x)                                                                       \
+	static inline void load_left_##name(const struct warp *warp, const struct instruction *instruction,  \
 		int slot, int m, int k, type to[16][MOST_K])                                                 \
 	{                                                                                                    \
-		const int each = 32 / size, high = m / 8;                                                    \
+		const int count = 16 / (int)sizeof(element), high = m / 8;                                   \
                                                                                                              \
-		for (int i = 0; i < high * k / (4 * each); i++)                                              \
-			for (int lane = 0; lane < LANES; lane++) {                                           \
-				const uint32_t bits = SLOT(uint32_t, slot + i)[lane];                        \
+		for (int i = 0; i < high * k / count; i++)                                                   \
+			for (int row = 0; row < 8; row++)                                                    \
+				for (int j = 0; j < count; j++) {                                            \
+					const element ELEMENT = SLOT(element, slot + i)[row * count + j];    \
                                                                                                              \
-				for (int e = 0; e < each; e++)                                               \
-					to[GROUP(lane) + i % high * 8]                                       \
-					  [(i / high * 4 + PLACE(lane)) * each + e] = (x);                   \
-			}                                                                                    \
+					to[i % high * 8 + row][i / high * count + j] = (x);                  \
+				}                                                                            \
 	}                                                                                                    \
-	static void load_right_##name(const struct warp *warp, const struct instruction *instruction,        \
+	static inline void load_right_##name(const struct warp *warp, const struct instruction *instruction, \
 		int slot, int k, type to[MOST_K][8])                                                         \
 	{                                                                                                    \
-		const int each = 32 / size;                                                                  \
+		const int count = 16 / (int)sizeof(element);                                                 \
                                                                                                              \
-		for (int i = 0; i < k / (4 * each); i++)                                                     \
-			for (int lane = 0; lane < LANES; lane++) {                                           \
-				const uint32_t bits = SLOT(uint32_t, slot + i)[lane];                        \
+		for (int i = 0; i < k / count; i++)                                                          \
+			for (int column = 0; column < 8; column++)                                           \
+				for (int j = 0; j < count; j++) {                                            \
+					const element ELEMENT = SLOT(element, slot + i)[column * count + j]; \
                                                                                                              \
-				for (int e = 0; e < each; e++)                                               \
-					to[(i * 4 + PLACE(lane)) * each + e][GROUP(lane)] = (x);             \
-			}                                                                                    \
+					to[i * count + j][column] = (x);                                     \
+				}                                                                            \
 	}
 FACTORS(LOADER)
 
 /* --- products ----------------------------------------------------------------------------------------- */
 
 #define MULTIPLY(type)                                                                                       \
-	static void multiply_##type(                                                                         \
-		type sums[16][8], type left[16][MOST_K], type right[MOST_K][8], int m, int k)                \
+	static inline void multiply_##type(                                                                  \
+		type sums[2][64], type left[16][MOST_K], type right[MOST_K][8], int m, int k)                \
 	{                                                                                                    \
-		for (int row = 0; row < m; row++)                                                            \
+		for (int row = 0; row < m; row++) {                                                          \
+			type *sum = sums[row / 8] + row % 8 * 8, total[8];                                   \
+                                                                                                             \
+			memcpy(total, sum, sizeof(total));                                                   \
 			for (int i = 0; i < k; i++)                                                          \
 				for (int column = 0; column < 8; column++)                                   \
-					sums[row][column] += left[row][i] * right[i][column];                \
+					total[column] += left[row][i] * right[i][column];                    \
+			memcpy(sum, total, sizeof(total));                                                   \
+		}                                                                                            \
 	}
 MULTIPLY(float)
 MULTIPLY(int32_t)
@@ -86,20 +91,20 @@ MULTIPLY(double)
 
 #define SUM(name, type, registers, read, write)                                                              \
 	static void load_sums_##name(const struct warp *warp, const struct instruction *instruction,         \
-		int slot, int m, type sums[16][8])                                                           \
+		int slot, int m, type sums[2][64])                                                           \
 	{                                                                                                    \
 		for (int row = 0; row < m / 8; row++)                                                        \
 			for (int lane = 0; lane < LANES; lane++)                                             \
 				for (int e = 0; e < 2; e++)                                                  \
-					sums[GROUP(lane) + row * 8][PLACE(lane) * 2 + e] = read;             \
+					sums[row][lane * 2 + e] = read;                                      \
 	}                                                                                                    \
 	static void store_sums_##name(                                                                       \
-		const struct warp *warp, const struct instruction *instruction, int m, type sums[16][8])     \
+		const struct warp *warp, const struct instruction *instruction, int m, type sums[2][64])     \
 	{                                                                                                    \
 		for (int row = 0; row < m / 8; row++)                                                        \
 			for (int lane = 0; lane < LANES; lane++)                                             \
 				for (int e = 0; e < 2; e++) {                                                \
-					const type value = sums[GROUP(lane) + row * 8][PLACE(lane) * 2 + e]; \
+					const type value = sums[row][lane * 2 + e];                          \
                                                                                                              \
 					write;                                                               \
 				}                                                                            \
@@ -111,7 +116,7 @@ SUMS(SUM)
 	OPERATION(mma_##name)                                                                                \
 	{                                                                                                    \
 		const int a = sum_registers, b = a + m * k * size / 1024, c = b + 8 * k * size / 1024;       \
-		type left[16][MOST_K], right[MOST_K][8], sums[16][8];                                        \
+		type left[16][MOST_K], right[MOST_K][8], sums[2][64];                                        \
                                                                                                              \
 		if (!all_here(warp, instruction))                                                            \
 			return;                                                                              \
@@ -142,7 +147,7 @@ PRODUCTS(PRODUCT)
 /* fp64 has registers of its own size. */
 OPERATION(mma_m8n8k4_f64_f64)
 {
-	double left[16][MOST_K], right[MOST_K][8], sums[16][8];
+	double left[16][MOST_K], right[MOST_K][8], sums[2][64];
 
 	if (!all_here(warp, instruction))
 		return;
@@ -150,12 +155,12 @@ OPERATION(mma_m8n8k4_f64_f64)
 		left[GROUP(lane)][PLACE(lane)] = SLOT(double, 2)[lane];
 		right[PLACE(lane)][GROUP(lane)] = SLOT(double, 3)[lane];
 		for (int e = 0; e < 2; e++)
-			sums[GROUP(lane)][PLACE(lane) * 2 + e] = SLOT(double, 4 + e)[lane];
+			sums[0][lane * 2 + e] = SLOT(double, 4 + e)[lane];
 	}
 	multiply_double(sums, left, right, 8, 4);
 	for (int lane = 0; lane < LANES; lane++)
 		for (int e = 0; e < 2; e++)
-			SLOT(double, e)[lane] = sums[GROUP(lane)][PLACE(lane) * 2 + e];
+			SLOT(double, e)[lane] = sums[0][lane * 2 + e];
 }
 
 #define ENTRY(name, left, right, sum, type, m, k, size, sums)                                                \
@@ -192,68 +197,53 @@ static int decode_product(struct decoding *decoding, struct error *err)
 
 /* --- 8 × 8 matrices of 16 bits ------------------------------------------------------------------------ */
 
-/* A lane's two elements of a matrix, or of its transpose. */
-static uint32_t fragment(uint16_t matrix[8][8], int lane, bool transposed)
+/* Lane 4r + t has elements 2t and 2t + 1 of row r: a register of all lanes is the matrix, row behind row. */
+static void copy_matrix(uint16_t *to, const uint16_t *from, bool transposed)
 {
-	const int row = GROUP(lane), column = PLACE(lane) * 2;
-
-	return transposed ? pair_of(matrix[column][row], matrix[column + 1][row])
-			  : pair_of(matrix[row][column], matrix[row][column + 1]);
-}
-
-/* The inverse: a matrix, or its transpose, of what the lanes have. */
-static void assemble(uint16_t matrix[8][8], const uint32_t lanes[LANES], bool transposed)
-{
-	for (int lane = 0; lane < LANES; lane++)
-		for (int e = 0; e < 2; e++) {
-			const int row = GROUP(lane), column = PLACE(lane) * 2 + e;
-
-			*(transposed ? &matrix[column][row]
-				     : &matrix[row][column]) = (uint16_t)(lanes[lane] >> 16 * e);
-		}
+	for (int row = 0; row < 8; row++)
+		for (int column = 0; column < 8; column++)
+			to[row * 8 + column] = transposed ? from[column * 8 + row] : from[row * 8 + column];
 }
 
 /* Lane 8i + r has the address of row r of matrix i. */
 OPERATION(load_matrices)
 {
 	struct view view = view_of(warp, instruction, READ);
-	uint16_t matrix[8][8];
+	uint16_t matrix[64];
 
 	if (!all_here(warp, instruction))
 		return;
 	for (int i = 0; i < instruction->count; i++) {
 		for (int row = 0; row < 8; row++)
-			memcpy(matrix[row], reach_address(warp, instruction, i * 8 + row, 16, READ, &view),
-				16);
-		for (int lane = 0; lane < LANES; lane++)
-			SLOT(uint32_t, i)[lane] = fragment(matrix, lane, instruction->variant);
+			memcpy(matrix + row * 8,
+				reach_address(warp, instruction, i * 8 + row, 16, READ, &view), 16);
+		copy_matrix(SLOT(uint16_t, i), matrix, instruction->variant);
 	}
 }
 
 OPERATION(store_matrices)
 {
 	struct view view = view_of(warp, instruction, WRITE);
-	uint16_t matrix[8][8];
+	uint16_t matrix[64];
 
 	if (!all_here(warp, instruction))
 		return;
 	for (int i = 0; i < instruction->count; i++) {
-		assemble(matrix, SLOT(uint32_t, i), instruction->variant);
+		copy_matrix(matrix, SLOT(uint16_t, i), instruction->variant);
 		for (int row = 0; row < 8; row++)
-			memcpy(reach_address(warp, instruction, i * 8 + row, 16, WRITE, &view), matrix[row],
-				16);
+			memcpy(reach_address(warp, instruction, i * 8 + row, 16, WRITE, &view),
+				matrix + row * 8, 16);
 	}
 }
 
 OPERATION(transpose_matrix)
 {
-	uint16_t matrix[8][8];
+	uint16_t matrix[64];
 
 	if (!all_here(warp, instruction))
 		return;
-	assemble(matrix, SLOT(uint32_t, 1), false);
-	for (int lane = 0; lane < LANES; lane++)
-		SLOT(uint32_t, 0)[lane] = fragment(matrix, lane, true);
+	memcpy(matrix, SLOT(uint16_t, 1), sizeof(matrix));
+	copy_matrix(SLOT(uint16_t, 0), matrix, true);
 }
 
 static int decode_matrices(struct decoding *decoding, bool load, struct error *err)

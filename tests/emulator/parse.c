@@ -307,15 +307,19 @@ static int parse_simple(struct parser *parser, struct operand *operand)
 static int parse_operand(struct parser *parser, struct statement *statement)
 {
 	char close = take(parser, '{') ? '}' : take(parser, '[') ? ']' : take(parser, '(') ? ')' : '\0';
+	bool list = false; /* [address, {1, 2}]: it ends what is in the brackets */
 
 	do {
 		struct operand *operand = operand_add(statement);
 
+		list |= close == ']' && take(parser, '{');
 		if (parse_simple(parser, operand) < 0)
 			return -1;
 		operand->memory = close == ']';
 	} while (close ? take(parser, ',') : take(parser, '|'));
 	statement->group_count++;
+	if (list && expect(parser, '}') < 0)
+		return -1;
 	return close ? expect(parser, close) : 0;
 }
 
@@ -611,6 +615,7 @@ static int parse_function(struct parser *parser, bool entry)
 	*function = (struct function){.entry = entry,
 		.symbols = module->symbols,
 		.shared = module->shared,
+		.parameter_bytes = entry ? PARAMETERS_START : 0,
 		.register_bytes = 4 * LANES};
 	parser->scope = scope_add(module->symbols, 0);
 	result = parse_parameters(parser, &function->results, &function->result_count);

@@ -19,9 +19,48 @@ void race_check_free(struct race_check *check);
 /* A block begins. */
 void race_check_start(struct race_check *check);
 
+#define RACE_WORD 2 /* bytes that are watched together */
+#define LAST_WORD(address, bytes) (((address) + (bytes)-1) / RACE_WORD)
+
+/* When somebody was last at a word, by its clock, and with which instruction. */
+struct visit {
+	uint32_t clock; /* 0: never */
+	uint32_t mark;  /* the line, and in its lowest bits the visitor */
+};
+
+/* What the accesses of one instruction of a warp have in common. */
+struct race_watch {
+	struct race_check *check; /* NULL: nobody asked for it */
+	uint64_t suspects;        /* whom they can race with */
+	struct visit *visits;     /* where they are noted, by word */
+	struct visit now;
+	bool write;
+};
+
+struct race_watch race_check_watch(
+	struct race_check *check, const struct warp *warp, const struct instruction *instruction, bool write);
+/* Ends the launch when this access races with an earlier one, by a suspect. */
+void race_check_suspects(const struct race_watch *watch, const struct warp *warp,
+	const struct instruction *instruction, int lane, uint64_t address, size_t bytes);
+
+static inline void race_watch_note(const struct race_watch *watch, uint64_t address, size_t bytes)
+{
+	struct visit *visits = watch->visits;
+
+	for (uint64_t word = address / RACE_WORD; word <= LAST_WORD(address, bytes); word++) {
+		visits[word] = watch->now;
+		__asm__("" : "+r"(visits)); /* it is a word or two, mostly: vectors would take longer */
+	}
+}
+
 /* Ends the launch when this access races with an earlier one. */
-void race_check_access(struct race_check *check, const struct warp *warp,
-	const struct instruction *instruction, int lane, uint64_t address, size_t bytes, bool write);
+static inline void race_watch_access(const struct race_watch *watch, const struct warp *warp,
+	const struct instruction *instruction, int lane, uint64_t address, size_t bytes)
+{
+	if (watch->suspects)
+		race_check_suspects(watch, warp, instruction, lane, address, bytes);
+	race_watch_note(watch, address, bytes);
+}
 
 /* What a warp has done is ordered before what warps do that leave the barrier when it has closed. A barrier is known by its
  * number or by its address. */

@@ -75,7 +75,7 @@ static uint64_t piece_address(const struct layout *layout, bool transposed, int 
 		address += (uint64_t)(line / 8) * layout->leading + (uint64_t)piece * layout->stride;
 	else
 		address += (uint64_t)(line / 8) * layout->stride + (uint64_t)piece * layout->leading;
-	return address ^ (address >> 3 & (uint64_t)((pieces - 1) * 16));
+	return permuted(address, (uint32_t)pieces);
 }
 
 /* The elements of a piece, of a product that ends now. */

@@ -7,7 +7,7 @@ from emulated import NEEDED, emulator  # noqa: F401 (a fixture)
 from test_ops import compare, linear, make, softmax
 
 import quasar_ops
-from quasar_ops import launching, loader
+from quasar_ops import flash_cuda, launching, loader
 
 LIMITS = {torch.float32: 5e-5, torch.bfloat16: 1e-2, torch.float16: 2e-3}  # of kernels
 
@@ -36,6 +36,7 @@ def emulated(emulator, monkeypatch):
     monkeypatch.setattr(loader, "unavailable", lambda device: None)
     monkeypatch.setattr(loader, "load", emulator.load)
     monkeypatch.setattr(launching, "launch", launch(emulator))
+    monkeypatch.setattr(launching, "driver", lambda: emulator.library)
     monkeypatch.setattr(launching, "properties", emulator.properties)
     monkeypatch.setattr(launching, "current", lambda device: torch.device(device))
     monkeypatch.setattr(launching, "on_gpu", lambda x: True)
@@ -63,6 +64,37 @@ def test_linear_strides():
 def test_flash(dtype, causal, size):
     q, k, v = make((1, 140, 4, size), (1, 140, 2, size), (1, 140, 2, size), dtype=dtype)
     compare([q, k, v], quasar_ops.flash_attention(q, k, v, causal, return_lse=True), softmax(q, k, v, causal), LIMITS[dtype])
+
+
+@pytest.fixture
+def hopper(monkeypatch):
+    """A GPU whose copy engine loads tiles."""
+    monkeypatch.setenv("EMULATOR_CAPABILITY", "9.0")
+    launching.ask.cache_clear()
+    yield
+    launching.ask.cache_clear()
+
+
+@pytest.mark.parametrize("size", [64, 128])
+def test_flash_on_hopper(hopper, size):
+    """Heads before tokens, and parts of one projection."""
+    q = torch.randn(2, 3, 140, size).bfloat16().transpose(1, 2).requires_grad_()
+    k, v = (x.detach().requires_grad_() for x in torch.randn(2, 140, 1, 2 * size).bfloat16().split(size, -1))
+    assert flash_cuda.choose(q.device, size, False, launching.is_mapped(q, k, v)).product_warps == 4
+    compare([q, k, v], quasar_ops.flash_attention(q, k, v, True, return_lse=True), softmax(q, k, v, True), 1e-2)
+
+
+def test_flash_on_hopper_without_maps(hopper):
+    """One row of keys for all tokens, and every second element."""
+    q = torch.randn(1, 70, 2, 128).half()[..., ::2].detach().requires_grad_()
+    k = torch.randn(1, 1, 2, 64).half().expand(1, 70, 2, 64).detach().requires_grad_()
+    v = torch.randn(1, 70, 2, 64).half().requires_grad_()
+    assert not launching.is_mapped(q) and not launching.is_mapped(k) and launching.is_mapped(v)
+    compare([q, k, v], [quasar_ops.flash_attention(q, k, v)], softmax(q, k, v, False)[:1], 2e-3)
+
+
+def test_flash_packed_sequences_on_hopper(hopper):
+    test_flash_packed_sequences()
 
 
 def test_flash_packed_sequences():

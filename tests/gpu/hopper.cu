@@ -173,6 +173,44 @@ extern "C" __global__ void ring(const float *in, float *out, int pieces)
 	out[threadIdx.x] = sum;
 }
 
+struct __align__(64) tensor_map
+{
+	unsigned long long opaque[16];
+};
+
+#define BOX_BYTES 4096
+
+/* A box of a tensor of so many dimensions, as it lies in shared memory then. */
+#define BOX(rank, corner)                                                                                    \
+	extern "C" __global__ void box_##rank##d(                                                            \
+		const __grid_constant__ tensor_map map, const int *at, uint4 *out, int bytes)                \
+	{                                                                                                    \
+		__shared__ __align__(1024) uint4 box[BOX_BYTES / 16];                                        \
+		__shared__ unsigned long long barrier;                                                       \
+		const unsigned full = address_of(&barrier);                                                  \
+                                                                                                             \
+		if (threadIdx.x == 0) {                                                                      \
+			init(full, 1);                                                                       \
+			asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");                   \
+			expect(full, bytes);                                                                 \
+			asm volatile("cp.async.bulk.tensor." #rank "d.shared::cluster.global.tile"           \
+				     ".mbarrier::complete_tx::bytes [%0], [%1, {" corner "}], [%7];"         \
+				     :                                                                       \
+				     : "r"(address_of(box)), "l"(&map), "r"(at[0]), "r"(at[1]), "r"(at[2]),  \
+				     "r"(at[3]), "r"(at[4]), "r"(full)                                       \
+				     : "memory");                                                            \
+		}                                                                                            \
+		__syncthreads();                                                                             \
+		await(full, 0);                                                                              \
+		for (int i = threadIdx.x; i < bytes / 16; i += 32)                                           \
+			out[i] = box[i];                                                                     \
+	}
+BOX(1, "%2")
+BOX(2, "%2, %3")
+BOX(3, "%2, %3, %4")
+BOX(4, "%2, %3, %4, %5")
+BOX(5, "%2, %3, %4, %5, %6")
+
 /* Of the same barrier: which phase one has arrived in, and whether it has ended before and after the others came. */
 extern "C" __global__ void phases(unsigned *out)
 {
@@ -291,6 +329,34 @@ WRONG_COPY(unmade, UNMADE)
 WRONG_COPY(too_short, TOO_SHORT)
 WRONG_COPY(read_meanwhile, READ_MEANWHILE)
 WRONG_COPY(asked_once, ASKED_ONCE)
+
+/* A box of a map that is none. */
+static __device__ void copy_box(const void *map)
+{
+	__shared__ __align__(128) uint4 box[8];
+	__shared__ unsigned long long barrier;
+
+	if (threadIdx.x == 0) {
+		init(address_of(&barrier), 1);
+		expect(address_of(&barrier), 128);
+		asm volatile(
+			"cp.async.bulk.tensor.1d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], "
+			"[%1, {%2}], [%3];" ::"r"(address_of(box)),
+			"l"(map), "r"(0), "r"(address_of(&barrier))
+			: "memory");
+	}
+}
+
+extern "C" __global__ void unmapped(const uint4 *in, float *out)
+{
+	copy_box(in);
+}
+
+/* Of 8 bytes, as parameters are by themselves. */
+extern "C" __global__ void misaligned_map(const __grid_constant__ uint2 in, float *out)
+{
+	copy_box(&in);
+}
 
 /* One group of four warps gives registers away, and the other takes `TAKEN` of a thread. */
 template <int TAKEN> static __device__ void share_registers(void)

@@ -588,7 +588,7 @@ static void bad_problems_are_refused_before_a_launch(void **state)
 	assert_int_equal(quasar_cuda(gpu, &workspace, &problem, NULL, &err), -1);
 	assert_non_null(strstr(err.message, "one type"));
 	problem = trial.problem;
-	problem.o.data = problem.q.data;
+	problem.o.data = problem.k.data;
 	assert_int_equal(quasar_cuda(gpu, &workspace, &problem, NULL, &err), -1);
 	assert_non_null(strstr(err.message, "overlap"));
 	problem = trial.problem;
@@ -1346,6 +1346,49 @@ static void attention_of_packed_sequences(void **state)
 	compare_attention(made, "packed");
 }
 
+/* Sequences see nothing of each other, were it NaN: all of another one's tokens, or rows behind the end of the last tile. */
+static void attention_beside_nan(void **state)
+{
+	enum { LONE = 70, SEQUENCES = 4 };
+	static const int32_t cu_seqlens[] = {0, LONE, LONE + 1, 130, 199};
+	const size_t row = (size_t)(small_attention.shape.heads * small_attention.shape.key_dim);
+	const size_t count = (size_t)small_attention.shape.tokens * row;
+	uint16_t *found[2];
+
+	(void)state;
+	for (int i = 0; i < 2; i++) {
+		struct fixture_plan plan = small_attention;
+		struct flash_problem problem;
+		const struct tensor *const inputs[] = {&problem.q, &problem.k, &problem.v, &problem.d_o};
+		struct fixture made;
+		struct error err;
+
+		plan.family = family_find("flash-backward");
+		must(fixture_make(&made, &device, &plan, &err), &err);
+		must(fixture_poison(&made, &err), &err);
+		problem = flash_gradient_problem(&made.problem);
+		problem.cu_seqlens = cu_seqlens;
+		problem.sequences = SEQUENCES;
+		for (int t = 0; t < 4 * i; t++)
+			must(gpu_fill(gpu, (uint16_t *)inputs[t]->data + LONE * row, 0xff, row * 2, &err),
+				&err);
+		must(flash_cuda(gpu, &workspace, &problem, NULL, &err), &err);
+		must(flash_cuda_gradient(gpu, &workspace, &problem, NULL, &err), &err);
+		found[i] = malloc(4 * count * 2);
+		must(fixture_download(&made, family_tensor_find(plan.family, "o"), found[i], &err), &err);
+		must(fixture_download_outputs(&made, found[i] + count, &err), &err);
+		fixture_free(&made);
+	}
+	for (size_t at = 0; at < 4 * count; at += count) { /* O, dQ, dK and dV */
+		assert_memory_equal(found[0] + at, found[1] + at, LONE * row * 2);
+		assert_memory_not_equal(found[0] + at + LONE * row, found[1] + at + LONE * row, row * 2);
+		assert_memory_equal(found[0] + at + (LONE + 1) * row, found[1] + at + (LONE + 1) * row,
+			(count - (LONE + 1) * row) * 2);
+	}
+	free(found[0]);
+	free(found[1]);
+}
+
 /* Every version of the ladder computes the same. */
 static void attention_on_every_rung(void **state)
 {
@@ -1440,6 +1483,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(attention_of_every_type_and_dimension),
 		cmocka_unit_test(attention_of_any_strides_and_shared_keys),
 		cmocka_unit_test(attention_of_packed_sequences),
+		cmocka_unit_test(attention_beside_nan),
 		cmocka_unit_test(attention_on_every_rung),
 		cmocka_unit_test(attention_in_every_configuration),
 		cmocka_unit_test(what_has_no_gpu_version_says_so),

@@ -9,7 +9,7 @@ import pytest
 
 import test_samples
 from test_gpu import KERNELS, QUASAR, c_tests, gpu, run_c_test  # noqa: F401 (a fixture)
-from test_samples import (ILLEGAL_INSTRUCTION, LAUNCH_FAILED, Device, bf16, compile_samples, emulated, f16, in_child,  # noqa: F401
+from test_samples import (ILLEGAL_INSTRUCTION, LAUNCH_FAILED, MISALIGNED, Device, bf16, compile_samples, emulated, f16, in_child,  # noqa: F401
                           pack, unpack)
 
 SOURCE = test_samples.SOURCE.with_name("hopper.cu")
@@ -136,6 +136,86 @@ def test_a_phase_ends_when_all_have_arrived(device):
     assert unpack("I", device.run("phases", 128)[0]) == [1] * 32
 
 
+# --- boxes of tensors ---------------------------------------------------------------------------------------
+
+ELEMENTS = {0: 1, 1: 2, 7: 4}  # bytes, by CUtensorMapDataType
+LINES = [16, 32, 64, 128]  # bytes whose pieces of 16 are permuted, by CUtensorMapSwizzle; 16: none
+BOX_BYTES = 4096
+
+
+def tensor_map(device, data, sizes, strides, box, kind=1, swizzle=0, rank=None, interleave=0, step=1):
+    """The driver's answer, and the map."""
+    room = ctypes.create_string_buffer(192)
+    room.place = -(-ctypes.addressof(room) // 64) * 64
+    code = device.driver.cuTensorMapEncodeTiled(
+        ctypes.c_void_p(room.place), kind, len(sizes) if rank is None else rank, ctypes.c_void_p(data),
+        (ctypes.c_uint64 * len(sizes))(*sizes), (ctypes.c_uint64 * len(strides))(*strides), (ctypes.c_uint32 * len(box))(*box),
+        (ctypes.c_uint32 * len(box))(*[step] * len(box)), interleave, swizzle, 2, 0)
+    return code, (ctypes.c_uint64 * 16).from_address(room.place), room
+
+
+def box_of(data, first, sizes, strides, box, corner, element, line):
+    """What shared memory has then, computed in the order of the words in NVIDIA's documentation."""
+    count = element
+    for size in box:
+        count *= size
+    image = bytearray(count)
+    for at in range(count // element):
+        rest, from_, inside = at, first, True
+        for i, size in enumerate(box):
+            index = corner[i] + rest % size
+            rest //= size
+            inside = inside and 0 <= index < sizes[i]
+            from_ += index * (element if i == 0 else strides[i - 1])
+        to = at * element
+        to ^= (to >> 7) % 8 * 16 & line - 16
+        if inside:
+            image[to:to + element] = data[from_:from_ + element]
+    return bytes(image)
+
+
+BOXES = [  # type, swizzle, sizes, strides, box, corner; bytes before the tensor where the map begins
+    ("line", 0, 0, [100], [], [64], [48], 0),
+    ("line_before", 7, 0, [40], [], [16], [-3], 0),
+    ("rows", 1, 3, [64, 20], [160], [64, 16], [0, 9], 0),
+    ("rows_half_wide", 1, 2, [32, 20], [96], [32, 16], [0, -5], 0),
+    ("rows_narrow", 7, 1, [8, 9], [32], [8, 16], [2, 1], 0),
+    ("halves", 1, 3, [64, 13, 2], [256, 128], [64, 8, 2], [0, 8, 0], 0),
+    ("heads", 1, 3, [64, 13, 1, 3], [384, 128, 128], [64, 16, 1, 1], [0, 3, 0, 2], 0),
+    ("batches", 1, 3, [64, 6, 2, 2, 2], [512, 128, 256, 3072], [64, 8, 2, 1, 1], [0, 2, 0, 1, 1], 0),
+    # rows 5 to 8 of 13, of a sequence that ends there, behind 4 of 8 that are outside: see struct flash_arguments
+    ("part_of_rows", 1, 3, [64, 8, 1, 3, 14], [384, 128, 128, 384], [64, 8, 1, 1, 1], [0, 4, 0, 1, 9], 8 * 384),
+]
+
+
+@pytest.mark.parametrize("name, kind, swizzle, sizes, strides, box, corner, before", BOXES, ids=[case[0] for case in BOXES])
+def test_boxes_of_tensors(device, name, kind, swizzle, sizes, strides, box, corner, before):
+    element, rank = ELEMENTS[kind], len(sizes)
+    data = random.Random(name).randbytes(8192)
+    expected = box_of(data, -before, sizes, strides, box, corner, element, LINES[swizzle])
+    code, tensor, _ = tensor_map(device, device.memory(data).value - before, sizes, strides, box, kind, swizzle)
+    assert code == 0 and len(expected) <= BOX_BYTES and any(expected)
+    out = device.memory(len(expected))
+    at = device.memory(pack("i", corner + [0] * (5 - rank)))
+    assert device.launch(f"box_{rank}d", [tensor, at, out, ctypes.c_int(len(expected))]) == 0
+    found = ctypes.create_string_buffer(len(expected))
+    device.must(device.driver.cuMemcpyDtoHAsync_v2(found, out, ctypes.c_size_t(len(expected)), None))
+    device.must(device.driver.cuStreamSynchronize(None))
+    assert found.raw == expected
+
+
+@pytest.mark.parametrize("change", [
+    {"data": 8}, {"strides": [120]}, {"strides": [1 << 40]}, {"box": [64, 257]}, {"box": [64, 0]}, {"sizes": [64, 0]},
+    {"sizes": [64, (1 << 32) + 1]}, {"box": [4, 8]}, {"box": [128, 8]}, {"swizzle": 9}, {"kind": 99}, {"rank": 0}, {"rank": 6},
+    {"step": 9}, {"interleave": 1}], ids=str)
+def test_what_no_map_can_describe_is_refused(device, change):
+    usual = {"data": 0, "sizes": [64, 20], "strides": [128], "box": [64, 8], "swizzle": 3}
+    address = device.memory(4096).value
+    assert tensor_map(device, **{**usual, "data": address})[0] == 0
+    code = tensor_map(device, **{**usual, **change, "data": address + change.get("data", 0)})[0]
+    assert code == 1  # invalid value
+
+
 # --- what ends a process's use of the GPU: in one of its own -------------------------------------------------
 
 FAULTS = [
@@ -153,6 +233,8 @@ FAULTS = [
     ("unmade", 64, ILLEGAL_INSTRUCTION, "there is no mbarrier at"),
     ("too_short", 64, LAUNCH_FAILED, "waits for what never comes"),
     ("read_meanwhile", 64, LAUNCH_FAILED, "a race"),
+    ("unmapped", 32, ILLEGAL_INSTRUCTION, "there is no tensor map of 1 dimensions"),
+    ("misaligned_map", 32, MISALIGNED, "misaligned read of 128 bytes"),
     ("too_many_registers", 256, LAUNCH_FAILED, "waits for what never comes"),
 ]
 

@@ -94,18 +94,12 @@ static void assert_gaps_untouched(const struct fixture *fixture, int number)
 	free(memory);
 }
 
-/* The outputs of every variant that this machine has. */
-static void try_fixture(const struct fixture *fixture)
+/* The outputs of every variant that this machine has, against those of the reference. */
+static void try_variants(const struct fixture *fixture, double *const results[])
 {
 	const struct family *family = fixture->plan.family;
-	double *results[FAMILY_TENSORS] = {0};
 	struct error err = {0};
 
-	for (int i = 0; family->tensors[i].name; i++)
-		if (tensor_is_output(&family->tensors[i]) && fixture->memory[i])
-			results[i] = xmalloc(fixture->count[i] * sizeof(double));
-	if (family->reference(&fixture->problem, results, &err) < 0)
-		fail_msg("%s", err.message);
 	for (const char *const *name = cpu_variants(); *name; name++) {
 		assert_int_equal(cpu_variant_select(*name), 0);
 		assert_int_equal(fixture_poison(fixture, &err), 0);
@@ -120,11 +114,37 @@ static void try_fixture(const struct fixture *fixture)
 				assert_gaps_untouched(fixture, i);
 		}
 	}
+}
+
+/* The same with each of these numbers of threads, which one below 0 ends. */
+static void try_fixture_with(const struct fixture *fixture, const int threads[])
+{
+	const struct family *family = fixture->plan.family;
+	double *results[FAMILY_TENSORS] = {0};
+	struct error err = {0};
+
+	for (int i = 0; family->tensors[i].name; i++)
+		if (tensor_is_output(&family->tensors[i]) && fixture->memory[i])
+			results[i] = xmalloc(fixture->count[i] * sizeof(double));
+	if (family->reference(&fixture->problem, results, &err) < 0)
+		fail_msg("%s", err.message);
+	for (; *threads >= 0; threads++) {
+		cpu_threads_set(*threads);
+		try_variants(fixture, results);
+	}
+	cpu_threads_set(0);
 	for (int i = 0; i < FAMILY_TENSORS; i++)
 		free(results[i]);
 }
 
-static void try_plan(const struct fixture_plan *wanted)
+static const int usual_threads[] = {0, -1};
+
+static void try_fixture(const struct fixture *fixture)
+{
+	try_fixture_with(fixture, usual_threads);
+}
+
+static void try_plan_with(const struct fixture_plan *wanted, const int threads[])
 {
 	struct fixture_plan plan = *wanted;
 	struct fixture fixture;
@@ -134,8 +154,13 @@ static void try_plan(const struct fixture_plan *wanted)
 		plan.shape.batch = 1;
 	if (fixture_make(&fixture, &cpu, &plan, &err) < 0)
 		fail_msg("%s", err.message);
-	try_fixture(&fixture);
+	try_fixture_with(&fixture, threads);
 	fixture_free(&fixture);
+}
+
+static void try_plan(const struct fixture_plan *plan)
+{
+	try_plan_with(plan, usual_threads);
 }
 
 /* Calls `work` with every function of every family. */
@@ -226,24 +251,24 @@ static bool is_quadratic(const struct family *family)
 /* With fewer heads than threads the sequence is cut, and its parts are composed. */
 static void try_threads(struct fixture_plan plan)
 {
-	int fewer = is_quadratic(plan.family) ? 4 : 1;
-
 	static const int threads[] = {1, 2, 3, 8};
+	const int fewer = is_quadratic(plan.family) ? 4 : 1;
+	int tried[sizeof(threads) / sizeof(*threads) + 1], count = 0;
 
-	for (size_t i = 0; i < sizeof(threads) / sizeof(*threads); i++) {
-		if (!is_tried(&plan, i))
-			continue;
-		cpu_threads_set(threads[i]);
-		plan.shape = (struct op_shape){1, 1100 / fewer, 1, 32, 32, 0, 0};
-		plan.dtype = DTYPE_BF16;
-		plan.states = true;
-		try_plan(&plan);
-		plan.shape = (struct op_shape){2, 777 / fewer, 1, 64, 64, 0, 0};
-		plan.dtype = DTYPE_F32;
-		plan.states = false;
-		try_plan(&plan);
-	}
-	cpu_threads_set(0);
+	for (size_t i = 0; i < sizeof(threads) / sizeof(*threads); i++)
+		if (is_tried(&plan, i))
+			tried[count++] = threads[i];
+	tried[count] = -1;
+	if (!count)
+		return;
+	plan.shape = (struct op_shape){1, 1100 / fewer, 1, 32, 32, 0, 0};
+	plan.dtype = DTYPE_BF16;
+	plan.states = true;
+	try_plan_with(&plan, tried);
+	plan.shape = (struct op_shape){2, 777 / fewer, 1, 64, 64, 0, 0};
+	plan.dtype = DTYPE_F32;
+	plan.states = false;
+	try_plan_with(&plan, tried);
 }
 
 static void few_heads_use_all_threads(void **state)

@@ -357,7 +357,7 @@ static void attention_compiles(void **state)
 {
 	const struct kernel_parameter parameters[] = {{"HEAD_DIM", 64}, {"CAUSAL", 1}, {"INPUT", 1},
 		{"VECTOR", 1}, {"EARLY_END", 1}, {"ATOMICS", 0}, {"BLOCK_M", 128}, {"BLOCK_N", 64},
-		{"NUM_WARPS", 8}, {"NUM_STAGES", 4}, {"PRODUCT_WARPS", 4}, {"WARP_ROLES", 2}, {0}};
+		{"NUM_WARPS", 8}, {"NUM_STAGES", 4}, {"PRODUCT_WARPS", 4}, {0}};
 
 	(void)state;
 	compile("flash/forward.cu", parameters, 90);

@@ -92,10 +92,14 @@ class QuasarAttention(nn.Module):
         """The parameters for fused_layer, or None where it does not compute the same as the modules one by one."""
         usual = self.use_short_conv and self.conv_size == 4 and not self.conv_bias and self.mode == "chunk"
         vectors = self.hidden_size % 8 == 0  # kernels read eight numbers of a row at a time
-        if not usual or not vectors or not x.numel() or not is_plain(self.g_proj):
+        if not usual or not vectors or not x.numel():
             return None
-        modules = (self.q_proj, self.k_proj, self.v_proj, self.g_proj[0], self.q_conv1d, self.k_conv1d, self.v_conv1d,
-                   self.g_proj[1], self.o_norm, self.o_proj)
+        children = self._modules  # as attributes they take longer to find than the GPU to run a short sequence
+        if not is_plain(children["g_proj"]) or len(children["g_proj"]) != 2:
+            return None
+        narrow, wider = children["g_proj"]
+        modules = (children["q_proj"], children["k_proj"], children["v_proj"], narrow, children["q_conv1d"],
+                   children["k_conv1d"], children["v_conv1d"], wider, children["o_norm"], children["o_proj"])
         if not all(map(is_plain, modules)):
             return None
         device = x.device.type
@@ -106,7 +110,7 @@ class QuasarAttention(nn.Module):
         if not fits:
             return None
         weights = [module.weight for module in modules]
-        return Parameters(*weights[:7], self.beta_log, weights[7], self.g_proj[1].bias, *weights[8:])
+        return Parameters(*weights[:7], self.beta_log, weights[7], wider.bias, *weights[8:])
 
     def forward(self, hidden_states, attention_mask=None, past_key_values=None, use_cache=False,
                 output_attentions=False, **kwargs):

@@ -13,7 +13,6 @@ const struct parameter flash_parameters[] = {
 	[FLASH_NUM_WARPS] = {"NUM_WARPS", true, {4, 8, 12, 0}},
 	[FLASH_NUM_STAGES] = {"NUM_STAGES", true, {2, 1, 3, 4, 0}},
 	[FLASH_PRODUCT_WARPS] = {"PRODUCT_WARPS", true, {1, 4, 0}},
-	[FLASH_WARP_ROLES] = {"WARP_ROLES", true, {1, 2, 0}},
 	{0},
 };
 
@@ -24,24 +23,44 @@ static struct flash_choice choice_of(const struct config *config)
 	const int *value = config->value;
 
 	return (struct flash_choice){value[FLASH_BLOCK_M], value[FLASH_BLOCK_N], value[FLASH_NUM_WARPS],
-		value[FLASH_NUM_STAGES], value[FLASH_PRODUCT_WARPS], value[FLASH_WARP_ROLES]};
+		value[FLASH_NUM_STAGES], value[FLASH_PRODUCT_WARPS]};
 }
 
-/* What warps of two roles need. */
-static int check_roles(const struct config *config, struct error *err)
+/* Whether the copy engine can load a tensor: for dimensions of one element strides do not count. */
+static bool is_mapped(const struct tensor *tensor, const int64_t size[3])
 {
-	int warps = config->value[FLASH_NUM_WARPS], stages = config->value[FLASH_NUM_STAGES];
+	for (int i = 0; i < 3; i++) {
+		const int64_t bytes = tensor->stride[i] * (int64_t)dtype_size(tensor->dtype);
 
-	if (config->value[FLASH_WARP_ROLES] == 1)
-		return config->value[FLASH_PRODUCT_WARPS] == 1
-			? 0
-			: error_set(err, STATUS_USAGE, "PRODUCT_WARPS=4 needs WARP_ROLES=2");
-	if (warps < 8 || config->value[FLASH_BLOCK_M] != 16 * warps || stages < 2)
+		if (size[i] > 1 && (bytes <= 0 || bytes >= GPU_MAP_STRIDE_END))
+			return false;
+	}
+	return tensor_is_vector(tensor);
+}
+
+/* All those that are loaded. */
+static bool are_mapped(const struct flash_kernels *kernels, const struct flash_problem *problem)
+{
+	const int64_t queries[] = {problem->batch, problem->tokens, problem->heads};
+	const int64_t keys[] = {problem->batch, problem->tokens, problem->key_heads};
+
+	return is_mapped(&problem->q, queries) && is_mapped(&problem->k, keys) &&
+		is_mapped(&problem->v, keys) && (!kernels->gradient || is_mapped(&problem->d_o, queries));
+}
+
+/* What products by wgmma need. */
+static int check_wgmma(const struct flash_kernels *kernels, const struct flash_problem *problem,
+	const struct choice_machine *machine, const struct flash_choice *choice, struct error *err)
+{
+	if (!flash_has_wgmma(problem->dim, machine))
 		return error_set(err, STATUS_USAGE,
-			"WARP_ROLES=2 needs 8 warps or 12, 16 rows for each, and 2 stages or more");
-	if (FLASH_BARRIERS(warps, stages) > 16)
-		return error_set(err, STATUS_USAGE, "%d stages for %d warps take %d barriers; there are 16",
-			stages, warps, FLASH_BARRIERS(warps, stages));
+			"PRODUCT_WARPS=4 needs compute capability 9.0 and a head dimension of 64 or 128");
+	if (choice->num_warps < 8 || choice->block_m != 16 * choice->num_warps || choice->num_stages < 2)
+		return error_set(err, STATUS_USAGE,
+			"PRODUCT_WARPS=4 needs 8 warps or 12, 16 rows for each, and 2 stages or more");
+	if (!are_mapped(kernels, problem))
+		return error_set(err, STATUS_USAGE,
+			"PRODUCT_WARPS=4 needs contiguous rows, 16-byte aligned, and positive strides");
 	return 0;
 }
 
@@ -68,13 +87,10 @@ int flash_config_check(const struct flash_kernels *kernels, const struct flash_p
 	if (m % (16 * warps))
 		return error_set(err, STATUS_USAGE,
 			"BLOCK_M=%d leaves less than 16 rows for each of %d warps", m, warps);
-	if (check_roles(config, err) < 0)
+	if (choice.product_warps == 4 && check_wgmma(kernels, problem, &machine, &choice, err) < 0)
 		return -1;
-	if (choice.product_warps == 4 && !flash_has_wgmma(problem->dim, &machine))
-		return error_set(err, STATUS_USAGE,
-			"PRODUCT_WARPS=4 needs compute capability 9.0 and a head dimension of 64 or 128");
 	needed = flash_registers(kernels->gradient, problem->dim, &choice);
-	room = FLASH_ROOM(warps, choice.warp_roles);
+	room = FLASH_ROOM(warps, choice.product_warps);
 	if (needed > room)
 		return error_set(err, STATUS_USAGE,
 			"its tiles take %d registers of a thread; there is room for %d", needed, room);
@@ -91,11 +107,11 @@ struct config flash_config_default(const struct flash_kernels *kernels, const st
 	const struct gpu_properties *properties)
 {
 	const struct choice_machine machine = machine_of(properties);
-	const struct flash_choice choice = flash_choose(
-		kernels->gradient, problem->dim, kernels->one_role ? 1 : 2, &machine);
+	const struct flash_choice choice = flash_choose(kernels->gradient, problem->dim,
+		!kernels->no_wgmma && are_mapped(kernels, problem), &machine);
 
-	return (struct config){{choice.block_m, choice.block_n, choice.num_warps, choice.num_stages,
-		choice.product_warps, choice.warp_roles}};
+	return (struct config){
+		{choice.block_m, choice.block_n, choice.num_warps, choice.num_stages, choice.product_warps}};
 }
 
 struct config flash_config_adopt(const struct flash_kernels *kernels, const struct flash_problem *problem,
@@ -153,7 +169,7 @@ static struct config_launch launch_of(const struct flash_kernels *kernels,
 	struct config_launch launch = {
 		.source = kernels->source,
 		.name = name,
-		.threads = FLASH_THREADS(choice.num_warps, choice.warp_roles),
+		.threads = FLASH_THREADS(choice.num_warps, choice.product_warps),
 		.shared_bytes = flash_shared(kernels->gradient, problem->dim, &choice),
 		.blocks = flash_sequences(problem) * heads * (((int64_t)tokens + m - 1) / m),
 		.trips = seen / n * problem->heads / heads,

@@ -11,15 +11,14 @@ enum {
 	FLASH_BLOCK_N,
 	FLASH_NUM_WARPS,
 	FLASH_NUM_STAGES,
-	FLASH_PRODUCT_WARPS,
-	FLASH_WARP_ROLES
+	FLASH_PRODUCT_WARPS
 }; /* in struct config */
 
 /* The operation, or both passes of its gradient: what configurations are stored under, and the file. */
 struct flash_kernels {
 	const char *tuned, *source;
 	bool gradient;
-	bool no_early_end, atomics, one_role; /* of op/flash/ladder.h alone */
+	bool no_early_end, atomics, no_wgmma; /* of op/flash/ladder.h alone */
 };
 #define FLASH_FORWARD "flash_forward", "flash/forward.cu"
 #define FLASH_BACKWARD "flash_backward", "flash/backward.cu"

@@ -3,6 +3,7 @@
 #include <limits.h>
 
 #include "kernels/flash/arguments.h"
+#include "kernels/flash/layout.h"
 #include "op/flash/config.h"
 #include "op/launch.h"
 
@@ -53,6 +54,53 @@ static int lay_out(struct gpu *gpu, struct gpu_workspace *workspace, const struc
 	return gpu_upload(gpu, memory, problem->cu_seqlens, sequences, err);
 }
 
+/* A tensor as flash_arguments' maps have it: as many rows at a time as a box has. */
+static int map_rows(struct gpu *gpu, const struct flash_problem *problem, const struct tensor *tensor,
+	int heads, uint32_t rows, struct tensor_map *map, struct error *err)
+{
+	const int64_t size[] = {problem->batch, problem->tokens, heads};
+	const uint64_t columns = FLASH_BOX_COLUMNS, parts = (uint64_t)problem->dim / columns;
+	uint64_t stride[3];
+	struct gpu_map wanted;
+
+	for (int i = 0; i < 3; i++)
+		stride[i] = size[i] > 1 ? (uint64_t)tensor->stride[i] * dtype_size(tensor->dtype)
+					: TENSOR_VECTOR_BYTES;
+	wanted = (struct gpu_map){
+		.data = (uint64_t)tensor->data,
+		.size = {columns, (uint64_t)problem->tokens, parts, (uint64_t)heads,
+			(uint64_t)problem->batch},
+		.stride = {stride[1], columns * dtype_size(tensor->dtype), stride[2], stride[0]},
+		.box = {(uint32_t)columns, rows, (uint32_t)parts, 1, 1},
+	};
+	if (problem->cu_seqlens) {
+		wanted.data -= rows * stride[1];
+		wanted.size[1] = rows;
+		wanted.size[4] = (uint64_t)problem->tokens + 1;
+		wanted.stride[3] = stride[1];
+	}
+	return gpu_map_tensor(gpu, &wanted, map, err);
+}
+
+static int map_tensors(struct gpu *gpu, const struct flash_kernels *kernels,
+	const struct flash_problem *problem, const struct config *config, struct flash_arguments *arguments,
+	struct error *err)
+{
+	const int heads = problem->heads, key_heads = problem->key_heads;
+	const uint32_t rows = FLASH_BOX_ROWS((uint32_t)problem->dim, (uint32_t)config->value[FLASH_BLOCK_N]);
+
+	if (config->value[FLASH_PRODUCT_WARPS] != 4)
+		return 0;
+	return map_rows(gpu, problem, &problem->q, heads, rows, &arguments->q_map, err) < 0 ||
+			map_rows(gpu, problem, &problem->k, key_heads, rows, &arguments->k_map, err) < 0 ||
+			map_rows(gpu, problem, &problem->v, key_heads, rows, &arguments->v_map, err) < 0 ||
+			(kernels->gradient &&
+				map_rows(gpu, problem, &problem->d_o, heads, rows, &arguments->d_o_map, err) <
+					0)
+		? -1
+		: 0;
+}
+
 /* In a configuration that the GPU can run. */
 static int run(struct gpu *gpu, struct gpu_workspace *workspace, const struct flash_kernels *kernels,
 	const struct flash_problem *problem, const struct config *config, struct error *err)
@@ -79,6 +127,7 @@ static int run(struct gpu *gpu, struct gpu_workspace *workspace, const struct fl
 	arguments.sequences = (int)flash_sequences(problem);
 	count = flash_launches(kernels, problem, config, launches);
 	return launches_build(gpu, launches, count, built, err) < 0 ||
+			map_tensors(gpu, kernels, problem, config, &arguments, err) < 0 ||
 			lay_out(gpu, workspace, kernels, problem, &arguments, err) < 0
 		? -1
 		: launches_queue(built, launches, count, &arguments, err);
@@ -129,12 +178,12 @@ const struct flash_rung flash_ladder[] = {
 int flash_cuda_rung(struct gpu *gpu, struct gpu_workspace *workspace, const struct flash_problem *problem,
 	const struct flash_rung *rung, bool gradient, struct error *err)
 {
-	static const struct config small = {{32, 32, 2, 1, 1, 1}};
+	static const struct config small = {{32, 32, 2, 1, 1}};
 	struct flash_kernels kernels = gradient ? flash_backward_kernels : flash_forward_kernels;
 
 	kernels.no_early_end = rung->no_early_end;
 	kernels.atomics = gradient && rung->atomics;
-	kernels.one_role = rung->one_role;
+	kernels.no_wgmma = rung->no_wgmma;
 	if (!rung->small_tiles)
 		return configure_and_run(gpu, workspace, &kernels, problem, NULL, err);
 	return check_problem(&kernels, problem, err) < 0

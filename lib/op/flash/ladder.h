@@ -10,7 +10,7 @@ struct flash_rung {
 	bool small_tiles;  /* 32 × 32, none loaded in advance; else those that are chosen otherwise, too */
 	bool no_early_end; /* tiles above the diagonal are computed, and masked */
 	bool atomics;      /* the gradient in one pass, which adds to dQ */
-	bool one_role;     /* all warps load what they multiply */
+	bool no_wgmma;     /* all warps load what they multiply */
 };
 
 /* Each with what it has beyond those before; the last one is what flash_cuda() does in the usual configuration. Ends with

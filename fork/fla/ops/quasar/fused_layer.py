@@ -175,19 +175,28 @@ def attend(x, weights, segment, state, semantics, compute, narrow, memory):
                            segment.first_rows(x.device), segment.outputs, o)
 
 
-def layer_forward(x, weights, eps, semantics, compute, out):
-    """x [B, T, hidden] to out [B, T, hidden] bf16; B is 1 where T is longer than a segment."""
-    (batch, tokens, hidden), width, size = x.shape, len(weights.wider), len(weights.norm)
-    # where o has just the shape of the output it waits in the output's memory
-    memory = out if hidden == width else out.new_empty(batch, tokens, width)
-    narrow = out.new_empty(batch, tokens, size)
+def gated_segments(x, weights, eps, semantics, compute, memory):
+    """What the output of x [B, T, hidden] is projected from, segment by segment: (rows, y [B * rows, W] bf16). B is 1
+    where T is longer than a segment. memory [B, T, W] bf16 is used; what lies at `rows` in it is not once y is there."""
+    batch, tokens, width = memory.shape
+    size = len(weights.norm)
+    narrow = memory.new_empty(batch, tokens, size)
     state, attended = None, []
     for segment in segments(tokens, len(weights.beta), semantics, SEGMENT):
         o, state = attend(x, weights, segment, state, semantics, compute, narrow, memory[:, segment.rows])
         attended.append((segment.rows, o.flatten(0, 1)))
     for rows, o in attended:
-        y = out.new_empty(len(o), width)
+        y = memory.new_empty(len(o), width)
         compute.gate(o, narrow[:, rows].view(-1, size), weights.wider, weights.bias, weights.norm, eps, y)
+        yield rows, y
+
+
+def layer_forward(x, weights, eps, semantics, compute, out):
+    """x [B, T, hidden] to out [B, T, hidden] bf16; B is 1 where T is longer than a segment."""
+    (batch, tokens, hidden), width = x.shape, len(weights.wider)
+    # where o has just the shape of the output it waits in the output's memory
+    memory = out if hidden == width else out.new_empty(batch, tokens, width)
+    for rows, y in gated_segments(x, weights, eps, semantics, compute, memory):
         torch.mm(y, weights.output.t(), out=out[:, rows].view(-1, hidden))
 
 
@@ -234,11 +243,28 @@ def layer_backward(x, weights, eps, semantics, compute, output_gradient, x_gradi
 
 def batch_forward(x, parameters, eps, semantics, compute):
     """x [B, T, hidden] to the layer's output, as many sequences at a time as a segment has room for."""
-    weights = pack(parameters)
     out = x.new_empty(x.shape, dtype=torch.bfloat16)
     count = side_by_side(x, SEGMENT)
-    for sequences, results in zip(x.split(count), out.split(count)):
-        layer_forward(sequences, weights, eps, semantics, compute, results)
+    with torch.autocast(x.device.type, enabled=False):
+        weights = pack(parameters)
+        for sequences, results in zip(x.split(count), out.split(count)):
+            layer_forward(sequences, weights, eps, semantics, compute, results)
+    return out
+
+
+def gated_forward(x, parameters, eps, semantics, compute):
+    """x [B, T, hidden], no more than a segment, to what project takes."""
+    with torch.autocast(x.device.type, enabled=False):
+        weights = pack(parameters)
+        memory = x.new_empty(*x.shape[:2], len(weights.wider), dtype=torch.bfloat16)
+        [(_, y)] = gated_segments(x, weights, eps, semantics, compute, memory)
+    return y.view_as(memory), weights.output
+
+
+def project(y, weight):
+    """The rest of the layer. Not part of a graph, so that the result is the caller's, and need not be copied."""
+    out = y.new_empty(*y.shape[:2], len(weight))
+    torch.mm(y.flatten(0, 1), weight.t(), out=out.view(-1, len(weight)))
     return out
 
 
@@ -250,10 +276,12 @@ class FusedLayer(torch.autograd.Function):
     def forward(ctx, x, eps, semantics, *parameters):
         ctx.save_for_backward(x, *parameters)
         ctx.eps, ctx.semantics = eps, semantics
-        with torch.autocast(x.device.type, enabled=False):
-            compute = backend.choose(x.device, torch.bfloat16, len(Parameters(*parameters).norm))
+        parameters = Parameters(*parameters)
+        compute = backend.choose(x.device, torch.bfloat16, parameters.norm.shape[0])
+        if graph.takes(x):
             key = compute, eps, semantics, *(parameter.data_ptr() for parameter in parameters)
-            return graph.run(lambda x: batch_forward(x, Parameters(*parameters), eps, semantics, compute), x, key)
+            return graph.run(lambda x: gated_forward(x, parameters, eps, semantics, compute), project, x, key)
+        return batch_forward(x, parameters, eps, semantics, compute)
 
     @staticmethod
     @torch.autograd.function.once_differentiable
