@@ -36,9 +36,13 @@ enum {
 static_assert(PARCELS_END == MODEL_PARCELS(HIDDEN, INTERMEDIATE, HEADS, KV_HEADS, HEAD_DIM, INPUT, BLOCKS),
 	"as the host counts");
 
+/* .b128 is in PTX since CUDA 12.3; before, the four words are named, for which ptxas makes the same instructions. */
+#define HAS_B128 (__CUDACC_VER_MAJOR__ > 12 || (__CUDACC_VER_MAJOR__ == 12 && __CUDACC_VER_MINOR__ >= 3))
+
 static __device__ __forceinline__ void send(
 	const struct model_step_arguments &a, int at, unsigned x, unsigned y, unsigned z, unsigned number)
 {
+#if HAS_B128
 	asm volatile("{ .reg .b64 low, high;\n"
 		     ".reg .b128 all;\n"
 		     "mov.b64 low, {%1, %2};\n"
@@ -47,6 +51,11 @@ static __device__ __forceinline__ void send(
 		     "st.relaxed.gpu.global.b128 [%0], all; }" ::"l"((uint4 *)a.parcels + at),
 		     "r"(x), "r"(y), "r"(z), "r"(number)
 		     : "memory");
+#else
+	asm volatile("st.relaxed.gpu.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"((uint4 *)a.parcels + at),
+		     "r"(x), "r"(y), "r"(z), "r"(number)
+		     : "memory");
+#endif
 }
 
 static __device__ __forceinline__ void send(
@@ -59,6 +68,7 @@ static __device__ __forceinline__ uint4 look(const struct model_step_arguments &
 {
 	uint4 parcel;
 
+#if HAS_B128
 	asm volatile("{ .reg .b64 low, high;\n"
 		     ".reg .b128 all;\n"
 		     "ld.relaxed.gpu.global.b128 all, [%4];\n"
@@ -68,6 +78,12 @@ static __device__ __forceinline__ uint4 look(const struct model_step_arguments &
 		     : "=r"(parcel.x), "=r"(parcel.y), "=r"(parcel.z), "=r"(parcel.w)
 		     : "l"((const uint4 *)a.parcels + at)
 		     : "memory");
+#else
+	asm volatile("ld.relaxed.gpu.global.v4.u32 {%0, %1, %2, %3}, [%4];"
+		     : "=r"(parcel.x), "=r"(parcel.y), "=r"(parcel.z), "=r"(parcel.w)
+		     : "l"((const uint4 *)a.parcels + at)
+		     : "memory");
+#endif
 	return parcel;
 }
 
