@@ -12,6 +12,8 @@
 #define FIRST_WAIT 0.5
 #define LONGEST_WAIT 20.0
 #define SILENT_WAIT 1.0
+/* With less time left an attempt would end in a timeout of our own, and hide what the server had said before. */
+#define LEAST_LEFT 0.5
 
 void retry_begin(struct retry *retry, double timeout)
 {
@@ -68,7 +70,7 @@ int retry_wait(struct retry *retry, double retry_after, struct error *err)
 	if (retry_after > 0)
 		wait = retry_after + random_unit();
 	retry->failures++;
-	if (wait >= retry_left(retry))
+	if (wait + LEAST_LEFT > retry_left(retry))
 		return give_up(retry, retry_after, err);
 	return sit_out(wait, err);
 }

@@ -26,6 +26,6 @@ double retry_left(const struct retry *retry);
  * min(20 s, 0.5 s · 2^failures) — or, when the server asked for a time, that time and up to a second more —
  * and returns 0: try again. Waits of more than a second are announced on stderr with the error's message; on a terminal, each is
  * a line that counts down and gives way to what comes next.
- * -1 when the time left is not enough (the error is kept, with the number of attempts added) or when the
- * user interrupted (STATUS_INTERRUPTED). `retry_after`: seconds the server asked for; 0: none. */
+ * -1 when the time left is not enough for that and half a second of an attempt (the error is kept, with the number of attempts
+ * added) or when the user interrupted (STATUS_INTERRUPTED). `retry_after`: seconds the server asked for; 0: none. */
 int retry_wait(struct retry *retry, double retry_after, struct error *err);
