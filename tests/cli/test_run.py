@@ -235,6 +235,7 @@ def test_an_improved_claim_is_committed(miner, proxy):
     loop.until("revealed")
     assert loop.end() == 0
     claims = [entry["tokens_per_sec"] for entry in sorted(on_server(proxy), key=lambda entry: entry["id"])]
+    claims = [claim for claim in claims if claim]  # a commitment that is not revealed yet shows none
     # on a busy machine the first measurement of the new commit may be improved on, too
     assert len(claims) >= 2 and all(2 * before < after for before, after in zip(claims, claims[1:])), claims
 
