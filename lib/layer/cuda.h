@@ -6,8 +6,9 @@
 #include "layer/layer.h"
 
 /* A layer whose weights are on a GPU, and the memory between its parts, which is kept for the next call:
- * at the usual width 3 KiB for each token of a segment and 128 bytes for each of the call, and where the
- * projections take three launches at most 0.6 GB more. */
+ * at the usual width 2 KiB for each token of a segment (3 where q cannot lie in the output's memory: upstream semantics with
+ * a batch, or with tokens that are not whole chunks) and 128 bytes for each of the call, and where the projections take
+ * three launches at most 0.6 GB more. */
 struct layer_cuda;
 
 /* Copies the weights of `layer`. STATUS_ENVIRONMENT without cuBLASLt or memory. */

@@ -10,15 +10,14 @@ forward(q, k, v, beta, state, semantics, first_rows=None, tokens=None, out=None)
     The operation, without autograd. q, k, v [B, T, H, S] of one dtype, T > 0; beta [H] fp32; state [B, H, S, S]
     fp32, key by value dimension, or None for zeros; o [B, T, H, S] in q's dtype, written into `out` if given. The
     final state is always returned. (torch: all of it in fp64 if q is.)
-
-IN_PLACE
-    Whether `out` may lie in the memory of q so that each chunk's rows of both are at one place: under causal semantics
-    it is q; under upstream semantics, of whole chunks, a head's rows are one behind the other (contiguous as [B, H, T, S]).
-
     first_rows [H] int64, for a segment of a sequence under upstream semantics: q, k and v hold more rows than are
     used. Taken as a list of (token, head) rows, each sequence's rows of head h begin at first_rows[h] and are
     64 * chunks, where chunks = ceil(tokens / 64); o is [B, tokens, H, S], and its token 64 i + r of head h belongs
     to row r of head h's chunk i.
+
+IN_PLACE
+    Whether `out` may lie in the memory of q so that each chunk's rows of both are at one place: under causal semantics
+    it is q; under upstream semantics, of whole chunks, a head's rows are one behind the other (contiguous as [B, H, T, S]).
 
 The layer's parts, in bf16. A segment of a sequence (fused_layer.Segment) is made of one stretch of tokens, or, under
 upstream semantics, of one for each head; token 0 of a stretch is segment.start(stretch). Several sequences go side

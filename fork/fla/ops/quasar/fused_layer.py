@@ -26,7 +26,8 @@ from fla.ops.quasar.torch_backend import ROWS
 from fla.ops.quasar.uncompiled import uncompiled
 from fla.utils import input_guard
 
-# Of all sequences that go side by side, a multiple of CHUNK. For a width of 512, q, k and v take 3 KB a token.
+# Of all sequences that go side by side, a multiple of CHUNK. For a width of 512, k and v take 2 KB a token, and q one more
+# where it cannot lie in the output's memory.
 SEGMENT = 1 << 20  # tokens
 PIECE = 1 << 17  # tokens that are projected at a time where that is not one launch: another 4 KB each
 
