@@ -221,7 +221,7 @@ template <bool KEYS> struct tile_walk {
 						row + i);
 				store_shared(statistics_of(tile) + i * 8, its.x, its.y);
 			}
-			mbarrier_arrive_warp(barrier);
+			mbarrier_arrive(barrier);
 		}
 	}
 #else
@@ -353,7 +353,8 @@ static __device__ __forceinline__ void differentiate_block(const struct flash_ar
 
 	if (walk.place.row >= walk.place.tokens)
 		return;
-	make_barriers(walk.barriers, KEYS ? 2 : 1);
+	/* who asks the copy engine, and each lane for the statistics that it writes */
+	make_barriers(walk.barriers, KEYS ? 1 + 32 : 1);
 	if (is_loader()) {
 		if (!give_registers())
 			return;
