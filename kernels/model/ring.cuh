@@ -146,11 +146,14 @@ static __device__ __forceinline__ void wait_for(int slot)
 	mbarrier_wait(slot_filled(slot), slot / SLOTS & 1);
 }
 
-/* The next `count` slots are free again, once all have met. */
+/* The next `count` slots are free again, once all have met. A block that has no use for them waits for them, too: what is told of
+ * a slot is the parity of its turn, so that whoever asks must never be two turns behind. */
 static __device__ __forceinline__ void free_slots(struct ring &ring, int count)
 {
-	for (int i = THREAD; i < count; i += MODEL_THREADS)
+	for (int i = THREAD; i < count; i += MODEL_THREADS) {
+		wait_for(ring.taken + i);
 		mbarrier_arrive(slot_freed(ring.taken + i));
+	}
 	ring.taken += count;
 }
 
