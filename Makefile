@@ -96,7 +96,7 @@ $(BUILD)/lib/fork/triton_source.o: lib/fork/triton_source.py
 # FORK_FILES and OPS_FILES list path and source.
 FORK_SOURCES := $(shell find fork -type f -not -name '*.pyc' | sort)
 FORK_KERNELS := $(wildcard kernels/common/*.h kernels/common/*.cuh kernels/quasar/*.h kernels/quasar/*.cuh kernels/layer/*) \
-	kernels/quasar/chunk.cu
+	kernels/quasar/chunk.cu kernels/quasar/gradient.cu
 OPS_SOURCES  := $(sort $(wildcard quasar_ops/*.py quasar_ops/*.cu) fork/fla/ops/quasar/loader.py)
 OPS_KERNELS  := $(wildcard kernels/common/*.h kernels/common/*.cuh kernels/linear/* kernels/flash/*)
 FORK_FILES   := $(foreach file,$(FORK_SOURCES),$(patsubst gitignore,.gitignore,$(file:fork/%=%))=$(file)) \
