@@ -172,8 +172,9 @@ $(BUILD)/bench-%: bench/%.c $(BUILD)/libquasar.a
 	$(call say,CCLD,$@)$(CC) $(CFLAGS) -MMD -MP -MF $@.d -o $@ $< $(BUILD)/libquasar.a $(LDFLAGS) $(LDLIBS)
 
 # build anywhere, run where there is a GPU
-TESTS_GPU := $(BUILD)/tests-gpu $(BUILD)/tests-gpu-linear $(BUILD)/tests-gpu-model
+TESTS_GPU := $(BUILD)/tests-gpu $(BUILD)/tests-gpu-gradient $(BUILD)/tests-gpu-linear $(BUILD)/tests-gpu-model
 $(BUILD)/tests-gpu: tests/gpu/kernels.c
+$(BUILD)/tests-gpu-gradient: tests/gpu/gradient.c
 $(BUILD)/tests-gpu-linear: tests/gpu/linear.c
 $(BUILD)/tests-gpu-model: tests/gpu/model.c
 $(TESTS_GPU): $(BUILD)/libquasar.a

@@ -139,7 +139,8 @@ static int measure_function(struct run *run, const struct family *family, int fu
 	struct result *result = &run->results[run->count];
 	struct measure_plan plan = run->plan;
 
-	if (!device_computes(&run->device, family) || run->count == MOST_RESULTS)
+	if ((device_gpu(&run->device) ? family->cuda == NULL : family->cpu == NULL) ||
+		run->count == MOST_RESULTS)
 		return 0;
 	plan.family = family;
 	plan.options[0] = function;

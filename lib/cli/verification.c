@@ -2,10 +2,8 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "base/memory.h"
 #include "base/number.h"
 #include "cli/device.h"
 #include "cli/python.h"
@@ -126,20 +124,6 @@ int verify_fork(const struct verify_request *request, const struct fork_verifica
 	return 0;
 }
 
-/* The gradient of what is checked, if there is one for the device. */
-static int check_gradient(const struct device *device, const struct accuracy_plan *plan,
-	struct check_list *checks, struct error *err)
-{
-	char *name;
-
-	if (device_computes(device, plan->family))
-		return accuracy_op(device, plan, checks, err);
-	name = xprintf("%s%s", plan->family->name, plan->suffix);
-	check_add(checks, name, CHECK_SKIP, NULL, "skipped: %s has no GPU version yet", plan->family->title);
-	free(name);
-	return 0;
-}
-
 int verify_native(const struct invocation *invocation, const struct verify_request *request,
 	const struct device *device, const char *suffix, struct check_list *checks, struct error *err)
 {
@@ -155,11 +139,9 @@ int verify_native(const struct invocation *invocation, const struct verify_reque
 	memcpy(plan.options, request->options, sizeof(plan.options));
 	if (thresholds(invocation, &plan.repeat_cosine, &plan.repeat_difference, err) < 0)
 		return -1;
-	if (accuracy_op(device, &plan, checks, err) < 0)
-		return -1;
-	plan.family = family_gradient(plan.family, plan.options);
-	if (plan.family && check_gradient(device, &plan, checks, err) < 0)
-		return -1;
+	for (; plan.family; plan.family = family_gradient(plan.family, plan.options))
+		if (accuracy_op(device, &plan, checks, err) < 0)
+			return -1;
 	return request->op ? 0 : accuracy_layer(device, &plan, checks, err);
 }
 

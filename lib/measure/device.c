@@ -226,11 +226,6 @@ void device_open_cpu(struct device *device)
 	cpu_describe(device->description, sizeof(device->description));
 }
 
-bool device_computes(const struct device *device, const struct family *family)
-{
-	return device->gpu ? family->cuda != NULL : family->cpu != NULL;
-}
-
 int device_open(const char *name, struct device *device, struct error *err)
 {
 	struct error no_gpu = {0};

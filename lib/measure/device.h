@@ -15,7 +15,7 @@ struct device {
 	char description[192];  /* "cpu (AMD EPYC 7763, 2 threads, x86_64_v3)", "cuda:0 (NVIDIA H200, …)" */
 	struct device_gpu *gpu; /* what a GPU has of its own; NULL: the CPU */
 
-	/* An operation. STATUS_ENVIRONMENT where the family has no version for this device (device_computes()). */
+	/* An operation. STATUS_ENVIRONMENT where the family has no version for this device. */
 	int (*operate)(const struct device *device, const struct family *family,
 		const struct op_problem *problem, const struct config *config, struct error *err);
 	/* The same, and the seconds that it took: of a GPU's own clock, on which the host's part of a call, which
@@ -63,6 +63,3 @@ void device_open_cpu(struct device *device);
 /* A GPU, whose operations run in the configurations that tuning has found for it. */
 int device_open_cuda(int index, struct device *device, struct error *err);
 struct gpu *device_gpu(const struct device *device); /* as lib/gpu knows it; NULL: the CPU */
-
-/* Whether a family has a version for this device. */
-bool device_computes(const struct device *device, const struct family *family);

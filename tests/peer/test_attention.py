@@ -154,19 +154,22 @@ def their_quasar(q, k, v, beta, semantics):
     return torch.cat(rows, 2).transpose(1, 2)[:, :tokens]
 
 
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
 @pytest.mark.parametrize("problem", [(2, 130, 3, 3, 32, "causal", torch.float32), (2, 130, 3, 3, 32, "upstream", torch.float32),
-                                     (1, 64, 2, 2, 64, "causal", torch.bfloat16), (1, 70, 2, 2, 128, "upstream", torch.bfloat16)],
+                                     (1, 64, 2, 2, 64, "causal", torch.bfloat16), (1, 70, 2, 2, 64, "upstream", torch.bfloat16)],
                          ids=str)
-def test_the_gradient_of_quasar_attention_is_autograds(operate, problem):
+def test_the_gradient_of_quasar_attention_is_autograds(operate, problem, device):
     batch, tokens, heads, _, dim, semantics, dtype = problem
+    if device == "cuda" and dtype == torch.float32:
+        pytest.skip("the GPU computes in bf16")
     torch.manual_seed(7)
     shape = batch, tokens, heads, dim
     q, k, v, d_o = (torch.randn(shape).mul(scale).to(dtype) for scale in (1, 0.2, 1, 1))
     beta = 0.5 + torch.rand(heads)
     leaves = [x.double().requires_grad_() for x in (q, k, v, beta)]
     their_quasar(*leaves, semantics).backward(d_o.double())
-    *rows, d_beta, _ = operate("cpu", "quasar-backward", problem, [q, k, v, d_o, beta],
+    *rows, d_beta, _ = operate(device, "quasar-backward", problem, [q, k, v, d_o, beta],
                                [*[(shape, dtype)] * 3, ((heads,), torch.float32), ((batch, heads, dim, dim), torch.float32)])
     for found, leaf in zip(rows, leaves):
-        assert error(found, leaf.grad) < (1e-5 if dtype == torch.float32 else 3e-3)
-    assert error(d_beta, leaves[3].grad) < 1e-5
+        assert error(found, leaf.grad) < (1e-5 if dtype == torch.float32 else 3e-3 if device == "cpu" else 1e-2)
+    assert error(d_beta, leaves[3].grad) < (1e-5 if device == "cpu" else 4e-2)

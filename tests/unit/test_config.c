@@ -391,14 +391,11 @@ static void what_tuning_found_is_chosen(void **state)
 	for (int i = 0; families[i]; i++) {
 		const struct family_configs *configs = families[i]->configs;
 		struct op_problem problem = family_problem(families[i], &shape, DTYPE_BF16, options);
-		struct config usual, other, impossible = {{0}}, chosen;
+		struct config usual = configs->usual(&problem, &h200),
+			      other = configs->usual(&problem, &a100), impossible = {{0}}, chosen;
 		struct shape_class class;
 		char function[64];
 
-		if (!configs)
-			continue;
-		usual = configs->usual(&problem, &h200);
-		other = configs->usual(&problem, &a100);
 		chosen = tuned_or_usual(families[i], &problem, &h200);
 		assert_memory_equal(&chosen, &usual, sizeof(usual));
 		if (!memcmp(&usual, &other, sizeof(usual)))

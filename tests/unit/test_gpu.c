@@ -383,9 +383,7 @@ static void usual_configurations_fit_smaller_gpus(void **state)
 			const int options[FAMILY_OPTIONS] = {0};
 			const struct op_problem problem = family_problem(
 				families[f], &shape, DTYPE_BF16, options);
-			const struct config config = families[f]->configs
-				? families[f]->configs->usual(&problem, &properties)
-				: (struct config){0};
+			const struct config config = families[f]->configs->usual(&problem, &properties);
 			const struct predict_request request = {.family = families[f],
 				.problem = &problem,
 				.gpu = gpu,
@@ -393,7 +391,7 @@ static void usual_configurations_fit_smaller_gpus(void **state)
 				.count = 1};
 			struct prediction found;
 
-			if (!families[f]->configs || !compiler_knows(nvrtc, properties.capability))
+			if (!compiler_knows(nvrtc, properties.capability))
 				continue;
 			if (families[f]->configs->check(&problem, &properties, &config, &err) < 0 ||
 				predict_run(&request, &found, &err) < 0)

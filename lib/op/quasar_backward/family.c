@@ -1,6 +1,7 @@
 /* The gradient of QuasarAttention as an entry of the table of families. */
 #include "op/family.h"
-#include "op/quasar_backward/problem.h"
+#include "op/quasar_backward/config.h"
+#include "op/quasar_backward/cuda.h"
 
 extern const struct family family_quasar;
 
@@ -27,16 +28,12 @@ static const struct family_tensor tensors[] = {
 /* The first of enum quasar_function. */
 static const struct family_option options[] = {{{QUASAR_DIFFERENTIABLE_FUNCTIONS}}, {{0}}};
 
-/* STATUS_USAGE when it is none. */
-static int gradient_of(const struct op_problem *problem, struct quasar_gradient *gradient, struct error *err)
+/* The problem in the family's own words, whether it makes sense or not. */
+static struct quasar_gradient in_words(const struct op_problem *problem)
 {
 	const struct tensor *at = problem->tensors;
 
-	if (problem->shape.key_dim != problem->shape.value_dim)
-		return error_set(err, STATUS_USAGE,
-			"keys of dimension %d and values of %d: they have to be the same",
-			problem->shape.key_dim, problem->shape.value_dim);
-	*gradient = (struct quasar_gradient){
+	return (struct quasar_gradient){
 		.problem = {.semantics = problem->options[0] == QUASAR_UPSTREAM ? SEMANTICS_UPSTREAM
 										: SEMANTICS_CAUSAL,
 			.batch = problem->shape.batch,
@@ -57,6 +54,16 @@ static int gradient_of(const struct op_problem *problem, struct quasar_gradient 
 		.d_beta = at[D_BETA].data,
 		.d_initial_state = at[D_INITIAL].data,
 	};
+}
+
+/* STATUS_USAGE when it is none. */
+static int gradient_of(const struct op_problem *problem, struct quasar_gradient *gradient, struct error *err)
+{
+	if (problem->shape.key_dim != problem->shape.value_dim)
+		return error_set(err, STATUS_USAGE,
+			"keys of dimension %d and values of %d: they have to be the same",
+			problem->shape.key_dim, problem->shape.value_dim);
+	*gradient = in_words(problem);
 	return quasar_gradient_check(gradient, err);
 }
 
@@ -85,6 +92,16 @@ static int cpu(const struct op_problem *problem, struct error *err)
 	return gradient_of(problem, &gradient, err) < 0 ? -1 : quasar_gradient_cpu(&gradient, err);
 }
 
+static int cuda(struct gpu *gpu, struct gpu_workspace *workspace, const struct op_problem *problem,
+	const struct config *config, struct error *err)
+{
+	struct quasar_gradient gradient;
+
+	return gradient_of(problem, &gradient, err) < 0
+		? -1
+		: quasar_gradient_cuda(gpu, workspace, &gradient, config, err);
+}
+
 /* With chunks of 64 under causal semantics. A token and head: eight products with a state (K M, Kᵀ N; K E, N Eᵀ, dY Mᵀ,
  * Kᵀ dY; dO Mᵀ, Qᵀ dO), and ten with the rows of its chunk, half of which are masked (K Kᵀ, T Y; Tᵀ dN, dY Nᵀ, B K, Bᵀ K;
  * Aᵀ dO, dO Nᵀ, dA K, dAᵀ Q); T itself is a sixth of C². */
@@ -96,15 +113,76 @@ static double operations(const struct op_problem *problem)
 	return 2 * (8 * dim * dim + 10.0 / 2 * chunk * dim + chunk * chunk / 6) * rows;
 }
 
+/* --- configurations ---------------------------------------------------------------------------------- */
+
+static int config_check(const struct op_problem *problem, const struct gpu_properties *properties,
+	const struct config *config, struct error *err)
+{
+	const struct quasar_gradient gradient = in_words(problem);
+
+	return quasar_check_shape(&gradient.problem, err) < 0
+		? -1
+		: quasar_gradient_config_check(&gradient, properties, config, err);
+}
+
+static struct config config_usual(const struct op_problem *problem, const struct gpu_properties *properties)
+{
+	const struct quasar_gradient gradient = in_words(problem);
+
+	(void)properties; /* whatever the GPU */
+	return quasar_gradient_config_default(&gradient);
+}
+
+static struct config config_adopt(
+	const struct op_problem *problem, const struct gpu_properties *properties, const struct config *tuned)
+{
+	const struct quasar_gradient gradient = in_words(problem);
+
+	(void)properties;
+	return quasar_gradient_config_adopt(&gradient, tuned);
+}
+
+static void config_values(const struct op_problem *problem, const struct gpu_properties *properties,
+	const struct config *config, int parameter, int values[CONFIG_VALUES])
+{
+	const struct quasar_gradient gradient = in_words(problem);
+
+	(void)properties;
+	quasar_gradient_values(&gradient, config, parameter, values);
+}
+
+/* As if the sequence were one part: of more, the states take a little longer. */
+static int config_launches(const struct op_problem *problem, const struct config *config,
+	struct config_launch launches[CONFIG_LAUNCHES])
+{
+	const struct quasar_gradient gradient = in_words(problem);
+
+	return quasar_gradient_launches(
+		&gradient, config, quasar_gradient_chunks(&gradient), PURPOSE_GRADIENTS, launches);
+}
+
+static const struct family_configs configs = {
+	.kernel = QUASAR_GRADIENT_KERNEL,
+	.source = QUASAR_GRADIENT_SOURCE,
+	.parameters = quasar_gradient_parameters,
+	.check = config_check,
+	.usual = config_usual,
+	.adopt = config_adopt,
+	.values = config_values,
+	.launches = config_launches,
+};
+
 const struct family family_quasar_backward = {
 	.name = "quasar-backward",
 	.title = "the gradient of QuasarAttention",
 	.tensors = tensors,
 	.options = options,
+	.configs = &configs,
 	.gradient_of = &family_quasar,
 	.check = check,
 	.reference = reference,
 	.cpu = cpu,
+	.cuda = cuda,
 	.operations = operations,
 	.least_cosine = 0.9999,
 };
