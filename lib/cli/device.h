@@ -8,17 +8,17 @@
 	{                                                                                                    \
 		"device", 0, "DEVICE", "DEVICE", NULL, NULL, "Where to compute: auto, cpu, cuda or cuda:N."  \
 	}
-#define OPT_SEMANTICS                                                                                            \
-	{                                                                                                        \
-		"semantics", 0, "NAME,...", NULL, NULL,                                                          \
-			"upstream|causal|gated|packed|packed-gated|bidirectional|packed-bidirectional|"          \
-			"elu+1|relu|squared-relu|exp|identity|normalised|unnormalised",                          \
-			"Variant of the operation. QuasarAttention: upstream, what the reference fork "          \
-			"computes (default), or causal, the published recurrence; with --op quasar also gated, " \
-			"causal with a decay for each token, and packed and packed-gated, these for "            \
-			"several sequences one behind the other. Linear attention: by default "                  \
-			"bidirectional, elu+1 and normalised. FlashAttention-2: causal (default) or "            \
-			"bidirectional, and packed and packed-bidirectional, these for several sequences."       \
+#define OPT_SEMANTICS                                                                                        \
+	{                                                                                                    \
+		"semantics", 0, "NAME,...", NULL, NULL,                                                      \
+			"upstream|causal|gated|packed|packed-gated|bidirectional|packed-bidirectional|"      \
+			"elu+1|relu|squared-relu|exp|identity|normalised|unnormalised",                      \
+			"Variant of the operation. QuasarAttention: upstream, what the reference fork "      \
+			"computes (default), or causal, the published recurrence; with --op quasar also "    \
+			"gated, causal with a decay for each token, and packed and packed-gated, these for " \
+			"several sequences one behind the other. Linear attention: by default "              \
+			"bidirectional, elu+1 and normalised. FlashAttention-2: causal (default) or "        \
+			"bidirectional, and packed and packed-bidirectional, these for several sequences."   \
 	}
 
 #define OPT_OP(help)                                                                                         \

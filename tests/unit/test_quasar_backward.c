@@ -13,7 +13,7 @@
 #include "base/memory.h"
 #include "cpu/cpu.h"
 #include "measure/fixture.h"
-#include "op/quasar_backward/problem.h"
+#include "op/quasar_backward/config.h"
 #include "tests/unit/slope.h"
 
 static struct device cpu;
@@ -187,6 +187,89 @@ static void other_functions_have_none(void **state)
 	}
 }
 
+/* --- configurations ----------------------------------------------------------------------------------- */
+
+static const struct gpu_properties big = {.name = "big",
+					   .capability = 90,
+					   .multiprocessors = 132,
+					   .shared_per_multiprocessor = 233472,
+					   .shared_per_block = 232448,
+					   .registers = 65536},
+				   small = {.name = "small",
+					   .capability = 86,
+					   .multiprocessors = 20,
+					   .shared_per_multiprocessor = 102400,
+					   .shared_per_block = 101376,
+					   .registers = 65536};
+
+static struct op_problem bf16_problem(int64_t tokens, int dim, int function)
+{
+	const struct op_shape shape = {1, tokens, HEADS, dim, dim, 0, 0};
+
+	return family_problem(
+		family_find("quasar-backward"), &shape, DTYPE_BF16, (int[FAMILY_OPTIONS]){function});
+}
+
+/* Of any length: parts of it keep to the memory that they may take, and groups that were tuned elsewhere fit into them. */
+static void every_problem_has_a_configuration(void **state)
+{
+	const struct family_configs *configs = family_find("quasar-backward")->configs;
+	static const int64_t lengths[] = {1, 65, 1000, 100000, 10000000};
+
+	(void)state;
+	for (int which = 0; which < 5 * 3 * 2; which++) {
+		const int64_t tokens = lengths[which % 5];
+		const int dim = 32 << which / 5 % 3;
+		const struct op_problem problem = bf16_problem(tokens, dim, which / 15);
+		struct config config = configs->usual(&problem, &big), tuned;
+		struct config_launch launches[CONFIG_LAUNCHES];
+		struct error err = {0};
+		int count = configs->launches(&problem, &config, launches);
+
+		if (configs->check(&problem, &big, &config, &err) < 0)
+			fail_msg("%s", err.message);
+		assert_true(
+			(config.value[GRADIENT_PART_CHUNKS] < (tokens + 63) / 64) == (tokens == 10000000));
+		assert_int_equal(count, config.value[GRADIENT_CHUNKS_PER_GROUP] < (tokens + 63) / 64 ? 5 : 4);
+		for (int i = 0; i < count; i++)
+			assert_true(
+				launches[i].blocks > 0 && launches[i].shared_bytes <= big.shared_per_block);
+		for (int group = 0; group <= 1 << 20; group = 4 * group + 1) {
+			tuned.value[GRADIENT_CHUNKS_PER_GROUP] = group;
+			tuned = configs->adopt(&problem, &big, &tuned);
+			assert_int_equal(configs->check(&problem, &big, &tuned, &err), 0);
+		}
+	}
+}
+
+static void wrong_configurations_are_refused(void **state)
+{
+	static const struct {
+		struct config config;
+		const char *word;
+	} cases[] = {{{{0, 1}}, "parts of 0"}, {{{17, 1}}, "parts of 17"}, {{{16, 0}}, "groups of 0"},
+		{{{3, 4}}, "groups of 4"}};
+	const struct family_configs *configs = family_find("quasar-backward")->configs;
+	struct op_problem problem = bf16_problem(1000, 64, 0);
+	struct config config = configs->usual(&problem, &big);
+	struct error err = {0};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+		assert_int_equal(configs->check(&problem, &big, &cases[i].config, &err), -1);
+		assert_int_equal(err.status, STATUS_USAGE);
+		assert_non_null(strstr(err.message, cases[i].word));
+	}
+	assert_int_equal(configs->check(&problem, &small, &config, &err), 0);
+	problem.tensors[0].dtype = DTYPE_F32;
+	assert_int_equal(configs->check(&problem, &big, &config, &err), -1);
+	assert_non_null(strstr(err.message, "bf16"));
+	problem = bf16_problem(1000, 128, 0);
+	assert_int_equal(configs->check(&problem, &small, &config, &err), -1);
+	assert_int_equal(err.status, STATUS_ENVIRONMENT);
+	assert_non_null(strstr(err.message, "shared memory"));
+}
+
 /* As one counts them by hand. */
 static void costs_are_counted(void **state)
 {
@@ -215,6 +298,8 @@ int main(void)
 		cmocka_unit_test(threads_make_no_difference),
 		cmocka_unit_test(what_is_no_problem_is_refused),
 		cmocka_unit_test(other_functions_have_none),
+		cmocka_unit_test(every_problem_has_a_configuration),
+		cmocka_unit_test(wrong_configurations_are_refused),
 		cmocka_unit_test(costs_are_counted),
 	};
 
