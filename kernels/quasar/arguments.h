@@ -34,7 +34,7 @@ struct quasar_gradient_arguments {
 	float *initial_gradient;     /* of the state before it; NULL: not wanted */
 	float *beta_terms;           /* [batch * heads, of.chunks], which sum up to it */
 	float *beta_gradient;        /* [heads] */
-	void *working;               /* GRADIENT_WORKING_BYTES() of the part's chunks and groups of all heads */
+	void *working; /* GRADIENT_WORKING_BYTES() of the part's chunks and groups of all heads */
 	int first_chunk, part_chunks;
 };
 

@@ -252,7 +252,8 @@ CHOICE_FUNCTION struct chunk_choice chunk_adopt(const struct chunk_problem *prob
 
 /* --- the gradient ------------------------------------------------------------------------------------ */
 
-#define GRADIENT_MEMORY (1ll << 30) /* bytes that parts of sequences keep to, unless a chunk of each takes more */
+/* Bytes of working memory that parts of sequences keep to, unless a chunk of each takes more. */
+#define GRADIENT_MEMORY (1ll << 30)
 
 /* How gradient.cu goes through sequences: parts of so many chunks of each head, the last one maybe of fewer, and these in groups. */
 struct gradient_choice {
@@ -268,7 +269,8 @@ CHOICE_FUNCTION int gradient_groups(int part_chunks, int chunks_per_group)
 CHOICE_FUNCTION struct gradient_choice gradient_choose(const struct chunk_problem *problem)
 {
 	const int chunks = (int)((problem->rows + UPSTREAM_CHUNK - 1) / UPSTREAM_CHUNK);
-	const long long most = GRADIENT_MEMORY / (problem->sequences * GRADIENT_WORKING_BYTES(problem->dim, 1, 0));
+	const long long most = GRADIENT_MEMORY /
+		(problem->sequences * GRADIENT_WORKING_BYTES(problem->dim, 1, 0));
 	const int parts = most < 1 ? chunks : (int)((chunks + most - 1) / most);
 	struct gradient_choice choice = {(chunks + parts - 1) / parts, 1};
 

@@ -20,7 +20,8 @@ template <bool GROUPS>
 static __device__ __forceinline__ struct maps maps_of(
 	const struct quasar_gradient_arguments &a, enum array terms, int sequence)
 {
-	return {place_of_states<GROUPS>(a, TRANSITIONS, sequence), place_of_states<GROUPS>(a, terms, sequence)};
+	return {place_of_states<GROUPS>(a, TRANSITIONS, sequence),
+		place_of_states<GROUPS>(a, terms, sequence)};
 }
 
 static __device__ __forceinline__ void fetch_map(const struct maps &maps, int index, unsigned stage)
@@ -104,8 +105,8 @@ struct chain {
 
 static __device__ __forceinline__ struct chain make_chain(const struct quasar_gradient_arguments &a)
 {
-	const int sequences = (int)sequences_of(a), first = blockIdx.x / sequences % a.of.groups *
-		a.of.chunks_per_group;
+	const int sequences = (int)sequences_of(a),
+		  first = blockIdx.x / sequences % a.of.groups * a.of.chunks_per_group;
 
 	return {(int)(blockIdx.x % sequences), (int)(blockIdx.x / sequences % a.of.groups), first,
 		min(a.of.chunks_per_group, a.part_chunks - first),

@@ -109,8 +109,8 @@ static __device__ __forceinline__ void make_maps(const struct quasar_gradient_ar
 	write_state_rows(place_of_states<false>(a, TRANSITIONS, share.sequence) + place,
 		UPSTREAM ? tiles.transition : tiles.turned, warp, lane, packed);
 	make_chunk_state(packed, tiles, warp);
-	write_state_rows(place_of_states<false>(a, STATES, share.sequence) + place, tiles.turned, warp, lane,
-		packed);
+	write_state_rows(
+		place_of_states<false>(a, STATES, share.sequence) + place, tiles.turned, warp, lane, packed);
 	if (UPSTREAM)
 		__syncthreads();
 	make_chunk_adjoint(packed, tiles, warp);

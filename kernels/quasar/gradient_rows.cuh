@@ -14,20 +14,25 @@ struct row_tiles {
 	unsigned adjoined;              /* dY, and first the gradient of V */
 	unsigned state, adjoint;        /* both transposed */
 	unsigned twice;                 /* upstream: the state that the queries meet */
-	unsigned inverse;               /* Tᵀ – −(B + Bᵀ), and what |k_r|² adds to K's gradient on the diagonal */
-	unsigned scores;                /* causal: tril(Q Kᵀ) – tril(do Nᵀ) */
-	unsigned numbers;               /* fp32: |k_r|² of each row – its term of β's gradient */
+	unsigned inverse; /* Tᵀ – −(B + Bᵀ), and what |k_r|² adds to K's gradient on the diagonal */
+	unsigned scores;  /* causal: tril(Q Kᵀ) – tril(do Nᵀ) */
+	unsigned numbers; /* fp32: |k_r|² of each row – its term of β's gradient */
 };
 
 /* --- α and its derivatives ------------------------------------------------------------------------ */
 
-/* (1 + x) e⁻ˣ − 1 for x ≥ 0, which for small x nearly cancels. */
+/* (1 + x) e⁻ˣ − 1 for x ≥ 0, which for small x nearly cancels: there its series, x² Σ (−1)ⁿ⁺¹ (n + 1) xⁿ / (n + 2)!. */
 static __device__ __forceinline__ float gate_bend(float x)
 {
+	const float terms[] = {1 / 5760.0f, 1 / 840.0f, 1 / 144.0f, 1 / 30.0f, 1 / 8.0f, 1 / 3.0f, 1 / 2.0f};
+	float sum = 0.0f;
+
 	if (x > 0.5f)
 		return expm1f(-x) + x * expf(-x);
-	return -x * x *
-		(0.5f - x * (1 / 3.0f - x * (0.125f - x * (1 / 30.0f - x * (1 / 144.0f - x * (1 / 840.0f - x / 5760.0f))))));
+	UNROLL
+	for (int n = 0; n < 7; n++)
+		sum = terms[n] - x * sum;
+	return -x * x * sum;
 }
 
 /* By λ. */
@@ -35,7 +40,9 @@ static __device__ __forceinline__ float gate_slope(float beta, float lambda)
 {
 	const float divisor = lambda + (float)QUASAR_EPSILON;
 
-	return (gate_bend(beta * lambda) / divisor + (float)QUASAR_EPSILON / divisor * beta * expf(-beta * lambda)) / divisor;
+	const float bend = gate_bend(beta * lambda) / divisor;
+
+	return (bend + (float)QUASAR_EPSILON / divisor * beta * expf(-beta * lambda)) / divisor;
 }
 
 /* By β. */
@@ -61,7 +68,8 @@ static __device__ __forceinline__ void make_lambdas(const struct row_tiles &tile
 
 		UNROLL
 		for (int i = 0; i < 4; i++)
-			lambda += bf16_low(pairs[i]) * bf16_low(pairs[i]) + bf16_high(pairs[i]) * bf16_high(pairs[i]);
+			lambda += bf16_low(pairs[i]) * bf16_low(pairs[i]) +
+				bf16_high(pairs[i]) * bf16_high(pairs[i]);
 	}
 	store_shared_float(tiles.numbers + threadIdx.x * 4, lambda);
 }
@@ -149,8 +157,8 @@ static __device__ __forceinline__ void make_symmetric_row(
 	store_block(tiles.inverse, row, row, lane, block);
 }
 
-static __device__ __forceinline__ void make_symmetric_rows(
-	const struct row_tiles &tiles, float beta, int warp, int lane, const float (&x)[ROW_SLOTS][CHUNK_N][4])
+static __device__ __forceinline__ void make_symmetric_rows(const struct row_tiles &tiles, float beta,
+	int warp, int lane, const float (&x)[ROW_SLOTS][CHUNK_N][4])
 {
 	UNROLL
 	for (int slot = 0; slot < ROW_SLOTS; slot++)
@@ -172,11 +180,13 @@ static __device__ __forceinline__ void write_gradient(const struct quasar_gradie
 	UNROLL
 	for (int block = 0; block < BLOCKS; block++) {
 		const int row = block * 16 + lane / 2;
-		const unsigned index = (UPSTREAM ? rows.first : 0) + (a.first_chunk + share.index) * CHUNK + row;
+		const unsigned index = (UPSTREAM ? rows.first : 0) + (a.first_chunk + share.index) * CHUNK +
+			row;
 		const long long offset = !UPSTREAM ? row_offset(tensor, batch, index, head)
-			: COMPACT                  ? row_offset(tensor, batch, 0, 0) + index * tensor.stride[2]
+			: COMPACT ? row_offset(tensor, batch, 0, 0) + index * tensor.stride[2]
 				  : row_offset(tensor, batch, index / a.of.heads, index % a.of.heads);
-		ELEMENT *out = (ELEMENT *)tensor.data + offset + (warp * 16 + lane % 2 * 8) * tensor.stride[3];
+		ELEMENT *out = (ELEMENT *)tensor.data + offset +
+			(warp * 16 + lane % 2 * 8) * tensor.stride[3];
 		const uint4 line = load_shared(tile + tile_offset<HEAD_DIM>(row, warp * 2 + lane % 2));
 
 		if (index >= (UPSTREAM ? rows.end : (unsigned)a.of.tokens))

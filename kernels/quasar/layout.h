@@ -89,8 +89,9 @@
 	(5 * GRADIENT_ROWS(dim) + ((upstream) ? 3 : 2) * GRADIENT_STATE(dim) +                               \
 		((upstream) ? 1 : 2) * GRADIENT_SQUARE + UPSTREAM_CHUNK * 4)
 #define GRADIENT_SHARED(dim, upstream)                                                                       \
-	(GRADIENT_ROWS_SHARED(dim, upstream) > GRADIENT_CHAIN_SHARED(dim) ? GRADIENT_ROWS_SHARED(dim, upstream) \
-									  : GRADIENT_CHAIN_SHARED(dim))
+	(GRADIENT_ROWS_SHARED(dim, upstream) > GRADIENT_CHAIN_SHARED(dim)                                    \
+			? GRADIENT_ROWS_SHARED(dim, upstream)                                                \
+			: GRADIENT_CHAIN_SHARED(dim))
 
 #define GRADIENT_BETA_THREADS 256
 

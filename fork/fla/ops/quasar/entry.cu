@@ -133,7 +133,8 @@ extern "C" __global__ void quasar_gradient_choice(int dim, int upstream, int seq
 	const struct gradient_choice choice = gradient_choose(&problem);
 	const int values[] = {(rows + UPSTREAM_CHUNK - 1) / UPSTREAM_CHUNK, choice.part_chunks,
 		choice.chunks_per_group, GRADIENT_THREADS(dim), GRADIENT_MAPS_SHARED(dim, upstream),
-		GRADIENT_CHAIN_SHARED(dim), GRADIENT_ROWS_SHARED(dim, upstream), GRADIENT_SQUARE, GRADIENT_STATE(dim)};
+		GRADIENT_CHAIN_SHARED(dim), GRADIENT_ROWS_SHARED(dim, upstream), GRADIENT_SQUARE,
+		GRADIENT_STATE(dim)};
 
 	for (int i = 0; i < sizeof(values) / sizeof(values[0]); i++)
 		found[i] = values[i];
