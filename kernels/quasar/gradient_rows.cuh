@@ -244,17 +244,16 @@ static __device__ __forceinline__ void make_chunk_gradient(const struct quasar_g
 	load_rows<1, HEAD_DIM>(left, tiles.state + warp * 16 * HEAD_DIM * 2, STATE_PLANE);
 	add_factor(state, left);
 	differences(n, state, forward, warp);
-	clear(dn);
 	solve(dn, n, forward);
 #if UPSTREAM
 	unsigned second_n[1][CHUNK_K][4], second_dy[1][CHUNK_K][4], second_state[1][STATE_K][4];
 	unsigned second_adjoint[1][STATE_K][4];
-	float dv[CHUNK_N][4];
 
 	/* the second application of the chunk, and its adjoint */
 	multiply<1, HEAD_DIM, true, FULL>(state, n, tiles.keys, ROWS_PLANE);
 	pack_rows<1>(second_state, state);
 	differences(second_n, state, forward, warp);
+	store_columns(tiles.values, warp, lane, n);
 	solve(dn, second_n, forward);
 	multiply<1, HEAD_DIM, true, FULL>(state, second_n, tiles.keys, ROWS_PLANE);
 	pack_rows<1>(left, state);
@@ -263,9 +262,9 @@ static __device__ __forceinline__ void make_chunk_gradient(const struct quasar_g
 	clear(state);
 	multiply<1, HEAD_DIM, true, FULL>(state, columns, tiles.queries, ROWS_PLANE);
 	pack_rows<1>(second_adjoint, state);
-	clear(dv);
-	multiply<1, HEAD_DIM, false, FULL>(dv, second_adjoint, tiles.keys, ROWS_PLANE);
-	solve_adjoint(second_dy, dv, tiles);
+	clear(dn);
+	multiply<1, HEAD_DIM, false, FULL>(dn, second_adjoint, tiles.keys, ROWS_PLANE);
+	solve_adjoint(second_dy, dn, tiles);
 	multiply<1, HEAD_DIM, true, FULL, -1>(state, second_dy, tiles.keys, ROWS_PLANE);
 
 	/* the first application's adjoint */
@@ -277,10 +276,8 @@ static __device__ __forceinline__ void make_chunk_gradient(const struct quasar_g
 	clear(dn);
 	multiply<1, HEAD_DIM, false, FULL>(dn, left, tiles.keys, ROWS_PLANE);
 	solve_adjoint(dy, dn, tiles);
-	UNROLL
-	for (int i = 0; i < CHUNK_N * 4; i++)
-		dv[i / 4][i % 4] += dn[i / 4][i % 4];
-	pack_rows<1>(columns, dv);
+	add_factor(dn, second_dy);
+	pack_rows<1>(columns, dn);
 	write_gradient(a, a.v_gradient, share, rows, tiles.adjoined, warp, lane, columns);
 	store_columns(tiles.adjoined, warp, lane, dy);
 #else
@@ -291,15 +288,17 @@ static __device__ __forceinline__ void make_chunk_gradient(const struct quasar_g
 	multiply<1, CHUNK, true, LOWER>(dn, columns, tiles.scores, SQUARE_PLANE);
 	solve_adjoint(dy, dn, tiles);
 	write_gradient(a, a.v_gradient, share, rows, tiles.adjoined, warp, lane, dy);
-#endif
 	store_columns(tiles.values, warp, lane, n);
+#endif
 	__syncthreads();
 
-	add_row_products(x, tiles, warp);
 	clear(dq);
 	clear(dk);
 #if UPSTREAM
 	add_query_gradient(dq, tiles, tiles.twice, warp);
+	pack_rows<1>(columns, dq);
+	write_gradient(a, a.q_gradient, share, rows, tiles.queries, warp, lane, columns);
+	add_row_products(x, tiles, warp);
 	add_key_gradient(dk, tiles, warp);
 	__syncthreads();
 	store_state_rows(tiles.state, warp, lane, second_state);
@@ -312,7 +311,9 @@ static __device__ __forceinline__ void make_chunk_gradient(const struct quasar_g
 	make_symmetric_rows(tiles, beta, warp, lane, x);
 	__syncthreads();
 	load_columns<HEAD_DIM>(columns, tiles.keys, warp);
+	multiply<1, CHUNK, true, FULL>(dk, columns, tiles.inverse, SQUARE_PLANE);
 #else
+	add_row_products(x, tiles, warp);
 	make_symmetric_rows(tiles, beta, warp, lane, x);
 	UNROLL
 	for (int row = WARPS > BLOCKS ? warp - BLOCKS : warp; row < BLOCKS; row += WARPS) {
@@ -332,10 +333,10 @@ static __device__ __forceinline__ void make_chunk_gradient(const struct quasar_g
 	multiply<1, CHUNK, true, LOWER>(dk, columns, tiles.scores, SQUARE_PLANE);
 	load_columns<HEAD_DIM>(columns, tiles.keys, warp);
 	multiply<1, CHUNK, false, UPPER>(dq, columns, tiles.scores, SQUARE_PLANE);
-#endif
 	multiply<1, CHUNK, true, FULL>(dk, columns, tiles.inverse, SQUARE_PLANE);
 	pack_rows<1>(columns, dq);
 	write_gradient(a, a.q_gradient, share, rows, tiles.queries, warp, lane, columns);
+#endif
 	pack_rows<1>(columns, dk);
 	write_gradient(a, a.k_gradient, share, rows, tiles.keys, warp, lane, columns);
 }

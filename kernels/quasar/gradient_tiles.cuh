@@ -5,7 +5,7 @@
 
 /* Blocks on a multiprocessor that the compiler leaves registers for. */
 #define MAPS_BLOCKS (HEAD_DIM == 128 ? 1 : 3)
-#define ROWS_BLOCKS (HEAD_DIM == 128 ? 1 : UPSTREAM ? 2 : 3)
+#define ROWS_BLOCKS (HEAD_DIM == 128 ? 1 : 3)
 
 /* The arrays of working memory. */
 enum array { TRANSITIONS, STATES, ADJOINTS };
