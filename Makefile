@@ -96,7 +96,7 @@ $(BUILD)/lib/fork/triton_source.o: lib/fork/triton_source.py
 # FORK_FILES and OPS_FILES list path and source.
 FORK_SOURCES := $(shell find fork -type f -not -name '*.pyc' | sort)
 FORK_KERNELS := $(wildcard kernels/common/*.h kernels/common/*.cuh kernels/quasar/*.h kernels/quasar/*.cuh kernels/layer/*) \
-	kernels/quasar/chunk.cu
+	kernels/quasar/chunk.cu kernels/quasar/gradient.cu
 OPS_SOURCES  := $(sort $(wildcard quasar_ops/*.py quasar_ops/*.cu) fork/fla/ops/quasar/loader.py)
 OPS_KERNELS  := $(wildcard kernels/common/*.h kernels/common/*.cuh kernels/linear/* kernels/flash/*)
 FORK_FILES   := $(foreach file,$(FORK_SOURCES),$(patsubst gitignore,.gitignore,$(file:fork/%=%))=$(file)) \
@@ -172,8 +172,9 @@ $(BUILD)/bench-%: bench/%.c $(BUILD)/libquasar.a
 	$(call say,CCLD,$@)$(CC) $(CFLAGS) -MMD -MP -MF $@.d -o $@ $< $(BUILD)/libquasar.a $(LDFLAGS) $(LDLIBS)
 
 # build anywhere, run where there is a GPU
-TESTS_GPU := $(BUILD)/tests-gpu $(BUILD)/tests-gpu-linear $(BUILD)/tests-gpu-model
+TESTS_GPU := $(BUILD)/tests-gpu $(BUILD)/tests-gpu-gradient $(BUILD)/tests-gpu-linear $(BUILD)/tests-gpu-model
 $(BUILD)/tests-gpu: tests/gpu/kernels.c
+$(BUILD)/tests-gpu-gradient: tests/gpu/gradient.c
 $(BUILD)/tests-gpu-linear: tests/gpu/linear.c
 $(BUILD)/tests-gpu-model: tests/gpu/model.c
 $(TESTS_GPU): $(BUILD)/libquasar.a

@@ -156,7 +156,7 @@ int bench_leaderboard(struct run *run, struct error *err)
 
 	if (result)
 		return result;
-	plan.family = family_gradient(run->plan.family);
+	plan.family = family_gradient(run->plan.family, run->plan.options);
 	plan.shape = (struct op_shape){1,
 		arg_given(run->invocation, "seq") ? run->lengths[0] : LEADERBOARD_TOKENS, LEADERBOARD_HEADS,
 		LEADERBOARD_DIM, LEADERBOARD_DIM, 0, 0};

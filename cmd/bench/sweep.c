@@ -374,7 +374,8 @@ static int find_sides(struct sweep *it, struct error *err)
 	family_options_format(own->family, own->options, own->semantics, sizeof(own->semantics));
 	rival->family = own->family == softmax ? linear : softmax;
 	if (own->family->gradient_of)
-		rival->family = family_gradient(own->family->gradient_of == softmax ? linear : softmax);
+		rival->family = family_gradient(
+			own->family->gradient_of == softmax ? linear : softmax, rival->options);
 	if (family_options_parse(rival->family,
 		    !strncmp(own->semantics, "bidirectional", 13) ? "bidirectional" : "causal",
 		    rival->options, err) < 0)

@@ -80,7 +80,7 @@ static double work_of(const struct run *run, int64_t tokens)
 	double operations = 0;
 
 	for (const struct family *family = run->request.op ? run->request.op : families[0]; family;
-		family = family_gradient(family)) {
+		family = family_gradient(family, run->request.options)) {
 		const struct op_problem problem = family_problem(
 			family, &shape, DTYPE_BF16, run->request.options);
 

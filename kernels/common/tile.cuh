@@ -150,6 +150,19 @@ static __device__ __forceinline__ float4 load_shared_float4(unsigned address)
 	return value;
 }
 
+static __device__ __forceinline__ void store_shared_float(unsigned address, float value)
+{
+	asm volatile("st.shared.f32 [%0], %1;" ::"r"(address), "f"(value) : "memory");
+}
+
+static __device__ __forceinline__ float load_shared_float(unsigned address)
+{
+	float value;
+
+	asm volatile("ld.shared.f32 %0, [%1];" : "=f"(value) : "r"(address) : "memory");
+	return value;
+}
+
 /* Copies 16 bytes to shared memory without waiting, or fills them with zeros. */
 static __device__ __forceinline__ void copy_async(unsigned address, const void *source, bool valid)
 {

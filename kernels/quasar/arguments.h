@@ -24,6 +24,20 @@ struct quasar_chunk_arguments {
 	int sequences;
 };
 
+/* Of a part of each head's chunks, and the gradient of what these did. */
+struct quasar_gradient_arguments {
+	/* The operation: its q, k, v, beta, first_row, tokens, batch, heads and chunks; chunks_per_group and groups are of
+	 * the part; initial_state is the state before the part, final_state the one behind it. The rest is not read. */
+	struct quasar_chunk_arguments of;
+	struct device_tensor output_gradient, q_gradient, k_gradient, v_gradient;
+	const float *final_gradient; /* of the state behind the part, [batch, heads, S, S]; NULL: zeros */
+	float *initial_gradient;     /* of the state before it; NULL: not wanted */
+	float *beta_terms;           /* [batch * heads, of.chunks], which sum up to it */
+	float *beta_gradient;        /* [heads] */
+	void *working; /* GRADIENT_WORKING_BYTES() of the part's chunks and groups of all heads */
+	int first_chunk, part_chunks;
+};
+
 struct quasar_reference_arguments {
 	struct device_tensor q, k, v;
 	double *o; /* [batch, tokens, heads, S] */

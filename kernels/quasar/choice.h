@@ -249,3 +249,32 @@ CHOICE_FUNCTION struct chunk_choice chunk_adopt(const struct chunk_problem *prob
 	choice.groups = chunk_cut((int)((problem->rows + choice.chunk - 1) / choice.chunk), tuned->groups);
 	return choice;
 }
+
+/* --- the gradient ------------------------------------------------------------------------------------ */
+
+/* Bytes of working memory that parts of sequences keep to, unless a chunk of each takes more. */
+#define GRADIENT_MEMORY (1ll << 30)
+
+/* How gradient.cu goes through sequences: parts of so many chunks of each head, the last one maybe of fewer, and these in groups. */
+struct gradient_choice {
+	int part_chunks, chunks_per_group;
+};
+
+CHOICE_FUNCTION int gradient_groups(int part_chunks, int chunks_per_group)
+{
+	return (part_chunks + chunks_per_group - 1) / chunks_per_group;
+}
+
+/* A group is gone through twice, and then the groups: that is least where a group has the root of half the chunks. */
+CHOICE_FUNCTION struct gradient_choice gradient_choose(const struct chunk_problem *problem)
+{
+	const int chunks = (int)((problem->rows + UPSTREAM_CHUNK - 1) / UPSTREAM_CHUNK);
+	const long long most = GRADIENT_MEMORY /
+		(problem->sequences * GRADIENT_WORKING_BYTES(problem->dim, 1, 0));
+	const int parts = most < 1 ? chunks : (int)((chunks + most - 1) / most);
+	struct gradient_choice choice = {(chunks + parts - 1) / parts, 1};
+
+	while (2ll * choice.chunks_per_group * choice.chunks_per_group < choice.part_chunks)
+		choice.chunks_per_group++;
+	return choice;
+}

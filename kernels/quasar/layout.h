@@ -65,6 +65,36 @@
 #define CHUNK_STATE_BYTES(dim, planes) ((dim) * (dim)*2 * (planes))
 #define CHUNK_TRANSITION_BYTES(dim, planes) (CHUNK_STATE_BYTES(dim, planes) + (dim) * (dim)*4)
 
+/* --- gradient.cu ------------------------------------------------------------------------------------- */
+
+/* Each warp has 16 rows of the transposed states, as in chunk.cu; values are carried by one bf16. */
+#define GRADIENT_THREADS(dim) CHUNK_THREADS(dim, 1)
+#define GRADIENT_ROWS(dim) CHUNK_ROWS_BYTES(dim, UPSTREAM_CHUNK, 1)
+#define GRADIENT_SQUARE CHUNK_SQUARE_BYTES(UPSTREAM_CHUNK, 1)
+#define GRADIENT_STATE(dim) CHUNK_STATE_BYTES(dim, 1)
+
+/* Working memory, all tiles: T of each chunk, then three arrays with a state for each chunk and one for each group behind. */
+#define GRADIENT_WORKING_BYTES(dim, chunks, groups)                                                          \
+	((long long)(chunks)*GRADIENT_SQUARE + 3 * ((long long)(chunks) + (groups)) * GRADIENT_STATE(dim))
+
+/* Shared memory. Maps: K, V, Q and do, T and L, tril(Q Kᵀ) or, upstream, P, and where warps turn their rows around. */
+#define GRADIENT_MAPS_SHARED(dim, upstream)                                                                  \
+	(4 * GRADIENT_ROWS(dim) + 2 * GRADIENT_SQUARE +                                                      \
+		((upstream) ? GRADIENT_STATE(dim) : GRADIENT_SQUARE) + GRADIENT_STATE(dim))
+/* Chains: maps that are on their way. */
+#define GRADIENT_CHAIN_STAGES(dim) ((dim) == 128 ? 2 : 4)
+#define GRADIENT_CHAIN_SHARED(dim) (GRADIENT_CHAIN_STAGES(dim) * 2 * GRADIENT_STATE(dim))
+/* Rows: K, V, Q, do and Tᵀ dN, two states or, upstream, three, T, tril(Q Kᵀ), and a number for each row. */
+#define GRADIENT_ROWS_SHARED(dim, upstream)                                                                  \
+	(5 * GRADIENT_ROWS(dim) + ((upstream) ? 3 : 2) * GRADIENT_STATE(dim) +                               \
+		((upstream) ? 1 : 2) * GRADIENT_SQUARE + UPSTREAM_CHUNK * 4)
+#define GRADIENT_SHARED(dim, upstream)                                                                       \
+	(GRADIENT_ROWS_SHARED(dim, upstream) > GRADIENT_CHAIN_SHARED(dim)                                    \
+			? GRADIENT_ROWS_SHARED(dim, upstream)                                                \
+			: GRADIENT_CHAIN_SHARED(dim))
+
+#define GRADIENT_BETA_THREADS 256
+
 /* --- reference.cu ----------------------------------------------------------------------------------- */
 
 #define REFERENCE_COLUMNS 16 /* of a state, of a block */

@@ -5,19 +5,20 @@
 #include "quasar/block.cuh"
 #include "quasar/gate.cuh"
 
-/* Writes a block of 16 × 16 of a C × C tile, which has the layout of a left factor. */
+/* Writes a block of 16 × 16 of a tile, which has the layout of a left factor. */
+template <int COLUMNS = CHUNK>
 static __device__ __forceinline__ void store_block(
 	unsigned tile, int row, int column, int lane, const unsigned (&block)[4])
 {
 #if WARPGROUP_PRODUCTS
-	store_matrices(tile + row * 16 * CHUNK * 2 +
-			(lane_offset<CHUNK>(true, lane) ^ tile_column<CHUNK>(2 * column)),
+	store_matrices(tile + row * 16 * COLUMNS * 2 +
+			(lane_offset<COLUMNS>(true, lane) ^ tile_column<COLUMNS>(2 * column)),
 		block);
 #else
 	UNROLL
 	for (int i = 0; i < 4; i++)
 		store_shared(tile +
-				tile_offset<CHUNK>(row * 16 + (lane >> 2) + i % 2 * 8, column * 2 + i / 2) +
+				tile_offset<COLUMNS>(row * 16 + (lane >> 2) + i % 2 * 8, column * 2 + i / 2) +
 				(lane & 3) * 4,
 			block[i]);
 #endif

@@ -23,11 +23,9 @@ static __device__ __forceinline__ void store_output(const struct quasar_chunk_ar
 		for (int i = 0; i < 4; i++) { /* four of 16 values in each of two segments of two planes */
 			int token = n * 8 + (lane & 3) * 2 + (i & 1), value = lane >> 2;
 
-			asm volatile(
-				"st.shared.f32 [%0], %1;" ::"r"(values + (i >> 1) * ROWS_PLANE +
-					tile_offset<HEAD_DIM>(token, warp * 2 + value / 4) + value % 4 * 4),
-				"f"(o[n][i])
-				: "memory");
+			store_shared_float(values + (i >> 1) * ROWS_PLANE +
+					tile_offset<HEAD_DIM>(token, warp * 2 + value / 4) + value % 4 * 4,
+				o[n][i]);
 		}
 #else
 		UNROLL

@@ -14,8 +14,8 @@
 			"upstream|causal|gated|packed|packed-gated|bidirectional|packed-bidirectional|"      \
 			"elu+1|relu|squared-relu|exp|identity|normalised|unnormalised",                      \
 			"Variant of the operation. QuasarAttention: upstream, what the reference fork "      \
-			"computes (default), or causal, the published recurrence; with --op also gated, "    \
-			"causal with a decay for each token, and packed and packed-gated, these for "        \
+			"computes (default), or causal, the published recurrence; with --op quasar also "    \
+			"gated, causal with a decay for each token, and packed and packed-gated, these for " \
 			"several sequences one behind the other. Linear attention: by default "              \
 			"bidirectional, elu+1 and normalised. FlashAttention-2: causal (default) or "        \
 			"bidirectional, and packed and packed-bidirectional, these for several sequences."   \
@@ -23,7 +23,8 @@
 
 #define OPT_OP(help)                                                                                         \
 	{                                                                                                    \
-		"op", 0, "[NAME]", NULL, NULL, "quasar|linear|linear-backward|flash|flash-backward",         \
+		"op", 0, "[NAME]", NULL, NULL,                                                               \
+			"quasar|quasar-backward|linear|linear-backward|flash|flash-backward",                \
 			help " Without NAME: quasar."                                                        \
 	}
 

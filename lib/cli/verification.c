@@ -139,7 +139,7 @@ int verify_native(const struct invocation *invocation, const struct verify_reque
 	memcpy(plan.options, request->options, sizeof(plan.options));
 	if (thresholds(invocation, &plan.repeat_cosine, &plan.repeat_difference, err) < 0)
 		return -1;
-	for (; plan.family; plan.family = family_gradient(plan.family))
+	for (; plan.family; plan.family = family_gradient(plan.family, plan.options))
 		if (accuracy_op(device, &plan, checks, err) < 0)
 			return -1;
 	return request->op ? 0 : accuracy_layer(device, &plan, checks, err);

@@ -67,7 +67,7 @@ int verify_static(const struct verify_request *request, const struct fork_verifi
 int verify_fork(const struct verify_request *request, const struct fork_verification *verification,
 	struct check_list *checks, struct checks_found *found, struct error *err);
 
-/* quasar's own code: the operation and, of the first family, the layer at one length. Beyond the first length,
+/* quasar's own code: the operation, its gradient and, of the first family, the layer at one length. Beyond the first length,
  * `suffix` tells the checks apart. */
 int verify_native(const struct invocation *invocation, const struct verify_request *request,
 	const struct device *device, const char *suffix, struct check_list *checks, struct error *err);

@@ -146,13 +146,23 @@ static inline void multiply_lower(const float *a, const float *b, float *c, int 
 	WITH_WIDTH(columns, multiply_lower_wide, a, b, c, columns);
 }
 
-/* to [columns, BLOCK] = from [BLOCK, columns]ᵀ, `from` in rows of PITCH */
-static inline void transpose(const float *from, int columns, float *to)
+/* C [rows, columns] = start + A B, `start` being C or NULL for zero, with A's element (r, n) at a[r * a_row + n * a_step];
+ * all sizes are multiples of 16. For what is in a cache, or followed by hardware: nothing is prefetched. */
+static inline void multiply_matrices(float *c, const float *start, const float *a, int a_row, int a_step,
+	const float *b, int rows, int inner, int columns)
 {
-	for (int row = 0; row < BLOCK; row += LANES)
+	struct prefetch nothing = {0};
+
+	WITH_WIDTH(columns, multiply, a, a_row, a_step, b, start, c, rows, inner, columns, &nothing);
+}
+
+/* to [columns, rows] = from [rows, columns]ᵀ, `from` in rows of `pitch` */
+static inline void transpose(const float *from, int pitch, int rows, int columns, float *to)
+{
+	for (int row = 0; row < rows; row += LANES)
 		for (int column = 0; column < columns; column += LANES)
-			transpose_square(from + row * PITCH + column, PITCH * sizeof(float),
-				to + column * BLOCK + row, BLOCK * sizeof(float));
+			transpose_square(from + row * pitch + column, pitch * (int)sizeof(float),
+				to + column * rows + row, rows * (int)sizeof(float));
 }
 
 /* --- rows ---------------------------------------------------------------------------------------- */

@@ -21,6 +21,7 @@
 	_(quasar_chunk, "quasar/chunk.cu")                                                                   \
 	_(quasar_forward_substitution, "quasar/forward_substitution.cu")                                     \
 	_(quasar_gate, "quasar/gate.cu")                                                                     \
+	_(quasar_gradient, "quasar/gradient.cu")                                                             \
 	_(quasar_recurrent, "quasar/recurrent.cu")                                                           \
 	_(quasar_reference, "quasar/reference.cu")                                                           \
 	_(layer_convolve, "layer/convolve.cu")                                                               \
@@ -45,6 +46,10 @@
 	_(quasar_block, "quasar/block.cuh")                                                                  \
 	_(quasar_decay, "quasar/decay.cuh")                                                                  \
 	_(quasar_gate_formula, "quasar/gate.cuh")                                                            \
+	_(quasar_gradient_chain, "quasar/gradient_chain.cuh")                                                \
+	_(quasar_gradient_maps, "quasar/gradient_maps.cuh")                                                  \
+	_(quasar_gradient_rows, "quasar/gradient_rows.cuh")                                                  \
+	_(quasar_gradient_tiles, "quasar/gradient_tiles.cuh")                                                \
 	_(quasar_inverse, "quasar/inverse.cuh")                                                              \
 	_(quasar_layout, "quasar/layout.h")                                                                  \
 	_(quasar_lower, "quasar/lower.cuh")                                                                  \

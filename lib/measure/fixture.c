@@ -176,11 +176,13 @@ static int upload_memory(const struct fixture *fixture, int number, struct error
 int fixture_save(const struct fixture *fixture, struct error *err)
 {
 	const struct family *family = fixture->plan.family, *operation = family->gradient_of;
-	struct op_problem problem;
+	struct op_problem problem = fixture->problem;
+	bool saved = false;
 
-	if (!operation)
+	for (int i = 0; family->tensors[i].name; i++)
+		saved |= family->tensors[i].role == TENSOR_SAVED;
+	if (!saved)
 		return 0;
-	problem = fixture->problem;
 	for (int i = 0; i < FAMILY_TENSORS; i++)
 		problem.tensors[i] = (struct tensor){0};
 	for (int i = 0; operation->tensors[i].name; i++) {

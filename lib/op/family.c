@@ -3,11 +3,11 @@
 #include <stdio.h>
 #include <string.h>
 
-extern const struct family family_quasar, family_linear, family_linear_backward, family_flash,
-	family_flash_backward;
+extern const struct family family_quasar, family_quasar_backward, family_linear, family_linear_backward,
+	family_flash, family_flash_backward;
 
-const struct family *const families[] = {
-	&family_quasar, &family_linear, &family_linear_backward, &family_flash, &family_flash_backward, NULL};
+const struct family *const families[] = {&family_quasar, &family_quasar_backward, &family_linear,
+	&family_linear_backward, &family_flash, &family_flash_backward, NULL};
 
 const struct family *family_find(const char *name)
 {
@@ -17,10 +17,19 @@ const struct family *family_find(const char *name)
 	return NULL;
 }
 
-const struct family *family_gradient(const struct family *family)
+static bool has_function(const struct family *family, const int options[FAMILY_OPTIONS])
+{
+	for (int i = 0; family->options[i].values[0]; i++)
+		for (int n = 0; n <= options[i]; n++)
+			if (!family->options[i].values[n])
+				return false;
+	return true;
+}
+
+const struct family *family_gradient(const struct family *family, const int options[FAMILY_OPTIONS])
 {
 	for (int i = 0; families[i]; i++)
-		if (families[i]->gradient_of == family)
+		if (families[i]->gradient_of == family && has_function(families[i], options))
 			return families[i];
 	return NULL;
 }

@@ -85,9 +85,10 @@ struct family {
 	const struct family_configs *configs; /* of the GPU version; NULL: there is none */
 	/* Whether the function that options choose has tensor number `tensor`; NULL: each has all. */
 	bool (*has_tensor)(int tensor, const int options[FAMILY_OPTIONS]);
-	/* A gradient, which is a family of its own, names the operation that it is of. It has the same options, and
-	 * those of the operation's tensors that it reads, by the same names; the gradient of tensor x is "dx", an
-	 * output for an input of the operation, an input for an output. NULL: this is no gradient. */
+	/* A gradient, which is a family of its own, names the operation that it is of. It has the same options, maybe
+	 * without the last values of them, and those of the operation's tensors that it reads, by the same names;
+	 * the gradient of tensor x is "dx", an output for an input of the operation, an input for an output. NULL:
+	 * this is no gradient. */
 	const struct family *gradient_of;
 
 	/* Says what is wrong with a problem, if anything. Every implementation asks first. STATUS_USAGE. */
@@ -114,8 +115,8 @@ extern const struct family *const families[];
 
 /* NULL when none has that name. */
 const struct family *family_find(const char *name);
-/* The gradient of an operation; NULL: there is none. */
-const struct family *family_gradient(const struct family *family);
+/* The gradient of the function that options choose; NULL: there is none. */
+const struct family *family_gradient(const struct family *family, const int options[FAMILY_OPTIONS]);
 
 /* The options that a list "causal,relu" of values asks for; NULL or "": the usual ones. STATUS_USAGE, with
  * the values that there are. */

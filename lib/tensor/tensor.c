@@ -99,3 +99,19 @@ int tensor_check_output(
 		return error_set(err, STATUS_USAGE, "tensor %s: its strides let elements overlap", name);
 	return 0;
 }
+
+int tensors_check(const struct named_tensor *tensors, int inputs, int count, struct error *err)
+{
+	for (int i = 0; i < count; i++) {
+		const struct named_tensor *it = &tensors[i];
+		bool output = i >= inputs;
+
+		if ((output ? tensor_check_output : tensor_check)(it->tensor, it->name, it->size, err) < 0)
+			return -1;
+		for (int n = 0; n < i && output; n++)
+			if (tensor_overlap(tensors[n].tensor, tensors[n].size, it->tensor, it->size))
+				return error_set(err, STATUS_USAGE, "tensor %s overlaps tensor %s", it->name,
+					tensors[n].name);
+	}
+	return 0;
+}

@@ -33,6 +33,15 @@ int tensor_check(const struct tensor *tensor, const char *name, const int64_t si
 int tensor_check_output(
 	const struct tensor *tensor, const char *name, const int64_t size[4], struct error *err);
 
+/* Of a problem's tensors, the inputs first: whether these can be read, the others be written, and no output overlaps
+ * another tensor. STATUS_USAGE. */
+struct named_tensor {
+	const struct tensor *tensor;
+	const char *name;
+	const int64_t *size; /* [4] */
+};
+int tensors_check(const struct named_tensor *tensors, int inputs, int count, struct error *err);
+
 /* Whether two tensors may share memory. True in doubt. */
 bool tensor_overlap(
 	const struct tensor *a, const int64_t a_size[4], const struct tensor *b, const int64_t b_size[4]);

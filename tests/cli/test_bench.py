@@ -68,6 +68,9 @@ def test_any_family_can_be_measured(quasar):
         done = quasar("bench", "--op", op, "--seq", 100, "--runs", 1, "--json", "--device", "cpu")
         assert done.json["semantics"] == "causal"
         assert done.json["results"][0]["operations"] == 2 * work * 64 * (100 * 101 / 2) * 8
+    done = quasar("bench", "--op", "quasar-backward", "--seq", 100, "--runs", 1, "--json", "--device", "cpu")
+    assert done.json["semantics"] == "upstream" and "k normal, deviation 0.2" in done.json["input"]
+    assert done.json["results"][0]["bytes"] == 7 * 100 * 512 * 2 + 8 * 4
     packed = quasar("bench", "--op", "flash", "--seq", 100, "--runs", 1, "--json", "--device", "cpu", "--semantics", "packed")
     assert packed.json["semantics"] == "packed"
     assert 0 < packed.json["results"][0]["operations"] < 2 * 2 * 64 * (100 * 101 / 2) * 8  # they see less of each other
@@ -76,6 +79,7 @@ def test_any_family_can_be_measured(quasar):
 
 
 @pytest.mark.parametrize("args", [["--op", "none"], ["--op=none"], ["--op", "linear", "--semantics", "upstream"],
+                                  ["--op", "quasar-backward", "--semantics", "gated"],
                                   ["--op", "--semantics", "relu"], ["--native", "--semantics", "relu"],
                                   ["--native", "--semantics", "gated"],
                                   ["--op", "linear", "--native"]])

@@ -56,7 +56,8 @@ def test_values_that_an_option_is_limited_to(offers):
     assert {"upstream", "causal"} <= set(offers("verify", "--semantics", ""))
     assert list(offers("wallet", "new", "--crypto=e")) == ["--crypto=ed25519"]
     assert "causal,identity" in offers("bench", "--semantics", "causal,id")
-    assert {"quasar", "linear", "linear-backward", "flash", "flash-backward"} == set(offers("bench", "--op", ""))
+    assert {"quasar", "quasar-backward", "linear", "linear-backward", "flash", "flash-backward"} == set(
+        offers("bench", "--op", ""))
 
 
 def test_wallets_and_hotkeys(offers, wallets, tmp_path):

@@ -11,7 +11,8 @@ def test_every_operation_stands_under_measured_roofs(quasar, tmp_path):
     found, results = done.json, done.json["results"]
     assert found["device"].startswith("cpu") and found["seq"] == 70
     assert found["copy_bytes_per_second"] > 1e8 and found["product_operations_per_second"] > 1e8
-    assert {row["op"] for row in results} == {"quasar", "linear", "linear-backward", "flash", "flash-backward"}
+    assert {row["op"] for row in results} == {
+        "quasar", "quasar-backward", "linear", "linear-backward", "flash", "flash-backward"}
     for row in results:
         assert row["operations_per_byte"] == pytest.approx(row["operations"] / row["bytes"])
         assert row["operations_per_second"] == pytest.approx(row["operations"] / row["seconds"])

@@ -44,7 +44,7 @@ def test_without_a_gpu_it_says_what_to_do(quasar):
     (["--devices", "0,x"], "not a whole number"),
     (["--budget", "0"], "not between"),
     (["other"], 'unexpected argument "other"'),
-    (["--op", "qasar"], '--op: "qasar" is not one of quasar|linear'),
+    (["--op", "qasar"], '--op: "qasar" is not one of quasar|'),
     (["--list", "--forget", "all"], "use only one of"),
     (["--forget", "some"], "not a whole number"),
     (["--list", "--axes", "CHUNK"], "names of two parameters"),

@@ -6,7 +6,8 @@ import pytest
 
 STATIC = ["files", "imports.deployed", "imports.strict", "imports.forbidden", "imports.ast", "cuda_source", "git",
           "fork.compile"]
-COMPUTED = [f"{what}.{check}" for what in ("op", "layer")
+GRADIENTS, LINEAR_GRADIENTS = ([f"{op}-backward.{tensor}" for tensor in ("dq", "dk", "dv")] for op in ("quasar", "linear"))
+COMPUTED = [f"{what}.{check}" for what in ("op", *GRADIENTS, "layer")
             for check in ("finite", "written", "repeat", "reference")]
 
 
@@ -43,7 +44,7 @@ def test_the_text_says_what_was_computed(quasar):
     lines = done.out.splitlines()
     assert [line.split()[1] for line in lines if line.startswith("ok")] == COMPUTED
     assert "not the fork's Python" in done.out and "seed" in done.out
-    assert lines[-1].startswith("passed: 8 ok, 0 warnings, 0 failed")
+    assert lines[-1].startswith(f"passed: {len(COMPUTED)} ok, 0 warnings, 0 failed")
     assert "\033" not in done.out
 
 
@@ -77,15 +78,18 @@ def test_without_any_python_nothing_is_compiled_and_it_says_so(quasar, workspace
     assert done.code == 0 and statuses(done)["fork.compile"] == "skip"
 
 
-@pytest.mark.parametrize("args, prefix, semantics", [
-    (["--op"], "op", "upstream"), (["--op", "quasar", "--semantics", "causal"], "op", "causal"),
-    (["--op", "--semantics", "gated"], "op", "gated"), (["--op", "--semantics", "packed-gated"], "op", "packed-gated"),
-    (["--op", "linear"], "linear", "bidirectional,elu+1,normalised"),
-    (["--op", "linear", "--semantics", "causal,squared-relu"], "linear", "causal,squared-relu,normalised")])
-def test_an_operation_alone_needs_no_fork(quasar, args, prefix, semantics):
+@pytest.mark.parametrize("args, outputs, semantics", [
+    (["--op"], ["op", *GRADIENTS], "upstream"),
+    (["--op", "quasar", "--semantics", "causal"], ["op", *GRADIENTS], "causal"),
+    (["--op", "--semantics", "gated"], ["op"], "gated"),
+    (["--op", "--semantics", "packed-gated"], ["op"], "packed-gated"),
+    (["--op", "quasar-backward", "--semantics", "causal"], GRADIENTS, "causal"),
+    (["--op", "linear"], ["linear", *LINEAR_GRADIENTS], "bidirectional,elu+1,normalised"),
+    (["--op", "linear", "--semantics", "causal,squared-relu"], ["linear", *LINEAR_GRADIENTS],
+     "causal,squared-relu,normalised")])
+def test_an_operation_alone_needs_no_fork(quasar, args, outputs, semantics):
     done = quasar("verify", "--seq", 200, "--device", "cpu", "--json", *args)
     assert done.code == 0, done.out + done.err
-    outputs = [prefix, *(f"{prefix}-backward.{name}" for name in ("dq", "dk", "dv") if prefix == "linear")]
     assert statuses(done) == {f"{output}.{name}": "ok" for output in outputs
                               for name in ("finite", "written", "repeat", "reference")}
     assert done.json["semantics"] == semantics and done.json["measurements"][0]["seq"] == 200
@@ -102,7 +106,8 @@ def test_an_operation_with_a_gradient_is_checked_with_it(quasar, semantics):
 
 @pytest.mark.parametrize("args", [
     ["--op", "linear", "--static"], ["--op", "linear", "--claimed", 1], ["--op", "linear", "--fork", "/"],
-    ["--op", "linear", "--semantics", "upstream"], ["--native", "--claimed", 1], ["--native", "--fork", "/"],
+    ["--op", "linear", "--semantics", "upstream"], ["--op", "quasar-backward", "--semantics", "gated"],
+    ["--native", "--claimed", 1], ["--native", "--fork", "/"],
     ["--native", "--static"], ["--native", "--semantics", "gated"], ["--semantics", "packed"],
     ["--native", "--python", "python3"], ["--weights", "/nothing"]])
 def test_what_does_not_go_together(quasar, args):

@@ -8,7 +8,7 @@ import pytest
 import torch
 from emulated import NEEDED, emulator  # noqa: F401 (a fixture)
 from fla.layers.quasar import QuasarAttention
-from fla.ops.quasar import cuda_backend, fused_layer, loader, torch_backend
+from fla.ops.quasar import backend, chunk_quasar, cuda_backend, fused_layer, loader, torch_backend
 
 pytestmark = NEEDED
 
@@ -25,7 +25,13 @@ class Torch:
         return getattr(torch, name)
 
     def empty(self, *size, device=None, **more):
-        return torch.empty(*size, **more)
+        """Poisoned: NaN, or -1."""
+        return self.empty_like(torch.empty(*size, **more))
+
+    def empty_like(self, x):
+        x = torch.empty_like(x)
+        x.view(torch.uint8).fill_(255)
+        return x
 
 
 @pytest.fixture(autouse=True)
@@ -34,9 +40,12 @@ def emulated(emulator, monkeypatch):
     monkeypatch.setenv("EMULATOR_RACECHECK", "1")
     monkeypatch.setattr(cuda_backend, "torch", Torch(emulator))
     monkeypatch.setattr(loader, "load", emulator.load)
-    cuda_backend.choose.cache_clear()
+    choices = cuda_backend.choose, cuda_backend.choose_gradient
+    for choose in choices:
+        choose.cache_clear()
     yield
-    cuda_backend.choose.cache_clear()
+    for choose in choices:
+        choose.cache_clear()
 
 
 @pytest.fixture(autouse=True)
@@ -148,3 +157,118 @@ def test_the_projection_in_one_launch_gets_what_its_kernels_take(hopper, monkeyp
             assert ("*" in parameter) == isinstance(argument, torch.Tensor), (name, parameter)
     assert launched.keys() == {"layer_tile_entry", "layer_project_entry"}
     assert not cuda_backend.project(x[:, 1:], weights, segment, *rows, narrow)  # too short
+
+
+# --- gradients ----------------------------------------------------------------------------------------------
+
+NAMES = "q", "k", "v", "beta", "state"
+
+
+def problem(batch, tokens, heads, dim, keys="usual", held=None):
+    """q, k, v, beta and a state, and the gradients of the output and of the state behind."""
+    q, k, v = (torch.randn(batch, held or tokens, heads, dim) for _ in range(3))
+    k *= torch.rand(k.shape[:3]).unsqueeze(-1) * dim ** -0.5  # up to 1 long: beyond, β hardly counts
+    if keys == "nearly parallel":
+        k = torch.randn(batch, 1, heads, dim) * dim ** -0.5 + 0.05 * k
+    elif keys == "near zero":  # and some that are
+        k *= torch.tensor([0, 1e-5, 1e-4, 1e-3])[torch.arange(k.shape[1]) % 4].view(1, -1, 1, 1)
+    return ([x.bfloat16() for x in (q, k, v)] + [torch.rand(heads) + 0.7, torch.randn(batch, heads, dim, dim)],
+            (torch.randn(batch, tokens, heads, dim).bfloat16(), torch.randn(batch, heads, dim, dim)))
+
+
+def check_gradients(semantics, inputs, output_gradients, limit=8e-3, *segment):
+    found = cuda_backend.gradients(*inputs, semantics, *output_gradients, *segment)
+    right = torch_backend.gradients(*(x if x is None else x.double() for x in inputs), semantics,
+                                    *(x.double() for x in output_gradients), *segment)
+    for name, given, one, other in zip(NAMES, inputs, found, right):
+        assert given is None or one.dtype == given.dtype and one.shape == given.shape, name
+        # that of beta is the sum of a number for each row, of either sign
+        assert relative(one, other) < (limit if name != "beta" else 5 * limit), (name, relative(one, other))
+    return found
+
+
+def with_parts(monkeypatch, part_chunks, chunks_per_group):
+    choose = cuda_backend.choose_gradient
+    monkeypatch.setattr(cuda_backend, "choose_gradient", lambda *problem: choose(*problem)._replace(
+        part_chunks=part_chunks, chunks_per_group=chunks_per_group))
+
+
+@pytest.fixture
+def no_other_way(monkeypatch):
+    """Kernels make the gradients."""
+    monkeypatch.setattr(cuda_backend, "torch_backend", None)
+
+
+@pytest.mark.usefixtures("no_other_way")
+@pytest.mark.parametrize("semantics", ["upstream", "causal"])
+@pytest.mark.parametrize("batch, tokens, heads, dim, keys", [
+    (1, 200, 2, 64, "usual"), (2, 70, 3, 32, "usual"), (1, 64, 1, 64, "near zero"), (1, 130, 3, 64, "nearly parallel"),
+    (1, 5, 2, 32, "usual")])
+def test_the_gradients(semantics, batch, tokens, heads, dim, keys):
+    """In one group of chunks, and in two."""
+    inputs, output_gradients = problem(batch, tokens, heads, dim, keys)
+    check_gradients(semantics, inputs, output_gradients, 4e-2 if keys == "nearly parallel" else 8e-3)  # T cancels
+
+
+@pytest.mark.usefixtures("no_other_way", "hopper")
+@pytest.mark.parametrize("semantics", ["upstream", "causal"])
+def test_the_gradients_of_large_heads(semantics):
+    check_gradients(semantics, *problem(1, 130, 1, 128))
+
+
+@pytest.mark.usefixtures("no_other_way")
+@pytest.mark.parametrize("semantics", ["upstream", "causal"])
+def test_the_gradients_by_parts(semantics, monkeypatch):
+    """Of three chunks and of two, in groups of one; twice the same bits."""
+    with_parts(monkeypatch, 3, 1)
+    inputs, output_gradients = problem(1, 300, 1, 32)
+    inputs[-1] = None
+    found = check_gradients(semantics, inputs, output_gradients)
+    assert all(map(torch.equal, found, cuda_backend.gradients(*inputs, semantics, *output_gradients)))
+
+
+@pytest.mark.usefixtures("no_other_way")
+def test_the_gradients_of_a_segment():
+    """Of rows that begin anywhere, among others."""
+    inputs, output_gradients = problem(1, 100, 2, 32, held=150)
+    found = check_gradients("upstream", inputs, output_gradients, 8e-3, torch.tensor([3, 140]), 100)
+    for gradient in found[1:3]:  # behind the last token there is nothing to that of q
+        used = gradient.flatten(1, 2).abs().sum((0, 2)) > 0
+        assert not used[:3].any() and used[3:131].all() and not used[131:140].any() and not used[268:].any()
+
+
+def test_other_gradients_are_made_without_kernels():
+    inputs, output_gradients = problem(1, 70, 1, 32)
+    inputs = [x.float() for x in inputs]
+    check_gradients("causal", inputs, (output_gradients[0].float(), output_gradients[1]), 1e-5)
+    assert cuda_backend.choose_gradient(None, 128, 1, 1, 70) is None  # too much shared memory
+
+
+@pytest.mark.usefixtures("no_other_way")
+def test_the_gradients_in_autograd(monkeypatch):
+    """With an output's gradient that lies elsewhere, and without the final state's."""
+    monkeypatch.setattr(backend, "choose", lambda *problem: cuda_backend)
+    inputs, (output_gradient, _) = problem(1, 70, 2, 32)
+    leaves = [x.requires_grad_() for x in inputs]
+    weight = output_gradient.transpose(1, 2).contiguous().transpose(1, 2)
+    o, _ = chunk_quasar(*leaves, semantics="causal")
+    found = torch.autograd.grad(o, leaves, weight)
+    right = torch_backend.gradients(*(x.detach().double() for x in leaves), "causal", weight.double(),
+                                    torch.zeros(1, 2, 32, 32, dtype=torch.float64))
+    for name, one, other in zip(NAMES, found, right):
+        assert relative(one, other) < 8e-3, name
+
+
+@pytest.mark.parametrize("semantics", ["upstream", "causal"])
+def test_the_gradients_of_the_layer(semantics, monkeypatch):
+    """By segments, against those that PyTorch makes."""
+    monkeypatch.setattr(fused_layer, "ROWS", 1)
+    layer, x = QuasarAttention(64, 32, 2, semantics=semantics), torch.randn(1, 150, 64)
+    weight, gradients = torch.randn(1, 150, 64), []
+    for compute in (torch_backend, cuda_backend):
+        monkeypatch.setattr(backend, "choose", lambda *problem: compute)
+        with torch.autocast("cpu", torch.bfloat16):
+            o = layer(x)[0]
+        gradients.append(torch.autograd.grad((o * weight).sum(), list(layer.parameters())))
+    for (name, _), right, found in zip(layer.named_parameters(), *gradients):
+        assert relative(found, right) < 2e-2, name

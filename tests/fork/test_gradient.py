@@ -59,6 +59,23 @@ def test_small_parts_are_one(semantics, dtype, limit, compute, monkeypatch):
         assert reference.error(found, right) < limit
 
 
+@pytest.mark.parametrize("tokens, size", [(300, 32), (1000, 64), (130, 128)])
+def test_bf16(semantics, tokens, size, compute):
+    """By kernels, where there are some: as far from fp64 as bf16 factors are."""
+    inputs = make(2, tokens, 3, size)
+    inputs[1] = (inputs[1] * torch.rand(2, tokens, 3, 1) * size ** -0.5).detach()
+    inputs = [x.detach().to(torch.float32 if x.dim() == 1 or x.shape[1] == 3 else torch.bfloat16).requires_grad_()
+              for x in inputs]
+    weights = torch.randn(2, tokens, 3, size).bfloat16(), torch.randn(2, 3, size, size)
+    results = chunk_quasar(*inputs, True, semantics=semantics)
+    found = torch.autograd.grad(results, inputs, weights)
+    right = torch_backend.gradients(*(x.detach().double() for x in inputs), semantics, *(x.double() for x in weights))
+    for name, one, other in zip(("q", "k", "v", "beta", "state"), found, right):
+        assert reference.error(one, other) < (4e-2 if name == "beta" else 8e-3), name
+    again = torch.autograd.grad(chunk_quasar(*inputs, True, semantics=semantics), inputs, weights)
+    assert all(map(torch.equal, found, again))
+
+
 def test_empty_and_strided(semantics):
     q, k, v, beta, state = make(1, 0, 2, 4)
     o, after = chunk_quasar(q, k, v, beta, state, True, semantics=semantics)

@@ -10,12 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/memory.h"
-#include "measure/fixture.h"
 #include "op/linear/config.h"
 #include "op/linear/cuda.h"
-#include "tensor/compare.h"
-#include "tests/gpu/gpu.h"
+#include "tests/gpu/outputs.h"
 
 static const char *const names[] = {"linear", "linear-backward"};
 
@@ -24,81 +21,17 @@ enum { Q, K, V, O, DIVISOR, INITIAL_STATE, INITIAL_SUM, FINAL_STATE, FINAL_SUM }
 /* --- one problem ------------------------------------------------------------------------------------- */
 
 /* What an output may be off by: bf16 rounds the state of each product, and a gradient is made from o, rounded. */
-static double tolerance(const struct fixture_plan *plan)
+static double tolerance(const struct fixture_plan *plan, const char *tensor)
 {
 	static const double roundings[] = {[DTYPE_F32] = 1e-5, [DTYPE_BF16] = 1e-2, [DTYPE_F16] = 1e-3};
 
+	(void)tensor;
 	return roundings[plan->dtype] * (plan->family->gradient_of ? 2 : 1);
 }
 
-static void compare(const struct fixture *made, int tensor, const char *elements, const double *expected)
-{
-	const struct fixture_plan *plan = &made->plan;
-	enum dtype dtype = made->problem.tensors[tensor].dtype;
-	size_t count = made->count[tensor];
-	float *values = xmalloc(count * sizeof(*values));
-	struct comparison found;
-	char function[64];
-
-	for (size_t i = 0; i < count; i++)
-		values[i] = dtype_load(elements, dtype, (int64_t)i);
-	found = compare_float_double(values, expected, count);
-	family_options_format(plan->family, plan->options, function, sizeof(function));
-	if (!comparison_agrees(&found, 0.9999, tolerance(plan)))
-		fail_msg(
-			"%s of %s (%s), B%lld T%lld H%d K%d V%d %s layout %d: cosine %.7f, relative error %.2e%s",
-			plan->family->tensors[tensor].name, plan->family->name, function,
-			(long long)plan->shape.batch, (long long)plan->shape.tokens, plan->shape.heads,
-			plan->shape.key_dim, plan->shape.value_dim, dtype_name(plan->dtype),
-			(int)plan->layout, found.cosine, found.relative_error,
-			found.finite ? "" : ", not finite");
-	free(values);
-}
-
-/* Runs on outputs filled with NaN; `outputs` gets what came out. */
-static void run(const struct fixture *made, const struct config *config, char *outputs[FAMILY_TENSORS])
-{
-	const struct family *family = made->plan.family;
-	struct error err;
-
-	must(fixture_poison(made, &err), &err);
-	must(device.operate(&device, family, &made->problem, config, &err), &err);
-	for (int i = 0; family->tensors[i].name; i++) {
-		size_t bytes = made->count[i] * dtype_size(made->problem.tensors[i].dtype);
-
-		if (!tensor_is_output(&family->tensors[i]) || !made->memory[i])
-			continue;
-		outputs[i] = xmalloc(bytes);
-		must(fixture_download(made, i, outputs[i], &err), &err);
-	}
-}
-
-/* Every output in a configuration (NULL: the usual one), and that a second run gives the same bits. */
 static void check(const struct fixture_plan *plan, const struct config *config)
 {
-	char *first[FAMILY_TENSORS] = {0}, *second[FAMILY_TENSORS] = {0};
-	double *expected[FAMILY_TENSORS] = {0};
-	struct fixture made;
-	struct error err;
-
-	must(fixture_make(&made, &device, plan, &err), &err);
-	run(&made, config, first);
-	run(&made, config, second);
-	for (int i = 0; i < FAMILY_TENSORS; i++)
-		if (first[i])
-			expected[i] = xmalloc(made.count[i] * sizeof(double));
-	must(device.reference(&device, plan->family, &made.problem, expected, &err), &err);
-	for (int i = 0; i < FAMILY_TENSORS; i++) {
-		if (!first[i])
-			continue;
-		compare(&made, i, first[i], expected[i]);
-		assert_memory_equal(
-			first[i], second[i], made.count[i] * dtype_size(made.problem.tensors[i].dtype));
-		free(first[i]);
-		free(second[i]);
-		free(expected[i]);
-	}
-	fixture_free(&made);
+	check_outputs(plan, config, tolerance);
 }
 
 /* The operation and its gradient. */
@@ -231,7 +164,7 @@ static void a_sequence_continues_from_its_sums(void **state)
 
 		if (expected[i] && i != DIVISOR) {
 			must(fixture_download(&made, i, elements, &err), &err);
-			compare(&made, i, elements, expected[i]);
+			compare_output(&made, i, elements, expected[i], tolerance);
 		}
 		free(elements);
 		free(expected[i]);

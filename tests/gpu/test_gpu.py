@@ -50,6 +50,11 @@ def test_kernels(gpu, name):
     run_c_test(KERNELS, name)
 
 
+@pytest.mark.parametrize("name", c_tests("gradient.c"))
+def test_gradient(gpu, name):
+    run_c_test(KERNELS.with_name("tests-gpu-gradient"), name)
+
+
 @pytest.mark.parametrize("name", c_tests("linear.c"))
 def test_linear_attention(gpu, name):
     run_c_test(KERNELS.with_name("tests-gpu-linear"), name)

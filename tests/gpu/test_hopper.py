@@ -262,7 +262,7 @@ def test_faults_are_told(emulated, ptx, tmp_path, name, threads, code, words):  
 
 # --- our kernels --------------------------------------------------------------------------------------------
 
-PROGRAMS = {"tests-gpu": "kernels.c", "tests-gpu-linear": "linear.c", "tests-gpu-model": "model.c"}
+PROGRAMS = {"tests-gpu": "kernels.c", "tests-gpu-gradient": "gradient.c", "tests-gpu-linear": "linear.c", "tests-gpu-model": "model.c"}
 QUICK = [("tests-gpu", "attention_of_packed_sequences"), ("tests-gpu-model", "the_same_input_gives_the_same_bits")]
 
 

@@ -1,4 +1,4 @@
-"""Attention and its gradient, on the CPU and on a GPU if there is one, against PyTorch's."""
+"""Operations and their gradients, on the CPU and on a GPU if there is one, against PyTorch's."""
 import math
 import pathlib
 import subprocess
@@ -29,9 +29,10 @@ def operate(tmp_path_factory):
 
     def run(device, op, problem, inputs, outputs):
         batch, tokens, heads, key_heads, dim, causal, dtype = problem
+        semantics = {True: "causal", False: "bidirectional"}.get(causal, causal)
         sent = b"".join(x.contiguous().view(torch.uint8).numpy().tobytes() for x in inputs)
         done = subprocess.run(
-            [program, device, op, "causal" if causal else "bidirectional", NAMES[dtype],
+            [program, device, op, semantics, NAMES[dtype],
              *map(str, (batch, tokens, heads, key_heads, dim, dim))], input=sent, capture_output=True)
         if done.returncode == NO_DEVICE:
             pytest.skip(done.stderr.decode())
@@ -121,3 +122,54 @@ def test_errors_of_linear_attention_are_no_larger_than_pytorchs(operate, problem
                         [*[(shape, dtype)] * 3, *sums])
     for name, ours, peer, truth in zip(("o", "dq", "dk", "dv"), [o, *gradients], peers, exact):
         assert error(ours, truth) <= 1.5 * error(peer, truth), name
+
+
+# --- QuasarAttention -------------------------------------------------------------------------------------
+
+CHUNK = 64
+
+
+def walk(state, k, v, alpha):
+    """The state [B, H, S, S] behind rows [B, H, N, S], one after the other."""
+    for row in range(k.shape[2]):
+        key = k[:, :, row, :, None]
+        change = v[:, :, row, None] - key.mT @ state
+        state = state + alpha[:, :, row, None, None] * key * change
+    return state
+
+
+def their_quasar(q, k, v, beta, semantics):
+    """Of [B, T, H, S] and [H] as the formulas stand."""
+    batch, tokens, heads, dim = q.shape
+    padded = [torch.nn.functional.pad(x, (0, 0, 0, 0, 0, -tokens % CHUNK)) for x in (q, k, v)]
+    q, k, v = (x.reshape(batch, heads, -1, dim) if semantics == "upstream" else x.transpose(1, 2) for x in padded)
+    length = (k * k).sum(-1)
+    alpha = -torch.expm1(-beta[:, None] * length) / (length + 1e-8)
+    state, rows = q.new_zeros(batch, heads, dim, dim), []
+    for at in range(0, q.shape[2], CHUNK if semantics == "upstream" else 1):
+        part = slice(at, at + (CHUNK if semantics == "upstream" else 1))
+        state = walk(state, k[:, :, part], v[:, :, part], alpha[:, :, part])
+        met = walk(state, k[:, :, part], v[:, :, part], alpha[:, :, part]) if semantics == "upstream" else state
+        rows.append(q[:, :, part] @ met)
+    return torch.cat(rows, 2).transpose(1, 2)[:, :tokens]
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+@pytest.mark.parametrize("problem", [(2, 130, 3, 3, 32, "causal", torch.float32), (2, 130, 3, 3, 32, "upstream", torch.float32),
+                                     (1, 64, 2, 2, 64, "causal", torch.bfloat16), (1, 70, 2, 2, 64, "upstream", torch.bfloat16)],
+                         ids=str)
+def test_the_gradient_of_quasar_attention_is_autograds(operate, problem, device):
+    batch, tokens, heads, _, dim, semantics, dtype = problem
+    if device == "cuda" and dtype == torch.float32:
+        pytest.skip("the GPU computes in bf16")
+    torch.manual_seed(7)
+    shape = batch, tokens, heads, dim
+    q, k, v, d_o = (torch.randn(shape).mul(scale).to(dtype) for scale in (1, 0.2, 1, 1))
+    beta = 0.5 + torch.rand(heads)
+    leaves = [x.double().requires_grad_() for x in (q, k, v, beta)]
+    their_quasar(*leaves, semantics).backward(d_o.double())
+    *rows, d_beta, _ = operate(device, "quasar-backward", problem, [q, k, v, d_o, beta],
+                               [*[(shape, dtype)] * 3, ((heads,), torch.float32), ((batch, heads, dim, dim), torch.float32)])
+    for found, leaf in zip(rows, leaves):
+        assert error(found, leaf.grad) < (1e-5 if dtype == torch.float32 else 3e-3 if device == "cpu" else 1e-2)
+    assert error(d_beta, leaves[3].grad) < (1e-5 if device == "cpu" else 4e-2)

@@ -307,6 +307,22 @@ static void quasar_chunk_compiles(void **state)
 		compile_chunk(hopper[i], 90);
 }
 
+/* Each function, dimension and layout once; the usual case of smaller GPUs further down. */
+static void quasar_gradient_compiles(void **state)
+{
+	static const int cases[][4] = {{64, 0, 1, 0}, {128, 1, 1, 1}, {32, 1, 0, 0}};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+		const int *values = cases[i];
+		const struct kernel_parameter parameters[] = {{"HEAD_DIM", values[0]},
+			{"UPSTREAM", values[1]}, {"INPUT", DTYPE_BF16}, {"VECTOR", values[2]},
+			{"COMPACT", values[3]}, {0}};
+
+		compile("quasar/gradient.cu", parameters, 90);
+	}
+}
+
 /* Every pass, type and dimension for some architecture. */
 static void linear_attention_compiles(void **state)
 {
@@ -524,6 +540,7 @@ int main(void)
 		cmocka_unit_test(a_clock_that_is_not_there_is_not_known),
 		cmocka_unit_test(the_clock_of_a_gpu),
 		cmocka_unit_test(quasar_chunk_compiles),
+		cmocka_unit_test(quasar_gradient_compiles),
 		cmocka_unit_test(linear_attention_compiles),
 		cmocka_unit_test(the_other_kernels_compile),
 		cmocka_unit_test(attention_compiles),

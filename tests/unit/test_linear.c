@@ -15,117 +15,20 @@
 #include "measure/fixture.h"
 #include "op/linear/config.h"
 #include "op/linear/problem.h"
+#include "tests/unit/slope.h"
 
 static struct device cpu;
 
-/* --- finite differences ------------------------------------------------------------------------------ */
+/* --- the gradient ------------------------------------------------------------------------------------- */
 
-/* A gradient's fixture, and the loss that it is of: Σ do · o + Σ dS · S + Σ dz · z over the outputs. */
-struct loss {
-	const struct family *gradient, *operation;
-	struct fixture fixture;
-	struct op_problem forward;
-	double *results[FAMILY_TENSORS]; /* of the operation */
-	size_t count[FAMILY_TENSORS];
-};
-
-static const struct tensor *tensor_named(const struct loss *loss, const char *prefix, const char *name)
+/* Where a feature map bends, there is no derivative to compare with. */
+static bool bends(const char *name, float number)
 {
-	char full[32];
-	int number;
-
-	snprintf(full, sizeof(full), "%s%s", prefix, name);
-	number = family_tensor_find(loss->gradient, full);
-	return number < 0 ? NULL : &loss->fixture.problem.tensors[number];
-}
-
-static void loss_open(struct loss *loss, const struct fixture_plan *plan)
-{
-	struct error err = {0};
-
-	*loss = (struct loss){.gradient = plan->family, .operation = plan->family->gradient_of};
-	assert_int_equal(fixture_make(&loss->fixture, &cpu, plan, &err), 0);
-	loss->forward = family_problem(loss->operation, &plan->shape, plan->dtype, plan->options);
-	for (int i = 0; loss->operation->tensors[i].name; i++) {
-		const struct family_tensor *tensor = &loss->operation->tensors[i];
-		const struct tensor *here = tensor_named(loss, "", tensor->name);
-		int64_t size[4];
-
-		if (here)
-			loss->forward.tensors[i] = *here;
-		loss->count[i] = (size_t)family_tensor_size(tensor, &plan->shape, size);
-		if (tensor_named(loss, "d", tensor->name) && tensor_is_output(tensor))
-			loss->results[i] = xmalloc(loss->count[i] * sizeof(double));
-	}
-}
-
-static void loss_close(struct loss *loss)
-{
-	fixture_free(&loss->fixture);
-	for (int i = 0; i < FAMILY_TENSORS; i++)
-		free(loss->results[i]);
-}
-
-static double loss_value(struct loss *loss)
-{
-	struct error err = {0};
-	double sum = 0;
-
-	assert_int_equal(loss->operation->reference(&loss->forward, loss->results, &err), 0);
-	for (int i = 0; loss->operation->tensors[i].name; i++) {
-		const float *weights;
-
-		if (!loss->results[i])
-			continue;
-		weights = tensor_named(loss, "d", loss->operation->tensors[i].name)->data;
-		for (size_t n = 0; n < loss->count[i]; n++)
-			sum += (double)weights[n] * loss->results[i][n];
-	}
-	return sum;
-}
-
-/* The derivative of the loss by one number, by differences over two distances whose errors of the third order cancel. */
-static double slope(struct loss *loss, float *number)
-{
-	const float before = *number, step = 0x1p-7f;
-	double value[4];
-
-	for (int i = 0; i < 4; i++) {
-		static const float steps[] = {-2, -1, 1, 2};
-
-		*number = before + steps[i] * step;
-		value[i] = loss_value(loss);
-	}
-	*number = before;
-	return (8 * (value[2] - value[1]) - (value[3] - value[0])) / (12 * (double)step);
-}
-
-/* A sample of a tensor's gradient. Where a feature map bends, there is no derivative to compare with. */
-static void compare_slopes(struct loss *loss, const char *name, const double *gradient)
-{
-	const int number = family_tensor_find(loss->gradient, name);
-	float *numbers = loss->fixture.problem.tensors[number].data;
-	double norm = 0;
-
-	for (size_t i = 0; i < loss->fixture.count[number]; i++)
-		norm += gradient[i] * gradient[i];
-	norm = sqrt(norm / (double)loss->fixture.count[number]);
-	for (size_t i = 3; i < loss->fixture.count[number]; i += 41) {
-		double expected;
-
-		if ((!strcmp(name, "q") || !strcmp(name, "k")) && fabsf(numbers[i]) < 0.05f)
-			continue;
-		expected = slope(loss, &numbers[i]);
-		if (fabs(gradient[i] - expected) > 1e-4 * (fabs(expected) + norm))
-			fail_msg("d%s[%zu] is %.9g, by differences %.9g (%d,%d,%d)", name, i, gradient[i],
-				expected, loss->fixture.plan.options[0], loss->fixture.plan.options[1],
-				loss->fixture.plan.options[2]);
-	}
+	return (!strcmp(name, "q") || !strcmp(name, "k")) && fabsf(number) < 0.05f;
 }
 
 static void the_gradient_is_the_slope(void **state)
 {
-	static const char *const inputs[] = {"q", "k", "v", "initial_state", "initial_sum"};
 	struct fixture_plan plan = {.family = family_find("linear-backward"),
 		.shape = {1, 6, 1, 32, 32, 0, 0},
 		.dtype = DTYPE_F32,
@@ -134,27 +37,10 @@ static void the_gradient_is_the_slope(void **state)
 
 	(void)state;
 	for (int function = 0; function < 20; function++) {
-		double *results[FAMILY_TENSORS] = {0};
-		struct loss loss;
-		struct error err = {0};
-
 		plan.options[0] = function % 2;
 		plan.options[1] = function / 2 % 5;
 		plan.options[2] = function / 10;
-		loss_open(&loss, &plan);
-		for (int i = 0; plan.family->tensors[i].name; i++)
-			if (tensor_is_output(&plan.family->tensors[i]))
-				results[i] = xmalloc(loss.fixture.count[i] * sizeof(double));
-		assert_int_equal(plan.family->reference(&loss.fixture.problem, results, &err), 0);
-		for (size_t i = 0; i < sizeof(inputs) / sizeof(*inputs); i++) {
-			char name[32];
-
-			snprintf(name, sizeof(name), "d%s", inputs[i]);
-			compare_slopes(&loss, inputs[i], results[family_tensor_find(plan.family, name)]);
-		}
-		for (int i = 0; i < FAMILY_TENSORS; i++)
-			free(results[i]);
-		loss_close(&loss);
+		assert_slopes(&cpu, &plan, bends);
 	}
 }
 

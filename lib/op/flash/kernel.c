@@ -10,31 +10,12 @@
 
 /* --- tiles ------------------------------------------------------------------------------------------ */
 
-/* C [ROWS, columns] = start + A B, `start` being C or NULL for zero, with A's element (r, n) at
- * a[r * a_row + n * a_step]. */
-static inline void multiply_into(float *c, const float *start, const float *a, int a_row, int a_step,
-	const float *b, int inner, int columns)
-{
-	struct prefetch nothing = {0}; /* hardware follows these rows by itself */
-
-	WITH_WIDTH(columns, multiply, a, a_row, a_step, b, start, c, ROWS, inner, columns, &nothing);
-}
-
 /* The rows of a block of a tensor; zeros behind the sequence. */
 static void load_block(const struct tensor *tensor, const struct flash_sequence *sequence, int head,
 	int64_t row, int dim, int pitch, float *out)
 {
 	load_head_rows(tensor, sequence->batch, head, sequence->first + row,
 		sequence->first + sequence->tokens, ROWS, dim, pitch, out);
-}
-
-/* to [dim, ROWS] = from [ROWS, dim]ᵀ, `from` in rows of PITCH */
-static void transpose_block(const float *from, int dim, float *to)
-{
-	for (int row = 0; row < ROWS; row += LANES)
-		for (int column = 0; column < dim; column += LANES)
-			transpose_square(from + row * PITCH + column, PITCH * sizeof(float),
-				to + column * ROWS + row, ROWS * sizeof(float));
 }
 
 /* The rows of a block of an output, each times `factor`. */
@@ -143,12 +124,12 @@ static void forward(const struct flash_problem *problem, const struct flash_bloc
 	}
 	for (int64_t key = 0; key < keys_end(problem, queries); key += ROWS) {
 		load_block(&problem->k, sequence, key_head, key, dim, PITCH, it.rows);
-		transpose_block(it.rows, dim, it.k_transposed);
+		transpose(it.rows, PITCH, ROWS, dim, it.k_transposed);
 		load_block(&problem->v, sequence, key_head, key, dim, dim, it.v);
-		multiply_into(it.scores, NULL, it.q, PITCH, 1, it.k_transposed, dim, ROWS);
+		multiply_matrices(it.scores, NULL, it.q, PITCH, 1, it.k_transposed, ROWS, dim, ROWS);
 		for (int r = 0; r < ROWS; r++)
 			soften_row(problem, &it, r, visible(problem, queries, r, key, false));
-		multiply_into(it.o, it.o, it.scores, ROWS, 1, it.v, ROWS, dim);
+		multiply_matrices(it.o, it.o, it.scores, ROWS, 1, it.v, ROWS, ROWS, dim);
 	}
 	for (int r = 0; r < ROWS && queries->row + r < sequence->tokens; r++) {
 		for (int i = 0; i < dim; i++)
@@ -201,17 +182,18 @@ INLINE void add_block(const struct flash_problem *problem, struct gradient *it,
 
 	for (int i = 0; i < 2; i++) {
 		load_block(tensors[i], &kept->sequence, head, row, dim, PITCH, it->rows);
-		transpose_block(it->rows, dim, it->transposed[i]);
+		transpose(it->rows, PITCH, ROWS, dim, it->transposed[i]);
 		for (int r = 0; r < ROWS; r++)
 			memcpy(it->walked[i] + r * dim, it->rows + r * PITCH,
 				(size_t)dim * sizeof(*it->rows));
-		multiply_into(i ? it->ds : it->p, NULL, it->kept[i], PITCH, 1, it->transposed[i], dim, ROWS);
+		multiply_matrices(
+			i ? it->ds : it->p, NULL, it->kept[i], PITCH, 1, it->transposed[i], ROWS, dim, ROWS);
 	}
 	for (int r = 0; r < ROWS; r++)
 		differentiate_row(problem, it, r, visible(problem, kept, r, row, keys_kept), keys_kept);
-	multiply_into(it->sums[0], it->sums[0], it->ds, ROWS, 1, it->walked[0], ROWS, dim);
+	multiply_matrices(it->sums[0], it->sums[0], it->ds, ROWS, 1, it->walked[0], ROWS, ROWS, dim);
 	if (keys_kept)
-		multiply_into(it->sums[1], it->sums[1], it->p, ROWS, 1, it->walked[1], ROWS, dim);
+		multiply_matrices(it->sums[1], it->sums[1], it->p, ROWS, 1, it->walked[1], ROWS, ROWS, dim);
 }
 
 /* The queries' lse, and `d` where it is known already; zeros behind the sequence. */

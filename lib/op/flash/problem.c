@@ -86,43 +86,15 @@ int flash_check_shape(const struct flash_problem *problem, struct error *err)
 	return check_sequences(problem, err);
 }
 
-struct checked {
-	const struct tensor *tensor;
-	const char *name;
-	bool of_keys; /* has the heads of the keys */
+/* The sizes of q and o, and of k and v. */
+struct sizes {
+	int64_t queries[4], keys[4];
 };
 
-static void size_of(const struct flash_problem *problem, const struct checked *checked, int64_t size[4])
+static struct sizes sizes_of(const struct flash_problem *problem)
 {
-	size[0] = problem->batch;
-	size[1] = problem->tokens;
-	size[2] = checked->of_keys ? problem->key_heads : problem->heads;
-	size[3] = problem->dim;
-}
-
-/* The first `inputs` of them are inputs. */
-static int check_tensors(const struct flash_problem *problem, const struct checked *tensors, int inputs,
-	int count, struct error *err)
-{
-	for (int i = 0; i < count; i++) {
-		int64_t size[4], other[4];
-
-		size_of(problem, &tensors[i], size);
-		if (i < inputs) {
-			if (tensor_check(tensors[i].tensor, tensors[i].name, size, err) < 0)
-				return -1;
-			continue;
-		}
-		if (tensor_check_output(tensors[i].tensor, tensors[i].name, size, err) < 0)
-			return -1;
-		for (int n = 0; n < i; n++) {
-			size_of(problem, &tensors[n], other);
-			if (tensor_overlap(tensors[n].tensor, other, tensors[i].tensor, size))
-				return error_set(err, STATUS_USAGE, "tensor %s overlaps tensor %s",
-					tensors[i].name, tensors[n].name);
-		}
-	}
-	return 0;
+	return (struct sizes){{problem->batch, problem->tokens, problem->heads, problem->dim},
+		{problem->batch, problem->tokens, problem->key_heads, problem->dim}};
 }
 
 /* Those who compute have to know where the sequences are. */
@@ -136,23 +108,28 @@ static int check_packed(const struct flash_problem *problem, struct error *err)
 
 int flash_check(const struct flash_problem *problem, struct error *err)
 {
-	const struct checked tensors[] = {{&problem->q, "q", false}, {&problem->k, "k", true},
-		{&problem->v, "v", true}, {&problem->o, "o", false}};
+	const struct sizes sizes = sizes_of(problem);
+	const struct named_tensor tensors[] = {{&problem->q, "q", sizes.queries},
+		{&problem->k, "k", sizes.keys}, {&problem->v, "v", sizes.keys},
+		{&problem->o, "o", sizes.queries}};
 
 	return flash_check_shape(problem, err) < 0 || check_packed(problem, err) < 0
 		? -1
-		: check_tensors(problem, tensors, 3, 4, err);
+		: tensors_check(tensors, 3, 4, err);
 }
 
 int flash_check_gradient(const struct flash_problem *problem, struct error *err)
 {
-	const struct checked tensors[] = {{&problem->q, "q", false}, {&problem->k, "k", true},
-		{&problem->v, "v", true}, {&problem->o, "o", false}, {&problem->d_o, "do", false},
-		{&problem->dq, "dq", false}, {&problem->dk, "dk", true}, {&problem->dv, "dv", true}};
+	const struct sizes sizes = sizes_of(problem);
+	const struct named_tensor tensors[] = {{&problem->q, "q", sizes.queries},
+		{&problem->k, "k", sizes.keys}, {&problem->v, "v", sizes.keys},
+		{&problem->o, "o", sizes.queries}, {&problem->d_o, "do", sizes.queries},
+		{&problem->dq, "dq", sizes.queries}, {&problem->dk, "dk", sizes.keys},
+		{&problem->dv, "dv", sizes.keys}};
 
 	if (flash_check_shape(problem, err) < 0 || check_packed(problem, err) < 0)
 		return -1;
 	if (!problem->lse)
 		return error_set(err, STATUS_USAGE, "lse has no memory");
-	return check_tensors(problem, tensors, 5, 8, err);
+	return tensors_check(tensors, 5, 8, err);
 }

@@ -175,7 +175,7 @@ static void add_within(const struct linear_pass *pass, struct block *block)
 {
 	int rows = pass_rows(pass);
 
-	transpose(block->y, rows, block->transposed);
+	transpose(block->y, PITCH, BLOCK, rows, block->transposed);
 	multiply_rows(block->x, block->transposed, block->scores, BLOCK, rows, BLOCK, &block->prefetch);
 	for (int r = 0; r < BLOCK; r++) /* what multiply_lower() reads above the diagonal */
 		for (int s = r + 1; s % STAIR; s++)

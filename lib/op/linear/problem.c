@@ -37,59 +37,27 @@ int linear_check_shape(const struct linear_problem *problem, struct error *err)
 	return 0;
 }
 
-struct named_tensor {
-	const struct tensor *tensor;
-	const char *name;
-	const int64_t *size;
-};
-
-/* Inputs can be read, outputs written, and no output overlaps another tensor. */
-static int check_tensors(const struct named_tensor *inputs, int input_count,
-	const struct named_tensor *outputs, int output_count, struct error *err)
-{
-	for (int i = 0; i < input_count; i++)
-		if (tensor_check(inputs[i].tensor, inputs[i].name, inputs[i].size, err) < 0)
-			return -1;
-	for (int o = 0; o < output_count; o++) {
-		const struct named_tensor *output = &outputs[o];
-
-		if (tensor_check_output(output->tensor, output->name, output->size, err) < 0)
-			return -1;
-		for (int i = 0; i < input_count + o; i++) {
-			const struct named_tensor *other = i < input_count ? &inputs[i]
-									   : &outputs[i - input_count];
-
-			if (tensor_overlap(other->tensor, other->size, output->tensor, output->size))
-				return error_set(err, STATUS_USAGE, "tensor %s overlaps tensor %s",
-					output->name, other->name);
-		}
-	}
-	return 0;
-}
-
 int linear_check(const struct linear_problem *problem, struct error *err)
 {
 	const struct sizes sizes = sizes_of(problem);
-	const struct named_tensor inputs[] = {{&problem->q, "q", sizes.keys}, {&problem->k, "k", sizes.keys},
-		{&problem->v, "v", sizes.values}};
-	const struct named_tensor output = {&problem->o, "o", sizes.values};
+	const struct named_tensor tensors[] = {{&problem->q, "q", sizes.keys}, {&problem->k, "k", sizes.keys},
+		{&problem->v, "v", sizes.values}, {&problem->o, "o", sizes.values}};
 
-	return linear_check_shape(problem, err) < 0 ? -1 : check_tensors(inputs, 3, &output, 1, err);
+	return linear_check_shape(problem, err) < 0 ? -1 : tensors_check(tensors, 3, 4, err);
 }
 
 int linear_gradient_check(const struct linear_gradient *gradient, struct error *err)
 {
 	const struct linear_problem *problem = &gradient->problem;
 	const struct sizes sizes = sizes_of(problem);
-	const struct named_tensor inputs[] = {{&problem->q, "q", sizes.keys}, {&problem->k, "k", sizes.keys},
+	const struct named_tensor tensors[] = {{&problem->q, "q", sizes.keys}, {&problem->k, "k", sizes.keys},
 		{&problem->v, "v", sizes.values}, {&problem->o, "o", sizes.values},
-		{&gradient->d_o, "do", sizes.values}};
-	const struct named_tensor outputs[] = {{&gradient->d_q, "dq", sizes.keys},
+		{&gradient->d_o, "do", sizes.values}, {&gradient->d_q, "dq", sizes.keys},
 		{&gradient->d_k, "dk", sizes.keys}, {&gradient->d_v, "dv", sizes.values}};
 
 	if (linear_check_shape(problem, err) < 0)
 		return -1;
 	if (!problem->divisor)
 		return error_set(err, STATUS_USAGE, "a gradient needs the divisors that the operation kept");
-	return check_tensors(inputs, 5, outputs, 3, err);
+	return tensors_check(tensors, 5, 8, err);
 }

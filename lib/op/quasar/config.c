@@ -154,8 +154,7 @@ void quasar_groups_values(const struct quasar_problem *problem, const struct gpu
 
 /* --- what is launched ------------------------------------------------------------------------------- */
 
-/* Whether the rows of [T, H] are evenly spaced. */
-static bool is_compact(const struct quasar_problem *problem, const struct tensor *tensor)
+bool quasar_is_compact(const struct quasar_problem *problem, const struct tensor *tensor)
 {
 	return tensor->stride[1] == problem->heads * tensor->stride[2];
 }
@@ -173,8 +172,9 @@ static void list_parameters(const struct quasar_problem *problem, const struct c
 			tensor_is_vector(&problem->q) && tensor_is_vector(&problem->k) &&
 				tensor_is_vector(&problem->v) && tensor_is_vector(&problem->o)},
 		{"COMPACT",
-			upstream && is_compact(problem, &problem->q) && is_compact(problem, &problem->k) &&
-				is_compact(problem, &problem->v)},
+			upstream && quasar_is_compact(problem, &problem->q) &&
+				quasar_is_compact(problem, &problem->k) &&
+				quasar_is_compact(problem, &problem->v)},
 		{"GATED", problem->gated},
 		{"PACKED", problem->sequences > 0},
 	};

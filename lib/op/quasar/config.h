@@ -43,6 +43,9 @@ struct config quasar_config_default(
 struct config quasar_config_adopt(const struct quasar_problem *problem,
 	const struct gpu_properties *properties, const struct config *tuned);
 
+/* Whether the rows of a tensor's [T, H] are evenly spaced. */
+bool quasar_is_compact(const struct quasar_problem *problem, const struct tensor *tensor);
+
 /* The kernels of a call in a configuration, in the order of their launches; returns how many. */
 int quasar_launches(const struct quasar_problem *problem, const struct config *config,
 	struct config_launch launches[CONFIG_LAUNCHES]);

@@ -10,6 +10,16 @@
 
 #define MOST_BLOCKS INT_MAX
 
+int quasar_check_counts(const struct quasar_problem *problem, struct error *err)
+{
+	if (quasar_sequences(problem) <= MOST_BLOCKS / 1024 / problem->heads &&
+		quasar_rows(problem) <= INT_MAX / 2 && quasar_rows(problem) * problem->heads <= INT_MAX)
+		return 0;
+	error_set(err, STATUS_USAGE, "%lld tokens of %d heads in a batch of %lld are too many for one call",
+		(long long)problem->tokens, problem->heads, (long long)quasar_sequences(problem));
+	return error_hint(err, "Split the batch, or the sequence by its states.");
+}
+
 /* What a GPU asks for beyond what quasar_check() does. */
 static int check_for_gpu(const struct quasar_problem *problem, struct error *err)
 {
@@ -19,14 +29,7 @@ static int check_for_gpu(const struct quasar_problem *problem, struct error *err
 		error_set(err, STATUS_USAGE, "q, k, v and o are not of one type");
 		return error_hint(err, "The GPU takes all in bf16, all in fp16 or all in fp32.");
 	}
-	if (quasar_sequences(problem) > MOST_BLOCKS / 1024 / problem->heads ||
-		quasar_rows(problem) > INT_MAX / 2 || quasar_rows(problem) * problem->heads > INT_MAX) {
-		error_set(err, STATUS_USAGE,
-			"%lld tokens of %d heads in a batch of %lld are too many for one call",
-			(long long)problem->tokens, problem->heads, (long long)quasar_sequences(problem));
-		return error_hint(err, "Split the batch, or the sequence by its states.");
-	}
-	return 0;
+	return quasar_check_counts(problem, err);
 }
 
 /* --- the whole sequence ----------------------------------------------------------------------------- */

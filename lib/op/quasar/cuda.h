@@ -15,6 +15,9 @@
 int quasar_cuda(struct gpu *gpu, struct gpu_workspace *workspace, const struct quasar_problem *problem,
 	const struct config *config, struct error *err);
 
+/* Whether there are not more tokens, heads and sequences than kernels can count. STATUS_USAGE. */
+int quasar_check_counts(const struct quasar_problem *problem, struct error *err);
+
 /* The same in fp64, token by token: o [B, T, H, S] and the final state [B, H, S, S] (or NULL) as doubles.
  * About 1.3 s for a million tokens of 8 heads on an H200. Reads the problem's inputs and initial state;
  * its o, final_state and first_row are not used. */

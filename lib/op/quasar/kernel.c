@@ -187,7 +187,7 @@ static void prepare(const struct quasar_problem *problem, int64_t batch, int hea
 	load_rows(problem, 1, batch, head, first, last, dim, block->v, prefetch);
 	if (with_queries)
 		load_rows(problem, 2, batch, head, first, last, PITCH, block->kq + BLOCK * PITCH, prefetch);
-	transpose(block->kq, dim, block->transposed);
+	transpose(block->kq, PITCH, BLOCK, dim, block->transposed);
 	multiply_rows(
 		block->kq, block->transposed, kk, with_products ? 2 * BLOCK : BLOCK, dim, BLOCK, prefetch);
 	gate(kk, problem->beta[head], block->alpha);

@@ -52,7 +52,8 @@ enum quasar_function {
 	QUASAR_PACKED,
 	QUASAR_PACKED_GATED,
 };
-#define QUASAR_FUNCTIONS "upstream", "causal", "gated", "packed", "packed-gated"
+#define QUASAR_DIFFERENTIABLE_FUNCTIONS "upstream", "causal"
+#define QUASAR_FUNCTIONS QUASAR_DIFFERENTIABLE_FUNCTIONS, "gated", "packed", "packed-gated"
 
 /* The name of the one that a problem asks for. */
 const char *quasar_function_name(const struct quasar_problem *problem);

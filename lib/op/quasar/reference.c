@@ -6,15 +6,13 @@
 
 #include "tensor/dtype.h"
 
-/* Row `row` of a head's sequence as doubles; zeros where upstream pads. */
-static void read_row(const struct quasar_problem *problem, const struct tensor *tensor, int64_t batch,
-	int head, int64_t row, double *out)
+void quasar_read_row(
+	const struct tensor *tensor, int64_t batch, struct quasar_source source, int dim, double *out)
 {
-	struct quasar_source source = quasar_source(problem, head, row);
 	int64_t start = batch * tensor->stride[0] + source.token * tensor->stride[1] +
 		source.head * tensor->stride[2];
 
-	for (int i = 0; i < problem->dim; i++)
+	for (int i = 0; i < dim; i++)
 		out[i] = source.token < 0
 			? 0
 			: dtype_load(tensor->data, tensor->dtype, start + i * tensor->stride[3]);
@@ -42,10 +40,11 @@ static void causal(
 		int64_t row = (batch * problem->tokens + t) * problem->heads + head;
 		double *out = o + row * dim, alpha;
 		double decay = problem->gated ? exp((double)problem->log_gate[row]) : 1;
+		struct quasar_source source = {t, head};
 
-		read_row(problem, &problem->q, batch, head, t, q);
-		read_row(problem, &problem->k, batch, head, t, k);
-		read_row(problem, &problem->v, batch, head, t, v);
+		quasar_read_row(&problem->q, batch, source, dim, q);
+		quasar_read_row(&problem->k, batch, source, dim, k);
+		quasar_read_row(&problem->v, batch, source, dim, v);
 		alpha = alpha_of(k, dim, (double)problem->beta[head]);
 		memcpy(change, v, sizeof(change));
 		for (int i = 0; i < dim; i++)
@@ -146,9 +145,11 @@ static void upstream(const struct quasar_problem *problem, struct chunk *chunk, 
 
 	for (int64_t first = 0; first < quasar_rows(problem); first += UPSTREAM_CHUNK) {
 		for (int r = 0; r < UPSTREAM_CHUNK; r++) {
-			read_row(problem, &problem->q, batch, head, first + r, chunk->q + r * dim);
-			read_row(problem, &problem->k, batch, head, first + r, chunk->k + r * dim);
-			read_row(problem, &problem->v, batch, head, first + r, chunk->v + r * dim);
+			struct quasar_source source = quasar_source(problem, head, first + r);
+
+			quasar_read_row(&problem->q, batch, source, dim, chunk->q + r * dim);
+			quasar_read_row(&problem->k, batch, source, dim, chunk->k + r * dim);
+			quasar_read_row(&problem->v, batch, source, dim, chunk->v + r * dim);
 			chunk->alpha[r] = alpha_of(chunk->k + r * dim, dim, (double)problem->beta[head]);
 		}
 		upstream_chunk(chunk, dim, state);

@@ -15,6 +15,11 @@ forward(q, k, v, beta, state, semantics, first_rows=None, tokens=None, out=None)
     64 * chunks, where chunks = ceil(tokens / 64); o is [B, tokens, H, S], and its token 64 i + r of head h belongs
     to row r of head h's chunk i.
 
+gradients(q, k, v, beta, state, semantics, output_gradient, state_gradient, first_rows=None, tokens=None)
+        -> those of q, k, v, beta and the state
+    What forward does, backwards: from the gradients of o, in q's dtype, and of the final state, in fp32. Those of q, k and v
+    are in q's dtype, zeros where first_rows has left rows out; the others in fp32. (torch: all in fp64 if q is.)
+
 IN_PLACE
     Whether `out` may lie in the memory of q so that each chunk's rows of both are at one place: under causal semantics
     it is q; under upstream semantics, of whole chunks, a head's rows are one behind the other (contiguous as [B, H, T, S]).

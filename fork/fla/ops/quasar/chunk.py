@@ -7,9 +7,7 @@ upstream  what the competition's reference fork computes, and validators compare
           taken as they lie in memory and cut into H equal parts, which play the heads; and each chunk's
           output is Q (P M' + R) with M' = P M + R the state after the chunk: no attention inside the chunk.
 
-The outputs come from a back end (backend.py). Gradients are made in PyTorch: the backward pass first finds the
-states at the ends of parts of the sequence, then goes through the parts from the last to the first, computing
-each again.
+The outputs come from a back end (backend.py), and so do the gradients.
 
 Some of the twelve imports are here because validators look for them.
 """
@@ -28,7 +26,7 @@ from fla.utils import input_guard
 
 from fla.ops.quasar import backend
 from fla.ops.quasar import torch_backend
-from fla.ops.quasar.torch_backend import advance, gradients_of, parts, rows_of_heads, tokens_of_heads, wide
+from fla.ops.quasar.torch_backend import wide
 from fla.ops.quasar.uncompiled import uncompiled
 
 SEMANTICS = ("upstream", "causal")
@@ -39,48 +37,27 @@ def chunk_forward(q, k, v, beta, state, semantics):
     return backend.choose(q.device, q.dtype, q.shape[-1]).forward(q, k, v, beta, state, semantics)
 
 
-def gradients(q, k, v, beta, state, semantics, output_gradient, state_gradient):
-    """Of q, k, v [B, T, H, S], beta [H] and the state before, in fp32 or fp64; q, k and v's in their dtype."""
-    rows = [rows_of_heads(x, semantics) for x in (q, k, v)]
-    output_gradient = rows_of_heads(output_gradient, "causal")  # an output row is its token's, either way
-    found = [torch.empty(x.shape, dtype=x.dtype, device=x.device) for x in rows]
-    beta, beta_gradient = wide(beta), torch.zeros_like(wide(beta))
-
-    def inputs(part, state):
-        return [*(wide(x[:, :, part]) for x in rows), beta, state]
-
-    states = [torch_backend.state_or_zeros(q, state)]
-    for part in parts(rows[0])[:-1]:
-        states.append(advance(*inputs(part, states[-1]), semantics)[1])
-    for part in reversed(parts(rows[0])):
-        *of_rows, of_beta, state_gradient = gradients_of(
-            lambda *x: advance(*x, semantics), inputs(part, states.pop()),
-            (wide(output_gradient[:, :, part]), state_gradient))
-        for target, value in zip(found, of_rows):
-            target[:, :, part] = value
-        beta_gradient += of_beta
-    return *(tokens_of_heads(x, semantics)[:, :q.shape[1]] for x in found), beta_gradient, state_gradient
-
-
 class QuasarFunction(torch.autograd.Function):
-    """Keeps only its inputs. `compute` makes the outputs; the gradients are the same whatever does."""
+    """Keeps only its inputs. `compute` makes the outputs; the gradients are the same whatever does. `segment`, if given, is
+    first_rows and tokens, as back ends take them."""
 
     @staticmethod
     @input_guard
-    def forward(ctx, compute, q, k, v, beta, state, semantics):
+    def forward(ctx, compute, q, k, v, beta, state, semantics, *segment):
         ctx.save_for_backward(q, k, v, beta, state)
-        ctx.semantics = semantics
-        return compute(q, k, v, wide(beta), state if state is None else wide(state), semantics)
+        ctx.semantics, ctx.segment = semantics, segment
+        return compute(q, k, v, wide(beta), state if state is None else wide(state), semantics, *segment)
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     @input_guard
     def backward(ctx, output_gradient, state_gradient):
         q, k, v, beta, state = ctx.saved_tensors
-        with torch.autocast(q.device.type, enabled=False):
-            *of_rows, of_beta, of_state = gradients(
-                q, k, v, beta, state, ctx.semantics, output_gradient, state_gradient)
-        return None, *of_rows, of_beta.to(beta.dtype), None if state is None else of_state.to(state.dtype), None
+        *of_rows, of_beta, of_state = backend.choose(q.device, q.dtype, q.shape[-1]).gradients(
+            q, k, v, wide(beta), state if state is None else wide(state), ctx.semantics, output_gradient,
+            state_gradient, *ctx.segment)
+        return (None, *of_rows, of_beta.to(beta.dtype), None if state is None else of_state.to(state.dtype), None,
+                *(None for _ in ctx.segment))
 
 
 def check(q, k, v, beta, state, cu_seqlens, semantics):

@@ -9,6 +9,7 @@ import hashlib
 import torch
 
 from fla.ops.quasar import loader
+from fla.ops.quasar import torch_backend
 from fla.ops.quasar import tuned
 
 INPUT = loader.INPUT
@@ -110,6 +111,68 @@ def forward(q, k, v, beta, state, semantics, first_rows=None, tokens=None, out=N
                choice.transition_shared)
     launch(kernels["quasar_chunk_output"], (groups, 1), choice.threads, arguments, choice.output_shared)
     return o, final
+
+
+# How a gradient is gone through, and what launches need.
+GradientChoice = collections.namedtuple(
+    "GradientChoice", "chunks part_chunks chunks_per_group threads maps_shared chain_shared rows_shared square_bytes state_bytes")
+
+
+@functools.lru_cache(4096)
+def choose_gradient(device, dim, upstream, sequences, tokens):
+    """As choose; None where a block has not so much shared memory."""
+    found = torch.empty(len(GradientChoice._fields), dtype=torch.int32, device=f"cuda:{device}")
+    kernel = load(device, "QUASAR_GRADIENT_CHOICE", ("quasar_gradient_choice",))["quasar_gradient_choice"]
+    launch(kernel, (1, 1), 1, [dim, int(upstream), sequences, tokens, found])
+    choice = GradientChoice(*found.tolist())
+    most = torch.cuda.get_device_properties(device).shared_memory_per_block_optin
+    return choice if max(choice.maps_shared, choice.chain_shared, choice.rows_shared) <= most else None
+
+
+def gradients(q, k, v, beta, state, semantics, output_gradient, state_gradient, first_rows=None, tokens=None):
+    batch, held, heads, dim = q.shape
+    length, upstream, device, sequences = tokens or held, int(semantics == "upstream"), q.device, batch * heads
+    choice = choose_gradient(device.index, dim, upstream, sequences, length) if q.dtype is torch.bfloat16 else None
+    if choice is None:  # there are no kernels for it
+        return torch_backend.gradients(q, k, v, beta, state, semantics, output_gradient, state_gradient, first_rows, tokens)
+    steps = [f"quasar_gradient_{step}" for step in ("maps", "compose", "states", "rows", "beta")]
+    kernels = load(device.index, "QUASAR_GRADIENT", tuple(steps), HEAD_DIM=dim, INPUT=INPUT[q.dtype], UPSTREAM=upstream,
+                   COMPACT=upstream, VECTOR=1)
+    tensors = [aligned(x) for x in (q, k, v, output_gradient)]
+    found = [torch.empty_like(x) if first_rows is None else torch.zeros_like(x) for x in (q, k, v)]
+    most_groups = -(-choice.part_chunks // choice.chunks_per_group)
+    working = torch.empty(sequences * (choice.part_chunks * choice.square_bytes
+                                       + 3 * (choice.part_chunks + most_groups) * choice.state_bytes),
+                          dtype=torch.uint8, device=device)
+    beta_terms = torch.empty(sequences, choice.chunks, dtype=torch.float32, device=device)
+    beta_gradient = torch.empty(heads, dtype=torch.float32, device=device)
+
+    def go_through(first, before, behind, gradient_behind, gradient_before):
+        """A part: for the state behind it, or, without that, for the gradients."""
+        chunks = min(choice.part_chunks, choice.chunks - first)
+        groups = -(-chunks // choice.chunks_per_group)
+        forwards = behind is not None
+        arguments = [*tensors, *found, beta, before, behind, first_rows, gradient_behind, gradient_before, beta_terms,
+                     beta_gradient, working, length, held, batch, heads, choice.chunks, first, chunks,
+                     choice.chunks_per_group, groups]
+        blocks = [chunks, (2 if forwards else 3) * groups if groups > 1 else 0, groups if forwards else 2 * groups,
+                  0 if forwards else chunks]
+        shared = choice.maps_shared, choice.chain_shared, choice.chain_shared, choice.rows_shared
+        for step, count, size in zip(steps, blocks, shared):
+            if count:
+                launch(kernels[step], (sequences * count, 1), choice.threads, arguments, size)
+        if first == 0 and not forwards:
+            launch(kernels["quasar_gradient_beta"], (heads, 1), loader.constant("GRADIENT_BETA_THREADS"), arguments)
+
+    parts, states = range(0, choice.chunks, choice.part_chunks), [state]
+    for first in parts[:-1]:
+        states.append(torch.empty_like(state_gradient))
+        go_through(first, states[-2], states[-1], None, None)
+    for first in reversed(parts):
+        before = torch.empty_like(state_gradient)
+        go_through(first, states.pop(), None, state_gradient, before)
+        state_gradient = before
+    return *found, beta_gradient, state_gradient
 
 
 # --- the layer's parts ----------------------------------------------------------------------------------------

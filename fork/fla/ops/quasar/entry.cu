@@ -3,6 +3,21 @@
  * compiled at a time. */
 #define FLAT_ENTRY
 
+#if defined(QUASAR_CHUNK) || defined(QUASAR_GRADIENT)
+#include "common/arguments.h"
+
+static __device__ __forceinline__ struct device_tensor rows_apart(
+	void *data, long long batch, long long token, long long head)
+{
+	return {data, {batch * HEAD_DIM, token * HEAD_DIM, head * HEAD_DIM, 1}};
+}
+
+static __device__ __forceinline__ struct device_tensor rows_of(void *data, int tokens, int heads)
+{
+	return rows_apart(data, (long long)tokens * heads, heads, 1);
+}
+#endif
+
 #if defined(QUASAR_CHUNK)
 #include "quasar/chunk.cu"
 
@@ -20,17 +35,6 @@
 			chunks_per_group, groups                                                             \
 	}
 
-static __device__ __forceinline__ struct device_tensor rows_apart(
-	void *data, long long batch, long long token, long long head)
-{
-	return {data, {batch * HEAD_DIM, token * HEAD_DIM, head * HEAD_DIM, 1}};
-}
-
-static __device__ __forceinline__ struct device_tensor rows_of(void *data, int tokens, int heads)
-{
-	return rows_apart(data, (long long)tokens * heads, heads, 1);
-}
-
 extern "C" __global__ void __launch_bounds__(THREADS) quasar_chunk_inverse(CHUNK_PARAMETERS)
 {
 	make_inverses(CHUNK_ARGUMENTS);
@@ -44,6 +48,51 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) quasar_chunk_t
 extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) quasar_chunk_output(CHUNK_PARAMETERS)
 {
 	make_output(CHUNK_ARGUMENTS);
+}
+
+#elif defined(QUASAR_GRADIENT)
+#include "quasar/gradient.cu"
+
+/* q, k and v and their gradients [batch, held, heads, S], the outputs' gradient [batch, tokens, heads, S]. */
+#define GRADIENT_PARAMETERS                                                                                  \
+	void *q, void *k, void *v, void *output_gradient, void *q_gradient, void *k_gradient,                \
+		void *v_gradient, const float *beta, const float *initial_state, float *final_state,         \
+		const long long *first_rows, const float *final_gradient, float *initial_gradient,           \
+		float *beta_terms, float *beta_gradient, void *working, int tokens, int held, int batch,     \
+		int heads, int chunks, int first_chunk, int part_chunks, int chunks_per_group, int groups
+#define GRADIENT_ARGUMENTS                                                                                   \
+	{                                                                                                    \
+		{rows_of(q, held, heads), rows_of(k, held, heads), rows_of(v, held, heads), {}, beta,        \
+			initial_state, final_state, first_rows, NULL, NULL, NULL, tokens, batch, heads,      \
+			chunks, chunks_per_group, groups},                                                   \
+			rows_of(output_gradient, tokens, heads), rows_of(q_gradient, held, heads),           \
+			rows_of(k_gradient, held, heads), rows_of(v_gradient, held, heads), final_gradient,  \
+			initial_gradient, beta_terms, beta_gradient, working, first_chunk, part_chunks       \
+	}
+
+extern "C" __global__ void __launch_bounds__(THREADS, MAPS_BLOCKS) quasar_gradient_maps(GRADIENT_PARAMETERS)
+{
+	make_maps(GRADIENT_ARGUMENTS);
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS) quasar_gradient_compose(GRADIENT_PARAMETERS)
+{
+	compose_group(GRADIENT_ARGUMENTS);
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS) quasar_gradient_states(GRADIENT_PARAMETERS)
+{
+	make_states(GRADIENT_ARGUMENTS);
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS, ROWS_BLOCKS) quasar_gradient_rows(GRADIENT_PARAMETERS)
+{
+	make_row_gradients(GRADIENT_ARGUMENTS);
+}
+
+extern "C" __global__ void __launch_bounds__(GRADIENT_BETA_THREADS) quasar_gradient_beta(GRADIENT_PARAMETERS)
+{
+	sum_beta_terms(GRADIENT_ARGUMENTS);
 }
 
 #elif defined(QUASAR_CHOICE)
@@ -69,6 +118,23 @@ extern "C" __global__ void quasar_choice(int dim, int input, int upstream, int s
 		CHUNK_TRANSITION_SHARED(dim, chunk, planes, choice.num_stages, choice.num_launches),
 		CHUNK_OUTPUT_SHARED(dim, chunk, planes, choice.num_stages, choice.num_launches, upstream),
 		CHUNK_SQUARE_BYTES(chunk, planes), CHUNK_TRANSITION_BYTES(dim, planes)};
+
+	for (int i = 0; i < sizeof(values) / sizeof(values[0]); i++)
+		found[i] = values[i];
+}
+
+#elif defined(QUASAR_GRADIENT_CHOICE)
+#include "quasar/choice.h"
+
+/* How quasar/gradient.cu is to be launched. */
+extern "C" __global__ void quasar_gradient_choice(int dim, int upstream, int sequences, int rows, int *found)
+{
+	const struct chunk_problem problem = {dim, INPUT_BF16, upstream, sequences, rows};
+	const struct gradient_choice choice = gradient_choose(&problem);
+	const int values[] = {(rows + UPSTREAM_CHUNK - 1) / UPSTREAM_CHUNK, choice.part_chunks,
+		choice.chunks_per_group, GRADIENT_THREADS(dim), GRADIENT_MAPS_SHARED(dim, upstream),
+		GRADIENT_CHAIN_SHARED(dim), GRADIENT_ROWS_SHARED(dim, upstream), GRADIENT_SQUARE,
+		GRADIENT_STATE(dim)};
 
 	for (int i = 0; i < sizeof(values) / sizeof(values[0]); i++)
 		found[i] = values[i];

@@ -20,6 +20,7 @@ import torch.nn.functional as F
 from fla.ops.quasar import backend
 from fla.ops.quasar import graph
 from fla.ops.quasar import torch_backend
+from fla.ops.quasar.chunk import QuasarFunction
 from fla.ops.quasar.torch_backend import CHUNK
 from fla.ops.quasar.torch_backend import HISTORY
 from fla.ops.quasar.torch_backend import ROWS
@@ -201,7 +202,7 @@ def layer_forward(x, weights, eps, semantics, compute, out):
         torch.mm(y, weights.output.t(), out=out[:, rows].view(-1, hidden))
 
 
-def segment_forward(xs, own, state, weights, segment, eps, semantics):
+def segment_forward(xs, own, state, weights, segment, eps, semantics, compute):
     """One segment so that it can be differentiated: from xs, its stretches gathered, and own [B, outputs, hidden], the
     tokens of its outputs, both bf16. Returns the outputs and the state after it."""
     batch, heads, size = len(own), len(weights.beta), len(weights.norm)
@@ -209,7 +210,7 @@ def segment_forward(xs, own, state, weights, segment, eps, semantics):
     q, k, v = (y.reshape(batch, -1, heads, size)
                for y in torch_backend.convolved(projected, weights.taps, segment))
     first_rows = segment.first_rows(xs.device)
-    o, state = torch_backend.forward(q, k, v, weights.beta, state, semantics, first_rows, segment.outputs)
+    o, state = QuasarFunction.apply(compute.forward, q, k, v, weights.beta, state, semantics, first_rows, segment.outputs)
     narrow = F.linear(own, weights.projection[-size:])
     y = torch_backend.gated(o, narrow, weights.wider, weights.bias, weights.norm, eps)
     return F.linear(y, weights.output), state
@@ -231,7 +232,8 @@ def layer_backward(x, weights, eps, semantics, compute, output_gradient, x_gradi
         own = x[:, segment.rows].to(torch.bfloat16)
         inputs = torch_backend.gather(x, segment), own, states.pop(), *weights
         of_xs, of_own, state_gradient, *of_weights = torch_backend.gradients_of(
-            lambda xs, own, state, *weights: segment_forward(xs, own, state, Weights(*weights), segment, eps, semantics),
+            lambda xs, own, state, *weights: segment_forward(
+                xs, own, state, Weights(*weights), segment, eps, semantics, compute),
             inputs, (output_gradient[:, segment.rows], state_gradient))
         for total, value in zip(weight_gradients, of_weights):
             total += value

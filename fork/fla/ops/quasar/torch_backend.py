@@ -1,8 +1,9 @@
 """The back end in plain PyTorch: any device, any head dimension, and fp64. What its functions take and give stands
 in backend.py.
 
-Gradients are made of this, too, whatever computed the outputs: `advance`, `convolved` and `gated` can be
-differentiated.
+`advance`, `convolved` and `gated` can be differentiated: the layer's gradients are made of the last two whatever computed
+the outputs, those of the operation of the first where a back end has no kernels for them. That goes through parts of a
+sequence: first for the states at their ends, then from the last to the first, computing each again.
 
 With W and U of chunk_intra_token_parallel.py, a chunk of 64 rows leads from the state M to P M + R, where
 P = I - K^T W and R = K^T U. The states before the chunks are a chain of these maps; the rest is done for many
@@ -129,20 +130,59 @@ def state_or_zeros(q, state):
     return wide(state)
 
 
+def places_of(first_rows, tokens):
+    """Of each head's rows in the flattened (token, head) rows; None: they are all of them, as rows_of_heads takes them."""
+    if first_rows is None:
+        return None
+    return first_rows.unsqueeze(1) + torch.arange(-(-tokens // CHUNK) * CHUNK, device=first_rows.device)
+
+
+def rows_at(x, semantics, places):
+    """x [B, T, H, S] to each head's rows [B, H, R, S]."""
+    return rows_of_heads(x, semantics) if places is None else x.flatten(1, 2)[:, places]
+
+
 def forward(q, k, v, beta, state, semantics, first_rows=None, tokens=None, out=None):
     state, outputs = state_or_zeros(q, state), []
-    if first_rows is None:
-        tokens = q.shape[1]
-        q, k, v = (rows_of_heads(x, semantics) for x in (q, k, v))
-    else:
-        places = first_rows.unsqueeze(1) + torch.arange(-(-tokens // CHUNK) * CHUNK, device=q.device)
-        q, k, v = (x.flatten(1, 2)[:, places] for x in (q, k, v))
+    tokens = q.shape[1] if tokens is None else tokens
+    places = places_of(first_rows, tokens)
+    q, k, v = (rows_at(x, semantics, places) for x in (q, k, v))
     with torch.autocast(q.device.type, enabled=False):
         for part in parts(q):
             o, state = advance(*(wide(x[:, :, part]) for x in (q, k, v)), wide(beta), state, semantics)
             outputs.append(o.to(q.dtype))
     o = torch.cat(outputs, 2).transpose(1, 2)[:, :tokens]
     return o if out is None else out.copy_(o), state
+
+
+def gradients(q, k, v, beta, state, semantics, output_gradient, state_gradient, first_rows=None, tokens=None):
+    places = places_of(first_rows, tokens)
+    rows = [rows_at(x, semantics, places) for x in (q, k, v)]
+    output_gradient = rows_of_heads(output_gradient, "causal")  # an output row is its token's, either way
+    found = [torch.empty(x.shape, dtype=x.dtype, device=x.device) for x in rows]
+    beta, beta_gradient = wide(beta), torch.zeros_like(wide(beta))
+
+    def inputs(part, state):
+        return [*(wide(x[:, :, part]) for x in rows), beta, state]
+
+    with torch.autocast(q.device.type, enabled=False):
+        states = [state_or_zeros(q, state)]
+        for part in parts(rows[0])[:-1]:
+            states.append(advance(*inputs(part, states[-1]), semantics)[1])
+        for part in reversed(parts(rows[0])):
+            *of_rows, of_beta, state_gradient = gradients_of(
+                lambda *x: advance(*x, semantics), inputs(part, states.pop()),
+                (wide(output_gradient[:, :, part]), state_gradient))
+            for target, value in zip(found, of_rows):
+                target[:, :, part] = value
+            beta_gradient += of_beta
+    if places is None:
+        found = [tokens_of_heads(x, semantics)[:, :q.shape[1]] for x in found]
+    else:
+        held, found = found, [torch.zeros_like(x) for x in (q, k, v)]
+        for target, value in zip(found, held):
+            target.flatten(1, 2)[:, places] = value
+    return *found, beta_gradient, state_gradient
 
 
 # --- the layer's parts --------------------------------------------------------------------------------------

@@ -8,6 +8,8 @@ import threading
 
 import torch
 
+from fla.ops.quasar.torch_backend import gradients  # noqa: F401 (there are no kernels for them)
+
 try:
     import triton
 

@@ -1,0 +1,119 @@
+/* gradient_maps: step 1: what each chunk does to a state, and to the adjoint of one; see gradient.cu. */
+#pragma once
+
+#include "quasar/gradient_tiles.cuh"
+
+/* The chunk's tiles, by address. */
+struct map_tiles {
+	unsigned keys, values, queries, outputs; /* outputs: their gradient */
+	unsigned inverse;                        /* Tᵀ, and L behind it */
+	unsigned scores, transition;             /* causal: tril(Q Kᵀ); upstream: P − I */
+	unsigned turned;
+};
+
+/* P − I = −Kᵀ T K, the rows of 16 keys. */
+static __device__ __forceinline__ void make_chunk_transition(
+	unsigned (&packed)[1][STATE_K][4], const struct map_tiles &tiles, int warp)
+{
+	unsigned left[1][CHUNK_K][4];
+	float x[CHUNK_N][4], p[STATE_N][4];
+
+	load_columns<HEAD_DIM>(left, tiles.keys, warp);
+	clear(x);
+	multiply<1, CHUNK, false, LOWER>(x, left, tiles.inverse, SQUARE_PLANE);
+	pack_rows<1>(left, x);
+	clear(p);
+	multiply<1, HEAD_DIM, true, FULL, -1>(p, left, tiles.keys, ROWS_PLANE);
+	pack_rows<1>(packed, p);
+}
+
+/* Rᵀ = Vᵀ Tᵀ K, the rows of 16 values. */
+static __device__ __forceinline__ void make_chunk_state(
+	unsigned (&packed)[1][STATE_K][4], const struct map_tiles &tiles, int warp)
+{
+	unsigned left[1][CHUNK_K][4];
+	float n[CHUNK_N][4], r[STATE_N][4];
+
+	load_columns<HEAD_DIM>(left, tiles.values, warp);
+	clear(n);
+	multiply<1, CHUNK, true, UPPER>(n, left, tiles.inverse, SQUARE_PLANE);
+	pack_rows<1>(left, n);
+	clear(r);
+	multiply<1, HEAD_DIM, true, FULL>(r, left, tiles.keys, ROWS_PLANE);
+	pack_rows<1>(packed, r);
+}
+
+/* Cᵀ, the rows of 16 values. */
+static __device__ __forceinline__ void make_chunk_adjoint(
+	unsigned (&packed)[1][STATE_K][4], const struct map_tiles &tiles, int warp)
+{
+	unsigned left[1][CHUNK_K][4];
+	float c[STATE_N][4];
+
+	load_columns<HEAD_DIM>(left, tiles.outputs, warp);
+	clear(c);
+	multiply<1, HEAD_DIM, true, FULL>(c, left, tiles.queries, ROWS_PLANE);
+	if (UPSTREAM) {
+		UNROLL
+		for (int time = 0; time < 2; time++) {
+			pack_rows<1>(packed, c);
+			multiply<1, HEAD_DIM, true, FULL>(c, packed, tiles.transition, STATE_PLANE);
+		}
+	} else {
+		float y[CHUNK_N][4];
+
+		clear(y);
+		multiply<1, CHUNK, true, LOWER>(y, left, tiles.scores, SQUARE_PLANE);
+		pack_rows<1>(left, y);
+		clear(y);
+		multiply<1, CHUNK, false, LOWER>(y, left, tiles.inverse, SQUARE_PLANE);
+		pack_rows<1>(left, y);
+		multiply<1, HEAD_DIM, true, FULL, -1>(c, left, tiles.keys, ROWS_PLANE);
+	}
+	pack_rows<1>(packed, c);
+}
+
+static __device__ __forceinline__ void make_maps(const struct quasar_gradient_arguments &a)
+{
+	struct share share;
+	struct map_tiles tiles;
+	unsigned packed[1][STATE_K][4];
+
+	make_share(share, a.of, 0, true);
+	tiles.keys = shared_base();
+	tiles.values = tiles.keys + ROWS_BYTES;
+	tiles.queries = tiles.values + ROWS_BYTES;
+	tiles.outputs = tiles.queries + ROWS_BYTES;
+	tiles.inverse = tiles.outputs + ROWS_BYTES;
+	tiles.scores = tiles.transition = tiles.inverse + INVERSE_BYTES;
+	tiles.turned = tiles.scores + (UPSTREAM ? STATE_BYTES : SQUARE_BYTES);
+
+	const struct rows rows = start_rows(a.of, share);
+	const long long place = (long long)share.index * STATE_BYTES;
+	struct chunk_block block = start_block(a.of, tiles.inverse, share.sequence % a.of.heads);
+	const int warp = block.warp, lane = block.lane;
+
+	load_chunk<3>(a.of, rows, a.first_chunk + share.index, tiles.keys);
+	load_output_gradient(a, share, a.first_chunk + share.index, tiles.outputs);
+	copy_async_wait();
+	__syncthreads();
+	make_rows<!UPSTREAM>(block, tiles.keys, tiles.queries, tiles.scores);
+	__syncthreads();
+	make_inverse(block);
+	__syncthreads();
+	UNROLL
+	for (int at = threadIdx.x * 16; at < SQUARE_BYTES; at += THREADS * 16)
+		*(uint4 *)(place_of_square(a, share.sequence, share.index) + at) = load_shared(
+			tiles.inverse + at);
+	make_chunk_transition(packed, tiles, warp);
+	write_state_rows(place_of_states<false>(a, TRANSITIONS, share.sequence) + place,
+		UPSTREAM ? tiles.transition : tiles.turned, warp, lane, packed);
+	make_chunk_state(packed, tiles, warp);
+	write_state_rows(
+		place_of_states<false>(a, STATES, share.sequence) + place, tiles.turned, warp, lane, packed);
+	if (UPSTREAM)
+		__syncthreads();
+	make_chunk_adjoint(packed, tiles, warp);
+	write_state_rows(place_of_states<false>(a, ADJOINTS, share.sequence) + place, tiles.turned, warp,
+		lane, packed);
+}
