@@ -60,6 +60,22 @@ static __device__ __forceinline__ unsigned element_pair(float low, float high)
 }
 #endif
 
+#if INPUT != INPUT_F32
+/* Eight elements of a row to `target` on, 16 bytes at a time if VECTOR. */
+static __device__ __forceinline__ void store_eight(ELEMENT *target, uint4 line, long long stride)
+{
+#if VECTOR
+	*(uint4 *)target = line;
+#else
+	const unsigned pairs[4] = {line.x, line.y, line.z, line.w};
+
+#pragma unroll
+	for (int i = 0; i < 8; i++)
+		target[i * stride] = (ELEMENT)(pairs[i / 2] >> i % 2 * 16);
+#endif
+}
+#endif
+
 static __device__ __forceinline__ long long row_offset(
 	const struct device_tensor &tensor, int batch, long long token, int head)
 {

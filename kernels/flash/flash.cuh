@@ -167,15 +167,7 @@ static __device__ __forceinline__ void store_tile(const float (&c)[GROUPS][DIM_N
 
 		if (row + at >= tokens)
 			continue;
-#if VECTOR
-		*(uint4 *)target = line;
-#else
-		const unsigned pairs[4] = {line.x, line.y, line.z, line.w};
-
-		UNROLL
-		for (int i = 0; i < 8; i++)
-			target[i * tensor.stride[3]] = (ELEMENT)(pairs[i / 2] >> i % 2 * 16);
-#endif
+		store_eight(target, line, tensor.stride[3]);
 	}
 }
 

@@ -103,14 +103,15 @@ struct chain {
 	int sequence, group, first, count, role;
 };
 
+/* A group's blocks stand side by side: they read the same P at about the same time, and most of it but once from memory. */
 static __device__ __forceinline__ struct chain make_chain(const struct quasar_gradient_arguments &a)
 {
-	const int sequences = (int)sequences_of(a),
-		  first = blockIdx.x / sequences % a.of.groups * a.of.chunks_per_group;
+	const int sequences = (int)sequences_of(a), roles = gridDim.x / sequences / a.of.groups;
+	const int index = blockIdx.x / roles, group = index / sequences,
+		  first = group * a.of.chunks_per_group;
 
-	return {(int)(blockIdx.x % sequences), (int)(blockIdx.x / sequences % a.of.groups), first,
-		min(a.of.chunks_per_group, a.part_chunks - first),
-		(int)(blockIdx.x / sequences / a.of.groups)};
+	return {index % sequences, group, first, min(a.of.chunks_per_group, a.part_chunks - first),
+		(int)(blockIdx.x % roles)};
 }
 
 /* One of a group's P − I, R and C, so that for states alone two thirds of the blocks suffice. */

@@ -174,7 +174,6 @@ static __device__ __forceinline__ void write_gradient(const struct quasar_gradie
 {
 	const int batch = share.sequence / a.of.heads, head = share.sequence % a.of.heads;
 
-	__syncwarp();
 	store_columns(tile, warp, lane, packed);
 	__syncwarp();
 	UNROLL
@@ -189,19 +188,9 @@ static __device__ __forceinline__ void write_gradient(const struct quasar_gradie
 			(warp * 16 + lane % 2 * 8) * tensor.stride[3];
 		const uint4 line = load_shared(tile + tile_offset<HEAD_DIM>(row, warp * 2 + lane % 2));
 
-		if (index >= (UPSTREAM ? rows.end : (unsigned)a.of.tokens))
-			continue;
-#if VECTOR
-		*(uint4 *)out = line;
-#else
-		const unsigned pairs[4] = {line.x, line.y, line.z, line.w};
-
-		UNROLL
-		for (int i = 0; i < 8; i++)
-			out[i * tensor.stride[3]] = (ELEMENT)(pairs[i / 2] >> i % 2 * 16);
-#endif
+		if (index < (UPSTREAM ? rows.end : (unsigned)a.of.tokens))
+			store_eight(out, line, tensor.stride[3]);
 	}
-	__syncwarp();
 }
 
 /* E'Nᵀ − St dYᵀ, the rows of 16 keys: what one application gives to the gradient of Kᵀ. */
@@ -271,7 +260,6 @@ static __device__ __forceinline__ void make_chunk_gradient(const struct quasar_g
 	load_rows<1, HEAD_DIM>(left, tiles.adjoint + warp * 16 * HEAD_DIM * 2, STATE_PLANE);
 	add_factor(state, left);
 	pack_rows<1>(left, state);
-	__syncwarp();
 	store_state_rows(tiles.adjoint, warp, lane, left);
 	clear(dn);
 	multiply<1, HEAD_DIM, false, FULL>(dn, left, tiles.keys, ROWS_PLANE);

@@ -54,22 +54,22 @@ static __device__ __forceinline__ void load_columns(unsigned (&a)[1][K][4], unsi
 		load_matrices_transposed(a[0][k], tile + k * 16 * COLUMNS * 2 + offset);
 }
 
-/* Block row `row` of a tile of states from a left factor. */
+/* Block row `row` of a tile of states from a left factor. The warp alone uses these rows, or what they were is behind a barrier. */
 static __device__ __forceinline__ void store_state_rows(
 	unsigned tile, int row, int lane, const unsigned (&a)[1][STATE_K][4])
 {
+	__syncwarp();
 	UNROLL
 	for (int k = 0; k < STATE_K; k++)
 		store_block<HEAD_DIM>(tile, row, k, lane, a[0][k]);
 }
 
-/* The same, and on to memory, in pieces of 16 bytes. The warp alone uses these rows of the tile. */
+/* The same, and on to memory, in pieces of 16 bytes. */
 static __device__ __forceinline__ void write_state_rows(
 	unsigned char *to, unsigned tile, int row, int lane, const unsigned (&a)[1][STATE_K][4])
 {
 	const int first = row * 16 * HEAD_DIM * 2;
 
-	__syncwarp();
 	store_state_rows(tile, row, lane, a);
 	__syncwarp();
 	UNROLL
@@ -77,10 +77,11 @@ static __device__ __forceinline__ void write_state_rows(
 		*(uint4 *)(to + at + lane * 16) = load_shared(tile + at + lane * 16);
 }
 
-/* A left factor [16, C] of a transposed matrix to columns 16 `column` … of a tile of rows. */
+/* A left factor [16, C] of a transposed matrix to columns 16 `column` … of a tile of rows, used as those above. */
 static __device__ __forceinline__ void store_columns(
 	unsigned tile, int column, int lane, const unsigned (&a)[1][CHUNK_K][4])
 {
+	__syncwarp();
 	UNROLL
 	for (int k = 0; k < CHUNK_K; k++) {
 		const unsigned block[4] = {transpose_matrix(a[0][k][0]), transpose_matrix(a[0][k][2]),

@@ -25,7 +25,8 @@ def load(device, part, names, **parameters):
 def launch(kernel, grid, threads, arguments, shared=0):
     """Queues a kernel on the current stream of the GPU that the tensors are on. None stands for a null pointer."""
     device = next(x for x in arguments if isinstance(x, torch.Tensor)).device
-    arguments = [torch.empty(0, device=device) if x is None else x for x in arguments]
+    null = torch.empty(0, device=device)
+    arguments = [null if x is None else x for x in arguments]
     with torch.cuda.device(device):
         if shared > kernel._max_shared_mem_bytes:
             kernel.set_shared_memory_config(shared)
