@@ -192,6 +192,18 @@ static void long_sequences_are_attended_to_in_parts(void **state)
 	close_both(&models);
 }
 
+/* Fewer tiles than any GPU has multiprocessors, in many layers. */
+static void blocks_without_work_keep_step(void **state)
+{
+	const struct random_model slim = {"llama", 31, 24, 12, 1, 1, 8, 16, ROOM, false, DTYPE_BF16};
+	struct models models = open_both(&slim, *state);
+	struct request request = begin(&models, 1, 1);
+
+	step(&models, &request, 1);
+	end(&request);
+	close_both(&models);
+}
+
 static void the_same_input_gives_the_same_bits(void **state)
 {
 	struct models models = open_both(&kinds[0], *state);
@@ -257,6 +269,7 @@ int main(int argc, char **argv)
 		WITH_DIRECTORY(every_kind_agrees_with_the_cpu),
 		WITH_DIRECTORY(requests_share_steps),
 		WITH_DIRECTORY(long_sequences_are_attended_to_in_parts),
+		WITH_DIRECTORY(blocks_without_work_keep_step),
 		WITH_DIRECTORY(the_same_input_gives_the_same_bits),
 		WITH_DIRECTORY(a_step_can_be_stopped),
 		WITH_DIRECTORY(what_does_not_fit_is_refused),

@@ -279,6 +279,11 @@ def test_kernels_on_hopper(hopper, program, name):
     run_c_test(KERNELS.with_name(program), name)
 
 
+def test_the_warp_that_asks_for_weights_may_be_slow(hopper, monkeypatch):
+    monkeypatch.setenv("EMULATOR_LAG", "16")
+    run_c_test(KERNELS.with_name("tests-gpu-model"), "blocks_without_work_keep_step")
+
+
 def test_what_is_no_ptx_is_refused(hopper, monkeypatch):
     monkeypatch.delenv("CUDA_FORCE_PTX_JIT")
     done = subprocess.run([KERNELS, QUICK[0][1]], capture_output=True, text=True)
