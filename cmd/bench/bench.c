@@ -375,7 +375,9 @@ const struct command cmd_bench = {
 		"Times the fork's own layer as validators do: in Python, by PyTorch, on random input of the same "
 		"shape, " TEXT(MEASURE_WARMUPS) " warm-up calls, then rounds of " TEXT(
 			MEASURE_RUNS) " calls. It goes on until the median is known to "
-				      "within 1%, or says that it is not. --budget limits that; on a slow machine it also reduces the "
+				      "within 1%, or says that it is not. A GPU rests for a second before each round, as it has when a "
+				      "validator's process begins: busy all the time, it would be slower. "
+				      "--budget limits all that; on a slow machine it also reduces the "
 				      "number of calls. Validators take the first round of a process: where times differ by more "
 				      "than 10%, that of three more processes is looked at, and the spread reaches to the slowest.\n\n"
 				      "--native measures quasar's own layer, which needs no PyTorch, and --op one of quasar's own "

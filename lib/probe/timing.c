@@ -7,6 +7,7 @@
 
 #define BATCH 8      /* rounds after which the median is looked at */
 #define NO_LIMIT 1e9 /* seconds */
+#define REST 1.0     /* seconds: a GPU that has just been busy is slower than what a new process finds */
 
 #define UNSTEADY 0.1 /* of times, as a part of their median: then it matters how a process begins */
 #define STARTS 3     /* processes of which that is looked at, besides the first one */
@@ -18,6 +19,7 @@ struct timing {
 	struct sample sample;
 	double started, call; /* seconds that a call takes, about */
 	int calls;            /* of a round */
+	bool rests;           /* before each round */
 };
 
 static double time_left(const struct timing *timing)
@@ -87,16 +89,19 @@ static bool is_enough(const struct timing *timing)
 		sample_settled(sample);
 }
 
-/* Each batch has an input of its own, and warms up again where that costs little beside its rounds. */
+/* Each batch has an input of its own, and warms up again where that costs little beside its rounds. After a rest it is one
+ * round. */
 static int time_rounds(struct timing *timing, struct error *err)
 {
 	const struct measure_plan *plan = timing->plan;
-	int rounds = plan->settle ? BATCH : 1;
+	int rounds = plan->settle && !timing->rests ? BATCH : 1;
 
 	while (!is_enough(timing)) {
 		bool affordable = timing->call * (plan->warmups + timing->calls) < time_left(timing);
 		struct probe_times times;
 
+		if (timing->rests && clock_sleep(REST, err) < 0)
+			return -1;
 		if (time_batch(timing, affordable ? plan->warmups : 0, timing->calls, rounds, &times, err) <
 			0)
 			return -1;
@@ -146,7 +151,7 @@ static int time_starts(struct timing *timing, const struct probe_options *option
 int timing_run(const struct probe_options *options, const struct measure_plan *plan,
 	struct measurement *result, struct error *err)
 {
-	struct timing timing = {.plan = plan, .result = result};
+	struct timing timing = {.plan = plan, .result = result, .rests = plan->settle && options->gpu >= 0};
 	int failed;
 
 	*result = (struct measurement){0};
