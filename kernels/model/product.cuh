@@ -80,14 +80,15 @@ static __device__ __forceinline__ void multiply_slice(float (&c)[TILES][4], cons
 	}
 }
 
-/* Waits for the warps that have the same tile. Each group has a barrier whose number is known when this is compiled:
+/* Waits for the warps that have the same tile. Each group has a barrier whose number stands in the instruction:
  * compute-sanitizer's racecheck does not follow others. */
-template <int SPLIT> static __device__ __forceinline__ void meet_group(void)
+template <int SPLIT, int GROUP_NUMBER = 0> static __device__ __forceinline__ void meet_group(void)
 {
-#pragma unroll
-	for (int group = 0; SPLIT > 1 && group < MODEL_WARPS / SPLIT; group++) {
-		if (THREAD / 32 / SPLIT == group)
-			asm volatile("bar.sync %0, %1;" ::"r"(2 + group), "n"(SPLIT * 32) : "memory");
+	if constexpr (SPLIT > 1 && GROUP_NUMBER < MODEL_WARPS / SPLIT) {
+		if (THREAD / 32 / SPLIT == GROUP_NUMBER)
+			asm volatile("bar.sync %0, %1;" ::"n"(2 + GROUP_NUMBER), "n"(SPLIT * 32) : "memory");
+		else
+			meet_group<SPLIT, GROUP_NUMBER + 1>();
 	}
 }
 
