@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "gpu/gpu.h"
 #include "tensor/compare.h"
 #include "layer/cuda.h"
@@ -50,11 +51,13 @@ static void *allocate(size_t bytes)
 	return memory;
 }
 
+/* The GPU rests before, so that a row does not depend on what the one before it was. */
 static double median_time(int (*work)(int call, void *context, struct error *err), void *context)
 {
 	double seconds[RUNS];
 	struct error err;
 
+	must(clock_sleep(GPU_REST, &err), &err);
 	must(gpu_time(gpu, work, context, 5, RUNS, seconds, &err), &err);
 	return seconds[RUNS / 2];
 }

@@ -137,6 +137,8 @@ int gpu_synchronize(struct gpu *gpu, struct error *err);
 
 /* --- time ------------------------------------------------------------------------------------------- */
 
+#define GPU_REST 1.0 /* seconds: one that has just been busy is slower than what a new process finds */
+
 /* Calls `work` (which queues kernels) `warmups` times, then `runs` times between events, and stores the
  * seconds of each run, sorted. `work` gets the number of the call, so that it can rotate its buffers. Each
  * call is queued while the GPU still waits, so that what is measured is the GPU's time, not the host's. */

@@ -4,10 +4,10 @@
 #include <stdio.h>
 
 #include "base/clock.h"
+#include "gpu/gpu.h"
 
 #define BATCH 8      /* rounds after which the median is looked at */
 #define NO_LIMIT 1e9 /* seconds */
-#define REST 1.0     /* seconds: a GPU that has just been busy is slower than what a new process finds */
 
 #define UNSTEADY 0.1 /* of times, as a part of their median: then it matters how a process begins */
 #define STARTS 3     /* processes of which that is looked at, besides the first one */
@@ -100,7 +100,7 @@ static int time_rounds(struct timing *timing, struct error *err)
 		bool affordable = timing->call * (plan->warmups + timing->calls) < time_left(timing);
 		struct probe_times times;
 
-		if (timing->rests && clock_sleep(REST, err) < 0)
+		if (timing->rests && clock_sleep(GPU_REST, err) < 0)
 			return -1;
 		if (time_batch(timing, affordable ? plan->warmups : 0, timing->calls, rounds, &times, err) <
 			0)
