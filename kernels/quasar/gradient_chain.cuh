@@ -52,6 +52,7 @@ static __device__ __forceinline__ void run_chain(
 		unsigned left[1][STATE_K][4], added[1][STATE_K][4];
 
 		copy_async_wait_group<CHAIN_STAGES - 2>();
+		publish_tiles();
 		__syncthreads();
 		if (ahead < count)
 			fetch_map(

@@ -95,11 +95,16 @@ static __device__ __forceinline__ void make_maps(const struct quasar_gradient_ar
 
 	load_chunk<3>(a.of, rows, a.first_chunk + share.index, tiles.keys);
 	load_output_gradient(a, share, a.first_chunk + share.index, tiles.outputs);
+	clear_square(tiles.inverse);
+	if (!UPSTREAM)
+		clear_square(tiles.scores);
 	copy_async_wait();
+	publish_tiles();
 	__syncthreads();
 	make_rows<!UPSTREAM>(block, tiles.keys, tiles.queries, tiles.scores);
 	__syncthreads();
 	make_inverse(block);
+	publish_tiles();
 	__syncthreads();
 	UNROLL
 	for (int at = threadIdx.x * 16; at < SQUARE_BYTES; at += THREADS * 16)
@@ -111,8 +116,10 @@ static __device__ __forceinline__ void make_maps(const struct quasar_gradient_ar
 	make_chunk_state(packed, tiles, warp);
 	write_state_rows(
 		place_of_states<false>(a, STATES, share.sequence) + place, tiles.turned, warp, lane, packed);
-	if (UPSTREAM)
+	if (UPSTREAM) {
+		publish_tiles();
 		__syncthreads();
+	}
 	make_chunk_adjoint(packed, tiles, warp);
 	write_state_rows(place_of_states<false>(a, ADJOINTS, share.sequence) + place, tiles.turned, warp,
 		lane, packed);

@@ -278,6 +278,7 @@ static __device__ __forceinline__ void make_chunk_gradient(const struct quasar_g
 	write_gradient(a, a.v_gradient, share, rows, tiles.adjoined, warp, lane, dy);
 	store_columns(tiles.values, warp, lane, n);
 #endif
+	publish_tiles();
 	__syncthreads();
 
 	clear(dq);
@@ -288,15 +289,18 @@ static __device__ __forceinline__ void make_chunk_gradient(const struct quasar_g
 	write_gradient(a, a.q_gradient, share, rows, tiles.queries, warp, lane, columns);
 	add_row_products(x, tiles, warp);
 	add_key_gradient(dk, tiles, warp);
+	publish_tiles();
 	__syncthreads();
 	store_state_rows(tiles.state, warp, lane, second_state);
 	store_state_rows(tiles.adjoint, warp, lane, second_adjoint);
 	store_columns(tiles.adjoined, warp, lane, second_dy);
 	store_columns(tiles.values, warp, lane, second_n);
+	publish_tiles();
 	__syncthreads();
 	add_row_products(x, tiles, warp);
 	add_key_gradient(dk, tiles, warp);
 	make_symmetric_rows(tiles, beta, warp, lane, x);
+	publish_tiles();
 	__syncthreads();
 	load_columns<HEAD_DIM>(columns, tiles.keys, warp);
 	multiply<1, CHUNK, true, FULL>(dk, columns, tiles.inverse, SQUARE_PLANE);
@@ -316,6 +320,7 @@ static __device__ __forceinline__ void make_chunk_gradient(const struct quasar_g
 	}
 	add_query_gradient(dq, tiles, tiles.state, warp);
 	add_key_gradient(dk, tiles, warp);
+	publish_tiles();
 	__syncthreads();
 	load_columns<HEAD_DIM>(columns, tiles.queries, warp);
 	multiply<1, CHUNK, true, LOWER>(dk, columns, tiles.scores, SQUARE_PLANE);
@@ -357,12 +362,16 @@ static __device__ __forceinline__ void make_row_gradients(const struct quasar_gr
 	fetch_tile<SQUARE_BYTES>(tiles.inverse, place_of_square(a, share.sequence, share.index));
 	fetch_tile<STATE_BYTES>(tiles.state, place_of_states<false>(a, STATES, share.sequence) + place);
 	fetch_tile<STATE_BYTES>(tiles.adjoint, place_of_states<false>(a, ADJOINTS, share.sequence) + place);
+	if (!UPSTREAM)
+		clear_square(tiles.scores);
 	copy_async_wait();
+	publish_tiles();
 	__syncthreads();
 	make_lambdas(tiles);
 	if (!UPSTREAM) {
 		make_score_rows(block, tiles.keys, tiles.queries, tiles.scores, block.warp, WARPS);
-		__syncthreads();
+		publish_tiles();
+	__syncthreads();
 	}
 	make_chunk_gradient(a, share, rows, tiles, block.beta);
 	__syncthreads();
