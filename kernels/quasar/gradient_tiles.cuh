@@ -5,7 +5,9 @@
 
 /* Blocks on a multiprocessor that the compiler leaves registers for. */
 #define MAPS_BLOCKS (HEAD_DIM == 128 ? 1 : 3)
+#ifndef ROWS_BLOCKS
 #define ROWS_BLOCKS (HEAD_DIM == 128 ? 1 : 3)
+#endif
 
 /* The arrays of working memory. */
 enum array { TRANSITIONS, STATES, ADJOINTS };
@@ -83,11 +85,23 @@ static __device__ __forceinline__ void store_columns(
 {
 	__syncwarp();
 	UNROLL
-	for (int k = 0; k < CHUNK_K; k++) {
-		const unsigned block[4] = {transpose_matrix(a[0][k][0]), transpose_matrix(a[0][k][2]),
-			transpose_matrix(a[0][k][1]), transpose_matrix(a[0][k][3])};
+	for (int k = 0; k < CHUNK_K; k++)
+		store_block_transposed<HEAD_DIM>(tile, k, column, lane, a[0][k]);
+}
 
-		store_block<HEAD_DIM>(tile, k, column, lane, block);
+/* c = a, where a is a left factor. */
+template <int N>
+static __device__ __forceinline__ void unpack_rows(float (&c)[N][4], const unsigned (&a)[1][N / 2][4])
+{
+	UNROLL
+	for (int n = 0; n < N; n++) {
+		UNROLL
+		for (int half = 0; half < 2; half++) {
+			const unsigned pair = a[0][n / 2][(n & 1) * 2 + half];
+
+			c[n][half * 2] = bf16_low(pair);
+			c[n][half * 2 + 1] = bf16_high(pair);
+		}
 	}
 }
 

@@ -84,10 +84,10 @@
 /* Chains: maps that are on their way. */
 #define GRADIENT_CHAIN_STAGES(dim) ((dim) == 128 ? 2 : 4)
 #define GRADIENT_CHAIN_SHARED(dim) (GRADIENT_CHAIN_STAGES(dim) * 2 * GRADIENT_STATE(dim))
-/* Rows: K, V, Q, do and Tᵀ dN, two states or, upstream, three, T, tril(Q Kᵀ), and a number for each row. */
+/* Rows: K, V, Q, do and Tᵀ dN, two states or, upstream, three, T, tril(Q Kᵀ), and two numbers for each row. */
 #define GRADIENT_ROWS_SHARED(dim, upstream)                                                                  \
 	(5 * GRADIENT_ROWS(dim) + ((upstream) ? 3 : 2) * GRADIENT_STATE(dim) +                               \
-		((upstream) ? 1 : 2) * GRADIENT_SQUARE + UPSTREAM_CHUNK * 4)
+		((upstream) ? 1 : 2) * GRADIENT_SQUARE + UPSTREAM_CHUNK * 8)
 #define GRADIENT_SHARED(dim, upstream)                                                                       \
 	(GRADIENT_ROWS_SHARED(dim, upstream) > GRADIENT_CHAIN_SHARED(dim)                                    \
 			? GRADIENT_ROWS_SHARED(dim, upstream)                                                \
