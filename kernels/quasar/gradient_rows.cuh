@@ -14,11 +14,12 @@
 struct row_tiles {
 	unsigned keys, values, queries; /* – N of the first application in the place of V, of the second in that of Q */
 	unsigned outputs;               /* the outputs' gradient – where those of Q and K are turned into lines */
-	unsigned adjoined;              /* the gradient of V – dY */
+	unsigned adjoined;              /* the gradient of V – dY of the first application */
 	unsigned state, adjoint;        /* both transposed */
 	unsigned twice;                 /* upstream: the state that the queries meet */
-	unsigned inverse; /* Tᵀ – −(B + Bᵀ), and what |k_r|² adds to K's gradient on the diagonal */
-	unsigned scores;  /* causal: tril(Q Kᵀ) – tril(do Nᵀ) */
+	unsigned inverse; /* Tᵀ – upstream: dY of the second application */
+	unsigned symmetric; /* where T was or, upstream, dY: −(B + Bᵀ), on the diagonal what |k_r|² adds to K's gradient */
+	unsigned scores;    /* causal: tril(Q Kᵀ) – tril(do Nᵀ) */
 	unsigned numbers; /* of each row what dY · N is multiplied by for that diagonal, and for β – its term of dβ */
 };
 
@@ -117,8 +118,8 @@ static __device__ __forceinline__ void make_symmetric_row(
 	for (int k = 0; k < CHUNK_K; k++) {
 		if (k >= row)
 			continue;
-		store_block(tiles.inverse, row, k, lane, packed[0][k]);
-		store_block_transposed(tiles.inverse, k, row, lane, packed[0][k]);
+		store_block(tiles.symmetric, row, k, lane, packed[0][k]);
+		store_block_transposed(tiles.symmetric, k, row, lane, packed[0][k]);
 	}
 
 	/* the diagonal block: of 8 × 8 those on the diagonal are half their own, the one under it is whole */
@@ -141,7 +142,7 @@ static __device__ __forceinline__ void make_symmetric_row(
 	}
 	block[1] = pack_bf16(-diagonal[0][2], -diagonal[0][3]);
 	block[2] = transpose_matrix(block[1]);
-	store_block(tiles.inverse, row, row, lane, block);
+	store_block(tiles.symmetric, row, row, lane, block);
 }
 
 /* ROWS rows of a tile, SEGMENTS of each, leave as a gradient's, 16 bytes a lane: those that the warp has just written. */
@@ -153,21 +154,28 @@ static __device__ __forceinline__ void write_gradient(const struct quasar_gradie
 	const int batch = share.sequence / a.of.heads, head = share.sequence % a.of.heads,
 		  lane = threadIdx.x % 32;
 
+	/* upstream: of the flattened (token, head) rows */
+	const int step = UPSTREAM ? 2 : 1;
+	const unsigned end = UPSTREAM ? rows.end : (unsigned)a.of.tokens;
+
 	row += lane / SEGMENTS;
 	segment += lane % SEGMENTS;
+	unsigned index = (UPSTREAM ? rows.first : 0) + (a.first_chunk + share.index) * CHUNK + row;
+	ELEMENT *out = (ELEMENT *)tensor.data + row_offset(tensor, batch, 0, UPSTREAM ? 0 : head) +
+		index * tensor.stride[step] + segment * 8 * (VECTOR ? 1 : tensor.stride[3]);
 	__syncwarp();
 	UNROLL
-	for (int pass = 0; pass < ROWS * SEGMENTS / 32; pass++, row += 32 / SEGMENTS) {
-		const unsigned index = (UPSTREAM ? rows.first : 0) + (a.first_chunk + share.index) * CHUNK +
-			row;
-		const long long offset = !UPSTREAM ? row_offset(tensor, batch, index, head)
-			: COMPACT ? row_offset(tensor, batch, 0, 0) + index * tensor.stride[2]
-				  : row_offset(tensor, batch, index / a.of.heads, index % a.of.heads);
-		ELEMENT *out = (ELEMENT *)tensor.data + offset + segment * 8 * tensor.stride[3];
-		const uint4 line = load_shared(tile + tile_offset<HEAD_DIM>(row, segment));
-
-		if (index < (UPSTREAM ? rows.end : (unsigned)a.of.tokens))
-			store_eight(out, line, tensor.stride[3]);
+	for (int pass = 0; pass < ROWS * SEGMENTS / 32; pass++) {
+		if (UPSTREAM && !COMPACT)
+			out = (ELEMENT *)tensor.data +
+				row_offset(tensor, batch, index / a.of.heads, index % a.of.heads) +
+				segment * 8 * tensor.stride[3];
+		if (index < end)
+			store_eight(out, load_shared(tile + tile_offset<HEAD_DIM>(row, segment)),
+				tensor.stride[3]);
+		row += 32 / SEGMENTS;
+		index += 32 / SEGMENTS;
+		out += 32 / SEGMENTS * tensor.stride[step];
 	}
 }
 
@@ -176,13 +184,14 @@ static __device__ __forceinline__ void write_block_row(const struct quasar_gradi
 	const struct device_tensor &tensor, const struct share &share, const struct rows &rows, unsigned tile,
 	int row, int part, const float (&c)[PART_N][4])
 {
+	const int lane = threadIdx.x % 32;
 	unsigned packed[1][PART_N / 2][4];
 
 	pack_rows<1>(packed, c);
 	__syncwarp();
 	UNROLL
 	for (int k = 0; k < PART_N / 2; k++)
-		store_block<HEAD_DIM>(tile, row, part * PART_N / 2 + k, threadIdx.x % 32, packed[0][k]);
+		store_block<HEAD_DIM>(tile, row, part * PART_N / 2 + k, lane, packed[0][k]);
 	write_gradient<16, PART_N>(a, tensor, share, rows, tile, row * 16, part * PART_N);
 }
 
@@ -222,7 +231,7 @@ static __device__ __forceinline__ void make_chunk_gradient(const struct quasar_g
 	differences(n, state, forward, warp);
 	solve(dn, n, forward);
 #if UPSTREAM
-	const struct application second = {tiles.queries, tiles.adjoined, tiles.state, tiles.adjoint};
+	const struct application second = {tiles.queries, tiles.inverse, tiles.state, tiles.adjoint};
 	unsigned second_n[1][CHUNK_K][4], second_dy[1][CHUNK_K][4], second_state[1][STATE_K][4];
 	unsigned second_adjoint[1][STATE_K][4];
 
@@ -271,6 +280,7 @@ static __device__ __forceinline__ void make_chunk_gradient(const struct quasar_g
 
 #if UPSTREAM
 	store_columns(tiles.queries, warp, lane, second_n);
+	store_columns(tiles.inverse, warp, lane, second_dy);
 	UNROLL
 	for (int slot = 0; slot < ROW_SLOTS; slot++) {
 		const int row = warp % BLOCKS + slot * WARPS;
@@ -288,7 +298,6 @@ static __device__ __forceinline__ void make_chunk_gradient(const struct quasar_g
 	__syncthreads();
 	store_state_rows(tiles.state, warp, lane, second_state);
 	store_state_rows(tiles.adjoint, warp, lane, second_adjoint);
-	store_columns(tiles.adjoined, warp, lane, second_dy);
 	publish_tiles();
 	__syncthreads();
 	UNROLL
@@ -351,7 +360,7 @@ static __device__ __forceinline__ void make_chunk_gradient(const struct quasar_g
 	for (int slot = 0; slot < ROW_SLOTS; slot++) {
 		const int row = warp % BLOCKS + slot * WARPS;
 
-		load_rows<1, CHUNK>(right, tiles.inverse + row * 16 * CHUNK * 2, SQUARE_PLANE);
+		load_rows<1, CHUNK>(right, tiles.symmetric + row * 16 * CHUNK * 2, SQUARE_PLANE);
 		multiply<1, HEAD_DIM, true, FULL>(dk[slot], right, tiles.keys + columns, ROWS_PLANE);
 		write_block_row(a, a.k_gradient, share, rows, tiles.outputs, row, part, dk[slot]);
 	}
@@ -368,12 +377,12 @@ static __device__ __forceinline__ void make_row_gradients(const struct quasar_gr
 	tiles.queries = tiles.values + ROWS_BYTES;
 	tiles.outputs = tiles.queries + ROWS_BYTES;
 	tiles.adjoined = tiles.outputs + ROWS_BYTES;
-	tiles.state = tiles.adjoined + ROWS_BYTES;
+	tiles.inverse = tiles.adjoined + (UPSTREAM ? GRADIENT_ROWS_OR_SQUARE(HEAD_DIM) : ROWS_BYTES);
+	tiles.symmetric = UPSTREAM ? tiles.adjoined : tiles.inverse;
+	tiles.state = tiles.inverse + (UPSTREAM ? GRADIENT_ROWS_OR_SQUARE(HEAD_DIM) : SQUARE_BYTES);
 	tiles.adjoint = tiles.state + STATE_BYTES;
-	tiles.twice = tiles.adjoint + STATE_BYTES;
-	tiles.inverse = tiles.twice + (UPSTREAM ? STATE_BYTES : 0);
-	tiles.scores = tiles.inverse + SQUARE_BYTES;
-	tiles.numbers = tiles.scores + (UPSTREAM ? 0 : SQUARE_BYTES);
+	tiles.twice = tiles.scores = tiles.adjoint + STATE_BYTES;
+	tiles.numbers = tiles.twice + (UPSTREAM ? STATE_BYTES : SQUARE_BYTES);
 
 	const struct rows rows = start_rows(a.of, share);
 	const long long place = (long long)share.index * STATE_BYTES;

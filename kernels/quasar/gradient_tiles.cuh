@@ -5,9 +5,7 @@
 
 /* Blocks on a multiprocessor that the compiler leaves registers for. */
 #define MAPS_BLOCKS (HEAD_DIM == 128 ? 1 : 3)
-#ifndef ROWS_BLOCKS
 #define ROWS_BLOCKS (HEAD_DIM == 128 ? 1 : 3)
-#endif
 
 /* The arrays of working memory. */
 enum array { TRANSITIONS, STATES, ADJOINTS };
