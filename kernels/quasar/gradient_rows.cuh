@@ -195,7 +195,9 @@ static __device__ __forceinline__ void write_block_row(const struct quasar_gradi
 	write_gradient<16, PART_N>(a, tensor, share, rows, tile, row * 16, part * PART_N);
 }
 
-/* What one application gives to a warp's block row of dY Nᵀ and to its part of K's gradient: N E'ᵀ − dY Stᵀ. */
+/* What one application gives to a warp's block row of dY Nᵀ and to its part of K's gradient: N E'ᵀ − dY Stᵀ. With ADDS false they
+ * are set to that. */
+template <bool ADDS>
 static __device__ __forceinline__ void add_application(
 	float (&x)[CHUNK_N][4], float (&dk)[PART_N][4], const struct application &of, int row, int part)
 {
@@ -203,13 +205,21 @@ static __device__ __forceinline__ void add_application(
 	unsigned left[1][STATE_K][4];
 
 	load_rows<1, HEAD_DIM>(left, of.adjoined + first, ROWS_PLANE);
-	multiply_start<1, HEAD_DIM, true, FULL, -1>(dk, left, of.state + columns, STATE_PLANE);
+	multiply_start<1, HEAD_DIM, true, FULL, -1, ADDS>(dk, left, of.state + columns, STATE_PLANE);
 	if (part == 0)
-		multiply_start<1, HEAD_DIM, false, FULL>(x, left, of.n, ROWS_PLANE);
+		multiply_start<1, HEAD_DIM, false, FULL, 1, ADDS>(x, left, of.n, ROWS_PLANE);
 	multiply_finish(x);
 	multiply_finish(dk);
 	load_rows<1, HEAD_DIM>(left, of.n + first, ROWS_PLANE);
 	multiply<1, HEAD_DIM, true, FULL>(dk, left, of.adjoint + columns, STATE_PLANE);
+}
+
+/* The outputs' gradient and the adjoint, which are loaded while states are made. */
+static __device__ __forceinline__ void await_adjoint(void)
+{
+	copy_async_wait();
+	publish_tiles();
+	__syncthreads();
 }
 
 /* --- a chunk ---------------------------------------------------------------------------------------- */
@@ -244,6 +254,7 @@ static __device__ __forceinline__ void make_chunk_gradient(const struct quasar_g
 	multiply<1, HEAD_DIM, true, FULL>(state, second_n, tiles.keys, ROWS_PLANE);
 	pack_rows<1>(left, state);
 	store_state_rows(tiles.twice, warp, lane, left);
+	await_adjoint();
 	load_columns<HEAD_DIM>(right, tiles.outputs, warp);
 	multiply<1, HEAD_DIM, true, FULL, 1, false>(state, right, tiles.queries, ROWS_PLANE);
 	pack_rows<1>(second_adjoint, state);
@@ -264,6 +275,7 @@ static __device__ __forceinline__ void make_chunk_gradient(const struct quasar_g
 	write_gradient<CHUNK, 2>(a, a.v_gradient, share, rows, tiles.adjoined, 0, warp * 2);
 	store_columns(tiles.adjoined, warp, lane, dy);
 #else
+	await_adjoint();
 	load_rows<1, HEAD_DIM>(left, tiles.adjoint + warp * 16 * HEAD_DIM * 2, STATE_PLANE);
 	multiply<1, HEAD_DIM, false, FULL, 1, false>(dn, left, tiles.keys, ROWS_PLANE);
 	load_columns<HEAD_DIM>(right, tiles.outputs, warp);
@@ -291,9 +303,7 @@ static __device__ __forceinline__ void make_chunk_gradient(const struct quasar_g
 		if (ROW_PARTS > 1) /* both parts' warps read whole rows of what the gradient is put into */
 			__syncthreads();
 		write_block_row(a, a.q_gradient, share, rows, tiles.outputs, row, part, dq[slot]);
-		clear(x[slot]);
-		clear(dk[slot]);
-		add_application(x[slot], dk[slot], first, row, part);
+		add_application<false>(x[slot], dk[slot], first, row, part);
 	}
 	__syncthreads();
 	store_state_rows(tiles.state, warp, lane, second_state);
@@ -304,7 +314,7 @@ static __device__ __forceinline__ void make_chunk_gradient(const struct quasar_g
 	for (int slot = 0; slot < ROW_SLOTS; slot++) {
 		const int row = warp % BLOCKS + slot * WARPS;
 
-		add_application(x[slot], dk[slot], second, row, part);
+		add_application<true>(x[slot], dk[slot], second, row, part);
 		if (part == 0)
 			make_symmetric_row(tiles, row, lane, x[slot]);
 	}
@@ -318,15 +328,12 @@ static __device__ __forceinline__ void make_chunk_gradient(const struct quasar_g
 		load_rows<1, HEAD_DIM>(left, tiles.outputs + row * 16 * HEAD_DIM * 2, ROWS_PLANE);
 		multiply<1, HEAD_DIM, true, FULL, 1, false>(
 			dq[slot], left, tiles.state + columns, STATE_PLANE);
-		clear(x[slot]);
-		clear(dk[slot]);
 		if (part == ROW_PARTS - 1) { /* not where warps make the other one, if there are so many */
 			multiply<1, HEAD_DIM, false, FULL, 1, false>(
 				x[slot], left, tiles.values, ROWS_PLANE);
 			make_score_row(tiles.scores, row, 0, lane, x[slot]);
 		}
-		clear(x[slot]);
-		add_application(x[slot], dk[slot], first, row, part);
+		add_application<false>(x[slot], dk[slot], first, row, part);
 		if (part == 0)
 			make_symmetric_row(tiles, row, lane, x[slot]);
 	}
@@ -390,13 +397,15 @@ static __device__ __forceinline__ void make_row_gradients(const struct quasar_gr
 	const struct chunk_block block = start_block(a.of, tiles.inverse, share.sequence % a.of.heads);
 
 	load_chunk<3>(a.of, rows, chunk, tiles.keys);
-	load_output_gradient(a, share, chunk, tiles.outputs);
 	fetch_tile<SQUARE_BYTES>(tiles.inverse, place_of_square(a, share.sequence, share.index));
 	fetch_tile<STATE_BYTES>(tiles.state, place_of_states<false>(a, STATES, share.sequence) + place);
+	copy_async_commit();
+	load_output_gradient(a, share, chunk, tiles.outputs);
 	fetch_tile<STATE_BYTES>(tiles.adjoint, place_of_states<false>(a, ADJOINTS, share.sequence) + place);
+	copy_async_commit();
 	if (!UPSTREAM)
 		clear_square(tiles.scores);
-	copy_async_wait();
+	copy_async_wait_group<1>();
 	publish_tiles();
 	__syncthreads();
 	make_slopes(tiles, block.beta);
