@@ -4,7 +4,7 @@
 #include "quasar/step.cuh"
 
 /* Blocks on a multiprocessor that the compiler leaves registers for. */
-#define MAPS_BLOCKS (HEAD_DIM == 128 ? 1 : 3)
+#define MAPS_BLOCKS (HEAD_DIM == 128 ? 1 : HEAD_DIM == 64 && WARPGROUP_PRODUCTS ? 4 : 3)
 #define ROWS_BLOCKS (HEAD_DIM == 128 ? 1 : 3)
 
 /* The arrays of working memory. */

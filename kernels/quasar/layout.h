@@ -77,10 +77,11 @@
 #define GRADIENT_WORKING_BYTES(dim, chunks, groups)                                                          \
 	((long long)(chunks)*GRADIENT_SQUARE + 3 * ((long long)(chunks) + (groups)) * GRADIENT_STATE(dim))
 
-/* Shared memory. Maps: K, V, Q and do, T and L, tril(Q Kᵀ) or, upstream, P, and where warps turn their rows around. */
+/* Shared memory. Maps: K, V, Q and do, tril(Q Kᵀ) or, upstream, P, then T, and L, behind which warps have it to turn their rows
+ * around. */
 #define GRADIENT_MAPS_SHARED(dim, upstream)                                                                  \
-	(4 * GRADIENT_ROWS(dim) + 2 * GRADIENT_SQUARE +                                                      \
-		((upstream) ? GRADIENT_STATE(dim) : GRADIENT_SQUARE) + GRADIENT_STATE(dim))
+	(4 * GRADIENT_ROWS(dim) + ((upstream) ? GRADIENT_STATE(dim) : GRADIENT_SQUARE) + GRADIENT_SQUARE +   \
+		(GRADIENT_STATE(dim) > GRADIENT_SQUARE ? GRADIENT_STATE(dim) : GRADIENT_SQUARE))
 /* Chains: maps that are on their way. */
 #define GRADIENT_CHAIN_STAGES(dim) ((dim) == 128 ? 2 : 4)
 #define GRADIENT_CHAIN_SHARED(dim) (GRADIENT_CHAIN_STAGES(dim) * 2 * GRADIENT_STATE(dim))
