@@ -88,7 +88,14 @@ static __device__ __forceinline__ void make_maps(const struct quasar_gradient_ar
 	copy_async_wait();
 	publish_tiles();
 	__syncthreads();
+#if WARPGROUP_PRODUCTS
+	if (WARPS == BLOCKS || warp < BLOCKS)
+		make_lower(block, tiles.keys);
+	if (!UPSTREAM && (WARPS == BLOCKS || warp >= BLOCKS))
+		make_score_rows(block, tiles.keys, tiles.queries, tiles.scores, warp % BLOCKS, BLOCKS);
+#else
 	make_rows<!UPSTREAM>(block, tiles.keys, tiles.queries, tiles.scores);
+#endif
 	__syncthreads();
 	make_inverse(block);
 	publish_tiles();
