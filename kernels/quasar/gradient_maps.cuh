@@ -78,14 +78,21 @@ static __device__ __forceinline__ void make_maps(const struct quasar_gradient_ar
 	const struct rows rows = start_rows(a.of, share);
 	const long long place = (long long)share.index * STATE_BYTES;
 	struct chunk_block block = start_block(a.of, tiles.inverse, share.sequence % a.of.heads);
-	const int warp = block.warp, lane = block.lane;
+	const int warp = block.warp, lane = block.lane, chunk = a.first_chunk + share.index;
 
-	load_chunk<3>(a.of, rows, a.first_chunk + share.index, tiles.keys);
-	load_output_gradient(a, share, a.first_chunk + share.index, tiles.outputs);
+	load_tensor(a, rows, a.of.k, rows.k, chunk, tiles.keys);
+	if (!UPSTREAM)
+		load_tensor(a, rows, a.of.q, rows.q, chunk, tiles.queries);
+	copy_async_commit();
+	load_tensor(a, rows, a.of.v, rows.v, chunk, tiles.values);
+	if (UPSTREAM)
+		load_tensor(a, rows, a.of.q, rows.q, chunk, tiles.queries);
+	load_output_gradient(a, share, chunk, tiles.outputs);
+	copy_async_commit();
 	clear_square(tiles.inverse);
 	if (!UPSTREAM)
 		clear_square(tiles.scores);
-	copy_async_wait();
+	copy_async_wait_group<1>(); /* L and T are made while the rest is loaded */
 	publish_tiles();
 	__syncthreads();
 #if WARPGROUP_PRODUCTS
@@ -98,6 +105,7 @@ static __device__ __forceinline__ void make_maps(const struct quasar_gradient_ar
 #endif
 	__syncthreads();
 	make_inverse(block);
+	copy_async_wait();
 	publish_tiles();
 	__syncthreads();
 	UNROLL

@@ -396,10 +396,15 @@ static __device__ __forceinline__ void make_row_gradients(const struct quasar_gr
 	const int chunk = a.first_chunk + share.index;
 	const struct chunk_block block = start_block(a.of, tiles.inverse, share.sequence % a.of.heads);
 
-	load_chunk<3>(a.of, rows, chunk, tiles.keys);
+	load_tensor(a, rows, a.of.k, rows.k, chunk, tiles.keys);
+	load_tensor(a, rows, a.of.v, rows.v, chunk, tiles.values);
+	if (!UPSTREAM)
+		load_tensor(a, rows, a.of.q, rows.q, chunk, tiles.queries);
 	fetch_tile<SQUARE_BYTES>(tiles.inverse, place_of_square(a, share.sequence, share.index));
 	fetch_tile<STATE_BYTES>(tiles.state, place_of_states<false>(a, STATES, share.sequence) + place);
 	copy_async_commit();
+	if (UPSTREAM)
+		load_tensor(a, rows, a.of.q, rows.q, chunk, tiles.queries);
 	load_output_gradient(a, share, chunk, tiles.outputs);
 	fetch_tile<STATE_BYTES>(tiles.adjoint, place_of_states<false>(a, ADJOINTS, share.sequence) + place);
 	copy_async_commit();

@@ -119,6 +119,17 @@ static __device__ __forceinline__ void add_factor(float (&c)[N][4], const unsign
 	}
 }
 
+/* Starts loading a chunk's rows of one of q, k and v, of which `source` is this thread's part. */
+static __device__ __forceinline__ void load_tensor(const struct quasar_gradient_arguments &a,
+	struct rows rows, const struct device_tensor &tensor, const ELEMENT *source, int chunk, unsigned tile)
+{
+	struct quasar_chunk_arguments of = a.of;
+
+	of.k = tensor;
+	rows.k = source;
+	load_chunk<1>(of, rows, chunk, tile);
+}
+
 /* Starts loading a chunk's rows of the outputs' gradient; output row r of chunk i is token 64 i + r's, under either semantics. */
 static __device__ __forceinline__ void load_output_gradient(
 	const struct quasar_gradient_arguments &a, const struct share &share, int chunk, unsigned tile)
