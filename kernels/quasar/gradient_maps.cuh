@@ -108,10 +108,7 @@ static __device__ __forceinline__ void make_maps(const struct quasar_gradient_ar
 	copy_async_wait();
 	publish_tiles();
 	__syncthreads();
-	UNROLL
-	for (int at = threadIdx.x * 16; at < SQUARE_BYTES; at += THREADS * 16)
-		*(uint4 *)(place_of_square(a, share.sequence, share.index) + at) = load_shared(
-			tiles.inverse + at);
+	write_inverse(place_of_square(a, share.sequence, share.index), tiles.inverse);
 	make_chunk_map(transition, term, tiles, warp);
 	write_state_rows(place_of_states<false>(a, TRANSITIONS, share.sequence) + place,
 		UPSTREAM ? tiles.transition : tiles.turned, warp, lane, transition);

@@ -400,7 +400,7 @@ static __device__ __forceinline__ void make_row_gradients(const struct quasar_gr
 	load_tensor(a, rows, a.of.v, rows.v, chunk, tiles.values);
 	if (!UPSTREAM)
 		load_tensor(a, rows, a.of.q, rows.q, chunk, tiles.queries);
-	fetch_tile<SQUARE_BYTES>(tiles.inverse, place_of_square(a, share.sequence, share.index));
+	fetch_inverse(tiles.inverse, place_of_square(a, share.sequence, share.index));
 	fetch_tile<STATE_BYTES>(tiles.state, place_of_states<false>(a, STATES, share.sequence) + place);
 	copy_async_commit();
 	if (UPSTREAM)

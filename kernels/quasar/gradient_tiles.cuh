@@ -43,6 +43,32 @@ static __device__ __forceinline__ void fetch_tile(unsigned tile, const unsigned 
 		copy_async(tile + at + threadIdx.x * 16, from + at + threadIdx.x * 16, true);
 }
 
+/* Whether these 16 bytes of the tile of a Tᵀ are in a block of 16 × 16 on the diagonal or above; the others are zeros, which nobody
+ * stores. */
+static __device__ __forceinline__ bool is_stored(int at)
+{
+	const int row = at / (CHUNK * 2), segment = at / 16 % (CHUNK / 8) ^ (row & 7);
+
+	return segment / 2 >= row / 16;
+}
+
+/* Starts copying a Tᵀ to shared memory. */
+static __device__ __forceinline__ void fetch_inverse(unsigned tile, const unsigned char *from)
+{
+	UNROLL
+	for (int at = threadIdx.x * 16; at < SQUARE_BYTES; at += THREADS * 16)
+		copy_async(tile + at, from + at, is_stored(at));
+}
+
+/* And to memory. */
+static __device__ __forceinline__ void write_inverse(unsigned char *to, unsigned tile)
+{
+	UNROLL
+	for (int at = threadIdx.x * 16; at < SQUARE_BYTES; at += THREADS * 16)
+		if (is_stored(at))
+			*(uint4 *)(to + at) = load_shared(tile + at);
+}
+
 /* The left factor from 16 columns of a tile, from column 16 `column` on, which become its rows. */
 template <int COLUMNS, int K>
 static __device__ __forceinline__ void load_columns(unsigned (&a)[1][K][4], unsigned tile, int column)
