@@ -30,10 +30,11 @@ static __device__ __forceinline__ void fetch_map(const struct maps &maps, int in
 	fetch_tile<STATE_BYTES>(stage + STATE_BYTES, maps.terms + (long long)index * STATE_BYTES);
 }
 
-/* Through `count` maps, from the one of index `first` on. WRITES: each map's term gives way to the state that came to it. */
-template <bool BACKWARDS, bool WRITES>
-static __device__ __forceinline__ void run_chain(
-	float (&state)[STATE_N][4], const struct maps &maps, int first, int count)
+/* Through `count` maps, from the one of index `first` on. A second chain adds P − I where the first adds the term. WRITES: each
+ * map's term gives way to the state that came to it. */
+template <bool BACKWARDS, bool WRITES, int CHAINS>
+static __device__ __forceinline__ void run_chains(
+	float (&states)[CHAINS][STATE_N][4], const struct maps &maps, int first, int count)
 {
 	const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, step = BACKWARDS ? -1 : 1;
 	const unsigned stages = shared_base();
@@ -49,7 +50,7 @@ static __device__ __forceinline__ void run_chain(
 		const int ahead = i + CHAIN_STAGES - 1;
 		const unsigned transition = stages + i % CHAIN_STAGES * 2 * STATE_BYTES;
 		const unsigned term = transition + STATE_BYTES;
-		unsigned left[1][STATE_K][4], added[1][STATE_K][4];
+		unsigned left[CHAINS][1][STATE_K][4], added[CHAINS][1][STATE_K][4];
 
 		copy_async_wait_group<CHAIN_STAGES - 2>();
 		publish_tiles();
@@ -58,13 +59,24 @@ static __device__ __forceinline__ void run_chain(
 			fetch_map(
 				maps, first + ahead * step, stages + ahead % CHAIN_STAGES * 2 * STATE_BYTES);
 		copy_async_commit();
-		load_rows<1, HEAD_DIM>(added, term + warp * 16 * HEAD_DIM * 2, STATE_PLANE);
-		pack_rows<1>(left, state);
+		UNROLL
+		for (int chain = 0; chain < CHAINS; chain++) {
+			load_rows<1, HEAD_DIM>(added[chain],
+				(chain ? transition : term) + warp * 16 * HEAD_DIM * 2, STATE_PLANE);
+			pack_rows<1>(left[chain], states[chain]);
+			if (WRITES)
+				store_state_rows(term, warp, lane, left[chain]);
+			multiply_start<1, HEAD_DIM, BACKWARDS, FULL>(
+				states[chain], left[chain], transition, STATE_PLANE);
+		}
 		if (WRITES)
-			write_state_rows(maps.terms + (long long)(first + i * step) * STATE_BYTES, term, warp,
-				lane, left);
-		multiply<1, HEAD_DIM, BACKWARDS, FULL>(state, left, transition, STATE_PLANE);
-		add_factor(state, added);
+			copy_state_rows(maps.terms + (long long)(first + i * step) * STATE_BYTES, term, warp,
+				lane);
+		UNROLL
+		for (int chain = 0; chain < CHAINS; chain++) {
+			multiply_finish(states[chain]);
+			add_factor(states[chain], added[chain]);
+		}
 	}
 	copy_async_wait();
 }
@@ -115,25 +127,41 @@ static __device__ __forceinline__ struct chain make_chain(const struct quasar_gr
 		(int)(blockIdx.x % roles)};
 }
 
-/* One of a group's P − I, R and C, so that for states alone two thirds of the blocks suffice. */
-static __device__ __forceinline__ void compose_group(const struct quasar_gradient_arguments &a)
+static __device__ __forceinline__ void write_state(const struct quasar_gradient_arguments &a,
+	const struct chain &chain, enum array array, const float (&state)[STATE_N][4])
 {
-	const struct chain chain = make_chain(a);
-	const enum array array = chain.role == 0 ? TRANSITIONS : chain.role == 1 ? STATES : ADJOINTS;
-	const struct maps maps = maps_of<false>(a, array, chain.sequence);
-	float state[STATE_N][4];
 	unsigned packed[1][STATE_K][4];
 
-	clear(state);
-	if (array == STATES)
-		run_chain<false, false>(state, maps, chain.first, chain.count);
-	else
-		run_chain<true, false>(state, maps, chain.first + chain.count - 1, chain.count);
 	pack_rows<1>(packed, state);
-	__syncthreads();
 	write_state_rows(
 		place_of_states<true>(a, array, chain.sequence) + (long long)chain.group * STATE_BYTES,
 		shared_base(), threadIdx.x / 32, threadIdx.x % 32, packed);
+}
+
+/* A group's R, or its P − I and C, which both are chains of the same maps from the last one on. */
+static __device__ __forceinline__ void compose_group(const struct quasar_gradient_arguments &a)
+{
+	const struct chain chain = make_chain(a);
+
+	if (chain.role == 0) {
+		float state[1][STATE_N][4];
+
+		clear(state[0]);
+		run_chains<false, false>(
+			state, maps_of<false>(a, STATES, chain.sequence), chain.first, chain.count);
+		__syncthreads();
+		write_state(a, chain, STATES, state[0]);
+	} else {
+		float states[2][STATE_N][4];
+
+		clear(states[0]);
+		clear(states[1]);
+		run_chains<true, false>(states, maps_of<false>(a, ADJOINTS, chain.sequence),
+			chain.first + chain.count - 1, chain.count);
+		__syncthreads();
+		write_state(a, chain, ADJOINTS, states[0]);
+		write_state(a, chain, TRANSITIONS, states[1]);
+	}
 }
 
 /* The states before a group's chunks, in the place of R, or the adjoints of those behind them, in the place of C; for states
@@ -142,22 +170,22 @@ static __device__ __forceinline__ void make_states(const struct quasar_gradient_
 {
 	const struct chain chain = make_chain(a);
 	const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, last = a.of.groups - 1;
-	float state[STATE_N][4];
+	float state[1][STATE_N][4];
 
 	if (chain.role == 0) {
-		load_state(state, a.of.initial_state, chain.sequence, warp, lane);
-		run_chain<false, false>(state, maps_of<true>(a, STATES, chain.sequence), 0, chain.group);
-		run_chain<false, true>(
+		load_state(state[0], a.of.initial_state, chain.sequence, warp, lane);
+		run_chains<false, false>(state, maps_of<true>(a, STATES, chain.sequence), 0, chain.group);
+		run_chains<false, true>(
 			state, maps_of<false>(a, STATES, chain.sequence), chain.first, chain.count);
 		if (chain.group == last)
-			store_state(a.of.final_state, chain.sequence, warp, lane, state);
+			store_state(a.of.final_state, chain.sequence, warp, lane, state[0]);
 	} else {
-		load_state(state, a.final_gradient, chain.sequence, warp, lane);
-		run_chain<true, false>(
+		load_state(state[0], a.final_gradient, chain.sequence, warp, lane);
+		run_chains<true, false>(
 			state, maps_of<true>(a, ADJOINTS, chain.sequence), last, last - chain.group);
-		run_chain<true, true>(state, maps_of<false>(a, ADJOINTS, chain.sequence),
+		run_chains<true, true>(state, maps_of<false>(a, ADJOINTS, chain.sequence),
 			chain.first + chain.count - 1, chain.count);
 		if (chain.group == 0)
-			store_state(a.initial_gradient, chain.sequence, warp, lane, state);
+			store_state(a.initial_gradient, chain.sequence, warp, lane, state[0]);
 	}
 }

@@ -90,17 +90,22 @@ static __device__ __forceinline__ void store_state_rows(
 		store_block<HEAD_DIM>(tile, row, k, lane, a[0][k]);
 }
 
-/* The same, and on to memory, in pieces of 16 bytes. */
-static __device__ __forceinline__ void write_state_rows(
-	unsigned char *to, unsigned tile, int row, int lane, const unsigned (&a)[1][STATE_K][4])
+/* They go on to memory, in pieces of 16 bytes. */
+static __device__ __forceinline__ void copy_state_rows(unsigned char *to, unsigned tile, int row, int lane)
 {
 	const int first = row * 16 * HEAD_DIM * 2;
 
-	store_state_rows(tile, row, lane, a);
 	__syncwarp();
 	UNROLL
 	for (int at = first; at < first + 16 * HEAD_DIM * 2; at += 32 * 16)
 		*(uint4 *)(to + at + lane * 16) = load_shared(tile + at + lane * 16);
+}
+
+static __device__ __forceinline__ void write_state_rows(
+	unsigned char *to, unsigned tile, int row, int lane, const unsigned (&a)[1][STATE_K][4])
+{
+	store_state_rows(tile, row, lane, a);
+	copy_state_rows(to, tile, row, lane);
 }
 
 /* A left factor [16, C] of a transposed matrix to columns 16 `column` … of a tile of rows, used as those above. */
