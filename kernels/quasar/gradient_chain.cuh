@@ -70,8 +70,8 @@ static __device__ __forceinline__ void run_chains(
 				states[chain], left[chain], transition, STATE_PLANE);
 		}
 		if (WRITES)
-			copy_state_rows(maps.terms + (long long)(first + i * step) * STATE_BYTES, term, warp,
-				lane);
+			copy_state_rows(
+				maps.terms + (long long)(first + i * step) * STATE_BYTES, term, warp, lane);
 		UNROLL
 		for (int chain = 0; chain < CHAINS; chain++) {
 			multiply_finish(states[chain]);

@@ -12,15 +12,18 @@
 
 /* The chunk's tiles, by address. What stands behind a dash lies there later. */
 struct row_tiles {
-	unsigned keys, values, queries; /* – N of the first application in the place of V, of the second in that of Q */
-	unsigned outputs;               /* the outputs' gradient – where those of Q and K are turned into lines */
-	unsigned adjoined;              /* the gradient of V – dY of the first application */
-	unsigned state, adjoint;        /* both transposed */
-	unsigned twice;                 /* upstream: the state that the queries meet */
-	unsigned inverse; /* Tᵀ – upstream: dY of the second application */
-	unsigned symmetric; /* where T was or, upstream, dY: −(B + Bᵀ), on the diagonal what |k_r|² adds to K's gradient */
-	unsigned scores;    /* causal: tril(Q Kᵀ) – tril(do Nᵀ) */
-	unsigned numbers; /* of each row what dY · N is multiplied by for that diagonal, and for β – its term of dβ */
+	unsigned keys, values,
+		queries;   /* – N of the first application in the place of V, of the second in that of Q */
+	unsigned outputs;  /* the outputs' gradient – where those of Q and K are turned into lines */
+	unsigned adjoined; /* the gradient of V – dY of the first application */
+	unsigned state, adjoint; /* both transposed */
+	unsigned twice;          /* upstream: the state that the queries meet */
+	unsigned inverse;        /* Tᵀ – upstream: dY of the second application */
+	unsigned
+		symmetric; /* where T was or, upstream, dY: −(B + Bᵀ), on the diagonal what |k_r|² adds to K's gradient */
+	unsigned scores; /* causal: tril(Q Kᵀ) – tril(do Nᵀ) */
+	unsigned
+		numbers; /* of each row what dY · N is multiplied by for that diagonal, and for β – its term of dβ */
 };
 
 /* One application of the chunk, by the addresses of N, dY, the state before it and the adjoint of the one behind. */
@@ -71,8 +74,8 @@ static __device__ __forceinline__ void make_slopes(const struct row_tiles &tiles
 
 	UNROLL
 	for (int segment = 0; segment < segments; segment++) {
-		const uint4 keys =
-			load_shared(tiles.keys + tile_offset<HEAD_DIM>(row, part * segments + segment));
+		const uint4 keys = load_shared(
+			tiles.keys + tile_offset<HEAD_DIM>(row, part * segments + segment));
 		const unsigned pairs[4] = {keys.x, keys.y, keys.z, keys.w};
 
 		UNROLL
@@ -329,8 +332,7 @@ static __device__ __forceinline__ void make_chunk_gradient(const struct quasar_g
 		multiply<1, HEAD_DIM, true, FULL, 1, false>(
 			dq[slot], left, tiles.state + columns, STATE_PLANE);
 		if (part == ROW_PARTS - 1) { /* not where warps make the other one, if there are so many */
-			multiply<1, HEAD_DIM, false, FULL, 1, false>(
-				x[slot], left, tiles.values, ROWS_PLANE);
+			multiply<1, HEAD_DIM, false, FULL, 1, false>(x[slot], left, tiles.values, ROWS_PLANE);
 			make_score_row(tiles.scores, row, 0, lane, x[slot]);
 		}
 		add_application<false>(x[slot], dk[slot], first, row, part);
@@ -417,7 +419,7 @@ static __device__ __forceinline__ void make_row_gradients(const struct quasar_gr
 	if (!UPSTREAM) {
 		make_score_rows(block, tiles.keys, tiles.queries, tiles.scores, block.warp, WARPS);
 		publish_tiles();
-	__syncthreads();
+		__syncthreads();
 	}
 	make_chunk_gradient(a, share, rows, tiles);
 	if (block.warp == 0) {
