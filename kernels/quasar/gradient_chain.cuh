@@ -1,14 +1,15 @@
 /* gradient_chain: step 2: the chain of states, and that of their adjoints; see gradient.cu.
  *
  * A chain takes a transposed state from one map to the next: forwards Stᵀ ← Stᵀ Pᵀ + Rᵀ, backwards Eᵀ ← Eᵀ P + Cᵀ. The maps of
- * a group are composed by chains, too, that start from zero: its R and C; and P − I is what comes of it with P − I in the place
- * of C. */
+ * a group are composed backwards: C is what the chain makes of zero, X = P − I what it makes of zero with P_i − I in the place of C_i,
+ * and Rᵀ ← Rᵀ + R_iᵀ + R_iᵀ Xᵀ with the X of the maps behind. */
 #pragma once
 
 #include "quasar/gradient_tiles.cuh"
 #include "quasar/walk.cuh"
 
-#define CHAIN_STAGES GRADIENT_CHAIN_STAGES(HEAD_DIM)
+#define CHAIN_STAGES (GRADIENT_CHAIN_TILES(HEAD_DIM) / 2)
+#define COMPOSE_STAGES ((GRADIENT_CHAIN_TILES(HEAD_DIM) - 1) / 2)
 
 /* The maps of a sequence's chunks or groups. */
 struct maps {
@@ -30,53 +31,88 @@ static __device__ __forceinline__ void fetch_map(const struct maps &maps, int in
 	fetch_tile<STATE_BYTES>(stage + STATE_BYTES, maps.terms + (long long)index * STATE_BYTES);
 }
 
-/* Through `count` maps, from the one of index `first` on. A second chain adds P − I where the first adds the term. WRITES: each
- * map's term gives way to the state that came to it. */
-template <bool BACKWARDS, bool WRITES, int CHAINS>
-static __device__ __forceinline__ void run_chains(
-	float (&states)[CHAINS][STATE_N][4], const struct maps &maps, int first, int count)
+/* Starts fetching the first maps of a way of `count` from `first` on, all but one of STAGES. */
+template <int STAGES>
+static __device__ __forceinline__ void start_maps(const struct maps &maps, int first, int step, int count)
 {
-	const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, step = BACKWARDS ? -1 : 1;
-	const unsigned stages = shared_base();
-
 	__syncthreads();
 	UNROLL
-	for (int i = 0; i < CHAIN_STAGES - 1; i++) {
+	for (int i = 0; i < STAGES - 1; i++) {
 		if (i < count)
-			fetch_map(maps, first + i * step, stages + i * 2 * STATE_BYTES);
+			fetch_map(maps, first + i * step, shared_base() + i * 2 * STATE_BYTES);
 		copy_async_commit();
 	}
-	for (int i = 0; i < count; i++) {
-		const int ahead = i + CHAIN_STAGES - 1;
-		const unsigned transition = stages + i % CHAIN_STAGES * 2 * STATE_BYTES;
-		const unsigned term = transition + STATE_BYTES;
-		unsigned left[CHAINS][1][STATE_K][4], added[CHAINS][1][STATE_K][4];
+}
 
-		copy_async_wait_group<CHAIN_STAGES - 2>();
-		publish_tiles();
-		__syncthreads();
-		if (ahead < count)
-			fetch_map(
-				maps, first + ahead * step, stages + ahead % CHAIN_STAGES * 2 * STATE_BYTES);
-		copy_async_commit();
-		UNROLL
-		for (int chain = 0; chain < CHAINS; chain++) {
-			load_rows<1, HEAD_DIM>(added[chain],
-				(chain ? transition : term) + warp * 16 * HEAD_DIM * 2, STATE_PLANE);
-			pack_rows<1>(left[chain], states[chain]);
-			if (WRITES)
-				store_state_rows(term, warp, lane, left[chain]);
-			multiply_start<1, HEAD_DIM, BACKWARDS, FULL>(
-				states[chain], left[chain], transition, STATE_PLANE);
-		}
+/* Waits for the map of index first + i · step, and starts fetching one behind. Returns where it is. */
+template <int STAGES>
+static __device__ __forceinline__ unsigned next_map(
+	const struct maps &maps, int first, int step, int count, int i)
+{
+	const int ahead = i + STAGES - 1;
+
+	copy_async_wait_group<STAGES - 2>();
+	publish_tiles();
+	__syncthreads();
+	if (ahead < count)
+		fetch_map(maps, first + ahead * step, shared_base() + ahead % STAGES * 2 * STATE_BYTES);
+	copy_async_commit();
+	return shared_base() + i % STAGES * 2 * STATE_BYTES;
+}
+
+/* Through `count` maps, from the one of index `first` on. WRITES: each map's term gives way to the state that came to it. */
+template <bool BACKWARDS, bool WRITES>
+static __device__ __forceinline__ void run_chain(
+	float (&state)[STATE_N][4], const struct maps &maps, int first, int count)
+{
+	const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, step = BACKWARDS ? -1 : 1;
+
+	start_maps<CHAIN_STAGES>(maps, first, step, count);
+	for (int i = 0; i < count; i++) {
+		const unsigned transition = next_map<CHAIN_STAGES>(maps, first, step, count, i);
+		const unsigned term = transition + STATE_BYTES;
+		unsigned left[1][STATE_K][4], added[1][STATE_K][4];
+
+		load_rows<1, HEAD_DIM>(added, term + warp * 16 * HEAD_DIM * 2, STATE_PLANE);
+		pack_rows<1>(left, state);
+		if (WRITES)
+			store_state_rows(term, warp, lane, left);
+		multiply_start<1, HEAD_DIM, BACKWARDS, FULL>(state, left, transition, STATE_PLANE);
 		if (WRITES)
 			copy_state_rows(
 				maps.terms + (long long)(first + i * step) * STATE_BYTES, term, warp, lane);
-		UNROLL
-		for (int chain = 0; chain < CHAINS; chain++) {
-			multiply_finish(states[chain]);
-			add_factor(states[chain], added[chain]);
-		}
+		multiply_finish(state);
+		add_factor(state, added);
+	}
+	copy_async_wait();
+}
+
+/* The P − I and Rᵀ of `count` maps in one, from the last of them on, of index `last`. */
+static __device__ __forceinline__ void compose_maps(
+	float (&product)[STATE_N][4], float (&term)[STATE_N][4], const struct maps &maps, int last, int count)
+{
+	const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, rows = warp * 16 * HEAD_DIM * 2;
+	const unsigned behind = shared_base() + COMPOSE_STAGES * 2 * STATE_BYTES; /* X of the maps behind */
+
+	clear(product);
+	clear(term);
+	start_maps<COMPOSE_STAGES>(maps, last, -1, count);
+	for (int i = 0; i < count; i++) {
+		const unsigned transition = next_map<COMPOSE_STAGES>(maps, last, -1, count, i);
+		unsigned left[1][STATE_K][4], own[1][STATE_K][4], added[1][STATE_K][4];
+
+		pack_rows<1>(left, product);
+		store_state_rows(behind, warp, lane, left);
+		multiply_start<1, HEAD_DIM, true, FULL>(product, left, transition, STATE_PLANE);
+		publish_tiles();
+		__syncthreads();
+		load_rows<1, HEAD_DIM>(own, transition + STATE_BYTES + rows, STATE_PLANE);
+		multiply_start<1, HEAD_DIM, false, FULL>(term, own, behind, STATE_PLANE);
+		load_rows<1, HEAD_DIM>(added, transition + rows, STATE_PLANE);
+		multiply_finish<1>(product);
+		add_factor(product, added);
+		multiply_finish(term);
+		add_factor(term, own);
 	}
 	copy_async_wait();
 }
@@ -138,29 +174,23 @@ static __device__ __forceinline__ void write_state(const struct quasar_gradient_
 		shared_base(), threadIdx.x / 32, threadIdx.x % 32, packed);
 }
 
-/* A group's R, or its P − I and C, which both are chains of the same maps from the last one on. */
+/* A group's P − I and R, or its C, which states alone do without. */
 static __device__ __forceinline__ void compose_group(const struct quasar_gradient_arguments &a)
 {
 	const struct chain chain = make_chain(a);
+	const int last = chain.first + chain.count - 1;
+	float product[STATE_N][4], term[STATE_N][4];
 
 	if (chain.role == 0) {
-		float state[1][STATE_N][4];
-
-		clear(state[0]);
-		run_chains<false, false>(
-			state, maps_of<false>(a, STATES, chain.sequence), chain.first, chain.count);
+		compose_maps(product, term, maps_of<false>(a, STATES, chain.sequence), last, chain.count);
 		__syncthreads();
-		write_state(a, chain, STATES, state[0]);
+		write_state(a, chain, TRANSITIONS, product);
+		write_state(a, chain, STATES, term);
 	} else {
-		float states[2][STATE_N][4];
-
-		clear(states[0]);
-		clear(states[1]);
-		run_chains<true, false>(states, maps_of<false>(a, ADJOINTS, chain.sequence),
-			chain.first + chain.count - 1, chain.count);
+		clear(term);
+		run_chain<true, false>(term, maps_of<false>(a, ADJOINTS, chain.sequence), last, chain.count);
 		__syncthreads();
-		write_state(a, chain, ADJOINTS, states[0]);
-		write_state(a, chain, TRANSITIONS, states[1]);
+		write_state(a, chain, ADJOINTS, term);
 	}
 }
 
@@ -170,22 +200,22 @@ static __device__ __forceinline__ void make_states(const struct quasar_gradient_
 {
 	const struct chain chain = make_chain(a);
 	const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, last = a.of.groups - 1;
-	float state[1][STATE_N][4];
+	float state[STATE_N][4];
 
 	if (chain.role == 0) {
-		load_state(state[0], a.of.initial_state, chain.sequence, warp, lane);
-		run_chains<false, false>(state, maps_of<true>(a, STATES, chain.sequence), 0, chain.group);
-		run_chains<false, true>(
+		load_state(state, a.of.initial_state, chain.sequence, warp, lane);
+		run_chain<false, false>(state, maps_of<true>(a, STATES, chain.sequence), 0, chain.group);
+		run_chain<false, true>(
 			state, maps_of<false>(a, STATES, chain.sequence), chain.first, chain.count);
 		if (chain.group == last)
-			store_state(a.of.final_state, chain.sequence, warp, lane, state[0]);
+			store_state(a.of.final_state, chain.sequence, warp, lane, state);
 	} else {
-		load_state(state[0], a.final_gradient, chain.sequence, warp, lane);
-		run_chains<true, false>(
+		load_state(state, a.final_gradient, chain.sequence, warp, lane);
+		run_chain<true, false>(
 			state, maps_of<true>(a, ADJOINTS, chain.sequence), last, last - chain.group);
-		run_chains<true, true>(state, maps_of<false>(a, ADJOINTS, chain.sequence),
+		run_chain<true, true>(state, maps_of<false>(a, ADJOINTS, chain.sequence),
 			chain.first + chain.count - 1, chain.count);
 		if (chain.group == 0)
-			store_state(a.initial_gradient, chain.sequence, warp, lane, state[0]);
+			store_state(a.initial_gradient, chain.sequence, warp, lane, state);
 	}
 }

@@ -82,9 +82,9 @@
 #define GRADIENT_MAPS_SHARED(dim, upstream)                                                                  \
 	(4 * GRADIENT_ROWS(dim) + ((upstream) ? GRADIENT_STATE(dim) : GRADIENT_SQUARE) + GRADIENT_SQUARE +   \
 		(GRADIENT_STATE(dim) > GRADIENT_SQUARE ? GRADIENT_STATE(dim) : GRADIENT_SQUARE))
-/* Chains: maps that are on their way. */
-#define GRADIENT_CHAIN_STAGES(dim) ((dim) == 128 ? 2 : 4)
-#define GRADIENT_CHAIN_SHARED(dim) (GRADIENT_CHAIN_STAGES(dim) * 2 * GRADIENT_STATE(dim))
+/* Chains: maps that are on their way, of two tiles each; and where maps are composed their product so far. */
+#define GRADIENT_CHAIN_TILES(dim) ((dim) == 128 ? 5 : 8)
+#define GRADIENT_CHAIN_SHARED(dim) (GRADIENT_CHAIN_TILES(dim) * GRADIENT_STATE(dim))
 /* Rows: K, V, Q and do, dY and T (upstream each lies where the other was, too), two states or, upstream, three, causal
  * tril(Q Kᵀ), and two numbers for each row. */
 #define GRADIENT_ROWS_OR_SQUARE(dim)                                                                         \

@@ -151,7 +151,7 @@ int quasar_gradient_launches(const struct quasar_gradient *gradient, const struc
 		*launch = any;
 		launch->name = "quasar_gradient_compose";
 		launch->shared_bytes = GRADIENT_CHAIN_SHARED(dim);
-		launch->blocks = sequences * groups * 2;
+		launch->blocks = sequences * groups * (gradients ? 2 : 1);
 		launch->trips = group;
 		launch++->bytes = (2.0 * group + 1) * state;
 	}
