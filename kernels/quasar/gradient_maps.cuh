@@ -62,6 +62,7 @@ static __device__ __forceinline__ void make_chunk_adjoint(
 
 static __device__ __forceinline__ void make_maps(const struct quasar_gradient_arguments &a)
 {
+	const bool with_adjoints = !a.of.final_state; /* which states alone do without */
 	struct share share;
 	struct map_tiles tiles;
 	unsigned transition[1][STATE_K][4], term[1][STATE_K][4];
@@ -85,9 +86,10 @@ static __device__ __forceinline__ void make_maps(const struct quasar_gradient_ar
 		load_tensor(a, rows, a.of.q, rows.q, chunk, tiles.queries);
 	copy_async_commit();
 	load_tensor(a, rows, a.of.v, rows.v, chunk, tiles.values);
-	if (UPSTREAM)
+	if (UPSTREAM && with_adjoints)
 		load_tensor(a, rows, a.of.q, rows.q, chunk, tiles.queries);
-	load_output_gradient(a, share, chunk, tiles.outputs);
+	if (with_adjoints)
+		load_output_gradient(a, share, chunk, tiles.outputs);
 	copy_async_commit();
 	clear_square(tiles.inverse);
 	if (!UPSTREAM)
@@ -108,12 +110,15 @@ static __device__ __forceinline__ void make_maps(const struct quasar_gradient_ar
 	copy_async_wait();
 	publish_tiles();
 	__syncthreads();
-	write_inverse(place_of_square(a, share.sequence, share.index), tiles.inverse);
+	if (with_adjoints)
+		write_inverse(place_of_square(a, share.sequence, share.index), tiles.inverse);
 	make_chunk_map(transition, term, tiles, warp);
 	write_state_rows(place_of_states<false>(a, TRANSITIONS, share.sequence) + place,
 		UPSTREAM ? tiles.transition : tiles.turned, warp, lane, transition);
 	write_state_rows(
 		place_of_states<false>(a, STATES, share.sequence) + place, tiles.turned, warp, lane, term);
+	if (!with_adjoints)
+		return;
 	if (UPSTREAM) {
 		publish_tiles();
 		__syncthreads();
