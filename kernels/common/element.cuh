@@ -65,7 +65,10 @@ static __device__ __forceinline__ unsigned element_pair(float low, float high)
 static __device__ __forceinline__ void store_eight(ELEMENT *target, uint4 line, long long stride)
 {
 #if VECTOR
-	*(uint4 *)target = line;
+	/* the compiler may make four stores of one of a uint4 */
+	asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(target), "r"(line.x), "r"(line.y),
+		     "r"(line.z), "r"(line.w)
+		     : "memory");
 #else
 	const unsigned pairs[4] = {line.x, line.y, line.z, line.w};
 

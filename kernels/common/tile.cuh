@@ -394,11 +394,12 @@ template <int LATER = 0, int N> static __device__ __forceinline__ void multiply_
 }
 
 /* Started and finished. */
-template <int PLANES, int COLUMNS, bool TRANSPOSED, enum shape SHAPE, int SIGN = 1, int K, int N>
+template <int PLANES, int COLUMNS, bool TRANSPOSED, enum shape SHAPE, int SIGN = 1, bool ADDS = true, int K,
+	int N>
 static __device__ __forceinline__ void multiply(
 	float (&c)[N][4], const unsigned (&a)[PLANES][K][4], unsigned tile, unsigned plane)
 {
-	multiply_start<PLANES, COLUMNS, TRANSPOSED, SHAPE, SIGN>(c, a, tile, plane);
+	multiply_start<PLANES, COLUMNS, TRANSPOSED, SHAPE, SIGN, ADDS>(c, a, tile, plane);
 	multiply_finish(c);
 }
 
@@ -466,6 +467,14 @@ static __device__ __forceinline__ void multiply_tiles(
 static __device__ __forceinline__ void store_matrices(unsigned address, const unsigned (&a)[4])
 {
 	asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address),
+		     "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3])
+		     : "memory");
+}
+
+/* The same of the transpose, to where load_matrices_transposed() finds them. */
+static __device__ __forceinline__ void store_matrices_transposed(unsigned address, const unsigned (&a)[4])
+{
+	asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(address),
 		     "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3])
 		     : "memory");
 }

@@ -27,7 +27,8 @@ struct quasar_chunk_arguments {
 /* Of a part of each head's chunks, and the gradient of what these did. */
 struct quasar_gradient_arguments {
 	/* The operation: its q, k, v, beta, first_row, tokens, batch, heads and chunks; chunks_per_group and groups are of
-	 * the part; initial_state is the state before the part, final_state the one behind it. The rest is not read. */
+	 * the part; initial_state is the state before the part. final_state, the one behind it, is asked for where states are
+	 * all that is made, and nowhere else. The rest is not read. */
 	struct quasar_chunk_arguments of;
 	struct device_tensor output_gradient, q_gradient, k_gradient, v_gradient;
 	const float *final_gradient; /* of the state behind the part, [batch, heads, S, S]; NULL: zeros */

@@ -32,7 +32,11 @@
 #define NUM_STAGES 1
 #define NUM_LAUNCHES 2
 #define MIN_BLOCKS 1
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL) && HEAD_DIM >= 64
+#define PRODUCT_WARPS 4 /* by wgmma, which Hopper alone has */
+#else
 #define PRODUCT_WARPS 1
+#endif
 #include "quasar/gradient_chain.cuh"
 #include "quasar/gradient_maps.cuh"
 #include "quasar/gradient_rows.cuh"

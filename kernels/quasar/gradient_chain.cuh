@@ -1,14 +1,15 @@
 /* gradient_chain: step 2: the chain of states, and that of their adjoints; see gradient.cu.
  *
  * A chain takes a transposed state from one map to the next: forwards Stᵀ ← Stᵀ Pᵀ + Rᵀ, backwards Eᵀ ← Eᵀ P + Cᵀ. The maps of
- * a group are composed by chains, too, that start from zero: its R and C; and P − I is what comes of it with P − I in the place
- * of C. */
+ * a group are composed backwards: C is what the chain makes of zero, X = P − I what it makes of zero with P_i − I in the place of C_i,
+ * and Rᵀ ← Rᵀ + R_iᵀ + R_iᵀ Xᵀ with the X of the maps behind. */
 #pragma once
 
 #include "quasar/gradient_tiles.cuh"
 #include "quasar/walk.cuh"
 
-#define CHAIN_STAGES GRADIENT_CHAIN_STAGES(HEAD_DIM)
+#define CHAIN_STAGES (GRADIENT_CHAIN_TILES(HEAD_DIM) / 2)
+#define COMPOSE_STAGES ((GRADIENT_CHAIN_TILES(HEAD_DIM) - 1) / 2)
 
 /* The maps of a sequence's chunks or groups. */
 struct maps {
@@ -30,40 +31,88 @@ static __device__ __forceinline__ void fetch_map(const struct maps &maps, int in
 	fetch_tile<STATE_BYTES>(stage + STATE_BYTES, maps.terms + (long long)index * STATE_BYTES);
 }
 
+/* Starts fetching the first maps of a way of `count` from `first` on, all but one of STAGES. */
+template <int STAGES>
+static __device__ __forceinline__ void start_maps(const struct maps &maps, int first, int step, int count)
+{
+	__syncthreads();
+	UNROLL
+	for (int i = 0; i < STAGES - 1; i++) {
+		if (i < count)
+			fetch_map(maps, first + i * step, shared_base() + i * 2 * STATE_BYTES);
+		copy_async_commit();
+	}
+}
+
+/* Waits for the map of index first + i · step, and starts fetching one behind. Returns where it is. */
+template <int STAGES>
+static __device__ __forceinline__ unsigned next_map(
+	const struct maps &maps, int first, int step, int count, int i)
+{
+	const int ahead = i + STAGES - 1;
+
+	copy_async_wait_group<STAGES - 2>();
+	publish_tiles();
+	__syncthreads();
+	if (ahead < count)
+		fetch_map(maps, first + ahead * step, shared_base() + ahead % STAGES * 2 * STATE_BYTES);
+	copy_async_commit();
+	return shared_base() + i % STAGES * 2 * STATE_BYTES;
+}
+
 /* Through `count` maps, from the one of index `first` on. WRITES: each map's term gives way to the state that came to it. */
 template <bool BACKWARDS, bool WRITES>
 static __device__ __forceinline__ void run_chain(
 	float (&state)[STATE_N][4], const struct maps &maps, int first, int count)
 {
 	const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, step = BACKWARDS ? -1 : 1;
-	const unsigned stages = shared_base();
 
-	__syncthreads();
-	UNROLL
-	for (int i = 0; i < CHAIN_STAGES - 1; i++) {
-		if (i < count)
-			fetch_map(maps, first + i * step, stages + i * 2 * STATE_BYTES);
-		copy_async_commit();
-	}
+	start_maps<CHAIN_STAGES>(maps, first, step, count);
 	for (int i = 0; i < count; i++) {
-		const int ahead = i + CHAIN_STAGES - 1;
-		const unsigned transition = stages + i % CHAIN_STAGES * 2 * STATE_BYTES;
+		const unsigned transition = next_map<CHAIN_STAGES>(maps, first, step, count, i);
 		const unsigned term = transition + STATE_BYTES;
 		unsigned left[1][STATE_K][4], added[1][STATE_K][4];
 
-		copy_async_wait_group<CHAIN_STAGES - 2>();
-		__syncthreads();
-		if (ahead < count)
-			fetch_map(
-				maps, first + ahead * step, stages + ahead % CHAIN_STAGES * 2 * STATE_BYTES);
-		copy_async_commit();
 		load_rows<1, HEAD_DIM>(added, term + warp * 16 * HEAD_DIM * 2, STATE_PLANE);
 		pack_rows<1>(left, state);
 		if (WRITES)
-			write_state_rows(maps.terms + (long long)(first + i * step) * STATE_BYTES, term, warp,
-				lane, left);
-		multiply<1, HEAD_DIM, BACKWARDS, FULL>(state, left, transition, STATE_PLANE);
+			store_state_rows(term, warp, lane, left);
+		multiply_start<1, HEAD_DIM, BACKWARDS, FULL>(state, left, transition, STATE_PLANE);
+		if (WRITES)
+			copy_state_rows(
+				maps.terms + (long long)(first + i * step) * STATE_BYTES, term, warp, lane);
+		multiply_finish(state);
 		add_factor(state, added);
+	}
+	copy_async_wait();
+}
+
+/* The P − I and Rᵀ of `count` maps in one, from the last of them on, of index `last`. */
+static __device__ __forceinline__ void compose_maps(
+	float (&product)[STATE_N][4], float (&term)[STATE_N][4], const struct maps &maps, int last, int count)
+{
+	const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, rows = warp * 16 * HEAD_DIM * 2;
+	const unsigned behind = shared_base() + COMPOSE_STAGES * 2 * STATE_BYTES; /* X of the maps behind */
+
+	clear(product);
+	clear(term);
+	start_maps<COMPOSE_STAGES>(maps, last, -1, count);
+	for (int i = 0; i < count; i++) {
+		const unsigned transition = next_map<COMPOSE_STAGES>(maps, last, -1, count, i);
+		unsigned left[1][STATE_K][4], own[1][STATE_K][4], added[1][STATE_K][4];
+
+		pack_rows<1>(left, product);
+		store_state_rows(behind, warp, lane, left);
+		multiply_start<1, HEAD_DIM, true, FULL>(product, left, transition, STATE_PLANE);
+		publish_tiles();
+		__syncthreads();
+		load_rows<1, HEAD_DIM>(own, transition + STATE_BYTES + rows, STATE_PLANE);
+		multiply_start<1, HEAD_DIM, false, FULL>(term, own, behind, STATE_PLANE);
+		load_rows<1, HEAD_DIM>(added, transition + rows, STATE_PLANE);
+		multiply_finish<1>(product);
+		add_factor(product, added);
+		multiply_finish(term);
+		add_factor(term, own);
 	}
 	copy_async_wait();
 }
@@ -114,25 +163,35 @@ static __device__ __forceinline__ struct chain make_chain(const struct quasar_gr
 		(int)(blockIdx.x % roles)};
 }
 
-/* One of a group's P − I, R and C, so that for states alone two thirds of the blocks suffice. */
-static __device__ __forceinline__ void compose_group(const struct quasar_gradient_arguments &a)
+static __device__ __forceinline__ void write_state(const struct quasar_gradient_arguments &a,
+	const struct chain &chain, enum array array, const float (&state)[STATE_N][4])
 {
-	const struct chain chain = make_chain(a);
-	const enum array array = chain.role == 0 ? TRANSITIONS : chain.role == 1 ? STATES : ADJOINTS;
-	const struct maps maps = maps_of<false>(a, array, chain.sequence);
-	float state[STATE_N][4];
 	unsigned packed[1][STATE_K][4];
 
-	clear(state);
-	if (array == STATES)
-		run_chain<false, false>(state, maps, chain.first, chain.count);
-	else
-		run_chain<true, false>(state, maps, chain.first + chain.count - 1, chain.count);
 	pack_rows<1>(packed, state);
-	__syncthreads();
 	write_state_rows(
 		place_of_states<true>(a, array, chain.sequence) + (long long)chain.group * STATE_BYTES,
 		shared_base(), threadIdx.x / 32, threadIdx.x % 32, packed);
+}
+
+/* A group's P − I and R, or its C, which states alone do without. */
+static __device__ __forceinline__ void compose_group(const struct quasar_gradient_arguments &a)
+{
+	const struct chain chain = make_chain(a);
+	const int last = chain.first + chain.count - 1;
+	float product[STATE_N][4], term[STATE_N][4];
+
+	if (chain.role == 0) {
+		compose_maps(product, term, maps_of<false>(a, STATES, chain.sequence), last, chain.count);
+		__syncthreads();
+		write_state(a, chain, TRANSITIONS, product);
+		write_state(a, chain, STATES, term);
+	} else {
+		clear(term);
+		run_chain<true, false>(term, maps_of<false>(a, ADJOINTS, chain.sequence), last, chain.count);
+		__syncthreads();
+		write_state(a, chain, ADJOINTS, term);
+	}
 }
 
 /* The states before a group's chunks, in the place of R, or the adjoints of those behind them, in the place of C; for states

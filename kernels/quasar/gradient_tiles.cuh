@@ -4,7 +4,7 @@
 #include "quasar/step.cuh"
 
 /* Blocks on a multiprocessor that the compiler leaves registers for. */
-#define MAPS_BLOCKS (HEAD_DIM == 128 ? 1 : 3)
+#define MAPS_BLOCKS (HEAD_DIM == 128 ? 1 : HEAD_DIM == 64 && WARPGROUP_PRODUCTS ? 4 : 3)
 #define ROWS_BLOCKS (HEAD_DIM == 128 ? 1 : 3)
 
 /* The arrays of working memory. */
@@ -43,6 +43,32 @@ static __device__ __forceinline__ void fetch_tile(unsigned tile, const unsigned 
 		copy_async(tile + at + threadIdx.x * 16, from + at + threadIdx.x * 16, true);
 }
 
+/* Whether these 16 bytes of the tile of a Tᵀ are in a block of 16 × 16 on the diagonal or above; the others are zeros, which nobody
+ * stores. */
+static __device__ __forceinline__ bool is_stored(int at)
+{
+	const int row = at / (CHUNK * 2), segment = at / 16 % (CHUNK / 8) ^ (row & 7);
+
+	return segment / 2 >= row / 16;
+}
+
+/* Starts copying a Tᵀ to shared memory. */
+static __device__ __forceinline__ void fetch_inverse(unsigned tile, const unsigned char *from)
+{
+	UNROLL
+	for (int at = threadIdx.x * 16; at < SQUARE_BYTES; at += THREADS * 16)
+		copy_async(tile + at, from + at, is_stored(at));
+}
+
+/* And to memory. */
+static __device__ __forceinline__ void write_inverse(unsigned char *to, unsigned tile)
+{
+	UNROLL
+	for (int at = threadIdx.x * 16; at < SQUARE_BYTES; at += THREADS * 16)
+		if (is_stored(at))
+			*(uint4 *)(to + at) = load_shared(tile + at);
+}
+
 /* The left factor from 16 columns of a tile, from column 16 `column` on, which become its rows. */
 template <int COLUMNS, int K>
 static __device__ __forceinline__ void load_columns(unsigned (&a)[1][K][4], unsigned tile, int column)
@@ -64,17 +90,22 @@ static __device__ __forceinline__ void store_state_rows(
 		store_block<HEAD_DIM>(tile, row, k, lane, a[0][k]);
 }
 
-/* The same, and on to memory, in pieces of 16 bytes. */
-static __device__ __forceinline__ void write_state_rows(
-	unsigned char *to, unsigned tile, int row, int lane, const unsigned (&a)[1][STATE_K][4])
+/* They go on to memory, in pieces of 16 bytes. */
+static __device__ __forceinline__ void copy_state_rows(unsigned char *to, unsigned tile, int row, int lane)
 {
 	const int first = row * 16 * HEAD_DIM * 2;
 
-	store_state_rows(tile, row, lane, a);
 	__syncwarp();
 	UNROLL
 	for (int at = first; at < first + 16 * HEAD_DIM * 2; at += 32 * 16)
 		*(uint4 *)(to + at + lane * 16) = load_shared(tile + at + lane * 16);
+}
+
+static __device__ __forceinline__ void write_state_rows(
+	unsigned char *to, unsigned tile, int row, int lane, const unsigned (&a)[1][STATE_K][4])
+{
+	store_state_rows(tile, row, lane, a);
+	copy_state_rows(to, tile, row, lane);
 }
 
 /* A left factor [16, C] of a transposed matrix to columns 16 `column` … of a tile of rows, used as those above. */
@@ -83,11 +114,23 @@ static __device__ __forceinline__ void store_columns(
 {
 	__syncwarp();
 	UNROLL
-	for (int k = 0; k < CHUNK_K; k++) {
-		const unsigned block[4] = {transpose_matrix(a[0][k][0]), transpose_matrix(a[0][k][2]),
-			transpose_matrix(a[0][k][1]), transpose_matrix(a[0][k][3])};
+	for (int k = 0; k < CHUNK_K; k++)
+		store_block_transposed<HEAD_DIM>(tile, k, column, lane, a[0][k]);
+}
 
-		store_block<HEAD_DIM>(tile, k, column, lane, block);
+/* c = a, where a is a left factor. */
+template <int N>
+static __device__ __forceinline__ void unpack_rows(float (&c)[N][4], const unsigned (&a)[1][N / 2][4])
+{
+	UNROLL
+	for (int n = 0; n < N; n++) {
+		UNROLL
+		for (int half = 0; half < 2; half++) {
+			const unsigned pair = a[0][n / 2][(n & 1) * 2 + half];
+
+			c[n][half * 2] = bf16_low(pair);
+			c[n][half * 2 + 1] = bf16_high(pair);
+		}
 	}
 }
 
@@ -105,6 +148,17 @@ static __device__ __forceinline__ void add_factor(float (&c)[N][4], const unsign
 			c[n][half * 2 + 1] += bf16_high(pair);
 		}
 	}
+}
+
+/* Starts loading a chunk's rows of one of q, k and v, of which `source` is this thread's part. */
+static __device__ __forceinline__ void load_tensor(const struct quasar_gradient_arguments &a,
+	struct rows rows, const struct device_tensor &tensor, const ELEMENT *source, int chunk, unsigned tile)
+{
+	struct quasar_chunk_arguments of = a.of;
+
+	of.k = tensor;
+	rows.k = source;
+	load_chunk<1>(of, rows, chunk, tile);
 }
 
 /* Starts loading a chunk's rows of the outputs' gradient; output row r of chunk i is token 64 i + r's, under either semantics. */

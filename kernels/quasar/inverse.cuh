@@ -92,18 +92,7 @@ static __device__ __forceinline__ void make_inverses(const struct quasar_chunk_a
 	publish_tiles();
 	__syncthreads();
 #if WARPGROUP_PRODUCTS
-	{
-		const unsigned keys = tiles + part * ROWS_BYTES;
-		unsigned left[PLANES][STATE_K][4];
-		float g[CHUNK_N][4];
-
-		clear(g);
-		load_rows<PLANES, HEAD_DIM>(left, keys + block.warp * 16 * HEAD_DIM * 2, ROWS_PLANE);
-		multiply<PLANES, HEAD_DIM, false, FULL>(g, left, keys, ROWS_PLANE);
-		if (GATED)
-			decay_products(g, block.decay, block.warp, 0);
-		make_lower_row(block, 0, block.warp, g);
-	}
+	make_lower(block, tiles + part * ROWS_BYTES);
 #else
 	make_rows<false>(block, tiles + part * ROWS_BYTES, 0, 0);
 #endif

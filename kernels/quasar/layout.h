@@ -77,17 +77,23 @@
 #define GRADIENT_WORKING_BYTES(dim, chunks, groups)                                                          \
 	((long long)(chunks)*GRADIENT_SQUARE + 3 * ((long long)(chunks) + (groups)) * GRADIENT_STATE(dim))
 
-/* Shared memory. Maps: K, V, Q and do, T and L, tril(Q Kᵀ) or, upstream, P, and where warps turn their rows around. */
+/* Shared memory. Maps: K, V, Q and do, tril(Q Kᵀ) or, upstream, P, then T, and L, behind which warps have it to turn their rows
+ * around. */
 #define GRADIENT_MAPS_SHARED(dim, upstream)                                                                  \
-	(4 * GRADIENT_ROWS(dim) + 2 * GRADIENT_SQUARE +                                                      \
-		((upstream) ? GRADIENT_STATE(dim) : GRADIENT_SQUARE) + GRADIENT_STATE(dim))
-/* Chains: maps that are on their way. */
-#define GRADIENT_CHAIN_STAGES(dim) ((dim) == 128 ? 2 : 4)
-#define GRADIENT_CHAIN_SHARED(dim) (GRADIENT_CHAIN_STAGES(dim) * 2 * GRADIENT_STATE(dim))
-/* Rows: K, V, Q, do and Tᵀ dN, two states or, upstream, three, T, tril(Q Kᵀ), and a number for each row. */
+	(4 * GRADIENT_ROWS(dim) + ((upstream) ? GRADIENT_STATE(dim) : GRADIENT_SQUARE) + GRADIENT_SQUARE +   \
+		(GRADIENT_STATE(dim) > GRADIENT_SQUARE ? GRADIENT_STATE(dim) : GRADIENT_SQUARE))
+/* Chains: maps that are on their way, of two tiles each; and where maps are composed their product so far. */
+#define GRADIENT_CHAIN_TILES(dim) ((dim) == 128 ? 5 : 8)
+#define GRADIENT_CHAIN_SHARED(dim) (GRADIENT_CHAIN_TILES(dim) * GRADIENT_STATE(dim))
+/* Rows: K, V, Q and do, dY and T (upstream each lies where the other was, too), two states or, upstream, three, causal
+ * tril(Q Kᵀ), and two numbers for each row. */
+#define GRADIENT_ROWS_OR_SQUARE(dim)                                                                         \
+	(GRADIENT_ROWS(dim) > GRADIENT_SQUARE ? GRADIENT_ROWS(dim) : GRADIENT_SQUARE)
 #define GRADIENT_ROWS_SHARED(dim, upstream)                                                                  \
-	(5 * GRADIENT_ROWS(dim) + ((upstream) ? 3 : 2) * GRADIENT_STATE(dim) +                               \
-		((upstream) ? 1 : 2) * GRADIENT_SQUARE + UPSTREAM_CHUNK * 4)
+	(4 * GRADIENT_ROWS(dim) +                                                                            \
+		((upstream) ? 2 * GRADIENT_ROWS_OR_SQUARE(dim) + 3 * GRADIENT_STATE(dim)                     \
+			    : GRADIENT_ROWS(dim) + 2 * GRADIENT_SQUARE + 2 * GRADIENT_STATE(dim)) +          \
+		UPSTREAM_CHUNK * 8)
 #define GRADIENT_SHARED(dim, upstream)                                                                       \
 	(GRADIENT_ROWS_SHARED(dim, upstream) > GRADIENT_CHAIN_SHARED(dim)                                    \
 			? GRADIENT_ROWS_SHARED(dim, upstream)                                                \

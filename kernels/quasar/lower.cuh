@@ -24,6 +24,23 @@ static __device__ __forceinline__ void store_block(
 #endif
 }
 
+/* The same of the block's transpose. */
+template <int COLUMNS = CHUNK>
+static __device__ __forceinline__ void store_block_transposed(
+	unsigned tile, int row, int column, int lane, const unsigned (&block)[4])
+{
+#if WARPGROUP_PRODUCTS
+	store_matrices_transposed(tile + row * 16 * COLUMNS * 2 +
+			(lane_offset<COLUMNS>(false, lane) ^ tile_column<COLUMNS>(2 * column)),
+		block);
+#else
+	const unsigned transposed[4] = {transpose_matrix(block[0]), transpose_matrix(block[2]),
+		transpose_matrix(block[1]), transpose_matrix(block[3])};
+
+	store_block<COLUMNS>(tile, row, column, lane, transposed);
+#endif
+}
+
 /* The diagonal block of block row `row` of G. */
 static __device__ __forceinline__ void take_diagonal_block(
 	float (&diagonal)[2][4], const float (&g)[CHUNK_N][4], int row)

@@ -50,6 +50,22 @@ static __device__ __forceinline__ void make_score_rows(
 	}
 }
 
+#if WARPGROUP_PRODUCTS
+/* L by four warps together, a block row each. */
+static __device__ __forceinline__ void make_lower(struct chunk_block &block, unsigned keys)
+{
+	unsigned left[PLANES][STATE_K][4];
+	float g[CHUNK_N][4];
+
+	clear(g);
+	load_rows<PLANES, HEAD_DIM>(left, keys + block.warp * 16 * HEAD_DIM * 2, ROWS_PLANE);
+	multiply<PLANES, HEAD_DIM, false, FULL>(g, left, keys, ROWS_PLANE);
+	if (GATED)
+		decay_products(g, block.decay, block.warp, 0);
+	make_lower_row(block, 0, block.warp, g);
+}
+#endif
+
 /* Step a. Each warp makes a block row of L and, causal, one of tril(Q Kᵀ): a long one beside a short one,
  * or, where warps are many, one of the two. Both come from the same reading of K. The blocks above the
  * diagonal are computed too and dropped: branches around them cost more than they save. */

@@ -19,12 +19,6 @@ static __device__ __forceinline__ void subtract_from_values(float (&y)[CHUNK_N][
 		float value[2][4];
 
 		UNROLL
-		for (int j = 0; j < 2; j++) {
-			UNROLL
-			for (int i = 0; i < 4; i++)
-				value[j][i] = 0.0f;
-		}
-		UNROLL
 		for (int p = 0; p < PLANES; p++) {
 			unsigned v[4];
 
@@ -33,8 +27,10 @@ static __device__ __forceinline__ void subtract_from_values(float (&y)[CHUNK_N][
 					(lane ^ tile_column<HEAD_DIM>(2 * warp)));
 			UNROLL
 			for (int i = 0; i < 4; i++) {
-				value[i / 2][i % 2 * 2] += bf16_low(v[i]);
-				value[i / 2][i % 2 * 2 + 1] += bf16_high(v[i]);
+				float &even = value[i / 2][i % 2 * 2], &odd = value[i / 2][i % 2 * 2 + 1];
+
+				even = p ? even + bf16_low(v[i]) : bf16_low(v[i]);
+				odd = p ? odd + bf16_high(v[i]) : bf16_high(v[i]);
 			}
 		}
 		UNROLL
@@ -54,8 +50,7 @@ static __device__ __forceinline__ void differences(unsigned (&packed)[PLANES][CH
 	float y[CHUNK_N][4];
 
 	pack_rows<PLANES>(a_state, state);
-	clear(y);
-	multiply<PLANES, HEAD_DIM, false, FULL>(y, a_state, tiles.keys, ROWS_PLANE);
+	multiply<PLANES, HEAD_DIM, false, FULL, 1, false>(y, a_state, tiles.keys, ROWS_PLANE);
 	subtract_from_values(y, tiles.values, warp);
 	pack_rows<PLANES>(packed, y);
 }
@@ -64,8 +59,7 @@ static __device__ __forceinline__ void differences(unsigned (&packed)[PLANES][CH
 static __device__ __forceinline__ void solve(
 	float (&n)[CHUNK_N][4], unsigned (&packed)[PLANES][CHUNK_K][4], const struct tiles &tiles)
 {
-	clear(n);
-	multiply<PLANES, CHUNK, true, UPPER>(n, packed, tiles.inverse, SQUARE_PLANE);
+	multiply<PLANES, CHUNK, true, UPPER, 1, false>(n, packed, tiles.inverse, SQUARE_PLANE);
 	pack_rows<PLANES>(packed, n);
 }
 

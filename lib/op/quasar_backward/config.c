@@ -135,7 +135,8 @@ int quasar_gradient_launches(const struct quasar_gradient *gradient, const struc
 		   gradients = purpose == PURPOSE_GRADIENTS;
 	const int dim = problem->dim, group = config->value[GRADIENT_CHUNKS_PER_GROUP];
 	const int64_t sequences = sequences_of(problem), groups = gradient_groups(chunks, group);
-	const double tile = UPSTREAM_CHUNK * dim * 2.0, square = GRADIENT_SQUARE, state = GRADIENT_STATE(dim);
+	const double tile = UPSTREAM_CHUNK * dim * 2.0, state = GRADIENT_STATE(dim);
+	const double square = GRADIENT_SQUARE * 10 / 16.0; /* its blocks that are not zero */
 	const struct config_launch any = {.source = QUASAR_GRADIENT_SOURCE,
 		.threads = GRADIENT_THREADS(dim),
 		.parameters = {{"HEAD_DIM", dim}, {"UPSTREAM", upstream}, {"INPUT", (int)problem->q.dtype},
@@ -146,12 +147,12 @@ int quasar_gradient_launches(const struct quasar_gradient *gradient, const struc
 	launch->name = "quasar_gradient_maps";
 	launch->shared_bytes = GRADIENT_MAPS_SHARED(dim, upstream);
 	launch->blocks = sequences * chunks;
-	launch++->bytes = 4 * tile + square + 3 * state;
+	launch++->bytes = gradients ? 4 * tile + square + 3 * state : 2 * tile + 2 * state;
 	if (groups > 1) {
 		*launch = any;
 		launch->name = "quasar_gradient_compose";
 		launch->shared_bytes = GRADIENT_CHAIN_SHARED(dim);
-		launch->blocks = sequences * groups * (gradients ? 3 : 2);
+		launch->blocks = sequences * groups * (gradients ? 2 : 1);
 		launch->trips = group;
 		launch++->bytes = (2.0 * group + 1) * state;
 	}

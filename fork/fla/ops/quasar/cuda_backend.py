@@ -156,8 +156,8 @@ def gradients(q, k, v, beta, state, semantics, output_gradient, state_gradient, 
         arguments = [*tensors, *found, beta, before, behind, first_rows, gradient_behind, gradient_before, beta_terms,
                      beta_gradient, working, length, held, batch, heads, choice.chunks, first, chunks,
                      choice.chunks_per_group, groups]
-        blocks = [chunks, (2 if forwards else 3) * groups if groups > 1 else 0, groups if forwards else 2 * groups,
-                  0 if forwards else chunks]
+        chains = groups if forwards else 2 * groups
+        blocks = [chunks, chains if groups > 1 else 0, chains, 0 if forwards else chunks]
         shared = choice.maps_shared, choice.chain_shared, choice.chain_shared, choice.rows_shared
         for step, count, size in zip(steps, blocks, shared):
             if count:
