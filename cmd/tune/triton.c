@@ -32,9 +32,12 @@
 	600.0 /* for the first call, in which all kernels are compiled and tuned as the fork says */
 #define TRIAL_SECONDS 120.0 /* for a candidate's compilation and its calls */
 #define MOST_COMPILERS 8    /* processes, with PyTorch in each */
+#define ROUND_SECONDS 0.02  /* of calls one behind the other, which hide the host's part from the GPU, */
+#define MOST_CALLS 10       /* and these are as many as validators make */
 #define LEAST_COSINE 0.9999 /* with the output of the untuned layer */
 #define INPUT "x"
 #define SOURCE_BYTES ((size_t)16 << 20)
+#define WEIGHTS_BYTES ((size_t)256 << 20)
 
 struct triton_tuning {
 	const struct tune_request *request;
@@ -44,7 +47,9 @@ struct triton_tuning {
 	struct gpu_properties properties; /* name "": Triton's interpreter, on the CPU */
 	struct gpu_clock *clock;          /* of the GPU */
 	struct probe *probe;              /* NULL: to be opened */
+	struct buffer weights;            /* of the first session's layer, as a file */
 	float *input, *untuned, *output;  /* [tokens, LAYER_HIDDEN] */
+	int calls;                        /* of a round */
 	struct triton_kernel kernels[MOST_KERNELS];
 	struct config winners[MOST_KERNELS]; /* of those that are done; the others run as they are */
 	int kernel_count, done;
@@ -70,7 +75,7 @@ static size_t numbers(const struct triton_tuning *it)
 static int configure(struct triton_tuning *it, int kernel, const struct config *config, struct error *err)
 {
 	cJSON *object = triton_config_json(&it->kernels[kernel], config);
-	int result = probe_configure(it->probe, it->kernels[kernel].name, object, err);
+	int result = probe_configure(it->probe, it->kernels[kernel].name, object, INPUT, err);
 
 	cJSON_Delete(object);
 	return result;
@@ -82,6 +87,20 @@ static void close_session(struct triton_tuning *it)
 	it->probe = NULL;
 }
 
+/* A layer is constructed with random weights: those of later sessions get the first one's. */
+static int share_weights(struct triton_tuning *it, struct error *err)
+{
+	const char *path;
+
+	if (probe_save_weights(it->probe, &path, err) < 0)
+		return -1;
+	if (!it->weights.length)
+		return file_read(path, WEIGHTS_BYTES, &it->weights, err);
+	return file_write(path, it->weights.data, it->weights.length, 0600, FILE_REPLACE, err) < 0
+		? -1
+		: probe_load_weights(it->probe, path, err);
+}
+
 /* Starts the layer, and has it called once: `kernels` receives what there is to tune. The caller deletes it. */
 static int open_session(struct triton_tuning *it, cJSON **kernels, struct error *err)
 {
@@ -91,7 +110,8 @@ static int open_session(struct triton_tuning *it, cJSON **kernels, struct error 
 	if (!it->probe)
 		return -1;
 	probe_limit(it->probe, OPENING_SECONDS);
-	if (probe_load(it->probe, err) < 0 || probe_input(it->probe, INPUT, it->input, tokens, err) < 0)
+	if (probe_load(it->probe, err) < 0 || share_weights(it, err) < 0 ||
+		probe_input(it->probe, INPUT, it->input, tokens, err) < 0)
 		return -1;
 	*kernels = probe_autotuners(it->probe, INPUT, err);
 	return *kernels ? 0 : -1;
@@ -208,27 +228,49 @@ static int give_up(struct triton_tuning *it)
 	return -1;
 }
 
-static int time_layer(
-	void *context, int device, const struct config *config, int runs, double *seconds, struct error *err)
+/* Of calls of the session's layer, as it is configured. */
+static int time_calls(
+	const struct triton_tuning *it, int calls, int rounds, struct probe_times *times, struct error *err)
 {
-	struct triton_tuning *it = context;
 	const char *inputs[] = {INPUT, NULL};
 	const struct probe_timing timing = {.tokens = it->request->shape.tokens,
 		.inputs = inputs,
 		.warmups = 2,
-		.calls = 1,
-		.rounds = runs < PROBE_ROUNDS ? runs : PROBE_ROUNDS,
+		.calls = calls,
+		.rounds = rounds < PROBE_ROUNDS ? rounds : PROBE_ROUNDS,
 		.seconds = TRIAL_SECONDS};
+
+	return probe_time(it->probe, &timing, times, err);
+}
+
+/* How many calls a round has, from what one takes by itself. The interpreter works on the host alone. */
+static int choose_calls(struct triton_tuning *it, struct error *err)
+{
+	struct probe_times times;
+
+	it->calls = 1;
+	if (!it->properties.name[0])
+		return 0;
+	if (time_calls(it, 1, 1, &times, err) < 0)
+		return -1;
+	it->calls = (int)fmax(1, fmin(MOST_CALLS, ceil(ROUND_SECONDS / times.process[0])));
+	return 0;
+}
+
+static int time_layer(
+	void *context, int device, const struct config *config, int runs, double *seconds, struct error *err)
+{
+	struct triton_tuning *it = context;
 	struct probe_times times;
 
 	(void)device;
 	if (make_ready(it, err) < 0)
 		return -1;
 	probe_limit(it->probe, TRIAL_SECONDS);
-	if (configure(it, it->done, config, err) < 0 || probe_time(it->probe, &timing, &times, err) < 0)
+	if (configure(it, it->done, config, err) < 0 || time_calls(it, it->calls, runs, &times, err) < 0)
 		return give_up(it);
 	for (int i = 0; i < runs; i++)
-		seconds[i] = times.process[i % times.rounds];
+		seconds[i] = times.process[i % times.rounds] / it->calls;
 	return 0;
 }
 
@@ -608,6 +650,8 @@ int tune_triton(const struct tune_request *request, struct error *err)
 	if (!result)
 		result = probe_call(it.probe, INPUT, request->shape.tokens, 0, it.untuned, err);
 	if (!result)
+		result = choose_calls(&it, err);
+	if (!result)
 		result = tune_all(&it, err);
 	cJSON_Delete(kernels);
 	close_session(&it);
@@ -617,6 +661,7 @@ int tune_triton(const struct tune_request *request, struct error *err)
 	gpu_clock_close(it.clock);
 	python_free(&it.python);
 	free(it.fork);
+	buffer_free(&it.weights);
 	free(it.input);
 	free(it.untuned);
 	free(it.output);

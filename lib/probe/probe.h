@@ -125,8 +125,10 @@ int probe_time(
  * compiles others from. The caller deletes it. NULL on error. */
 cJSON *probe_autotuners(struct probe *probe, const char *input, struct error *err);
 
-/* From now on one of these kernels runs in this configuration alone. */
-int probe_configure(struct probe *probe, const char *kernel, const cJSON *config, struct error *err);
+/* From now on one of these kernels runs in this configuration alone, in a layer that is made anew with the same weights, and
+ * is called once. STATUS_FAILED when that call does not run the kernel so. */
+int probe_configure(
+	struct probe *probe, const char *kernel, const cJSON *config, const char *input, struct error *err);
 
 /* What a validator's script counts on and the fork has replaced, "time.time, torch.cuda.synchronize"; "" when nothing;
  * the caller frees. `settled`: whether outputs of timed calls are still what they were when the clock stopped. */

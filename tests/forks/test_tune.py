@@ -62,6 +62,60 @@ def test_a_kernel_is_tuned_checked_and_written(tune, fork):
     assert before.splitlines()[:8] == after.splitlines()[:8]
 
 
+CALL = "copy[lambda meta: (triton.cdiv(SOME, meta['BLOCK']),)](x, y, SOME)"
+# As a fork with CUDA graphs does: what a call ran once is run again, in the configuration of then. {key} is of the layer.
+CAPTURED = """if {key} not in captured:
+            """ + CALL + """
+            captured[{key}] = copy.best_config.kwargs
+        else:
+            block = captured[{key}]
+            copy.fn[(triton.cdiv(SOME, block['BLOCK']),)](x, y, SOME, **block)"""
+
+
+@pytest.fixture
+def layer(fork):
+    """Changes the fork's layer: layer((before, after), …)."""
+
+    def change(*changes):
+        text = (fork.path / LAYER).read_text()
+        for before, after in changes:
+            assert before in text
+            text = text.replace(before, after)
+        (fork.path / LAYER).write_text(text)
+        fork.commit()
+
+    return change
+
+
+def capturing(key):
+    return (CALL, CAPTURED.format(key=key)), ("SOME = 256\n", "SOME = 256\ncaptured = {}\n")
+
+
+def test_what_a_fork_has_captured_is_not_what_is_timed(tune, layer):
+    if torch.cuda.is_available():
+        pytest.skip("the interpreter's time goes with the number of programs, a GPU's does not")
+    layer(*capturing("self.scale.data_ptr()"))
+    for _ in range(3):  # on a busy machine noise may hide what is faster
+        done = tune("--json")
+        assert done.code == 0, done.err
+        if done.json["tuned_ms"] < 0.7 * done.json["untuned_ms"]:
+            break
+    assert done.json["tuned_ms"] < 0.7 * done.json["untuned_ms"] and done.json["kernels"][0]["parameters"]["BLOCK"] >= 64
+
+
+def test_a_layer_that_runs_nothing_but_what_it_has_captured_is_not_timed(tune, layer):
+    layer(*capturing("0"))
+    done = tune()
+    assert done.code == 1 and "runs what it has captured before" in done.err
+
+
+def test_a_candidate_that_fails_does_not_change_the_weights(tune, layer):
+    layer(("torch.ones(hidden_size)", "torch.randn(hidden_size)"), ('tl.static_assert(KIND == "bf16")', "tl.static_assert(BLOCK != 64)"))
+    done = tune("--json")
+    assert done.code == 0, done.err
+    assert "BLOCK=64" in done.err and done.json["kernels"][0]["parameters"]["BLOCK"] != 64
+
+
 # --- compiled ahead, for a GPU that need not be there ------------------------------------------------
 
 # In place of the session: what it would run is compiled for a GPU, and nothing runs.
