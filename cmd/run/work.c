@@ -47,7 +47,7 @@ static void start_work(struct loop *loop, enum stage stage)
 	} else if (loop->rehearsal) {
 		words[count++] = "--native";
 		words[count++] = "--budget"; /* how fast it really is matters to nobody */
-		words[count++] = "0.2";
+		words[count++] = "0.05";
 	}
 	loop->stage = stage;
 	loop->work_began = clock_uptime();

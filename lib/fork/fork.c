@@ -1,6 +1,7 @@
 #include "fork/fork.h"
 
 #include <git2.h>
+#include <git2/sys/mempack.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -389,6 +390,39 @@ static int commit_files(git_repository *repository, const struct fork_file *file
 	return code;
 }
 
+/* Collects the commit's objects in memory, and writes them as one pack: to make and sync a file for each of them would take
+ * longer than all else. */
+static int commit_pack(git_repository *repository, const struct fork_file *files, size_t count)
+{
+	const int before_others = 1000;
+	git_odb *objects = NULL;
+	git_odb_backend *memory = NULL;
+	git_odb_writepack *writer = NULL;
+	git_indexer_progress progress;
+	git_buf pack = {0};
+	int code = git_repository_odb(&objects, repository);
+
+	if (!code)
+		code = git_mempack_new(&memory);
+	if (!code)
+		code = git_odb_add_backend(objects, memory, before_others);
+	if (!code)
+		code = commit_files(repository, files, count);
+	if (!code)
+		code = git_mempack_dump(&pack, repository, memory);
+	if (!code)
+		code = git_odb_write_pack(&writer, objects, NULL, NULL);
+	if (!code)
+		code = writer->append(writer, pack.ptr, pack.size, &progress);
+	if (!code)
+		code = writer->commit(writer, &progress);
+	if (writer)
+		writer->free(writer);
+	git_buf_dispose(&pack);
+	git_odb_free(objects);
+	return code;
+}
+
 int fork_create(const char *directory, const struct fork_file *files, size_t count, struct error *err)
 {
 	git_repository_init_options options = GIT_REPOSITORY_INIT_OPTIONS_INIT;
@@ -404,7 +438,7 @@ int fork_create(const char *directory, const struct fork_file *files, size_t cou
 		options.initial_head = "main";
 		code = git_repository_init_ext(&repository, unfinished, &options);
 		if (!code)
-			code = commit_files(repository, files, count);
+			code = commit_pack(repository, files, count);
 		result = code ? git_failed(code, "make the repository", directory, err) : 0;
 		git_repository_free(repository);
 	}

@@ -204,6 +204,7 @@ struct launch {
 	size_t shared_bytes; /* the system's, static and dynamic */
 	unsigned char *parameters;
 	bool early;               /* begun before the launch before has ended, whose end it has to wait for */
+	int slow_warp;            /* of each block; -1: none */
 	struct block *blocks;     /* those that are resident */
 	struct allocation *found; /* where each instruction's last access to global memory went */
 	jmp_buf failed;

@@ -239,22 +239,16 @@ static uint32_t predicate_mask(const struct warp *warp, const struct instruction
 	return instruction->negated ? ~mask : mask;
 }
 
-/* With EMULATOR_LAG=N warp N of every block is slow: a GPU promises nothing about whose instructions come when. */
-static int turn_of(const struct warp *warp)
-{
-	const char *wanted = getenv("EMULATOR_LAG");
-
-	return wanted && warp->index == atoi(wanted) ? SHORT_TURN : TURN;
-}
-
 static void run_warp(struct warp *warp)
 {
-	const struct instruction *code = warp->block->launch->kernel->code;
+	const struct launch *launch = warp->block->launch;
+	const struct instruction *code = launch->kernel->code;
 
 	if (!warp->group)
 		regroup(warp);
 	warp->waits = NULL;
-	for (warp->budget = turn_of(warp); warp->group && warp->budget > 0; warp->budget--) {
+	for (warp->budget = warp->index == launch->slow_warp ? SHORT_TURN : TURN;
+		warp->group && warp->budget > 0; warp->budget--) {
 		const struct instruction *instruction = &code[warp->pc++];
 
 		warp->active = warp->group;
@@ -423,6 +417,14 @@ static void run_blocks(struct launch *launch, struct block *blocks, uint64_t res
 	}
 }
 
+/* With EMULATOR_LAG=N warp N of every block is slow: a GPU promises nothing about whose instructions come when. */
+static int slow_warp(void)
+{
+	const char *wanted = getenv("EMULATOR_LAG");
+
+	return wanted ? atoi(wanted) : -1;
+}
+
 int run_grid(struct launch *launch, int resident_blocks)
 {
 	const uint64_t total = (uint64_t)launch->grid[0] * launch->grid[1] * launch->grid[2];
@@ -430,6 +432,7 @@ int run_grid(struct launch *launch, int resident_blocks)
 	struct block *blocks = xcalloc(resident, sizeof(*blocks));
 
 	launch->blocks = blocks;
+	launch->slow_warp = slow_warp();
 	launch->found = xcalloc(launch->kernel->instruction_count, sizeof(*launch->found));
 	for (uint64_t i = 0; i < resident; i++)
 		block_make(&blocks[i], launch);

@@ -37,52 +37,69 @@ static double derivative_of(enum linear_feature feature, double x)
 	}
 }
 
-static double element(const struct tensor *tensor, int64_t batch, int64_t token, int head, int i)
+/* A row of a tensor as doubles. */
+static void read_row(
+	const struct tensor *tensor, int64_t batch, int64_t token, int head, int dim, double *row)
 {
-	return (double)dtype_load(tensor->data, tensor->dtype,
-		batch * tensor->stride[0] + token * tensor->stride[1] + head * tensor->stride[2] +
-			i * tensor->stride[3]);
+	int64_t start = batch * tensor->stride[0] + token * tensor->stride[1] + head * tensor->stride[2];
+
+	for (int i = 0; i < dim; i++)
+		row[i] = (double)dtype_load(tensor->data, tensor->dtype, start + i * tensor->stride[3]);
+}
+
+/* φ of a row of q or k. */
+static void read_features(const struct linear_problem *problem, const struct tensor *tensor, int64_t batch,
+	int64_t token, int head, double *row)
+{
+	read_row(tensor, batch, token, head, problem->key_dim, row);
+	for (int i = 0; i < problem->key_dim; i++)
+		row[i] = feature_of(problem->feature, row[i]);
 }
 
 /* S += φ(k)ᵀ v, z += φ(k) */
 static void add_token(const struct linear_problem *problem, int64_t batch, int64_t token, int head,
 	double *state, double *sum)
 {
-	for (int i = 0; i < problem->key_dim; i++) {
-		double k = feature_of(problem->feature, element(&problem->k, batch, token, head, i));
+	int keys = problem->key_dim, values = problem->value_dim;
+	double k[keys], v[values];
 
-		sum[i] += k;
-		for (int j = 0; j < problem->value_dim; j++)
-			state[i * problem->value_dim + j] += k * element(&problem->v, batch, token, head, j);
+	read_features(problem, &problem->k, batch, token, head, k);
+	read_row(&problem->v, batch, token, head, values, v);
+	for (int i = 0; i < keys; i++) {
+		sum[i] += k[i];
+		for (int j = 0; j < values; j++)
+			state[i * values + j] += k[i] * v[j];
 	}
 }
 
 /* The divisor of a row: φ(q) · z; 1 unnormalised. */
-static double divisor_of(
-	const struct linear_problem *problem, int64_t batch, int64_t token, int head, const double *sum)
+static double divisor_of(const struct linear_problem *problem, const double *q, const double *sum)
 {
 	double divisor = 0;
 
 	if (!problem->normalised)
 		return 1;
 	for (int i = 0; i < problem->key_dim; i++)
-		divisor += feature_of(problem->feature, element(&problem->q, batch, token, head, i)) * sum[i];
+		divisor += q[i] * sum[i];
 	return divisor;
 }
 
-/* o = φ(q) S, divided by `divisor` */
-static void read_token(const struct linear_problem *problem, int64_t batch, int64_t token, int head,
-	const double *state, double divisor, double *o)
+/* o = φ(q) S, divided by the divisor, which it returns. */
+static double read_token(const struct linear_problem *problem, int64_t batch, int64_t token, int head,
+	const double *state, const double *sum, double *o)
 {
-	memset(o, 0, (size_t)problem->value_dim * sizeof(*o));
-	for (int i = 0; i < problem->key_dim; i++) {
-		double q = feature_of(problem->feature, element(&problem->q, batch, token, head, i));
+	int keys = problem->key_dim, values = problem->value_dim;
+	double q[keys], divisor;
 
-		for (int j = 0; j < problem->value_dim; j++)
-			o[j] += q * state[i * problem->value_dim + j];
-	}
-	for (int j = 0; j < problem->value_dim; j++)
+	read_features(problem, &problem->q, batch, token, head, q);
+	divisor = divisor_of(problem, q, sum);
+	memset(o, 0, (size_t)values * sizeof(*o));
+	for (int i = 0; i < keys; i++)
+		for (int j = 0; j < values; j++)
+			o[j] += q[i] * state[i * values + j];
+	for (int j = 0; j < values; j++)
 		o[j] = divisor == 0 ? 0 : o[j] / divisor;
+	return divisor;
 }
 
 /* A head's sums, before its first token. */
@@ -128,12 +145,10 @@ static void write_token(void *context, int64_t token)
 {
 	const struct forward *it = context;
 	const struct linear_problem *problem = it->problem;
-	double divisor = divisor_of(problem, it->batch, token, it->head, it->sum);
+	double *o = it->o +
+		((it->batch * problem->tokens + token) * problem->heads + it->head) * problem->value_dim;
+	double divisor = read_token(problem, it->batch, token, it->head, it->state, it->sum, o);
 
-	read_token(problem, it->batch, token, it->head, it->state, divisor,
-		it->o +
-			((it->batch * problem->tokens + token) * problem->heads + it->head) *
-				problem->value_dim);
 	if (it->divisor)
 		it->divisor[(it->batch * problem->heads + it->head) * problem->tokens + token] = divisor;
 }
@@ -195,26 +210,24 @@ static void derive_token(void *context, int64_t token)
 	struct backward *it = context;
 	const struct linear_problem *problem = &it->gradient->problem;
 	int keys = problem->key_dim, values = problem->value_dim;
-	double *d_n = it->d_n + token * values, o[128];
-	double divisor = divisor_of(problem, it->batch, token, it->head, it->sum), product = 0;
-	double factor = divisor == 0 ? 0 : 1 / divisor;
+	double *d_n = it->d_n + token * values, q[keys], o[values], d_o[values];
+	double divisor = read_token(problem, it->batch, token, it->head, it->state, it->sum, o);
+	double factor = divisor == 0 ? 0 : 1 / divisor, product = 0;
 
-	read_token(problem, it->batch, token, it->head, it->state, divisor, o);
+	read_row(&problem->q, it->batch, token, it->head, keys, q);
+	read_row(&it->gradient->d_o, it->batch, token, it->head, values, d_o);
 	for (int j = 0; j < values; j++) {
-		double d_o = element(&it->gradient->d_o, it->batch, token, it->head, j);
-
-		d_n[j] = factor * d_o;
-		product += d_o * o[j];
+		d_n[j] = factor * d_o[j];
+		product += d_o[j] * o[j];
 	}
 	it->d_d[token] = problem->normalised ? -factor * product : 0;
 	for (int i = 0; i < keys && it->results->d_q; i++) {
-		double q = element(&problem->q, it->batch, token, it->head, i),
-		       sum = it->sum[i] * it->d_d[token];
+		double sum = it->sum[i] * it->d_d[token];
 
 		for (int j = 0; j < values; j++)
 			sum += it->state[i * values + j] * d_n[j];
 		it->results->d_q[row_at(it, token, keys) + (size_t)i] = sum *
-			derivative_of(problem->feature, q);
+			derivative_of(problem->feature, q[i]);
 	}
 }
 
@@ -222,14 +235,15 @@ static void derive_token(void *context, int64_t token)
 static void collect_token(struct backward *it, int64_t token)
 {
 	const struct linear_problem *problem = &it->gradient->problem;
-	int values = problem->value_dim;
+	int keys = problem->key_dim, values = problem->value_dim;
+	const double *d_n = it->d_n + token * values;
+	double q[keys];
 
-	for (int i = 0; i < problem->key_dim; i++) {
-		double q = feature_of(problem->feature, element(&problem->q, it->batch, token, it->head, i));
-
-		it->sum[i] += q * it->d_d[token];
+	read_features(problem, &problem->q, it->batch, token, it->head, q);
+	for (int i = 0; i < keys; i++) {
+		it->sum[i] += q[i] * it->d_d[token];
 		for (int j = 0; j < values; j++)
-			it->state[i * values + j] += q * it->d_n[token * values + j];
+			it->state[i * values + j] += q[i] * d_n[j];
 	}
 }
 
@@ -237,22 +251,24 @@ static void derive_key(struct backward *it, int64_t token)
 {
 	const struct linear_problem *problem = &it->gradient->problem;
 	int keys = problem->key_dim, values = problem->value_dim;
-	double d_v[128] = {0};
+	double k[keys], v[values], d_v[values];
 
+	read_row(&problem->k, it->batch, token, it->head, keys, k);
+	read_row(&problem->v, it->batch, token, it->head, values, v);
+	memset(d_v, 0, sizeof(d_v));
 	for (int i = 0; i < keys; i++) {
-		double k = element(&problem->k, it->batch, token, it->head, i), sum = it->sum[i];
+		double feature = feature_of(problem->feature, k[i]), sum = it->sum[i];
 
 		for (int j = 0; j < values; j++) {
-			sum += it->state[i * values + j] *
-				element(&problem->v, it->batch, token, it->head, j);
-			d_v[j] += feature_of(problem->feature, k) * it->state[i * values + j];
+			sum += it->state[i * values + j] * v[j];
+			d_v[j] += feature * it->state[i * values + j];
 		}
 		if (it->results->d_k)
 			it->results->d_k[row_at(it, token, keys) + (size_t)i] = sum *
-				derivative_of(problem->feature, k);
+				derivative_of(problem->feature, k[i]);
 	}
 	if (it->results->d_v)
-		memcpy(it->results->d_v + row_at(it, token, values), d_v, (size_t)values * sizeof(*d_v));
+		memcpy(it->results->d_v + row_at(it, token, values), d_v, sizeof(d_v));
 }
 
 static void one_head_back(struct backward *it)
