@@ -122,9 +122,16 @@ def test_the_triton_back_end_is_tuned_in_place(quasar, tmp_path):
     shutil.copytree(ROOT / "build" / "fork", fork)
     start = fork / "fla" / "__init__.py"
     start.write_text("import os\nos.environ['QUASAR_BACKEND'] = 'triton'\n" + start.read_text())
+
+    def speed():
+        measured = quasar("bench", "--fork", fork, "--python", sys.executable, "--seq", "100000", "--budget", "20", "--json")
+        return measured["results"][0]["tokens_per_sec"]
+
+    before = speed()
     found = quasar("tune", "--triton", "--write", "--fork", fork, "--python", sys.executable, "--seq", "100000", "--budget",
                    "120", "--json")
     assert {row["kernel"] for row in found["kernels"]} >= {"chunk_transition", "chunk_output"}
     assert found["tuned_ms"] <= found["untuned_ms"] * 1.02
     text = (fork / "fla" / "ops" / "quasar" / "triton_kernels.py").read_text()
     assert text.count("@tuned(triton.Config(") == len(found["kernels"])
+    assert speed() > 0.97 * before  # in a process of its own
