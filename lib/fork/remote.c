@@ -354,8 +354,7 @@ static int clone_work(struct job *job, struct error *err)
 	remote_configure(job, &options.fetch_opts.callbacks, &options.fetch_opts.proxy_opts,
 		&options.fetch_opts.follow_redirects);
 	options.checkout_opts.checkout_strategy = GIT_CHECKOUT_NONE;
-	/* a local repository is read as a remote one is where there are bounds; else its objects are linked to */
-	options.local = job->remote->max_bytes ? GIT_CLONE_NO_LOCAL : GIT_CLONE_LOCAL;
+	options.local = GIT_CLONE_NO_LOCAL; /* reads local repositories as it does remote ones, with bounds */
 	result = git_clone(&repository, job->url, job->directory, &options);
 	result = result ? git_failed(result, "clone", job->url, err) : check_out(job, repository, err);
 	if (job->too_large)
