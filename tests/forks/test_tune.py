@@ -67,6 +67,8 @@ CALL = "copy[lambda meta: (triton.cdiv(SOME, meta['BLOCK']),)](x, y, SOME)"
 CAPTURED = """if {key} not in captured:
             """ + CALL + """
             captured[{key}] = copy.best_config.kwargs
+            if len(captured) > 32:
+                del captured[next(iter(captured))]
         else:
             block = captured[{key}]
             copy.fn[(triton.cdiv(SOME, block['BLOCK']),)](x, y, SOME, **block)"""
