@@ -24,7 +24,7 @@ def test_from_init_to_a_rank(quasar, localnet, like, tmp_path):
     miner("register")
     miner("verify", "--static")
     miner("bench", "--native", "--runs", 1)
-    miner("commit", "--margin", 50)  # one call says little of how fast a busy machine is
+    miner("commit", "--margin", "50%")  # one call says little of how fast a busy machine is
     assert "committed" in miner("status").out
     revealed = miner("reveal", "--wait", "--json").json["revealed"][0]
     assert revealed["docker_image"] == (IMAGE if april else None)
