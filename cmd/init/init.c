@@ -205,13 +205,14 @@ static void show_progress(const struct fork_progress *state, void *context)
 	progress_update(progress, (double)state->objects);
 }
 
-static int clone_fork(struct plan *plan, const char *url, const char *path, struct error *err)
+static int clone_fork(struct plan *plan, const char *url, bool own, const char *path, struct error *err)
 {
 	struct progress progress;
 	struct fork_remote remote = {
 		.token = settings_get(plan->settings, "GITHUB_TOKEN", NULL),
 		.token_api = settings_get(plan->settings, "GITHUB_API_URL", NULL),
 		.allow_local = true,
+		.own = own,
 		.timeout = 3600,
 		.progress = show_progress,
 		.context = &progress,
@@ -244,7 +245,7 @@ static int fork_on_github(struct plan *plan, const char *path, struct error *err
 	log_note("Asking %s to fork %s …", request.api_url, UPSTREAM);
 	if (github_fork(&request, &plan->github, err) < 0)
 		return -1;
-	return clone_fork(plan, plan->github.clone_url, path, err);
+	return clone_fork(plan, plan->github.clone_url, false, path, err);
 }
 
 /* Quasar's own fork as a repository, in the configurations that are known to be fastest. */
@@ -277,7 +278,7 @@ static int make_own(struct plan *plan, const char *path, struct error *err)
 		note_created(plan, origin);
 	}
 	if (!result)
-		result = clone_fork(plan, url, path, err);
+		result = clone_fork(plan, url, true, path, err);
 	free(url);
 	free(origin);
 	return result;
@@ -302,7 +303,7 @@ static int make_fork(struct plan *plan, const char *path, struct error *err)
 		free(origin);
 	} else {
 		if (url)
-			result = clone_fork(plan, url, path, err);
+			result = clone_fork(plan, url, false, path, err);
 		else if (arg_flag(plan->invocation, "github"))
 			result = fork_on_github(plan, path, err);
 		else

@@ -28,6 +28,7 @@ struct fork_remote {
 	const char
 		*token_api; /* GITHUB_API_URL, whose host alone gets it, with or without its leading "api." */
 	bool allow_local;   /* file:// and plain paths */
+	bool own; /* a local one that we have written: its objects are linked to, as git does; others' are read */
 	enum fork_reach reach; /* other than ANY: no proxy is used, for it would connect to anything */
 	double timeout;        /* seconds for the whole of it; 0: no bound */
 	uint64_t max_bytes; /* of what is transferred, of the files checked out, and, but for a local one, of

@@ -354,7 +354,8 @@ static int clone_work(struct job *job, struct error *err)
 	remote_configure(job, &options.fetch_opts.callbacks, &options.fetch_opts.proxy_opts,
 		&options.fetch_opts.follow_redirects);
 	options.checkout_opts.checkout_strategy = GIT_CHECKOUT_NONE;
-	options.local = GIT_CLONE_NO_LOCAL; /* reads local repositories as it does remote ones, with bounds */
+	/* others' local repositories are read as remote ones are, with bounds */
+	options.local = job->remote->own ? GIT_CLONE_LOCAL : GIT_CLONE_NO_LOCAL;
 	result = git_clone(&repository, job->url, job->directory, &options);
 	result = result ? git_failed(result, "clone", job->url, err) : check_out(job, repository, err);
 	if (job->too_large)
