@@ -10,6 +10,7 @@
 #include "base/json.h"
 #include "cli/proposal.h"
 #include "cmd/run/run.h"
+#include "fork/fork.h"
 #include "score/score.h"
 #include "space/due.h"
 
@@ -362,9 +363,6 @@ static int commit_proposal(struct loop *loop, const struct proposal *proposal, s
 	int64_t id = 0;
 	bool worth = false;
 
-	/* a claim is made of what was verified; a commit that came since has its own round */
-	if (strcmp(proposal->plan.commit_hash, loop->verified) != 0)
-		return 0;
 	if (is_worth_sending(loop, proposal, &worth, err) < 0)
 		return -1;
 	if (!worth)
@@ -388,6 +386,16 @@ static int commit_proposal(struct loop *loop, const struct proposal *proposal, s
 	return 0;
 }
 
+/* A claim is made of what was verified; a commit that has come since has its own round. */
+static bool has_moved(const struct loop *loop)
+{
+	struct error ignored;
+	char head[41];
+
+	return fork_head(loop->session.workspace.fork_path, head, &ignored) == 0 &&
+		strcmp(head, loop->verified) != 0;
+}
+
 /* What an earlier run, or attempt, left unfinished comes before anything new. */
 static int settle_and_commit(struct loop *loop, bool commit, struct error *err)
 {
@@ -404,8 +412,9 @@ static int settle_and_commit(struct loop *loop, bool commit, struct error *err)
 	if (result || !commit)
 		return result;
 	if (proposal_read(loop->invocation, &loop->session, 0, &proposal, err) < 0)
-		return -1;
-	result = commit_proposal(loop, &proposal, err);
+		return has_moved(loop) ? 0 : -1;
+	if (!strcmp(proposal.plan.commit_hash, loop->verified))
+		result = commit_proposal(loop, &proposal, err);
 	proposal_free(&proposal);
 	return result;
 }

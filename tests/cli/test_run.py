@@ -24,6 +24,8 @@ from terminal import Terminal
 pytestmark = pytest.mark.usefixtures("without_python")
 
 SEQ = 64
+PENDING, STATS = ("GET", "/pending_reveals"), ("GET", "/get_submission_stats")
+COMMIT, REVEAL = ("POST", "/commit_submission"), ("POST", "/reveal_submission")
 
 
 class Loop:
@@ -91,11 +93,16 @@ class Miner:
         self.loops.append(Loop(self, *args, **more))
         return self.loops[-1]
 
+    def git(self, *args):
+        return subprocess.run(["git", "-c", "user.name=a", "-c", "user.email=a@b.c", "-C", self.directory / "fork", *args],
+                              check=True, capture_output=True, text=True).stdout.strip()
+
     def new_commit(self):
-        git = ["git", "-c", "user.name=a", "-c", "user.email=a@b.c", "-C", self.directory / "fork"]
-        subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", "faster"], check=True)
-        subprocess.run([*git, "push", "-q", "origin", "HEAD"], check=True)
-        return subprocess.run([*git, "rev-parse", "HEAD"], check=True, capture_output=True, text=True).stdout.strip()
+        """One that is published before the fork is at it: a loop that is quick finds it so."""
+        commit = self.git("commit-tree", "HEAD^{tree}", "-p", "HEAD", "-m", "faster")
+        self.git("push", "-q", "origin", f"{commit}:{self.git('symbolic-ref', 'HEAD')}")
+        self.git("merge", "-q", "--ff-only", commit)
+        return commit
 
     def submissions(self):
         return self("status", "--json").json["submissions"]
@@ -147,9 +154,27 @@ def test_a_new_commit_of_the_fork_is_noticed_at_once(miner, proxy):
     assert len(on_server(proxy)) == 2
 
 
+def test_a_new_commit_while_another_is_being_sent_has_its_own_turn(miner, proxy):
+    made, forward = [], proxy.forward
+
+    def commit_first(method, path, headers, body):
+        if path == COMMIT[1] and not made:
+            made.append(miner.new_commit())
+        return forward(method, path, headers, body)
+
+    proxy.always[COMMIT] = 503
+    loop = miner.run("--improve", "-100%", "--interval", "100000", "--timeout", "1")
+    loop.until("outage")
+    proxy.forward = commit_first
+    proxy.always.clear()
+    loop.until("settled")  # the first, sent again; and nothing is measured yet of the commit that has come since
+    assert loop.until("committed")["submission"]["commit_hash"] == made[0]
+    assert loop.end() == 0 and loop.count("problem") == 0
+    assert len({submission["commit_hash"] for submission in miner.submissions()}) == 2
+
+
 def test_a_commit_that_is_not_pushed_is_told_and_waited_for(miner):
-    subprocess.run(["git", "-c", "user.name=a", "-c", "user.email=a@b.c", "-C", miner.directory / "fork",
-                    "commit", "-q", "--allow-empty", "-m", "local"], check=True)
+    miner.git("commit", "-q", "--allow-empty", "-m", "local")
     loop = miner.run()
     problem = loop.until("problem")
     assert "1 commit is not pushed" in problem["message"] and "quasar push" in problem["hint"]
@@ -608,8 +633,6 @@ def test_options_that_make_no_sense(miner):
 
 
 # --- trouble with the validator ------------------------------------------------------------------------
-
-PENDING, STATS, REVEAL = ("GET", "/pending_reveals"), ("GET", "/get_submission_stats"), ("POST", "/reveal_submission")
 
 
 def wait_for(proxy, route, times):
