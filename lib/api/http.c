@@ -326,11 +326,10 @@ static const char *header(CURL *curl, const char *name)
 	return found->value;
 }
 
-/* The server wrote its Date, cut to whole seconds, at some moment between `began` and `ended`. */
-static double skew(const char *date, double began, double ended)
+double http_clock_skew(const char *date, double began, double ended)
 {
 	time_t server = date ? curl_getdate(date, NULL) : -1;
-	double least = (double)server - ended, most = (double)server + 1 - began;
+	double least = (double)server - ended, most = (double)server + 1 + DATE_AGE - began;
 
 	if (server == -1)
 		return NAN;
@@ -392,7 +391,7 @@ static int exchange_hop(struct http *http, const struct http_request *request, c
 	curl_easy_getinfo(http->curl, CURLINFO_RESPONSE_CODE, &status);
 	curl_easy_getinfo(http->curl, CURLINFO_REDIRECT_URL, &redirect);
 	answer->status = (int)status;
-	answer->clock_skew = skew(header(http->curl, "Date"), began, clock_now());
+	answer->clock_skew = http_clock_skew(header(http->curl, "Date"), began, clock_now());
 	answer->retry_after = retry_after(header(http->curl, "Retry-After"), header(http->curl, "Date"));
 	type = header(http->curl, "Content-Type");
 	snprintf(answer->content_type, sizeof(answer->content_type), "%s", type ? type : "");

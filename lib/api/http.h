@@ -37,10 +37,9 @@ struct http_answer {
 	struct buffer body; /* within those limits; what `take` got is not in it */
 	char content_type[64];
 	double retry_after; /* seconds the server asked to wait; 0: none */
-	double clock_skew; /* seconds the server's clock is ahead, 0 when that is within the uncertainty of its
-	                      * Date header; NAN: no such header */
-	bool sent;         /* some of the request may have reached the server */
-	bool transient;    /* without an answer: what kept it away may pass */
+	double clock_skew;  /* http_clock_skew of this answer */
+	bool sent;          /* some of the request may have reached the server */
+	bool transient;     /* without an answer: what kept it away may pass */
 };
 
 /* 0 when an answer of any status arrived whole. -1 with STATUS_NETWORK (`answer->sent` tells whether the
@@ -48,6 +47,12 @@ struct http_answer {
  * The caller frees `answer->body` in either case. */
 int http_exchange(
 	struct http *http, const struct http_request *request, struct http_answer *answer, struct error *err);
+
+/* Seconds that the server's clock is ahead; 0 when that is within the uncertainty of its Date header; NAN when `date`,
+ * that header, is NULL or none. The server wrote it, cut to whole seconds, at some moment between `began` and `ended`
+ * (Unix time), or up to DATE_AGE before: uvicorn renews it once a second. */
+#define DATE_AGE 1.2
+double http_clock_skew(const char *date, double began, double ended);
 
 /* Checks that `url` is an http or https URL without user, password, query or fragment; returns it without
  * a slash at the end and the scheme's own port, or NULL with STATUS_USAGE. `plain`: it is http and the

@@ -809,6 +809,23 @@ static void the_servers_clock_is_known_from_its_date(void **state)
 	assert_in_range(api_block(fixture->api), block_at(1700000000), block_at(1700000012));
 }
 
+static void a_date_is_cut_to_seconds_and_may_be_as_old(void **state)
+{
+	const char *date = "Tue, 14 Nov 2023 22:13:20 GMT";
+	const double then = 1700000000;
+
+	(void)state;
+	assert_true(http_clock_skew(date, then + 0.2, then + 0.4) == 0);
+	assert_true(http_clock_skew(date, then - 0.1, then) == 0);
+	assert_true(http_clock_skew(date, then + 1.003, then + 1.004) == 0); /* a coarse clock's */
+	assert_true(http_clock_skew(date, then + 1.99, then + 2) == 0);      /* renewed once a second */
+	assert_true(http_clock_skew(date, then - 0.2, then - 0.1) > 0);
+	assert_true(http_clock_skew(date, then + 2.5, then + 2.6) < 0);
+	assert_true(fabs(http_clock_skew(date, then + 3600, then + 3601) + 3600) < 2);
+	assert_true(isnan(http_clock_skew(NULL, then, then)));
+	assert_true(isnan(http_clock_skew("yesterday", then, then)));
+}
+
 #define ROUND(start)                                                                                         \
 	"HTTP/1.1 200 OK\r\nDate: Tue, 14 Nov 2023 22:13:20 GMT\r\nConnection: close\r\n\r\n"                \
 	"{\"id\":1,\"round_number\":1,\"status\":\"active\",\"start_time\":\"2023-11-14T" start              \
@@ -905,6 +922,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(
 			a_pending_commitment_is_found_by_hotkey_and_prefix, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(the_servers_clock_is_known_from_its_date, set_up, tear_down),
+		cmocka_unit_test(a_date_is_cut_to_seconds_and_may_be_as_old),
 		cmocka_unit_test_setup_teardown(
 			nothing_happens_before_the_round_that_was_told, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(standings_rank_what_is_revealed, set_up, tear_down),
