@@ -80,8 +80,8 @@ static __device__ __forceinline__ void multiply_slice(float (&c)[TILES][4], cons
 	}
 }
 
-/* Waits for the warps that have the same tile. Each group has a barrier whose number stands in the instruction:
- * compute-sanitizer's racecheck does not follow others. */
+/* Waits for the warps that have the same tile. Each group has a barrier of its own, whose number stands in the
+ * instruction: with numbers in registers ptxas takes it that a block uses all sixteen. */
 template <int SPLIT, int GROUP_NUMBER = 0> static __device__ __forceinline__ void meet_group(void)
 {
 	if constexpr (SPLIT > 1 && GROUP_NUMBER < MODEL_WARPS / SPLIT) {

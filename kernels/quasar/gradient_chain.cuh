@@ -82,7 +82,7 @@ static __device__ __forceinline__ void run_chain(
 			copy_state_rows(
 				maps.terms + (long long)(first + i * step) * STATE_BYTES, term, warp, lane);
 		multiply_finish(state);
-		add_factor(state, added);
+		add_factor<true>(state, added);
 	}
 	copy_async_wait();
 }
@@ -110,9 +110,9 @@ static __device__ __forceinline__ void compose_maps(
 		multiply_start<1, HEAD_DIM, false, FULL>(term, own, behind, STATE_PLANE);
 		load_rows<1, HEAD_DIM>(added, transition + rows, STATE_PLANE);
 		multiply_finish<1>(product);
-		add_factor(product, added);
+		add_factor<true>(product, added);
 		multiply_finish(term);
-		add_factor(term, own);
+		add_factor<true>(term, own);
 	}
 	copy_async_wait();
 }

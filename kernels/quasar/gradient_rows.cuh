@@ -240,7 +240,7 @@ static __device__ __forceinline__ void make_chunk_gradient(const struct quasar_g
 	float state[STATE_N][4], dn[CHUNK_N][4];
 
 	load_rows<1, HEAD_DIM>(left, tiles.state + warp * 16 * HEAD_DIM * 2, STATE_PLANE);
-	unpack_rows(state, left);
+	add_factor<false>(state, left);
 	differences(n, state, forward, warp);
 	solve(dn, n, forward);
 #if UPSTREAM
@@ -267,12 +267,12 @@ static __device__ __forceinline__ void make_chunk_gradient(const struct quasar_g
 
 	/* the first application's adjoint */
 	load_rows<1, HEAD_DIM>(left, tiles.adjoint + warp * 16 * HEAD_DIM * 2, STATE_PLANE);
-	add_factor(state, left);
+	add_factor<true>(state, left);
 	pack_rows<1>(left, state);
 	store_state_rows(tiles.adjoint, warp, lane, left);
 	multiply<1, HEAD_DIM, false, FULL, 1, false>(dn, left, tiles.keys, ROWS_PLANE);
 	solve_adjoint(dy, dn, tiles);
-	add_factor(dn, second_dy);
+	add_factor<true>(dn, second_dy);
 	pack_rows<1>(right, dn);
 	store_columns(tiles.adjoined, warp, lane, right);
 	write_gradient<CHUNK, 2>(a, a.v_gradient, share, rows, tiles.adjoined, 0, warp * 2);

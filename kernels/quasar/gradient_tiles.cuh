@@ -118,24 +118,8 @@ static __device__ __forceinline__ void store_columns(
 		store_block_transposed<HEAD_DIM>(tile, k, column, lane, a[0][k]);
 }
 
-/* c = a, where a is a left factor. */
-template <int N>
-static __device__ __forceinline__ void unpack_rows(float (&c)[N][4], const unsigned (&a)[1][N / 2][4])
-{
-	UNROLL
-	for (int n = 0; n < N; n++) {
-		UNROLL
-		for (int half = 0; half < 2; half++) {
-			const unsigned pair = a[0][n / 2][(n & 1) * 2 + half];
-
-			c[n][half * 2] = bf16_low(pair);
-			c[n][half * 2 + 1] = bf16_high(pair);
-		}
-	}
-}
-
-/* c += a, where a is a left factor. */
-template <int N>
+/* c += a where KEEP, else c = a (to add −0 changes nothing); a is a left factor. */
+template <bool KEEP, int N>
 static __device__ __forceinline__ void add_factor(float (&c)[N][4], const unsigned (&a)[1][N / 2][4])
 {
 	UNROLL
@@ -144,8 +128,8 @@ static __device__ __forceinline__ void add_factor(float (&c)[N][4], const unsign
 		for (int half = 0; half < 2; half++) {
 			const unsigned pair = a[0][n / 2][(n & 1) * 2 + half];
 
-			c[n][half * 2] += bf16_low(pair);
-			c[n][half * 2 + 1] += bf16_high(pair);
+			c[n][half * 2] = bf16_low(pair) + (KEEP ? c[n][half * 2] : -0.0F);
+			c[n][half * 2 + 1] = bf16_high(pair) + (KEEP ? c[n][half * 2 + 1] : -0.0F);
 		}
 	}
 }
