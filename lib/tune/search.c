@@ -12,14 +12,15 @@
 #define MOST_THREADS 64
 #define RUNS 10 /* calls that make a time */
 #define MOST_RUNS 40
-#define FIRST_RUNS 3 /* after which the hopeless ones are known, */
-#define HOPELESS 1.5 /* by the fastest of them, as a part of the best configuration's time */
-#define REFRESH 8    /* trials of a device between two times of the best one */
-#define PORTION 24   /* trials of a device between duels */
-#define DUELS 4      /* at a time, from the fastest challenger on */
-#define WITHIN 1.02  /* of the best one's time: worth a duel */
-#define TURNS 5      /* of a duel */
-#define LEAST_GAIN 0.005
+#define FIRST_RUNS 3      /* after which the hopeless ones are known, */
+#define HOPELESS 1.5      /* by the fastest of them, as a part of the best configuration's time */
+#define REFRESH 8         /* trials of a device between two times of the best one */
+#define PORTION 24        /* trials of a device between duels */
+#define DUELS 4           /* at a time, from the fastest challenger on */
+#define WITHIN 1.02       /* of the best one's time: worth a duel */
+#define TURNS 12          /* of a duel, which a challenger has to win by */
+#define LEAST_GAIN 0.005  /* each, all but */
+#define MOST_LOST 1       /* of them: an equal does so in less than one of 300 duels */
 #define TRIALS_SHARE 0.85 /* of the budget; the rest is for the last duels */
 #define FINALISTS 4
 #define CLOCK_CHANGE 0.03 /* between two times that are compared: then both are taken again, */
@@ -409,21 +410,29 @@ static void run_batch(struct state *state, const size_t *batch, size_t count, in
 
 /* --- duels --------------------------------------------------------------------------------------- */
 
-/* The best one and a challenger in turns, on the first device. */
-static int time_in_turns(struct state *state, size_t index, struct middle *ratio)
+/* The best one and a challenger in turns, on the first device, for as long as the challenger may win. Who begins changes, so
+ * that drift favours neither. */
+static int time_in_turns(struct state *state, size_t index, struct middle *ratio, bool *won)
 {
+	const size_t sides[] = {state->best, index};
+	struct middle times[2];
 	double ratios[TURNS], least;
-	struct middle best, challenger;
-	int attempts = 1;
+	int turns = 0, lost = 0;
 
-	for (int i = 0; i < TURNS; attempts++) {
-		if (time_calls(state, 0, state->best, RUNS, &best, &least) < 0 ||
-			time_calls(state, 0, index, RUNS, &challenger, &least) < 0)
-			return -1;
-		ratios[i] = challenger.median / best.median;
-		i += is_same_clock(challenger.mhz, best.mhz) || attempts >= ATTEMPTS * TURNS;
+	for (int attempts = 1; turns < TURNS && lost <= MOST_LOST; attempts++) {
+		for (int i = 0; i < 2; i++) {
+			int side = i ^ (turns & 1);
+
+			if (time_calls(state, 0, sides[side], RUNS, &times[side], &least) < 0)
+				return -1;
+		}
+		if (!is_same_clock(times[1].mhz, times[0].mhz) && attempts < ATTEMPTS * TURNS)
+			continue;
+		ratios[turns] = times[1].median / times[0].median;
+		lost += ratios[turns++] > 1 - LEAST_GAIN;
 	}
-	*ratio = middle_of(ratios, TURNS);
+	*ratio = middle_of(ratios, turns);
+	*won = lost <= MOST_LOST;
 	return 0;
 }
 
@@ -441,13 +450,12 @@ static void duel(struct state *state, size_t index)
 {
 	struct tune_candidate *challenger = candidate_of(state, index);
 	struct middle ratio;
+	bool won;
 
 	state->lost_to[index] = state->best + 1;
-	if (time_in_turns(state, index, &ratio) == 0) {
-		double gain = 1 - ratio.median;
-
+	if (time_in_turns(state, index, &ratio, &won) == 0) {
 		set_score(state, index, ratio.median * state->best_score, ratio.noise);
-		if (gain > fmax(LEAST_GAIN, ratio.noise) && verify(state, index) == 0) {
+		if (won && verify(state, index) == 0) {
 			state->best = index;
 			state->best_score *= ratio.median;
 			memset(state->lanes, 0, sizeof(state->lanes));

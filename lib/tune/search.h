@@ -2,8 +2,8 @@
  *
  * What a trial is lies with the caller: building, timing and verifying are callbacks, so that the same search tunes
  * kernels of any kind. Drift does not choose: a time counts as a part of the best configuration's time, which is taken
- * again every few trials, and a challenger takes that one's place only when it wins a duel, in turns, by more than
- * the noise, and is verified then.
+ * again every few trials, and a challenger takes that one's place only when it wins nearly every
+ * turn of a duel, and is verified then.
  *
  * Builds run ahead of timing, several at once. Each device is used by one thread: the first by the caller's. */
 #pragma once

@@ -35,7 +35,8 @@ struct machine {
 	double build_seconds; /* that a build takes */
 	double noise,
 		drift; /* of a time: how far it may be off, and how much slower each call is than the last */
-	double device_factor[4];      /* how much slower a device is */
+	double device_factor[4]; /* how much slower a device is */
+	double flat_but; /* all are as fast but for one, which takes such a part of their time; 0: no */
 	int hot_every, hot_calls;     /* so many of so many calls are made at 60 % of the clock; 0: none */
 	int wrong, hangs, no_build;   /* -1: none */
 	int interrupts_at, breaks_at; /* the call that does; 0: none */
@@ -83,6 +84,8 @@ static double true_cost(const struct config *config)
 {
 	double block = log2(config->value[0] / 64.0), warps = log2(config->value[1] / 4.0);
 
+	if (machine.flat_but > 0)
+		return 1e-3 * (number_of(config) == CANDIDATES / 2 ? machine.flat_but : 1);
 	return 1e-3 *
 		(1 + 0.2 * block * block + 0.1 * warps * warps + 0.05 * fabs(config->value[2] - 3.0) +
 			0.04 * fabs(config->value[3] - 5.0) + 0.03 * fabs(block) * fabs(warps));
@@ -406,6 +409,33 @@ static void what_is_used_stays_unless_beaten(void **state)
 	assert_true(found.best_seconds == found.first_seconds);
 }
 
+/* Where times are off by up to 5 % and drift by 3 %: the one that is used is replaced by one that is 4 % faster, by equals
+ * hardly ever, of which there are hundreds. */
+static void equals_do_not_replace_what_is_used(void **state)
+{
+	static const double drifts[] = {3e-6, -3e-6, 0};
+	int replaced = 0, found_it = 0;
+
+	(void)state;
+	for (uint64_t seed = 1; seed <= 60; seed++) {
+		for (int there_is_one = 0; there_is_one < 2; there_is_one++) {
+			struct tune_search search = search_of(TUNE_EXHAUSTIVE, 1e9);
+			struct tune_found found;
+
+			reset();
+			machine.flat_but = there_is_one ? 0.96 : 1;
+			machine.noise = 0.05;
+			machine.drift = drifts[seed % 3];
+			machine.random = seed;
+			found = run(&search);
+			replaced += !there_is_one && found.best;
+			found_it += there_is_one && found.best == CANDIDATES / 2;
+		}
+	}
+	assert_true(replaced <= 2);
+	assert_true(found_it >= 45);
+}
+
 static void the_same_seed_makes_the_same_search(void **state)
 {
 	struct tune_candidate first[CANDIDATES];
@@ -511,7 +541,7 @@ static void the_budget_holds(void **state)
 	found = run(&search);
 	assert_false(found.complete);
 	assert_true(found.tried > 5 && found.tried < CANDIDATES);
-	assert_true(machine.now < 0.5 + 0.25); /* a duel that began before is fought to its end */
+	assert_true(machine.now < 0.5 + 0.4); /* a duel that began before is fought to its end */
 	assert_true(found.best_seconds < found.first_seconds);
 }
 
@@ -611,6 +641,7 @@ int main(void)
 		cmocka_unit_test(a_restless_clock_ends_nothing),
 		cmocka_unit_test(noise_does_not_choose),
 		cmocka_unit_test(what_is_used_stays_unless_beaten),
+		cmocka_unit_test(equals_do_not_replace_what_is_used),
 		cmocka_unit_test(the_same_seed_makes_the_same_search),
 		cmocka_unit_test(devices_of_different_speed_agree),
 		cmocka_unit_test(failures_are_named_and_not_tried_again),
