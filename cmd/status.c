@@ -101,7 +101,8 @@ static void read_hidden(struct session *session, struct report *report, struct e
 }
 
 /* What anybody is shown. */
-static void read_lists(struct session *session, struct report *report, struct error *problem)
+static void read_lists(struct session *session, const struct submission_list *stored, struct report *report,
+	struct error *problem)
 {
 	double timeout = session->workflow.timeout;
 	struct error err;
@@ -118,20 +119,22 @@ static void read_lists(struct session *session, struct report *report, struct er
 			api_current_round(session->api, &report->round, &err), &err, problem);
 	}
 	if (report->has_pending)
-		workflow_mark_forgotten(&session->workflow, &report->pending,
+		workflow_mark_forgotten(&session->workflow, stored, &report->pending,
 			report->has_standings ? &report->standings.stats : NULL,
 			report->has_round ? &report->round : NULL);
 	report->unknown = count_unknown(session, report);
 }
 
-/* Takes what comes; `problem` says what kept the rest away. Free with report_free. */
-static void report_read(struct session *session, struct report *report, struct error *problem)
+/* Takes what comes; `problem` says what kept the rest away. `stored`: the submissions that the store has now. Free
+ * with report_free. */
+static void report_read(struct session *session, const struct submission_list *stored, struct report *report,
+	struct error *problem)
 {
 	*report = (struct report){.time = clock_now()};
 	*problem = (struct error){0};
 	api_set_timeout(session->api, session->workflow.timeout);
 	if (api_shows_lists(session->api))
-		read_lists(session, report, problem);
+		read_lists(session, stored, report, problem);
 	if (!api_shows_lists(session->api)) { /* perhaps since just now */
 		*problem = (struct error){0};
 		read_hidden(session, report, problem);
@@ -192,7 +195,7 @@ static int overview_read(struct session *session, struct overview *overview, str
 	/* the page shows it while the validator is waited for */
 	if (submissions_read(session, overview, err) < 0)
 		return -1;
-	report_read(session, &report, &overview->problem);
+	report_read(session, &overview->submissions, &report, &overview->problem);
 	overview->version = api_version(session->api);
 	overview->hidden = !api_shows_lists(session->api);
 	overview->online = report.has_pending || report.has_standings || report.has_round || report.answers;

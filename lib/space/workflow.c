@@ -832,22 +832,16 @@ int workflow_check_listed(struct workflow *workflow, const struct submission *su
 	return is_forgotten(submission, pending, NULL, NULL) ? forgotten(workflow, submission, err) : 0;
 }
 
-size_t workflow_mark_forgotten(struct workflow *workflow, const struct api_pending_reveals *pending,
-	const struct api_submission_stats *stats, const struct api_round *round)
+void workflow_mark_forgotten(struct workflow *workflow, const struct submission_list *before,
+	const struct api_pending_reveals *pending, const struct api_submission_stats *stats,
+	const struct api_round *round)
 {
-	struct submission_list list;
 	struct error ignored;
-	size_t count = 0;
 
-	if (open_commitments(workflow, STEP_BIT(STEP_COMMITTED), &list, &ignored) < 0)
-		return 0;
-	for (size_t i = 0; i < list.count; i++)
-		if (is_forgotten(&list.items[i], pending, stats, round)) {
-			forgotten(workflow, &list.items[i], &ignored);
-			count++;
-		}
-	submission_list_free(&list);
-	return count;
+	for (size_t i = 0; i < before->count; i++)
+		if (before->items[i].step == STEP_COMMITTED &&
+			is_forgotten(&before->items[i], pending, stats, round))
+			forgotten(workflow, &before->items[i], &ignored);
 }
 
 int workflow_refresh(struct workflow *workflow, struct error *err)
@@ -855,20 +849,25 @@ int workflow_refresh(struct workflow *workflow, struct error *err)
 	struct api_pending_reveals pending;
 	struct api_submission_stats stats;
 	struct api_round round = {0};
+	struct submission_list before;
 	bool has_stats, has_round;
-	int result = workflow_pending(workflow, &pending, err);
+	int result;
 
+	if (open_commitments(workflow, STEP_BIT(STEP_COMMITTED), &before, err) < 0)
+		return -1;
+	result = workflow_pending(workflow, &pending, err);
 	if (!result) {
 		api_set_timeout(workflow->api, fmin(workflow->timeout, EVIDENCE_SECONDS));
 		has_stats = api_submission_stats(workflow->api, SUBMISSIONS_READ, &stats, err) == 0;
 		has_round = api_current_round(workflow->api, &round, err) == 0;
 		workflow_mark_forgotten(
-			workflow, &pending, has_stats ? &stats : NULL, has_round ? &round : NULL);
+			workflow, &before, &pending, has_stats ? &stats : NULL, has_round ? &round : NULL);
 		api_set_timeout(workflow->api, workflow->timeout);
 		api_release(&stats.memory);
 		api_release(&round.memory);
 	}
 	api_release(&pending.memory);
+	submission_list_free(&before);
 	return result;
 }
 

@@ -88,9 +88,11 @@ int workflow_check_listed(struct workflow *workflow, const struct submission *su
 	const struct api_pending_reveals *pending, struct error *err);
 
 /* Stores which commitments the validator has lost, as what it says shows: it does not list them, and has their
- * ids given to others, or is younger than they are. `stats` and `round`: NULL when not known. Returns how many. */
-size_t workflow_mark_forgotten(struct workflow *workflow, const struct api_pending_reveals *pending,
-	const struct api_submission_stats *stats, const struct api_round *round);
+ * ids given to others, or is younger than they are. `before`: what was stored before it was asked, for another
+ * process may have committed since. `stats` and `round`: NULL when not known. */
+void workflow_mark_forgotten(struct workflow *workflow, const struct submission_list *before,
+	const struct api_pending_reveals *pending, const struct api_submission_stats *stats,
+	const struct api_round *round);
 
 /* Asks for all that and does both. -1 when the list cannot be read. */
 int workflow_refresh(struct workflow *workflow, struct error *err);

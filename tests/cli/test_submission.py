@@ -343,6 +343,23 @@ def test_status_without_the_validator_shows_what_is_known(miner, proxy):
     assert done.json["submissions"][0]["step"] == "committed"
 
 
+def test_status_beside_a_commit_takes_nothing_for_lost(miner, proxy):
+    forward, beside = proxy.forward, []
+
+    def commit_first(method, path, headers, body):
+        if path == "/get_current_round" and not beside:
+            beside.append(None)
+            beside[0] = miner("commit", "--json")
+        return forward(method, path, headers, body)
+
+    proxy.forward = commit_first
+    status = miner("status", "--json")  # its lists are from before the commit
+    assert beside[0].code == 0, beside[0].err
+    assert [row["step"] for row in status.json["submissions"]] == ["committed"]
+    assert miner("commit", "--json").json["already"]
+    assert len(server_commitments(proxy)) == 1
+
+
 def test_reveal_wait_goes_on_after_being_stopped(miner, proxy, home):
     assert miner("commit", "--no-verify").code == 0
     proxy.faults["GET", "/pending_reveals"] = ["take"]
