@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/json.h"
@@ -239,15 +240,29 @@ static int conclude(
 	return failed ? -1 : 0;
 }
 
+/* Settles what earlier calls left. What another process is sending just now is not to be sent from here, too. */
+static int settle(struct session *session, struct error *err)
+{
+	size_t settled;
+	int turn, result;
+
+	if (workspace_turn(session->workspace.directory, 0, &turn, err) < 0) {
+		log_note("%s: what is not committed yet is left out", err->message);
+		return 0;
+	}
+	result = session_settle(session, SUBMISSION_COMMIT, &settled, err);
+	close(turn);
+	return result;
+}
+
 static int reveal(const struct invocation *invocation, struct session *session, struct error *err)
 {
 	struct submission_list list;
 	struct error worst = {0};
 	cJSON *revealed;
-	size_t settled;
 
 	/* what cannot be settled now must not keep the others from being revealed */
-	if (session_settle(session, SUBMISSION_COMMIT, &settled, err) < 0) {
+	if (settle(session, err) < 0) {
 		if (err->status != STATUS_NETWORK && err->status != STATUS_REFUSED)
 			return -1;
 		worst = *err;

@@ -198,6 +198,23 @@ def test_a_commitment_that_arrived_without_its_id_is_made_anew(patient, slow):
     assert len(server_commitments(slow)) == 1  # nobody can
 
 
+def test_a_reveal_beside_a_commit_sends_nothing(miner, proxy):
+    """To the second the validator would not tell the id."""
+    forward, beside = proxy.forward, []
+
+    def reveal_before_the_answer(method, path, headers, body):
+        answer = forward(method, path, headers, body)
+        if path == COMMIT[1]:
+            beside.append(miner("reveal"))
+        return answer
+
+    proxy.forward = reveal_before_the_answer
+    done = send(miner)
+    assert done.code == 0, done.err
+    assert [reveal.code for reveal in beside] == [3] and "in use by process" in beside[0].err
+    assert steps(miner) == ["committed"] and len(server_commitments(proxy)) == 1
+
+
 def test_with_a_key_the_dashboard_tells_the_id(patient, slow):
     slow.faults[COMMIT] = ["lose"]
     done = send(patient, env=KEY)
