@@ -31,6 +31,7 @@
 #define OPENING_SECONDS                                                                                      \
 	600.0 /* for the first call, in which all kernels are compiled and tuned as the fork says */
 #define TRIAL_SECONDS 120.0 /* for a candidate's compilation and its calls */
+#define SEARCH_SHARE 0.9    /* of the budget; the rest is to compare what was found with the untuned layer */
 #define MOST_COMPILERS 8    /* processes, with PyTorch in each */
 #define ROUND_SECONDS 0.02  /* of calls one behind the other, which hide the host's part from the GPU, */
 #define MOST_CALLS 10       /* and these are as many as validators make */
@@ -38,6 +39,8 @@
 #define INPUT "x"
 #define SOURCE_BYTES ((size_t)16 << 20)
 #define WEIGHTS_BYTES ((size_t)256 << 20)
+
+enum { UNTUNED = 1, TUNED }; /* values of a parameter */
 
 struct triton_tuning {
 	const struct tune_request *request;
@@ -53,8 +56,10 @@ struct triton_tuning {
 	struct triton_kernel kernels[MOST_KERNELS];
 	struct config winners[MOST_KERNELS]; /* of those that are done; the others run as they are */
 	int kernel_count, done;
+	bool complete; /* each of these searches */
 	struct tune_row rows[MOST_KERNELS];
-	double untuned_seconds[MOST_KERNELS];
+	struct tune_found
+		compared; /* the layer as the fork has it with that of the winners, where there are any */
 	struct progress progress;
 
 	const char *compiler_argv[4];
@@ -72,12 +77,37 @@ static size_t numbers(const struct triton_tuning *it)
 
 /* --- the session ----------------------------------------------------------------------------------- */
 
-static int configure(struct triton_tuning *it, int kernel, const struct config *config, struct error *err)
+/* Whether a configuration is another one than that which the fork chooses itself. */
+static bool is_change(const struct triton_kernel *kernel, const struct config *config)
 {
-	cJSON *object = triton_config_json(&it->kernels[kernel], config);
-	int result = probe_configure(it->probe, it->kernels[kernel].name, object, INPUT, err);
+	return memcmp(config, &kernel->configs[0], sizeof(*config)) != 0;
+}
 
-	cJSON_Delete(object);
+static void choose(const struct triton_kernel *kernel, const struct config *config, cJSON *choices)
+{
+	cJSON_AddItemToObject(choices, kernel->name, triton_config_json(kernel, config));
+}
+
+static void choose_change(const struct triton_kernel *kernel, const struct config *config, cJSON *choices)
+{
+	if (is_change(kernel, config))
+		choose(kernel, config, choices);
+}
+
+/* The kernels that are done run in what was found for them, the next one in a candidate. When all are done there are two
+ * candidates: the layer as the fork has it, and as it was tuned. */
+static int configure(struct triton_tuning *it, const struct config *config, struct error *err)
+{
+	bool last = it->done == it->kernel_count;
+	cJSON *choices = cJSON_CreateObject();
+	int result;
+
+	for (int i = 0; i < it->done && (!last || config->value[0] == TUNED); i++)
+		choose_change(&it->kernels[i], &it->winners[i], choices);
+	if (!last)
+		choose_change(&it->kernels[it->done], config, choices);
+	result = probe_configure(it->probe, choices, INPUT, err);
+	cJSON_Delete(choices);
 	return result;
 }
 
@@ -117,7 +147,6 @@ static int open_session(struct triton_tuning *it, cJSON **kernels, struct error 
 	return *kernels ? 0 : -1;
 }
 
-/* A session in which those that are done have their configurations. */
 static int make_ready(struct triton_tuning *it, struct error *err)
 {
 	cJSON *kernels = NULL;
@@ -129,8 +158,6 @@ static int make_ready(struct triton_tuning *it, struct error *err)
 		return 0;
 	result = open_session(it, &kernels, err);
 	cJSON_Delete(kernels);
-	for (int i = 0; i < it->done && !result; i++)
-		result = configure(it, i, &it->winners[i], err);
 	if (result < 0 &&
 		err->status ==
 			STATUS_FAILED) /* what ran before does not run any more: no candidate's fault */
@@ -216,7 +243,7 @@ static int build(void *context, const struct config *config, struct tune_build *
 	if (!result || err->status == STATUS_INTERRUPTED)
 		return result;
 	/* what has run already can be compiled */
-	if (err->status != STATUS_FAILED || !memcmp(config, &kernel->configs[0], sizeof(*config)))
+	if (err->status != STATUS_FAILED || !is_change(kernel, config))
 		return compile_no_more(it, err);
 	return -1;
 }
@@ -226,6 +253,19 @@ static int give_up(struct triton_tuning *it)
 {
 	close_session(it);
 	return -1;
+}
+
+/* Whether all kernels run as they are told, by what the fork itself chose last. */
+static int try_configuring(struct triton_tuning *it, struct error *err)
+{
+	cJSON *choices = cJSON_CreateObject();
+	int result;
+
+	for (int i = 0; i < it->kernel_count; i++)
+		choose(&it->kernels[i], &it->kernels[i].configs[0], choices);
+	result = probe_configure(it->probe, choices, INPUT, err);
+	cJSON_Delete(choices);
+	return result;
 }
 
 /* Of calls of the session's layer, as it is configured. */
@@ -267,7 +307,7 @@ static int time_layer(
 	if (make_ready(it, err) < 0)
 		return -1;
 	probe_limit(it->probe, TRIAL_SECONDS);
-	if (configure(it, it->done, config, err) < 0 || time_calls(it, it->calls, runs, &times, err) < 0)
+	if (configure(it, config, err) < 0 || time_calls(it, it->calls, runs, &times, err) < 0)
 		return give_up(it);
 	for (int i = 0; i < runs; i++)
 		seconds[i] = times.process[i % times.rounds] / it->calls;
@@ -292,7 +332,7 @@ static int verify(void *context, int device, const struct config *config, struct
 	if (make_ready(it, err) < 0)
 		return -1;
 	probe_limit(it->probe, TRIAL_SECONDS);
-	if (configure(it, it->done, config, err) < 0 ||
+	if (configure(it, config, err) < 0 ||
 		probe_call(it->probe, INPUT, it->request->shape.tokens, 0x7f, it->output, err) < 0)
 		return give_up(it);
 	found = compare_float(it->output, it->untuned, numbers(it));
@@ -318,6 +358,8 @@ static void show_progress(void *context, size_t done, size_t planned, double lef
 	char duration[32];
 
 	clock_duration(left, duration);
+	if (it->done == it->kernel_count)
+		return progress_status(&it->progress, "comparing with the untuned layer");
 	progress_status(&it->progress, "tuning %s (%d of %d): %zu of %zu, best %.3f ms, %s left",
 		it->kernels[it->done].name, it->done + 1, it->kernel_count, done, planned, best * 1e3,
 		duration);
@@ -390,7 +432,7 @@ static int tune_kernel(struct triton_tuning *it, struct tune_found *found, struc
 		.candidates = xcalloc(kernel->count, sizeof(*search.candidates)),
 		.count = kernel->count,
 		.strategy = it->request->strategy,
-		.budget = it->request->budget / it->kernel_count,
+		.budget = it->request->budget * SEARCH_SHARE / it->kernel_count,
 		.seed = it->request->seed,
 		.devices = 1,
 		.builders = it->compiler_count ? it->compiler_count : 1};
@@ -413,13 +455,66 @@ static int tune_kernel(struct triton_tuning *it, struct tune_found *found, struc
 		snprintf(row->kernel, sizeof(row->kernel), "%.63s", strchr(kernel->name, ':') + 1);
 		config_format(kernel->parameters, &search.candidates[found->best].config, row->parameters,
 			sizeof(row->parameters));
-		it->untuned_seconds[it->done] = found->first_seconds;
+		it->complete = it->complete && found->complete;
 		if (it->properties.name[0])
 			store(it, row, found);
 		it->winners[it->done++] = search.candidates[found->best].config;
 	}
 	free(search.candidates);
 	return result;
+}
+
+/* --- all of them ----------------------------------------------------------------------------------- */
+
+static int build_nothing(
+	void *context, const struct config *config, struct tune_build *found, struct error *err)
+{
+	(void)context;
+	(void)config;
+	(void)found;
+	(void)err;
+	return 0;
+}
+
+static bool has_changes(const struct triton_tuning *it)
+{
+	for (int i = 0; i < it->done; i++)
+		if (is_change(&it->kernels[i], &it->winners[i]))
+			return true;
+	return false;
+}
+
+/* Each kernel's configuration has won among hundreds. Whether all of them make the layer faster than it is as the fork has
+ * it, another duel tells, which knows nothing of the others. The session is the same, and no budget ends it. */
+static int compare(struct triton_tuning *it, struct tune_found *found, struct error *err)
+{
+	static const struct parameter parameters[] = {{"layer", true, {UNTUNED, TUNED}}, {0}};
+	const struct tune_work work = {.context = it,
+		.build = build_nothing,
+		.time = time_layer,
+		.mhz = mhz,
+		.verify = verify,
+		.progress = show_progress,
+		.clock = clock_elapsed};
+	struct tune_candidate candidates[] = {
+		{.config = {{UNTUNED}}, .build = TUNE_BUILD_UNKNOWN, .seconds = NAN, .noise = NAN},
+		{.config = {{TUNED}}, .build = TUNE_BUILD_UNKNOWN, .seconds = NAN, .noise = NAN}};
+	const struct tune_search search = {.work = &work,
+		.parameters = parameters,
+		.candidates = candidates,
+		.count = 2,
+		.strategy = TUNE_EXHAUSTIVE,
+		.budget = INFINITY,
+		.devices = 1,
+		.builders = 1};
+
+	return tune_search_run(&search, found, err);
+}
+
+/* Whether the layer is faster with what was found. */
+static bool is_better(const struct triton_tuning *it)
+{
+	return it->compared.best == 1;
 }
 
 /* --- into the source ------------------------------------------------------------------------------- */
@@ -466,7 +561,7 @@ static int write_all(const struct triton_tuning *it, struct error *err)
 	for (int i = 0; i < it->done; i++) {
 		struct error own = {0};
 
-		if (write_kernel(it, i, write, &own) == 0)
+		if (!is_change(&it->kernels[i], &it->winners[i]) || write_kernel(it, i, write, &own) == 0)
 			continue;
 		if (own.status == STATUS_INTERRUPTED || write)
 			*err = own;
@@ -478,34 +573,41 @@ static int write_all(const struct triton_tuning *it, struct error *err)
 	return result;
 }
 
-static cJSON *document_of(const struct triton_tuning *it, const struct tune_found *last)
+static cJSON *document_of(const struct triton_tuning *it)
 {
-	cJSON *more = cJSON_CreateObject();
+	cJSON *more = cJSON_CreateObject(), *changed;
 
 	cJSON_AddNumberToObject(more, "seq", (double)it->request->shape.tokens);
-	cJSON_AddNumberToObject(more, "untuned_ms", it->untuned_seconds[0] * 1e3);
-	cJSON_AddNumberToObject(more, "tuned_ms", it->rows[it->done - 1].ms);
-	cJSON_AddBoolToObject(more, "complete", last->complete && it->done == it->kernel_count);
-	cJSON_AddBoolToObject(more, "written", arg_flag(it->request->invocation, "write"));
+	cJSON_AddNumberToObject(more, "untuned_ms", it->compared.first_seconds * 1e3);
+	cJSON_AddNumberToObject(more, "tuned_ms", it->compared.best_seconds * 1e3);
+	cJSON_AddBoolToObject(more, "complete", it->complete);
+	cJSON_AddBoolToObject(more, "written", is_better(it) && arg_flag(it->request->invocation, "write"));
+	changed = cJSON_AddArrayToObject(more, "changed");
+	for (int i = 0; i < it->done && is_better(it); i++)
+		if (is_change(&it->kernels[i], &it->winners[i]))
+			cJSON_AddItemToArray(changed, cJSON_CreateString(it->kernels[i].name));
 	return tuning_document(it->properties.name[0] ? it->properties.name : "cpu", false, it->rows,
 		(size_t)it->done, more);
 }
 
-static int tell(const struct triton_tuning *it, const struct tune_found *last, struct error *err)
+static int tell(const struct triton_tuning *it, struct error *err)
 {
-	double untuned = it->untuned_seconds[0] * 1e3, tuned = it->rows[it->done - 1].ms;
+	double untuned = it->compared.first_seconds * 1e3, tuned = it->compared.best_seconds * 1e3;
 
 	if (!it->request->invocation->json) {
 		printf("\n");
 		tune_print_table(it->rows, (size_t)it->done, 1);
-		printf("\nThe whole layer at %lld tokens: %.3f ms, untuned %.3f ms (%+.1f %%).\n",
-			(long long)it->request->shape.tokens, tuned, untuned, (untuned / tuned - 1) * 100);
-		if (!arg_flag(it->request->invocation, "write"))
-			printf("Nothing was written; with --write, the changes above are made.\n");
+		printf("\nThe whole layer at %lld tokens: %.3f ms", (long long)it->request->shape.tokens,
+			tuned);
+		if (!is_better(it))
+			printf(" as the fork has it. Nothing better was found, so nothing is changed.\n");
 		else
-			printf("Written. Next: quasar verify && quasar push\n");
+			printf(", untuned %.3f ms (%+.1f %%).\n%s\n", untuned, (untuned / tuned - 1) * 100,
+				arg_flag(it->request->invocation, "write")
+					? "Written. Next: quasar verify && quasar push"
+					: "Nothing was written; with --write, the changes above are made.");
 	}
-	return tune_publish(it->request, document_of(it, last), err);
+	return tune_publish(it->request, document_of(it), err);
 }
 
 /* --- all of it ------------------------------------------------------------------------------------- */
@@ -623,21 +725,21 @@ static int tune_all(struct triton_tuning *it, struct error *err)
 	progress_begin(&it->progress, "tuning", 0, "configurations");
 	while (it->done < it->kernel_count && !result && !found.interrupted)
 		result = tune_kernel(it, &found, err);
+	if (!result && !found.interrupted && has_changes(it))
+		result = compare(it, &found, err);
 	progress_end(&it->progress);
 	close_session(it);
-	if (result < 0)
-		return -1;
-	if (!found.interrupted)
+	if (!result && found.interrupted)
+		result = error_set(err, STATUS_INTERRUPTED, "interrupted: nothing was written");
+	it->compared = found;
+	if (!result && is_better(it))
 		result = write_all(it, err);
-	if (!result)
-		result = tell(it, &found, err);
-	return found.interrupted ? error_set(err, STATUS_INTERRUPTED, "interrupted: nothing was written")
-				 : result;
+	return result ? result : tell(it, err);
 }
 
 int tune_triton(const struct tune_request *request, struct error *err)
 {
-	struct triton_tuning it = {.request = request, .mutex = PTHREAD_MUTEX_INITIALIZER};
+	struct triton_tuning it = {.request = request, .complete = true, .mutex = PTHREAD_MUTEX_INITIALIZER};
 	cJSON *kernels = NULL;
 	int result = prepare(&it, err);
 
@@ -649,6 +751,8 @@ int tune_triton(const struct tune_request *request, struct error *err)
 		result = take_kernels(&it, kernels, err);
 	if (!result)
 		result = probe_call(it.probe, INPUT, request->shape.tokens, 0, it.untuned, err);
+	if (!result)
+		result = try_configuring(&it, err);
 	if (!result)
 		result = choose_calls(&it, err);
 	if (!result)

@@ -131,8 +131,10 @@ const struct command cmd_tune = {
 		"of them longer, and so on, then the neighbours of the best.\n\n"
 		"--triton tunes the Triton kernels of the fork instead: those that its layer runs and Triton's autotuner "
 		"chooses configurations for. The declared configurations and others around them are timed within the whole "
-		"layer, in the fork's Python, and compared with the untuned output. What would change in the source is shown; "
-		"--write changes it. With one configuration left, the autotuner costs validators' warm-up calls no time.\n\n"
+		"layer, in the fork's Python, and compared with the untuned output. In the end the tuned layer and the untuned "
+		"one are timed in turns; only if the tuned one wins nearly all of them, what would change in the source is "
+		"shown, and --write changes it. With one configuration left, the autotuner costs validators' warm-up calls no "
+		"time.\n\n"
 		"--gpu NAME predicts instead, for a GPU that is not here: all candidates are compiled for it, and their times "
 		"worked out from its data sheet and from their machine code. Nothing is stored. `quasar gpus` lists the names.",
 	.opts =

@@ -5,7 +5,7 @@ On stdin a document of JSON: {"text": the file, "kernel": a function's name, "co
 or {"fault": why it cannot be done}. Nothing of the file is run or imported. Only the list of configurations changes; comments
 that stand in it on lines of their own stay.
 
-The list is what the decorator autotune has as `configs`, or its first argument. Where a decorator of another name stands
+The list is what a decorator has as `configs`, or the first argument of autotune. Where a decorator of another name stands
 there, its positional arguments have to be calls, one for each configuration.
 """
 import ast
@@ -39,13 +39,14 @@ def find_list(kernel):
     """The nodes, side by side, that the configuration takes the place of, and whether they are one list."""
     calls = [node for node in kernel.decorator_list if isinstance(node, ast.Call)]
     for call in calls:
-        if last_name(call.func) == "autotune":
-            given = [word.value for word in call.keywords if word.arg == "configs"] or call.args[:1]
+        given = [word.value for word in call.keywords if word.arg == "configs"]
+        if given or last_name(call.func) == "autotune":
+            given = given or call.args[:1]
             if not given or isinstance(given[0], ast.Starred):
                 raise Fault(f"the autotune of {kernel.name} has no list of configurations")
             return given, True
     for call in calls:
-        if call.args and all(isinstance(node, ast.Call) for node in call.args):
+        if last_name(call.func) != "heuristics" and call.args and all(isinstance(node, ast.Call) for node in call.args):
             return call.args, False
     raise Fault(f"{kernel.name} has no decorator with configurations")
 

@@ -741,13 +741,11 @@ cJSON *probe_autotuners(struct probe *probe, const char *input, struct error *er
 	return kernels;
 }
 
-int probe_configure(
-	struct probe *probe, const char *kernel, const cJSON *config, const char *input, struct error *err)
+int probe_configure(struct probe *probe, const cJSON *configs, const char *input, struct error *err)
 {
 	cJSON *request = request_new("configure"), *answer;
 
-	cJSON_AddStringToObject(request, "kernel", kernel);
-	cJSON_AddItemToObject(request, "config", cJSON_Duplicate(config, true));
+	cJSON_AddItemToObject(request, "configs", cJSON_Duplicate(configs, true));
 	cJSON_AddStringToObject(request, "input", input);
 	answer = ask(probe, request, err);
 	cJSON_Delete(answer);

@@ -121,14 +121,14 @@ int probe_time(
 
 /* Calls the layer, and says which of the fork's kernels Triton's autotuner chose configurations for: a
  * list of {"kernel": "fla/ops/quasar/chunk.py:NAME", "configs": […], "chosen": {…}}, a configuration being
- * {"kwargs", "num_warps", "num_stages", "num_ctas", "maxnreg"}; and "builds", what lib/tune/triton.py
- * compiles others from. The caller deletes it. NULL on error. */
+ * {"kwargs", "num_warps", "num_stages", "num_ctas", "maxnreg"}, with "more" where that is not all that it has; and "builds",
+ * what lib/tune/triton.py compiles others from. The caller deletes it. NULL on error. */
 cJSON *probe_autotuners(struct probe *probe, const char *input, struct error *err);
 
-/* From now on one of these kernels runs in this configuration alone, in a layer that is made anew with the same weights, and
- * is called once. STATUS_FAILED when that call does not run the kernel so. */
-int probe_configure(
-	struct probe *probe, const char *kernel, const cJSON *config, const char *input, struct error *err);
+/* From now on kernels run in one configuration each, those that `configs` has by their names, and all others as the fork
+ * has them, in a layer that is made anew with the same weights, and is called once. STATUS_FAILED when that call does not
+ * run them so. */
+int probe_configure(struct probe *probe, const cJSON *configs, const char *input, struct error *err);
 
 /* What a validator's script counts on and the fork has replaced, "time.time, torch.cuda.synchronize"; "" when nothing;
  * the caller frees. `settled`: whether outputs of timed calls are still what they were when the clock stopped. */

@@ -29,8 +29,8 @@ os.chdir(clone)
 device = None  # until PyTorch is there
 tensors = {}  # inputs, by name
 SMALL = 1 << 23  # numbers
-stopped = []  # small outputs, as they were when the clock stopped, and themselves
-tuners = {}  # Triton's, by kernel, with the configurations that the fork gave them
+stopped = collections.deque(maxlen=64)  # small outputs, as they were when the clock stopped, and themselves
+tuners = {}  # Triton's, of each kernel by its name, with the configurations that the fork gave them
 former = collections.deque(maxlen=64)  # layers, which keep their addresses
 outside = 0  # bytes of the GPU that were taken past PyTorch
 
@@ -339,9 +339,18 @@ def time_calls(request):
 # --- Triton's configurations ----------------------------------------------------------------------
 
 
+PLAIN = (str, int, float, bool, type(None))  # in JSON as in Python
+
+
 def described(config):
-    return {"kwargs": config.kwargs, **{name: getattr(config, name, None)
-                                        for name in ("num_warps", "num_stages", "num_ctas", "maxnreg")}}
+    kwargs = {name: value if isinstance(value, PLAIN) else repr(value) for name, value in config.kwargs.items()}
+    return {"kwargs": kwargs, "more": bool(config.pre_hook or getattr(config, "ir_override", None)),
+            **{name: getattr(config, name, None) for name in ("num_warps", "num_stages", "num_ctas", "maxnreg")}}
+
+
+def choices(configs):
+    """What Triton's autotuner has to choose from. On a CPU there is nothing to time, and the first one is taken."""
+    return configs if on_gpu() else configs[:1]
 
 
 def name_of(function):
@@ -355,8 +364,7 @@ def constants_of(compiled):
     from triton.language import dtype
     told = [[place, value.name if isinstance(value, dtype) else value, isinstance(value, dtype)]
             for place, value in compiled.items()]
-    plain = (str, int, float, bool, type(None))
-    return told if all(isinstance(value, plain) for _, value, _ in told) else None
+    return told if all(isinstance(value, PLAIN) for _, value, _ in told) else None
 
 
 class watched_builds:
@@ -392,18 +400,16 @@ class watched_builds:
 
 def autotuners(request):
     """Calls the layer, and tells which kernels of the fork Triton's autotuner chose configurations for: by file and name,
-    what there was to choose from, what it chose, and what they were compiled from. On a CPU there is nothing to time, and
-    the first one is taken."""
+    what there was to choose from, what it chose, and what they were compiled from."""
     from triton.runtime.autotuner import Autotuner
     run, seen = Autotuner.run, {}
 
     def watched(self, *args, **kwargs):
         name = name_of(self.base_fn)
         if not name.startswith(".."):
-            tuners.setdefault(name, (self, list(self.configs)))
+            tuners.setdefault(name, {}).setdefault(self, self.configs)
             seen[name] = self
-        if not on_gpu():
-            self.configs = self.configs[:1]
+        self.configs = choices(self.configs)
         return run(self, *args, **kwargs)
 
     Autotuner.run = watched
@@ -413,18 +419,20 @@ def autotuners(request):
             kept.synchronize()
     finally:
         Autotuner.run = run
-    return {"kernels": [{"kernel": name, "configs": [described(config) for config in tuners[name][1]],
+    return {"kernels": [{"kernel": name, "configs": [described(config) for config in tuners[name][tuner]],
                          "chosen": described(tuner.best_config), "builds": list(builds.get(name, {}).values())}
                         for name, tuner in seen.items()]}
 
 
 def configure(request):
-    """From now on a kernel runs in one configuration. The layer is made anew, with the same weights at other addresses: what
-    a fork has captured of earlier calls, as a CUDA graph does, has the kernels of then."""
+    """From now on each of these kernels runs in one configuration, and all others as the fork has them. The layer is made
+    anew, with the same weights at other addresses: what a fork has captured of earlier calls, as a CUDA graph does, has the
+    kernels of then."""
     from triton import Config
-    tuner, declared = tuners[request["kernel"]]
-    tuner.configs = [Config(**request["config"], pre_hook=declared[0].pre_hook)]
-    tuner.cache.clear()
+    wanted = request["configs"]
+    for name, found in tuners.items():
+        for tuner, declared in found.items():
+            tuner.configs = [Config(**wanted[name])] if name in wanted else choices(declared)
     former.append(layer)
     construct({})
     with torch.no_grad():
@@ -432,7 +440,7 @@ def configure(request):
             parameter.copy_(value)
     call(tensors[request["input"]])
     kept.synchronize()
-    if tuner.best_config is not tuner.configs[0]:
+    if any(tuner.best_config is not tuner.configs[0] for name in wanted for tuner in tuners[name]):
         raise RuntimeError("the layer runs what it has captured before, not the kernel in another configuration")
     return {}
 

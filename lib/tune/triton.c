@@ -85,6 +85,8 @@ static int read_config(
 	int ctas;
 
 	*config = (struct config){0};
+	if (cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(item, "more")))
+		return cannot(kernel, "a configuration has a hook or code of its own", err);
 	if (cJSON_GetArraySize(kwargs) != kernel->own_count)
 		return cannot(kernel, "its configurations have different parameters", err);
 	for (int i = 0; i < kernel->own_count; i++)

@@ -83,6 +83,16 @@ def test_a_decorator_of_ones_own():
     assert ask(text)["text"] == f"import triton\n@tuned({LINE}, fp32=config(4, 1))\n{BODY}"
 
 
+def test_heuristics_are_not_configurations():
+    text = f"import triton\n@triton.heuristics(values(1))\n@tuned(config(4, 2))\n{BODY}"
+    assert ask(text)["text"] == text.replace("config(4, 2)", LINE)
+
+
+def test_an_autotune_by_another_name():
+    text = f"import triton\n@cache_autotune(\n    configs=[\n        triton.Config({{'BT': BT}}) for BT in [1, 2]\n    ],\n    key=['T'])\n{BODY}"
+    assert ask(text)["text"] == text.replace("triton.Config({'BT': BT}) for BT in [1, 2]", LINE + ",")
+
+
 def test_only_what_is_set_is_written():
     text = f"import triton\n@triton.autotune(configs=X, key=[])\n{BODY}"
     config = {"kwargs": {}, "num_warps": 8, "num_stages": 3, "maxnreg": None}

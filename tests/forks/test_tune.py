@@ -60,6 +60,18 @@ def test_a_kernel_is_tuned_checked_and_written(tune, fork):
     lines = [line for line in fork.git("diff", "-U0").splitlines() if line[0] in "+-" and line[:3] not in ("+++", "---")]
     assert [line[0] for line in lines] == ["-", "-", "+"] and f"'BLOCK': {row['parameters']['BLOCK']}" in lines[2]
     assert before.splitlines()[:8] == after.splitlines()[:8]
+    assert done.json["changed"] == [KERNEL]
+    told = subprocess.run([sys.executable, "-c", "from fla.layers.quasar import copy; print([c.kwargs for c in copy.configs])"],
+                          cwd=fork.path, capture_output=True, text=True, check=True, env={**os.environ, "TRITON_INTERPRET": "1"})
+    assert told.stdout.strip() == str([{"BLOCK": row["parameters"]["BLOCK"]}])
+
+
+def test_where_nothing_is_better_nothing_changes(tune, layer, fork):
+    layer(("SOME = 256", "SOME = 16"))  # one program, whatever BLOCK is
+    done = tune("--write", "--budget", 5)
+    assert done.code == 0, done.err
+    assert "Nothing better was found" in done.out and "Written" not in done.out
+    assert fork.git("status", "--porcelain") == ""
 
 
 CALL = "copy[lambda meta: (triton.cdiv(SOME, meta['BLOCK']),)](x, y, SOME)"
@@ -120,6 +132,53 @@ def test_a_candidate_that_fails_does_not_change_the_weights(tune, layer):
     assert "BLOCK=64" in done.err and all("BLOCK=256" in line for line in wrong)
 
 
+# In place of Triton's own: a kernel says what it would run in, and calls with another `count` like another BLOCK.
+CHOOSING = """
+import json, os, runpy, sys
+room = runpy.run_path("probe.py")["configure"].__globals__  # there are no requests: it only defines what it can do
+sys.path.insert(0, os.getcwd())
+import torch
+from triton.runtime import autotuner, jit
+from fla.layers.quasar import QuasarAttention
+launched, timed = [], []
+
+def bench(self, *args, config, **others):
+    timed.append(config)
+    return [abs(config.kwargs["BLOCK"] - args[2] / 2)] * 3
+
+class Kept:
+    synchronize = staticmethod(lambda: None)
+
+jit.JITFunction.run = lambda self, x, y, count, BLOCK, **others: launched.append([count, BLOCK])
+autotuner.Autotuner._bench = bench
+room.update(torch=torch, device=torch.device("cpu"), kept=Kept, QuasarAttention=QuasarAttention, choices=lambda configs: configs,
+            tensors={"x": torch.randn(1, 64, 512)})
+
+def ask(name, **request):
+    launched.clear()
+    timed.clear()
+    return {"answer": room[name]({"input": "x", **request}), "launched": list(launched), "timed": len(timed)}
+
+room["construct"]({})
+[kernel] = (first := ask("autotuners"))["answer"]["kernels"]
+said = [first, ask("configure", configs={kernel["kernel"]: {"kwargs": {"BLOCK": 64}, "num_warps": 4}}), ask("configure", configs={})]
+json.dump(said, open("said.json", "w"))
+"""
+
+
+def test_a_kernel_is_told_its_configuration_and_let_go(fork, layer):
+    layer((CALL, CALL + "\n        " + CALL.replace("SOME)", "64)")))
+    shutil.copy(ROOT / "lib/probe/probe.py", fork.path)
+    environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
+    done = subprocess.run([sys.executable, "-c", CHOOSING], cwd=fork.path, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                          env=environment)
+    assert done.returncode == 0, done.stderr
+    first, told, let_go = json.loads((fork.path / "said.json").read_text())
+    assert first["launched"] == [[256, 128], [64, 32]] and first["timed"] == 4
+    assert told["launched"] == [[256, 64], [64, 64]] and told["timed"] == 0
+    assert let_go["launched"] == first["launched"] and let_go["timed"] == 0
+
+
 # --- compiled ahead, for a GPU that need not be there ------------------------------------------------
 
 # In place of the session: what it would run is compiled for a GPU, and nothing runs.
@@ -178,8 +237,11 @@ def test_what_is_compiled_ahead_is_what_the_session_looks_for(fork, tmp_path):
 
 @pytest.mark.long
 def test_without_write_the_change_is_only_shown(tune, fork):
-    done = tune("--kernel", "copy", "--budget", 2)
-    assert done.code == 0, done.err
+    for _ in range(3):  # on a busy machine noise may hide what is faster
+        done = tune("--kernel", "copy", "--budget", 10)
+        assert done.code == 0, done.err
+        if "Nothing better was found" not in done.out:
+            break
     assert "+        triton.Config({'BLOCK': " in done.out and "Nothing was written" in done.out
     assert fork.git("status", "--porcelain") == ""
 

@@ -108,6 +108,7 @@ static void what_cannot_be_tuned_is_refused(void **state)
 		ITEM(NAME, "{\"kwargs\":{}}", CONFIG(32, 4)),
 		ITEM(NAME, CONFIG(32, 4), "{\"kwargs\":{\"A\":1,\"B\":1,\"C\":1,\"D\":1,\"E\":1,\"F\":1}}"),
 		ITEM(NAME, "{\"kwargs\":{\"BLOCK\":32},\"num_ctas\":2}", CONFIG(32, 4)),
+		ITEM(NAME, "{\"kwargs\":{\"BLOCK\":32},\"more\":true}", CONFIG(32, 4)),
 	};
 	struct triton_kernel kernel;
 	struct error err;
