@@ -28,6 +28,7 @@ os.chdir(clone)
 
 device = None  # until PyTorch is there
 tensors = {}  # inputs, by name
+own = None  # the input of calls for which none is named
 SMALL = 1 << 23  # numbers
 stopped = collections.deque(maxlen=64)  # small outputs, as they were when the clock stopped, and themselves
 tuners = {}  # Triton's, of each kernel by its name, with the configurations that the fork gave them
@@ -285,12 +286,21 @@ def gradients(request):
     return {"missing": missing}
 
 
+def random_input(tokens):
+    """Other numbers each time, at the address of the last ones: a validator's x stays where it is, which a fork may rely on
+    that has captured its calls."""
+    global own
+    if own is None or own.shape[1] != tokens:
+        own = torch.empty(1, tokens, 512, device=device)
+    return own.normal_()
+
+
 def time_calls(request):
     """Rounds of calls, each between two lines that the asker holds its own clock to. What a validator's script looks
     up when it runs (clock, synchronisation, memory counters) is looked up here when it runs, too; then the real
     synchronisation follows, before the second line. As in that script, one earlier output is alive during a call: one
     of all the outputs, drawn by lot when they are there, stays for the asker to check, and so does the last one."""
-    inputs = [tensors[name] for name in request["inputs"]] or [torch.randn(1, request["tokens"], 512, device=device)]
+    inputs = [tensors[name] for name in request["inputs"]] or [random_input(request["tokens"])]
     if on_gpu():
         torch.cuda.reset_peak_memory_stats()
     for i in range(request["warmups"]):
