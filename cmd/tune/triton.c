@@ -58,8 +58,7 @@ struct triton_tuning {
 	int kernel_count, done;
 	bool complete; /* each of these searches */
 	struct tune_row rows[MOST_KERNELS];
-	struct tune_found
-		compared; /* the layer as the fork has it with that of the winners, where there are any */
+	struct tune_found compared; /* the layer as the fork has it, and with the winners if there are any */
 	struct progress progress;
 
 	const char *compiler_argv[4];
@@ -519,57 +518,68 @@ static bool is_better(const struct triton_tuning *it)
 
 /* --- into the source ------------------------------------------------------------------------------- */
 
+/* A kernel's file, without and with a configuration. */
+struct source {
+	char *name, *path, *after; /* within the fork; in all; the text with it */
+	struct buffer before;
+};
+
+static void free_source(struct source *source)
+{
+	free(source->name);
+	free(source->path);
+	free(source->after);
+	buffer_free(&source->before);
+}
+
+/* Free with free_source(), also when this fails. */
+static int rewrite(const struct triton_tuning *it, const struct triton_kernel *kernel,
+	const struct config *config, struct source *source, struct error *err)
+{
+	cJSON *object = triton_config_json(kernel, config);
+	size_t length;
+	const char *function = triton_function(kernel, &length);
+
+	*source = (struct source){.name = xprintf("%.*s", (int)length, kernel->name)};
+	source->path = path_join(it->fork, source->name);
+	if (file_read(source->path, SOURCE_BYTES, &source->before, err) == 0)
+		source->after = triton_source_rewrite(
+			it->python.path, source->before.data, function, object, err);
+	cJSON_Delete(object);
+	return source->after ? 0 : -1;
+}
+
 /* Puts a kernel's configuration into its file, and shows what that changes. */
 static int write_kernel(const struct triton_tuning *it, int index, bool write, struct error *err)
 {
-	const struct triton_kernel *kernel = &it->kernels[index];
-	cJSON *config = triton_config_json(kernel, &it->winners[index]);
-	struct buffer text = {0};
+	struct source source;
 	struct stat status;
-	size_t length;
-	const char *function = triton_function(kernel, &length);
-	char *name = xprintf("%.*s", (int)length, kernel->name), *path = path_join(it->fork, name);
-	char *after = NULL, *diff = NULL;
-	int result = file_read(path, SOURCE_BYTES, &text, err);
+	char *diff = NULL;
+	int result = rewrite(it, &it->kernels[index], &it->winners[index], &source, err);
 
 	if (!result)
-		after = triton_source_rewrite(it->python.path, text.data, function, config, err);
-	if (after)
-		diff = triton_source_diff(name, text.data, after, err);
+		diff = triton_source_diff(source.name, source.before.data, source.after, err);
 	result = diff ? 0 : -1;
 	if (!result && !it->request->invocation->json)
 		fputs(diff, stdout);
-	if (!result && write && *diff)
-		result = stat(path, &status) < 0
-			? error_set(err, STATUS_ENVIRONMENT, "%s is not there any more", path)
-			: file_write(path, after, strlen(after), status.st_mode & 0777, FILE_REPLACE, err);
+	if (!result && write)
+		result = stat(source.path, &status) < 0
+			? error_set(err, STATUS_ENVIRONMENT, "%s is not there any more", source.path)
+			: file_write(source.path, source.after, strlen(source.after), status.st_mode & 0777,
+				  FILE_REPLACE, err);
 	free(diff);
-	free(after);
-	free(path);
-	free(name);
-	buffer_free(&text);
-	cJSON_Delete(config);
+	free_source(&source);
 	return result;
 }
 
-/* One file that cannot be changed does not keep the others from it. */
 static int write_all(const struct triton_tuning *it, struct error *err)
 {
 	bool write = arg_flag(it->request->invocation, "write");
 	int result = 0;
 
-	for (int i = 0; i < it->done; i++) {
-		struct error own = {0};
-
-		if (!is_change(&it->kernels[i], &it->winners[i]) || write_kernel(it, i, write, &own) == 0)
-			continue;
-		if (own.status == STATUS_INTERRUPTED || write)
-			*err = own;
-		if (own.status == STATUS_INTERRUPTED)
-			return -1;
-		log_warn("%s", own.message);
-		result = write ? -1 : 0;
-	}
+	for (int i = 0; i < it->done && !result; i++)
+		if (is_change(&it->kernels[i], &it->winners[i]))
+			result = write_kernel(it, i, write, err);
 	return result;
 }
 
@@ -686,6 +696,23 @@ static void end_compilers(struct triton_tuning *it)
 	cJSON_Delete(it->compiler_opening);
 }
 
+/* By its function, or the file too. */
+static bool is_called(const struct triton_kernel *kernel, const char *name)
+{
+	return !strcmp(name, kernel->name) || !strcmp(name, strchr(kernel->name, ':') + 1);
+}
+
+/* What could not be written must not be tuned: the others are tuned beside it. */
+static int require_writable(
+	const struct triton_tuning *it, const struct triton_kernel *kernel, struct error *err)
+{
+	struct source source;
+	int result = rewrite(it, kernel, &kernel->configs[0], &source, err);
+
+	free_source(&source);
+	return result;
+}
+
 /* Those of the fork's kernels that the layer runs and that can be tuned, or the one that --kernel names. */
 static int take_kernels(struct triton_tuning *it, const cJSON *list, struct error *err)
 {
@@ -695,17 +722,22 @@ static int take_kernels(struct triton_tuning *it, const cJSON *list, struct erro
 	cJSON_ArrayForEach (item, list) {
 		struct triton_kernel *kernel = &it->kernels[it->kernel_count];
 		struct error why;
+		int result;
 
 		if (it->kernel_count == MOST_KERNELS)
 			break;
-		if (triton_kernel_read(item, kernel, &why) < 0) {
+		result = triton_kernel_read(item, kernel, &why);
+		if (!result && wanted && !is_called(kernel, wanted)) {
+			triton_kernel_free(kernel);
+			continue;
+		}
+		if (!result)
+			result = require_writable(it, kernel, &why);
+		if (!result) {
+			it->kernel_count++;
+		} else {
 			log_note("%s", why.message);
 			triton_kernel_free(kernel);
-		} else if (wanted && strcmp(wanted, kernel->name) &&
-			strcmp(wanted, strchr(kernel->name, ':') + 1)) {
-			triton_kernel_free(kernel);
-		} else {
-			it->kernel_count++;
 		}
 	}
 	if (it->kernel_count)

@@ -123,6 +123,12 @@ def test_a_layer_that_runs_nothing_but_what_it_has_captured_is_not_timed(tune, l
     assert done.code == 1 and "runs what it has captured before" in done.err
 
 
+def test_a_kernel_whose_list_cannot_be_replaced_is_not_tuned(tune, layer):
+    layer(("@triton.autotune(\n", "tuned = triton.autotune(\n"), ("@triton.jit\n", "\n\n@tuned\n@triton.jit\n"))
+    done = tune()
+    assert done.code == 1 and "copy has no decorator with configurations" in done.err
+
+
 @pytest.mark.long
 def test_a_candidate_that_fails_does_not_change_the_weights(tune, layer):
     layer(("torch.ones(hidden_size)", "torch.randn(hidden_size)"), ('tl.static_assert(KIND == "bf16")', "tl.static_assert(BLOCK != 64)"))
