@@ -35,15 +35,7 @@ static void look_at_fork(const char *path, struct fork_state *state)
 /* Whether other files than the commit's may have been measured: there are changes, or there were. */
 static bool is_dirty(const struct run *run)
 {
-	struct fork_state now;
-	bool dirty;
-
-	if (!run->fork.commit[0])
-		return false;
-	look_at_fork(run->fork_path, &now);
-	dirty = run->fork.changed || now.changed || strcmp(run->fork.commit, now.commit) != 0;
-	fork_state_free(&now);
-	return dirty;
+	return run->fork.commit[0] && (run->fork.changed || !fork_is_still(run->fork_path, &run->fork));
 }
 
 /* What keeps claims from being made, said before the minutes that measuring may take. */

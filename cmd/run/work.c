@@ -358,6 +358,16 @@ static void tell_concern(const struct error *concern, void *loop)
 	loop_tell_problem(loop, concern);
 }
 
+/* A claim is made of what was verified; a commit that has come since has its own round. */
+static bool has_moved(const struct loop *loop)
+{
+	struct error ignored;
+	char head[41];
+
+	return fork_head(loop->session.workspace.fork_path, head, &ignored) == 0 &&
+		strcmp(head, loop->verified) != 0;
+}
+
 static int commit_proposal(struct loop *loop, const struct proposal *proposal, struct error *err)
 {
 	int64_t id = 0;
@@ -369,7 +379,7 @@ static int commit_proposal(struct loop *loop, const struct proposal *proposal, s
 		return 0;
 	proposal_concerns(proposal, tell_concern, loop);
 	if (proposal_verify(loop->invocation, &loop->session, proposal, false, NULL, err) < 0)
-		return -1;
+		return has_moved(loop) ? 0 : -1;
 	if (workflow_commit(&loop->session.workflow, &proposal->plan, &id, err) == 0) {
 		loop_tell_submission(
 			loop, "committed", id, NULL, proposal->claim.stands_in ? CLAIM_REHEARSAL : NULL);
@@ -384,16 +394,6 @@ static int commit_proposal(struct loop *loop, const struct proposal *proposal, s
 	loop->refused_until = clock_uptime() + REFUSED_SECONDS;
 	loop_tell_submission(loop, "refused", id, err, NULL);
 	return 0;
-}
-
-/* A claim is made of what was verified; a commit that has come since has its own round. */
-static bool has_moved(const struct loop *loop)
-{
-	struct error ignored;
-	char head[41];
-
-	return fork_head(loop->session.workspace.fork_path, head, &ignored) == 0 &&
-		strcmp(head, loop->verified) != 0;
 }
 
 /* What an earlier run, or attempt, left unfinished comes before anything new. */

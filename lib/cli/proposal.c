@@ -216,6 +216,9 @@ int proposal_verify(const struct invocation *invocation, const struct session *s
 	struct error ignored;
 	int result = verify_run(invocation, &request, &checks, err);
 
+	if (!result && !fork_is_still(request.fork_path, &proposal->fork))
+		check_add(&checks, "git", CHECK_FAIL, "Run it again, for the fork as it is now.",
+			"the fork was changed while it was checked");
 	if (!result)
 		result = check_published(proposal, session, &checks, err);
 	if (!result && proposal->version->flags)

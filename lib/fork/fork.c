@@ -209,6 +209,17 @@ int fork_state_read(const char *path, struct fork_state *state, struct error *er
 	return result;
 }
 
+bool fork_is_still(const char *path, const struct fork_state *then)
+{
+	struct fork_state now;
+	struct error ignored;
+	bool same = fork_state_read(path, &now, &ignored) == 0 && !strcmp(now.commit, then->commit) &&
+		now.changed == then->changed;
+
+	fork_state_free(&now);
+	return same;
+}
+
 int fork_head(const char *path, char commit[41], struct error *err)
 {
 	git_repository *repository = NULL;

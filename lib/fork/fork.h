@@ -68,6 +68,9 @@ struct fork_state {
 int fork_state_read(const char *path, struct fork_state *state, struct error *err);
 void fork_state_free(struct fork_state *state);
 
+/* Whether HEAD is still where it was then, and as many files differ from it. */
+bool fork_is_still(const char *path, const struct fork_state *then);
+
 /* The commit of that state alone, which is quick to find. */
 int fork_head(const char *path, char commit[41], struct error *err);
 

@@ -173,6 +173,20 @@ def test_a_new_commit_while_another_is_being_sent_has_its_own_turn(miner, proxy)
     assert len({submission["commit_hash"] for submission in miner.submissions()}) == 2
 
 
+def test_a_new_commit_while_another_is_checked_has_its_own_turn(miner, proxy):
+    made, forward = [], proxy.forward
+
+    def commit_first(method, path, headers, body):
+        if path == "/openapi.json" and not made and proxy.count(PENDING[1]):  # not at the start, but before it is sent
+            made.append(miner.new_commit())
+        return forward(method, path, headers, body)
+
+    proxy.forward = commit_first
+    loop = miner.run("--interval", "100000")
+    assert loop.until("committed")["submission"]["commit_hash"] == made[0]
+    assert loop.end() == 0 and loop.count("problem") == 0
+
+
 def test_a_commit_that_is_not_pushed_is_told_and_waited_for(miner):
     miner.git("commit", "-q", "--allow-empty", "-m", "local")
     loop = miner.run()

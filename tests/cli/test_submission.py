@@ -279,6 +279,24 @@ def test_a_fork_that_fails_the_checks_is_not_sent(miner, proxy):
     assert done.code == 0 and "--no-verify" in done.err
 
 
+def test_a_commit_that_moves_while_it_is_checked_is_not_sent(miner, proxy):
+    gate, forward = miner.directory / "fork/fla/ops/quasar/gate.py", proxy.forward
+    sound = gate.read_text()
+
+    def mend_first(method, path, headers, body):
+        if path == "/openapi.json":
+            gate.write_text(sound)
+            assert miner("push").code == 0
+        return forward(method, path, headers, body)
+
+    gate.write_text(sound + "# from fla.ops.gla import gate\n")
+    assert miner("push").code == 0 and miner("bench", "--native", "--runs", 1).code == 0
+    proxy.forward = mend_first  # what is checked passes, and is not what the claim is of
+    done = miner("commit")
+    assert done.code == 1 and "while it was checked" in done.err, done.err
+    assert miner.rows() == [] and proxy.count("/commit_submission") == 0
+
+
 def test_an_unpushed_commit_is_not_sent(miner, proxy):
     fork = miner.directory / "fork"
     (fork / "notes.txt").write_text("faster\n")
