@@ -116,14 +116,36 @@ static char *failed_checks(const cJSON *document, cJSON *fields)
 	return names.data;
 }
 
+/* The subcommand looked at other files than the commit's: that says nothing of the commit. */
+static void tell_changes(struct loop *loop)
+{
+	struct fork_state fork;
+	struct error err;
+
+	if (fork_state_read(loop->session.workspace.fork_path, &fork, &err) < 0) {
+		loop_tell_problem(loop, &err);
+	} else if (fork.changed) {
+		error_set(&err, STATUS_ENVIRONMENT,
+			"the fork has uncommitted changes, for example in %s: no claim is made from them",
+			fork.changed_name);
+		error_hint(&err, "Commit and push them with `quasar push`.");
+		loop_tell_problem(loop, &err);
+	}
+	fork_state_free(&fork);
+}
+
 static void verify_ended(struct loop *loop, int status)
 {
 	cJSON *document = work_result(loop, "verify", status), *fields;
 	bool passed;
 	char *failed;
 
-	if (!document) {
-		rest(loop);
+	rest(loop);
+	if (!document)
+		return;
+	if (strcmp(text_of(document, "commit"), loop->head) != 0) {
+		tell_changes(loop);
+		cJSON_Delete(document);
 		return;
 	}
 	passed = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(document, "passed"));
@@ -143,10 +165,8 @@ static void verify_ended(struct loop *loop, int status)
 			loop->rehearsal ? "the checks of its files; " CLAIM_REHEARSAL : "every check");
 	free(failed);
 	cJSON_Delete(document);
-	if (!passed) {
-		rest(loop);
+	if (!passed)
 		return;
-	}
 	memcpy(loop->verified, loop->head, sizeof(loop->verified));
 	start_work(loop, STAGE_BENCHING);
 }
@@ -163,11 +183,15 @@ static void bench_ended(struct loop *loop, int status)
 	double tokens_per_sec = NAN;
 	struct error ignored;
 
-	if (!document) {
-		rest(loop);
+	rest(loop);
+	if (!document)
+		return;
+	result = cJSON_GetArrayItem(cJSON_GetObjectItemCaseSensitive(document, "results"), 0);
+	if (cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(result, "dirty"))) {
+		tell_changes(loop);
+		cJSON_Delete(document);
 		return;
 	}
-	result = cJSON_GetArrayItem(cJSON_GetObjectItemCaseSensitive(document, "results"), 0);
 	json_real(result, "tokens_per_sec", JSON_OPTIONAL, &tokens_per_sec, &ignored);
 	fields = cJSON_Duplicate(result, true);
 	if (fields) {

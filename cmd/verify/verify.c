@@ -17,6 +17,7 @@
 #include "cli/verification.h"
 #include "cmd/commands.h"
 #include "cmd/verify/verify.h"
+#include "fork/fork.h"
 #include "image/image.h"
 #include "measure/accuracy.h"
 #include "measure/fixture.h"
@@ -38,6 +39,7 @@ struct run {
 	struct device device;
 	struct check_list checks;
 	struct checks_found found; /* of the fork */
+	char commit[41];           /* whose files were checked; "": others, or other code */
 	enum semantics wanted;
 	struct length lengths[MOST_LENGTHS];
 	int count;
@@ -262,6 +264,7 @@ static void print_json(const struct run *run)
 	cJSON *document = cJSON_CreateObject(), *measurements;
 
 	cJSON_AddBoolToObject(document, "passed", !check_count(&run->checks, CHECK_FAIL) && !not_run(run));
+	json_add_text(document, "commit", *run->commit ? run->commit : NULL);
 	cJSON_AddItemToObject(document, "checks", check_json(&run->checks));
 	if (!run->request.static_only) {
 		cJSON_AddStringToObject(document, "device", run->device.description);
@@ -385,6 +388,9 @@ static void check_image(struct run *run)
 static int verify_whole_fork(struct run *run, struct error *err)
 {
 	struct fork_verification verification;
+	struct fork_state fork;
+	struct error none; /* what is no clone has no commit */
+	bool clean = fork_state_read(run->request.fork_path, &fork, &none) == 0 && !fork.changed;
 	int result = verify_open(run->invocation, &run->request, &run->device, &verification, err);
 
 	if (!result)
@@ -393,6 +399,9 @@ static int verify_whole_fork(struct run *run, struct error *err)
 		check_image(run);
 		result = check_fork(run, &verification, err);
 	}
+	if (clean && fork_is_still(run->request.fork_path, &fork))
+		memcpy(run->commit, fork.commit, sizeof(run->commit));
+	fork_state_free(&fork);
 	verify_close(&verification);
 	return result;
 }

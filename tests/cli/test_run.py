@@ -214,6 +214,23 @@ def test_a_fork_that_fails_is_told_and_mended(miner):
     assert loop.end() == 0
 
 
+def test_of_files_that_are_not_the_commits_nothing_is_said(miner):
+    gate = miner.directory / "fork/fla/ops/quasar/gate.py"
+    sound = gate.read_text()
+    gate.write_text(sound + "# slower\n")
+    loop = miner.run("--improve", "100000%")
+    for last in ("committed", "bench"):  # the first time changes are verified, the second time measured
+        problem = loop.until("problem", lambda event: "gate.py" in event["message"])
+        assert "quasar push" in problem["hint"]
+        before = loop.count("verify")
+        gate.write_text(sound)  # HEAD has not moved
+        loop.until(last)
+        assert loop.count("verify") == before + (last == "committed")
+        gate.write_text(sound + "# slower\n")
+    assert loop.end() == 0
+    assert not any(event["dirty"] for event in loop.seen if event["event"] == "bench")
+
+
 def test_hangup_reads_the_settings_again(miner):
     loop = miner.run("--improve", "-100%")
     loop.until("fork")
