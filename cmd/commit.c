@@ -205,13 +205,12 @@ static int send(const struct invocation *invocation, struct session *session, co
 static int run(const struct invocation *invocation, const struct way *way, struct error *err)
 {
 	struct session session;
-	int result, turn;
+	int result = -1, turn;
 
 	if (session_open(invocation, &session, err) < 0)
 		return -1;
 	session.workflow.patient = true;
-	result = workspace_turn(session.workspace.directory, LONGEST_TURN, &turn, err);
-	if (!result) {
+	if (workspace_turn(session.workspace.directory, LONGEST_TURN, &turn, err) == 0) {
 		result = send(invocation, &session, way, err);
 		close(turn);
 	}

@@ -246,7 +246,7 @@ static int settle(struct session *session, struct error *err)
 	size_t settled;
 	int turn, result;
 
-	if (workspace_turn(session->workspace.directory, 0, &turn, err) < 0) {
+	if (workspace_turn(session->workspace.directory, 0, &turn, err)) {
 		log_note("%s: what is not committed yet is left out", err->message);
 		return 0;
 	}

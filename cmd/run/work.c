@@ -484,10 +484,11 @@ static int commit_failed(struct loop *loop, struct error *err)
 int loop_try_commit(struct loop *loop, struct error *err)
 {
 	bool commit = loop->stage == STAGE_COMMITTING;
-	int result, turn;
+	int turn, result = workspace_turn(loop->session.workspace.directory, 0, &turn, err);
 
-	if (workspace_turn(loop->session.workspace.directory, 0, &turn, err) < 0) {
-		loop_tell_problem(loop, err);
+	if (result) {
+		if (result < 0)
+			loop_tell_problem(loop, err);
 		loop->next_commit = clock_uptime() + PAUSE_SHORTEST;
 		return 0;
 	}

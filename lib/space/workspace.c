@@ -257,8 +257,10 @@ int workspace_turn(const char *directory, double patience, int *lock, struct err
 	pid_t holder;
 
 	while (lock_file(directory, ".quasar/turn", lock, &holder, err) < 0) {
-		if (!holder || clock_elapsed() >= until)
+		if (!holder)
 			return -1;
+		if (clock_elapsed() >= until)
+			return 1;
 		if (clock_sleep(0.1, err) < 0)
 			return -1;
 	}

@@ -54,5 +54,5 @@ int workspace_lock(const char *directory, int *lock, struct error *err);
 
 /* Makes this process the only one that submits from the workspace, until `*lock` is closed or the process
  * ends: what looks for an earlier submission and then makes another one must not run twice at a time.
- * Waits up to `patience` seconds for its turn; then STATUS_ENVIRONMENT, naming the process. */
+ * Waits up to `patience` seconds for its turn. 1: it is still another's; STATUS_ENVIRONMENT, naming the process. */
 int workspace_turn(const char *directory, double patience, int *lock, struct error *err);

@@ -1,5 +1,6 @@
 """run: the miner's loop, through new commits, signals, kills, outages and refusals."""
 import contextlib
+import fcntl
 import json
 import os
 import pathlib
@@ -316,6 +317,16 @@ def test_a_lock_that_cannot_be_opened_is_no_second_loop(miner):
     done = miner("run", bound=True)
     assert done.code == 3 and "Permission denied" in done.err
     assert "writable" in done.err and "themselves" not in done.err
+
+
+def test_another_process_that_submits_is_waited_for(miner):
+    """It is no trouble that a person would have to mend."""
+    with open(miner.directory / ".quasar/turn", "w") as turn:
+        fcntl.lockf(turn, fcntl.LOCK_EX)
+        loop = miner.run()
+        loop.until("bench")
+    loop.until("committed")
+    assert loop.end() == 0 and loop.count("problem") == 0
 
 
 def test_commands_by_hand_beside_the_loop_submit_nothing_twice(miner, proxy):
