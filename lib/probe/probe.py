@@ -243,7 +243,8 @@ class poisoned:
         if self.byte and on_gpu():
             torch.cuda.empty_cache()  # then what is handed out next comes from these
             blocks = [torch.empty(1 << 20, dtype=torch.uint8, device=device) for _ in range(32)]
-            blocks.append(torch.empty(peak(), dtype=torch.uint8, device=device))
+            # and as much as a call takes, where there is room for twice that
+            blocks.append(torch.empty(min(peak(), torch.cuda.mem_get_info()[0] // 2), dtype=torch.uint8, device=device))
             for block in blocks:
                 block.fill_(self.byte)
         elif self.byte:

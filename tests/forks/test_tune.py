@@ -185,6 +185,19 @@ def test_a_kernel_is_told_its_configuration_and_let_go(fork, layer):
     assert let_go["launched"] == first["launched"] and let_go["timed"] == 0
 
 
+@pytest.mark.long
+def test_a_candidate_that_destroys_the_weights_is_the_only_one_to_fail(tune, layer):
+    layer(("        return y", "        if copy.best_config.kwargs['BLOCK'] == 256:\n            self.scale.data.zero_()\n        return y"))
+    for _ in range(3):  # on a busy machine noise may hide what is faster
+        done = tune("--json")
+        assert done.code == 0, done.err
+        wrong = [line for line in done.err.splitlines() if "computes something else" in line]
+        assert all("BLOCK=256" in line for line in wrong)
+        if done.json["changed"]:
+            break
+    assert done.json["changed"] == [KERNEL] and done.json["kernels"][0]["parameters"]["BLOCK"] in (64, 128)
+
+
 # --- compiled ahead, for a GPU that need not be there ------------------------------------------------
 
 # In place of the session: what it would run is compiled for a GPU, and nothing runs.
