@@ -91,7 +91,7 @@ static int find_python(struct run *run, struct error *err)
 	if (err->status == STATUS_INTERRUPTED)
 		return -1;
 	memcpy(remedy, err->hint, sizeof(remedy));
-	return error_hint(err, "To measure quasar's own layer instead, use --native. %s", remedy);
+	return error_hint(err, "--native measures quasar's own layer instead. %s", remedy);
 }
 
 /* --- measuring ----------------------------------------------------------------------------------- */

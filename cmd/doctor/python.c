@@ -1,6 +1,5 @@
 #include <stdlib.h>
 
-#include "base/memory.h"
 #include "cli/python.h"
 #include "cmd/doctor/doctor.h"
 #include "gpu/gpu.h"
@@ -11,17 +10,15 @@
 static void check_torch(const struct python *python, struct check_list *checks)
 {
 	struct error err = {0};
-	char *install = xprintf("%s torch", python->install);
 
 	if (python_require_torch(python, &err) < 0)
-		check_add(checks, "torch", CHECK_WARN, install, "%s", err.message);
+		check_add(checks, "torch", CHECK_WARN, python->install_torch, "%s", err.message);
 	else if (!python->cuda && gpu_count(&err) > 0)
 		check_add(checks, "torch", CHECK_WARN, "Install a PyTorch that is built for CUDA.",
 			"%s, for the CPU only: it does not use this machine's GPU", python->torch);
 	else
 		check_add(checks, "torch", CHECK_OK, NULL, "%s, %s%s", python->torch,
 			python->cuda ? "CUDA " : "for the CPU only", python->cuda ? python->cuda : "");
-	free(install);
 }
 
 static void check_import(const struct python *python, const char *fork, struct check_list *checks)

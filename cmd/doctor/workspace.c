@@ -1,7 +1,9 @@
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/file.h"
 #include "base/memory.h"
@@ -123,6 +125,19 @@ static void check_fork(const struct workspace *workspace, struct check_list *che
 	fork_state_free(&state);
 }
 
+/* Nothing is submitted that cannot be stored first. */
+static void check_writable(const char *directory, struct check_list *checks)
+{
+	char *state = path_join(directory, ".quasar");
+
+	if (access(state, W_OK) == 0)
+		check_add(checks, "workspace", CHECK_OK, NULL, "%s", directory);
+	else
+		check_add(checks, "workspace", CHECK_FAIL, "Make it and its file system writable.",
+			"cannot write to %s: %s", state, strerror(errno));
+	free(state);
+}
+
 void doctor_workspace(const struct invocation *invocation, struct check_list *checks)
 {
 	const char *directory = invocation->workspace;
@@ -141,7 +156,7 @@ void doctor_workspace(const struct invocation *invocation, struct check_list *ch
 		check_problem(checks, "store", CHECK_FAIL, &err);
 		return;
 	}
-	check_add(checks, "workspace", CHECK_OK, NULL, "%s", directory);
+	check_writable(directory, checks);
 	if (store_submissions(workspace.store, NULL, &list, &err) < 0)
 		check_problem(checks, "store", CHECK_FAIL, &err);
 	else

@@ -74,13 +74,15 @@ static struct candidate choose(const struct python_search *search)
 
 /* --- what it has --------------------------------------------------------------------------------- */
 
-/* A system's own Python is the system's: its packages go into an environment. */
-static char *command_of_install(const struct python *python, const char *workspace, bool virtual, bool pip)
+/* A system's own Python is the system's: PyTorch goes into an environment, which is found before any but one that is
+ * named. */
+static char *way_to_torch(const struct python *python, const struct python_search *search, bool virtual)
 {
-	if (!virtual && workspace)
-		return xprintf("'%s' -m venv '%s/.venv' && '%s/.venv/bin/pip' install", python->path,
-			workspace, workspace);
-	return xprintf(pip ? "'%s' -m pip install" : "uv pip install --python '%s'", python->path);
+	if (virtual || !search->workspace)
+		return xprintf("%s torch", python->install);
+	if (search->named)
+		return xprintf("quasar init --venv, and name no other Python by %s", search->named_by);
+	return xstrdup("quasar init --venv");
 }
 
 static char *copy(const char *text)
@@ -100,7 +102,8 @@ static char **copy_texts(const cJSON *list)
 	return texts;
 }
 
-static int read_answer(const char *line, const char *workspace, struct python *python, struct error *err)
+static int read_answer(
+	const char *line, const struct python_search *search, struct python *python, struct error *err)
 {
 	cJSON *document = json_parse(line, strlen(line), err);
 	const char *path = NULL, *version = NULL, *torch = NULL, *cuda = NULL;
@@ -119,7 +122,8 @@ static int read_answer(const char *line, const char *workspace, struct python *p
 	python->torch = copy(torch);
 	python->cuda = copy(cuda);
 	python->places = copy_texts(cJSON_GetObjectItemCaseSensitive(document, "places"));
-	python->install = command_of_install(python, workspace, virtual, pip);
+	python->install = xprintf(pip ? "'%s' -m pip install" : "uv pip install --python '%s'", path);
+	python->install_torch = way_to_torch(python, search, virtual);
 	result = 0;
 done:
 	cJSON_Delete(document);
@@ -135,7 +139,7 @@ int python_find(const struct python_search *search, struct python *python, struc
 
 	*python = (struct python){.found_by = xstrdup(candidate.found_by)};
 	if (answer)
-		result = read_answer(text_last_line(answer), search->workspace, python, err);
+		result = read_answer(text_last_line(answer), search, python, err);
 	if (result && err->status != STATUS_INTERRUPTED) {
 		err->status = STATUS_ENVIRONMENT;
 		error_context(err, "the Python from %s", candidate.found_by);
@@ -151,7 +155,7 @@ int python_require_torch(const struct python *python, struct error *err)
 	if (python->torch)
 		return 0;
 	error_set(err, STATUS_ENVIRONMENT, "%s has no PyTorch, which the fork needs to run", python->path);
-	return error_hint(err, "Install it: %s torch", python->install);
+	return error_hint(err, "Install PyTorch: %s", python->install_torch);
 }
 
 /* What to do about a module that is missing: one of the fork's own, or one that has to be installed. */
@@ -193,5 +197,6 @@ void python_free(struct python *python)
 		free(*place);
 	free(python->places);
 	free(python->install);
+	free(python->install_torch);
 	*python = (struct python){0};
 }

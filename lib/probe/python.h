@@ -17,13 +17,14 @@ struct python_search {
 };
 
 struct python {
-	char *path;     /* absolute */
-	char *found_by; /* for people: "--python", "VIRTUAL_ENV", "the workspace's .venv", …, "PATH" */
-	char *version;  /* "3.11.7" */
-	char *torch;    /* PyTorch's version; NULL: it has none */
-	char *cuda;     /* that this PyTorch was built for; NULL: none, it runs on the CPU only */
-	char **places;  /* the folders that it needs to run, absolute; ends with NULL */
-	char *install;  /* the command that installs packages for it, to be followed by their names */
+	char *path;          /* absolute */
+	char *found_by;      /* for people: "--python", "VIRTUAL_ENV", "the workspace's .venv", …, "PATH" */
+	char *version;       /* "3.11.7" */
+	char *torch;         /* PyTorch's version; NULL: it has none */
+	char *cuda;          /* that this PyTorch was built for; NULL: none, it runs on the CPU only */
+	char **places;       /* the folders that it needs to run, absolute; ends with NULL */
+	char *install;       /* the command that installs packages for it, to be followed by their names */
+	char *install_torch; /* how the fork gets a Python with PyTorch, beginning with a command */
 };
 
 /* Finds it and asks it, which takes a tenth of a second. STATUS_ENVIRONMENT when there is none, or the one that

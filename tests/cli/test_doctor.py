@@ -157,6 +157,28 @@ def test_no_torch(quasar, path_with, workspace):
     assert found["fork.import"]["status"] == "skip" and "no PyTorch" in found["fork.import"]["detail"]
 
 
+def test_the_systems_python_is_left_alone_unless_it_was_named(quasar, path_with, workspace):
+    """An environment of the workspace would not be found before one that was named."""
+    env = path_with(answer(virtual=False))
+
+    def remedy(*args, **where):
+        return checks(quasar("doctor", "--json", *ONCE, "--api", "http://127.0.0.1:9", *args, env=env,
+                             **where))["torch"]["remedy"]
+
+    assert remedy(cwd=workspace) == "quasar init --venv"
+    assert remedy("--python", "python3", cwd=workspace) == "quasar init --venv, and name no other Python by --python"
+    assert remedy() == "'/there/python3' -m pip install torch"
+    told = quasar("bench", cwd=workspace, env=env).err
+    assert "--native measures quasar's own layer instead. Install PyTorch: quasar init --venv\n" in told
+
+
+def test_a_workspace_that_cannot_be_written_to(quasar, hotkey, workspace):
+    (workspace / ".quasar").chmod(0o500)
+    done = quasar("doctor", "--json", *ONCE, "--api", "http://127.0.0.1:9", cwd=workspace, bound=True)
+    assert done.code == 1 and checks(done)["workspace"]["status"] == "fail"
+    assert "Permission denied" in checks(done)["workspace"]["detail"]
+
+
 def test_which_python_and_why(quasar, path_with, workspace, tmp_path):
     """This machine's own, linked to where a virtual environment would have it."""
     env = path_with("exit 1")
@@ -286,7 +308,7 @@ def test_why_the_fork_is_not_imported(quasar, environment, workspace, tmp_path):
     broken = imported("import torch\n\ntorch.no_such_thing\n")
     assert broken["status"] == "fail" and ": fla/layers/quasar.py:3: AttributeError" in broken["detail"]
     missing = imported("import einops_that_nobody_has\n")
-    assert missing["remedy"].endswith("pip' install einops_that_nobody_has")
+    assert missing["remedy"].endswith("-m pip install einops_that_nobody_has")
 
 
 def test_it_shows_no_secrets_and_changes_nothing(quasar, hotkey, workspace):

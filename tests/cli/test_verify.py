@@ -54,7 +54,7 @@ def test_without_pytorch_a_fork_is_not_run_and_does_not_pass(quasar, workspace):
     last = done.out.splitlines()[-2:]
     assert last[0].startswith("NOT RUN: 8 ok") and "passed" not in done.out
     assert last[1].startswith("The fork was NOT RUN: ") and "has no PyTorch" in last[1]
-    assert "install torch" in done.out
+    assert "Install PyTorch: quasar init --venv" in done.out
     document = quasar("verify", "--seq", 64, "--json", cwd=workspace).json
     assert document["passed"] is False and document["ran"] is False and document["measurements"] == []
     assert document["implementation"] == "fork" and document["semantics"] is None

@@ -155,7 +155,7 @@ static void what_is_missing_is_said_with_the_command_that_installs_it(void **sta
 	struct python python;
 	struct error err = {0};
 
-	expect_install(*state, BARE, "/ws", "-m venv '/ws/.venv' && '/ws/.venv/bin/pip' install torch");
+	expect_install(*state, BARE, "/ws", "quasar init --venv, and name no other Python by --python");
 	expect_install(*state, BARE, NULL, "/python' -m pip install torch");
 	expect_install(*state, "\"virtual\": true, \"pip\": true", "/ws", "/python' -m pip install torch");
 	expect_install(*state, "\"virtual\": true, \"pip\": false", "/ws", "uv pip install --python '/");
