@@ -60,7 +60,10 @@ void measurement_row(struct table *table, int64_t tokens, const struct measureme
 		snprintf(memory, sizeof(memory), "%.0f MiB", measurement->memory_mb);
 	table_cell(table, "%s", count);
 	table_cell(table, "%s", median);
-	table_cell(table, "%.1f %%", measurement->spread * 100);
+	if (measurement->spread > 0)
+		table_cell(table, "%.*f %%", measurement->spread < 1, measurement->spread * 100);
+	else
+		table_cell(table, "-"); /* of calls that were timed as one */
 	table_cell(table, "%d", measurement->runs);
 	table_cell(table, "%s", rate);
 	table_cell(table, "%s", memory);

@@ -52,6 +52,14 @@ def test_a_table_for_several_lengths(quasar, args):
     assert ("operation" if "--op" in args else "layer") in done.out
 
 
+def test_one_time_has_no_spread(quasar):
+    def spread(runs):
+        row = quasar("bench", "--native", "--seq", 64, "--runs", runs).out.splitlines()[4]
+        return row.split()[3]
+
+    assert spread(1) == "-" and re.fullmatch(r"\d+(\.\d)?", spread(5))
+
+
 def test_any_family_can_be_measured(quasar):
     document = quasar("bench", "--op", "--seq", 100, "--json").json
     assert document["workload"] == "op" and document["op"] == "quasar" and document["semantics"] == "upstream"
@@ -264,7 +272,8 @@ def test_an_error_is_one_json_document(quasar):
 
 def test_the_fork_needs_pytorch(quasar, workspace):
     done = quasar("bench", "--seq", 100, cwd=workspace)
-    assert done.code == 3 and "no PyTorch" in done.err and "install torch" in done.err and "--native" in done.err
+    assert done.code == 3 and "no PyTorch" in done.err and "--native" in done.err
+    assert "Install PyTorch: quasar init --venv" in done.err
     done = quasar("bench", "--seq", 100)
     assert done.code == 3 and "--fork DIR" in done.err and "--native" in done.err
 
