@@ -100,6 +100,18 @@ static int save(const struct invocation *invocation, const struct keypair *keypa
 		arg_flag(invocation, "force") ? WALLET_REPLACE : WALLET_NEW, err);
 }
 
+/* For another hotkey than the settings name, the next command has to name it, too. */
+static void print_next(const struct invocation *invocation)
+{
+	static const char *const options[] = {"wallet", "hotkey", "path"};
+
+	fputs(invocation->workspace ? "Next: quasar register" : "Next: quasar init DIR", stdout);
+	for (size_t i = 0; i < sizeof(options) / sizeof(options[0]); i++)
+		if (arg_given(invocation, options[i]))
+			printf(" --%s '%s'", options[i], arg_string(invocation, options[i]));
+	putchar('\n');
+}
+
 /* Tells which key was written; `phrase` is shown if it is not NULL. */
 static int report(const struct invocation *invocation, const char *phrase, struct error *err)
 {
@@ -120,7 +132,7 @@ static int report(const struct invocation *invocation, const char *phrase, struc
 			       "will not be shown again:\n\n"
 			       "  %s\n\n",
 				phrase);
-		puts(invocation->workspace ? "Next: quasar register" : "Next: quasar init DIR");
+		print_next(invocation);
 	}
 	hotkey_free(&hotkey);
 	return 0;

@@ -18,6 +18,7 @@
 #include "fork/export.h"
 #include "fork/fork.h"
 #include "fork/template.h"
+#include "key/wallet.h"
 #include "probe/environment.h"
 #include "score/score.h"
 #include "space/launcher.h"
@@ -448,6 +449,23 @@ static int make_store(struct plan *plan, struct error *err)
 
 /* --- the report ---------------------------------------------------------------------------------- */
 
+/* Whether the one that the workspace's settings name is there. */
+static bool has_hotkey(const char *directory)
+{
+	struct error ignored;
+	struct settings *settings = settings_load(directory, &ignored);
+	struct hotkey hotkey;
+	bool result = settings &&
+		wallet_inspect_hotkey(settings_get(settings, "BT_WALLET_PATH", NULL),
+			settings_get(settings, "WALLET_MINER_NAME", NULL),
+			settings_get(settings, "WALLET_HOTKEY", NULL), &hotkey, &ignored) == 0;
+
+	if (result)
+		hotkey_free(&hotkey);
+	settings_free(settings);
+	return result;
+}
+
 static void report(struct plan *plan, const char *fork)
 {
 	bool changed = cJSON_GetArraySize(plan->made) > 0;
@@ -476,10 +494,12 @@ static void report(struct plan *plan, const char *fork)
 			printf("made  %s\n", name->valuestring);
 		cJSON_ArrayForEach (name, plan->kept)
 			printf("kept  %s\n", name->valuestring);
-		printf("Workspace %s is ready; its fork is at %.12s.\n", plan->directory, state.commit);
+		printf("Workspace %s is ready; its fork %s%.12s.\n", plan->directory,
+			state.commit[0] ? "is at " : "has no commit yet", state.commit);
 		if (plan->torch)
 			printf("The fork's Python is its .venv, with PyTorch %s.\n", plan->torch);
-		printf("Next: cd %s && quasar register\n", plan->directory);
+		printf("Next: cd '%s' && quasar %s\n", plan->directory,
+			has_hotkey(plan->directory) ? "register" : "wallet new && quasar register");
 	} else {
 		printf("%s is already a workspace: nothing changed.\n", plan->directory);
 	}

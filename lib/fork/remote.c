@@ -382,8 +382,11 @@ static char *absolute_source(const char *url, struct error *err)
 	if (url_scheme(url) != SCHEME_PATH)
 		return xstrdup(url);
 	path = realpath(url, NULL);
-	if (!path)
+	if (!path) {
 		error_set(err, STATUS_ENVIRONMENT, "cannot clone %s: %s", url, strerror(errno));
+		error_hint(err,
+			"Name a folder that is there, or a URL, such as https://github.com/YOU/flash-linear-attention");
+	}
 	return path;
 }
 

@@ -119,10 +119,24 @@ def test_what_fails_leaves_nothing(quasar, tmp_path, args, code):
     there.mkdir()
     (there / "notes.txt").write_text("mine")
     without_python = {"PATH": str(tmp_path)}
-    assert quasar("init", "below/miner", *args, env=without_python).code == code
+    done = quasar("init", "below/miner", *args, env=without_python)
+    assert done.code == code and done.err.count("\n") > 1  # what is wrong, and what to do
     assert quasar("init", there, *args, env=without_python).code == code
     assert sorted(path.name for path in tmp_path.iterdir()) == ["home", "there"]
     assert [path.name for path in there.iterdir()] == ["notes.txt"]
+
+
+def test_what_comes_next_can_be_pasted(quasar, hotkey, tmp_path):
+    """Into a shell, whatever the directory is called; and a workspace without a hotkey needs one first."""
+    done = quasar("init", "two words")
+    assert done.out.endswith(f"Next: cd '{tmp_path}/two words' && quasar register\n")
+    assert "&& quasar wallet new && quasar register\n" in quasar("init", "other", "--wallet", "nobody").out
+
+
+def test_a_fork_without_a_commit_is_said_to_have_none(quasar, tmp_path):
+    subprocess.run(["git", "init", "-q", tmp_path / "empty"], check=True)
+    done = quasar("init", "miner", "--from", "empty")
+    assert done.code == 0 and "its fork has no commit yet.\n" in done.out
 
 
 # --- --venv ----------------------------------------------------------------------------------------
