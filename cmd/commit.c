@@ -188,6 +188,11 @@ static int send(const struct invocation *invocation, struct session *session, co
 		return -1;
 	result = find_earlier(invocation, session, way, &proposal.plan, settled > 0, &earlier, err);
 	id = earlier;
+	if (!result && earlier && proposal.fork.changed)
+		log_note(
+			"The fork has changes that are not part of this commit, for example in %s. To submit them: "
+			"quasar push && quasar bench && quasar %s",
+			proposal.fork.changed_name, way->kind == SUBMISSION_COMMIT ? "commit" : "submit");
 	if (!result && !earlier) {
 		if (!invocation->json)
 			proposal_print(&proposal);

@@ -344,8 +344,9 @@ static void describe_unranked(
 		return;
 	}
 	snprintf(text, 96, "%s",
-		overview->report.has_standings ? "rank unknown: the validator shows only the ten fastest"
-					       : "rank unknown: the validator's list cannot be read");
+		overview->report.has_standings     ? "rank unknown: the validator shows only the ten fastest"
+			: overview->problem.status ? "rank unknown: the validator's list cannot be read"
+						   : "asking the validator for the rank");
 	for (size_t i = 0; i < stats->recent_count; i++)
 		if (stats->recent[i].id == submission->server_id)
 			snprintf(text, 96, "no rank yet");

@@ -219,6 +219,11 @@ def test_the_same_commit_is_not_committed_twice_unless_asked(miner, proxy):
     again = miner("commit", "--json").json
     assert again["already"] and not first["already"] and again["submission_id"] == first["submission_id"]
     assert proxy.count("/commit_submission") == 1
+    assert "quasar push" not in miner("commit").err
+    new = miner.directory / "fork" / "new.py"
+    new.write_text("")
+    assert "changes that are not part of this commit, for example in new.py" in miner("commit").err
+    new.unlink()
     third = miner("commit", "--again", "--json").json
     assert third["submission_id"] != first["submission_id"]
     assert miner.salts()[0] != miner.salts()[1]

@@ -182,6 +182,16 @@ def test_a_validator_that_never_answers_is_waited_for(watch):
     page.until(lambda screen: "not yet, in " in screen.text and before not in screen.text)
 
 
+def test_before_the_first_answer_nothing_is_wrong(watch, miner, proxy):
+    with sqlite3.connect(miner / ".quasar" / "state.db") as database:
+        database.execute("UPDATE submission SET step = 'revealed', server_id = 1")
+    proxy.faults["GET", "/pending_reveals"] = ["hold"]
+    page = watch()
+    page.until(shows_all("asking the validator for the rank"))
+    proxy.release.set()
+    page.until(lambda screen: "asking" not in screen.text)
+
+
 def test_what_was_told_last_stays_through_an_outage(watch, localnet, proxy):
     page = watch("--api", proxy.url, "--interval", 0.2, "--timeout", 0.5)
     page.until(time_left)
