@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "cmd/commands.h"
 
 static void generate_env(void)
@@ -18,10 +19,12 @@ static void generate_env(void)
 static int run_generate(struct invocation *invocation, struct error *err)
 {
 	const char *what = invocation->positionals[0], *completion = generate_completion(what);
+	const char *directory = invocation->positional_count > 1 ? invocation->positionals[1] : ".";
 
 	if (!strcmp(what, "man"))
-		return generate_man(&program, program.name,
-			invocation->positional_count > 1 ? invocation->positionals[1] : ".", err);
+		return directory_make(directory, 0755, err) < 0
+			? -1
+			: generate_man(&program, program.name, directory, err);
 	if (completion)
 		fputs(completion, stdout);
 	else if (!strcmp(what, "env"))
@@ -41,8 +44,8 @@ const struct command cmd_generate = {
 	.max_positionals = 2,
 	.examples =
 		(const struct example[]){
-			{"quasar generate bash > ~/.local/share/bash-completion/completions/quasar",
-				"command-line completion for bash"},
+			{"source <(quasar generate bash)",
+				"completion in this bash; in ~/.bashrc, in every one"},
 			{"quasar generate man ~/.local/share/man/man1",
 				"install the man pages without `make install`"},
 			{0},

@@ -111,8 +111,9 @@ const struct command cmd_push = {
 	.summary = "commit the fork's changes and push them",
 	.description =
 		"Commits every change in the fork, new files included, and pushes the branch to the "
-		"remote \"origin\", from which validators clone. Files ignored by .gitignore are left "
-		"out, and git hooks are not run. Nothing is committed if a file looks like a key, a token "
+		"remote \"origin\", from which validators clone. The author is git's user.name and "
+		"user.email, or else quasar@localhost. Files ignored by .gitignore are left out, and git "
+		"hooks are not run. Nothing is committed if a file looks like a key, a token "
 		"or settings with passwords, or is larger than GitHub's limit of 100 MiB.\n\n"
 		"GITHUB_TOKEN is sent only over https, and only to GitHub (the host of GITHUB_API_URL, by "
 		"default github.com); it is never stored. ssh uses the keys in ssh-agent and ~/.ssh. It "

@@ -320,7 +320,8 @@ const struct command cmd_reveal = {
 	.examples =
 		(const struct example[]){
 			{"quasar reveal --wait", "wait for the block, then reveal"},
-			{"quasar reveal", "reveal what is ready; exit code 6 if nothing is"},
+			{"quasar reveal",
+				"reveal what is ready; exit code 6 if all have to wait, 3 if there is nothing"},
 			{"quasar reveal 3 --json", "one submission, for a script"},
 			{0},
 		},

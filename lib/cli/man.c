@@ -1,6 +1,7 @@
 /* Man pages, one for each command of the table. */
 #include "cli/generate.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -148,14 +149,10 @@ int generate_man(const struct command *command, const char *path, const char *di
 	for (char *space = dashed + strlen(directory); (space = strchr(space, ' '));)
 		*space = '-';
 	out = fopen(dashed, "w");
-	if (!out) {
-		error_set(err, STATUS_ENVIRONMENT, "cannot write %s", dashed);
-		free(dashed);
-		return -1;
-	}
-	man_page(out, path, command);
-	if (fclose(out) != 0)
-		result = error_set(err, STATUS_ENVIRONMENT, "cannot write %s", dashed);
+	if (out)
+		man_page(out, path, command);
+	if (!out || fclose(out) != 0)
+		result = error_set(err, STATUS_ENVIRONMENT, "cannot write %s: %s", dashed, strerror(errno));
 	free(dashed);
 	for (size_t i = 0; !result && command->subcommands && command->subcommands[i]; i++) {
 		char *longer = xprintf("%s %s", path, command->subcommands[i]->name);

@@ -129,7 +129,9 @@ struct tune_store *tune_store_open(const char *path, struct error *err)
 	struct tune_store *store = NULL;
 
 	*strrchr(folder, '/') = '\0';
-	if (directory_make(folder, 0700, err) == 0)
+	if (directory_make(folder, 0700, err) < 0)
+		error_hint(err, "Tuning results are kept there; XDG_CACHE_HOME chooses another folder.");
+	else
 		database = open_or_replace(own, err);
 	if (database) {
 		store = xmalloc(sizeof(*store));

@@ -45,6 +45,14 @@ def test_man_pages_are_clean_and_one_for_each_command(quasar, tmp_path):
             assert " ".join(example.split()) in text
 
 
+def test_man_pages_go_to_a_folder_that_is_made(quasar, tmp_path):
+    assert quasar("generate", "man", "new/man1").code == 0 and (tmp_path / "new/man1/quasar.1").is_file()
+    (tmp_path / "new/man1").chmod(0o500)
+    (tmp_path / "new/man1/quasar.1").unlink()
+    done = quasar("generate", "man", "new/man1", bound=True)
+    assert done.code == 3 and "cannot write new/man1/quasar.1: Permission denied" in done.err
+
+
 def test_what_is_installed_is_where_it_belongs_and_uninstall_removes_it(tmp_path):
     # as the build was made: another spelling of the folder would build it anew under the other tests
     built = os.path.relpath(os.path.dirname(QUASAR), ROOT)

@@ -156,6 +156,12 @@ def test_a_foreign_file_is_refused(quasar, tmp_path, text):
     assert quasar("tune", "--import", tmp_path / "missing").code == 3
 
 
+def test_results_that_have_no_place_name_another(quasar, tmp_path):
+    (tmp_path / "locked").mkdir(mode=0o500)
+    done = quasar("tune", "--list", env={"XDG_CACHE_HOME": str(tmp_path / "locked/cache")}, bound=True)
+    assert done.code == 3 and "Permission denied" in done.err and "XDG_CACHE_HOME" in done.err
+
+
 def test_a_damaged_store_is_set_aside(quasar, bring, home):
     bring(result())
     store = home / ".cache/quasar/tuning.db"
