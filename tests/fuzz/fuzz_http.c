@@ -7,7 +7,7 @@
 
 static void headers(const char *date, const char *wait)
 {
-	double seconds = retry_after(wait, date), ahead = skew(date, 1.7e9, 1.7e9 + 1);
+	double seconds = retry_after(wait, date), ahead = http_clock_skew(date, 1.7e9, 1.7e9 + 1);
 
 	REQUIRE(isfinite(seconds) && seconds >= 0);
 	REQUIRE(isnan(ahead) || isfinite(ahead));
