@@ -40,6 +40,11 @@ static void look_at_fork(struct loop *loop)
 	}
 	if (!strcmp(head, loop->head))
 		return;
+	if (fork_settled(path, &err) < 0) { /* then HEAD is going to move again, mostly at once */
+		if (!loop->head[0])
+			loop_tell_problem(loop, &err);
+		return;
+	}
 	memcpy(loop->head, head, sizeof(head));
 	fields = cJSON_CreateObject();
 	cJSON_AddStringToObject(fields, "commit", head);

@@ -119,10 +119,11 @@ static char *failed_checks(const cJSON *document, cJSON *fields)
 /* The subcommand looked at other files than the commit's: that says nothing of the commit. */
 static void tell_changes(struct loop *loop)
 {
-	struct fork_state fork;
+	const char *path = loop->session.workspace.fork_path;
+	struct fork_state fork = {0};
 	struct error err;
 
-	if (fork_state_read(loop->session.workspace.fork_path, &fork, &err) < 0) {
+	if (fork_settled(path, &err) < 0 || fork_state_read(path, &fork, &err) < 0) {
 		loop_tell_problem(loop, &err);
 	} else if (fork.changed) {
 		error_set(&err, STATUS_ENVIRONMENT,
@@ -131,6 +132,8 @@ static void tell_changes(struct loop *loop)
 		error_hint(&err, "Commit and push them with `quasar push`.");
 		loop_tell_problem(loop, &err);
 	}
+	if (!fork.changed)
+		loop->head[0] = '\0'; /* HEAD is, or was, elsewhere: it is to be looked at anew */
 	fork_state_free(&fork);
 }
 

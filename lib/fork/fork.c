@@ -237,6 +237,27 @@ int fork_head(const char *path, char commit[41], struct error *err)
 	return result;
 }
 
+int git_settled(git_repository *repository, const char *path, struct error *err)
+{
+	if (git_repository_state(repository) == GIT_REPOSITORY_STATE_NONE)
+		return 0;
+	error_set(err, STATUS_ENVIRONMENT, "%s is in the middle of a merge, rebase or similar", path);
+	return error_hint(err, "Finish that with git first.");
+}
+
+int fork_settled(const char *path, struct error *err)
+{
+	git_repository *repository = NULL;
+	int code, result;
+
+	git_begin();
+	code = git_repository_open_ext(&repository, path, GIT_REPOSITORY_OPEN_NO_SEARCH, NULL);
+	result = code ? git_failed(code, "read the repository", path, err)
+		      : git_settled(repository, path, err);
+	git_repository_free(repository);
+	return result;
+}
+
 /* The nearest directory above the branch's file that exists: a branch may be packed, with no file. */
 static char *branch_directory(git_repository *repository)
 {

@@ -74,6 +74,9 @@ bool fork_is_still(const char *path, const struct fork_state *then);
 /* The commit of that state alone, which is quick to find. */
 int fork_head(const char *path, char commit[41], struct error *err);
 
+/* -1 with STATUS_ENVIRONMENT while a merge, rebase or similar is under way, in which HEAD only passes by. */
+int fork_settled(const char *path, struct error *err);
+
 /* A descriptor that becomes readable when HEAD may have moved: then close it, make another one, and look.
  * -1 when `path` is no clone or cannot be watched. */
 int fork_watch(const char *path);

@@ -23,6 +23,9 @@ void git_begin(void);
 /* Turns libgit2's last error into ours: "cannot ATTEMPT ON: reason". Returns -1. */
 int git_failed(int code, const char *attempt, const char *on, struct error *err);
 
+/* fork_settled() of an open one. */
+int git_settled(git_repository *repository, const char *path, struct error *err);
+
 /* ".fork.unfinished" beside "fork": where a directory grows until it is whole. The caller frees. */
 char *unfinished_name(const char *path);
 

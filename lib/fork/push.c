@@ -97,11 +97,7 @@ static int check_state(git_repository *repository, const char *path, struct erro
 		error_set(err, STATUS_ENVIRONMENT, "%s is not on a branch", path);
 		return error_hint(err, "Create one with: git switch -c NAME");
 	}
-	if (git_repository_state(repository) != GIT_REPOSITORY_STATE_NONE) {
-		error_set(err, STATUS_ENVIRONMENT, "%s is in the middle of a merge, rebase or similar", path);
-		return error_hint(err, "Finish that with git first.");
-	}
-	return 0;
+	return git_settled(repository, path, err);
 }
 
 static int write_commit(git_repository *repository, const char *message)

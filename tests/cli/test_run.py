@@ -188,6 +188,26 @@ def test_a_new_commit_while_another_is_checked_has_its_own_turn(miner, proxy):
     assert loop.end() == 0 and loop.count("problem") == 0
 
 
+def test_a_rebase_is_waited_for(miner):
+    """HEAD only passes by, be it at a commit that is published, with no file changed."""
+    def stop_halfway():
+        miner.git("-c", "sequence.editor=sed -i 1ibreak", "rebase", "-q", "-i", "HEAD^")
+
+    commit = miner.new_commit()
+    stop_halfway()
+    loop = miner.run("--improve", "-100%", "--interval", "100000")
+    problem = loop.until("problem")
+    assert "in the middle of a merge, rebase or similar" in problem["message"] and "git" in problem["hint"]
+    miner.git("rebase", "--continue")
+    assert loop.until("committed")["submission"]["commit_hash"] == commit
+    stop_halfway()
+    miner.git("rebase", "--continue")
+    latest = miner.new_commit()
+    assert loop.until("committed")["submission"]["commit_hash"] == latest
+    assert loop.end() == 0 and loop.count("problem") == 1
+    assert [event["commit"] for event in loop.seen if event["event"] == "fork"] == [commit, latest]
+
+
 def test_a_commit_that_is_not_pushed_is_told_and_waited_for(miner):
     miner.git("commit", "-q", "--allow-empty", "-m", "local")
     loop = miner.run()
