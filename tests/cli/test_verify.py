@@ -1,5 +1,6 @@
 """quasar verify: the order and names of the checks, what fails and what warns, the numbers it shows. No PyTorch here:
 tests/forks/ has what it finds in forks that run."""
+import subprocess
 import sys
 
 import pytest
@@ -131,6 +132,16 @@ def test_static_computes_nothing(quasar, workspace):
     assert done.code == 0
     assert [check["name"] for check in done.json["checks"]] == STATIC
     assert "measurements" not in done.json
+
+
+def test_it_says_which_commit_it_looked_at(quasar, workspace):
+    def commit():
+        return quasar("verify", "--static", "--json", cwd=workspace).json["commit"]
+
+    head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=workspace / "fork", capture_output=True, text=True).stdout
+    assert commit() == head.strip()
+    (workspace / "fork" / "notes.txt").write_text("faster\n")
+    assert commit() is None
 
 
 def test_a_forbidden_import_fails_and_is_named(quasar, workspace):
