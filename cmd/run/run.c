@@ -38,7 +38,8 @@ static void look_at_fork(struct loop *loop)
 		loop_tell_problem(loop, &err);
 		return;
 	}
-	if (!strcmp(head, loop->head))
+	/* there is none while its branch is being renamed */
+	if (!head[0] || !strcmp(head, loop->head))
 		return;
 	if (fork_settled(path, &err) < 0) { /* then HEAD is going to move again, mostly at once */
 		if (!loop->head[0])

@@ -208,6 +208,21 @@ def test_a_rebase_is_waited_for(miner):
     assert [event["commit"] for event in loop.seen if event["event"] == "fork"] == [commit, latest]
 
 
+def test_a_branch_that_is_renamed_is_nowhere_for_a_moment(miner):
+    branch = miner.git("symbolic-ref", "HEAD")
+    loop = miner.run("--interval", "100000")
+    first = loop.until("committed")["submission"]["commit_hash"]
+    miner.git("symbolic-ref", "HEAD", "refs/heads/other")
+    for _ in range(2):  # when it begins to read the settings again, it has looked at the fork
+        loop.process.send_signal(signal.SIGHUP)
+        loop.until("settings")
+    miner.git("symbolic-ref", "HEAD", branch)
+    latest = miner.new_commit()
+    loop.until("bench", lambda event: event["commit"] == latest)
+    assert loop.end() == 0
+    assert {event["commit"] for event in loop.seen if event["event"] == "fork"} == {first, latest}
+
+
 def test_a_commit_that_is_not_pushed_is_told_and_waited_for(miner):
     miner.git("commit", "-q", "--allow-empty", "-m", "local")
     loop = miner.run()
