@@ -174,12 +174,31 @@ static int stand_in(const struct invocation *invocation, const struct verify_req
 	return verify_native(invocation, request, device, "", checks, err);
 }
 
+/* The checks that compute. What will not be sent for others need not be run. */
+static int verify_computed(const struct invocation *invocation, const struct verify_request *request,
+	const struct device *device, const struct fork_verification *verification, struct check_list *checks,
+	struct error *err)
+{
+	struct checks_found found = {0};
+
+	if (request->submitting && !request->static_only && check_count(checks, CHECK_FAIL))
+		return 0;
+	if (verify_fork(request, verification, checks, &found, err) < 0)
+		return -1;
+	if (request->static_only)
+		return 0;
+	if (*found.why_not && stand_in(invocation, request, device, found.why_not, checks, err) < 0)
+		return -1;
+	if (request->claimed > 0)
+		verify_claim(request->measured, request->claimed, checks);
+	return 0;
+}
+
 int verify_run(const struct invocation *invocation, const struct verify_request *request,
 	struct check_list *checks, struct error *err)
 {
 	struct verify_request seeded = *request;
 	struct fork_verification verification = {0};
-	struct checks_found found = {0};
 	struct device device = {0};
 	int result;
 
@@ -190,11 +209,7 @@ int verify_run(const struct invocation *invocation, const struct verify_request 
 	if (!result)
 		result = verify_static(&seeded, &verification, checks, err);
 	if (!result)
-		result = verify_fork(&seeded, &verification, checks, &found, err);
-	if (!result && *found.why_not && !request->static_only)
-		result = stand_in(invocation, &seeded, &device, found.why_not, checks, err);
-	if (!result && request->claimed > 0 && !request->static_only)
-		verify_claim(request->measured, request->claimed, checks);
+		result = verify_computed(invocation, &seeded, &device, &verification, checks, err);
 	verify_close(&verification);
 	device_close(&device);
 	return result;

@@ -58,7 +58,10 @@ int git_failed(int code, const char *attempt, const char *on, struct error *err)
 		message[--length] = '\0';
 	text_clean(message); /* a remote may have written it */
 	error_set(err, STATUS_ENVIRONMENT, "cannot %s %s: %s", attempt, clean, message);
-	if (code == GIT_EOWNER) {
+	if (*on == '/' && !path_exists(on)) {
+		error_hint(err,
+			"Put it back, name your clone in FORK_PATH, or let `quasar init` make what is missing.");
+	} else if (code == GIT_EOWNER) {
 		error_hint(err,
 			"It belongs to another user. If you trust it: git config --global --add "
 			"safe.directory '%s'",

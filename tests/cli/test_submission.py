@@ -12,6 +12,7 @@ import pytest
 from conftest import BOTH, QUASAR
 from lossy import Change, Say
 from patience import LONG
+from test_init import git
 
 pytestmark = pytest.mark.usefixtures("without_python")
 
@@ -211,6 +212,18 @@ def test_recover_keeps_away_from_what_is_being_sent(miner, proxy, home):
     assert process.wait() == 0
     assert miner("recover", "--json").json["found"] == []
     assert [row["step"] for row in miner.rows()] == ["submitted"]
+
+
+def test_what_cannot_be_sent_is_not_run(miner, proxy):
+    fork = miner.directory / "fork"
+    git("commit", "-qm", "mine", "--allow-empty", cwd=fork)
+    done = miner("commit", "--claim", 1000)
+    assert done.code == 1 and "1 commit is not pushed" in done.err and "fork.run" not in done.err
+    fork.rename(fork.with_name("away"))
+    for command in ("commit", "push"):
+        done = miner(command)
+        assert done.code == 3 and "name your clone in FORK_PATH" in done.err
+    assert not proxy.count("/commit_submission")
 
 
 @BOTH
