@@ -2,10 +2,13 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "base/layout.h"
 #include "base/number.h"
 #include "cmd/commands.h"
 #include "score/gpu.h"
 #include "score/score.h"
+
+#define FIELD 16 /* the column where values begin */
 
 static void print_json(int64_t seq, double tokens_per_sec, double claimed, const char *gpu)
 {
@@ -39,18 +42,19 @@ static void print_text(int64_t seq, double tokens_per_sec, double claimed, const
 	const struct league *league = league_for(seq);
 	char text[48], weighted[48];
 
-	printf("league          %s (x%g)\n", league->name, league->multiplier);
+	layout_field(stdout, FIELD, "league", "%s (x%g)", league->name, league->multiplier);
 	number_grouped(score_weighted(tokens_per_sec, seq), text);
-	printf("weighted score  %s\n", text);
+	layout_field(stdout, FIELD, "weighted score", "%s", text);
 	number_grouped(normalised, text);
 	number_grouped(score_weighted(normalised, seq), weighted);
-	printf("normalised      %s tokens/s, weighted %s, if measured on %s (%s%.2f)\n", text, weighted,
-		known ? known->name : gpu, known ? "divided by " : "not known: ", gpu_factor(gpu));
+	layout_field(stdout, FIELD, "normalised", "%s tokens/s, weighted %s, if measured on %s (%s%.2f)",
+		text, weighted, known ? known->name : gpu,
+		known ? "divided by " : "not known: ", gpu_factor(gpu));
 	if (isnan(claimed))
 		return;
 	number_grouped(claimed, text);
-	printf("score           %.4f for a claim of %s tokens/s%s\n", score_claim(tokens_per_sec, claimed),
-		text,
+	layout_field(stdout, FIELD, "score", "%.4f for a claim of %s tokens/s%s",
+		score_claim(tokens_per_sec, claimed), text,
 		tokens_per_sec >= 0.9 * claimed ? "" : ": more than 10% short, which counts as a failure");
 }
 

@@ -60,7 +60,8 @@ def miner(commit_something, start_version, like):
 
 def test_checks_and_tables_fit(shown, quasar, miner):
     for command in (["verify", "--static"], ["status"], ["leaderboard"], ["round"], ["gpus"], ["leagues"],
-                    ["wallet", "list"], ["bench", "--native", "--seq", "64,96", "--runs", 3]):
+                    ["wallet", "list"], ["score", "--tokens-per-sec", "60M", "--claimed", "70M"],
+                    ["bench", "--native", "--seq", "64,96", "--runs", 3]):
         for columns in WIDTHS:
             screen = shown(columns, *command, "-C", miner)
             assert screen.normal and not too_wide(screen.normal, columns), screen.normal
