@@ -1,5 +1,6 @@
 #include <stdlib.h>
 
+#include "base/file.h"
 #include "cli/python.h"
 #include "cmd/doctor/doctor.h"
 #include "gpu/gpu.h"
@@ -23,11 +24,14 @@ static void check_torch(const struct python *python, struct check_list *checks)
 
 static void check_import(const struct python *python, const char *fork, struct check_list *checks)
 {
+	const char *missing = !fork  ? "workspace"
+		: !path_exists(fork) ? "fork"
+		: !python->torch     ? "PyTorch"
+				     : NULL;
 	struct error err = {0};
 
-	if (!python->torch || !fork)
-		check_add(checks, "fork.import", CHECK_SKIP, NULL, "there is no %s",
-			fork ? "PyTorch" : "workspace");
+	if (missing)
+		check_add(checks, "fork.import", CHECK_SKIP, NULL, "there is no %s", missing);
 	else if (python_import_layer(python, fork, &err) < 0)
 		check_problem(checks, "fork.import", CHECK_FAIL, &err);
 	else

@@ -87,7 +87,8 @@ def test_open_files_are_named_with_the_command(quasar, hotkey, workspace, home):
 
 def test_a_damaged_store_and_a_missing_fork(quasar, hotkey, workspace):
     (workspace / "fork").rename(workspace / "elsewhere")
-    assert "fork" in failed(quasar("doctor", "--json", *ONCE, "--api", "http://127.0.0.1:9", cwd=workspace))
+    done = quasar("doctor", "--json", *ONCE, "--api", "http://127.0.0.1:9", cwd=workspace)
+    assert "fork" in failed(done) and checks(done)["fork.import"]["detail"] == "there is no fork"
     (workspace / ".quasar/state.db").write_bytes(b"garbage" * 100)
     assert "store" in failed(quasar("doctor", "--json", *ONCE, "--api", "http://127.0.0.1:9", cwd=workspace))
     assert (workspace / ".quasar/state.db").read_bytes() == b"garbage" * 100
