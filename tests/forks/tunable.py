@@ -5,7 +5,7 @@ import torch.nn as nn
 import triton
 import triton.language as tl
 
-SOME = 256
+SOME = 512
 
 
 @triton.autotune(
