@@ -17,6 +17,7 @@ pytest.importorskip("triton")
 HERE = pathlib.Path(__file__).parent
 LAYER = "fla/layers/quasar.py"
 KERNEL = "fla/layers/quasar.py:copy"
+ATTEMPTS = 8  # on a busy machine noise may hide what is faster
 
 
 @pytest.fixture
@@ -44,7 +45,7 @@ def tune(quasar, fork):
 
 def test_a_kernel_is_tuned_checked_and_written(tune, fork):
     before = (fork.path / LAYER).read_text()
-    for _ in range(3):  # on a busy machine noise may hide what is faster
+    for _ in range(ATTEMPTS):
         fork.git("checkout", "-q", LAYER)
         done = tune("--write", "--json")
         assert done.code == 0, done.err
@@ -109,7 +110,7 @@ def test_what_a_fork_has_captured_is_not_what_is_timed(tune, layer):
     if torch.cuda.is_available():
         pytest.skip("the interpreter's time goes with the number of programs, a GPU's does not")
     layer(*capturing("self.scale.data_ptr()"))
-    for _ in range(3):  # on a busy machine noise may hide what is faster
+    for _ in range(ATTEMPTS):
         done = tune("--json")
         assert done.code == 0, done.err
         if done.json["tuned_ms"] < 0.7 * done.json["untuned_ms"]:
@@ -188,7 +189,7 @@ def test_a_kernel_is_told_its_configuration_and_let_go(fork, layer):
 @pytest.mark.long
 def test_a_candidate_that_destroys_the_weights_is_the_only_one_to_fail(tune, layer):
     layer(("        return y", "        if copy.best_config.kwargs['BLOCK'] == 256:\n            self.scale.data.zero_()\n        return y"))
-    for _ in range(3):  # on a busy machine noise may hide what is faster
+    for _ in range(ATTEMPTS):
         done = tune("--json")
         assert done.code == 0, done.err
         wrong = [line for line in done.err.splitlines() if "computes something else" in line]
@@ -256,8 +257,8 @@ def test_what_is_compiled_ahead_is_what_the_session_looks_for(fork, tmp_path):
 
 @pytest.mark.long
 def test_without_write_the_change_is_only_shown(tune, fork):
-    for _ in range(3):  # on a busy machine noise may hide what is faster
-        done = tune("--kernel", "copy", "--budget", 10)
+    for _ in range(ATTEMPTS):
+        done = tune("--kernel", "copy")
         assert done.code == 0, done.err
         if "Nothing better was found" not in done.out:
             break
