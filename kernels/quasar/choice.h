@@ -265,16 +265,24 @@ CHOICE_FUNCTION int gradient_groups(int part_chunks, int chunks_per_group)
 	return (part_chunks + chunks_per_group - 1) / chunks_per_group;
 }
 
-/* A group is gone through twice, and then the groups: that is least where a group has the root of half the chunks. */
-CHOICE_FUNCTION struct gradient_choice gradient_choose(const struct chunk_problem *problem)
+/* A group is gone through twice, and then the groups: that is least where a group has the root of half the chunks. But more groups
+ * than run at a time, of each two chains, would only be gone through for nothing. */
+CHOICE_FUNCTION struct gradient_choice gradient_choose(
+	const struct chunk_problem *problem, const struct choice_machine *machine)
 {
+	const long long chains = (long long)machine->multiprocessors *
+		(machine->shared_per_multiprocessor /
+			(GRADIENT_CHAIN_SHARED(problem->dim) + GPU_DRIVER_SHARED));
+	const long long groups = chains / (2 * problem->sequences) > 1 ? chains / (2 * problem->sequences)
+								       : 1;
 	const int chunks = (int)((problem->rows + UPSTREAM_CHUNK - 1) / UPSTREAM_CHUNK);
 	const long long most = GRADIENT_MEMORY /
 		(problem->sequences * GRADIENT_WORKING_BYTES(problem->dim, 1, 0));
 	const int parts = most < 1 ? chunks : (int)((chunks + most - 1) / most);
 	struct gradient_choice choice = {(chunks + parts - 1) / parts, 1};
 
-	while (2ll * choice.chunks_per_group * choice.chunks_per_group < choice.part_chunks)
+	while (choice.chunks_per_group * groups < choice.part_chunks ||
+		2ll * choice.chunks_per_group * choice.chunks_per_group < choice.part_chunks)
 		choice.chunks_per_group++;
 	return choice;
 }

@@ -16,13 +16,16 @@ static int64_t sequences_of(const struct quasar_problem *problem)
 	return problem->batch * problem->heads;
 }
 
-static struct gradient_choice choice_of(const struct quasar_gradient *gradient)
+static struct gradient_choice choice_of(
+	const struct quasar_gradient *gradient, const struct gpu_properties *properties)
 {
 	const struct quasar_problem *problem = &gradient->problem;
 	const struct chunk_problem chunk = {problem->dim, (int)problem->q.dtype,
 		problem->semantics == SEMANTICS_UPSTREAM, sequences_of(problem), quasar_rows(problem)};
 
-	return gradient_choose(&chunk);
+	const struct choice_machine machine = machine_of(properties);
+
+	return gradient_choose(&chunk, &machine);
 }
 
 int quasar_gradient_chunks(const struct quasar_gradient *gradient)
@@ -72,16 +75,18 @@ static int lesser(int a, int b)
 	return a < b ? a : b;
 }
 
-struct config quasar_gradient_config_default(const struct quasar_gradient *gradient)
+struct config quasar_gradient_config_default(
+	const struct quasar_gradient *gradient, const struct gpu_properties *properties)
 {
-	const struct gradient_choice choice = choice_of(gradient);
+	const struct gradient_choice choice = choice_of(gradient, properties);
 
 	return (struct config){{choice.part_chunks, choice.chunks_per_group}};
 }
 
-struct config quasar_gradient_config_adopt(const struct quasar_gradient *gradient, const struct config *tuned)
+struct config quasar_gradient_config_adopt(const struct quasar_gradient *gradient,
+	const struct gpu_properties *properties, const struct config *tuned)
 {
-	struct config config = quasar_gradient_config_default(gradient);
+	struct config config = quasar_gradient_config_default(gradient, properties);
 	int group = tuned->value[GRADIENT_CHUNKS_PER_GROUP];
 
 	if (group > 0)
@@ -89,10 +94,10 @@ struct config quasar_gradient_config_adopt(const struct quasar_gradient *gradien
 	return config;
 }
 
-void quasar_gradient_values(const struct quasar_gradient *gradient, const struct config *config,
-	int parameter, int values[CONFIG_VALUES])
+void quasar_gradient_values(const struct quasar_gradient *gradient, const struct gpu_properties *properties,
+	const struct config *config, int parameter, int values[CONFIG_VALUES])
 {
-	const struct gradient_choice usual = choice_of(gradient);
+	const struct gradient_choice usual = choice_of(gradient, properties);
 
 	memset(values, 0, CONFIG_VALUES * sizeof(*values));
 	if (parameter == GRADIENT_PART_CHUNKS) {

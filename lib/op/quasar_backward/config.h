@@ -19,16 +19,17 @@ extern const struct parameter quasar_gradient_parameters[];
 int quasar_gradient_config_check(const struct quasar_gradient *gradient,
 	const struct gpu_properties *properties, const struct config *config, struct error *err);
 
-struct config quasar_gradient_config_default(const struct quasar_gradient *gradient);
+struct config quasar_gradient_config_default(
+	const struct quasar_gradient *gradient, const struct gpu_properties *properties);
 
 /* One that was tuned for another length, fitted to this one. */
-struct config quasar_gradient_config_adopt(
-	const struct quasar_gradient *gradient, const struct config *tuned);
+struct config quasar_gradient_config_adopt(const struct quasar_gradient *gradient,
+	const struct gpu_properties *properties, const struct config *tuned);
 
 /* Values worth trying: of parts the usual one, which memory bounds; of groups in those of `config`, from a quarter of the
  * usual length to four times that. Ends with 0. */
-void quasar_gradient_values(const struct quasar_gradient *gradient, const struct config *config,
-	int parameter, int values[CONFIG_VALUES]);
+void quasar_gradient_values(const struct quasar_gradient *gradient, const struct gpu_properties *properties,
+	const struct config *config, int parameter, int values[CONFIG_VALUES]);
 
 /* Chunks of each head. */
 int quasar_gradient_chunks(const struct quasar_gradient *gradient);

@@ -129,8 +129,7 @@ static struct config config_usual(const struct op_problem *problem, const struct
 {
 	const struct quasar_gradient gradient = in_words(problem);
 
-	(void)properties; /* whatever the GPU */
-	return quasar_gradient_config_default(&gradient);
+	return quasar_gradient_config_default(&gradient, properties);
 }
 
 static struct config config_adopt(
@@ -138,8 +137,7 @@ static struct config config_adopt(
 {
 	const struct quasar_gradient gradient = in_words(problem);
 
-	(void)properties;
-	return quasar_gradient_config_adopt(&gradient, tuned);
+	return quasar_gradient_config_adopt(&gradient, properties, tuned);
 }
 
 static void config_values(const struct op_problem *problem, const struct gpu_properties *properties,
@@ -147,8 +145,7 @@ static void config_values(const struct op_problem *problem, const struct gpu_pro
 {
 	const struct quasar_gradient gradient = in_words(problem);
 
-	(void)properties;
-	quasar_gradient_values(&gradient, config, parameter, values);
+	quasar_gradient_values(&gradient, properties, config, parameter, values);
 }
 
 /* As if the sequence were one part: of more, the states take a little longer. */

@@ -55,6 +55,13 @@ def tuned_configuration(name, dim, dtype, upstream, sequences, tokens):
     return tuned.CONFIGURATIONS.get(key, (0,) * 6) if tuned_for_these_kernels() else (0,) * 6
 
 
+def machine(device):
+    """A GPU as struct choice_machine has it."""
+    properties = torch.cuda.get_device_properties(device)
+    return (10 * properties.major + properties.minor, properties.multi_processor_count,
+            properties.shared_memory_per_block_optin, properties.shared_memory_per_multiprocessor)
+
+
 @functools.lru_cache(4096)
 def choose(device, dim, dtype, upstream, sequences, tokens):
     """The GPU runs the C code that chooses (kernels/quasar/choice.h). Waits for the answer, once for each problem."""
@@ -62,9 +69,7 @@ def choose(device, dim, dtype, upstream, sequences, tokens):
     found = torch.empty(len(Choice._fields), dtype=torch.int32, device=f"cuda:{device}")
     kernel = load(device, "QUASAR_CHOICE", ("quasar_choice",))["quasar_choice"]
     launch(kernel, (1, 1), 1,
-           [dim, INPUT[dtype], int(upstream), sequences, tokens, 10 * properties.major + properties.minor,
-            properties.multi_processor_count, properties.shared_memory_per_block_optin,
-            properties.shared_memory_per_multiprocessor,
+           [dim, INPUT[dtype], int(upstream), sequences, tokens, *machine(device),
             *tuned_configuration(properties.name, dim, dtype, upstream, sequences, tokens), found])
     choice = Choice(*found.tolist())
     if choice.output_shared > properties.shared_memory_per_block_optin:
@@ -124,7 +129,7 @@ def choose_gradient(device, dim, upstream, sequences, tokens):
     """As choose; None where a block has not so much shared memory."""
     found = torch.empty(len(GradientChoice._fields), dtype=torch.int32, device=f"cuda:{device}")
     kernel = load(device, "QUASAR_GRADIENT_CHOICE", ("quasar_gradient_choice",))["quasar_gradient_choice"]
-    launch(kernel, (1, 1), 1, [dim, int(upstream), sequences, tokens, found])
+    launch(kernel, (1, 1), 1, [dim, int(upstream), sequences, tokens, *machine(device), found])
     choice = GradientChoice(*found.tolist())
     most = torch.cuda.get_device_properties(device).shared_memory_per_block_optin
     return choice if max(choice.maps_shared, choice.chain_shared, choice.rows_shared) <= most else None

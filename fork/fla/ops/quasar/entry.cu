@@ -127,10 +127,13 @@ extern "C" __global__ void quasar_choice(int dim, int input, int upstream, int s
 #include "quasar/choice.h"
 
 /* How quasar/gradient.cu is to be launched. */
-extern "C" __global__ void quasar_gradient_choice(int dim, int upstream, int sequences, int rows, int *found)
+extern "C" __global__ void quasar_gradient_choice(int dim, int upstream, int sequences, int rows,
+	int capability, int multiprocessors, int shared_per_block, int shared_per_multiprocessor, int *found)
 {
 	const struct chunk_problem problem = {dim, INPUT_BF16, upstream, sequences, rows};
-	const struct gradient_choice choice = gradient_choose(&problem);
+	const struct choice_machine machine = {
+		capability, multiprocessors, shared_per_block, shared_per_multiprocessor};
+	const struct gradient_choice choice = gradient_choose(&problem, &machine);
 	const int values[] = {(rows + UPSTREAM_CHUNK - 1) / UPSTREAM_CHUNK, choice.part_chunks,
 		choice.chunks_per_group, GRADIENT_THREADS(dim), GRADIENT_MAPS_SHARED(dim, upstream),
 		GRADIENT_CHAIN_SHARED(dim), GRADIENT_ROWS_SHARED(dim, upstream), GRADIENT_SQUARE,
