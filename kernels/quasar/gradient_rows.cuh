@@ -398,7 +398,9 @@ static __device__ __forceinline__ void make_row_gradients(const struct quasar_gr
 	const int chunk = a.first_chunk + share.index;
 	const struct chunk_block block = start_block(a.of, tiles.inverse, share.sequence % a.of.heads);
 
+	/* in the order in which it is waited for */
 	load_tensor(a, rows, a.of.k, rows.k, chunk, tiles.keys);
+	copy_async_commit();
 	load_tensor(a, rows, a.of.v, rows.v, chunk, tiles.values);
 	if (!UPSTREAM)
 		load_tensor(a, rows, a.of.q, rows.q, chunk, tiles.queries);
@@ -412,10 +414,12 @@ static __device__ __forceinline__ void make_row_gradients(const struct quasar_gr
 	copy_async_commit();
 	if (!UPSTREAM)
 		clear_square(tiles.scores);
+	copy_async_wait_group<2>();
+	__syncthreads();
+	make_slopes(tiles, block.beta);
 	copy_async_wait_group<1>();
 	publish_tiles();
 	__syncthreads();
-	make_slopes(tiles, block.beta);
 	if (!UPSTREAM) {
 		make_score_rows(block, tiles.keys, tiles.queries, tiles.scores, block.warp, WARPS);
 		publish_tiles();
