@@ -22,7 +22,8 @@
  * The order of all sums is fixed, so the same input gives the same bits.
  *
  * Inside a block, warp w owns rows 16w … 16w+15 of transposed states [value, key] where products are chains in registers, and
- * of the transposed dQ and dK [key, row] in step 3. All states are kept transposed, in bf16 tiles between the steps.
+ * rows of dQ and dK in step 3. All states are kept transposed, in bf16 tiles between the steps. On Hopper four warps together
+ * make products by wgmma, if heads are of 64 or more.
  *
  * Compile-time parameters, as chunk.cu's: HEAD_DIM, UPSTREAM, VECTOR (of all tensors), COMPACT (upstream, and the rows of q, k and
  * v and of their gradients are evenly spaced). INPUT is bf16; the rest is fixed: */

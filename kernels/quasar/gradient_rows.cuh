@@ -444,14 +444,15 @@ static __device__ __forceinline__ void sum_beta_terms(const struct quasar_gradie
 {
 	const int head = blockIdx.x, thread = threadIdx.x;
 	__shared__ double sums[GRADIENT_BETA_THREADS];
+	double sum = 0;
 
-	sums[thread] = 0;
 	for (int batch = 0; batch < a.of.batch; batch++) {
 		const float *terms = a.beta_terms + ((long long)batch * a.of.heads + head) * a.of.chunks;
 
 		for (int chunk = thread; chunk < a.of.chunks; chunk += GRADIENT_BETA_THREADS)
-			sums[thread] += terms[chunk];
+			sum += terms[chunk];
 	}
+	sums[thread] = sum;
 	for (int distance = GRADIENT_BETA_THREADS / 2; distance; distance /= 2) {
 		__syncthreads();
 		if (thread < distance)

@@ -99,7 +99,7 @@
 			? GRADIENT_ROWS_SHARED(dim, upstream)                                                \
 			: GRADIENT_CHAIN_SHARED(dim))
 
-#define GRADIENT_BETA_THREADS 256
+#define GRADIENT_BETA_THREADS 1024
 
 /* --- reference.cu ----------------------------------------------------------------------------------- */
 
