@@ -438,7 +438,7 @@ static __device__ __forceinline__ void load_rows(unsigned (&a)[PLANES][K][4], un
 }
 
 #if WARPGROUP_PRODUCTS
-/* c += A · Bᵀ for tiles of 64 rows and COLUMNS, which lie in PLANES; warp w of the four has rows 16w … of the result. */
+/* c = A · Bᵀ for tiles of 64 rows and COLUMNS, which lie in PLANES; warp w of the four has rows 16w … of the result. */
 template <int PLANES, int COLUMNS>
 static __device__ __forceinline__ void multiply_tiles(
 	float (&c)[8][4], unsigned left_tile, unsigned right_tile, unsigned left_plane, unsigned right_plane)
@@ -450,19 +450,23 @@ static __device__ __forceinline__ void multiply_tiles(
 		UNROLL
 		for (int right = 0; right < PLANES; right++) {
 			UNROLL
-			for (int left = 0; left + right < PLANES; left++)
-				asm volatile("wgmma.mma_async.sync.aligned.m64n64k16.f32." TILE_TYPE
-					     "." TILE_TYPE " {" NAMES_32 "}, %32, %33, 1, 1, 1, 0, 0;"
-					     : TILE_32(c, 0)
-					     : "l"(tile_descriptor<COLUMNS>(left_tile + left * left_plane +
-						       tile_column<COLUMNS>(2 * k))),
-					     "l"(tile_descriptor<COLUMNS>(right_tile + right * right_plane +
-						     tile_column<COLUMNS>(2 * k))));
+			for (int left = 0; left + right < PLANES; left++) {
+				const unsigned long long a = tile_descriptor<COLUMNS>(
+					left_tile + left * left_plane + tile_column<COLUMNS>(2 * k));
+				const unsigned long long b = tile_descriptor<COLUMNS>(
+					right_tile + right * right_plane + tile_column<COLUMNS>(2 * k));
+
+				if (k + right + left)
+					warpgroup_multiply_add<true>(c, a, b);
+				else
+					warpgroup_multiply_add<false>(c, a, b);
+			}
 		}
 	}
 	asm volatile("wgmma.commit_group.sync.aligned;\n\twgmma.wait_group.sync.aligned 0;" ::: "memory");
 	hold(c);
 }
+
 /* A left factor's 16 rows and columns to where load_matrices() finds them. */
 static __device__ __forceinline__ void store_matrices(unsigned address, const unsigned (&a)[4])
 {

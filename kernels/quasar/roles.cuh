@@ -112,14 +112,12 @@ static __device__ __forceinline__ void make_matrices(const struct quasar_chunk_a
 		float g[CHUNK_N][4];
 
 		if (!SEPARATE_INVERSE) {
-			clear(g);
 			multiply_tiles<PLANES, HEAD_DIM>(g, keys, keys, ROWS_PLANE, ROWS_PLANE);
 			if (GATED)
 				decay_products(g, block.decay, block.warp, 0);
 			make_lower_row(block, 0, block.warp, g);
 		}
 		if (with_scores) {
-			clear(g);
 			multiply_tiles<PLANES, HEAD_DIM>(g, queries, keys, ROWS_PLANE, ROWS_PLANE);
 			if (GATED)
 				decay_products(g, block.decay, block.warp, 0);

@@ -98,8 +98,7 @@ static __device__ __forceinline__ void step(struct chunk_block &block, const str
 	copy(twice, state);
 	multiply<PLANES, HEAD_DIM, true, FULL>(twice, n, tiles.keys, ROWS_PLANE);
 	pack_rows<PLANES>(a_state, twice);
-	clear(o);
-	multiply<PLANES, HEAD_DIM, false, FULL>(o, a_state, tiles.queries, ROWS_PLANE);
+	multiply<PLANES, HEAD_DIM, false, FULL, 1, false>(o, a_state, tiles.queries, ROWS_PLANE);
 }
 #elif NUM_STAGES == 3
 static __device__ __forceinline__ void step(struct chunk_block &block, const struct tiles &tiles,
@@ -109,18 +108,14 @@ static __device__ __forceinline__ void step(struct chunk_block &block, const str
 	float y[CHUNK_N][4];
 
 	pack_rows<PLANES>(a_state, state);
-	clear(y);
-	clear(o);
-	hold(o);
-	multiply_start<PLANES, HEAD_DIM, false, FULL>(y, a_state, tiles.keys, ROWS_PLANE);
-	multiply_start<PLANES, HEAD_DIM, false, FULL>(o, a_state, tiles.queries, ROWS_PLANE);
+	multiply_start<PLANES, HEAD_DIM, false, FULL, 1, false>(y, a_state, tiles.keys, ROWS_PLANE);
+	multiply_start<PLANES, HEAD_DIM, false, FULL, 1, false>(o, a_state, tiles.queries, ROWS_PLANE);
 	multiply_finish<1>(y);
 	if (GATED)
 		decay_columns<true>(y, block.decay);
 	subtract_from_values(y, tiles.values, block.warp);
 	pack_rows<PLANES>(n, y);
-	clear(y);
-	multiply_start<PLANES, CHUNK, true, UPPER>(y, n, tiles.inverse, SQUARE_PLANE);
+	multiply_start<PLANES, CHUNK, true, UPPER, 1, false>(y, n, tiles.inverse, SQUARE_PLANE);
 	multiply_finish<1>(o);
 	multiply_finish(y);
 	if (GATED)
@@ -149,12 +144,9 @@ static __device__ __forceinline__ void step(struct chunk_block &block, const str
 
 	load_rows<PLANES, HEAD_DIM>(a_queries, tiles.queries + row * 16 * HEAD_DIM * 2, ROWS_PLANE);
 	pack_rows<PLANES>(a_state, state);
-	clear(c);
-	clear(y);
-	hold(y);
-	multiply_start<PLANES, HEAD_DIM, false, FULL>(
+	multiply_start<PLANES, HEAD_DIM, false, FULL, 1, false>(
 		c, a_queries, tiles.keys + part * SCORE_N * 8 * HEAD_DIM * 2, ROWS_PLANE);
-	multiply_start<PLANES, HEAD_DIM, false, FULL>(y, a_state, tiles.keys, ROWS_PLANE);
+	multiply_start<PLANES, HEAD_DIM, false, FULL, 1, false>(y, a_state, tiles.keys, ROWS_PLANE);
 	multiply_finish<1>(c);
 	if (GATED)
 		decay_products(c, block.decay, row, part * SCORE_N);
@@ -168,11 +160,8 @@ static __device__ __forceinline__ void step(struct chunk_block &block, const str
 		decay_columns<true>(y, block.decay);
 	subtract_from_values(y, tiles.values, block.warp);
 	pack_rows<PLANES>(n, y);
-	clear(y);
-	clear(o);
-	hold(o);
-	multiply_start<PLANES, CHUNK, true, UPPER>(y, n, tiles.inverse, SQUARE_PLANE);
-	multiply_start<PLANES, HEAD_DIM, false, FULL>(o, a_state, tiles.queries, ROWS_PLANE);
+	multiply_start<PLANES, CHUNK, true, UPPER, 1, false>(y, n, tiles.inverse, SQUARE_PLANE);
+	multiply_start<PLANES, HEAD_DIM, false, FULL, 1, false>(o, a_state, tiles.queries, ROWS_PLANE);
 	multiply_finish<1>(y);
 	pack_rows<PLANES>(n, y);
 	pack_behind(behind, state, y, block.decay);
@@ -196,14 +185,12 @@ static __device__ __forceinline__ void step(struct chunk_block &block, const str
 	__syncthreads();
 	make_inverse(block);
 	pack_rows<PLANES>(a_state, state);
-	clear(y);
-	multiply<PLANES, HEAD_DIM, false, FULL>(y, a_state, tiles.keys, ROWS_PLANE);
-	clear(o);
+	multiply<PLANES, HEAD_DIM, false, FULL, 1, false>(y, a_state, tiles.keys, ROWS_PLANE);
 	if (GATED)
 		decay_columns<true>(y, block.decay);
 	subtract_from_values(y, tiles.values, block.warp);
 	pack_rows<PLANES>(n, y);
-	multiply<PLANES, HEAD_DIM, false, FULL>(o, a_state, tiles.queries, ROWS_PLANE);
+	multiply<PLANES, HEAD_DIM, false, FULL, 1, false>(o, a_state, tiles.queries, ROWS_PLANE);
 	if (GATED)
 		decay_columns<true>(o, block.decay);
 	publish_tiles();

@@ -123,20 +123,17 @@ static __device__ __forceinline__ void make_transition(const struct quasar_chunk
 			load_gates(gate, a, rows, max(chunk - 1, 0));
 		}
 #if STATE_TILE
-		clear(m);
 		multiply_tiles<PLANES, HEAD_DIM>(
 			m, tile + block.warp / 4 * (STATE_PLANE / 2), keys, STATE_PLANE, ROWS_PLANE);
 #else
 		pack_rows<PLANES>(a_state, p);
 		if (READY_INVERSE) {
-			clear(m);
-			multiply<PLANES, HEAD_DIM, false, FULL>(m, a_state, keys, ROWS_PLANE);
+			multiply<PLANES, HEAD_DIM, false, FULL, 1, false>(m, a_state, keys, ROWS_PLANE);
 		} else {
 			make_rows<false>(block, keys, 0, 0);
 			__syncthreads();
 			make_inverse(block);
-			clear(m);
-			multiply<PLANES, HEAD_DIM, false, FULL>(m, a_state, keys, ROWS_PLANE);
+			multiply<PLANES, HEAD_DIM, false, FULL, 1, false>(m, a_state, keys, ROWS_PLANE);
 			publish_tiles();
 			__syncthreads();
 		}
@@ -144,8 +141,7 @@ static __device__ __forceinline__ void make_transition(const struct quasar_chunk
 		if (GATED)
 			decay_columns<false>(m, block.decay);
 		pack_rows<PLANES>(a_chunk, m);
-		clear(m);
-		multiply<PLANES, CHUNK, false, LOWER>(m, a_chunk, inverse, SQUARE_PLANE);
+		multiply<PLANES, CHUNK, false, LOWER, 1, false>(m, a_chunk, inverse, SQUARE_PLANE);
 		pack_rows<PLANES>(a_chunk, m);
 		if (GATED) {
 			unsigned decayed[PLANES][CHUNK_K][4];
