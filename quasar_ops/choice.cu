@@ -4,7 +4,7 @@
 
 struct ask_flash_arguments {
 	int capability, multiprocessors, shared_per_block, shared_per_multiprocessor;
-	int gradient, dim, mapped;
+	int gradient, dim, causal, mapped, sequences, tokens;
 	int *found;
 };
 
@@ -12,7 +12,8 @@ extern "C" __global__ void ask_flash(const __grid_constant__ struct ask_flash_ar
 {
 	const struct choice_machine machine = {
 		a.capability, a.multiprocessors, a.shared_per_block, a.shared_per_multiprocessor};
-	const struct flash_choice choice = flash_choose(a.gradient, a.dim, a.mapped, &machine);
+	const struct flash_shape shape = {a.gradient, a.dim, a.causal, a.mapped, a.sequences, a.tokens};
+	const struct flash_choice choice = flash_choose(&shape, &machine);
 	int *found = a.found;
 
 	*found++ = choice.block_m;

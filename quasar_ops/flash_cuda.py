@@ -10,9 +10,10 @@ Choice = collections.namedtuple(
 BOX_COLUMNS = loader.constant("FLASH_BOX_COLUMNS")
 
 
-def choose(device, dim, gradient, mapped):
-    """How the kernels are built, and what their blocks take."""
-    return Choice(*launching.ask(device, "ask_flash", len(Choice._fields), int(gradient), dim, mapped))
+def choose(device, dim, gradient, causal, mapped, sequences, tokens):
+    """How the kernels are built for so many heads of all sequences, and what their blocks take."""
+    return Choice(*launching.ask(device, "ask_flash", len(Choice._fields), int(gradient), dim, int(causal), mapped, sequences,
+                                 tokens))
 
 
 def boxes(x, rows, packed):
@@ -32,12 +33,12 @@ def run(names, gradient, problem, statistics, tensors, lse):
     (batch, tokens, heads, dim), key_heads = q.shape, tensors["k"].shape[2]
     causal, scale, starts, bounds = problem
     loaded = {name: tensors[name] for name in ("q", "k", "v", "d_o") if name in tensors}
-    choice = choose(q.device, dim, gradient, launching.is_mapped(*loaded.values()))
+    lengths = [tokens] * batch if bounds is None else [end - first for first, end in zip(bounds, bounds[1:])]
+    choice = choose(q.device, dim, gradient, causal, launching.is_mapped(*loaded.values()), len(lengths) * heads, max(lengths))
     built = launching.load(q.device, "flash/backward.cu" if gradient else "flash/forward.cu", tuple(names), HEAD_DIM=dim,
                            CAUSAL=int(causal), INPUT=loader.INPUT[q.dtype], VECTOR=launching.is_vector(*tensors.values()),
                            EARLY_END=1, ATOMICS=0, BLOCK_M=choice.block_m, BLOCK_N=choice.block_n,
                            NUM_WARPS=choice.num_warps, NUM_STAGES=choice.num_stages, PRODUCT_WARPS=choice.product_warps)
-    lengths = [tokens] * batch if bounds is None else [end - first for first, end in zip(bounds, bounds[1:])]
     values = {name: launching.rows(tensor) for name, tensor in tensors.items()}
     if choice.product_warps == 4:
         values.update((f"{name}_map", boxes(x, choice.box_rows, starts is not None)) for name, x in loaded.items())

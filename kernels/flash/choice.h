@@ -4,6 +4,13 @@
 #include "common/choice.h"
 #include "flash/layout.h"
 
+struct flash_shape {
+	int gradient, dim, causal;
+	int mapped;          /* tensor maps can describe what is to be loaded, which wgmma's tiles come by */
+	long long sequences; /* batch · heads */
+	long long tokens;    /* of the longest */
+};
+
 struct flash_choice {
 	int block_m, block_n, num_warps, num_stages, product_warps;
 };
@@ -51,16 +58,34 @@ CHOICE_FUNCTION int flash_fits(
 		flash_shared(gradient, dim, choice) <= machine->shared_per_block;
 }
 
-/* The one that is thought fastest. `mapped`: tensor maps can describe what is to be loaded, which wgmma's tiles come by. */
-CHOICE_FUNCTION struct flash_choice flash_choose(
-	int gradient, int dim, int mapped, const struct choice_machine *machine)
+/* The forward's where as many rows as wgmma's blocks have would leave multiprocessors without one, on Hopper. */
+#define FLASH_SHORT_CHOICE                                                                                   \
+	{                                                                                                    \
+		64, 128, 4, 4, 1                                                                             \
+	}
+
+/* Whether all its blocks, of which a multiprocessor has room for one, run at a time; causal, the first ones end early. */
+CHOICE_FUNCTION int flash_is_short(const struct flash_shape *shape, const struct choice_machine *machine,
+	const struct flash_choice *choice)
 {
-	const struct flash_choice choices[] = FLASH_CHOICES;
+	const long long blocks = shape->sequences * ((shape->tokens + choice->block_m - 1) / choice->block_m);
+
+	return 2 * blocks <= (shape->causal ? 3 : 2) * machine->multiprocessors;
+}
+
+/* The one that is thought fastest. */
+CHOICE_FUNCTION struct flash_choice flash_choose(
+	const struct flash_shape *shape, const struct choice_machine *machine)
+{
+	const struct flash_choice choices[] = FLASH_CHOICES, few = FLASH_SHORT_CHOICE;
 	int i = 0;
 
+	if (!shape->gradient && flash_has_wgmma(shape->dim, machine) &&
+		flash_fits(0, shape->dim, machine, &few) && flash_is_short(shape, machine, &few))
+		return few;
 	while (choices[i + 1].block_m &&
-		((choices[i].product_warps == 4 && !mapped) ||
-			!flash_fits(gradient, dim, machine, &choices[i])))
+		((choices[i].product_warps == 4 && !shape->mapped) ||
+			!flash_fits(shape->gradient, shape->dim, machine, &choices[i])))
 		i++;
 	return choices[i];
 }

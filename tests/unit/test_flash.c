@@ -404,11 +404,11 @@ static void the_usual_configuration_fits(void **state)
 /* What the copy engine cannot load goes without wgmma; what is there but once may have any stride. */
 static void tensors_that_cannot_be_mapped_go_without_wgmma(void **state)
 {
-	const struct tensor rows = tensor_contiguous(NULL, DTYPE_BF16, 100, 2, 64);
+	const struct tensor rows = tensor_contiguous(NULL, DTYPE_BF16, 20000, 2, 64);
 	const struct flash_problem usual = {.causal = true,
 		.scale = 1,
 		.batch = 1,
-		.tokens = 100,
+		.tokens = 20000,
 		.heads = 2,
 		.key_heads = 2,
 		.dim = 64,
@@ -442,6 +442,37 @@ static void tensors_that_cannot_be_mapped_go_without_wgmma(void **state)
 			i ? -1 : 0);
 		if (i)
 			assert_non_null(strstr(err.message, "contiguous rows"));
+	}
+}
+
+/* As measured on an H200, with 132 multiprocessors. */
+static void short_sequences_are_cut_into_smaller_blocks(void **state)
+{
+	static const struct {
+		int heads, tokens;
+		bool causal, small;
+	} cases[] = {{8, 512, true, true}, {8, 1024, false, true}, {8, 1088, false, false},
+		{8, 1536, true, true}, {8, 1600, true, false}, {16, 512, false, true}, {16, 768, true, true},
+		{16, 768, false, false}, {1, 16384, true, false}};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+		const struct tensor rows = tensor_contiguous(
+			NULL, DTYPE_BF16, cases[i].tokens, cases[i].heads, 64);
+		const struct flash_problem problem = {.causal = cases[i].causal,
+			.scale = 1,
+			.batch = 1,
+			.tokens = cases[i].tokens,
+			.heads = cases[i].heads,
+			.key_heads = cases[i].heads,
+			.dim = 64,
+			.q = rows,
+			.k = rows,
+			.v = rows,
+			.o = rows};
+		const struct config config = flash_config_default(&flash_forward_kernels, &problem, &h200);
+
+		assert_int_equal(config.value[FLASH_BLOCK_M], cases[i].small ? 64 : 192);
 	}
 }
 
@@ -501,6 +532,7 @@ int main(void)
 		cmocka_unit_test(what_is_no_problem_is_refused),
 		cmocka_unit_test(the_usual_configuration_fits),
 		cmocka_unit_test(tensors_that_cannot_be_mapped_go_without_wgmma),
+		cmocka_unit_test(short_sequences_are_cut_into_smaller_blocks),
 		cmocka_unit_test(configurations_are_refused_for_a_reason),
 		cmocka_unit_test(costs_are_counted),
 	};

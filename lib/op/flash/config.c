@@ -107,8 +107,10 @@ struct config flash_config_default(const struct flash_kernels *kernels, const st
 	const struct gpu_properties *properties)
 {
 	const struct choice_machine machine = machine_of(properties);
-	const struct flash_choice choice = flash_choose(kernels->gradient, problem->dim,
-		!kernels->no_wgmma && are_mapped(kernels, problem), &machine);
+	const struct flash_shape shape = {kernels->gradient, problem->dim, problem->causal,
+		!kernels->no_wgmma && are_mapped(kernels, problem), flash_sequences(problem) * problem->heads,
+		flash_longest(problem)};
+	const struct flash_choice choice = flash_choose(&shape, &machine);
 
 	return (struct config){
 		{choice.block_m, choice.block_n, choice.num_warps, choice.num_stages, choice.product_warps}};
