@@ -23,7 +23,7 @@ ELEMENTS = 8192  # of x, in a program of gather
 STRIP = 32  # rows that a program of convolve goes down
 MOST_INVERSES = 32768  # chunks whose T is in memory at a time: 256 MiB in bf16
 IN_PLACE = False  # programs that have some of a head's columns each read the same rows of q
-PROGRAMS = 3  # of a kernel, that a multiprocessor runs at a time
+PROGRAMS = 2  # of a kernel, that are to share a multiprocessor
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 
 # Triton's autotuner keeps a call's arguments in itself.
