@@ -128,10 +128,10 @@ def test_empty(shape):
 
 
 @pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize("tokens", [1, 64, 65, 300])
+@pytest.mark.parametrize("tokens, heads", [(1, 3), (64, 3), (65, 3), (300, 3), (129, 70)])  # 70: as 100 below
 @pytest.mark.parametrize("dtype", LIMITS)
-def test_flash(causal, tokens, dtype):
-    q, k, v = make(*[(2, tokens, 3, 64)] * 3, dtype=dtype)
+def test_flash(causal, tokens, heads, dtype):
+    q, k, v = make(*[(2, tokens, heads, 64)] * 3, dtype=dtype)
     o, lse = quasar_ops.flash_attention(q, k, v, causal, return_lse=True)
     assert o.dtype == dtype and not lse.requires_grad
     compare([q, k, v], [o, lse], softmax(q, k, v, causal), LIMITS[dtype])
@@ -157,10 +157,11 @@ def test_flash_grouped_heads(heads, key_heads, size):
     compare([q, k, v], [quasar_ops.flash_attention(q, k, v, True)], softmax(q, k, v, True)[:1], LIMITS[q.dtype])
 
 
+@pytest.mark.parametrize("heads", [4, 100])  # 100: enough for the largest blocks to fill a GPU
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("bounds", [[0, 150], [0, 0, 1, 70, 70, 150, 150]])
-def test_flash_packed_sequences(causal, bounds):
-    q, k, v = make((1, 150, 4, 64), (1, 150, 2, 64), (1, 150, 2, 64), dtype=torch.bfloat16)
+def test_flash_packed_sequences(causal, bounds, heads):
+    q, k, v = make((1, 150, heads, 64), (1, 150, 2, 64), (1, 150, 2, 64), dtype=torch.bfloat16)
     results = quasar_ops.flash_attention(q, k, v, causal, cu_seqlens=torch.tensor(bounds), return_lse=True)
     compare([q, k, v], results, softmax(q, k, v, causal, bounds=bounds), LIMITS[q.dtype])
 

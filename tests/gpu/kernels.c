@@ -15,6 +15,7 @@
 #include "gpu/gpu.h"
 #include "layer/cuda.h"
 #include "measure/fixture.h"
+#include "op/flash/config.h"
 #include "op/flash/ladder.h"
 #include "op/quasar/config.h"
 #include "op/quasar/cuda.h"
@@ -1216,6 +1217,31 @@ static void check_attention(const struct fixture_plan *plan, const struct config
 	fixture_free(&made);
 }
 
+enum { LONG = 1 << 20 }; /* tokens, enough for the largest blocks to fill any GPU */
+
+/* What a sequence that long has as its usual configuration. */
+static struct config config_if_long(const struct family *family, struct op_problem problem)
+{
+	problem.shape.tokens = LONG;
+	return family->configs->usual(&problem, gpu_properties_of(gpu));
+}
+
+/* In the usual configuration, and in that of a long sequence. */
+static void check_usual_attention(const struct fixture_plan *plan)
+{
+	struct fixture made;
+	struct config usual, if_long;
+	struct error err;
+
+	must(fixture_make(&made, &device, plan, &err), &err);
+	usual = plan->family->configs->usual(&made.problem, gpu_properties_of(gpu));
+	if_long = config_if_long(plan->family, made.problem);
+	fixture_free(&made);
+	check_attention(plan, NULL);
+	if (memcmp(&usual, &if_long, sizeof(usual)) != 0)
+		check_attention(plan, &if_long);
+}
+
 /* Every mask, forward and backward. */
 static void each_attention(struct fixture_plan plan, void (*attempt)(struct fixture_plan plan))
 {
@@ -1235,7 +1261,7 @@ static void try_lengths(struct fixture_plan plan)
 
 	for (size_t i = 0; i < sizeof(lengths) / sizeof(*lengths); i++) {
 		plan.shape.tokens = lengths[i];
-		check_attention(&plan, NULL);
+		check_usual_attention(&plan);
 	}
 }
 
@@ -1255,7 +1281,7 @@ static void try_types(struct fixture_plan plan)
 				continue;
 			plan.dtype = (enum dtype)dtype;
 			plan.shape.key_dim = plan.shape.value_dim = dim;
-			check_attention(&plan, NULL);
+			check_usual_attention(&plan);
 		}
 }
 
@@ -1269,7 +1295,7 @@ static void try_layouts_and_heads(struct fixture_plan plan)
 {
 	for (int layout = 0; layout < LAYOUTS; layout++) {
 		plan.layout = (enum layout)layout;
-		check_attention(&plan, NULL);
+		check_usual_attention(&plan);
 	}
 }
 
@@ -1328,22 +1354,30 @@ static void attention_of_packed_sequences(void **state)
 	static const int32_t cu_seqlens[] = {0, 70, 70, 71, 199};
 	struct flash_problem problem;
 	struct fixture made[2];
+	struct config long_config;
 	struct device cpu;
 	struct error err;
 
 	(void)state;
 	device_open_cpu(&cpu);
-	attention_fixtures(made, &cpu);
-	for (int i = 0; i < 2; i++) {
-		problem = flash_gradient_problem(&made[i].problem);
-		problem.cu_seqlens = cu_seqlens;
-		problem.sequences = 4;
-		must(i ? flash_cuda(gpu, &workspace, &problem, NULL, &err) : flash_cpu(&problem, &err), &err);
-		must(i ? flash_cuda_gradient(gpu, &workspace, &problem, NULL, &err)
-		       : flash_cpu_gradient(&problem, &err),
-			&err);
+	for (int as_long = 0; as_long < 2; as_long++) {
+		attention_fixtures(made, &cpu);
+		problem = flash_gradient_problem(&made[1].problem);
+		problem.tokens = LONG;
+		long_config = flash_config_default(&flash_forward_kernels, &problem, gpu_properties_of(gpu));
+		for (int i = 0; i < 2; i++) {
+			problem = flash_gradient_problem(&made[i].problem);
+			problem.cu_seqlens = cu_seqlens;
+			problem.sequences = 4;
+			must(i ? flash_cuda(gpu, &workspace, &problem, as_long ? &long_config : NULL, &err)
+			       : flash_cpu(&problem, &err),
+				&err);
+			must(i ? flash_cuda_gradient(gpu, &workspace, &problem, NULL, &err)
+			       : flash_cpu_gradient(&problem, &err),
+				&err);
+		}
+		compare_attention(made, as_long ? "packed, as if long" : "packed");
 	}
-	compare_attention(made, "packed");
 }
 
 /* Sequences see nothing of each other, were it NaN: all of another one's tokens, or rows behind the end of the last tile. */
