@@ -29,10 +29,10 @@ struct config_launch {
 	int threads, shared_bytes; /* of a block */
 	int64_t blocks;
 	/* With usual inputs, of a block: */
-	double trips; /* through its longest loop; 0: it has none */
-	double bytes; /* from and to memory */
-	bool waits;   /* each time for its own loads, which none before it has begun */
-	bool divided; /* half of its warps go through that loop, the others through one beside it */
+	double trips;  /* through its longest loop; 0: it has none */
+	double bytes;  /* from and to memory */
+	int ahead;     /* times before it that the loads of one are begun; 0: it waits for them */
+	double beside; /* the part of its warps that do not go through that loop, but through one beside it */
 };
 
 /* What counts of a GPU for kernels' own choices. */

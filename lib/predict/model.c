@@ -7,7 +7,6 @@
 #define SCHEDULERS 4         /* of a multiprocessor; each starts an instruction a cycle */
 #define SHARED_PER_CYCLE 128 /* bytes, of a multiprocessor */
 #define LANES 32
-#define MEMORY_CYCLES 400 /* from asking memory to its answer, as the miners' guide has it */
 
 /* Floating-point operations a cycle and multiprocessor that mma.sync gets out of the tensor cores at most, however many
  * there are: newer GPUs ask for other instructions. Measured on an H200. */
@@ -15,36 +14,41 @@
 
 /* Calibrated on an H200: 39 calls, S = 64 and 128, 2,048 to 1,000,000 tokens, by mma.sync and by wgmma, in two launches
  * and in three (docs/performance.md, tests/vectors/h200_times.json). The times that come out deviate from the measured
- * ones by 7 % (standard deviation), at most by 19 %; those of one head size from constants that were fitted to the
- * other's by 13 %, which is what other configurations have to reckon with. */
-#define LATENCY 3.0         /* cycles an instruction, of a warp that is alone */
-#define EXPONENT 2.2        /* 1: costs follow each other, large: they hide each other */
+ * ones by 7 % (standard deviation), at most by 20 %; those of one head size from constants that were fitted to the
+ * other's by 16 %, which is what other configurations have to reckon with. How long a load takes is what attention lost
+ * there for each tile when nothing was loaded ahead. */
+#define LATENCY 2.0         /* cycles an instruction, of a warp that is alone */
+#define EXPONENT 2.0        /* 1: costs follow each other, large: they hide each other */
 #define MEMORY_PART 0.89    /* of the data sheet's bandwidth, that a copy gets */
 #define LAUNCH_SECONDS 6e-6 /* to begin and to end */
+#define LOAD_SECONDS 5e-7   /* from asking for a tile until all of a block have it */
 #define TAKEN 0.6           /* of the code outside of loops, that a warp does not branch around */
 #define CALIBRATED "H200"
-#define DEVIATION 0.13
+#define DEVIATION 0.16
 
-enum { TENSOR, SHARED, MEMORY, ISSUE, WAIT, COSTS };
+enum { TENSOR, SHARED, MEMORY, ISSUE, WAIT, LOAD, COSTS };
 static const char *const cost_names[] = {
 	[TENSOR] = "tensor cores",
 	[SHARED] = "shared memory",
 	[MEMORY] = "memory",
 	[ISSUE] = "instructions",
 	[WAIT] = "latency",
+	[LOAD] = "latency",
 };
 
 /* What runs at a time. */
 struct load {
-	double warps;  /* of a multiprocessor */
-	double blocks; /* of all, which share the memory */
+	double at_once; /* blocks of a multiprocessor */
+	double warps;   /* of these */
+	double blocks;  /* of all multiprocessors, which share the memory */
 };
 
 /* What a block does several times. */
 struct work {
-	const struct code *code;
-	double times, bytes; /* of memory, each time */
-	bool waits;          /* for them */
+	const struct code *code; /* of an average warp */
+	double longest;          /* instructions of the warp that has the most */
+	double times, bytes;     /* of memory, each time */
+	double ahead;            /* times before that they are asked for; INFINITY: nothing waits for them */
 };
 
 /* Adds seconds of each kind that work takes. */
@@ -56,19 +60,23 @@ static double add_costs(
 	double tensor_rate = gpu->bf16_tflops * 1e12 / gpu->multiprocessors;
 	double mma_rate = fmin(tensor_rate, MMA_SYNC_MOST * hertz);
 	double on_a_scheduler = fmax(1, load->warps / SCHEDULERS), sum = 0;
+	/* while a block waits for what it has just asked for, the others have the multiprocessor to themselves */
+	double exposed = work->ahead > 0 ? 0 : LOAD_SECONDS / load->at_once;
 	const double parts[COSTS] = {
 		[TENSOR] = load->warps * (code->mma_flops / mma_rate + code->wgmma_flops / tensor_rate),
 		[SHARED] = load->warps * code->shared_bytes / SHARED_PER_CYCLE / hertz,
 		[MEMORY] = load->blocks * work->bytes / (MEMORY_PART * gpu->bandwidth_gbs * 1e9),
 		[ISSUE] = on_a_scheduler * code->instructions / hertz,
-		[WAIT] = (LATENCY * code->instructions + (work->waits ? MEMORY_CYCLES : 0)) / hertz,
+		[WAIT] = LATENCY * work->longest / hertz,
+		[LOAD] = work->ahead > 0 ? LOAD_SECONDS / work->ahead : 0,
 	};
 
 	for (int i = 0; i < COSTS; i++) {
 		costs[i] += parts[i] * work->times;
 		sum += pow(parts[i], EXPONENT);
 	}
-	return pow(sum, 1 / EXPONENT) * work->times;
+	costs[LOAD] += exposed * work->times;
+	return (pow(sum, 1 / EXPONENT) + exposed) * work->times;
 }
 
 /* So much of one and of the other. */
@@ -88,14 +96,15 @@ struct model_time model_launch(const struct gpu_model *gpu, const struct config_
 	double blocks = (double)launch->blocks, multiprocessors = gpu->multiprocessors;
 	double at_once = fmin(occupancy->blocks, ceil(blocks / multiprocessors));
 	double waves = ceil(blocks / (at_once * multiprocessors));
-	const struct load load = {at_once * launch->threads / LANES, fmin(blocks, at_once * multiprocessors)};
-	double in_loop = launch->trips > 0 ? launch->bytes : 0;
-	const bool divided = launch->divided;
-	const struct code straight = mixed(&kernel->once, &kernel->beside, 1, divided ? 0 : 1);
-	const struct code repeated = mixed(
-		&kernel->loop, &kernel->beside, divided ? 0.5 : 1, divided ? 0.5 : 0);
-	const struct work once = {&straight, TAKEN, (launch->bytes - in_loop) / TAKEN, true};
-	const struct work loop = {&repeated, launch->trips, in_loop / fmax(launch->trips, 1), launch->waits};
+	const struct load load = {
+		at_once, at_once * launch->threads / LANES, fmin(blocks, at_once * multiprocessors)};
+	double in_loop = launch->trips > 0 ? launch->bytes : 0, beside = launch->beside;
+	const struct code straight = mixed(&kernel->once, &kernel->beside, 1, beside > 0 ? 0 : 1);
+	const struct code repeated = mixed(&kernel->loop, &kernel->beside, 1 - beside, beside);
+	const struct work once = {
+		&straight, straight.instructions, TAKEN, (launch->bytes - in_loop) / TAKEN, INFINITY};
+	const struct work loop = {&repeated, kernel->loop.instructions, launch->trips,
+		in_loop / fmax(launch->trips, 1), launch->ahead};
 	double costs[COSTS] = {0};
 	double seconds = add_costs(costs, gpu, &load, &once) + add_costs(costs, gpu, &load, &loop);
 	int most = 0;

@@ -476,6 +476,28 @@ static void short_sequences_are_cut_into_smaller_blocks(void **state)
 	}
 }
 
+/* What the model of time has to know: whether loads are ahead of products, and how many warps only load. */
+static void launches_tell_of_loaders(void **state)
+{
+	static const struct {
+		struct config config;
+		int ahead;
+		double beside;
+	} cases[] = {{{{128, 64, 8, 1, 1}}, 0, 0}, {{{128, 64, 8, 2, 1}}, 1, 0},
+		{{{128, 64, 8, 2, 4}}, 0, 4 / 12.0}, {{{128, 64, 8, 3, 4}}, 1, 4 / 12.0},
+		{{{192, 128, 12, 4, 4}}, 2, 4 / 16.0}};
+	const struct family *family = family_find("flash");
+	const struct op_problem problem = problem_of(family, 64, DTYPE_BF16);
+	struct config_launch launches[CONFIG_LAUNCHES];
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+		assert_int_equal(family->configs->launches(&problem, &cases[i].config, launches), 1);
+		assert_int_equal(launches[0].ahead, cases[i].ahead);
+		assert_float_equal(launches[0].beside, cases[i].beside, 1e-9);
+	}
+}
+
 static void configurations_are_refused_for_a_reason(void **state)
 {
 	const struct family *family = family_find("flash-backward");
@@ -533,6 +555,7 @@ int main(void)
 		cmocka_unit_test(the_usual_configuration_fits),
 		cmocka_unit_test(tensors_that_cannot_be_mapped_go_without_wgmma),
 		cmocka_unit_test(short_sequences_are_cut_into_smaller_blocks),
+		cmocka_unit_test(launches_tell_of_loaders),
 		cmocka_unit_test(configurations_are_refused_for_a_reason),
 		cmocka_unit_test(costs_are_counted),
 	};

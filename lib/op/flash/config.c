@@ -168,6 +168,7 @@ static struct config_launch launch_of(const struct flash_kernels *kernels,
 	int m = choice.block_m, n = choice.block_n;
 	double row = (double)problem->dim * 2, tokens = (double)flash_longest(problem);
 	double seen = flash_pairs(problem) / ((double)problem->batch * (double)problem->tokens);
+	bool has_loaders = choice.product_warps == 4;
 	struct config_launch launch = {
 		.source = kernels->source,
 		.name = name,
@@ -175,7 +176,9 @@ static struct config_launch launch_of(const struct flash_kernels *kernels,
 		.shared_bytes = flash_shared(kernels->gradient, problem->dim, &choice),
 		.blocks = flash_sequences(problem) * heads * (((int64_t)tokens + m - 1) / m),
 		.trips = seen / n * problem->heads / heads,
-		.waits = choice.num_stages == 1,
+		.ahead = choice.num_stages -
+			(has_loaders ? 2 : 1), /* by wgmma two tiles are multiplied at a time */
+		.beside = has_loaders ? (double)FLASH_LOADERS / (choice.num_warps + FLASH_LOADERS) : 0,
 	};
 
 	/* the kept rows and what is made of them; blocks that walk through the same rows do so at a time, from the L2 */

@@ -162,7 +162,8 @@ static struct config_launch walk_launch(
 		.name = name,
 		.threads = warps * 32,
 		.blocks = linear_blocks(&shape, &choice, tile),
-		.trips = pass->causal ? longest : (longest + warps - 1) / warps};
+		.trips = pass->causal ? longest : (longest + warps - 1) / warps,
+		.ahead = choice.num_stages - 1};
 	struct config own = *config;
 
 	own.value[LINEAR_VALUE_TILE] = tile;
@@ -179,11 +180,15 @@ int linear_launches(const struct linear_pass *pass, const struct config *config,
 	int tile = choice.value_tile, warps = choice.num_warps, count = 0;
 	struct config_launch *launch;
 
+	/* blocks that go through the same rows for other columns of the state do so at a time, from the L2: each counts for its
+	 * part of them */
 	if (pass->kind != PASS_DV) { /* which PASS_DK was run before */
 		launch = &launches[count++];
 		*launch = walk_launch(&sum_pass, config, "linear_sum", linear_sum_tile(&sum, &choice));
 		launch->shared_bytes = linear_sum_shared(&sum, &choice);
-		launch->bytes = launch->trips * warps * linear_sum_stage(&sum, &choice);
+		launch->bytes = launch->trips * warps *
+			LINEAR_SUM_STAGE(sum.input, sum.key_dim, sum.value_dim, sum.pass, sum.normalised) /
+			(sum.value_dim / linear_sum_tile(&sum, &choice));
 		launch = &launches[count++];
 		*launch = launches[0];
 		launch->name = "linear_scan";
@@ -191,12 +196,14 @@ int linear_launches(const struct linear_pass *pass, const struct config *config,
 		launch->blocks = linear_scan_blocks(&sum);
 		launch->trips = (double)choice.groups / SCAN_AT_ONCE;
 		launch->bytes = SCAN_THREADS * 4.0 * choice.groups * (pass->causal ? 2 : 1);
-		launch->waits = true;
+		launch->ahead = 0;
 	}
 	launch = &launches[count++];
 	*launch = walk_launch(pass, config, "linear_output", tile);
 	launch->shared_bytes = linear_output_shared(&shape, &choice);
 	launch->bytes = launch->trips * warps *
-		(linear_output_stage(&shape, tile) + LINEAR_ROWS_BYTES((int)pass->x.dtype, tile));
+		(linear_output_stage(&shape, shape.value_dim) +
+			LINEAR_ROWS_BYTES((int)pass->x.dtype, shape.value_dim)) /
+		(shape.value_dim / tile);
 	return count;
 }

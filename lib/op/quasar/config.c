@@ -201,8 +201,8 @@ int quasar_launches(const struct quasar_problem *problem, const struct config *c
 	double square = CHUNK_SQUARE_BYTES(chunk, planes), loaded = separate == 3 ? square : 0;
 	struct config_launch any = {.source = QUASAR_SOURCE,
 		.threads = CHUNK_THREADS(dim, stages),
-		.waits = stages == 1,
-		.divided = stages == 3};
+		.ahead = stages == 1 ? 0 : 1,
+		.beside = stages == 3 ? 0.5 : 0};
 
 	list_parameters(problem, config, any.parameters);
 	if (separate == 3) {
@@ -211,7 +211,7 @@ int quasar_launches(const struct quasar_problem *problem, const struct config *c
 		alone.value[QUASAR_NUM_STAGES] = 2; /* it has no stages, and nobody to make what they take */
 		launches[count] = any;
 		launches[count].threads = CHUNK_THREADS(dim, 2);
-		launches[count].divided = false;
+		launches[count].beside = 0;
 		list_parameters(problem, &alone, launches[count].parameters);
 		launches[count].name = "quasar_chunk_inverse";
 		launches[count].shared_bytes = CHUNK_INVERSE_SHARED(dim, chunk, planes);

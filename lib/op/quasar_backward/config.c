@@ -144,6 +144,7 @@ int quasar_gradient_launches(const struct quasar_gradient *gradient, const struc
 	const double square = GRADIENT_SQUARE * 10 / 16.0; /* its blocks that are not zero */
 	const struct config_launch any = {.source = QUASAR_GRADIENT_SOURCE,
 		.threads = GRADIENT_THREADS(dim),
+		.ahead = GRADIENT_CHAIN_TILES(dim) / 2 - 1,
 		.parameters = {{"HEAD_DIM", dim}, {"UPSTREAM", upstream}, {"INPUT", (int)problem->q.dtype},
 			{"VECTOR", are_vectors(gradient)}, {"COMPACT", are_compact(gradient)}}};
 	struct config_launch *launch = launches;
@@ -159,6 +160,7 @@ int quasar_gradient_launches(const struct quasar_gradient *gradient, const struc
 		launch->shared_bytes = GRADIENT_CHAIN_SHARED(dim);
 		launch->blocks = sequences * groups * (gradients ? 2 : 1);
 		launch->trips = group;
+		launch->ahead = (GRADIENT_CHAIN_TILES(dim) - 1) / 2 - 1;
 		launch++->bytes = (2.0 * group + 1) * state;
 	}
 	*launch = any;
