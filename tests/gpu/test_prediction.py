@@ -38,10 +38,11 @@ def test_the_measured_best_is_predicted_to_be_among_the_first(real_gpu, tmp_path
     common = [key for key in times if key in expected]
     assert len(common) >= 20
     best = min(common, key=times.get)
-    # configurations that come out as the same machine code share a place
-    place = sorted(set(round(ms, 6) for ms in expected.values())).index(round(expected[best], 6)) + 1
+    # configurations that come out as the same machine code share a place; timing cannot tell those within 2 % from the best
+    places = sorted(set(round(ms, 6) for ms in expected.values()))
+    place = min(places.index(round(expected[key], 6)) for key in common if times[key] <= 1.02 * times[best]) + 1
     agreement = statistics.correlation(ranks([expected[key] for key in common]), ranks([times[key] for key in common]))
-    print(f"{gpu['name']} {shape}: the best is predicted at place {place}, in {expected[best]:.4f} ms, measured "
+    print(f"{gpu['name']} {shape}: one within 2 % of the best is predicted at place {place}, the best in {expected[best]:.4f} ms, measured "
           f"{times[best]:.4f} ms; Spearman {agreement:.2f} over {len(common)}")
     assert agreement >= 0.7
     if "H200" in real_gpu["name"]:

@@ -62,8 +62,7 @@ static void unknown_names_list_near_ones(void **state)
 	static const char *const names[][2] = {{"rtx 3070", "RTX 3080"}, {"h300", "H200"},
 		{"4080ti", "RTX 4080"}, {"6000", "RTX PRO 6000"}, {"090", "A30"}};
 	static const char *const nothing[] = {"", "rtx", "nvidia", "-",
-		"a very long name without any sense 1234567890"
-		"1234567890123456789012345678901234567890"};
+		"a very long name without any sense, longer than any name of a GPU that there is or will be"};
 	struct error err;
 
 	(void)state;
