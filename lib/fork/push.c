@@ -217,11 +217,13 @@ static int push_branch(struct job *job, git_repository *repository, const char *
 
 static int push_failed(struct job *job, int code, struct error *err)
 {
+	char *directory = shell_word(job->directory);
+
 	git_failed(code, "push to", job->url, err);
 	if (code == GIT_ENONFASTFORWARD) {
 		error_set(err, STATUS_REFUSED, "cannot push to %s: its branch has commits that yours lacks",
 			job->url);
-		error_hint(err, "Pull them first: git -C '%s' pull --rebase", job->directory);
+		error_hint(err, "Pull them first: git -C %s pull --rebase", directory);
 	} else if (code == GIT_EUSER) {
 		err->status = STATUS_REFUSED;
 		error_hint(err, "%s", "");
@@ -230,6 +232,7 @@ static int push_failed(struct job *job, int code, struct error *err)
 			"Set GITHUB_TOKEN to a token with write access (https), or load a key with write "
 			"access into ssh-agent.");
 	}
+	free(directory);
 	return -1;
 }
 
@@ -262,18 +265,19 @@ static int push_work(struct job *job, struct error *err)
 int fork_push(const char *path, const struct fork_remote *remote, bool *pushed, struct error *err)
 {
 	struct job job = {.directory = path, .remote = remote};
-	char *configured = fork_origin_configured(path);
+	char *configured = fork_origin_configured(path), *directory = shell_word(path);
 	int result = -1;
 
 	if (!configured) {
 		error_set(
 			err, STATUS_ENVIRONMENT, "%s is not a git repository with a remote \"origin\"", path);
-		error_hint(err, "Add one with: git -C '%s' remote add origin URL", path);
+		error_hint(err, "Add one with: git -C %s remote add origin URL", directory);
 	} else if (fork_url_check(configured, remote->allow_local, err) == 0) {
 		job.url = configured;
 		result = remote_run(&job, push_work, err);
 	}
 	*pushed = !result && job.answer;
+	free(directory);
 	free(configured);
 	return result;
 }
