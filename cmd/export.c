@@ -5,6 +5,7 @@
 
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/text.h"
 #include "cli/tuned.h"
 #include "cmd/commands.h"
 #include "fork/export.h"
@@ -96,6 +97,8 @@ static int check_undoable(const struct export_plan *plan, bool is_fork, struct e
 static void print_outcome(
 	const struct export_plan *plan, enum export_part part, const char *named, bool written)
 {
+	char *word;
+
 	if (!plan->written) {
 		printf("Nothing to write: %s is up to date.\n",
 			part == EXPORT_OPS ? "quasar_ops" : "the fork");
@@ -108,10 +111,13 @@ static void print_outcome(
 			printf("To undo this before committing it:\n  %s\n", plan->undo);
 		if (part == EXPORT_OPS)
 			printf("Next: in Python there, import quasar_ops; help(quasar_ops.linear_attention)\n");
-		else if (named)
-			printf("Next: quasar verify --static --fork '%s'\n", named);
-		else
+		else if (!named)
 			printf("Next: quasar verify && quasar push\n");
+		else {
+			word = shell_word(named);
+			printf("Next: quasar verify --static --fork %s\n", word);
+			free(word);
+		}
 	}
 }
 

@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/text.h"
 #include "cmd/commands.h"
 #include "cpu/blas.h"
 #include "image/builder.h"
@@ -123,6 +124,7 @@ static int build(struct work *work, struct error *err)
 
 static void report(const struct work *work)
 {
+	char *folder;
 	cJSON *document;
 
 	if (work->invocation->json) {
@@ -134,10 +136,12 @@ static void report(const struct work *work)
 		if (work->reference)
 			cJSON_AddStringToObject(document, "reference", work->reference);
 		output_json(document);
-	} else if (!work->temporary)
+	} else if (!work->temporary) {
+		folder = shell_word(work->folder);
 		printf("%s holds the Containerfile and its files. Next: podman build --format docker -t %s %s\n",
-			work->folder, work->name, work->folder);
-	else if (!work->reference)
+			work->folder, work->name, folder);
+		free(folder);
+	} else if (!work->reference)
 		printf("Built %s. Next: quasar verify --image=%s\n", work->name, work->name);
 	else if (work->invocation->workspace)
 		printf("Pushed %s; MINER_DOCKER_IMAGE in .env names it now.\nNext: quasar verify --image=%s\n",

@@ -5,12 +5,14 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/hex.h"
 #include "base/json.h"
 #include "base/layout.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/secret.h"
+#include "base/text.h"
 #include "cli/hotkey.h"
 #include "cli/table.h"
 #include "cmd/commands.h"
@@ -106,9 +108,15 @@ static void print_next(const struct invocation *invocation)
 	static const char *const options[] = {"wallet", "hotkey", "path"};
 
 	fputs(invocation->workspace ? "Next: quasar register" : "Next: quasar init DIR", stdout);
-	for (size_t i = 0; i < sizeof(options) / sizeof(options[0]); i++)
-		if (arg_given(invocation, options[i]))
-			printf(" --%s '%s'", options[i], arg_string(invocation, options[i]));
+	for (size_t i = 0; i < sizeof(options) / sizeof(options[0]); i++) {
+		char *word;
+
+		if (!arg_given(invocation, options[i]))
+			continue;
+		word = shell_word(arg_string(invocation, options[i]));
+		printf(" --%s %s", options[i], word);
+		free(word);
+	}
 	putchar('\n');
 }
 
@@ -260,7 +268,7 @@ static void print_list(const struct hotkey_list *list, const char *path)
 	for (size_t i = 0; i < list->count; i++) {
 		const struct hotkey *hotkey = &list->items[i];
 
-		hotkey_warn_if_exposed(hotkey);
+		path_warn_if_open(hotkey->path);
 		table_cell(&table, "%s", hotkey->wallet);
 		table_cell(&table, "%s", hotkey->name);
 		table_cell(&table, "%s", hotkey->fault ? "damaged" : address_text(hotkey));
@@ -333,7 +341,7 @@ static int run_show(struct invocation *invocation, struct error *err)
 	if (!hotkey.encrypted)
 		result = check_secrets(invocation, err);
 	else
-		hotkey_warn_if_exposed(&hotkey);
+		path_warn_if_open(hotkey.path);
 	if (!result && hotkey.encrypted && hotkey.fault)
 		result = error_set(err, STATUS_ENVIRONMENT, "%s: %s", hotkey.path, hotkey.fault);
 	if (!result && invocation->json)

@@ -41,14 +41,15 @@ static bool is_dirty(const struct run *run)
 /* What keeps claims from being made, said before the minutes that measuring may take. */
 static void tell_state(const struct fork_state *fork)
 {
-	if (fork->changed)
-		log_warn(
-			"the fork has uncommitted changes, for example in %s: no claim can be made from this "
-			"result. Commit them and measure again",
-			fork->changed_name);
-	else if (fork->ahead)
+	struct error err;
+
+	if (fork->changed) {
+		claim_refuse_changes(fork->changed_name, &err);
+		log_warn("%s. %s", err.message, err.hint);
+	} else if (fork->ahead) {
 		log_note("%zu commit%s of the fork %s not pushed: no claim is sent before. Run `quasar push`",
 			fork->ahead, fork->ahead == 1 ? "" : "s", fork->ahead == 1 ? "is" : "are");
+	}
 }
 
 static int find_fork(struct run *run, struct error *err)

@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/memory.h"
+#include "base/text.h"
 #include "cmd/doctor/doctor.h"
 #include "space/launcher.h"
 #include "space/workspace.h"
@@ -49,16 +50,20 @@ static char *program_in(const struct launcher *launcher, const char *path)
 /* What `quasar init` wrote, for whoever uses it next. */
 static void check_workspace_files(struct services *services, const char *directory)
 {
+	char *workspace = shell_word(directory);
+
 	for (size_t i = 0; i < LAUNCHER_KINDS; i++) {
-		char *path = path_join(directory, launchers[i].path);
+		char *path = path_join(directory, launchers[i].path), *file = shell_word(path);
 		char *program = program_in(&launchers[i], path);
 
 		if (program)
 			add(services, CHECK_WARN, path, program,
-				xprintf("rm '%s' && quasar init '%s'", path, directory));
+				xprintf("rm %s && quasar init %s", file, workspace));
 		free(program);
+		free(file);
 		free(path);
 	}
+	free(workspace);
 }
 
 static bool is_quasar(const char *program)
@@ -77,12 +82,13 @@ static void check_units(struct services *services, const char *folder, const cha
 
 	glob(pattern, 0, NULL, &units);
 	for (size_t i = 0; i < units.gl_pathc; i++) {
-		char *program = program_in(launcher, units.gl_pathv[i]);
+		const char *path = units.gl_pathv[i];
+		char *program = program_in(launcher, path), *file = shell_word(path);
 
 		if (program && is_quasar(program))
-			add(services, CHECK_FAIL, units.gl_pathv[i], program,
-				xprintf("cp %s '%s' && %s daemon-reload", launcher->path, units.gl_pathv[i],
-					reload));
+			add(services, CHECK_FAIL, path, program,
+				xprintf("cp %s %s && %s daemon-reload", launcher->path, file, reload));
+		free(file);
 		free(program);
 	}
 	globfree(&units);
@@ -103,12 +109,16 @@ static void check_pm2(struct services *services)
 		document = json_parse(text.data, text.length, &ignored);
 	cJSON_ArrayForEach (app, document) {
 		const char *program = NULL, *name = NULL;
+		char *word;
 
-		if (json_string(app, "pm_exec_path", JSON_REQUIRED, &program, &ignored) == 0 &&
-			json_string(app, "name", JSON_REQUIRED, &name, &ignored) == 0 && is_quasar(program))
-			add(services, CHECK_FAIL, path, program,
-				xprintf("pm2 delete '%s' && pm2 start %s && pm2 save", name,
-					launchers[LAUNCHER_PM2].path));
+		if (json_string(app, "pm_exec_path", JSON_REQUIRED, &program, &ignored) < 0 ||
+			json_string(app, "name", JSON_REQUIRED, &name, &ignored) < 0 || !is_quasar(program))
+			continue;
+		word = shell_word(name);
+		add(services, CHECK_FAIL, path, program,
+			xprintf("pm2 delete %s && pm2 start %s && pm2 save", word,
+				launchers[LAUNCHER_PM2].path));
+		free(word);
 	}
 	cJSON_Delete(document);
 	buffer_free(&text);

@@ -7,6 +7,7 @@
 
 #include "base/file.h"
 #include "base/memory.h"
+#include "base/text.h"
 #include "cli/hotkey.h"
 #include "cmd/doctor/doctor.h"
 #include "fork/fork.h"
@@ -33,7 +34,7 @@ static void check_password(const struct invocation *invocation, struct check_lis
 static void check_key_file(
 	const struct invocation *invocation, const struct hotkey *hotkey, struct check_list *checks)
 {
-	char *remedy;
+	char *word, *remedy;
 
 	if (hotkey->fault)
 		check_add(checks, "wallet", CHECK_FAIL, "quasar wallet import --force", "%s: %s",
@@ -44,9 +45,11 @@ static void check_key_file(
 		check_add(checks, "wallet", CHECK_OK, NULL, "%s", hotkey->address);
 	if (!hotkey->exposed)
 		return;
-	remedy = xprintf("chmod 600 '%s'", hotkey->path);
+	word = shell_word(hotkey->path);
+	remedy = xprintf("chmod 600 %s", word);
 	check_add(checks, "permissions", CHECK_WARN, remedy, "%s is readable by other users", hotkey->path);
 	free(remedy);
+	free(word);
 }
 
 static void check_wallet(const struct invocation *invocation, struct check_list *checks)
@@ -72,16 +75,17 @@ static void check_permissions(const char *directory, struct check_list *checks)
 	size_t exposed = 0;
 
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-		char *path = path_join(directory, names[i]), *remedy;
+		char *path = path_join(directory, names[i]), *word = shell_word(path), *remedy;
 		struct stat status;
 
 		if (stat(path, &status) == 0 && status.st_mode & (S_IRWXG | S_IRWXO)) {
-			remedy = xprintf("chmod %s '%s'", S_ISDIR(status.st_mode) ? "700" : "600", path);
+			remedy = xprintf("chmod %s %s", S_ISDIR(status.st_mode) ? "700" : "600", word);
 			check_add(checks, "permissions", CHECK_WARN, remedy,
 				"%s is accessible to other users (mode %04o)", path, status.st_mode & 07777);
 			free(remedy);
 			exposed++;
 		}
+		free(word);
 		free(path);
 	}
 	if (!exposed)
@@ -106,6 +110,23 @@ static void check_settings(const struct settings *settings, struct check_list *c
 		check_add(checks, "settings", CHECK_OK, NULL, "every name in .env is known");
 }
 
+/* A command that puts a fork where there is none: `quasar init` leaves alone what is there. The caller frees. */
+static char *way_to_fork(const char *path)
+{
+	char *old, *word, *old_word, *command;
+
+	if (!path_exists(path))
+		return xstrdup("quasar init");
+	old = xprintf("%s.old", path);
+	word = shell_word(path);
+	old_word = shell_word(old);
+	command = xprintf("mv %s %s && quasar init", word, old_word);
+	free(old_word);
+	free(word);
+	free(old);
+	return command;
+}
+
 static void check_fork(const struct workspace *workspace, struct check_list *checks)
 {
 	const char *path = workspace->fork_path;
@@ -116,9 +137,7 @@ static void check_fork(const struct workspace *workspace, struct check_list *che
 	if (fork_state_read(path, &state, &err) == 0) {
 		inspect_git(&state, workspace->fork_url, false, checks);
 	} else {
-		/* `quasar init` leaves alone what is there */
-		remedy = path_exists(path) ? xprintf("mv '%s' '%s.old' && quasar init", path, path)
-					   : xstrdup("quasar init");
+		remedy = way_to_fork(path);
 		check_add(checks, "fork", CHECK_FAIL, remedy, "%s", err.message);
 		free(remedy);
 	}

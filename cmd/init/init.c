@@ -11,6 +11,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/text.h"
 #include "cli/progress.h"
 #include "cli/tuned.h"
 #include "cmd/commands.h"
@@ -136,16 +137,18 @@ static int make_directory(struct plan *plan, struct error *err)
 static int check_repository(const struct plan *plan, struct error *err)
 {
 	char *root = workspace_exists(plan->directory) ? NULL : fork_around(plan->directory);
-	char *real = root ? realpath(root, NULL) : NULL;
+	char *real = root ? realpath(root, NULL) : NULL, *word;
 	int result = 0;
 
 	if (real && !(plan->existing && !strcmp(plan->existing, real))) {
 		result = error_set(
 			err, STATUS_ENVIRONMENT, "%s lies in the git repository %s", plan->directory, real);
+		word = shell_word(real);
 		error_hint(err,
 			"Choose a directory outside of it, for example `quasar init ~/miner`, or have the repository "
-			"ignore this one. If it is your fork: quasar init ~/miner --from '%s'",
-			real);
+			"ignore this one. If it is your fork: quasar init ~/miner --from %s",
+			word);
+		free(word);
 	}
 	free(real);
 	free(root);
@@ -472,6 +475,7 @@ static void report(struct plan *plan, const char *fork)
 	struct fork_state state;
 	struct error ignored;
 	const cJSON *name;
+	char *word;
 
 	if (fork_state_read(fork, &state, &ignored) < 0)
 		state = (struct fork_state){0};
@@ -498,8 +502,10 @@ static void report(struct plan *plan, const char *fork)
 			state.commit[0] ? "is at " : "has no commit yet", state.commit);
 		if (plan->torch)
 			printf("The fork's Python is its .venv, with PyTorch %s.\n", plan->torch);
-		printf("Next: cd '%s' && quasar %s\n", plan->directory,
+		word = shell_word(plan->directory);
+		printf("Next: cd %s && quasar %s\n", word,
 			has_hotkey(plan->directory) ? "register" : "wallet new && quasar register");
+		free(word);
 	} else {
 		printf("%s is already a workspace: nothing changed.\n", plan->directory);
 	}

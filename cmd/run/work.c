@@ -126,10 +126,7 @@ static void tell_changes(struct loop *loop)
 	if (fork_settled(path, &err) < 0 || fork_state_read(path, &fork, &err) < 0) {
 		loop_tell_problem(loop, &err);
 	} else if (fork.changed) {
-		error_set(&err, STATUS_ENVIRONMENT,
-			"the fork has uncommitted changes, for example in %s: no claim is made from them",
-			fork.changed_name);
-		error_hint(&err, "Commit and push them with `quasar push`.");
+		claim_refuse_changes(fork.changed_name, &err);
 		loop_tell_problem(loop, &err);
 	}
 	if (!fork.changed)

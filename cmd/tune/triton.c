@@ -54,6 +54,7 @@ struct triton_tuning {
 	float *input, *untuned, *output;  /* [tokens, LAYER_HIDDEN] */
 	int calls;                        /* of a round */
 	struct triton_kernel kernels[MOST_KERNELS];
+	char sources[MOST_KERNELS][65];      /* hashes of their files, before they are tuned */
 	struct config winners[MOST_KERNELS]; /* of those that are done; the others run as they are */
 	int kernel_count, done;
 	bool complete; /* each of these searches */
@@ -396,6 +397,21 @@ static void hash_source(const struct triton_tuning *it, const struct triton_kern
 	free(path);
 }
 
+/* Sessions import the fork anew: of a file that was changed meanwhile nobody knows which state was timed. */
+static int require_unchanged(const struct triton_tuning *it, int index, struct error *err)
+{
+	const struct triton_kernel *kernel = &it->kernels[index];
+	char hash[65];
+	size_t length;
+
+	hash_source(it, kernel, hash);
+	if (!strcmp(hash, it->sources[index]))
+		return 0;
+	triton_function(kernel, &length);
+	return error_set(
+		err, STATUS_FAILED, "%.*s was changed while its kernel was tuned", (int)length, kernel->name);
+}
+
 static void store(const struct triton_tuning *it, const struct tune_row *row, const struct tune_found *found)
 {
 	struct tune_result result = {.when = clock_now(),
@@ -413,16 +429,17 @@ static void store(const struct triton_tuning *it, const struct tune_row *row, co
 		.tried = (int)found->tried,
 		.failed = (int)found->failed,
 		.complete = found->complete};
+	struct tune_store *kept = NULL;
 	struct error err;
-	struct tune_store *kept;
 
 	snprintf(result.key.device, sizeof(result.key.device), "%s", it->properties.name);
 	snprintf(result.key.driver, sizeof(result.key.driver), "%s", it->properties.driver);
 	snprintf(result.key.kernel, sizeof(result.key.kernel), "%.127s", it->kernels[it->done].name);
-	hash_source(it, &it->kernels[it->done], result.key.source);
+	snprintf(result.key.source, sizeof(result.key.source), "%s", it->sources[it->done]);
 	snprintf(result.parameters, sizeof(result.parameters), "%s", row->parameters);
 	snprintf(result.version, sizeof(result.version), "%s", QUASAR_VERSION);
-	kept = tune_store_open(NULL, &err);
+	if (require_unchanged(it, it->done, &err) == 0)
+		kept = tune_store_open(NULL, &err);
 	if (!kept || tune_store_begin(kept, &result, &err) < 0)
 		log_warn("this result is not stored: %s", err.message);
 	tune_store_close(kept);
@@ -748,6 +765,7 @@ static int take_kernels(struct triton_tuning *it, const cJSON *list, struct erro
 		if (!result)
 			result = require_writable(it, kernel, &why);
 		if (!result) {
+			hash_source(it, kernel, it->sources[it->kernel_count]);
 			it->kernel_count++;
 		} else {
 			log_note("%s", why.message);

@@ -13,7 +13,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/log.h"
 #include "base/memory.h"
+#include "base/text.h"
 
 char *path_join(const char *directory, const char *name)
 {
@@ -44,6 +46,19 @@ bool path_exists(const char *path)
 	struct stat status;
 
 	return lstat(path, &status) == 0;
+}
+
+void path_warn_if_open(const char *path)
+{
+	struct stat status;
+	char *word;
+
+	if (stat(path, &status) < 0 || !(status.st_mode & (S_IRWXG | S_IRWXO)))
+		return;
+	word = shell_word(path);
+	log_warn("%s is accessible to other users; fix with: chmod %s %s", path,
+		S_ISDIR(status.st_mode) ? "700" : "600", word);
+	free(word);
 }
 
 static int sync_parent(const char *path)

@@ -43,6 +43,9 @@ int file_publish(const char *from, const char *to, struct error *err);
 /* Whether something is there, be it a link that leads nowhere. */
 bool path_exists(const char *path);
 
+/* Warns of a file or folder with secrets that other users have access to, and says what to do. */
+void path_warn_if_open(const char *path);
+
 /* Removes a directory with all below it, never following a symbolic link. */
 int directory_remove(const char *path, struct error *err);
 

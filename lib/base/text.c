@@ -3,6 +3,9 @@
 #include <stdbool.h>
 #include <string.h>
 
+#include "base/buffer.h"
+#include "base/memory.h"
+
 /* Length of the escape sequence at `text`, which begins with ESC: CSI up to its final byte, OSC and the
  * like up to BEL or ST, or ESC and one character. */
 static size_t escape_length(const char *text)
@@ -162,4 +165,22 @@ char *text_last_line(char *text)
 	line = line ? line + 1 : text;
 	text_clean(line);
 	return line;
+}
+
+char *shell_word(const char *text)
+{
+	static const char harmless[] =
+		"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./@%+=:,";
+	struct buffer word = {0};
+
+	if (*text && !text[strspn(text, harmless)])
+		return xstrdup(text);
+	buffer_text(&word, "'");
+	for (; *text; text++)
+		if (*text == '\'')
+			buffer_text(&word, "'\\''");
+		else
+			buffer_append(&word, text, 1);
+	buffer_text(&word, "'");
+	return word.data;
 }

@@ -1,4 +1,4 @@
-/* text: UTF-8, and what becomes of it on a terminal. */
+/* text: UTF-8, and what becomes of it on a terminal or in a shell. */
 #pragma once
 
 #include <stdbool.h>
@@ -20,3 +20,7 @@ void text_clean(char *text);
 
 /* The last line that says anything, cleaned; cuts the text behind it. "" when there is none. */
 char *text_last_line(char *text);
+
+/* The text as one word of a shell's command line, in quotes where it needs them: for commands that people are told to
+ * run. The caller frees. */
+char *shell_word(const char *text);

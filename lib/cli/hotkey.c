@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "base/log.h"
+#include "base/file.h"
 #include "base/secret.h"
 
 struct password_source password_source(const struct invocation *invocation)
@@ -13,13 +13,6 @@ struct password_source password_source(const struct invocation *invocation)
 	};
 }
 
-void hotkey_warn_if_exposed(const struct hotkey *hotkey)
-{
-	if (hotkey->exposed)
-		log_warn("%s is accessible to other users; fix with: chmod 600 %s", hotkey->path,
-			hotkey->path);
-}
-
 struct keypair *require_hotkey(const struct invocation *invocation, struct error *err)
 {
 	const char *path = arg_string(invocation, "path"), *wallet = arg_string(invocation, "wallet");
@@ -28,7 +21,7 @@ struct keypair *require_hotkey(const struct invocation *invocation, struct error
 	struct hotkey hotkey;
 
 	if (wallet_inspect_hotkey(path, wallet, name, &hotkey, err) == 0) {
-		hotkey_warn_if_exposed(&hotkey);
+		path_warn_if_open(hotkey.path);
 		hotkey_free(&hotkey);
 	}
 	return wallet_open_hotkey(path, wallet, name, &password, err);

@@ -6,9 +6,6 @@
 #include "key/ss58.h"
 #include "key/wallet.h"
 
-/* Says so on stderr when others may read or write the key file. */
-void hotkey_warn_if_exposed(const struct hotkey *hotkey);
-
 /* Opens the hotkey that --wallet, --hotkey and --path name, with the password from WALLET_PASSWORD,
  * bittensor-wallet's variable or the terminal. STATUS_ENVIRONMENT with a hint when it cannot. */
 struct keypair *require_hotkey(const struct invocation *invocation, struct error *err);

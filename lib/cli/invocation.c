@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/number.h"
+#include "base/text.h"
 #include "space/workspace.h"
 
 static size_t opt_index(const struct invocation *invocation, const char *name)
@@ -133,12 +134,15 @@ int arg_integers(const struct invocation *invocation, const char *name, int64_t 
 const char *require_workspace(const struct invocation *invocation, struct error *err)
 {
 	const char *directory = invocation->workspace;
+	char *word;
 
 	if (directory && workspace_exists(directory))
 		return directory;
 	if (directory) {
 		error_set(err, STATUS_ENVIRONMENT, "%s is not a workspace: it has no .quasar/", directory);
-		error_hint(err, "Create one with: quasar init %s", directory);
+		word = shell_word(directory);
+		error_hint(err, "Create one with: quasar init %s", word);
+		free(word);
 	} else {
 		error_set(err, STATUS_ENVIRONMENT, "not in a workspace");
 		error_hint(err, "Create one with `quasar init DIR`, then work in it or name it with -C DIR.");

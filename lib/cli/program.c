@@ -10,6 +10,7 @@
 #include "base/memory.h"
 #include "base/suggest.h"
 #include "base/terminal.h"
+#include "base/text.h"
 #include "base/version.h"
 #include "cli/help.h"
 #include "cli/program.h"
@@ -253,6 +254,7 @@ int program_find_workspace(const struct globals *globals, struct workspace_place
 static int run(struct invocation *invocation, const struct globals *globals, struct error *err)
 {
 	struct workspace_place place;
+	char *word;
 	int result;
 
 	if (sodium_init() < 0)
@@ -261,7 +263,9 @@ static int run(struct invocation *invocation, const struct globals *globals, str
 		return -1;
 	if (globals->workspace && !place.directory) {
 		error_set(err, STATUS_ENVIRONMENT, "workspace %s: no such directory", globals->workspace);
-		result = error_hint(err, "Create it with: quasar init %s", globals->workspace);
+		word = shell_word(globals->workspace);
+		result = error_hint(err, "Create it with: quasar init %s", word);
+		free(word);
 	} else {
 		invocation->workspace = place.directory;
 		invocation->workspace_above = place.above;

@@ -33,12 +33,8 @@ static int make_claim(
 	if (benchmark_list(session->workspace.store, &filter, 0, &list, err) < 0)
 		return -1;
 	result = claim_make(&list, &terms, &proposal->claim, err);
-	if (result < 0 && proposal->fork.changed) {
-		error_set(err, STATUS_ENVIRONMENT,
-			"the fork has uncommitted changes, for example in %s: no claim is made from measuring them",
-			proposal->fork.changed_name);
-		error_hint(err, "Commit and push them with `quasar push`, then measure again: quasar bench");
-	}
+	if (result < 0 && proposal->fork.changed)
+		claim_refuse_changes(proposal->fork.changed_name, err);
 	benchmark_list_free(&list);
 	plan->tokens_per_sec = by_hand > 0 ? by_hand : proposal->claim.tokens_per_sec;
 	plan->vram_mb = proposal->claim.memory_mb;

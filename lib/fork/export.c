@@ -12,6 +12,7 @@
 #include "base/file.h"
 #include "base/hex.h"
 #include "base/memory.h"
+#include "base/text.h"
 #include "fork/private.h"
 #include "fork/template.h"
 
@@ -171,20 +172,14 @@ void export_kernels_hash(char hash[EXPORT_KERNELS_HASH])
 
 /* --- the plan ------------------------------------------------------------------------------------ */
 
-/* A space and the text, quoted for a shell where it has to be. */
-static void add_quoted(struct buffer *out, const char *text, size_t length)
+/* A space and the text's first bytes, as a word of a command. */
+static void add_word(struct buffer *out, const char *text, size_t length)
 {
-	static const char harmless[] =
-		"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./@%+=:,";
-	const char *quote = strspn(text, harmless) < length ? "'" : "";
+	char *part = xprintf("%.*s", (int)length, text), *word = shell_word(part);
 
-	buffer_printf(out, " %s", quote);
-	for (size_t i = 0; i < length; i++)
-		if (text[i] == '\'')
-			buffer_text(out, "'\\''");
-		else
-			buffer_append(out, text + i, 1);
-	buffer_text(out, quote);
+	buffer_printf(out, " %s", word);
+	free(word);
+	free(part);
 }
 
 /* A git command on files of the fork, unless there are none. */
@@ -193,7 +188,7 @@ static void add_command(struct buffer *out, const char *fork, const char *words,
 	if (!files->length)
 		return;
 	buffer_text(out, out->length ? " && git -C" : "git -C");
-	add_quoted(out, fork, strlen(fork));
+	add_word(out, fork, strlen(fork));
 	buffer_printf(out, " %s --%s", words, files->data);
 }
 
@@ -255,9 +250,9 @@ static int compare_all(struct export_plan *plan, enum export_part part, const ch
 		plan->changed += file->change == EXPORT_CHANGED;
 		plan->uncommitted += file->uncommitted;
 		if (file->change == EXPORT_CHANGED) {
-			add_quoted(&changed, path, strlen(path));
+			add_word(&changed, path, strlen(path));
 		} else if (!last || missing != last_length || strncmp(path, last, missing)) {
-			add_quoted(&added, path, missing);
+			add_word(&added, path, missing);
 			last = path;
 			last_length = missing;
 		}

@@ -51,7 +51,7 @@ int git_failed(int code, const char *attempt, const char *on, struct error *err)
 {
 	const git_error *last = git_error_last();
 	char *message = xstrdup(last && last->message ? last->message : "no reason given");
-	char *clean = fork_url_clean(on);
+	char *clean = fork_url_clean(on), *word = shell_word(on);
 	size_t length = strlen(message);
 
 	while (length && strchr("\r\n ", message[length - 1]))
@@ -64,8 +64,8 @@ int git_failed(int code, const char *attempt, const char *on, struct error *err)
 	} else if (code == GIT_EOWNER) {
 		error_hint(err,
 			"It belongs to another user. If you trust it: git config --global --add "
-			"safe.directory '%s'",
-			on);
+			"safe.directory %s",
+			word);
 	} else if (code == GIT_ECERTIFICATE) {
 		err->status = STATUS_NETWORK;
 		error_hint(err,
@@ -80,6 +80,7 @@ int git_failed(int code, const char *attempt, const char *on, struct error *err)
 		err->status = STATUS_NETWORK;
 		error_hint(err, "Check the address and the connection, then try again.");
 	}
+	free(word);
 	free(clean);
 	free(message);
 	return -1;

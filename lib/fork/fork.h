@@ -101,8 +101,9 @@ int fork_published(const char *path, const char *url, const char *commit, const 
  * hooks of git are not run. `message` NULL: one that names the change. `secrets` (ends with NULL) are texts
  * that no file may hold. `made` says whether there was anything to commit.
  *
- * STATUS_FAILED, with nothing changed: a file looks like a key, a password or a state store, or holds one
- * of the secrets; it is named. STATUS_ENVIRONMENT: HEAD is on no branch, a merge is under way, or git fails. */
+ * STATUS_FAILED, with nothing committed or staged: a file looks like a key, a password or a state store, holds
+ * one of the secrets or is too large; it is named. What is looked at is what is committed, however files change
+ * meanwhile. STATUS_ENVIRONMENT: HEAD is on no branch, a merge is under way, or git fails. */
 int fork_commit(
 	const char *path, const char *message, const char *const *secrets, bool *made, struct error *err);
 

@@ -19,72 +19,110 @@
 
 /* --- committing ---------------------------------------------------------------------------------- */
 
-/* Why the file must not be published, as the end of a sentence; NULL: it may. The caller frees. */
-static char *find_objection(const char *root, const char *name, const char *const *secrets)
+/* Refuses a file that must not be published. `content` NULL: it was not read. */
+static int check_file(
+	const char *name, uint64_t size, const char *content, const char *const *secrets, struct error *err)
 {
-	char *path = path_join(root, name);
 	const char *leak = leak_in_name(name);
-	struct buffer content = {0};
-	struct stat status = {0};
-	struct error ignored;
-	bool regular = lstat(path, &status) == 0 && S_ISREG(status.st_mode);
+	char *shown;
 
+	if (!leak && content && size <= LEAK_LIMIT)
+		leak = leak_in_content(content, size, secrets);
+	if (!leak && size <= SIZE_LIMIT)
+		return 0;
+	shown = xstrdup(name);
+	text_clean(shown);
+	error_set(err, STATUS_FAILED, "nothing was committed: %s %s %s", shown,
+		leak ? "looks like" : "is larger than", leak ? leak : "100 MiB, which is GitHub's limit");
+	free(shown);
+	return error_hint(err,
+		"Add it to .gitignore or .git/info/exclude. If everyone may see it, commit it with git, then push "
+		"again.");
+}
+
+struct staging {
+	const char *root;
+	const char *const *secrets;
+	struct error *err;
+};
+
+/* Sees each file before it is copied into the repository, where others may read it and nothing is soon removed. */
+static int on_file(const char *name, const char *pattern, void *payload)
+{
+	const struct staging *staging = payload;
+	char *path = path_join(staging->root, name);
+	struct buffer content = {0};
+	struct stat status;
+	struct error ignored;
+	int result = 0;
+
+	(void)pattern;
 	/* links are committed as such, and a file that is gone holds nothing */
-	if (!leak && regular && status.st_size <= LEAK_LIMIT &&
-		file_read(path, LEAK_LIMIT, &content, &ignored) == 0)
-		leak = leak_in_content(content.data, content.length, secrets);
+	if (lstat(path, &status) == 0 && S_ISREG(status.st_mode)) {
+		if (status.st_size <= LEAK_LIMIT)
+			file_read(path, LEAK_LIMIT, &content, &ignored);
+		result = check_file(name, content.data ? content.length : (uint64_t)status.st_size,
+			content.data, staging->secrets, staging->err);
+	}
 	buffer_free(&content);
 	free(path);
-	if (leak)
-		return xprintf("looks like %s", leak);
-	return status.st_size > SIZE_LIMIT ? xprintf("is larger than 100 MiB, which is GitHub's limit")
-					   : NULL;
+	return result < 0 ? GIT_EUSER : 0;
 }
 
-static const char *entry_name(const git_status_entry *entry)
+/* Takes every change of the work tree into the index, in memory alone, and makes the tree of it that can be committed. */
+static int stage(git_repository *repository, const char *const *secrets, git_index **index, git_tree **tree,
+	struct error *err)
 {
-	return entry->index_to_workdir ? entry->index_to_workdir->new_file.path
-				       : entry->head_to_index->new_file.path;
+	git_strarray everything = {.strings = (char *[]){"*"}, .count = 1};
+	struct staging staging = {git_repository_workdir(repository), secrets, err};
+	int code = git_repository_index(index, repository);
+	git_oid id;
+
+	if (!code)
+		code = git_index_add_all(*index, &everything, GIT_INDEX_ADD_DEFAULT, on_file, &staging);
+	if (code == GIT_EUSER)
+		return -1;
+	if (!code)
+		code = git_index_write_tree(&id, *index);
+	if (!code)
+		code = git_tree_lookup(tree, repository, &id);
+	return code ? git_failed(code, "read the changes in", staging.root, err) : 0;
 }
 
-/* Looks at what is about to be committed. `message` receives what the commit says, unless it is set. */
-static int check_changes(git_repository *repository, const char *const *secrets, char **message,
-	size_t *count, struct error *err)
+/* Looks once more, at what the repository got: the file may have changed in between, and git may hold another state of it
+ * than the work tree. */
+static int check_delta(git_repository *repository, const git_diff_delta *delta, const char *const *secrets,
+	struct error *err)
 {
-	const char *root = git_repository_workdir(repository);
-	git_status_options options = GIT_STATUS_OPTIONS_INIT;
-	git_status_list *list = NULL;
-	int result = 0, code;
+	const git_diff_file *file = &delta->new_file;
+	git_blob *blob = NULL;
+	int result, code;
 
-	options.flags = GIT_STATUS_OPT_INCLUDE_UNTRACKED | GIT_STATUS_OPT_RECURSE_UNTRACKED_DIRS |
-		GIT_STATUS_OPT_EXCLUDE_SUBMODULES;
-	code = git_status_list_new(&list, repository, &options);
+	if (delta->status == GIT_DELTA_DELETED || file->mode == GIT_FILEMODE_COMMIT)
+		return 0;
+	code = git_blob_lookup(&blob, repository, &file->id);
 	if (code)
-		return git_failed(code, "read the changes in", root, err);
-	*count = git_status_list_entrycount(list);
-	for (size_t i = 0; !result && i < *count; i++) {
-		const git_status_entry *entry = git_status_byindex(list, i);
-		bool gone = entry->status & GIT_STATUS_WT_DELETED;
-		const char *name = entry_name(entry);
-		char *objection = gone ? NULL : find_objection(root, name, secrets);
-
-		if (objection) {
-			char *shown = xstrdup(name);
-
-			text_clean(shown);
-			error_set(err, STATUS_FAILED, "nothing was committed: %s %s", shown, objection);
-			result = error_hint(err,
-				"Add it to .gitignore or .git/info/exclude. If everyone may see it, "
-				"commit it with git, then push again.");
-			free(shown);
-		}
-		free(objection);
-	}
-	if (!result && *count && !*message)
-		*message = *count == 1 ? xprintf("Update %s", entry_name(git_status_byindex(list, 0)))
-				       : xprintf("Update %zu files", *count);
-	git_status_list_free(list);
+		return git_failed(code, "read", file->path, err);
+	result = check_file(
+		file->path, (uint64_t)git_blob_rawsize(blob), git_blob_rawcontent(blob), secrets, err);
+	git_blob_free(blob);
 	return result;
+}
+
+/* By what a tree differs from HEAD. */
+static int find_changes(git_repository *repository, git_tree *tree, git_diff **changes)
+{
+	git_diff_options options = GIT_DIFF_OPTIONS_INIT;
+	git_object *head = NULL;
+	int code = 0;
+
+	options.flags = GIT_DIFF_INCLUDE_TYPECHANGE;
+	if (git_repository_head_unborn(repository) != 1)
+		code = git_revparse_single(&head, repository, "HEAD^{tree}");
+	if (!code)
+		code = git_diff_tree_to_tree(changes, repository, (git_tree *)head, tree, &options);
+	git_object_free(head);
+	return code;
 }
 
 /* HEAD has to be a branch, born or not, with nothing half done. */
@@ -100,24 +138,13 @@ static int check_state(git_repository *repository, const char *path, struct erro
 	return git_settled(repository, path, err);
 }
 
-static int write_commit(git_repository *repository, const char *message)
+static int write_commit(git_repository *repository, git_index *index, git_tree *tree, const char *message)
 {
-	git_strarray everything = {.strings = (char *[]){"*"}, .count = 1};
 	git_signature *author = NULL;
 	git_object *parent = NULL;
-	git_index *index = NULL;
-	git_tree *tree = NULL;
 	git_oid id;
-	int code = git_repository_index(&index, repository);
+	int code = git_index_write(index);
 
-	if (!code)
-		code = git_index_add_all(index, &everything, GIT_INDEX_ADD_DEFAULT, NULL, NULL);
-	if (!code)
-		code = git_index_write(index);
-	if (!code)
-		code = git_index_write_tree(&id, index);
-	if (!code)
-		code = git_tree_lookup(&tree, repository, &id);
 	if (!code)
 		code = fork_author(&author, repository);
 	if (!code && git_repository_head_unborn(repository) != 1)
@@ -127,17 +154,43 @@ static int write_commit(git_repository *repository, const char *message)
 			&id, repository, "HEAD", author, author, NULL, message, tree, parent != NULL, parent);
 	git_object_free(parent);
 	git_signature_free(author);
-	git_tree_free(tree);
-	git_index_free(index);
 	return code;
+}
+
+/* What a commit says that nobody gave a message. The caller frees. */
+static char *message_of(const git_diff *changes)
+{
+	size_t count = git_diff_num_deltas(changes);
+
+	return count == 1 ? xprintf("Update %s", git_diff_get_delta(changes, 0)->new_file.path)
+			  : xprintf("Update %zu files", count);
+}
+
+/* Looks at what is about to be committed. `text` receives what the commit says; NULL: there is nothing to commit. */
+static int check_changes(git_repository *repository, git_tree *tree, const char *message,
+	const char *const *secrets, char **text, struct error *err)
+{
+	git_diff *changes = NULL;
+	int code = find_changes(repository, tree, &changes), result = 0;
+	size_t count = code ? 0 : git_diff_num_deltas(changes);
+
+	if (code)
+		result = git_failed(code, "read the changes in", git_repository_workdir(repository), err);
+	for (size_t i = 0; !result && i < count; i++)
+		result = check_delta(repository, git_diff_get_delta(changes, i), secrets, err);
+	if (!result && count)
+		*text = message ? xstrdup(message) : message_of(changes);
+	git_diff_free(changes);
+	return result;
 }
 
 int fork_commit(
 	const char *path, const char *message, const char *const *secrets, bool *made, struct error *err)
 {
 	git_repository *repository = NULL;
-	char *text = message ? xstrdup(message) : NULL;
-	size_t count = 0;
+	git_index *index = NULL;
+	git_tree *tree = NULL;
+	char *text = NULL;
 	int code, result;
 
 	git_begin();
@@ -146,14 +199,18 @@ int fork_commit(
 	result = code ? git_failed(code, "open the repository", path, err)
 		      : check_state(repository, path, err);
 	if (!result)
-		result = check_changes(repository, secrets, &text, &count, err);
-	if (!result && count) {
-		code = write_commit(repository, text);
+		result = stage(repository, secrets, &index, &tree, err);
+	if (!result)
+		result = check_changes(repository, tree, message, secrets, &text, err);
+	if (!result && text) {
+		code = write_commit(repository, index, tree, text);
 		result = code ? git_failed(code, "commit in", path, err) : 0;
 	}
-	*made = !result && count;
-	git_repository_free(repository);
+	*made = !result && text;
 	free(text);
+	git_tree_free(tree);
+	git_index_free(index);
+	git_repository_free(repository);
 	return result;
 }
 
@@ -217,11 +274,13 @@ static int push_branch(struct job *job, git_repository *repository, const char *
 
 static int push_failed(struct job *job, int code, struct error *err)
 {
+	char *directory = shell_word(job->directory);
+
 	git_failed(code, "push to", job->url, err);
 	if (code == GIT_ENONFASTFORWARD) {
 		error_set(err, STATUS_REFUSED, "cannot push to %s: its branch has commits that yours lacks",
 			job->url);
-		error_hint(err, "Pull them first: git -C '%s' pull --rebase", job->directory);
+		error_hint(err, "Pull them first: git -C %s pull --rebase", directory);
 	} else if (code == GIT_EUSER) {
 		err->status = STATUS_REFUSED;
 		error_hint(err, "%s", "");
@@ -230,6 +289,7 @@ static int push_failed(struct job *job, int code, struct error *err)
 			"Set GITHUB_TOKEN to a token with write access (https), or load a key with write "
 			"access into ssh-agent.");
 	}
+	free(directory);
 	return -1;
 }
 
@@ -262,18 +322,19 @@ static int push_work(struct job *job, struct error *err)
 int fork_push(const char *path, const struct fork_remote *remote, bool *pushed, struct error *err)
 {
 	struct job job = {.directory = path, .remote = remote};
-	char *configured = fork_origin_configured(path);
+	char *configured = fork_origin_configured(path), *directory = shell_word(path);
 	int result = -1;
 
 	if (!configured) {
 		error_set(
 			err, STATUS_ENVIRONMENT, "%s is not a git repository with a remote \"origin\"", path);
-		error_hint(err, "Add one with: git -C '%s' remote add origin URL", path);
+		error_hint(err, "Add one with: git -C %s remote add origin URL", directory);
 	} else if (fork_url_check(configured, remote->allow_local, err) == 0) {
 		job.url = configured;
 		result = remote_run(&job, push_work, err);
 	}
 	*pushed = !result && job.answer;
+	free(directory);
 	free(configured);
 	return result;
 }

@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/secret.h"
+#include "base/text.h"
 #include "key/keyfile.h"
 #include "key/password.h"
 
@@ -89,12 +90,17 @@ static char *read_file(const char *path, size_t *length, struct error *err)
 static int refuse_missing(
 	const struct paths *paths, const char *wallet, const char *hotkey, struct error *err)
 {
+	char *wallet_word = shell_word(wallet), *hotkey_word = shell_word(hotkey);
+
 	error_set(err, STATUS_ENVIRONMENT, "wallet \"%s\" has no hotkey \"%s\": %s does not exist", wallet,
 		hotkey, paths->key);
-	return error_hint(err,
+	error_hint(err,
 		"Create it with `quasar wallet new --wallet %s --hotkey %s`, or choose another one from "
 		"`quasar wallet list`.",
-		wallet, hotkey);
+		wallet_word, hotkey_word);
+	free(wallet_word);
+	free(hotkey_word);
+	return -1;
 }
 
 static char *decrypt(const char *path, const char *content, size_t *length,

@@ -108,6 +108,7 @@ static int read_answer(
 	cJSON *document = json_parse(line, strlen(line), err);
 	const char *path = NULL, *version = NULL, *torch = NULL, *cuda = NULL;
 	bool virtual = false, pip = false;
+	char *word;
 	int result = -1;
 
 	if (!document || json_string(document, "path", JSON_REQUIRED, &path, err) < 0 ||
@@ -122,7 +123,9 @@ static int read_answer(
 	python->torch = copy(torch);
 	python->cuda = copy(cuda);
 	python->places = copy_texts(cJSON_GetObjectItemCaseSensitive(document, "places"));
-	python->install = xprintf(pip ? "'%s' -m pip install" : "uv pip install --python '%s'", path);
+	word = shell_word(path);
+	python->install = xprintf(pip ? "%s -m pip install" : "uv pip install --python %s", word);
+	free(word);
 	python->install_torch = way_to_torch(python, search, virtual);
 	result = 0;
 done:

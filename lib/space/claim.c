@@ -152,3 +152,12 @@ void claim_free(struct claim *claim)
 	cJSON_Delete(claim->benchmarks);
 	*claim = (struct claim){0};
 }
+
+int claim_refuse_changes(const char *changed, struct error *err)
+{
+	error_set(err, STATUS_ENVIRONMENT,
+		"the fork has uncommitted changes, for example in %s: no claim is made from measuring them",
+		changed);
+	return error_hint(
+		err, "Commit and push them with `quasar push`; then `quasar bench` measures the commit.");
+}

@@ -49,3 +49,7 @@ double claim_margin(double margin, double spread);
 int claim_make(const struct benchmark_list *benchmarks, const struct claim_terms *terms, struct claim *claim,
 	struct error *err);
 void claim_free(struct claim *claim);
+
+/* Why nothing is claimed while files of the fork differ from its commit, `changed` among them. Returns -1, with
+ * STATUS_ENVIRONMENT. */
+int claim_refuse_changes(const char *changed, struct error *err);

@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include "base/file.h"
-#include "base/log.h"
 #include "base/memory.h"
 #include "base/secret.h"
 #include "base/suggest.h"
@@ -233,8 +232,7 @@ static struct settings *load(const char *directory, struct error *err)
 		return settings;
 	}
 	settings->path = path;
-	if (status.st_mode & (S_IRWXG | S_IRWXO))
-		log_warn("%s is readable by other users; fix with: chmod 600 %s", path, path);
+	path_warn_if_open(path);
 	if (file_read(path, FILE_LIMIT, &text, err) < 0)
 		goto failed;
 	if (strlen(text.data) != text.length) {

@@ -13,7 +13,6 @@
 #include "base/clock.h"
 #include "base/database.h"
 #include "base/file.h"
-#include "base/log.h"
 #include "base/memory.h"
 #include "base/secret.h"
 
@@ -185,15 +184,6 @@ done:
 	return result;
 }
 
-static void warn_if_open_to_others(const char *path)
-{
-	struct stat status;
-
-	if (stat(path, &status) == 0 && status.st_mode & (S_IRWXG | S_IRWXO))
-		log_warn("%s is readable by other users; fix with: chmod %s %s", path,
-			S_ISDIR(status.st_mode) ? "700" : "600", path);
-}
-
 static int damaged(const char *path, const char *how, struct error *err)
 {
 	error_set(err, STATUS_ENVIRONMENT, "%s is damaged: %s", path, how);
@@ -226,8 +216,8 @@ struct store *store_open(const char *directory, struct error *err)
 			"the validator's lists, and `quasar import-state` adds submissions from a backup.");
 		goto failed;
 	}
-	warn_if_open_to_others(folder);
-	warn_if_open_to_others(path);
+	path_warn_if_open(folder);
+	path_warn_if_open(path);
 	/* SQLite takes an empty file for a new database, but ours are never empty */
 	if (status.st_size == 0)
 		damaged(path, "it is empty", err);

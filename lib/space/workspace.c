@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/memory.h"
+#include "base/text.h"
 #include "fork/fork.h"
 
 char *workspace_fork_path(const char *directory, const struct settings *settings)
@@ -46,10 +47,14 @@ bool workspace_exists(const char *directory)
 
 static int refuse(struct error *err, const char *directory)
 {
-	return error_hint(err,
+	char *word = shell_word(directory);
+
+	error_hint(err,
 		"It decides which validator your hotkey signs for. If you trust it, name the workspace: "
-		"quasar -C '%s' …",
-		directory);
+		"quasar -C %s …",
+		word);
+	free(word);
+	return -1;
 }
 
 /* "alice (uid 1001)". The caller frees. */
@@ -65,7 +70,7 @@ static int check_owner(const char *directory, const char *path, struct error *er
 {
 	struct stat link, target;
 	uid_t own = geteuid(), owner;
-	char *name;
+	char *name, *word, *path_word;
 
 	if (lstat(path, &link) < 0 || stat(path, &target) < 0)
 		return 0; /* there is none */
@@ -78,10 +83,15 @@ static int check_owner(const char *directory, const char *path, struct error *er
 	}
 	if (target.st_mode & (S_IWGRP | S_IWOTH)) {
 		error_set(err, STATUS_ENVIRONMENT, "%s is writable by other users", path);
-		return error_hint(err,
-			"Check its content, then run: chmod go-w '%s'. If that is not possible, name the "
-			"workspace: quasar -C '%s' …",
-			path, directory);
+		path_word = shell_word(path);
+		word = shell_word(directory);
+		error_hint(err,
+			"Check its content, then run: chmod go-w %s. If that is not possible, name the "
+			"workspace: quasar -C %s …",
+			path_word, word);
+		free(word);
+		free(path_word);
+		return -1;
 	}
 	return 0;
 }

@@ -1,4 +1,5 @@
 """quasar init in front of a newcomer: questions, networks, other people's repositories, and a Python for the fork."""
+import shlex
 import shutil
 import subprocess
 import zipfile
@@ -131,6 +132,52 @@ def test_what_comes_next_can_be_pasted(quasar, hotkey, tmp_path):
     done = quasar("init", "two words")
     assert done.out.endswith(f"Next: cd '{tmp_path}/two words' && quasar register\n")
     assert "&& quasar wallet new && quasar register\n" in quasar("init", "other", "--wallet", "nobody").out
+
+
+def test_commands_that_are_suggested_can_be_pasted(quasar, hotkey, tmp_path):
+    """Into a shell, whatever a directory is called."""
+    odd = tmp_path / "it's mine"
+    secrets = [odd / ".env", odd / ".quasar", odd / ".quasar" / "state.db"]
+
+    def suggested(words, before):
+        return words.partition(before)[2].splitlines()[0]
+
+    def paste(command):
+        return subprocess.run(["sh", "-c", command], check=True, capture_output=True, text=True, cwd=tmp_path).stdout
+
+    def open_to_others():
+        for path in secrets:
+            path.chmod(0o755)
+
+    def modes():
+        return [path.stat().st_mode & 0o777 for path in secrets]
+
+    go = suggested(quasar("init", odd).out, "Next: ").partition(" && ")[0]
+    assert paste(f"{go} && pwd") == f"{odd}\n"
+    open_to_others()
+    for line in quasar("status", cwd=odd).err.splitlines():
+        if "fix with: " in line:
+            paste(suggested(line, "fix with: "))
+    assert modes() == [0o600, 0o700, 0o600]
+    open_to_others()
+    for check in quasar("doctor", "--json", "--timeout", "0.5", "--api", "http://127.0.0.1:9", cwd=odd).json["checks"]:
+        if check["name"] == "permissions":
+            paste(check["remedy"])
+    assert modes() == [0o600, 0o700, 0o600]
+    (odd / ".env").chmod(0o622)
+    told = quasar("status", cwd=odd).err
+    paste(suggested(told, "then run: ").partition(". If")[0])
+    assert modes()[0] == 0o600 and shlex.split(suggested(told, "name the workspace: "))[:3] == ["quasar", "-C", str(odd)]
+    git("remote", "remove", "origin", cwd=odd / "fork")
+    paste(suggested(quasar("push", cwd=odd).err, "Add one with: "))
+    assert git("remote", cwd=odd / "fork") == "origin"
+    for where in (odd / "missing", odd / "fork"):
+        done = quasar("reveal", "-C", where)
+        assert done.code == 3 and shlex.split(suggested(done.err, " with: ")) == ["quasar", "init", str(where)]
+    (odd / "fork/fla/layers/quasar.py").write_text("")
+    git("commit", "-qam", "emptied", cwd=odd / "fork")
+    done = quasar("export", odd / "fork")
+    assert shlex.split(suggested(done.out, "Next: ")) == ["quasar", "verify", "--static", "--fork", str(odd / "fork")], done.err
 
 
 def test_a_fork_without_a_commit_is_said_to_have_none(quasar, tmp_path):

@@ -1,6 +1,7 @@
 """quasar doctor: what it finds, and what it says to do."""
 import json
 import os
+import shlex
 import shutil
 import socket
 import subprocess
@@ -82,7 +83,7 @@ def test_open_files_are_named_with_the_command(quasar, hotkey, workspace, home):
         path.chmod(mode)
     done = quasar("doctor", "--json", *ONCE, "--api", "http://127.0.0.1:9", cwd=workspace)
     remedies = [check.get("remedy") for check in done.json["checks"] if check["name"] == "permissions"]
-    assert remedies == [f"chmod 600 '{key}'", f"chmod 600 '{workspace}/.env'", f"chmod 700 '{workspace}/.quasar'"]
+    assert remedies == [f"chmod 600 {key}", f"chmod 600 {workspace}/.env", f"chmod 700 {workspace}/.quasar"]
 
 
 def test_a_damaged_store_and_a_missing_fork(quasar, hotkey, workspace):
@@ -154,7 +155,7 @@ def test_no_torch(quasar, path_with, workspace):
     env = path_with(answer())
     found = checks(quasar("doctor", "--json", *ONCE, "--api", "http://127.0.0.1:9", env=env, cwd=workspace))
     assert found["torch"]["status"] == "warn" and "no PyTorch" in found["torch"]["detail"]
-    assert found["torch"]["remedy"] == "'/there/python3' -m pip install torch"
+    assert found["torch"]["remedy"] == "/there/python3 -m pip install torch"
     assert found["fork.import"]["status"] == "skip" and "no PyTorch" in found["fork.import"]["detail"]
 
 
@@ -168,7 +169,7 @@ def test_the_systems_python_is_left_alone_unless_it_was_named(quasar, path_with,
 
     assert remedy(cwd=workspace) == "quasar init --venv"
     assert remedy("--python", "python3", cwd=workspace) == "quasar init --venv, and name no other Python by --python"
-    assert remedy() == "'/there/python3' -m pip install torch"
+    assert remedy() == "/there/python3 -m pip install torch"
     told = quasar("bench", cwd=workspace, env=env).err
     assert "--native measures quasar's own layer instead. Install PyTorch: quasar init --venv\n" in told
 
@@ -237,7 +238,7 @@ def test_files_that_start_a_program_that_is_gone(quasar, gone, tmp_path):
     for check in found:
         remove, _, init = check["remedy"].partition(" && quasar ")
         subprocess.run(["sh", "-c", remove], check=True)
-    assert quasar(*init.replace("'", "").split()).code == 0
+    assert quasar(*shlex.split(init)).code == 0
     assert services(quasar, cwd=miner)[0]["status"] == "ok"
     assert services(quasar, cwd=tmp_path)[0]["status"] == "skip"
 
@@ -259,8 +260,8 @@ def test_services_that_would_not_start_after_a_reboot(quasar, gone, home, tmp_pa
     program.unlink()
     found = {check["detail"].partition(" starts ")[0]: check["remedy"] for check in services(quasar, cwd=tmp_path)}
     assert found.keys() == {f"{units}/edited.service", f"{units}/quasar-miner.service", f"{home}/.pm2/dump.pm2"}
-    assert found[f"{home}/.pm2/dump.pm2"] == "pm2 delete 'quasar-miner' && pm2 start ecosystem.config.js && pm2 save"
-    assert found[f"{units}/quasar-miner.service"].endswith("quasar-miner.service' && systemctl --user daemon-reload")
+    assert found[f"{home}/.pm2/dump.pm2"] == "pm2 delete quasar-miner && pm2 start ecosystem.config.js && pm2 save"
+    assert found[f"{units}/quasar-miner.service"].endswith("quasar-miner.service && systemctl --user daemon-reload")
 
 
 def test_names_in_the_settings_that_nothing_reads(quasar, workspace):

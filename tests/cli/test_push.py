@@ -1,5 +1,6 @@
 """quasar push: what is committed, what is refused, and what the remote says."""
 import contextlib
+import ctypes
 import http.server
 import os
 import socket
@@ -100,6 +101,69 @@ def test_a_secret_stops_it_before_the_commit(push, fork, name, content):
     done = push(env={"GITHUB_TOKEN": TOKEN})
     assert done.code == 1 and name in done.err and ".gitignore" in done.err and TOKEN not in done.err
     assert git("rev-parse", "HEAD", cwd=fork) == before == remote_head(fork) and git("ls-files", cwd=fork) == index
+    assert git("hash-object", path, cwd=fork) not in git("cat-file", "--batch-all-objects", "--batch-check", cwd=fork)
+
+
+@pytest.mark.parametrize("told", ["--assume-unchanged", "--skip-worktree"])
+def test_what_is_committed_is_what_is_looked_at(push, fork, told):
+    """Git has taken the file already, and was told not to look at it again."""
+    (fork / "notes.py").write_text(f"# {TOKEN}\n")
+    git("add", "notes.py", cwd=fork)
+    git("update-index", told, "notes.py", cwd=fork)
+    (fork / "notes.py").write_text("# nothing\n")
+    (fork / "x.py").write_text("")
+    before = git("rev-parse", "HEAD", cwd=fork)
+    done = push(env={"GITHUB_TOKEN": TOKEN})
+    assert done.code == 1 and "notes.py looks like a file with one of your secret settings" in done.err
+    assert git("rev-parse", "HEAD", cwd=fork) == before == remote_head(fork)
+
+
+IN_CLOSE_NOWRITE = 0x10
+
+
+@contextlib.contextmanager
+def replaced_once_read(path, content):
+    """As soon as a program has read the file, it holds something else."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    watch = libc.inotify_init()
+    assert libc.inotify_add_watch(watch, os.fsencode(path), IN_CLOSE_NOWRITE) >= 0
+    (other := path.parent / ".git" / "other").write_text(content)
+
+    def replace():
+        os.read(watch, 4096)
+        other.replace(path)
+
+    thread = threading.Thread(target=replace)
+    thread.start()
+    try:
+        yield
+    finally:
+        thread.join()
+        os.close(watch)
+
+
+def test_a_secret_that_comes_while_files_are_looked_at_stays_here(push, fork):
+    """It is seen, or what was there before it is committed."""
+    harmless = "# " + "-" * len(TOKEN)  # git itself notices another size
+    (fork / "a.py").write_text(harmless + "\n")
+    for name in range(16):  # they are looked at after it
+        (fork / f"b{name}.py").write_text("#" * (4 << 20))
+    with replaced_once_read(fork / "a.py", f"# {TOKEN}\n"):
+        done = push(env={"GITHUB_TOKEN": TOKEN})
+    assert TOKEN in (fork / "a.py").read_text() and TOKEN not in git("log", "--patch", cwd=fork)
+    if done.code == 0:
+        assert git("show", "HEAD:a.py", cwd=fork) == harmless
+        done = push(env={"GITHUB_TOKEN": TOKEN})
+    assert done.code == 1 and "a.py looks like" in done.err
+
+
+def test_a_repository_in_the_fork_is_not_of_it(push, fork):
+    git("init", "-q", "other", cwd=fork)
+    git("commit", "-qm", "theirs", "--allow-empty", cwd=fork / "other")
+    done = push()
+    assert done.code == 0 and done.out.startswith("Nothing to push"), done.err
+    (fork / "x.py").write_text("")
+    assert push().code == 0 and git("show", "--format=", "--name-only", cwd=fork) == "x.py"
 
 
 def test_a_file_too_large_for_github_stops_it_before_the_commit(push, fork):

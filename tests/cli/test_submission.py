@@ -134,6 +134,9 @@ def test_changes_that_are_not_committed_are_no_claim(miner):
         database.execute("UPDATE benchmark SET dirty = 1")
     done = miner("commit")
     assert done.code == 3 and "changes that are not committed" in done.err and "quasar bench" in done.err
+    (miner.directory / "fork" / "new.py").write_text("")
+    done = miner("commit")
+    assert done.code == 3 and "in new.py: no claim is made from measuring them" in done.err and "quasar bench" in done.err
 
 
 @BOTH

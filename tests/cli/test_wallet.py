@@ -72,8 +72,8 @@ def test_new_writes_the_layout_of_bittensor(quasar, hotkeys, home):
 def test_the_next_command_is_about_the_hotkey_that_was_made(quasar, workspace, tmp_path):
     assert quasar("wallet", "new", cwd=workspace).out.endswith("Next: quasar register\n")
     other = quasar("wallet", "new", "--wallet", "my rig", "--hotkey", "second", cwd=workspace)
-    assert other.out.endswith("Next: quasar register --wallet 'my rig' --hotkey 'second'\n")
-    assert "Next: quasar init DIR --hotkey 'third'\n" in quasar("wallet", "new", "--hotkey", "third", cwd=tmp_path).out
+    assert other.out.endswith("Next: quasar register --wallet 'my rig' --hotkey second\n")
+    assert "Next: quasar init DIR --hotkey third\n" in quasar("wallet", "new", "--hotkey", "third", cwd=tmp_path).out
 
 
 def test_permissions_do_not_depend_on_the_umask(quasar, hotkeys):

@@ -6,6 +6,7 @@ verify has to find: the check that fails, or the function that the fork computes
 import os
 import pathlib
 import shutil
+import subprocess
 import sys
 
 import pytest
@@ -153,3 +154,11 @@ def test_a_claim_keeps_to_how_a_process_begins(quasar, fork, tmp_path):
     assert result["seconds"] < 0.05 < result["start_seconds"] < 1
     assert result["spread"] == pytest.approx(result["start_seconds"] / result["seconds"] - 1)
     assert "the first round of a process" in done.err
+
+
+def test_bench_says_at_once_that_uncommitted_changes_make_no_claim(quasar, fork):
+    directory = fork(HERE / "plain.py")
+    for command in (["init", "-q"], ["-c", "user.name=a", "-c", "user.email=a@b.c", "commit", "-q", "--allow-empty", "-m", "x"]):
+        subprocess.run(["git", *command], cwd=directory, check=True)
+    done = quasar("bench", "--fork", directory, "--python", sys.executable, "--seq", 64, "--runs", 1, "-q", env=surroundings())
+    assert done.code == 0 and "no claim is made from measuring them. Commit and push them" in done.err, done.err

@@ -255,6 +255,46 @@ def test_what_is_compiled_ahead_is_what_the_session_looks_for(fork, tmp_path):
     assert said["seen"] == [False, True, False]  # its own; that which was compiled ahead; one that was not
 
 
+# --- stored, as what is found on a GPU is ---------------------------------------------------------------
+
+# In place of Python where there is no GPU: the emulated one is quasar's alone, and the fork runs in Triton's interpreter.
+INTERPRETED = """#!/bin/sh
+unset LD_LIBRARY_PATH
+export TRITON_INTERPRET=1 OMP_NUM_THREADS=1
+sed -u 's/"gpu":true/"gpu":false/' | '{python}' "$@" | sed -u 's|"path": "{python}"|"path": "{own}"|'
+"""
+
+
+@pytest.fixture
+def tune_for_gpu(quasar, fork, tmp_path):
+    """Tunes with little effort, and returns the document and what is stored."""
+    python, libraries = pathlib.Path(sys.executable), os.environ.get("LD_LIBRARY_PATH", "")
+    if not torch.cuda.is_available():
+        python, libraries = tmp_path / "python", str(ROOT / "build" / "emulator")
+        assert os.path.exists(f"{libraries}/libcuda.so.1"), "make emulator"
+        python.write_text(INTERPRETED.format(python=sys.executable, own=python))
+        python.chmod(0o755)
+
+    def tune():
+        surroundings = {"LD_LIBRARY_PATH": libraries}
+        done = quasar("tune", "--triton", "--fork", fork.path, "--python", python, "--seq", 64, "--budget", 5, env=surroundings)
+        assert done.code == 0, done.err
+        return done, quasar("tune", "--list", "--json", env=surroundings).json["results"]
+
+    return tune
+
+
+def test_what_is_found_is_stored_for_its_source(tune_for_gpu):
+    done, [stored] = tune_for_gpu()
+    assert stored["kernel"] == KERNEL and len(stored["source"]) == 64 and "not stored" not in done.err
+
+
+def test_what_is_found_is_not_stored_for_a_source_that_changed_meanwhile(tune_for_gpu, layer):
+    layer(("        return y", "        open(__file__, 'a').write('# edited\\n')\n        return y"))
+    done, stored = tune_for_gpu()
+    assert not stored and f"not stored: {LAYER} was changed" in done.err
+
+
 @pytest.mark.long
 def test_without_write_the_change_is_only_shown(tune, fork):
     for _ in range(ATTEMPTS):

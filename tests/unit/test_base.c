@@ -284,6 +284,36 @@ static void a_problem_is_a_check_with_the_hint_as_its_remedy(void **state)
 	check_free(&checks);
 }
 
+static void a_word_reaches_a_command_as_it_is(void **state)
+{
+	static const struct {
+		const char *text, *word;
+	} cases[] = {
+		{"/srv/miner-1.2/%n@x:y,z=+_", "/srv/miner-1.2/%n@x:y,z=+_"},
+		{"", "''"},
+		{"two words", "'two words'"},
+		{"o'clock", "'o'\\''clock'"},
+		{"~", "'~'"},
+		{"$HOME \\ \"`id`\" & ; * \xc3\xa9", "'$HOME \\ \"`id`\" & ; * \xc3\xa9'"},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		char *word = shell_word(cases[i].text), *command = xprintf("printf 'said %%s' %s", word);
+		const char *argv[] = {"sh", "-c", command, NULL};
+		struct error err = {0};
+		char *said = process_ask(argv, NULL, 60, &err);
+
+		assert_string_equal(word, cases[i].word);
+		if (!said)
+			fail_msg("%s", err.message);
+		assert_string_equal(said + strlen("said "), cases[i].text);
+		free(said);
+		free(command);
+		free(word);
+	}
+}
+
 static void utf8_is_told_from_other_bytes(void **state)
 {
 	(void)state;
@@ -793,6 +823,7 @@ int main(void)
 		cmocka_unit_test(json_fields_are_checked),
 		cmocka_unit_test(errors_are_chained_at_either_end_and_never_overrun),
 		cmocka_unit_test(a_problem_is_a_check_with_the_hint_as_its_remedy),
+		cmocka_unit_test(a_word_reaches_a_command_as_it_is),
 		cmocka_unit_test(utf8_is_told_from_other_bytes),
 		cmocka_unit_test(the_last_line_is_what_was_said_last),
 		cmocka_unit_test(text_is_cut_between_characters),

@@ -156,9 +156,9 @@ static void what_is_missing_is_said_with_the_command_that_installs_it(void **sta
 	struct error err = {0};
 
 	expect_install(*state, BARE, "/ws", "quasar init --venv, and name no other Python by --python");
-	expect_install(*state, BARE, NULL, "/python' -m pip install torch");
-	expect_install(*state, "\"virtual\": true, \"pip\": true", "/ws", "/python' -m pip install torch");
-	expect_install(*state, "\"virtual\": true, \"pip\": false", "/ws", "uv pip install --python '/");
+	expect_install(*state, BARE, NULL, "/python -m pip install torch");
+	expect_install(*state, "\"virtual\": true, \"pip\": true", "/ws", "/python -m pip install torch");
+	expect_install(*state, "\"virtual\": true, \"pip\": false", "/ws", "uv pip install --python /");
 	program = make_program(*state, "python",
 		"\"virtual\": true, \"pip\": true, \"torch\": \"2.9.0\", \"cuda\": \"13.0\"");
 	assert_int_equal(
