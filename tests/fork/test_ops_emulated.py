@@ -80,7 +80,7 @@ def test_flash_on_hopper(hopper, size):
     """Heads before tokens, and parts of one projection."""
     q = torch.randn(2, 3, 140, size).bfloat16().transpose(1, 2).requires_grad_()
     k, v = (x.detach().requires_grad_() for x in torch.randn(2, 140, 1, 2 * size).bfloat16().split(size, -1))
-    assert flash_cuda.choose(q.device, size, False, launching.is_mapped(q, k, v)).product_warps == 4
+    assert flash_cuda.choose(q.device, size, False, True, launching.is_mapped(q, k, v), 2 * 3, 140).product_warps == 4
     compare([q, k, v], quasar_ops.flash_attention(q, k, v, True, return_lse=True), softmax(q, k, v, True), 1e-2)
 
 
