@@ -222,8 +222,8 @@ static char *gpu_file(int index, struct error *err)
 
 static int add_devices(struct sandbox *sandbox, int gpu, struct error *err)
 {
-	static const char *const common[] = {
-		"/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools", "/dev/nvidia-caps"};
+	/* not /dev/nvidia-caps: who may open these, as root's processes may in here, can divide the GPU up */
+	static const char *const common[] = {"/dev/nvidiactl", "/dev/nvidia-uvm"};
 	char *file = gpu < 0 ? NULL : gpu_file(gpu, err);
 
 	if (gpu >= 0 && !file)
