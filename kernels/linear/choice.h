@@ -151,6 +151,8 @@ CHOICE_FUNCTION long long linear_scan_blocks(const struct linear_shape *sum)
 
 /* --- the choice -------------------------------------------------------------------------------------- */
 
+#define WIDEST_TILE 64
+
 /* Columns of the state that a warp's registers hold: a state of 64 × 64 takes half of them, and each further bf16 that
  * carries a value takes its part. */
 CHOICE_FUNCTION int linear_usual_tile(const struct linear_shape *shape)
@@ -158,18 +160,33 @@ CHOICE_FUNCTION int linear_usual_tile(const struct linear_shape *shape)
 	const int planes = LINEAR_PLANES(shape->input);
 	int tile = 64 * 64 / shape->key_dim / (planes == 1 ? 1 : planes == 2 ? 2 : 4);
 
-	if (tile > 64)
-		tile = 64;
+	if (tile > WIDEST_TILE)
+		tile = WIDEST_TILE;
 	if (tile < 16)
 		tile = 16;
 	return tile < shape->value_dim ? tile : shape->value_dim;
+}
+
+/* For an operation too short to keep as many warps busy as run at a time: more of them, with half of the columns each, or
+ * a quarter where not even every multiprocessor had one. Only where a warp has room for the widest tile was it measured. */
+CHOICE_FUNCTION struct linear_choice linear_wanted(
+	const struct linear_shape *shape, const struct choice_machine *machine)
+{
+	const struct linear_choice usual = {linear_usual_tile(shape), 4, 3, 2, 1};
+	const long long tiles = shape->value_dim / usual.value_tile,
+			warps = shape->sequences * tiles * (linear_chunks(shape) / SHORTEST_GROUP),
+			most = (long long)machine->multiprocessors * usual.min_blocks * usual.num_warps;
+	const int part = warps < machine->multiprocessors ? 4 : 2;
+	const struct linear_choice few = {usual.value_tile / part, 2, 2, 4, 1};
+
+	return shape->pass == PASS_FORWARD && usual.value_tile == WIDEST_TILE && warps < most ? few : usual;
 }
 
 /* Of one pass: fewer stages, then one block, then fewer warps where shared memory is short. */
 CHOICE_FUNCTION struct linear_choice linear_usual(
 	const struct linear_shape *shape, const struct choice_machine *machine)
 {
-	struct linear_choice choice = {linear_usual_tile(shape), 4, 3, 2, 1};
+	struct linear_choice choice = linear_wanted(shape, machine);
 
 	while (!linear_has_room(shape, machine, &choice)) {
 		if (choice.num_stages > 2)

@@ -128,6 +128,36 @@ static void every_problem_has_a_configuration(void **state)
 	}
 }
 
+/* As measured on an H200, with 132 multiprocessors. */
+static void short_sequences_have_more_warps(void **state)
+{
+	static const struct {
+		const char *name;
+		enum dtype dtype;
+		int heads, dim, tokens, tile, warps, groups;
+	} cases[] = {{"linear", DTYPE_BF16, 8, 64, 1024, 16, 2, 8},
+		{"linear", DTYPE_BF16, 8, 64, 2048, 32, 2, 16},
+		{"linear", DTYPE_BF16, 8, 64, 8192, 32, 2, 32},
+		{"linear", DTYPE_BF16, 8, 64, 16384, 64, 4, 32},
+		{"linear", DTYPE_BF16, 32, 64, 512, 32, 2, 4}, {"linear", DTYPE_BF16, 1, 64, 4096, 16, 2, 32},
+		{"linear", DTYPE_F16, 8, 64, 1024, 32, 4, 4},
+		{"linear-backward", DTYPE_BF16, 8, 64, 1024, 64, 4, 4}};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+		const struct family *family = family_find(cases[i].name);
+		const struct op_shape shape = {
+			1, cases[i].tokens, cases[i].heads, cases[i].dim, cases[i].dim, 0, 0};
+		const int options[FAMILY_OPTIONS] = {0};
+		const struct op_problem problem = family_problem(family, &shape, cases[i].dtype, options);
+		const struct config config = family->configs->usual(&problem, &big);
+
+		assert_int_equal(config.value[LINEAR_VALUE_TILE], cases[i].tile);
+		assert_int_equal(config.value[LINEAR_NUM_WARPS], cases[i].warps);
+		assert_int_equal(config.value[LINEAR_GROUPS], cases[i].groups);
+	}
+}
+
 static void wrong_configurations_are_refused(void **state)
 {
 	const struct family *family = family_find("linear");
@@ -159,6 +189,7 @@ int main(void)
 		cmocka_unit_test(the_gradient_is_the_slope),
 		cmocka_unit_test(long_sequences_stay_finite),
 		cmocka_unit_test(every_problem_has_a_configuration),
+		cmocka_unit_test(short_sequences_have_more_warps),
 		cmocka_unit_test(wrong_configurations_are_refused),
 	};
 
