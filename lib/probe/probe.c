@@ -679,6 +679,7 @@ static cJSON *timing_request(const struct probe_timing *timing, char *const path
 	cJSON_AddNumberToObject(request, "calls", timing->calls);
 	cJSON_AddNumberToObject(request, "rounds", timing->rounds);
 	cJSON_AddNumberToObject(request, "seconds", timing->seconds);
+	cJSON_AddNumberToObject(request, "rest", timing->rest);
 	inputs = cJSON_AddArrayToObject(request, "inputs");
 	for (const char *const *name = timing->inputs; name && *name; name++)
 		cJSON_AddItemToArray(inputs, cJSON_CreateString(*name));

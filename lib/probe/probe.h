@@ -100,6 +100,7 @@ struct probe_timing {
 	int warmups, calls;        /* of a round */
 	int rounds;                /* at most PROBE_ROUNDS */
 	double seconds;            /* no further round begins after so many */
+	double rest;               /* seconds in which the GPU has nothing to do, before the first of them */
 	/* Outputs of timed calls [tokens, LAYER_HIDDEN]: the last one's as it was when the clock stopped,
 	 * and that of one that was drawn by lot after it had been made. NULL: not wanted. */
 	float *last, *drawn;

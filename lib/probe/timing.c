@@ -30,8 +30,8 @@ static double time_left(const struct timing *timing)
 }
 
 /* Rounds on one input, the warm-ups on the same. */
-static int time_batch(struct timing *timing, int warmups, int calls, int rounds, struct probe_times *times,
-	struct error *err)
+static int time_batch(struct timing *timing, double rest, int warmups, int calls, int rounds,
+	struct probe_times *times, struct error *err)
 {
 	const struct probe_timing request = {
 		.tokens = timing->plan->tokens,
@@ -39,6 +39,7 @@ static int time_batch(struct timing *timing, int warmups, int calls, int rounds,
 		.calls = calls,
 		.rounds = rounds,
 		.seconds = fmax(time_left(timing), 0),
+		.rest = rest,
 	};
 
 	probe_limit(timing->probe, PROBE_SECONDS);
@@ -66,7 +67,7 @@ static int plan_rounds(struct timing *timing, struct error *err)
 	struct probe_times times;
 
 	timing->result->warmups = plan->warmups > 0 ? plan->warmups - 1 : 0;
-	if (time_batch(timing, timing->result->warmups, 1, 1, &times, err) < 0)
+	if (time_batch(timing, 0, timing->result->warmups, 1, 1, &times, err) < 0)
 		return -1;
 	timing->result->memory_mb = times.memory_mb;
 	timing->call = times.process[0];
@@ -94,16 +95,15 @@ static bool is_enough(const struct timing *timing)
 static int time_rounds(struct timing *timing, struct error *err)
 {
 	const struct measure_plan *plan = timing->plan;
+	double rest = timing->rests ? GPU_REST : 0;
 	int rounds = plan->settle && !timing->rests ? BATCH : 1;
 
 	while (!is_enough(timing)) {
 		bool affordable = timing->call * (plan->warmups + timing->calls) < time_left(timing);
 		struct probe_times times;
 
-		if (timing->rests && clock_sleep(GPU_REST, err) < 0)
-			return -1;
-		if (time_batch(timing, affordable ? plan->warmups : 0, timing->calls, rounds, &times, err) <
-			0)
+		if (time_batch(timing, rest, affordable ? plan->warmups : 0, timing->calls, rounds, &times,
+			    err) < 0)
 			return -1;
 		add_times(timing, &times);
 	}
@@ -138,7 +138,7 @@ static int time_starts(struct timing *timing, const struct probe_options *option
 		timing->probe = open_session(options, timing->plan, err);
 		timing->started = clock_elapsed();
 		failed = timing->probe
-			? time_batch(timing, timing->plan->warmups, timing->calls, 1, &times, err)
+			? time_batch(timing, 0, timing->plan->warmups, timing->calls, 1, &times, err)
 			: -1;
 		if (!failed)
 			result->start = fmax(result->start, times.process[0] / times.calls);
