@@ -32,6 +32,7 @@ struct config_launch {
 	double trips;  /* through its longest loop; 0: it has none */
 	double bytes;  /* from and to memory */
 	int ahead;     /* times before it that the loads of one are begun; 0: it waits for them */
+	bool by_warp;  /* each warp loads for itself, and waits for no other */
 	double beside; /* the part of its warps that do not go through that loop, but through one beside it */
 };
 

@@ -16,13 +16,16 @@
  * and in three (docs/performance.md, tests/vectors/h200_times.json). The times that come out deviate from the measured
  * ones by 7 % (standard deviation), at most by 20 %; those of one head size from constants that were fitted to the
  * other's by 16 %, which is what other configurations have to reckon with. How long a load takes is what attention lost
- * there for each tile when nothing was loaded ahead. */
+ * there for each tile when nothing was loaded ahead. What is OWN is of kernels whose warps work each by itself, from 12
+ * searches of linear attention. */
 #define LATENCY 2.0         /* cycles an instruction, of a warp that is alone */
 #define EXPONENT 2.0        /* 1: costs follow each other, large: they hide each other */
 #define MEMORY_PART 0.89    /* of the data sheet's bandwidth, that a copy gets */
 #define LAUNCH_SECONDS 6e-6 /* to begin and to end */
 #define LOAD_SECONDS 5e-7   /* from asking for a tile until all of a block have it */
-#define TAKEN 0.6           /* of the code outside of loops, that a warp does not branch around */
+#define OWN_LAUNCH_SECONDS 2e-6
+#define OWN_LOAD_SECONDS 2e-7
+#define TAKEN 0.6 /* of the code outside of loops, that a warp does not branch around */
 #define CALIBRATED "H200"
 #define DEVIATION 0.16
 
@@ -49,6 +52,7 @@ struct work {
 	double longest;          /* instructions of the warp that has the most */
 	double times, bytes;     /* of memory, each time */
 	double ahead;            /* times before that they are asked for; INFINITY: nothing waits for them */
+	double load;             /* seconds from then until they are there */
 };
 
 /* Adds seconds of each kind that work takes. */
@@ -61,14 +65,14 @@ static double add_costs(
 	double mma_rate = fmin(tensor_rate, MMA_SYNC_MOST * hertz);
 	double on_a_scheduler = fmax(1, load->warps / SCHEDULERS), sum = 0;
 	/* while a block waits for what it has just asked for, the others have the multiprocessor to themselves */
-	double exposed = work->ahead > 0 ? 0 : LOAD_SECONDS / load->at_once;
+	double exposed = work->ahead > 0 ? 0 : work->load / load->at_once;
 	const double parts[COSTS] = {
 		[TENSOR] = load->warps * (code->mma_flops / mma_rate + code->wgmma_flops / tensor_rate),
 		[SHARED] = load->warps * code->shared_bytes / SHARED_PER_CYCLE / hertz,
 		[MEMORY] = load->blocks * work->bytes / (MEMORY_PART * gpu->bandwidth_gbs * 1e9),
 		[ISSUE] = on_a_scheduler * code->instructions / hertz,
 		[WAIT] = LATENCY * work->longest / hertz,
-		[LOAD] = work->ahead > 0 ? LOAD_SECONDS / work->ahead : 0,
+		[LOAD] = work->ahead > 0 ? work->load / work->ahead : 0,
 	};
 
 	for (int i = 0; i < COSTS; i++) {
@@ -102,9 +106,10 @@ struct model_time model_launch(const struct gpu_model *gpu, const struct config_
 	const struct code straight = mixed(&kernel->once, &kernel->beside, 1, beside > 0 ? 0 : 1);
 	const struct code repeated = mixed(&kernel->loop, &kernel->beside, 1 - beside, beside);
 	const struct work once = {
-		&straight, straight.instructions, TAKEN, (launch->bytes - in_loop) / TAKEN, INFINITY};
+		&straight, straight.instructions, TAKEN, (launch->bytes - in_loop) / TAKEN, INFINITY, 0};
 	const struct work loop = {&repeated, kernel->loop.instructions, launch->trips,
-		in_loop / fmax(launch->trips, 1), launch->ahead};
+		in_loop / fmax(launch->trips, 1), launch->ahead,
+		launch->by_warp ? OWN_LOAD_SECONDS : LOAD_SECONDS};
 	double costs[COSTS] = {0};
 	double seconds = add_costs(costs, gpu, &load, &once) + add_costs(costs, gpu, &load, &loop);
 	int most = 0;
@@ -112,7 +117,8 @@ struct model_time model_launch(const struct gpu_model *gpu, const struct config_
 	for (int i = 1; i < COSTS; i++)
 		if (costs[i] > costs[most])
 			most = i;
-	return (struct model_time){LAUNCH_SECONDS + waves * seconds, cost_names[most]};
+	return (struct model_time){
+		(launch->by_warp ? OWN_LAUNCH_SECONDS : LAUNCH_SECONDS) + waves * seconds, cost_names[most]};
 }
 
 double model_error(const struct gpu_model *gpu)

@@ -163,7 +163,8 @@ static struct config_launch walk_launch(
 		.threads = warps * 32,
 		.blocks = linear_blocks(&shape, &choice, tile),
 		.trips = pass->causal ? longest : (longest + warps - 1) / warps,
-		.ahead = choice.num_stages - 1};
+		.ahead = choice.num_stages - 1,
+		.by_warp = true};
 	struct config own = *config;
 
 	own.value[LINEAR_VALUE_TILE] = tile;
