@@ -408,8 +408,9 @@ static int require_unchanged(const struct triton_tuning *it, int index, struct e
 	if (!strcmp(hash, it->sources[index]))
 		return 0;
 	triton_function(kernel, &length);
-	return error_set(
+	error_set(
 		err, STATUS_FAILED, "%.*s was changed while its kernel was tuned", (int)length, kernel->name);
+	return error_hint(err, "Tune again what it is now.");
 }
 
 static void store(const struct triton_tuning *it, const struct tune_row *row, const struct tune_found *found)
@@ -608,6 +609,8 @@ static int write_all(const struct triton_tuning *it, struct error *err)
 	bool write = arg_flag(it->request->invocation, "write");
 	int result = 0;
 
+	for (int i = 0; i < it->done && write && !result; i++) /* all of them first: they may share a file */
+		result = require_unchanged(it, i, err);
 	for (int i = 0; i < it->done && !result; i++)
 		if (is_change(&it->kernels[i], &it->winners[i]))
 			result = write_kernel(it, i, write, err);
