@@ -571,9 +571,14 @@ static int rewrite(const struct triton_tuning *it, const struct triton_kernel *k
 	cJSON *object = triton_config_json(kernel, config);
 	size_t length;
 	const char *function = triton_function(kernel, &length);
+	char *path;
 
 	*source = (struct source){.name = xprintf("%.*s", (int)length, kernel->name)};
-	source->path = path_join(it->fork, source->name);
+	path = path_join(it->fork, source->name);
+	source->path = realpath(path, NULL); /* of what a link leads to, which stays one */
+	if (!source->path)
+		source->path = xstrdup(path);
+	free(path);
 	if (file_read(source->path, SOURCE_BYTES, &source->before, err) == 0)
 		source->after = triton_source_rewrite(
 			it->python.path, source->before.data, function, object, err);
