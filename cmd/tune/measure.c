@@ -400,17 +400,18 @@ static void list_candidates(const struct tune_space *space, struct tune_search *
 			.noise = NAN};
 }
 
-/* It is searched without a store, too. */
-static int open_store(struct measuring *it, struct tune_search *search, struct error *err)
+/* It is searched without a store, too, and with one that takes nothing more. */
+static void open_store(struct measuring *it, struct tune_search *search)
 {
-	struct error no_store;
+	struct error err;
 
 	fill_key(it);
-	it->store = tune_store_open(NULL, &no_store);
-	if (it->store)
-		return begin(it, search, err);
-	log_warn("results will not be stored: %s", no_store.message);
-	return 0;
+	it->store = tune_store_open(NULL, &err);
+	if (it->store && begin(it, search, &err) == 0)
+		return;
+	log_warn("results will not be stored: %s", err.message);
+	tune_store_close(it->store);
+	it->store = NULL;
 }
 
 int tune_measure(const struct tune_request *request, struct error *err)
@@ -445,10 +446,9 @@ int tune_measure(const struct tune_request *request, struct error *err)
 		result = open_workers(&it, err);
 	if (!result) {
 		list_candidates(&space, &search);
-		result = open_store(&it, &search, err);
-	}
-	if (!result)
+		open_store(&it, &search);
 		result = search_and_tell(&it, &search, err);
+	}
 	free(search.candidates);
 	tune_space_free(&space);
 	close_all(&it);

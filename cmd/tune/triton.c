@@ -408,8 +408,9 @@ static int require_unchanged(const struct triton_tuning *it, int index, struct e
 	if (!strcmp(hash, it->sources[index]))
 		return 0;
 	triton_function(kernel, &length);
-	return error_set(
+	error_set(
 		err, STATUS_FAILED, "%.*s was changed while its kernel was tuned", (int)length, kernel->name);
+	return error_hint(err, "Tune again what it is now.");
 }
 
 static void store(const struct triton_tuning *it, const struct tune_row *row, const struct tune_found *found)
@@ -570,9 +571,14 @@ static int rewrite(const struct triton_tuning *it, const struct triton_kernel *k
 	cJSON *object = triton_config_json(kernel, config);
 	size_t length;
 	const char *function = triton_function(kernel, &length);
+	char *path;
 
 	*source = (struct source){.name = xprintf("%.*s", (int)length, kernel->name)};
-	source->path = path_join(it->fork, source->name);
+	path = path_join(it->fork, source->name);
+	source->path = realpath(path, NULL); /* of what a link leads to, which stays one */
+	if (!source->path)
+		source->path = xstrdup(path);
+	free(path);
 	if (file_read(source->path, SOURCE_BYTES, &source->before, err) == 0)
 		source->after = triton_source_rewrite(
 			it->python.path, source->before.data, function, object, err);
@@ -608,6 +614,8 @@ static int write_all(const struct triton_tuning *it, struct error *err)
 	bool write = arg_flag(it->request->invocation, "write");
 	int result = 0;
 
+	for (int i = 0; i < it->done && write && !result; i++) /* all of them first: they may share a file */
+		result = require_unchanged(it, i, err);
 	for (int i = 0; i < it->done && !result; i++)
 		if (is_change(&it->kernels[i], &it->winners[i]))
 			result = write_kernel(it, i, write, err);

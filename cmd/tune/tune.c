@@ -47,8 +47,13 @@ static int read_devices(const struct invocation *invocation, struct tune_request
 	int64_t devices[TUNE_MOST_DEVICES] = {0};
 
 	request->device_count = arg_integers(invocation, "devices", 0, 1023, devices, TUNE_MOST_DEVICES, err);
-	for (int i = 0; i < request->device_count; i++)
+	for (int i = 0; i < request->device_count; i++) {
+		for (int other = 0; other < i; other++)
+			if (devices[other] == devices[i]) /* candidates side by side would slow each other */
+				return error_set(err, STATUS_USAGE, "--devices names GPU %lld twice",
+					(long long)devices[i]);
 		request->devices[i] = (int)devices[i];
+	}
 	return request->device_count < 0 ? -1 : 0;
 }
 

@@ -174,7 +174,8 @@ CHOICE_FUNCTION struct linear_choice linear_wanted(
 {
 	const struct linear_choice usual = {linear_usual_tile(shape), 4, 3, 2, 1};
 	const long long tiles = shape->value_dim / usual.value_tile,
-			warps = shape->sequences * tiles * (linear_chunks(shape) / SHORTEST_GROUP),
+			groups = linear_cut(shape, linear_chunks(shape) / SHORTEST_GROUP),
+			warps = shape->sequences * tiles * groups,
 			most = (long long)machine->multiprocessors * usual.min_blocks * usual.num_warps;
 	const int part = warps < machine->multiprocessors ? 4 : 2;
 	const struct linear_choice few = {usual.value_tile / part, 2, 2, 4, 1};

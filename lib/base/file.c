@@ -203,12 +203,23 @@ static int take_place(const char *unfinished, const char *path, enum file_write_
 	return 0;
 }
 
+/* A device, a pipe or a socket, or a link to one as /dev/stdout is: others use it, and a file in its place is none. */
+static bool is_special(const char *path)
+{
+	struct stat status;
+
+	return stat(path, &status) == 0 && !S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode);
+}
+
 int file_write(const char *path, const void *data, size_t length, mode_t permissions,
 	enum file_write_mode mode, struct error *err)
 {
 	char *unfinished;
-	int fd = make_unfinished(path, &unfinished), saved;
+	int fd, saved;
 
+	if (is_special(path))
+		return error_set(err, STATUS_ENVIRONMENT, "cannot write %s: it is not a regular file", path);
+	fd = make_unfinished(path, &unfinished);
 	if (fd < 0)
 		return error_set(err, STATUS_ENVIRONMENT, "cannot write %s: %s", path, strerror(errno));
 	if (fchmod(fd, permissions) < 0 || write_all(fd, data, length) < 0 || fsync(fd) < 0 ||

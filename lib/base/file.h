@@ -26,7 +26,7 @@ int file_open(const char *path, struct error *err);
 int file_read(const char *path, size_t limit, struct buffer *out, struct error *err);
 
 enum file_write_mode {
-	FILE_REPLACE, /* put the new content in the old one's place */
+	FILE_REPLACE, /* put the new content in the place of the old one, which has to be a file's */
 	FILE_NEW,     /* fail if the path exists */
 };
 

@@ -148,8 +148,9 @@ def replace(tree, node):
                     word.value = ast.Constant(0)
 
 
-def answer(request):
+def answer(line):
     try:
+        request = json.loads(line)
         return {"text": rewrite(request["text"], request["kernel"], request["config"])}
     except SyntaxError as error:
         return {"fault": f"line {error.lineno}: {error.msg}"}
@@ -159,4 +160,4 @@ def answer(request):
         return {"fault": f"Python cannot read the file: {type(error).__name__}"}
 
 
-print(json.dumps(answer(json.loads(sys.stdin.buffer.read()))))
+print(json.dumps(answer(sys.stdin.buffer.read())))

@@ -154,11 +154,10 @@ static void make_values(struct triton_kernel *kernel)
 
 static void add_config(struct triton_kernel *kernel, const struct config *config)
 {
-	for (size_t i = 0; i < kernel->count; i++)
+	/* behind what is declared each is made once */
+	for (size_t i = 0; i < (kernel->declared ? kernel->declared : kernel->count); i++)
 		if (!memcmp(&kernel->configs[i], config, sizeof(*config)))
 			return;
-	if (kernel->count == MOST_CONFIGS)
-		return;
 	kernel->configs = xrealloc(kernel->configs, (kernel->count + 1) * sizeof(*config));
 	kernel->configs[kernel->count++] = *config;
 }
@@ -171,7 +170,7 @@ static void combine(struct triton_kernel *kernel, struct config *config, int par
 		add_config(kernel, config);
 		return;
 	}
-	for (int i = 0; table->values[i]; i++) {
+	for (int i = 0; table->values[i] && kernel->count < MOST_CONFIGS; i++) {
 		config->value[parameter] = table->values[i];
 		combine(kernel, config, parameter + 1);
 	}

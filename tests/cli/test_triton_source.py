@@ -118,3 +118,9 @@ def test_line_ends_and_tabs_stay():
 ])
 def test_what_cannot_be_done_is_said(text, kernel, fault):
     assert fault in ask(text, kernel)["fault"]
+
+
+def test_what_is_not_in_utf_8_is_said():
+    done = subprocess.run([sys.executable, "-I", "-S", ROOT / "lib/fork/triton_source.py"], capture_output=True, check=True,
+                          input=json.dumps({"text": "# ?", "kernel": "kernel", "config": CONFIG}).encode().replace(b"?", b"\xfc"))
+    assert json.loads(done.stdout)["fault"] == "Python cannot read the file: UnicodeDecodeError"

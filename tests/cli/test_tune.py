@@ -42,6 +42,7 @@ def test_without_a_gpu_it_says_what_to_do(quasar):
     (["--strategy", "luck"], "exhaustive"),
     (["--dtype", "int8"], "bf16"),
     (["--devices", "0,x"], "not a whole number"),
+    (["--devices", "1,0,1"], "--devices names GPU 1 twice"),
     (["--budget", "0"], "not between"),
     (["other"], 'unexpected argument "other"'),
     (["--op", "qasar"], '--op: "qasar" is not one of quasar|'),

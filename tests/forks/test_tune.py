@@ -295,6 +295,28 @@ def test_what_is_found_is_not_stored_for_a_source_that_changed_meanwhile(tune_fo
     assert not stored and f"not stored: {LAYER} was changed" in done.err
 
 
+def test_what_is_found_is_not_written_into_a_source_that_changed_meanwhile(tune, layer, fork):
+    layer(("        return y", "        open(__file__, 'a').write('# edited\\n')\n        return y"))
+    for _ in range(ATTEMPTS):
+        done = tune("--write")
+        assert "for BLOCK in [32, 128]" in (fork.path / LAYER).read_text()
+        if "Nothing better was found" not in done.out:
+            break
+    assert done.code == 1 and f"{LAYER} was changed" in done.err and "Tune again" in done.err
+
+
+def test_what_is_found_is_written_through_a_link(tune, fork):
+    (fork.path / LAYER).rename(fork.path / "fla/layers/real.py")
+    (fork.path / LAYER).symlink_to("real.py")
+    fork.commit()
+    for _ in range(ATTEMPTS):
+        done = tune("--write")
+        assert done.code == 0, done.err
+        if "Written" in done.out:
+            break
+    assert fork.git("status", "--porcelain").split() == ["M", "fla/layers/real.py"]
+
+
 @pytest.mark.long
 def test_without_write_the_change_is_only_shown(tune, fork):
     for _ in range(ATTEMPTS):

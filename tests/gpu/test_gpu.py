@@ -1,10 +1,12 @@
 """What needs a GPU. Without one every test here is skipped, and says why; on an emulated one (tests/emulator) those run
 that time nothing and have no need of NVIDIA's own libraries."""
+import contextlib
 import json
 import os
 import pathlib
 import re
 import shutil
+import sqlite3
 import subprocess
 
 import picture
@@ -120,6 +122,23 @@ def test_roofs_and_operations_are_measured(gpu, tmp_path):
     assert [row["semantics"] for row in document["results"]] == ["causal", "bidirectional", "packed", "packed-bidirectional"]
     assert all(0 < row["roof_fraction"] < 1 for row in document["results"])
     picture.read(path)
+
+
+def test_tuning_goes_on_when_its_store_takes_no_more(gpu, tmp_path):
+    surroundings = {**os.environ, "HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+
+    def tune(*args):
+        done = subprocess.run([QUASAR, "tune", *args], env=surroundings, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        return done
+
+    tune("--list")
+    with contextlib.closing(sqlite3.connect(tmp_path / "cache/quasar/tuning.db")) as store, store:  # as a full disk does
+        store.execute("CREATE TRIGGER full BEFORE INSERT ON tuning BEGIN SELECT RAISE(FAIL, 'disk is full'); END")
+    done = tune("--op", "linear", "--seq", "32", "--heads", "1", "--head-dim", "32", "--budget", "3", "--json")
+    assert "results will not be stored" in done.stderr
+    found = json.loads(done.stdout)
+    assert found["stored"] is False and found["tried"] > 1
 
 
 def test_a_sweep_tries_the_tunables(gpu, tmp_path):

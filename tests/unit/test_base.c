@@ -190,11 +190,12 @@ static void files_are_replaced_whole_or_not_at_all(void **state)
 	char directory[] = "/tmp/quasar-test-XXXXXX";
 	struct error err = {0};
 	struct buffer text = {0};
-	char *path;
+	char *path, *link;
 
 	(void)state;
 	assert_non_null(mkdtemp(directory));
 	path = path_join(directory, "file");
+	link = path_join(directory, "link");
 	assert_int_equal(file_write(path, "one", 3, 0600, FILE_NEW, &err), 0);
 	assert_int_equal(file_write(path, "two", 3, 0600, FILE_NEW, &err), -1);
 	assert_int_equal(err.status, STATUS_ENVIRONMENT);
@@ -209,6 +210,14 @@ static void files_are_replaced_whole_or_not_at_all(void **state)
 	buffer_free(&text);
 	assert_int_equal(file_read(directory, 4, &text, &err), -1);
 	buffer_free(&text);
+	assert_int_equal(unlink(path), 0);
+	assert_int_equal(mkfifo(path, 0600), 0); /* as root's /dev/null is, and a link to it */
+	assert_int_equal(symlink(path, link), 0);
+	assert_int_equal(file_write(path, "four", 4, 0600, FILE_REPLACE, &err), -1);
+	assert_int_equal(err.status, STATUS_ENVIRONMENT);
+	assert_int_equal(file_write(link, "four", 4, 0600, FILE_REPLACE, &err), -1);
+	assert_non_null(strstr(err.message, "not a regular file"));
+	free(link);
 	assert_int_equal(directory_remove(directory, &err), 0);
 	assert_false(path_exists(directory));
 	free(path);

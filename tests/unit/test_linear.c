@@ -140,6 +140,7 @@ static void short_sequences_have_more_warps(void **state)
 		{"linear", DTYPE_BF16, 8, 64, 8192, 32, 2, 32},
 		{"linear", DTYPE_BF16, 8, 64, 16384, 64, 4, 32},
 		{"linear", DTYPE_BF16, 32, 64, 512, 32, 2, 4}, {"linear", DTYPE_BF16, 1, 64, 4096, 16, 2, 32},
+		{"linear", DTYPE_BF16, 8, 64, 32, 16, 2, 1}, {"linear", DTYPE_BF16, 4096, 64, 32, 64, 4, 1},
 		{"linear", DTYPE_F16, 8, 64, 1024, 32, 4, 4},
 		{"linear-backward", DTYPE_BF16, 8, 64, 1024, 64, 4, 4}};
 

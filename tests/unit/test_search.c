@@ -606,6 +606,25 @@ static void a_space_holds_what_can_run(void **state)
 	}
 }
 
+static void every_operation_has_a_space(void **state)
+{
+	const int options[FAMILY_OPTIONS] = {0};
+
+	(void)state;
+	for (int i = 0; families[i]; i++)
+		for (int dim = 32; dim <= 128 && families[i]->configs; dim *= 2) {
+			const struct op_shape shape = {1, 2048, 8, dim, dim, 0, 0};
+			const struct op_problem problem = family_problem(
+				families[i], &shape, DTYPE_BF16, options);
+			struct tune_space space;
+			struct error err = {0};
+
+			if (tune_space_make(families[i], &problem, &h200, &space, &err) < 0)
+				fail_msg("%s, heads of %d: %s", families[i]->name, dim, err.message);
+			tune_space_free(&space);
+		}
+}
+
 static void an_empty_space_says_what_emptied_it(void **state)
 {
 	const struct gpu_properties small = {.name = "a small GPU",
@@ -650,6 +669,7 @@ int main(void)
 		cmocka_unit_test(the_budget_holds),
 		cmocka_unit_test(an_interrupted_search_can_go_on),
 		cmocka_unit_test(a_space_holds_what_can_run),
+		cmocka_unit_test(every_operation_has_a_space),
 		cmocka_unit_test(an_empty_space_says_what_emptied_it),
 	};
 

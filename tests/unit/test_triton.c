@@ -86,6 +86,30 @@ static void a_bound_and_a_cluster_are_kept(void **state)
 	free(text);
 }
 
+/* Of 76 million that could be made of its values there are some, at once. */
+static void a_kernel_with_many_values_has_some_of_them(void **state)
+{
+	struct buffer text = {0};
+	struct triton_kernel kernel;
+	struct error err = {0};
+
+	(void)state;
+	for (int i = 0; i < 15; i++)
+		buffer_printf(&text,
+			"%s{\"kwargs\":{\"A\":%d,\"B\":%d,\"C\":%d,\"D\":%d,\"E\":%d},\"num_warps\":4}",
+			i ? "," : "{\"kernel\":\"" NAME "\",\"configs\":[", 3 + i, 3 + i, 3 + i, 3 + i,
+			3 + i);
+	buffer_text(&text,
+		"],\"chosen\":{\"kwargs\":{\"A\":3,\"B\":3,\"C\":3,\"D\":3,\"E\":3},\"num_warps\":4}}");
+	assert_int_equal(read_item(text.data, &kernel, &err), 0);
+	assert_int_equal(kernel.declared, 15);
+	assert_true(kernel.count > 10000 && kernel.count < 100000);
+	for (size_t i = kernel.declared; i < kernel.count; i++)
+		assert_memory_not_equal(&kernel.configs[0], &kernel.configs[i], sizeof(*kernel.configs));
+	triton_kernel_free(&kernel);
+	buffer_free(&text);
+}
+
 static void what_cannot_be_tuned_is_refused(void **state)
 {
 	static const char *const items[] = {
@@ -159,6 +183,7 @@ int main(void)
 		cmocka_unit_test(a_build_is_asked_for_as_it_was_told),
 		cmocka_unit_test(a_kernel_has_what_it_declares_and_more),
 		cmocka_unit_test(a_bound_and_a_cluster_are_kept),
+		cmocka_unit_test(a_kernel_with_many_values_has_some_of_them),
 		cmocka_unit_test(what_cannot_be_tuned_is_refused),
 	};
 

@@ -114,6 +114,8 @@ void linear_groups_values(const struct linear_pass *pass, const struct gpu_prope
 	const struct choice_machine machine = machine_of(properties);
 
 	memset(values, 0, CONFIG_VALUES * sizeof(*values));
+	if (choice.value_tile > shape.value_dim)
+		return; /* which no number of groups mends */
 	for (int halves = 1; halves <= 6; halves++)
 		config_add_value(values, linear_usual_groups(&shape, &machine, &choice, halves));
 }
