@@ -173,6 +173,11 @@ int check_timing(struct inquiry *it, struct error *err)
 		blame(it->timing_fault, sizeof(it->timing_fault),
 			"it returns a %s, not a tensor: what is computed when that is read is not timed",
 			probe_output_type(it->probe));
+	if (probe_finish(it->probe, err) < 0) {
+		if (err->status != STATUS_FAILED)
+			return -1;
+		blame(it->timing_fault, sizeof(it->timing_fault), "%s", err->message);
+	}
 	if (probe_prints_results(it->probe))
 		blame(it->timing_fault, sizeof(it->timing_fault),
 			"it prints \"RESULT:\" itself, which validators take for what was measured");

@@ -789,14 +789,22 @@ int probe_memory(struct probe *probe, const char *input, double *outside_mb, boo
 	return result;
 }
 
-bool probe_prints_results(struct probe *probe)
+int probe_finish(struct probe *probe, struct error *err)
 {
-	struct error ignored;
 	int status;
 
-	if (probe_alive(probe)) {
-		process_hush(&probe->process);
-		process_finish(&probe->process, HUSH_SECONDS, &status, &ignored);
-	}
+	process_hush(&probe->process);
+	if (process_finish(&probe->process, HUSH_SECONDS, &status, err) == 0)
+		return 0;
+	if (err->status == STATUS_ENVIRONMENT)
+		error_set(err, STATUS_FAILED,
+			"its process, or one that it started, still runs %.0f s after the last call: validators "
+			"wait for the end, and give up after %.0f s",
+			HUSH_SECONDS, PROBE_SECONDS);
+	return -1;
+}
+
+bool probe_prints_results(const struct probe *probe)
+{
 	return probe->process.text.data && strstr(probe->process.text.data, "RESULT:");
 }

@@ -139,6 +139,9 @@ int probe_replaced(struct probe *probe, char **what, bool *settled, struct error
  * was reached before it. */
 int probe_memory(struct probe *probe, const char *input, double *outside_mb, bool *reset, struct error *err);
 
-/* Lets the process come to its own end, and returns whether anything that was printed looks like a
- * validator's result. */
-bool probe_prints_results(struct probe *probe);
+/* Lets the process come to its own end. STATUS_FAILED when it does not: it still runs, or another one that it started and
+ * that can print. */
+int probe_finish(struct probe *probe, struct error *err);
+
+/* Whether anything that was printed looks like a validator's result. */
+bool probe_prints_results(const struct probe *probe);
