@@ -804,7 +804,7 @@ int probe_finish(struct probe *probe, struct error *err)
 	return -1;
 }
 
-bool probe_prints_results(const struct probe *probe)
+const struct buffer *probe_printed(const struct probe *probe)
 {
-	return probe->process.text.data && strstr(probe->process.text.data, "RESULT:");
+	return &probe->process.text;
 }

@@ -143,5 +143,5 @@ int probe_memory(struct probe *probe, const char *input, double *outside_mb, boo
  * that can print. */
 int probe_finish(struct probe *probe, struct error *err);
 
-/* Whether anything that was printed looks like a validator's result. */
-bool probe_prints_results(const struct probe *probe);
+/* What was printed, the last of it where that is much. */
+const struct buffer *probe_printed(const struct probe *probe);
