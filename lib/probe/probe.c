@@ -63,21 +63,30 @@ static int link_files(const char *fork, const char *clone, struct error *err)
 	return result;
 }
 
+/* A new private directory, by its absolute path: the Python works in another one. NULL on error. */
+static char *make_private(struct error *err)
+{
+	const char *temporary = getenv("TMPDIR"), *place = temporary && *temporary ? temporary : "/tmp";
+	char *absolute = realpath(place, NULL);
+	char *directory = path_join(absolute ? absolute : place, "quasar_validator_XXXXXX");
+
+	free(absolute);
+	if (mkdtemp(directory))
+		return directory;
+	error_set(err, STATUS_ENVIRONMENT, "cannot create %s: %s", directory, strerror(errno));
+	free(directory);
+	return NULL;
+}
+
 /* A directory such as validators clone into, or another one. */
 static int make_directory(struct probe *probe, const struct probe_options *options, struct error *err)
 {
-	const char *temporary = getenv("TMPDIR");
 	char *script;
 	int result;
 
-	probe->directory = xprintf(
-		"%s/quasar_validator_XXXXXX", temporary && *temporary ? temporary : "/tmp");
-	if (!mkdtemp(probe->directory)) {
-		error_set(err, STATUS_ENVIRONMENT, "cannot create %s: %s", probe->directory, strerror(errno));
-		free(probe->directory);
-		probe->directory = NULL;
+	probe->directory = make_private(err);
+	if (!probe->directory)
 		return -1;
-	}
 	probe->clone = path_join(probe->directory, options->elsewhere ? "package" : "flash-linear-attention");
 	script = path_join(probe->clone, options->script);
 	result = directory_make(probe->clone, 0700, err);

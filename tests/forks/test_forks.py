@@ -99,6 +99,14 @@ def test_no_honest_fork_fails(verify, layer):
     assert set(found.values()) == {"ok"}, done.out
 
 
+def test_a_relative_tmpdir_is_no_fault_of_the_forks(quasar, fork, tmp_path):
+    (tmp_path / "scratch").mkdir()
+    done = quasar("verify", "--fork", fork(HERE / "plain.py"), "--python", sys.executable, "--json", "--seq", 64,
+                  env={**surroundings(), "TMPDIR": "scratch"})
+    assert done.code == 0 and done.json["passed"], done.out
+    assert list((tmp_path / "scratch").iterdir()) == []
+
+
 @pytest.mark.long
 def test_what_is_asked_for_is_held_against_the_fork(verify):
     done = verify(HERE / "honest" / "plain.py", "--semantics", "causal", "--claimed", 10**9, "--target", 64)
