@@ -662,7 +662,7 @@ static cJSON *hear_rounds(struct probe *probe, struct probe_times *times, struct
 	return answer;
 }
 
-/* As many of its own times as we took. */
+/* As many of its own times as we took. By a clock that stands still, a validator's script divides by zero. */
 static int read_times(const cJSON *answer, struct probe_times *times, struct error *err)
 {
 	const cJSON *item, *list = cJSON_GetObjectItemCaseSensitive(answer, "seconds");
@@ -671,11 +671,13 @@ static int read_times(const cJSON *answer, struct probe_times *times, struct err
 	times->memory_mb = NAN;
 	json_real(answer, "memory_mb", JSON_OPTIONAL, &times->memory_mb, err);
 	cJSON_ArrayForEach (item, list)
-		if (count < times->rounds && cJSON_IsNumber(item) && isfinite(item->valuedouble))
+		if (count < times->rounds && cJSON_IsNumber(item) && isfinite(item->valuedouble) &&
+			item->valuedouble > 0)
 			times->process[count++] = item->valuedouble;
 	return count && count == times->rounds
 		? 0
-		: error_set(err, STATUS_FAILED, "its process did not measure the rounds that it ran");
+		: error_set(err, STATUS_FAILED,
+			  "its process did not measure the rounds that it ran, or by a clock that does not advance");
 }
 
 /* Its request; `paths`: where the outputs go. */

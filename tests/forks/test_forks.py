@@ -147,6 +147,15 @@ def test_the_fork_of_init_passes(quasar, tmp_path, backend, semantics):
     assert done.code == 0 and done.json["passed"] and done.json["semantics"] == semantics, done.out
 
 
+@pytest.mark.parametrize("clock", ["lambda: 5.0", "iter(range(10**9, 0, -1)).__next__"])
+def test_a_clock_that_does_not_advance_measures_nothing(quasar, fork, tmp_path, clock):
+    layer = tmp_path / "layer.py"
+    layer.write_text(f"from fla.plain import QuasarAttention\nimport time\ntime.time = {clock}\n")
+    done = quasar("bench", "--fork", fork(layer), "--python", sys.executable, "--seq", 64, "--budget", 5, "--json",
+                  env=surroundings())
+    assert done.code == 1 and "a clock that does not advance" in done.json["error"]["message"], done.out
+
+
 @pytest.mark.long
 def test_a_claim_keeps_to_how_a_process_begins(quasar, fork, tmp_path):
     """Validators take the first round of a process. Here that is slower than all others."""
