@@ -1,11 +1,11 @@
 /* probe: the layer of a fork, run by a Python of its own in a session: it is started as a validator starts
  * it, then told what to do.
  *
- * The Python sees a directory with the fork's files and the script, as a validator's clone has them; the
- * fork itself is only read. Errors tell whose fault it was: STATUS_FAILED for the fork (what Python said
- * last, and the fork's file and line), STATUS_ENVIRONMENT for this machine (no Python, no PyTorch, no GPU,
- * no room), STATUS_INTERRUPTED. After any but STATUS_FAILED, and after an end or a timeout, there is
- * nothing more to be asked: probe_alive() tells. */
+ * The Python sees a directory with the fork's files, but those that git ignores, and the script, as a
+ * validator's clone has them; the fork itself is only read. Errors tell whose fault it was: STATUS_FAILED
+ * for the fork (what Python said last, and the fork's file and line), STATUS_ENVIRONMENT for this machine
+ * (no Python, no PyTorch, no GPU, no room), STATUS_INTERRUPTED. After any but STATUS_FAILED, and after an
+ * end or a timeout, there is nothing more to be asked: probe_alive() tells. */
 #pragma once
 
 #include <cjson/cJSON.h>
