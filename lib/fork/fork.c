@@ -130,6 +130,33 @@ static int read_changes(git_repository *repository, struct fork_state *state)
 	return 0;
 }
 
+char **fork_ignored(const char *path)
+{
+	git_status_options options = GIT_STATUS_OPTIONS_INIT;
+	git_repository *repository = NULL;
+	git_status_list *list = NULL;
+	char **paths = xcalloc(1, sizeof(*paths));
+	size_t count = 0;
+
+	options.show = GIT_STATUS_SHOW_WORKDIR_ONLY;
+	options.flags = GIT_STATUS_OPT_INCLUDE_IGNORED | GIT_STATUS_OPT_EXCLUDE_SUBMODULES;
+	git_begin();
+	if (git_repository_open_ext(&repository, path, GIT_REPOSITORY_OPEN_NO_SEARCH, NULL) == 0)
+		git_status_list_new(&list, repository, &options);
+	for (size_t i = 0; list && i < git_status_list_entrycount(list); i++) {
+		const git_status_entry *entry = git_status_byindex(list, i);
+
+		if (!(entry->status & GIT_STATUS_IGNORED))
+			continue;
+		paths = xrealloc(paths, (count + 2) * sizeof(*paths));
+		paths[count++] = xstrdup(entry->index_to_workdir->new_file.path);
+		paths[count] = NULL;
+	}
+	git_status_list_free(list);
+	git_repository_free(repository);
+	return paths;
+}
+
 /* The configured URL of "origin" as it stands; NULL when there is none. Read from the configuration itself:
  * git_remote_lookup leaks memory with every configuration line (libgit2 1.5 with PCRE2). */
 static char *configured_origin(git_repository *repository)

@@ -54,6 +54,10 @@ int fork_clone(const char *url, const char *directory, const char *commit, const
 /* The absolute path of a fork's folder, a clone or not. NULL: STATUS_ENVIRONMENT. The caller frees. */
 char *fork_root(const char *path, struct error *err);
 
+/* What git ignores in a clone, and nobody gets who clones it: paths in it, with a slash behind those of folders; ends
+ * with NULL. Empty where there is no repository. The caller frees each, and the list. */
+char **fork_ignored(const char *path);
+
 struct fork_state {
 	char commit[41];    /* HEAD; "" before the first commit */
 	char *branch;       /* NULL: HEAD is detached */

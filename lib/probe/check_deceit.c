@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/text.h"
 #include "probe/inquiry.h"
 
 #define MOST_OUTSIDE_MB 1024.0 /* of a GPU: kernels, handles of libraries and the driver's own */
@@ -155,6 +156,33 @@ int check_memory(struct inquiry *it, struct error *err)
 	return 0;
 }
 
+/* Only its end may have been kept, which may begin within a character. */
+static bool is_utf8(const struct buffer *printed)
+{
+	size_t start = 0;
+
+	while (start < printed->length && (printed->data[start] & 0xc0) == 0x80)
+		start++;
+	return utf8_valid(printed->data + start, printed->length - start);
+}
+
+/* A validator's script tells what it measured among what the fork prints, and validators read all of it. */
+static void judge_printed(struct inquiry *it, const struct buffer *printed)
+{
+	static const char *const told[] = {"RESULT:", "VRAM_MB:"};
+
+	if (!printed->length)
+		return;
+	for (size_t i = 0; i < sizeof(told) / sizeof(*told); i++)
+		if (memmem(printed->data, printed->length, told[i], strlen(told[i])))
+			blame(it->timing_fault, sizeof(it->timing_fault),
+				"it prints \"%s\" itself, which validators take for what was measured",
+				told[i]);
+	if (!is_utf8(printed))
+		blame(it->timing_fault, sizeof(it->timing_fault),
+			"it prints what is not UTF-8, and validators then read nothing of what was measured");
+}
+
 /* What the rounds have shown, and what else would deceive a validator's clock. The session ends here. */
 int check_timing(struct inquiry *it, struct error *err)
 {
@@ -173,9 +201,12 @@ int check_timing(struct inquiry *it, struct error *err)
 		blame(it->timing_fault, sizeof(it->timing_fault),
 			"it returns a %s, not a tensor: what is computed when that is read is not timed",
 			probe_output_type(it->probe));
-	if (probe_prints_results(it->probe))
-		blame(it->timing_fault, sizeof(it->timing_fault),
-			"it prints \"RESULT:\" itself, which validators take for what was measured");
+	if (probe_finish(it->probe, err) < 0) {
+		if (err->status != STATUS_FAILED)
+			return -1;
+		blame(it->timing_fault, sizeof(it->timing_fault), "%s", err->message);
+	}
+	judge_printed(it, probe_printed(it->probe));
 	conclude(it, "fork.timing", it->timing_fault,
 		"What is timed must be all of the work, and the clock must be left alone.",
 		"the clocks agree, and nothing runs when they stop");

@@ -15,6 +15,7 @@
 #include "base/memory.h"
 #include "base/process.h"
 #include "base/text.h"
+#include "fork/fork.h"
 #include "layer/layer.h"
 
 #define START_SECONDS 60.0 /* for Python alone, which is this machine's matter */
@@ -37,52 +38,122 @@ struct probe {
 
 /* --- the directory ------------------------------------------------------------------------------- */
 
-/* Links all of the fork into the clone. */
-static int link_files(const char *fork, const char *clone, struct error *err)
+/* How much of what lies at a path a validator's clone has. */
+enum share { ALL, SOME, NONE };
+
+static enum share share_of(const char *path, char *const *ignored)
 {
-	char *root = realpath(fork, NULL);
-	DIR *directory = root ? opendir(root) : NULL;
+	size_t length = strlen(path);
+	enum share share = ALL;
+
+	for (; *ignored; ignored++)
+		if (!strncmp(*ignored, path, length)) {
+			const char *rest = *ignored + length;
+
+			if (!*rest || !strcmp(rest, "/"))
+				return NONE;
+			if (*rest == '/')
+				share = SOME;
+		}
+	return share;
+}
+
+/* From one directory to the other. */
+struct linking {
+	const char *fork, *clone;
+	char *const *ignored;
+};
+
+static int link_files(const struct linking *linking, const char *inside, struct error *err);
+
+static int link_path(const struct linking *linking, const char *path, struct error *err)
+{
+	enum share share = share_of(path, linking->ignored);
+	char *target = path_join(linking->fork, path), *link = path_join(linking->clone, path);
+	int result = 0;
+
+	if (share == ALL && symlink(target, link) < 0)
+		result = error_set(err, STATUS_ENVIRONMENT, "cannot create %s: %s", link, strerror(errno));
+	if (share == SOME)
+		result = directory_make(link, 0700, err);
+	if (share == SOME && !result)
+		result = link_files(linking, path, err);
+	free(target);
+	free(link);
+	return result;
+}
+
+/* Links what lies in a folder of the fork; "": the fork itself. */
+static int link_files(const struct linking *linking, const char *inside, struct error *err)
+{
+	char *folder = path_join(linking->fork, inside);
+	DIR *directory = opendir(folder);
 	struct dirent *entry;
 	int result = 0;
 
 	if (!directory)
-		result = error_set(
-			err, STATUS_ENVIRONMENT, "cannot read the fork %s: %s", fork, strerror(errno));
+		result = error_set(err, STATUS_ENVIRONMENT, "cannot read %s: %s", folder, strerror(errno));
 	while (!result && (entry = readdir(directory))) {
-		char *target = path_join(root, entry->d_name), *link = path_join(clone, entry->d_name);
+		char *path = xprintf("%s%s%s", inside, *inside ? "/" : "", entry->d_name);
 
-		if (strcmp(entry->d_name, ".") && strcmp(entry->d_name, "..") && symlink(target, link) < 0)
-			result = error_set(
-				err, STATUS_ENVIRONMENT, "cannot create %s: %s", link, strerror(errno));
-		free(target);
-		free(link);
+		if (strcmp(entry->d_name, ".") && strcmp(entry->d_name, ".."))
+			result = link_path(linking, path, err);
+		free(path);
 	}
 	if (directory)
 		closedir(directory);
-	free(root);
+	free(folder);
 	return result;
+}
+
+/* Links the fork into the clone, as far as it comes with a clone: what git ignores is on this machine alone. A stranger's
+ * fork has just been cloned. */
+static int link_fork(const struct probe_options *options, const char *clone, struct error *err)
+{
+	char *fork = realpath(options->fork, NULL), **ignored;
+	int result;
+
+	if (!fork)
+		return error_set(err, STATUS_ENVIRONMENT, "cannot read the fork %s: %s", options->fork,
+			strerror(errno));
+	ignored = options->sandbox ? xcalloc(1, sizeof(*ignored)) : fork_ignored(fork);
+	result = link_files(&(struct linking){fork, clone, ignored}, "", err);
+	for (char **path = ignored; *path; path++)
+		free(*path);
+	free(ignored);
+	free(fork);
+	return result;
+}
+
+/* A new private directory, by its absolute path: the Python works in another one. NULL on error. */
+static char *make_private(struct error *err)
+{
+	const char *temporary = getenv("TMPDIR"), *place = temporary && *temporary ? temporary : "/tmp";
+	char *absolute = realpath(place, NULL);
+	char *directory = path_join(absolute ? absolute : place, "quasar_validator_XXXXXX");
+
+	free(absolute);
+	if (mkdtemp(directory))
+		return directory;
+	error_set(err, STATUS_ENVIRONMENT, "cannot create %s: %s", directory, strerror(errno));
+	free(directory);
+	return NULL;
 }
 
 /* A directory such as validators clone into, or another one. */
 static int make_directory(struct probe *probe, const struct probe_options *options, struct error *err)
 {
-	const char *temporary = getenv("TMPDIR");
 	char *script;
 	int result;
 
-	probe->directory = xprintf(
-		"%s/quasar_validator_XXXXXX", temporary && *temporary ? temporary : "/tmp");
-	if (!mkdtemp(probe->directory)) {
-		error_set(err, STATUS_ENVIRONMENT, "cannot create %s: %s", probe->directory, strerror(errno));
-		free(probe->directory);
-		probe->directory = NULL;
+	probe->directory = make_private(err);
+	if (!probe->directory)
 		return -1;
-	}
 	probe->clone = path_join(probe->directory, options->elsewhere ? "package" : "flash-linear-attention");
 	script = path_join(probe->clone, options->script);
 	result = directory_make(probe->clone, 0700, err);
 	if (!result)
-		result = link_files(options->fork, probe->clone, err);
+		result = link_fork(options, probe->clone, err);
 	if (!result)
 		result = file_write(script, source_probe, strlen(source_probe), 0600, FILE_REPLACE, err);
 	free(script);
@@ -653,7 +724,7 @@ static cJSON *hear_rounds(struct probe *probe, struct probe_times *times, struct
 	return answer;
 }
 
-/* As many of its own times as we took. */
+/* As many of its own times as we took. By a clock that stands still, a validator's script divides by zero. */
 static int read_times(const cJSON *answer, struct probe_times *times, struct error *err)
 {
 	const cJSON *item, *list = cJSON_GetObjectItemCaseSensitive(answer, "seconds");
@@ -662,11 +733,13 @@ static int read_times(const cJSON *answer, struct probe_times *times, struct err
 	times->memory_mb = NAN;
 	json_real(answer, "memory_mb", JSON_OPTIONAL, &times->memory_mb, err);
 	cJSON_ArrayForEach (item, list)
-		if (count < times->rounds && cJSON_IsNumber(item) && isfinite(item->valuedouble))
+		if (count < times->rounds && cJSON_IsNumber(item) && isfinite(item->valuedouble) &&
+			item->valuedouble > 0)
 			times->process[count++] = item->valuedouble;
 	return count && count == times->rounds
 		? 0
-		: error_set(err, STATUS_FAILED, "its process did not measure the rounds that it ran");
+		: error_set(err, STATUS_FAILED,
+			  "its process did not measure the rounds that it ran, or by a clock that does not advance");
 }
 
 /* Its request; `paths`: where the outputs go. */
@@ -789,14 +862,22 @@ int probe_memory(struct probe *probe, const char *input, double *outside_mb, boo
 	return result;
 }
 
-bool probe_prints_results(struct probe *probe)
+int probe_finish(struct probe *probe, struct error *err)
 {
-	struct error ignored;
 	int status;
 
-	if (probe_alive(probe)) {
-		process_hush(&probe->process);
-		process_finish(&probe->process, HUSH_SECONDS, &status, &ignored);
-	}
-	return probe->process.text.data && strstr(probe->process.text.data, "RESULT:");
+	process_hush(&probe->process);
+	if (process_finish(&probe->process, HUSH_SECONDS, &status, err) == 0)
+		return 0;
+	if (err->status == STATUS_ENVIRONMENT)
+		error_set(err, STATUS_FAILED,
+			"its process, or one that it started, still runs %.0f s after the last call: validators "
+			"wait for the end, and give up after %.0f s",
+			HUSH_SECONDS, PROBE_SECONDS);
+	return -1;
+}
+
+const struct buffer *probe_printed(const struct probe *probe)
+{
+	return &probe->process.text;
 }

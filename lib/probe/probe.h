@@ -1,11 +1,11 @@
 /* probe: the layer of a fork, run by a Python of its own in a session: it is started as a validator starts
  * it, then told what to do.
  *
- * The Python sees a directory with the fork's files and the script, as a validator's clone has them; the
- * fork itself is only read. Errors tell whose fault it was: STATUS_FAILED for the fork (what Python said
- * last, and the fork's file and line), STATUS_ENVIRONMENT for this machine (no Python, no PyTorch, no GPU,
- * no room), STATUS_INTERRUPTED. After any but STATUS_FAILED, and after an end or a timeout, there is
- * nothing more to be asked: probe_alive() tells. */
+ * The Python sees a directory with the fork's files, but those that git ignores, and the script, as a
+ * validator's clone has them; the fork itself is only read. Errors tell whose fault it was: STATUS_FAILED
+ * for the fork (what Python said last, and the fork's file and line), STATUS_ENVIRONMENT for this machine
+ * (no Python, no PyTorch, no GPU, no room), STATUS_INTERRUPTED. After any but STATUS_FAILED, and after an
+ * end or a timeout, there is nothing more to be asked: probe_alive() tells. */
 #pragma once
 
 #include <cjson/cJSON.h>
@@ -139,6 +139,9 @@ int probe_replaced(struct probe *probe, char **what, bool *settled, struct error
  * was reached before it. */
 int probe_memory(struct probe *probe, const char *input, double *outside_mb, bool *reset, struct error *err);
 
-/* Lets the process come to its own end, and returns whether anything that was printed looks like a
- * validator's result. */
-bool probe_prints_results(struct probe *probe);
+/* Lets the process come to its own end. STATUS_FAILED when it does not: it still runs, or another one that it started and
+ * that can print. */
+int probe_finish(struct probe *probe, struct error *err);
+
+/* What was printed, the last of it where that is much. */
+const struct buffer *probe_printed(const struct probe *probe);

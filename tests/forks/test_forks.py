@@ -99,6 +99,31 @@ def test_no_honest_fork_fails(verify, layer):
     assert set(found.values()) == {"ok"}, done.out
 
 
+def test_what_git_ignores_is_not_there_for_validators(quasar, fork, tmp_path):
+    """A module that the layer needs, and beside it one that is ignored and committed all the same."""
+    layer = tmp_path / "layer.py"
+    layer.write_text("import fla.kept.both, fla.kept.mine\nfrom fla.plain import QuasarAttention\n")
+    directory = fork(layer)
+    (directory / "fla" / "kept").mkdir()
+    for name in ("both", "mine"):
+        (directory / "fla" / "kept" / f"{name}.py").write_text("")
+    (directory / ".gitignore").write_text("both*\nmine*\n")
+    for command in (["init", "-q"], ["add", "-A"], ["add", "-f", "fla/kept/both.py"],
+                    ["-c", "user.name=a", "-c", "user.email=a@b.c", "commit", "-q", "-m", "x"]):
+        subprocess.run(["git", *command], cwd=directory, check=True)
+    done = quasar("verify", "--fork", directory, "--python", sys.executable, "--json", "--seq", 64, env=surroundings())
+    [detail] = [check["detail"] for check in done.json["checks"] if check["name"] == "fork.import"]
+    assert done.code == 1 and "No module named 'fla.kept.mine'" in detail, done.out
+
+
+def test_a_relative_tmpdir_is_no_fault_of_the_forks(quasar, fork, tmp_path):
+    (tmp_path / "scratch").mkdir()
+    done = quasar("verify", "--fork", fork(HERE / "plain.py"), "--python", sys.executable, "--json", "--seq", 64,
+                  env={**surroundings(), "TMPDIR": "scratch"})
+    assert done.code == 0 and done.json["passed"], done.out
+    assert list((tmp_path / "scratch").iterdir()) == []
+
+
 @pytest.mark.long
 def test_what_is_asked_for_is_held_against_the_fork(verify):
     done = verify(HERE / "honest" / "plain.py", "--semantics", "causal", "--claimed", 10**9, "--target", 64)
@@ -137,6 +162,15 @@ def test_the_fork_of_init_passes(quasar, tmp_path, backend, semantics):
     done = quasar("verify", "--fork", fork, "--python", sys.executable, "--json", "--seq", 200, "--semantics", semantics,
                   env=surroundings())
     assert done.code == 0 and done.json["passed"] and done.json["semantics"] == semantics, done.out
+
+
+@pytest.mark.parametrize("clock", ["lambda: 5.0", "iter(range(10**9, 0, -1)).__next__"])
+def test_a_clock_that_does_not_advance_measures_nothing(quasar, fork, tmp_path, clock):
+    layer = tmp_path / "layer.py"
+    layer.write_text(f"from fla.plain import QuasarAttention\nimport time\ntime.time = {clock}\n")
+    done = quasar("bench", "--fork", fork(layer), "--python", sys.executable, "--seq", 64, "--budget", 5, "--json",
+                  env=surroundings())
+    assert done.code == 1 and "a clock that does not advance" in done.json["error"]["message"], done.out
 
 
 @pytest.mark.long
