@@ -69,6 +69,9 @@ int arg_integer(const struct invocation *invocation, const char *name, int64_t l
 	int64_t *out, struct error *err);
 int arg_real(const struct invocation *invocation, const char *name, double least, double most, double *out,
 	struct error *err);
+/* A part of one, written as a percentage, "3%". Without its sign only 0 is one: 0.5 might be half of it or half a percent. */
+int arg_percent(const struct invocation *invocation, const char *name, double least, double most, double *out,
+	struct error *err);
 /* A list "4096,64k,1M" of at most `capacity` numbers; returns the count, or -1. "131,072" is one number;
  * "262,144", which may be two, is two, and a note says so. */
 int arg_integers(const struct invocation *invocation, const char *name, int64_t least, int64_t most,

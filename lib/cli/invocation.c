@@ -103,6 +103,25 @@ int arg_real(const struct invocation *invocation, const char *name, double least
 	return 0;
 }
 
+int arg_percent(const struct invocation *invocation, const char *name, double least, double most, double *out,
+	struct error *err)
+{
+	char source[160];
+	const char *text = lookup(invocation, name, source);
+	double value;
+
+	if (!text)
+		return 0;
+	if (number_parse_real(text, &value) < 0 || (value != 0 && !strchr(text, '%')))
+		return error_set(
+			err, STATUS_USAGE, "%s: \"%s\" is not a percentage, such as 3%%", source, text);
+	if (value < least || value > most)
+		return error_set(err, STATUS_USAGE, "%s: %s is not between %g%% and %g%%", source, text,
+			least * 100, most * 100);
+	*out = value;
+	return 0;
+}
+
 int arg_integers(const struct invocation *invocation, const char *name, int64_t least, int64_t most,
 	int64_t *out, int capacity, struct error *err)
 {

@@ -46,7 +46,7 @@ int proposal_options(const struct invocation *invocation, int64_t *tokens, doubl
 {
 	if (arg_integer(invocation, "seq", 1, MOST_TOKENS, tokens, err) < 0)
 		return -1;
-	return arg_real(invocation, "margin", 0, 0.9, margin, err);
+	return arg_percent(invocation, "margin", 0, 0.9, margin, err);
 }
 
 /* Where only what validators measure ranks, a low claim costs nothing; one that is much too high, everything. */
