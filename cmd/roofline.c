@@ -289,7 +289,8 @@ static int read_options(struct run *run, struct error *err)
 	if (arg_integer(invocation, "seq", 1, MOST_TOKENS, &run->plan.tokens, err) < 0 ||
 		arg_integer(invocation, "runs", 1, 10000, &runs, err) < 0 ||
 		arg_integer(invocation, "seed", 0, (int64_t)1 << 53, &seed, err) < 0 ||
-		arg_real(invocation, "budget", 0, 1e9, &run->plan.budget, err) < 0)
+		arg_real(invocation, "budget", 0, 1e9, &run->plan.budget, err) < 0 ||
+		arg_try_file(invocation, "svg", err) < 0)
 		return -1;
 	run->plan.runs = (int)runs;
 	run->plan.seed = (uint64_t)seed;

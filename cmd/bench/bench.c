@@ -294,7 +294,8 @@ static int read_options(struct run *run, struct error *err)
 		arg_integer(invocation, "seed", 0, (int64_t)1 << 53, &seed, err) < 0 ||
 		arg_real(invocation, "budget", 0, 1e9, &run->plan.budget, err) < 0 ||
 		command_semantics(invocation, run->plan.family, run->plan.options, err) < 0 ||
-		choose_workload(run, err) < 0 || choose_format(run, err) < 0)
+		choose_workload(run, err) < 0 || choose_format(run, err) < 0 ||
+		arg_try_file(invocation, "svg", err) < 0)
 		return -1;
 	if (!run->of_fork)
 		family_options_format(

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/number.h"
@@ -122,6 +123,13 @@ int arg_percent(const struct invocation *invocation, const char *name, double le
 	return 0;
 }
 
+int arg_try_file(const struct invocation *invocation, const char *name, struct error *err)
+{
+	const char *path = arg_string(invocation, name);
+
+	return path ? file_try(path, err) : 0;
+}
+
 int arg_integers(const struct invocation *invocation, const char *name, int64_t least, int64_t most,
 	int64_t *out, int capacity, struct error *err)
 {
@@ -178,9 +186,17 @@ static void output(cJSON *document, char *text)
 	cJSON_Delete(document);
 }
 
+static bool json_done;
+
 void output_json(cJSON *document)
 {
+	json_done = true;
 	output(document, cJSON_Print(document));
+}
+
+bool output_json_done(void)
+{
+	return json_done;
 }
 
 void output_json_line(cJSON *document)
