@@ -177,27 +177,27 @@ static int measure_native(const struct run *run, struct measurement *measurement
 static void tell_quality(const struct run *run, const struct result *result)
 {
 	const struct measurement *measurement = &result->measurement;
-	long long tokens = (long long)result->benchmark.seq;
+	char tokens[48];
 	double margin = 0;
 
+	number_grouped((double)result->benchmark.seq, tokens);
 	if (measurement->shortened)
-		log_note("%lld tokens: only %d warm-up%s and %d run%s, to stay within --budget", tokens,
+		log_note("%s tokens: only %d warm-up%s and %d run%s, to stay within --budget", tokens,
 			measurement->warmups, measurement->warmups == 1 ? "" : "s", measurement->runs,
 			measurement->runs == 1 ? "" : "s");
 	if (isnan(measurement->noise))
-		log_note("%lld tokens: the median is not settled: too few runs to tell how far it may be off",
+		log_note("%s tokens: the median is not settled: too few runs to tell how far it may be off",
 			tokens);
 	else if (!sample_settled(&result->sample))
-		log_note(
-			"%lld tokens: the median is not settled: it may be off by %.1f %%. A larger --budget "
-			"helps, or less load on this machine",
+		log_note("%s tokens: the median is not settled: it may be off by %.1f %%. A larger --budget "
+			 "helps, or less load on this machine",
 			tokens, measurement->noise * 100);
 	if (!run->of_fork ||
 		number_parse_real(settings_get(run->invocation->settings, "CLAIM_MARGIN", NULL), &margin) < 0)
 		return;
 	if (claim_margin(margin, measurement->spread) > margin)
 		log_note(
-			"%lld tokens: %s %.1f %%, so a claim will be %.1f %% below the median, not only the margin of "
+			"%s tokens: %s %.1f %%, so a claim will be %.1f %% below the median, not only the margin of "
 			"%.3g %%",
 			tokens,
 			measurement->start / measurement->seconds - 1 < measurement->spread

@@ -249,7 +249,7 @@ void proposal_print(const struct proposal *proposal)
 		printf("claim     %s tokens/s, well below the measured %s: only what validators measure ranks\n",
 			claimed, measured);
 	else if (claim->measured > 0 && plan->tokens_per_sec == claim->tokens_per_sec)
-		printf("claim     %s tokens/s: measured %s less %.3g%%%s%s\n", claimed, measured,
+		printf("claim     %s tokens/s: measured %s less %.3g %%%s%s\n", claimed, measured,
 			claim->margin * 100, claim->margin > proposal->margin ? ", as its runs differ" : "",
 			claim->runs == 1 ? " (a single run: how noisy it is, is not known)" : "");
 	else
