@@ -4,6 +4,7 @@
 
 #include "api/version.h"
 #include "base/clock.h"
+#include "base/layout.h"
 #include "base/log.h"
 #include "base/number.h"
 #include "cli/proposal.h"
@@ -17,22 +18,20 @@
 static void print_committed(struct session *session, const struct submission *submission, bool already)
 {
 	struct block_clock blocks = {0};
-	char block[48], wait[64];
-	double left = due_left(&session->workflow, submission, &blocks);
+	const char *said = already ? "This commit was already sent" : "Committed";
+	char block[48], wait[64] = "";
 
-	number_grouped((double)submission->reveal_block, block);
-	printf("%s as submission %s", already ? "This commit was already sent" : "Committed",
-		submission_label(submission));
 	if (submission->step != STEP_COMMITTED) {
-		printf(", %s.\n", submission_step_name(submission->step));
+		printf("%s as submission %s, %s.\n", said, submission_label(submission),
+			submission_step_name(submission->step));
 		return;
 	}
-	printf("; it can be revealed from block %s", block);
-	if (left > 0) {
+	number_grouped((double)submission->reveal_block, block);
+	if (due_left(&session->workflow, submission, &blocks) > 0)
 		due_describe_left(&session->workflow, submission, &blocks, wait);
-		printf(", %s", wait);
-	}
-	printf(".\nNext: quasar reveal --wait\n");
+	layout_format(stdout, 0,
+		"%s as submission %s; it can be revealed from block %s%s%s.\nNext: quasar reveal --wait",
+		said, submission_label(submission), block, wait[0] ? ", " : "", wait);
 }
 
 static void print_submitted(struct session *session, const struct submission *submission, bool already)

@@ -50,14 +50,15 @@ static int look(struct session *session, struct submission *submission, struct b
 static int too_early(const struct session *session, const struct submission *submission,
 	const struct due *due, const struct block_clock *blocks, struct error *err)
 {
-	char wait[64];
+	char wait[64], block[48];
 
+	number_grouped((double)due->reveal_block, block);
 	if (due->current_block)
 		due_describe(blocks, due->reveal_block, wait);
 	else
 		due_describe_left(&session->workflow, submission, blocks, wait);
-	error_set(err, STATUS_EARLY, "submission %s can be revealed from block %lld: %s",
-		submission_label(submission), (long long)due->reveal_block, wait);
+	error_set(err, STATUS_EARLY, "submission %s can be revealed from block %s: %s",
+		submission_label(submission), block, wait);
 	return error_hint(err, "Run `quasar reveal --wait` to wait for it.");
 }
 
@@ -81,13 +82,14 @@ static int countdown(struct progress *progress, const struct submission *submiss
 
 	while (clock_uptime() < end) {
 		double step = end - clock_uptime();
-		char text[32], block[48] = "";
+		char text[32], now[48], block[48];
 
+		number_grouped((double)due->current_block, now);
+		number_grouped((double)due->reveal_block, block);
 		clock_duration(fmax(0, due->left - (clock_uptime() - began)), text);
-		if (due->current_block)
-			snprintf(block, sizeof(block), "%lld of ", (long long)due->current_block);
-		progress_status(progress, "submission %s: block %s%lld, %s left",
-			submission_label(submission), block, (long long)due->reveal_block, text);
+		progress_status(progress, "submission %s: block %s%s%s, %s left",
+			submission_label(submission), due->current_block ? now : "",
+			due->current_block ? " of " : "", block, text);
 		if (clock_sleep(step < 1 ? step : 1, err) < 0)
 			return error_hint(
 				err, "Nothing is lost. `quasar reveal --wait` continues from here.");

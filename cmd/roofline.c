@@ -9,6 +9,7 @@
 #include "base/layout.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/number.h"
 #include "cli/device.h"
 #include "cli/measurement.h"
 #include "cli/picture.h"
@@ -82,8 +83,11 @@ static void print_heading(struct run *run)
 	static const size_t widths[] = {15, 30, 9, 7, 7, 7, 10, 8};
 	static const int spare[] = {4, 3, 1, -1};
 
-	layout_format(stdout, 0, "%lld tokens, batch 1, 8 heads of 64, bf16, on %s.\n",
-		(long long)run->plan.tokens, run->device.description);
+	char tokens[48];
+
+	number_grouped((double)run->plan.tokens, tokens);
+	layout_format(stdout, 0, "%s tokens, batch 1, 8 heads of 64, bf16, on %s.\n", tokens,
+		run->device.description);
 	layout_format(stdout, 0, "Measured just now: memory copies %.1f GB/s, read and written.%s",
 		run->copy_rate / 1e9, isnan(run->product_rate) ? "\n" : "");
 	if (!isnan(run->product_rate))
@@ -289,7 +293,8 @@ static int read_options(struct run *run, struct error *err)
 	if (arg_integer(invocation, "seq", 1, MOST_TOKENS, &run->plan.tokens, err) < 0 ||
 		arg_integer(invocation, "runs", 1, 10000, &runs, err) < 0 ||
 		arg_integer(invocation, "seed", 0, (int64_t)1 << 53, &seed, err) < 0 ||
-		arg_real(invocation, "budget", 0, 1e9, &run->plan.budget, err) < 0)
+		arg_real(invocation, "budget", 0, 1e9, &run->plan.budget, err) < 0 ||
+		arg_try_file(invocation, "svg", err) < 0)
 		return -1;
 	run->plan.runs = (int)runs;
 	run->plan.seed = (uint64_t)seed;

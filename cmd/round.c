@@ -86,8 +86,8 @@ static void print_text(const struct api_round *round, const struct target *targe
 	clock_duration((double)round->time_remaining_seconds, left);
 	number_grouped((double)round->total_submissions, text);
 	printf("round        %lld (%s)\n", (long long)round->round_number, round->status);
-	printf("began        %.16s UTC\n", began);
-	printf("ends         %.16s UTC, in %s\n", ends, left);
+	printf("began        %.10s at %.5s UTC\n", began, began + 11);
+	printf("ends         %.10s at %.5s UTC, in %s\n", ends, ends + 11, left);
 	printf("submissions  %s\n", text);
 	print_target(target);
 	if (round->winner_hotkey)

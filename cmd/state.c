@@ -98,7 +98,7 @@ static int run_export(struct invocation *invocation, struct error *err)
 	if (store && mode == FILE_NEW && path_exists(path)) {
 		error_set(err, STATUS_ENVIRONMENT, "%s exists", path);
 		error_hint(err, "Choose another file, or replace this one with --force.");
-	} else if (store) {
+	} else if (store && file_try(path, err) == 0) {
 		passphrase = find_passphrase(invocation, path, PASSWORD_NEW, err);
 	}
 	if (passphrase)

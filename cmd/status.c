@@ -301,14 +301,15 @@ static cJSON *overview_json(const struct session *session, const struct overview
 static void describe_wait(const struct session *session, const struct overview *overview,
 	const struct submission *submission, char text[96])
 {
-	char wait[64];
+	char wait[64], block[48];
 
+	number_grouped((double)submission->reveal_block, block);
 	if (!overview->blocks.last) {
 		due_describe_left(&session->workflow, submission, &overview->blocks, wait);
 		if (wait[0])
 			snprintf(text, 96, "reveal %s", wait);
 		else if (isnan(submission->reveal_time))
-			snprintf(text, 96, "reveal at block %lld", (long long)submission->reveal_block);
+			snprintf(text, 96, "reveal at block %s", block);
 		else
 			snprintf(text, 96, "ready: run `quasar reveal`");
 	} else if (block_clock_until(&overview->blocks, submission->reveal_block, clock_uptime()) > 0) {

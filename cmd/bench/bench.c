@@ -177,27 +177,27 @@ static int measure_native(const struct run *run, struct measurement *measurement
 static void tell_quality(const struct run *run, const struct result *result)
 {
 	const struct measurement *measurement = &result->measurement;
-	long long tokens = (long long)result->benchmark.seq;
+	char tokens[48];
 	double margin = 0;
 
+	number_grouped((double)result->benchmark.seq, tokens);
 	if (measurement->shortened)
-		log_note("%lld tokens: only %d warm-up%s and %d run%s, to stay within --budget", tokens,
+		log_note("%s tokens: only %d warm-up%s and %d run%s, to stay within --budget", tokens,
 			measurement->warmups, measurement->warmups == 1 ? "" : "s", measurement->runs,
 			measurement->runs == 1 ? "" : "s");
 	if (isnan(measurement->noise))
-		log_note("%lld tokens: the median is not settled: too few runs to tell how far it may be off",
+		log_note("%s tokens: the median is not settled: too few runs to tell how far it may be off",
 			tokens);
 	else if (!sample_settled(&result->sample))
-		log_note(
-			"%lld tokens: the median is not settled: it may be off by %.1f %%. A larger --budget "
-			"helps, or less load on this machine",
+		log_note("%s tokens: the median is not settled: it may be off by %.1f %%. A larger --budget "
+			 "helps, or less load on this machine",
 			tokens, measurement->noise * 100);
 	if (!run->of_fork ||
 		number_parse_real(settings_get(run->invocation->settings, "CLAIM_MARGIN", NULL), &margin) < 0)
 		return;
 	if (claim_margin(margin, measurement->spread) > margin)
 		log_note(
-			"%lld tokens: %s %.1f %%, so a claim will be %.1f %% below the median, not only the margin of "
+			"%s tokens: %s %.1f %%, so a claim will be %.1f %% below the median, not only the margin of "
 			"%.3g %%",
 			tokens,
 			measurement->start / measurement->seconds - 1 < measurement->spread
@@ -294,7 +294,8 @@ static int read_options(struct run *run, struct error *err)
 		arg_integer(invocation, "seed", 0, (int64_t)1 << 53, &seed, err) < 0 ||
 		arg_real(invocation, "budget", 0, 1e9, &run->plan.budget, err) < 0 ||
 		command_semantics(invocation, run->plan.family, run->plan.options, err) < 0 ||
-		choose_workload(run, err) < 0 || choose_format(run, err) < 0)
+		choose_workload(run, err) < 0 || choose_format(run, err) < 0 ||
+		arg_try_file(invocation, "svg", err) < 0)
 		return -1;
 	if (!run->of_fork)
 		family_options_format(

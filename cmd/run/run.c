@@ -67,7 +67,7 @@ static int read_options(struct loop *loop, struct error *err)
 
 	/* needed later, but a mistake in them is told now */
 	if (proposal_options(loop->invocation, &tokens, &margin, err) < 0 ||
-		arg_real(loop->invocation, "improve", -1, 1000, &loop->improve, err) < 0)
+		arg_percent(loop->invocation, "improve", -1, 1000, &loop->improve, err) < 0)
 		return -1;
 	return arg_real(loop->invocation, "interval", 0.1, 1e7, &loop->interval, err);
 }

@@ -353,9 +353,9 @@ static int is_held(struct loop *loop, const struct proposal *proposal, bool *hel
 	cJSON_AddStringToObject(fields, "commit", proposal->plan.commit_hash);
 	json_add_time(fields, "until", until);
 	event_emit(&loop->events, "held", fields,
-		"commit %.10s is held until %.16s UTC: if two submissions win in a round, this validator pays "
+		"commit %.10s is held until %.10s at %.5s UTC: if two submissions win in a round, this validator pays "
 		"for the lower place only. `quasar commit --again` sends it now",
-		proposal->plan.commit_hash, time);
+		proposal->plan.commit_hash, time, time + 11);
 	return 0;
 }
 

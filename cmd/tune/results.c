@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "base/layout.h"
 #include "base/log.h"
 #include "cli/table.h"
 #include "cmd/tune/tune.h"
@@ -139,7 +140,8 @@ static int show_list(const struct tune_request *request, struct tune_store *stor
 		if (list.count)
 			print_table(&list);
 		else
-			printf("No tuning results are stored yet. `quasar tune` makes some, on a machine with a GPU.\n");
+			layout_format(stdout, 0,
+				"No tuning results are stored yet. `quasar tune` makes some, on a machine with a GPU.");
 		if (shipped.count) {
 			printf("\nShipped with quasar, used where you have none:\n\n");
 			print_table(&shipped);

@@ -33,7 +33,8 @@ static int read_request(const struct invocation *invocation, struct tune_request
 		arg_integer(invocation, "seed", 0, (int64_t)1 << 53, &seed, err) < 0 ||
 		arg_real(invocation, "budget", 1, 1e9, &request->budget, err) < 0 ||
 		command_semantics(invocation, request->family, request->options, err) < 0 ||
-		tune_read_axes(invocation, &request->axes, err) < 0)
+		tune_read_axes(invocation, &request->axes, err) < 0 ||
+		arg_try_file(invocation, "report", err) < 0)
 		return -1;
 	request->shape.heads = (int)heads;
 	request->shape.key_dim = request->shape.value_dim = (int)dim;

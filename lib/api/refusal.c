@@ -193,7 +193,8 @@ static int ban_hint(const char *detail, double server_time, struct error *err)
 		return error_hint(err, "The ban ends after 24 hours. " BAN_CAUSE);
 	clock_duration(hours * 3600, left);
 	clock_format(server_time + hours * 3600, until);
-	return error_hint(err, "The ban ends in %s, at about %.16s UTC. " BAN_CAUSE, left, until);
+	return error_hint(
+		err, "The ban ends in %s, on %.10s at about %.5s UTC. " BAN_CAUSE, left, until, until + 11);
 }
 
 static const char *const hints[] = {

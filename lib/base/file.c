@@ -238,6 +238,23 @@ int file_write(const char *path, const void *data, size_t length, mode_t permiss
 	return 0;
 }
 
+int file_try(const char *path, struct error *err)
+{
+	struct stat status;
+	char *unfinished;
+	int fd;
+
+	if (stat(path, &status) == 0 && S_ISDIR(status.st_mode))
+		return error_set(err, STATUS_ENVIRONMENT, "cannot write %s: %s", path, strerror(EISDIR));
+	fd = make_unfinished(path, &unfinished);
+	if (fd < 0)
+		return error_set(err, STATUS_ENVIRONMENT, "cannot write %s: %s", path, strerror(errno));
+	unlink(unfinished);
+	close(fd);
+	free(unfinished);
+	return 0;
+}
+
 /* A name as make_unfinished() gives them. */
 static bool is_unfinished(const char *name)
 {

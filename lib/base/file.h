@@ -37,6 +37,9 @@ enum file_write_mode {
 int file_write(const char *path, const void *data, size_t length, mode_t permissions,
 	enum file_write_mode mode, struct error *err);
 
+/* Whether file_write() could put a file there, to be told before the work that it is to hold; its error if not. */
+int file_try(const char *path, struct error *err);
+
 /* Gives a finished file or directory its name, durably. An existing `to` is an error. */
 int file_publish(const char *from, const char *to, struct error *err);
 

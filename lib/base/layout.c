@@ -17,6 +17,18 @@ static void break_line(FILE *out, size_t indent, size_t *column)
 	*column = indent;
 }
 
+/* Up to the next space, but a number keeps its "%". NULL at the end. */
+static char *next_word(char **rest)
+{
+	char *word = strsep(rest, " ");
+
+	while (word && *rest && **rest == '%') {
+		(*rest)[-1] = ' ';
+		strsep(rest, " ");
+	}
+	return word;
+}
+
 static void print_words(FILE *out, char *text, size_t column, size_t indent, size_t width)
 {
 	bool begins = true; /* a line of the text */
@@ -25,7 +37,7 @@ static void print_words(FILE *out, char *text, size_t column, size_t indent, siz
 		next = strchr(line, '\n');
 		if (next)
 			*next++ = '\0';
-		for (char *word; (word = strsep(&line, " "));) {
+		for (char *word; (word = next_word(&line));) {
 			size_t needed = text_width(word);
 
 			if (!begins && column + 1 + needed > width)

@@ -69,6 +69,11 @@ int arg_integer(const struct invocation *invocation, const char *name, int64_t l
 	int64_t *out, struct error *err);
 int arg_real(const struct invocation *invocation, const char *name, double least, double most, double *out,
 	struct error *err);
+/* A part of one, written as a percentage, "3%". Without its sign only 0 is one: 0.5 might be half of it or half a percent. */
+int arg_percent(const struct invocation *invocation, const char *name, double least, double most, double *out,
+	struct error *err);
+/* That the file which the option names, if it is given, can be written: STATUS_ENVIRONMENT. */
+int arg_try_file(const struct invocation *invocation, const char *name, struct error *err);
 /* A list "4096,64k,1M" of at most `capacity` numbers; returns the count, or -1. "131,072" is one number;
  * "262,144", which may be two, is two, and a note says so. */
 int arg_integers(const struct invocation *invocation, const char *name, int64_t least, int64_t most,
@@ -86,6 +91,8 @@ const struct command *find_command(
 
 /* Prints a document to stdout, indented, and frees it. */
 void output_json(cJSON *document);
+/* Whether that was done: there is one document a process, and an error that comes later is told on stderr alone. */
+bool output_json_done(void);
 /* The same on one line, for a script that waits for it. */
 void output_json_line(cJSON *document);
 

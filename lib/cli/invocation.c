@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/number.h"
@@ -103,6 +104,32 @@ int arg_real(const struct invocation *invocation, const char *name, double least
 	return 0;
 }
 
+int arg_percent(const struct invocation *invocation, const char *name, double least, double most, double *out,
+	struct error *err)
+{
+	char source[160];
+	const char *text = lookup(invocation, name, source);
+	double value;
+
+	if (!text)
+		return 0;
+	if (number_parse_real(text, &value) < 0 || (value != 0 && !strchr(text, '%')))
+		return error_set(
+			err, STATUS_USAGE, "%s: \"%s\" is not a percentage, such as 3%%", source, text);
+	if (value < least || value > most)
+		return error_set(err, STATUS_USAGE, "%s: %s is not between %g%% and %g%%", source, text,
+			least * 100, most * 100);
+	*out = value;
+	return 0;
+}
+
+int arg_try_file(const struct invocation *invocation, const char *name, struct error *err)
+{
+	const char *path = arg_string(invocation, name);
+
+	return path ? file_try(path, err) : 0;
+}
+
 int arg_integers(const struct invocation *invocation, const char *name, int64_t least, int64_t most,
 	int64_t *out, int capacity, struct error *err)
 {
@@ -159,9 +186,17 @@ static void output(cJSON *document, char *text)
 	cJSON_Delete(document);
 }
 
+static bool json_done;
+
 void output_json(cJSON *document)
 {
+	json_done = true;
 	output(document, cJSON_Print(document));
+}
+
+bool output_json_done(void)
+{
+	return json_done;
 }
 
 void output_json_line(cJSON *document)

@@ -208,7 +208,7 @@ static void print_error(const char *path, bool json, const struct error *err)
 {
 	if (!err->message[0])
 		return;
-	if (json) {
+	if (json && !output_json_done()) {
 		cJSON *document = cJSON_CreateObject(), *error = cJSON_AddObjectToObject(document, "error");
 
 		cJSON_AddStringToObject(error, "kind", status_name(err->status));
@@ -350,6 +350,15 @@ static int obey(struct invocation *invocation, const struct globals *globals, co
 	return 0;
 }
 
+/* Also behind a mistake, where reading ends. */
+static bool asks_for_json(int argc, char **argv)
+{
+	for (int i = 1; i < argc; i++)
+		if (!strcmp(argv[i], "--json"))
+			return true;
+	return false;
+}
+
 static int main_with(const struct command *program, int argc, char **argv)
 {
 	struct invocation invocation = {.command = program};
@@ -359,7 +368,7 @@ static int main_with(const struct command *program, int argc, char **argv)
 	int first = read_command(&invocation, &globals, argc, argv, &path, &err);
 	int result = first < 0 ? -1 : read_rest(&invocation, &globals, argc, argv, first, &err);
 
-	invocation.json = globals.json;
+	invocation.json = globals.json || (result && asks_for_json(argc, argv));
 	if (!result)
 		result = obey(&invocation, &globals, program, path, &err);
 	if (result)

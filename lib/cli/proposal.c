@@ -46,7 +46,7 @@ int proposal_options(const struct invocation *invocation, int64_t *tokens, doubl
 {
 	if (arg_integer(invocation, "seq", 1, MOST_TOKENS, tokens, err) < 0)
 		return -1;
-	return arg_real(invocation, "margin", 0, 0.9, margin, err);
+	return arg_percent(invocation, "margin", 0, 0.9, margin, err);
 }
 
 /* Where only what validators measure ranks, a low claim costs nothing; one that is much too high, everything. */
@@ -249,7 +249,7 @@ void proposal_print(const struct proposal *proposal)
 		printf("claim     %s tokens/s, well below the measured %s: only what validators measure ranks\n",
 			claimed, measured);
 	else if (claim->measured > 0 && plan->tokens_per_sec == claim->tokens_per_sec)
-		printf("claim     %s tokens/s: measured %s less %.3g%%%s%s\n", claimed, measured,
+		printf("claim     %s tokens/s: measured %s less %.3g %%%s%s\n", claimed, measured,
 			claim->margin * 100, claim->margin > proposal->margin ? ", as its runs differ" : "",
 			claim->runs == 1 ? " (a single run: how noisy it is, is not known)" : "");
 	else

@@ -44,3 +44,13 @@ def test_one_operation_as_text(quasar):
                                         (["--seq", 16, "--runs", 1, "--svg", "nowhere/at/all.svg"], 3)])
 def test_what_cannot_be_measured(quasar, args, code):
     assert quasar("roofline", *args).code == code
+
+
+@pytest.mark.parametrize("args", [["roofline", "--op", "flash", "--seq", 16, "--svg"],
+                                  ["bench", "--op", "linear", "--sweep", "--seq", 16, "--svg"],
+                                  ["tune", "--gpu", "a100", "--report"]])
+def test_where_nothing_can_be_written_nothing_is_measured(quasar, args, tmp_path):
+    for path in tmp_path / "nowhere" / "at-all", tmp_path:
+        done = quasar(*args, path, "--json")
+        assert done.code == 3 and f"cannot write {path}" in done.json["error"]["message"]
+    assert not [name for name in tmp_path.iterdir() if ".unfinished" in name.name]

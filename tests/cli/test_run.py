@@ -705,6 +705,7 @@ def test_people_are_told_what_to_do(miner):
 
 def test_options_that_make_no_sense(miner):
     assert miner("run", "--improve", "much").code == 2
+    assert "not a percentage, such as 3%" in miner("run", "--improve", "2").err
     assert miner("run", "--interval", "0").code == 2
     assert miner("run", "--log", "xml").code == 2
 

@@ -107,6 +107,12 @@ def test_the_claim_is_the_median_less_the_margin(miner):
     assert done.json["tokens_per_sec"] == float(int(measured * 0.9))
 
 
+@pytest.mark.parametrize("margin", ["0.5", "5", "95%", "-1%", "wide"])
+def test_a_margin_has_its_sign_and_leaves_something(miner, margin):
+    done = miner("commit", "--margin", margin)
+    assert done.code == 2 and "%" in done.err.splitlines()[0]
+
+
 def test_quasars_own_layer_on_a_gpu_is_no_claim(miner):
     with sqlite3.connect(miner.directory / ".quasar" / "state.db") as database:
         database.execute("UPDATE benchmark SET device_kind = 'cuda', device_index = 0")

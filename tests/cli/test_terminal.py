@@ -46,6 +46,11 @@ def test_help_fits(shown, columns):
         assert not too_wide(text, columns) and max(map(len, text.splitlines())) > min(columns, 96) - 20, text
 
 
+def test_a_number_keeps_its_percent_sign(shown):
+    for columns in range(50, 64):
+        assert "\n%" not in shown(columns, "leagues").normal
+
+
 def test_help_in_a_pipe_is_as_wide_as_is_easy_to_read(quasar):
     for words in commands():
         text = re.sub(r"\nexamples\n.*?\n\n", "\n", quasar("help", *words).out, flags=re.S)

@@ -27,6 +27,12 @@ def test_wrong_usage_says_so(quasar, args):
     assert done.err.startswith("quasar") and "--help" in done.err and done.out == ""
 
 
+@pytest.mark.parametrize("args", [["score", "--sqe", "--json"], ["nonsense", "--json"], ["--json", "score", "--seq"]])
+def test_a_mistake_is_a_document_too(quasar, args):
+    done = quasar(*args)
+    assert done.code == 2 and done.json["error"]["kind"] == "usage"
+
+
 def test_a_bad_env_file_is_named_with_its_line_and_not_shown(quasar, tmp_path):
     (tmp_path / ".quasar").mkdir()
     (tmp_path / ".quasar" / "state.db").touch()
