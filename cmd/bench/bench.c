@@ -193,7 +193,8 @@ static void tell_quality(const struct run *run, const struct result *result)
 			 "helps, or less load on this machine",
 			tokens, measurement->noise * 100);
 	if (!run->of_fork ||
-		number_parse_real(settings_get(run->invocation->settings, "CLAIM_MARGIN", NULL), &margin) < 0)
+		number_parse_percent(settings_get(run->invocation->settings, "CLAIM_MARGIN", NULL), &margin) <
+			0)
 		return;
 	if (claim_margin(margin, measurement->spread) > margin)
 		log_note(

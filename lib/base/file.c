@@ -203,25 +203,37 @@ static int take_place(const char *unfinished, const char *path, enum file_write_
 	return 0;
 }
 
-/* A device, a pipe or a socket, or a link to one as /dev/stdout is: others use it, and a file in its place is none. */
-static bool is_special(const char *path)
+/* A file takes no directory's place; nor that of a device, a pipe or a socket, or of a link to one as /dev/stdout is, which
+ * others use. */
+static int require_no_other(const char *path, struct error *err)
 {
 	struct stat status;
 
-	return stat(path, &status) == 0 && !S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode);
+	if (stat(path, &status) < 0 || S_ISREG(status.st_mode))
+		return 0;
+	return error_set(err, STATUS_ENVIRONMENT, "cannot write %s: %s", path,
+		S_ISDIR(status.st_mode) ? strerror(EISDIR) : "it is not a regular file");
+}
+
+/* A file that is to take a path's place, and its name, which the caller frees; -1 on error. */
+static int begin_write(const char *path, char **unfinished, struct error *err)
+{
+	int fd;
+
+	if (require_no_other(path, err) < 0)
+		return -1;
+	fd = make_unfinished(path, unfinished);
+	return fd < 0 ? error_set(err, STATUS_ENVIRONMENT, "cannot write %s: %s", path, strerror(errno)) : fd;
 }
 
 int file_write(const char *path, const void *data, size_t length, mode_t permissions,
 	enum file_write_mode mode, struct error *err)
 {
 	char *unfinished;
-	int fd, saved;
+	int fd = begin_write(path, &unfinished, err), saved;
 
-	if (is_special(path))
-		return error_set(err, STATUS_ENVIRONMENT, "cannot write %s: it is not a regular file", path);
-	fd = make_unfinished(path, &unfinished);
 	if (fd < 0)
-		return error_set(err, STATUS_ENVIRONMENT, "cannot write %s: %s", path, strerror(errno));
+		return -1;
 	if (fchmod(fd, permissions) < 0 || write_all(fd, data, length) < 0 || fsync(fd) < 0 ||
 		take_place(unfinished, path, mode) < 0) {
 		saved = errno;
@@ -240,15 +252,11 @@ int file_write(const char *path, const void *data, size_t length, mode_t permiss
 
 int file_try(const char *path, struct error *err)
 {
-	struct stat status;
 	char *unfinished;
-	int fd;
+	int fd = begin_write(path, &unfinished, err);
 
-	if (stat(path, &status) == 0 && S_ISDIR(status.st_mode))
-		return error_set(err, STATUS_ENVIRONMENT, "cannot write %s: %s", path, strerror(EISDIR));
-	fd = make_unfinished(path, &unfinished);
 	if (fd < 0)
-		return error_set(err, STATUS_ENVIRONMENT, "cannot write %s: %s", path, strerror(errno));
+		return -1;
 	unlink(unfinished);
 	close(fd);
 	free(unfinished);

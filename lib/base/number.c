@@ -87,6 +87,11 @@ int number_parse_real(const char *text, double *value)
 	return !*end && isfinite(*value) ? 0 : -1;
 }
 
+int number_parse_percent(const char *text, double *value)
+{
+	return number_parse_real(text, value) == 0 && (*value == 0 || strchr(text, '%')) ? 0 : -1;
+}
+
 /* Digits alone, however many. */
 static int parse_digits(const char *text, int64_t *value)
 {

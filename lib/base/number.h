@@ -10,6 +10,9 @@
  * (64,000), "1.5M" (1,500,000), "2G", "3%" or "3 %" (0.03). 0 or -1. */
 int number_parse_real(const char *text, double *value);
 
+/* The same of a percentage, as a part of one. Without its sign only 0 is one: 0.5 might be half or half a percent. */
+int number_parse_percent(const char *text, double *value);
+
 /* The same, but for a percentage, if its value is whole. 0 or -1. */
 int number_parse_integer(const char *text, int64_t *value);
 

@@ -69,7 +69,7 @@ int arg_integer(const struct invocation *invocation, const char *name, int64_t l
 	int64_t *out, struct error *err);
 int arg_real(const struct invocation *invocation, const char *name, double least, double most, double *out,
 	struct error *err);
-/* A part of one, written as a percentage, "3%". Without its sign only 0 is one: 0.5 might be half of it or half a percent. */
+/* A part of one, written as a percentage, "3%". */
 int arg_percent(const struct invocation *invocation, const char *name, double least, double most, double *out,
 	struct error *err);
 /* That the file which the option names, if it is given, can be written: STATUS_ENVIRONMENT. */

@@ -113,7 +113,7 @@ int arg_percent(const struct invocation *invocation, const char *name, double le
 
 	if (!text)
 		return 0;
-	if (number_parse_real(text, &value) < 0 || (value != 0 && !strchr(text, '%')))
+	if (number_parse_percent(text, &value) < 0)
 		return error_set(
 			err, STATUS_USAGE, "%s: \"%s\" is not a percentage, such as 3%%", source, text);
 	if (value < least || value > most)
