@@ -193,6 +193,11 @@ static int choose(const struct invocation *invocation, struct session *session, 
 		free(list->items);
 		return -1;
 	}
+	if (list->items[0].step == STEP_REVEALED) { /* by an earlier call, whose end may not have been seen */
+		log_note("submission %s is revealed already", submission_label(&list->items[0]));
+		submission_list_free(list);
+		return 0;
+	}
 	if (list->items[0].step != STEP_COMMITTED && list->items[0].step != STEP_REFUSED) {
 		error_set(err, STATUS_USAGE, "submission %s is %s, not waiting to be revealed",
 			submission_label(&list->items[0]), submission_step_name(list->items[0].step));

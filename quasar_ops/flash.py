@@ -72,10 +72,12 @@ def check(q, k, v, scale, cu_seqlens):
         raise ValueError(f"the scale must be positive, not {scale}")
     if cu_seqlens is None:
         return
+    if not isinstance(cu_seqlens, torch.Tensor):
+        raise ValueError(f"cu_seqlens must be a tensor, not {type(cu_seqlens).__name__}")
     if q.shape[0] != 1:
         raise ValueError(f"cu_seqlens packs sequences into a batch of 1; the batch is {q.shape[0]}")
     if cu_seqlens.dim() != 1 or cu_seqlens.is_floating_point() or cu_seqlens.device != q.device:
-        raise ValueError(f"cu_seqlens must be a list of integers on {q.device}")
+        raise ValueError(f"cu_seqlens must be a row of integers on {q.device}")
 
 
 def flash_attention(q, k, v, causal=False, scale=None, cu_seqlens=None, return_lse=False):

@@ -9,6 +9,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/number.h"
 #include "base/terminal.h"
 #include "cli/device.h"
 #include "cli/measurement.h"
@@ -99,7 +100,7 @@ static int full_length(
 	char *suffix = xprintf(".%lld", (long long)length->tokens), *name = xprintf("length%s", suffix);
 	double seconds = seconds_per_operation * work_of(run, length->tokens);
 	double needed = accuracy_memory(length->tokens), available = memory_available();
-	char time[32], left[32];
+	char time[32], left[32], tokens[48];
 	int result = 0;
 
 	request.tokens = length->tokens;
@@ -113,7 +114,8 @@ static int full_length(
 			"skipped: the fp64 reference takes about %.0f MiB, but only %.0f MiB are free",
 			needed, available);
 	} else {
-		log_note("%lld tokens …", (long long)length->tokens);
+		number_grouped((double)length->tokens, tokens);
+		log_note("%s tokens …", tokens);
 		result = verify_native(run->invocation, &request, &run->device, suffix, &run->checks, err);
 		if (!result)
 			result = measure(run, length, err);

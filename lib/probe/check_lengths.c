@@ -176,9 +176,11 @@ static int look_at_length(struct inquiry *it, int64_t tokens, struct error *err)
 	float *x = allocate(3 * tokens, err);
 	struct probe_timing timing = {.tokens = tokens, .inputs = (const char *const[]){"x", NULL}};
 	struct checks_length *length = &it->found->lengths[it->found->length_count];
+	char grouped[48];
 	int result = -1;
 
-	log_note("%lld tokens …", (long long)tokens);
+	number_grouped((double)tokens, grouped);
+	log_note("%s tokens …", grouped);
 	probe_limit(it->probe, PROBE_SECONDS);
 	*length = (struct checks_length){.tokens = tokens};
 	plan_calls(it, &timing);

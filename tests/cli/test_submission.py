@@ -98,6 +98,8 @@ def test_a_commitment_is_made_and_revealed(miner, proxy, like):
     assert status.json["submissions"][0]["rank"] == (1 if like == "2026-02" else None)
     assert ("rank 1" if like == "2026-02" else "rank not shown to miners") in miner("status").out
     assert miner("reveal").code == 3
+    again = miner("reveal", "1", "--json")
+    assert again.code == 0 and again.json["revealed"] == [] and "revealed already" in again.err
 
 
 def test_the_claim_is_the_median_less_the_margin(miner):

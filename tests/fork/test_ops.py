@@ -248,6 +248,7 @@ BAD = [
     (quasar_ops.flash_attention, ((1, 4, 2, 32),) * 3, {"cu_seqlens": [0, 3]}, "must rise from 0 to T = 4"),
     (quasar_ops.flash_attention, ((1, 4, 2, 32),) * 3, {"cu_seqlens": [0, 3, 2, 4]}, "must rise"),
     (quasar_ops.flash_attention, ((2, 4, 2, 32),) * 3, {"cu_seqlens": [0, 4]}, "a batch of 1"),
+    (quasar_ops.flash_attention, ((1, 4, 2, 32),) * 3, {"cu_seqlens": (0, 4)}, "a tensor, not tuple"),
 ]
 
 
