@@ -498,9 +498,10 @@ int loop_try_commit(struct loop *loop, struct error *err)
 		return commit_failed(loop, err);
 	loop_answered(loop, PART_COMMIT, 0);
 	loop->next_commit = INFINITY;
-	loop->problem[0] = '\0';
-	if (commit)
+	if (commit) { /* whatever kept the fork from it is over */
+		loop->problem[0] = '\0';
 		rest(loop);
+	}
 	return 0;
 }
 

@@ -204,8 +204,9 @@ def test_a_rebase_is_waited_for(miner):
     miner.git("rebase", "--continue")
     latest = miner.new_commit()
     assert loop.until("committed")["submission"]["commit_hash"] == latest
-    assert loop.end() == 0 and loop.count("problem") == 1
-    assert [event["commit"] for event in loop.seen if event["event"] == "fork"] == [commit, latest]
+    assert loop.end() == 0
+    steps = [event.get("commit", "problem") for event in loop.seen if event["event"] in ("fork", "problem")]
+    assert steps in (["problem", commit, latest], ["problem", commit, "problem", latest])  # it may have seen the second one
 
 
 def test_a_branch_that_is_renamed_is_nowhere_for_a_moment(miner):
