@@ -185,26 +185,28 @@ static void tell_quality(const struct run *run, const struct result *result)
 		log_note("%s tokens: only %d warm-up%s and %d run%s, to stay within --budget", tokens,
 			measurement->warmups, measurement->warmups == 1 ? "" : "s", measurement->runs,
 			measurement->runs == 1 ? "" : "s");
+	if (measurement->processes > 1)
+		log_note("%s tokens: times differ, so these are the first rounds of %d processes, as validators "
+			 "take them",
+			tokens, measurement->processes);
 	if (isnan(measurement->noise))
 		log_note("%s tokens: the median is not settled: too few runs to tell how far it may be off",
 			tokens);
 	else if (!sample_settled(&result->sample))
-		log_note("%s tokens: the median is not settled: it may be off by %.1f %%. A larger --budget "
-			 "helps, or less load on this machine",
-			tokens, measurement->noise * 100);
+		log_note("%s tokens: the median is not settled: it may be off by %.1f %%. %s", tokens,
+			measurement->noise * 100,
+			measurement->processes > 1
+				? "Less load on this machine helps"
+				: "A larger --budget helps, or less load on this machine");
 	if (!run->of_fork ||
 		number_parse_percent(settings_get(run->invocation->settings, "CLAIM_MARGIN", NULL), &margin) <
 			0)
 		return;
 	if (claim_margin(margin, measurement->spread) > margin)
 		log_note(
-			"%s tokens: %s %.1f %%, so a claim will be %.1f %% below the median, not only the margin of "
-			"%.3g %%",
-			tokens,
-			measurement->start / measurement->seconds - 1 < measurement->spread
-				? "the runs differ by"
-				: "the first round of a process, which is what validators take, is slower by up to",
-			measurement->spread * 100, claim_margin(margin, measurement->spread) * 100,
+			"%s tokens: the runs differ by %.1f %%, so a claim will be %.1f %% below the median, not only "
+			"the margin of %.3g %%",
+			tokens, measurement->spread * 100, claim_margin(margin, measurement->spread) * 100,
 			margin * 100);
 }
 
@@ -374,7 +376,7 @@ const struct command cmd_bench = {
 				      "validator's process begins: busy all the time, it would be slower. "
 				      "--budget limits all that; on a slow machine it also reduces the "
 				      "number of calls. Validators take the first round of a process: where times differ by more "
-				      "than 10%, that of three more processes is looked at, and the spread reaches to the slowest.\n\n"
+				      "than 3%, the result is that of six new processes, however long they take to start.\n\n"
 				      "--native measures quasar's own layer, which needs no PyTorch, and --op one of quasar's own "
 				      "operations. Validators run neither.\n\n"
 				      "--device auto uses the first GPU if there is one, or else the CPU. Memory is the peak of the "

@@ -18,9 +18,9 @@ void measurement_json(cJSON *object, int64_t tokens, const struct measurement *m
 	cJSON_AddNumberToObject(object, "seconds", measurement->seconds);
 	cJSON_AddNumberToObject(object, "spread", measurement->spread);
 	json_add_real(object, "noise", measurement->noise);
-	if (measurement->start > 0)
-		cJSON_AddNumberToObject(object, "start_seconds", measurement->start);
 	cJSON_AddNumberToObject(object, "runs", measurement->runs);
+	if (measurement->processes)
+		cJSON_AddNumberToObject(object, "processes", measurement->processes);
 	cJSON_AddNumberToObject(object, "warmups", measurement->warmups);
 	json_add_real(object, "memory_mb", measurement->memory_mb);
 	if (measurement->floor_seconds > 0) {

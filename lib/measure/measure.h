@@ -45,8 +45,8 @@ struct measurement {
 	bool shortened;    /* fewer than planned, because of the budget */
 	double seconds;    /* median of a run */
 	double spread;     /* of the runs, and how far the median may be off: measure/sample.h */
-	double start;      /* seconds of a run in a process that has just begun, at worst; 0: not known */
 	double noise;
+	int processes; /* of which the runs are; 0: of this one */
 	double tokens_per_second;
 	double bytes, operations; /* of an operation, at least; 0: not known */
 	double floor_seconds;     /* its traffic at the copy rate; 0: not known */

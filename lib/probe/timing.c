@@ -9,8 +9,8 @@
 #define BATCH 8      /* rounds after which the median is looked at */
 #define NO_LIMIT 1e9 /* seconds */
 
-#define UNSTEADY 0.1 /* of times, as a part of their median: then it matters how a process begins */
-#define STARTS 3     /* processes of which that is looked at, besides the first one */
+#define UNSTEADY 0.03 /* of times, as a part of their median: then it matters how a process begins */
+#define STARTS 6      /* processes of which that is timed: as many times as tell how far their median may be off */
 
 struct timing {
 	struct probe *probe;
@@ -127,13 +127,43 @@ static struct probe *open_session(
 	return NULL;
 }
 
-/* The first round of new processes, as validators take it. */
+/* Rounds of the first session. */
+static int time_session(struct timing *timing, const struct probe_options *options, struct error *err)
+{
+	int failed;
+
+	timing->probe = open_session(options, timing->plan, err);
+	if (!timing->probe)
+		return -1;
+	timing->started = clock_elapsed(); /* importing is not measured */
+	failed = plan_rounds(timing, err);
+	if (!failed)
+		failed = time_rounds(timing, err);
+	probe_close(timing->probe);
+	timing->result->processes = 1;
+	return failed;
+}
+
+/* Whether it may matter that validators take the first round of a process, and can be looked at. */
+static bool is_unsteady(const struct timing *timing)
+{
+	const struct measure_plan *plan = timing->plan;
+	struct sample_summary summary;
+
+	if (!plan->settle || timing->calls < plan->runs)
+		return false;
+	summary = sample_summarise(&timing->sample);
+	return fmax(summary.spread, timing->sample.seconds[0] / summary.median - 1) > UNSTEADY;
+}
+
+/* The first round of new processes, in place of what was timed before. */
 static int time_starts(struct timing *timing, const struct probe_options *options, struct error *err)
 {
-	struct measurement *result = timing->result;
 	struct probe_times times;
 	int failed = 0;
 
+	sample_free(&timing->sample);
+	timing->result->runs = 0;
 	for (int i = 0; i < STARTS && !failed; i++) {
 		timing->probe = open_session(options, timing->plan, err);
 		timing->started = clock_elapsed();
@@ -141,10 +171,10 @@ static int time_starts(struct timing *timing, const struct probe_options *option
 			? time_batch(timing, 0, timing->plan->warmups, timing->calls, 1, &times, err)
 			: -1;
 		if (!failed)
-			result->start = fmax(result->start, times.process[0] / times.calls);
+			add_times(timing, &times);
 		probe_close(timing->probe);
 	}
-	result->spread = fmax(result->spread, result->start / result->seconds - 1);
+	timing->result->processes = STARTS;
 	return failed;
 }
 
@@ -155,22 +185,12 @@ int timing_run(const struct probe_options *options, const struct measure_plan *p
 	int failed;
 
 	*result = (struct measurement){0};
-	timing.probe = open_session(options, plan, err);
-	if (!timing.probe)
-		return -1;
-	timing.started = clock_elapsed(); /* importing is not measured */
-	failed = plan_rounds(&timing, err);
-	if (!failed)
-		failed = time_rounds(&timing, err);
-	probe_close(timing.probe);
-	if (failed) {
-		sample_free(&timing.sample);
-		return -1;
-	}
-	result->start = timing.sample.seconds[0];
-	measure_conclude(plan, &timing.sample, result);
-	if (plan->settle && timing.calls == plan->runs &&
-		fmax(result->spread, result->start / result->seconds - 1) > UNSTEADY)
+	failed = time_session(&timing, options, err);
+	if (!failed && is_unsteady(&timing))
 		failed = time_starts(&timing, options, err);
+	if (failed)
+		sample_free(&timing.sample);
+	else
+		measure_conclude(plan, &timing.sample, result);
 	return failed;
 }
