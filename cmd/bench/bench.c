@@ -186,8 +186,9 @@ static void tell_quality(const struct run *run, const struct result *result)
 			measurement->warmups, measurement->warmups == 1 ? "" : "s", measurement->runs,
 			measurement->runs == 1 ? "" : "s");
 	if (measurement->processes > 1)
-		log_note("%s tokens: times differ, so these are the first rounds of %d processes, as validators "
-			 "take them",
+		log_note(
+			"%s tokens: times differ, so these are the first rounds of %d processes, as validators "
+			"take them",
 			tokens, measurement->processes);
 	if (isnan(measurement->noise))
 		log_note("%s tokens: the median is not settled: too few runs to tell how far it may be off",
@@ -195,9 +196,8 @@ static void tell_quality(const struct run *run, const struct result *result)
 	else if (!sample_settled(&result->sample))
 		log_note("%s tokens: the median is not settled: it may be off by %.1f %%. %s", tokens,
 			measurement->noise * 100,
-			measurement->processes > 1
-				? "Less load on this machine helps"
-				: "A larger --budget helps, or less load on this machine");
+			measurement->processes > 1 ? "Less load on this machine helps"
+						   : "A larger --budget helps, or less load on this machine");
 	if (!run->of_fork ||
 		number_parse_percent(settings_get(run->invocation->settings, "CLAIM_MARGIN", NULL), &margin) <
 			0)

@@ -10,7 +10,7 @@
 #define NO_LIMIT 1e9 /* seconds */
 
 #define UNSTEADY 0.03 /* of times, as a part of their median: then it matters how a process begins */
-#define STARTS 6      /* processes of which that is timed: as many times as tell how far their median may be off */
+#define STARTS 6 /* processes of which that is timed: as many times as tell how far their median may be off */
 
 struct timing {
 	struct probe *probe;
