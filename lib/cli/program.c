@@ -334,6 +334,25 @@ static int read_rest(struct invocation *invocation, struct globals *globals, int
 	return read_words(invocation, globals, argv + first, argc - first, err);
 }
 
+/* Whether all output has arrived. */
+static int finish_output(struct error *err)
+{
+	if (fflush(stdout) < 0 || ferror(stdout))
+		return error_set(err, STATUS_ENVIRONMENT, "cannot write to standard output");
+	return 0;
+}
+
+static int tell_version(const struct command *program)
+{
+	struct error err = {0};
+
+	puts("quasar " QUASAR_VERSION);
+	if (finish_output(&err) == 0)
+		return STATUS_OK;
+	print_error(program->name, false, &err);
+	return (int)err.status;
+}
+
 static int obey(struct invocation *invocation, const struct globals *globals, const struct command *program,
 	const char *path, struct error *err)
 {
@@ -345,9 +364,7 @@ static int obey(struct invocation *invocation, const struct globals *globals, co
 		help_usage(stdout, path, invocation->command);
 	else if (check_positionals(invocation, err) || run(invocation, globals, err))
 		return -1;
-	if (fflush(stdout) < 0 || ferror(stdout))
-		return error_set(err, STATUS_ENVIRONMENT, "cannot write to standard output");
-	return 0;
+	return finish_output(err);
 }
 
 /* Also behind a mistake, where reading ends. */
@@ -383,10 +400,8 @@ int program_main(const struct command *program, int argc, char **argv)
 {
 	setvbuf(stdout, NULL, _IOLBF, 0); /* a line arrives whole, also in a pipe or a log file */
 	interrupt_install();
-	if (argc > 1 && !strcmp(argv[1], "--version")) {
-		puts("quasar " QUASAR_VERSION);
-		return STATUS_OK;
-	}
+	if (argc > 1 && !strcmp(argv[1], "--version"))
+		return tell_version(program);
 	if (argc > 1 && !strcmp(argv[1], COMPLETE_WORD)) {
 		program_complete(program, argv + 2, argc - 2);
 		return STATUS_OK;

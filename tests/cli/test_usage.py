@@ -14,6 +14,13 @@ def test_version(quasar):
     assert done.code == 0 and done.out.startswith("quasar ")
 
 
+@pytest.mark.parametrize("args", [["--version"], ["--help"], ["leagues"], ["leagues", "--json"]])
+def test_what_nobody_can_read_is_no_success(args):
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run([QUASAR, *args], stdout=full, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 3 and "cannot write to standard output" in done.stderr
+
+
 def test_without_a_command_lists_the_commands(quasar):
     done = quasar()
     assert done.code == 0 and "generate" in done.out
