@@ -15,31 +15,34 @@
 /* Another input, the first one again, and the other's numbers in the first one's place. */
 int check_state(struct inquiry *it, struct error *err)
 {
-	float *x = allocate(3 * SHORT, err), *other, *again;
+	float *x = inquiry_allocate(3 * SHORT, err), *other, *again;
 	int result = -1;
 
 	if (!x)
 		return -1;
-	other = x + numbers(SHORT);
-	again = other + numbers(SHORT);
-	fill(it, x, numbers(SHORT));
+	other = x + inquiry_numbers(SHORT);
+	again = other + inquiry_numbers(SHORT);
+	inquiry_fill(it, x, inquiry_numbers(SHORT));
 	if (probe_input(it->probe, "a", it->x, SHORT, err) < 0 ||
 		probe_input(it->probe, "b", x, SHORT, err) < 0 ||
-		call(it, "b", POISON_NONE, other, err) < 0 || call(it, "a", POISON_NONE, again, err) < 0)
+		inquiry_call(it, "b", POISON_NONE, other, err) < 0 ||
+		inquiry_call(it, "a", POISON_NONE, again, err) < 0)
 		goto done;
-	if (same(it, it->y, other, SHORT))
-		blame(it->state_fault, sizeof(it->state_fault), "the same output comes back for another x");
-	else if (!same(it, it->y, again, SHORT))
-		blame(it->state_fault, sizeof(it->state_fault),
+	if (inquiry_same(it, it->y, other, SHORT))
+		inquiry_blame(
+			it->state_fault, sizeof(it->state_fault), "the same output comes back for another x");
+	else if (!inquiry_same(it, it->y, again, SHORT))
+		inquiry_blame(it->state_fault, sizeof(it->state_fault),
 			"the output depends on the calls before it: another one comes back for the same x");
-	if (probe_input(it->probe, "a", x, SHORT, err) < 0 || call(it, "a", POISON_NONE, again, err) < 0)
+	if (probe_input(it->probe, "a", x, SHORT, err) < 0 ||
+		inquiry_call(it, "a", POISON_NONE, again, err) < 0)
 		goto done;
-	if (!same(it, other, again, SHORT))
-		blame(it->state_fault, sizeof(it->state_fault),
-			same(it, it->y, again, SHORT)
+	if (!inquiry_same(it, other, again, SHORT))
+		inquiry_blame(it->state_fault, sizeof(it->state_fault),
+			inquiry_same(it, it->y, again, SHORT)
 				? "the output of the numbers that x held before comes back: it is remembered"
 				: "the output depends on where x lies in memory");
-	conclude(it, "fork.state", it->state_fault, "Every call must compute what it returns.",
+	inquiry_conclude(it, "fork.state", it->state_fault, "Every call must compute what it returns.",
 		"the output depends on x and the parameters alone, whatever was called before");
 	result = 0;
 done:
@@ -52,7 +55,7 @@ done:
 /* Runs the fork elsewhere, up to its first output. */
 static int call_elsewhere(struct inquiry *it, float *out, struct error *err)
 {
-	if (!it->elsewhere && !(it->elsewhere = open_probe_elsewhere(it, err)))
+	if (!it->elsewhere && !(it->elsewhere = inquiry_open_probe_elsewhere(it, err)))
 		return -1;
 	probe_limit(it->elsewhere, PROBE_SECONDS);
 	if (probe_load(it->elsewhere, err) < 0 ||
@@ -82,7 +85,7 @@ static int compare_speed(struct inquiry *it, double seconds[2], struct error *er
 		for (int i = 0; i < 2; i++) {
 			if (probe_time(probes[i], &timing, &times, err) < 0)
 				return -1;
-			seconds[i] = fmin(seconds[i], fastest(&times));
+			seconds[i] = fmin(seconds[i], inquiry_fastest(&times));
 		}
 		ratio = fmax(seconds[0] / seconds[1], seconds[1] / seconds[0]);
 	}
@@ -101,17 +104,17 @@ int check_name(struct inquiry *it, struct error *err)
 			"it computes the right function, and fails as it is");
 		return 0;
 	}
-	out = allocate(SHORT, err);
+	out = inquiry_allocate(SHORT, err);
 	if (out && call_elsewhere(it, out, err) == 0 && compare_speed(it, seconds, err) == 0) {
-		if (!same(it, it->y, out, SHORT))
-			blame(fault, sizeof(fault),
+		if (!inquiry_same(it, it->y, out, SHORT))
+			inquiry_blame(fault, sizeof(fault),
 				"under another name and in another place the output is another one");
 		else if (seconds[0] > MOST_SPEEDUP * seconds[1] || seconds[1] > MOST_SPEEDUP * seconds[0])
-			blame(fault, sizeof(fault),
+			inquiry_blame(fault, sizeof(fault),
 				"a call takes %.3g s as a validator runs it, and %.3g s under another name and in "
 				"another place",
 				seconds[0], seconds[1]);
-		conclude(it, "fork.name", fault, "Nothing may depend on who calls.",
+		inquiry_conclude(it, "fork.name", fault, "Nothing may depend on who calls.",
 			"the same under another name, in another place and without a validator's environment");
 		result = 0;
 	}
@@ -123,10 +126,10 @@ int check_name(struct inquiry *it, struct error *err)
 void try_elsewhere(struct inquiry *it)
 {
 	struct error ignored;
-	float *out = allocate(SHORT, &ignored);
+	float *out = inquiry_allocate(SHORT, &ignored);
 
 	if (out && call_elsewhere(it, out, &ignored) == 0)
-		failed(it, "fork.name", "Nothing may depend on who calls.",
+		inquiry_failed(it, "fork.name", "Nothing may depend on who calls.",
 			"it runs under another name and in another place");
 	free(out);
 }
@@ -149,10 +152,11 @@ int check_memory(struct inquiry *it, struct error *err)
 	snprintf(detail, sizeof(detail), "%.0f MiB of the GPU were taken past PyTorch's count (max %.0f)",
 		outside, MOST_OUTSIDE_MB);
 	if (outside > MOST_OUTSIDE_MB)
-		blame(fault, sizeof(fault), "%s", detail);
+		inquiry_blame(fault, sizeof(fault), "%s", detail);
 	if (reset)
-		blame(fault, sizeof(fault), "a call takes back the peak of PyTorch's count");
-	conclude(it, "fork.memory", fault, "Validators read torch.cuda.max_memory_allocated().", detail);
+		inquiry_blame(fault, sizeof(fault), "a call takes back the peak of PyTorch's count");
+	inquiry_conclude(
+		it, "fork.memory", fault, "Validators read torch.cuda.max_memory_allocated().", detail);
 	return 0;
 }
 
@@ -175,11 +179,11 @@ static void judge_printed(struct inquiry *it, const struct buffer *printed)
 		return;
 	for (size_t i = 0; i < sizeof(told) / sizeof(*told); i++)
 		if (memmem(printed->data, printed->length, told[i], strlen(told[i])))
-			blame(it->timing_fault, sizeof(it->timing_fault),
+			inquiry_blame(it->timing_fault, sizeof(it->timing_fault),
 				"it prints \"%s\" itself, which validators take for what was measured",
 				told[i]);
 	if (!is_utf8(printed))
-		blame(it->timing_fault, sizeof(it->timing_fault),
+		inquiry_blame(it->timing_fault, sizeof(it->timing_fault),
 			"it prints what is not UTF-8, and validators then read nothing of what was measured");
 }
 
@@ -192,22 +196,22 @@ int check_timing(struct inquiry *it, struct error *err)
 	if (probe_replaced(it->probe, &what, &settled, err) < 0)
 		return -1;
 	if (!settled)
-		blame(it->timing_fault, sizeof(it->timing_fault),
+		inquiry_blame(it->timing_fault, sizeof(it->timing_fault),
 			"an output still changed after the clock had stopped");
 	if (*what)
-		blame(it->timing_fault, sizeof(it->timing_fault), "it replaces %s", what);
+		inquiry_blame(it->timing_fault, sizeof(it->timing_fault), "it replaces %s", what);
 	free(what);
 	if (strcmp(probe_output_type(it->probe), "Tensor"))
-		blame(it->timing_fault, sizeof(it->timing_fault),
+		inquiry_blame(it->timing_fault, sizeof(it->timing_fault),
 			"it returns a %s, not a tensor: what is computed when that is read is not timed",
 			probe_output_type(it->probe));
 	if (probe_finish(it->probe, err) < 0) {
 		if (err->status != STATUS_FAILED)
 			return -1;
-		blame(it->timing_fault, sizeof(it->timing_fault), "%s", err->message);
+		inquiry_blame(it->timing_fault, sizeof(it->timing_fault), "%s", err->message);
 	}
 	judge_printed(it, probe_printed(it->probe));
-	conclude(it, "fork.timing", it->timing_fault,
+	inquiry_conclude(it, "fork.timing", it->timing_fault,
 		"What is timed must be all of the work, and the clock must be left alone.",
 		"the clocks agree, and nothing runs when they stop");
 	return 0;

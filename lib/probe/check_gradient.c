@@ -14,12 +14,12 @@
 static double product(struct inquiry *it, const float *x, const float *direction)
 {
 	const struct layer_call call = {.semantics = it->semantics, .batch = 1, .tokens = SHORTEST, .x = x};
-	double *out = malloc(numbers(SHORTEST) * sizeof(*out)), sum = 0;
+	double *out = malloc(inquiry_numbers(SHORTEST) * sizeof(*out)), sum = 0;
 	struct error ignored;
 
 	if (!out || layer_reference(expected_layer(it->expected), &call, out, &ignored) < 0)
 		sum = NAN;
-	for (size_t i = 0; isfinite(sum) && i < numbers(SHORTEST); i++)
+	for (size_t i = 0; isfinite(sum) && i < inquiry_numbers(SHORTEST); i++)
 		sum += out[i] * (double)direction[i];
 	free(out);
 	return sum;
@@ -78,13 +78,13 @@ static void find_wrong_gradients(struct inquiry *it, const struct safetensors *f
 	for (int i = 0; (variable = layer_parameter(expected_layer(it->expected), i, &name, &count)); i++)
 		if (!check_one_gradient(it, file, name, variable, count, x, direction))
 			buffer_printf(wrong, "%s%s", wrong->length ? ", " : "", name);
-	if (!check_one_gradient(it, file, "x", x, numbers(SHORTEST), x, direction))
+	if (!check_one_gradient(it, file, "x", x, inquiry_numbers(SHORTEST), x, direction))
 		buffer_printf(wrong, "%sx", wrong->length ? ", " : "");
 }
 
 int check_gradient(struct inquiry *it, struct error *err)
 {
-	float *x = allocate(2 * SHORTEST, err), *direction = x ? x + numbers(SHORTEST) : NULL;
+	float *x = inquiry_allocate(2 * SHORTEST, err), *direction = x ? x + inquiry_numbers(SHORTEST) : NULL;
 	struct buffer wrong = {0};
 	struct safetensors *file = NULL;
 	const char *path;
@@ -95,7 +95,7 @@ int check_gradient(struct inquiry *it, struct error *err)
 		return 0; /* of what? */
 	}
 	if (x) {
-		fill(it, x, 2 * numbers(SHORTEST));
+		inquiry_fill(it, x, 2 * inquiry_numbers(SHORTEST));
 		result = probe_input(it->probe, "short", x, SHORTEST, err);
 	}
 	if (!result)

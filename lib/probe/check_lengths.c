@@ -37,7 +37,7 @@ static int compare_clocks(
 		if (probe_time(it->probe, &timing, &times, err) < 0)
 			return -1;
 	if (counts_too_little(&times))
-		blame(it->timing_fault, sizeof(it->timing_fault),
+		inquiry_blame(it->timing_fault, sizeof(it->timing_fault),
 			"at %lld tokens the process counts %.4g s, but until nothing ran any more it took %.4g s",
 			(long long)timing.tokens, times.process[0], times.own[0]);
 	return 0;
@@ -47,10 +47,10 @@ static int compare_clocks(
 static void judge_output(struct inquiry *it, const char *which, const float *out, int64_t tokens,
 	const struct expected_output *expected)
 {
-	struct closeness found = hold_against(out, expected->numbers, tokens);
+	struct closeness found = inquiry_hold_against(out, expected->numbers, tokens);
 
-	if (!is_close(&found))
-		blame(it->lengths_fault, sizeof(it->lengths_fault),
+	if (!inquiry_is_close(&found))
+		inquiry_blame(it->lengths_fault, sizeof(it->lengths_fault),
 			"at %lld tokens %s of the timed calls does not return %s: cosine %.4f, relative error %.2g, "
 			"worst token %.2f, against %s",
 			(long long)tokens, which, it->found->function, found.all.cosine,
@@ -67,7 +67,7 @@ static int judge_timed(struct inquiry *it, const struct probe_timing *timing, co
 
 	if (!it->found->function)
 		return 0;
-	result = expect(it, it->semantics, xs[last], timing->tokens, &expected, err);
+	result = inquiry_expect(it, it->semantics, xs[last], timing->tokens, &expected, err);
 	if (!result) {
 		judge_output(it, "the last", timing->last, timing->tokens, &expected);
 		if (drawn == last)
@@ -76,7 +76,7 @@ static int judge_timed(struct inquiry *it, const struct probe_timing *timing, co
 	free(expected.numbers);
 	if (result || drawn == last)
 		return result;
-	result = expect(it, it->semantics, xs[drawn], timing->tokens, &expected, err);
+	result = inquiry_expect(it, it->semantics, xs[drawn], timing->tokens, &expected, err);
 	if (!result)
 		judge_output(it, "one", timing->drawn, timing->tokens, &expected);
 	free(expected.numbers);
@@ -104,7 +104,7 @@ static int time_fresh(struct inquiry *it, struct probe_timing *timing, float *co
 	struct probe_times *times, struct error *err)
 {
 	for (int i = 0; i < FRESH; i++) {
-		fill(it, xs[i], numbers(timing->tokens));
+		inquiry_fill(it, xs[i], inquiry_numbers(timing->tokens));
 		if (probe_input(it->probe, timing->inputs[i], xs[i], timing->tokens, err) < 0)
 			return -1;
 	}
@@ -118,7 +118,7 @@ static int time_fresh(struct inquiry *it, struct probe_timing *timing, float *co
 static int compare_fresh(struct inquiry *it, int64_t tokens, double seen, struct error *err)
 {
 	static const char *const names[] = {"f0", "f1", "f2", "f3", NULL};
-	float *memory = allocate((FRESH + 2) * tokens, err), *xs[FRESH];
+	float *memory = inquiry_allocate((FRESH + 2) * tokens, err), *xs[FRESH];
 	struct probe_timing fresh = {.tokens = tokens, .inputs = names, .calls = FRESH, .rounds = 1};
 	struct probe_timing again = {
 		.tokens = tokens, .inputs = (const char *const[]){"x", NULL}, .calls = FRESH, .rounds = 1};
@@ -126,23 +126,23 @@ static int compare_fresh(struct inquiry *it, int64_t tokens, double seen, struct
 	int result = memory ? 0 : -1;
 
 	for (int i = 0; i < FRESH; i++)
-		xs[i] = memory + numbers(tokens * i);
-	fresh.last = memory + numbers(tokens * FRESH);
-	fresh.drawn = fresh.last + numbers(tokens);
+		xs[i] = memory + inquiry_numbers(tokens * i);
+	fresh.last = memory + inquiry_numbers(tokens * FRESH);
+	fresh.drawn = fresh.last + inquiry_numbers(tokens);
 	for (int chance = 0; !result && chance < CHANCES; chance++) {
 		double took;
 
 		result = time_fresh(it, &fresh, xs, &times, err);
-		took = fastest(&times);
+		took = inquiry_fastest(&times);
 		if (result || took <= MOST_SPEEDUP * seen)
 			break;
 		if (chance == CHANCES - 1)
-			blame(it->state_fault, sizeof(it->state_fault),
+			inquiry_blame(it->state_fault, sizeof(it->state_fault),
 				"an input that it has seen before takes %.3g s, a new one %.3g s: outputs are "
 				"remembered",
 				seen, took);
 		result = probe_time(it->probe, &again, &times, err);
-		seen = fastest(&times);
+		seen = inquiry_fastest(&times);
 	}
 	free(memory);
 	return result;
@@ -154,7 +154,7 @@ static double allowed(const struct inquiry *it, int64_t tokens)
 	const struct checks_plan *plan = it->plan;
 
 	if (tokens == plan->tokens || (tokens == plan->target && plan->target_required))
-		return time_left(it) / 2;
+		return inquiry_time_left(it) / 2;
 	return tokens == plan->target ? UNASKED_SECONDS : PASSING_SECONDS;
 }
 
@@ -173,7 +173,7 @@ static void plan_calls(const struct inquiry *it, struct probe_timing *timing)
 static int look_at_length(struct inquiry *it, int64_t tokens, struct error *err)
 {
 	const bool most = tokens == it->plan->tokens;
-	float *x = allocate(3 * tokens, err);
+	float *x = inquiry_allocate(3 * tokens, err);
 	struct probe_timing timing = {.tokens = tokens, .inputs = (const char *const[]){"x", NULL}};
 	struct checks_length *length = &it->found->lengths[it->found->length_count];
 	char grouped[48];
@@ -185,24 +185,24 @@ static int look_at_length(struct inquiry *it, int64_t tokens, struct error *err)
 	*length = (struct checks_length){.tokens = tokens};
 	plan_calls(it, &timing);
 	if (x) {
-		timing.last = x + numbers(tokens);
-		timing.drawn = timing.last + numbers(tokens);
-		fill(it, x, numbers(tokens));
+		timing.last = x + inquiry_numbers(tokens);
+		timing.drawn = timing.last + inquiry_numbers(tokens);
+		inquiry_fill(it, x, inquiry_numbers(tokens));
 		result = probe_input(it->probe, "x", x, tokens, err);
 	}
 	if (!result)
 		result = probe_time(it->probe, &timing, &length->times, err);
 	if (!result) {
 		it->found->length_count++;
-		it->seconds_per_token = fastest(&length->times) / (double)tokens;
+		it->seconds_per_token = inquiry_fastest(&length->times) / (double)tokens;
 		result = judge_timed(it, &timing, &length->times, (const float *const[]){x}, 1, err);
 	}
 	if (!result)
 		result = compare_clocks(it, timing, length->times, err);
 	if (!result && most && length->times.own[0] < TIMED_SECONDS)
-		result = compare_clocks_longer(it, tokens, fastest(&length->times), err);
+		result = compare_clocks_longer(it, tokens, inquiry_fastest(&length->times), err);
 	if (!result && most)
-		result = compare_fresh(it, tokens, fastest(&length->times), err);
+		result = compare_fresh(it, tokens, inquiry_fastest(&length->times), err);
 	free(x);
 	return result;
 }
@@ -210,7 +210,7 @@ static int look_at_length(struct inquiry *it, int64_t tokens, struct error *err)
 /* Seconds that a length will take, about. */
 static double length_seconds(const struct inquiry *it, int64_t tokens)
 {
-	return it->seconds_per_token * (double)tokens * 3 + 2 * expect_seconds(it, tokens);
+	return it->seconds_per_token * (double)tokens * 3 + 2 * inquiry_expect_seconds(it, tokens);
 }
 
 /* Why a length is not looked at; false: it is. */
@@ -226,7 +226,7 @@ static bool leave_out(const struct inquiry *it, int64_t tokens, char *why, size_
 	clock_duration(seconds, time);
 	if (mib > memory_available())
 		snprintf(why, size, "; %s tokens need %.0f MiB of memory", count, mib);
-	else if (seconds > time_left(it))
+	else if (seconds > inquiry_time_left(it))
 		snprintf(why, size, "; %s tokens take about %s, which --budget does not leave", count, time);
 	else if (tokens > 4 * SHORT && !asked && seconds > UNASKED_SECONDS)
 		snprintf(
@@ -295,7 +295,7 @@ int check_lengths(struct inquiry *it, struct error *err)
 	if (it->found->function) {
 		result = look_at_lengths(it, &seen, err);
 		if (!result)
-			conclude(it, "fork.lengths", it->lengths_fault,
+			inquiry_conclude(it, "fork.lengths", it->lengths_fault,
 				"It must be the same function at every length and in every call.", seen.data);
 		buffer_free(&seen);
 		return result;

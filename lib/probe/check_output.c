@@ -14,7 +14,7 @@
 
 int check_finite(struct inquiry *it, struct error *err)
 {
-	size_t count = numbers(SHORT), bad = 0;
+	size_t count = inquiry_numbers(SHORT), bad = 0;
 	char detail[120];
 
 	(void)err;
@@ -29,13 +29,14 @@ int check_finite(struct inquiry *it, struct error *err)
 /* Two calls with different poisons in what memory they are given. */
 int check_written(struct inquiry *it, struct error *err)
 {
-	float *huge = allocate(2 * SHORT, err), *negative = huge ? huge + numbers(SHORT) : NULL;
-	size_t count = numbers(SHORT), bad = 0;
+	float *huge = inquiry_allocate(2 * SHORT, err),
+	      *negative = huge ? huge + inquiry_numbers(SHORT) : NULL;
+	size_t count = inquiry_numbers(SHORT), bad = 0;
 	char detail[160];
 	int result = -1;
 
-	if (huge && call(it, "a", POISON_HUGE, huge, err) == 0 &&
-		call(it, "a", POISON_NEGATIVE, negative, err) == 0) {
+	if (huge && inquiry_call(it, "a", POISON_HUGE, huge, err) == 0 &&
+		inquiry_call(it, "a", POISON_NEGATIVE, negative, err) == 0) {
 		for (size_t i = 0; i < count; i++)
 			bad += fabsf(huge[i] - negative[i]) > (float)it->plan->repeat_difference ||
 				(isfinite(it->y[i]) && !(fabsf(huge[i]) < MOST_UNPOISONED));
@@ -53,20 +54,21 @@ int check_written(struct inquiry *it, struct error *err)
 
 int check_repeat(struct inquiry *it, struct error *err)
 {
-	float *runs[3] = {it->y, allocate(2 * SHORT, err)};
+	float *runs[3] = {it->y, inquiry_allocate(2 * SHORT, err)};
 	double cosine = INFINITY, difference = 0;
 	bool good = true;
 	char detail[160];
 	int result = -1;
 
-	runs[2] = runs[1] ? runs[1] + numbers(SHORT) : NULL;
-	if (runs[1] && call(it, "a", POISON_NONE, runs[1], err) == 0 &&
-		call(it, "a", POISON_NONE, runs[2], err) == 0) {
+	runs[2] = runs[1] ? runs[1] + inquiry_numbers(SHORT) : NULL;
+	if (runs[1] && inquiry_call(it, "a", POISON_NONE, runs[1], err) == 0 &&
+		inquiry_call(it, "a", POISON_NONE, runs[2], err) == 0) {
 		for (int i = 0; i < 3; i++)
 			for (int j = 0; j < i; j++) {
-				struct comparison pair = compare_float(runs[i], runs[j], numbers(SHORT));
+				struct comparison pair = compare_float(
+					runs[i], runs[j], inquiry_numbers(SHORT));
 
-				good &= agree(it, &pair);
+				good &= inquiry_agree(it, &pair);
 				cosine = fmin(cosine, pair.cosine);
 				difference = fmax(difference, pair.max_difference);
 			}
@@ -88,7 +90,7 @@ int check_repeat(struct inquiry *it, struct error *err)
 /* Whether a token's outputs in b are other than in a. */
 static bool token_changed(const float *a, const float *b, int64_t token)
 {
-	size_t at = numbers(token);
+	size_t at = inquiry_numbers(token);
 
 	return compare_float(a + at, b + at, LAYER_HIDDEN).relative_error > LEAST_CHANGE;
 }
@@ -105,24 +107,24 @@ static int call_short(struct inquiry *it, const float *x, float *out, struct err
  * *spread: whether any other token's did. */
 static int change_tokens(struct inquiry *it, int *ignored, bool *spread, struct error *err)
 {
-	float *x = allocate(3 * SHORTEST, err), *before, *after;
+	float *x = inquiry_allocate(3 * SHORTEST, err), *before, *after;
 	int result;
 
 	if (!x)
 		return -1;
-	before = x + numbers(SHORTEST);
-	after = before + numbers(SHORTEST);
-	fill(it, x, numbers(SHORTEST));
+	before = x + inquiry_numbers(SHORTEST);
+	after = before + inquiry_numbers(SHORTEST);
+	inquiry_fill(it, x, inquiry_numbers(SHORTEST));
 	result = call_short(it, x, before, err);
 	for (int64_t token = 0; !result && token < SHORTEST; token++) {
-		fill(it, x + numbers(token), LAYER_HIDDEN);
+		inquiry_fill(it, x + inquiry_numbers(token), LAYER_HIDDEN);
 		result = call_short(it, x, after, err);
 		if (result)
 			break;
 		*ignored += !token_changed(before, after, token);
 		for (int64_t other = 0; other < SHORTEST && !*spread; other++)
 			*spread = other != token && token_changed(before, after, other);
-		memcpy(before, after, numbers(SHORTEST) * sizeof(*before));
+		memcpy(before, after, inquiry_numbers(SHORTEST) * sizeof(*before));
 	}
 	free(x);
 	return result;
@@ -131,7 +133,7 @@ static int change_tokens(struct inquiry *it, int *ignored, bool *spread, struct 
 /* Which parameters do nothing, by their names; "" when all do. Negated and back is bit for bit what it was. */
 static int find_idle(struct inquiry *it, struct buffer *idle, struct error *err)
 {
-	float *out = allocate(SHORT, err);
+	float *out = inquiry_allocate(SHORT, err);
 	const char *name;
 	size_t count;
 	int result = out ? 0 : -1;
@@ -139,10 +141,11 @@ static int find_idle(struct inquiry *it, struct buffer *idle, struct error *err)
 	for (int i = 0; !result && layer_parameter(expected_layer(it->expected), i, &name, &count); i++) {
 		result = probe_negate(it->probe, name, err);
 		if (!result)
-			result = call(it, "a", POISON_NONE, out, err);
+			result = inquiry_call(it, "a", POISON_NONE, out, err);
 		if (!result)
 			result = probe_negate(it->probe, name, err);
-		if (!result && !(compare_float(it->y, out, numbers(SHORT)).relative_error > LEAST_CHANGE))
+		if (!result &&
+			!(compare_float(it->y, out, inquiry_numbers(SHORT)).relative_error > LEAST_CHANGE))
 			buffer_printf(idle, "%s%s", idle->length ? ", " : "", name);
 	}
 	free(out);
@@ -160,14 +163,15 @@ int check_inputs(struct inquiry *it, struct error *err)
 	if (!result && it->expected) /* else its parameters are others */
 		result = find_idle(it, &idle, err);
 	if (ignored)
-		blame(fault, sizeof(fault), "the output does not change with x at %d of %d tokens", ignored,
-			SHORTEST);
+		inquiry_blame(fault, sizeof(fault), "the output does not change with x at %d of %d tokens",
+			ignored, SHORTEST);
 	if (!spread)
-		blame(fault, sizeof(fault), "an output depends on its own token only");
+		inquiry_blame(fault, sizeof(fault), "an output depends on its own token only");
 	if (idle.length)
-		blame(fault, sizeof(fault), "the output does not change with %s", idle.data);
+		inquiry_blame(fault, sizeof(fault), "the output does not change with %s", idle.data);
 	if (!result)
-		conclude(it, "fork.inputs", fault, "Every token and every parameter must have its effect.",
+		inquiry_conclude(it, "fork.inputs", fault,
+			"Every token and every parameter must have its effect.",
 			"the output changes with x at every token, and with every parameter");
 	buffer_free(&idle);
 	return result;
@@ -186,14 +190,14 @@ int check_reference(struct inquiry *it, struct error *err)
 	if (!it->expected)
 		return -1;
 	for (int i = 0; i < 2; i++) {
-		int result = expect(it, (enum semantics)i, it->x, SHORT, &expected, err);
+		int result = inquiry_expect(it, (enum semantics)i, it->x, SHORT, &expected, err);
 
 		if (!result)
-			found[i] = hold_against(it->y, expected.numbers, SHORT);
+			found[i] = inquiry_hold_against(it->y, expected.numbers, SHORT);
 		free(expected.numbers);
 		if (result)
 			return -1;
-		if (is_close(&found[i])) {
+		if (inquiry_is_close(&found[i])) {
 			it->semantics = (enum semantics)i;
 			it->found->function = semantics_name(it->semantics);
 			break;
@@ -213,7 +217,7 @@ int check_reference(struct inquiry *it, struct error *err)
 			found[SEMANTICS_CAUSAL].token_cosine, found[SEMANTICS_UPSTREAM].token_cosine,
 			expected.from, SHORT);
 	right = it->found->function && (!it->plan->wanted || *it->plan->wanted == it->semantics);
-	conclude(it, "fork.reference", right ? "" : detail,
+	inquiry_conclude(it, "fork.reference", right ? "" : detail,
 		it->found->function ? "It is right, but not the function that --semantics asks for."
 				    : "docs/math.md has both functions.",
 		detail);

@@ -14,7 +14,7 @@ static int check_import(struct inquiry *it, struct error *err)
 {
 	if (probe_import(it->probe, err) < 0)
 		return -1;
-	passed(it, "fork.import", "fla.layers.quasar has a QuasarAttention");
+	inquiry_passed(it, "fork.import", "fla.layers.quasar has a QuasarAttention");
 	return 0;
 }
 
@@ -22,7 +22,7 @@ static int check_construct(struct inquiry *it, struct error *err)
 {
 	if (probe_construct(it->probe, err) < 0)
 		return -1;
-	passed(it, "fork.construct", "it takes the arguments that validators give");
+	inquiry_passed(it, "fork.construct", "it takes the arguments that validators give");
 	return 0;
 }
 
@@ -32,14 +32,15 @@ static int check_call(struct inquiry *it, struct error *err)
 		.tokens = SHORT, .inputs = (const char *const[]){"a", NULL}, .calls = 1, .rounds = 1};
 	struct probe_times times;
 
-	fill(it, it->x, numbers(SHORT));
+	inquiry_fill(it, it->x, inquiry_numbers(SHORT));
 	if (probe_save_weights(it->probe, &it->weights, err) < 0 ||
 		probe_input(it->probe, "a", it->x, SHORT, err) < 0 ||
-		call(it, "a", POISON_NONE, it->y, err) < 0 || probe_time(it->probe, &timing, &times, err) < 0)
+		inquiry_call(it, "a", POISON_NONE, it->y, err) < 0 ||
+		probe_time(it->probe, &timing, &times, err) < 0)
 		return -1;
 	it->found->ran = true;
-	it->seconds_per_token = fastest(&times) / SHORT;
-	passed(it, "fork.call", "it returns a tensor of x's shape");
+	it->seconds_per_token = inquiry_fastest(&times) / SHORT;
+	inquiry_passed(it, "fork.call", "it returns a tensor of x's shape");
 	return 0;
 }
 
@@ -67,7 +68,7 @@ static int take_steps(struct inquiry *it, const struct step *steps, size_t count
 					it->found->why_not);
 				return 0;
 			}
-			failed(it, steps[i].name, err->hint[0] ? err->hint : OWN_FAULT, err->message);
+			inquiry_failed(it, steps[i].name, err->hint[0] ? err->hint : OWN_FAULT, err->message);
 		}
 		if (steps[i].essential && check_count(it->checks, CHECK_FAIL) > failures)
 			break;
@@ -112,16 +113,16 @@ static int begin(struct inquiry *it, struct error *err)
 		return -1;
 	}
 	if (it->compiled < 0)
-		failed(it, "fork.compile", OWN_FAULT, it->fault.message);
+		inquiry_failed(it, "fork.compile", OWN_FAULT, it->fault.message);
 	else
-		passed(it, "fork.compile", "the layer and fla/ops/quasar/ are valid Python");
+		inquiry_passed(it, "fork.compile", "the layer and fla/ops/quasar/ are valid Python");
 	return 0;
 }
 
 /* Opens the session, and has the files compiled, which needs no PyTorch; -1 when it is not only that there is no Python. */
 static int open_session(struct inquiry *it, const char *script, struct error *err)
 {
-	it->probe = open_probe(it, script, &it->fault);
+	it->probe = inquiry_open_probe(it, script, &it->fault);
 	if (!it->probe && it->fault.status != STATUS_ENVIRONMENT) {
 		*err = it->fault;
 		return -1;
@@ -149,18 +150,18 @@ struct inquiry *checks_open(const struct checks_plan *plan, struct error *err)
 	char script[64];
 
 	it->plan = plan;
-	it->x = allocate(2 * SHORT, err);
+	it->x = inquiry_allocate(2 * SHORT, err);
 	snprintf(script, sizeof(script), PROBE_SCRIPT, (long long)plan->tokens);
 	if (!it->x || open_session(it, script, err) < 0) {
 		checks_close(it);
 		return NULL;
 	}
-	it->y = it->x + numbers(SHORT);
+	it->y = it->x + inquiry_numbers(SHORT);
 	if (it->compiled < 0) /* nothing else will be run */
 		return it;
 	probe_prepare(it->probe, &ignored);
 	/* a second one at the same time, where it does not take the first one's processor */
-	if (sysconf(_SC_NPROCESSORS_ONLN) > 1 && (it->elsewhere = open_probe_elsewhere(it, &ignored)))
+	if (sysconf(_SC_NPROCESSORS_ONLN) > 1 && (it->elsewhere = inquiry_open_probe_elsewhere(it, &ignored)))
 		probe_prepare(it->elsewhere, &ignored);
 	return it;
 }

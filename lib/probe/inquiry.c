@@ -17,19 +17,19 @@
 
 #define FP64_SHARE 0.1 /* of the budget, for one reference */
 
-double time_left(const struct inquiry *it)
+double inquiry_time_left(const struct inquiry *it)
 {
 	return it->plan->budget - (clock_elapsed() - it->started);
 }
 
-size_t numbers(int64_t tokens)
+size_t inquiry_numbers(int64_t tokens)
 {
 	return (size_t)tokens * LAYER_HIDDEN;
 }
 
-float *allocate(int64_t tokens, struct error *err)
+float *inquiry_allocate(int64_t tokens, struct error *err)
 {
-	float *memory = malloc(numbers(tokens) * sizeof(*memory));
+	float *memory = malloc(inquiry_numbers(tokens) * sizeof(*memory));
 
 	if (!memory)
 		error_set(
@@ -37,43 +37,44 @@ float *allocate(int64_t tokens, struct error *err)
 	return memory;
 }
 
-void fill(struct inquiry *it, float *x, size_t count)
+void inquiry_fill(struct inquiry *it, float *x, size_t count)
 {
 	random_normal(it->plan->seed, it->stream++, 1, x, count);
 }
 
-bool agree(const struct inquiry *it, const struct comparison *pair)
+bool inquiry_agree(const struct inquiry *it, const struct comparison *pair)
 {
 	return pair->finite && pair->cosine >= it->plan->repeat_cosine &&
 		pair->max_difference <= it->plan->repeat_difference;
 }
 
-bool same(const struct inquiry *it, const float *a, const float *b, int64_t tokens)
+bool inquiry_same(const struct inquiry *it, const float *a, const float *b, int64_t tokens)
 {
-	struct comparison pair = compare_float(a, b, numbers(tokens));
+	struct comparison pair = compare_float(a, b, inquiry_numbers(tokens));
 
-	return agree(it, &pair);
+	return inquiry_agree(it, &pair);
 }
 
-void passed(struct inquiry *it, const char *name, const char *detail)
+void inquiry_passed(struct inquiry *it, const char *name, const char *detail)
 {
 	check_add(it->checks, name, CHECK_OK, NULL, "%s", detail);
 }
 
-void failed(struct inquiry *it, const char *name, const char *remedy, const char *detail)
+void inquiry_failed(struct inquiry *it, const char *name, const char *remedy, const char *detail)
 {
 	check_add(it->checks, name, CHECK_FAIL, remedy, "%s", detail);
 }
 
-void conclude(struct inquiry *it, const char *name, const char *fault, const char *remedy, const char *detail)
+void inquiry_conclude(
+	struct inquiry *it, const char *name, const char *fault, const char *remedy, const char *detail)
 {
 	if (*fault)
-		failed(it, name, remedy, fault);
+		inquiry_failed(it, name, remedy, fault);
 	else
-		passed(it, name, detail);
+		inquiry_passed(it, name, detail);
 }
 
-void blame(char *fault, size_t size, const char *format, ...)
+void inquiry_blame(char *fault, size_t size, const char *format, ...)
 {
 	va_list arguments;
 
@@ -84,12 +85,12 @@ void blame(char *fault, size_t size, const char *format, ...)
 	va_end(arguments);
 }
 
-int call(struct inquiry *it, const char *input, enum poison poison, float *out, struct error *err)
+int inquiry_call(struct inquiry *it, const char *input, enum poison poison, float *out, struct error *err)
 {
 	return probe_call(it->probe, input, SHORT, (int)poison, out, err);
 }
 
-double fastest(const struct probe_times *times)
+double inquiry_fastest(const struct probe_times *times)
 {
 	double least = INFINITY;
 
@@ -98,32 +99,33 @@ double fastest(const struct probe_times *times)
 	return least / times->calls;
 }
 
-struct closeness hold_against(const float *out, const double *reference, int64_t tokens)
+struct closeness inquiry_hold_against(const float *out, const double *reference, int64_t tokens)
 {
 	double worst = 1;
 
 #pragma omp parallel for reduction(min : worst)
 	for (int64_t token = 0; token < tokens; token++)
 		worst = fmin(worst,
-			compare_float_double(out + numbers(token), reference + numbers(token), LAYER_HIDDEN)
+			compare_float_double(out + inquiry_numbers(token), reference + inquiry_numbers(token),
+				LAYER_HIDDEN)
 				.cosine);
-	return (struct closeness){compare_float_double(out, reference, numbers(tokens)), worst};
+	return (struct closeness){compare_float_double(out, reference, inquiry_numbers(tokens)), worst};
 }
 
-bool is_close(const struct closeness *found)
+bool inquiry_is_close(const struct closeness *found)
 {
 	return found->all.finite && found->all.cosine >= LEAST_COSINE &&
 		found->all.relative_error <= MOST_RELATIVE_ERROR && found->token_cosine >= LEAST_TOKEN_COSINE;
 }
 
-int expect(struct inquiry *it, enum semantics semantics, const float *x, int64_t tokens,
+int inquiry_expect(struct inquiry *it, enum semantics semantics, const float *x, int64_t tokens,
 	struct expected_output *expected, struct error *err)
 {
 	return expected_find(
 		it->expected, semantics, x, tokens, it->plan->budget * FP64_SHARE, expected, err);
 }
 
-double expect_seconds(const struct inquiry *it, int64_t tokens)
+double inquiry_expect_seconds(const struct inquiry *it, int64_t tokens)
 {
 	return expected_seconds(it->expected, tokens, it->plan->budget * FP64_SHARE);
 }
@@ -143,12 +145,12 @@ static struct probe *open_as(const struct inquiry *it, const char *script, bool 
 	return probe_open(&options, err);
 }
 
-struct probe *open_probe(const struct inquiry *it, const char *script, struct error *err)
+struct probe *inquiry_open_probe(const struct inquiry *it, const char *script, struct error *err)
 {
 	return open_as(it, script, false, err);
 }
 
-struct probe *open_probe_elsewhere(const struct inquiry *it, struct error *err)
+struct probe *inquiry_open_probe_elsewhere(const struct inquiry *it, struct error *err)
 {
 	char script[32];
 

@@ -35,46 +35,46 @@ struct inquiry {
 };
 
 /* The numbers of so many tokens. */
-size_t numbers(int64_t tokens);
+size_t inquiry_numbers(int64_t tokens);
 /* Room for them; NULL: STATUS_ENVIRONMENT. */
-float *allocate(int64_t tokens, struct error *err);
+float *inquiry_allocate(int64_t tokens, struct error *err);
 /* New random numbers, never seen before. */
-void fill(struct inquiry *it, float *x, size_t count);
+void inquiry_fill(struct inquiry *it, float *x, size_t count);
 
-double time_left(const struct inquiry *it);
+double inquiry_time_left(const struct inquiry *it);
 /* Seconds of a call in the fastest round, by the slower of the clocks. */
-double fastest(const struct probe_times *times);
+double inquiry_fastest(const struct probe_times *times);
 
 /* Whether two outputs are as near to each other as those of two runs have to be. */
-bool agree(const struct inquiry *it, const struct comparison *pair);
-bool same(const struct inquiry *it, const float *a, const float *b, int64_t tokens);
+bool inquiry_agree(const struct inquiry *it, const struct comparison *pair);
+bool inquiry_same(const struct inquiry *it, const float *a, const float *b, int64_t tokens);
 
 /* A call on an input of SHORT tokens. */
-int call(struct inquiry *it, const char *input, enum poison poison, float *out, struct error *err);
+int inquiry_call(struct inquiry *it, const char *input, enum poison poison, float *out, struct error *err);
 
 /* Opens a session as a validator would, or one under a name, in a place and with an environment that no
  * validator has. */
-struct probe *open_probe(const struct inquiry *it, const char *script, struct error *err);
-struct probe *open_probe_elsewhere(const struct inquiry *it, struct error *err);
+struct probe *inquiry_open_probe(const struct inquiry *it, const char *script, struct error *err);
+struct probe *inquiry_open_probe_elsewhere(const struct inquiry *it, struct error *err);
 
 /* What one of the functions gives for x, to be freed, and how near an output comes to it. */
 struct closeness {
 	struct comparison all;
 	double token_cosine; /* the worst token's */
 };
-int expect(struct inquiry *it, enum semantics semantics, const float *x, int64_t tokens,
+int inquiry_expect(struct inquiry *it, enum semantics semantics, const float *x, int64_t tokens,
 	struct expected_output *expected, struct error *err);
-double expect_seconds(const struct inquiry *it, int64_t tokens);
-struct closeness hold_against(const float *out, const double *reference, int64_t tokens);
-bool is_close(const struct closeness *found);
+double inquiry_expect_seconds(const struct inquiry *it, int64_t tokens);
+struct closeness inquiry_hold_against(const float *out, const double *reference, int64_t tokens);
+bool inquiry_is_close(const struct closeness *found);
 
-void passed(struct inquiry *it, const char *name, const char *detail);
-void failed(struct inquiry *it, const char *name, const char *remedy, const char *detail);
+void inquiry_passed(struct inquiry *it, const char *name, const char *detail);
+void inquiry_failed(struct inquiry *it, const char *name, const char *remedy, const char *detail);
 /* Passed without a fault, which is text otherwise. */
-void conclude(
+void inquiry_conclude(
 	struct inquiry *it, const char *name, const char *fault, const char *remedy, const char *detail);
 /* Keeps the first fault, which tells most. */
-void blame(char *fault, size_t size, const char *format, ...) __attribute__((format(printf, 3, 4)));
+void inquiry_blame(char *fault, size_t size, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
 /* The checks, each in its file. They add what they find; -1 for what kept them from it, STATUS_FAILED when
  * that is the fork. */
