@@ -177,14 +177,16 @@ static int measure_native(const struct run *run, struct measurement *measurement
 static void tell_quality(const struct run *run, const struct result *result)
 {
 	const struct measurement *measurement = &result->measurement;
+	/* a time of the fork's sample is that of a round */
+	int runs = measurement->runs / (run->of_fork ? (int)result->sample.count : 1);
 	char tokens[48];
 	double margin = 0;
 
 	number_grouped((double)result->benchmark.seq, tokens);
 	if (measurement->shortened)
-		log_note("%s tokens: only %d warm-up%s and %d run%s, to stay within --budget", tokens,
-			measurement->warmups, measurement->warmups == 1 ? "" : "s", measurement->runs,
-			measurement->runs == 1 ? "" : "s");
+		log_note("%s tokens: only %d warm-up%s and %d run%s%s, to stay within --budget", tokens,
+			measurement->warmups, measurement->warmups == 1 ? "" : "s", runs,
+			runs == 1 ? "" : "s", run->of_fork ? " a round" : "");
 	if (measurement->processes > 1)
 		log_note(
 			"%s tokens: times differ, so these are the first rounds of %d processes, as validators "
