@@ -9,6 +9,9 @@
 #define BATCH 8      /* rounds after which the median is looked at */
 #define NO_LIMIT 1e9 /* seconds */
 
+/* No round of a batch begins later: one that is no longer than this still ends within what the session may take. */
+#define BATCH_SECONDS (PROBE_SECONDS / 3)
+
 #define UNSTEADY 0.03 /* of times, as a part of their median: then it matters how a process begins */
 #define STARTS 6 /* processes of which that is timed: as many times as tell how far their median may be off */
 
@@ -38,7 +41,7 @@ static int time_batch(struct timing *timing, double rest, int warmups, int calls
 		.warmups = warmups,
 		.calls = calls,
 		.rounds = rounds,
-		.seconds = fmax(time_left(timing), 0),
+		.seconds = fmin(fmax(time_left(timing), 0), BATCH_SECONDS),
 		.rest = rest,
 	};
 
@@ -86,8 +89,8 @@ static bool is_enough(const struct timing *timing)
 
 	if (!sample->count)
 		return false;
-	return !timing->plan->settle || time_left(timing) <= 0 || sample->count >= MEASURE_MOST_RUNS ||
-		sample_settled(sample);
+	return !timing->plan->settle || timing->calls < 1 || time_left(timing) <= 0 ||
+		sample->count >= MEASURE_MOST_RUNS || sample_settled(sample);
 }
 
 /* Each batch has an input of its own, and warms up again where that costs little beside its rounds. After a rest it is one

@@ -173,22 +173,51 @@ def test_a_clock_that_does_not_advance_measures_nothing(quasar, fork, tmp_path, 
     assert done.code == 1 and "a clock that does not advance" in done.json["error"]["message"], done.out
 
 
+@pytest.fixture
+def calls(fork, tmp_path):
+    """A fork that does something else before each call, in Python that knows `self.calls`, how many there were of the layer,
+    and `again`: an earlier process has imported it."""
+
+    def make(before):
+        layer, mark = tmp_path / "layer.py", tmp_path / "imported"
+        lines = [f"        {line}\n" for line in ["self.calls = getattr(self, 'calls', 0) + 1", *before]]
+        layer.write_text(f"import os, sys, time\nagain = os.path.exists({str(mark)!r})\nopen({str(mark)!r}, 'w').close()\n"
+                         + (HERE / "plain.py").read_text().replace("def forward(self, x):\n", "def forward(self, x):\n"
+                                                                   + "".join(lines)))
+        return ["--fork", fork(layer), "--python", sys.executable, "--seq", 64]
+
+    return make
+
+
+BEGINS_SLOWLY = "time.sleep(0.1 if self.calls <= 12 else 0)"  # all but one of the calls that validators time
+
+
 @pytest.mark.long
-def test_where_times_differ_it_counts_how_a_process_begins(quasar, fork, tmp_path):
+def test_where_times_differ_it_counts_how_a_process_begins(quasar, calls):
     """Validators take the first round of a process. Here that is slower than all others."""
-    layer = tmp_path / "layer.py"
-    layer.write_text("import time\n" + (HERE / "plain.py").read_text().replace(
-        "def forward(self, x):\n", "def forward(self, x):\n"
-        "        self.calls = getattr(self, 'calls', 0) + 1\n"
-        "        time.sleep(0.1 if self.calls < 13 else 0)\n"))
-    done = quasar("bench", "--fork", fork(layer), "--python", sys.executable, "--seq", 64, "--budget", 10, "--json",
-                  env=surroundings())
+    done = quasar("bench", *calls([BEGINS_SLOWLY]), "--budget", 10, "--json", env=surroundings())
     assert done.code == 0, done.err
     [result] = done.json["results"]
     assert result["processes"] == len(result["times"]) == 6 and result["runs"] == 60
     assert min(result["times"]) >= 0.09  # nine of ten calls
     assert result["tokens_per_sec"] == pytest.approx(64 / result["seconds"])
     assert "the first rounds of 6 processes" in done.err
+
+
+def test_a_budget_that_ends_amid_a_call(quasar, calls):
+    """After the calls that warm up, of which the last one is slow, time is left, but not for another one."""
+    done = quasar("bench", *calls(["time.sleep(3 if self.calls == 3 else 0)"]), "--budget", 5, "--json", env=surroundings())
+    assert done.code == 0, done.err
+    [result] = done.json["results"]
+    assert result["runs"] == len(result["times"]) == 1 and result["warmups"] == 2 and result["seconds"] >= 3
+
+
+def test_a_large_budget_leaves_a_session_enough_for_the_rounds_that_have_begun(quasar, calls):
+    """Rounds begin in the first third of what the session may take. The call says how long they may."""
+    asked = ["frame = sys._getframe()", "while 'request' not in frame.f_locals: frame = frame.f_back",
+             "raise ValueError(frame.f_locals['request']['seconds'])"]
+    done = quasar("bench", *calls(asked), "--budget", 10**6, "--json", env=surroundings())
+    assert done.code == 1 and "ValueError: 100" in done.json["error"]["message"], done.out
 
 
 def test_bench_says_at_once_that_uncommitted_changes_make_no_claim(quasar, fork):
