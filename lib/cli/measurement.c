@@ -77,6 +77,8 @@ static void show_progress(int done, int planned, void *context)
 {
 	struct progress *progress = context;
 
+	if (!done) /* what was done does not count any more */
+		progress_begin(progress, "measuring new processes", planned, progress->unit);
 	/* what was planned is done, but the median is not settled: nobody knows how long that takes */
 	progress->total = done < planned ? planned : 0;
 	progress_update(progress, done);

@@ -35,7 +35,8 @@ struct measure_plan {
 	struct sample *sample; /* gets the time of each run; NULL: not wanted */
 	uint64_t seed;
 	double copy_rate; /* of the device's memory, bytes per second, for the floor; 0: not wanted */
-	/* called after each run with what is done of what is planned; NULL: nobody watches */
+	/* called after each run with what is done of what is planned; nothing done: it begins again, in new processes.
+	 * NULL: nobody watches */
 	void (*progress)(int done, int planned, void *context);
 	void *context;
 };

@@ -22,6 +22,7 @@ struct timing {
 	struct sample sample;
 	double started, call; /* seconds that a call takes, about */
 	int calls;            /* of a round */
+	int planned;          /* calls in all, at least */
 	bool rests;           /* before each round */
 };
 
@@ -49,17 +50,18 @@ static int time_batch(struct timing *timing, double rest, int warmups, int calls
 	return probe_time(timing->probe, &request, times, err);
 }
 
+static void tell_progress(const struct timing *timing)
+{
+	if (timing->plan->progress)
+		timing->plan->progress(timing->result->runs, timing->planned, timing->plan->context);
+}
+
 static void add_times(struct timing *timing, const struct probe_times *times)
 {
-	const struct measure_plan *plan = timing->plan;
-	int planned = plan->warmups + plan->runs, done;
-
 	for (int i = 0; i < times->rounds; i++)
 		sample_add(&timing->sample, times->process[i] / times->calls);
 	timing->result->runs += times->rounds * times->calls;
-	done = plan->warmups + timing->result->runs;
-	if (plan->progress)
-		plan->progress(done, planned, plan->context);
+	tell_progress(timing);
 }
 
 /* As many calls as warm up tell by the last of them how many the budget allows. Where it allows no more, that one is
@@ -113,47 +115,50 @@ static int time_rounds(struct timing *timing, struct error *err)
 	return 0;
 }
 
-/* A session with the layer in it; NULL on error. */
-static struct probe *open_session(
-	const struct probe_options *options, const struct measure_plan *plan, struct error *err)
+/* Times the layer in a new session, by one of the functions that are below. */
+static int in_session(struct timing *timing, const struct probe_options *options,
+	int (*time)(struct timing *timing, struct error *err), struct error *err)
 {
 	char script[sizeof(PROBE_SCRIPT) + 24];
 	struct probe_options named = *options;
-	struct probe *probe;
-
-	snprintf(script, sizeof(script), PROBE_SCRIPT, (long long)plan->tokens);
-	named.script = script;
-	probe = probe_open(&named, err);
-	if (!probe || probe_load(probe, err) == 0)
-		return probe;
-	probe_close(probe);
-	return NULL;
-}
-
-/* Rounds of the first session. */
-static int time_session(struct timing *timing, const struct probe_options *options, struct error *err)
-{
 	int failed;
 
-	timing->probe = open_session(options, timing->plan, err);
+	snprintf(script, sizeof(script), PROBE_SCRIPT, (long long)timing->plan->tokens);
+	named.script = script;
+	timing->probe = probe_open(&named, err);
 	if (!timing->probe)
 		return -1;
+	failed = probe_load(timing->probe, err);
 	timing->started = clock_elapsed(); /* importing is not measured */
-	failed = plan_rounds(timing, err);
 	if (!failed)
-		failed = time_rounds(timing, err);
+		failed = time(timing, err);
 	probe_close(timing->probe);
-	timing->result->processes = 1;
 	return failed;
+}
+
+/* As many rounds as it takes. */
+static int time_well(struct timing *timing, struct error *err)
+{
+	return plan_rounds(timing, err) < 0 ? -1 : time_rounds(timing, err);
+}
+
+/* The first round, which is what validators take. */
+static int time_start(struct timing *timing, struct error *err)
+{
+	struct probe_times times;
+
+	if (time_batch(timing, 0, timing->plan->warmups, timing->calls, 1, &times, err) < 0)
+		return -1;
+	add_times(timing, &times);
+	return 0;
 }
 
 /* Whether it may matter that validators take the first round of a process, and can be looked at. */
 static bool is_unsteady(const struct timing *timing)
 {
-	const struct measure_plan *plan = timing->plan;
 	struct sample_summary summary;
 
-	if (!plan->settle || timing->calls < plan->runs)
+	if (!timing->plan->settle || timing->result->shortened)
 		return false;
 	summary = sample_summarise(&timing->sample);
 	return fmax(summary.spread, timing->sample.seconds[0] / summary.median - 1) > UNSTEADY;
@@ -162,33 +167,33 @@ static bool is_unsteady(const struct timing *timing)
 /* The first round of new processes, in place of what was timed before. */
 static int time_starts(struct timing *timing, const struct probe_options *options, struct error *err)
 {
-	struct probe_times times;
 	int failed = 0;
 
 	sample_free(&timing->sample);
 	timing->result->runs = 0;
-	for (int i = 0; i < STARTS && !failed; i++) {
-		timing->probe = open_session(options, timing->plan, err);
-		timing->started = clock_elapsed();
-		failed = timing->probe
-			? time_batch(timing, 0, timing->plan->warmups, timing->calls, 1, &times, err)
-			: -1;
-		if (!failed)
-			add_times(timing, &times);
-		probe_close(timing->probe);
-	}
 	timing->result->processes = STARTS;
+	timing->planned = STARTS * timing->calls;
+	tell_progress(timing);
+	for (int i = 0; i < STARTS && !failed; i++)
+		failed = in_session(timing, options, time_start, err);
+	if (failed && err->status == STATUS_FAILED)
+		error_context(err, "it ran in one process, but not in another one");
 	return failed;
 }
 
 int timing_run(const struct probe_options *options, const struct measure_plan *plan,
 	struct measurement *result, struct error *err)
 {
-	struct timing timing = {.plan = plan, .result = result, .rests = plan->settle && options->gpu >= 0};
+	struct timing timing = {
+		.plan = plan,
+		.result = result,
+		.planned = plan->runs,
+		.rests = plan->settle && options->gpu >= 0,
+	};
 	int failed;
 
-	*result = (struct measurement){0};
-	failed = time_session(&timing, options, err);
+	*result = (struct measurement){.processes = 1};
+	failed = in_session(&timing, options, time_well, err);
 	if (!failed && is_unsteady(&timing))
 		failed = time_starts(&timing, options, err);
 	if (failed)

@@ -204,6 +204,26 @@ def test_where_times_differ_it_counts_how_a_process_begins(quasar, calls):
     assert "the first rounds of 6 processes" in done.err
 
 
+@pytest.mark.long
+def test_progress_begins_again_with_new_processes(terminal, calls):
+    run = terminal("bench", *calls([BEGINS_SLOWLY]), "--budget", 5, size=(24, 60), env={"TERM": "xterm", **surroundings()})
+    for done in range(10, 60, 10):
+        run.expect(f"] {done}/60 runs")
+    assert run.finish() == 0 and run.screen.widest <= 60 and "measuring new processes" in run.out
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("sin, said", [("raise ValueError('no more')", "ValueError: no more"),
+                                       ("os.kill(os.getpid(), 9)", "ended by signal 9"),
+                                       ("return x[:, :5]", "the output's shape is [1,5,512]"),
+                                       ("time.time = lambda: 5.0", "a clock that does not advance")])
+def test_what_runs_in_one_process_and_not_in_the_next_is_told_so(quasar, calls, sin, said):
+    done = quasar("bench", *calls([BEGINS_SLOWLY, f"if again: {sin}"]), "--budget", 5, "--json", env=surroundings())
+    assert done.code == 1, done.out
+    assert "it ran in one process, but not in another one" in done.json["error"]["message"]
+    assert said in done.json["error"]["message"]
+
+
 def test_a_budget_that_ends_amid_a_call(quasar, calls):
     """After the calls that warm up, of which the last one is slow, time is left, but not for another one."""
     done = quasar("bench", *calls(["time.sleep(3 if self.calls == 3 else 0)"]), "--budget", 5, "--json", env=surroundings())
