@@ -165,6 +165,7 @@ static void set_score(const struct state *state, size_t index, double value, dou
 static void fail(struct tune_candidate *candidate, const char *problem)
 {
 	candidate->outcome = TUNE_FAILED;
+	candidate->seconds = candidate->noise = NAN; /* of what it should not do */
 	candidate->verified = false;
 	snprintf(candidate->problem, sizeof(candidate->problem), "%s", problem);
 }
@@ -565,7 +566,10 @@ static void halving(struct state *state)
 {
 	size_t count, *list = list_untried(state, &count), most = affordable(state);
 
-	count = count < most ? count : most < FINALISTS ? FINALISTS : most;
+	if (most < FINALISTS)
+		most = FINALISTS;
+	if (count > most)
+		count = most;
 	state->planned = state->done + 2 * count;
 	for (int runs = FIRST_RUNS; count && !is_over(state, TRIALS_SHARE); runs *= 2) {
 		run_batch(state, list, count, runs < MOST_RUNS ? runs : MOST_RUNS);

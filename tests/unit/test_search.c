@@ -312,6 +312,24 @@ static void halving_alone_comes_near(void **state)
 	assert_true(excess(&found) <= 0.02);
 }
 
+/* With fewer candidates than make a final, and a budget for fewer still. */
+static void halving_tries_no_more_than_there_are(void **state)
+{
+	struct tune_search search = search_of(TUNE_HALVING, 4);
+	struct tune_found found;
+
+	(void)state;
+	reset();
+	machine.build_seconds = 1;
+	search.count = 3;
+	search.candidates = xcalloc(search.count, sizeof(*search.candidates)); /* and none beyond */
+	for (int i = 0; i < 3; i++)
+		search.candidates[i] = (struct tune_candidate){.config = config_of(6 * i), .seconds = NAN};
+	assert_int_equal(tune_search_run(&search, &found, &(struct error){0}), 0);
+	assert_int_equal(found.tried, 3);
+	free(search.candidates);
+}
+
 /* --- time is not to be trusted ----------------------------------------------------------------------- */
 
 /* A GPU that grows slower and slower: a late candidate is not worse for it, nor an early one better. */
@@ -490,6 +508,7 @@ static void failures_are_named_and_not_tried_again(void **state)
 	assert_string_equal(candidates[machine.wrong].problem, "it computes something else");
 	assert_string_equal(candidates[machine.hangs].problem, "no response within 10 s");
 	assert_string_equal(candidates[machine.no_build].problem, "ptxas has died");
+	assert_true(isnan(candidates[machine.wrong].seconds)); /* it was timed, but not of what it should do */
 	assert_int_equal(machine.timed[machine.hangs], 1);
 	assert_int_equal(machine.timed[machine.no_build], 0);
 }
@@ -655,6 +674,7 @@ int main(void)
 		cmocka_unit_test(halving_and_local_search_need_fewer_trials),
 		cmocka_unit_test(local_search_goes_downhill),
 		cmocka_unit_test(halving_alone_comes_near),
+		cmocka_unit_test(halving_tries_no_more_than_there_are),
 		cmocka_unit_test(drift_does_not_choose),
 		cmocka_unit_test(the_clock_does_not_choose),
 		cmocka_unit_test(a_restless_clock_ends_nothing),
