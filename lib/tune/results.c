@@ -283,15 +283,15 @@ int tune_store_unfinished(
 {
 	sqlite3_stmt *query;
 	int found = database_row(store->database, &query, err,
-		"SELECT id, " COLUMNS " FROM tuning WHERE " KEY_IS
-		" AND NOT imported ORDER BY id DESC LIMIT 1",
+		"SELECT id, " COLUMNS " FROM (SELECT * FROM tuning WHERE " KEY_IS
+		" AND NOT imported ORDER BY id DESC LIMIT 1) WHERE NOT complete",
 		KEY_TYPES, KEY_VALUES(key));
 
 	if (found <= 0)
 		return found;
 	take_row(query, result);
 	sqlite3_reset(query);
-	return !result->complete;
+	return 1;
 }
 
 /* Of "SELECT parameters, outcome, ms, noise, problem"; false for an outcome that this version does not know. */
@@ -330,7 +330,8 @@ int tune_store_trials(struct tune_store *store, const struct tune_key *key, int6
 
 static void list_add(struct tune_result_list *list, const struct tune_result *result)
 {
-	list->items = xrealloc(list->items, (list->count + 1) * sizeof(*result));
+	if (!(list->count & (list->count - 1))) /* its room is a power of two, and full */
+		list->items = xrealloc(list->items, (list->count ? 2 * list->count : 1) * sizeof(*result));
 	list->items[list->count++] = *result;
 }
 
@@ -567,6 +568,18 @@ static int read_result(const cJSON *item, struct tune_result *result, struct err
 		: error_set(err, STATUS_USAGE, "parameters are not numbers with names");
 }
 
+static int take_result(const cJSON *item, struct tune_result_list *list, struct error *err)
+{
+	struct tune_result result;
+
+	if (list->count == MOST_RESULTS)
+		return error_set(err, STATUS_USAGE, "there are more than %d of them", MOST_RESULTS);
+	if (read_result(item, &result, err) < 0)
+		return -1;
+	list_add(list, &result);
+	return 0;
+}
+
 int tune_results_read(const cJSON *document, struct tune_result_list *list, size_t *skipped,
 	struct error *problem, struct error *err)
 {
@@ -581,12 +594,9 @@ int tune_results_read(const cJSON *document, struct tune_result_list *list, size
 		version != FORMAT_VERSION || json_array(document, "results", JSON_REQUIRED, &items, err) < 0)
 		return error_set(err, STATUS_USAGE, "this is not a file that `quasar tune --export` wrote");
 	cJSON_ArrayForEach (item, items) {
-		struct tune_result result;
 		struct error own;
 
-		if (list->count < MOST_RESULTS && read_result(item, &result, &own) == 0)
-			list_add(list, &result);
-		else if (!(*skipped)++)
+		if (take_result(item, list, &own) < 0 && !(*skipped)++)
 			*problem = own;
 	}
 	return 0;

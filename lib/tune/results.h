@@ -62,7 +62,7 @@ int tune_store_trial(struct tune_store *store, int64_t id, const char *parameter
 /* The result as it is now, over what is stored under its id. */
 int tune_store_update(struct tune_store *store, const struct tune_result *result, struct error *err);
 
-/* The newest tuning of this key that is not complete; 1: there is one, 0: there is none. */
+/* The newest tuning of this key, if it is not complete; 1: there is one, 0: there is none, and `result` as it was. */
 int tune_store_unfinished(
 	struct tune_store *store, const struct tune_key *key, struct tune_result *result, struct error *err);
 /* Hands over trials: those of a tuning (0: of none) and, whoever tried them, what has failed under this key. */

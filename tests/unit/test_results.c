@@ -158,7 +158,7 @@ static void what_was_tried_is_not_lost(void **state)
 				      .seconds = NAN,
 				      .noise = NAN,
 				      .problem = "no response"};
-	struct tune_result begun = example(""), again = {0};
+	struct tune_result begun = example(""), again = {0}, none = {0};
 	struct tune_store *store = open_store(state);
 	struct seen seen = {0}, of_others = {0};
 	struct error err = {0};
@@ -186,7 +186,9 @@ static void what_was_tried_is_not_lost(void **state)
 	again.complete = true;
 	snprintf(again.parameters, sizeof(again.parameters), FIRST);
 	assert_int_equal(tune_store_update(store, &again, &err), 0);
-	assert_int_equal(tune_store_unfinished(store, &begun.key, &again, &err), 0);
+	/* what is complete is not handed over for another one to begin with */
+	assert_int_equal(tune_store_unfinished(store, &begun.key, &none, &err), 0);
+	assert_true(!none.id && !none.parameters[0]);
 	assert_int_equal(count_results(store, true), 1);
 	tune_store_close(store);
 }
@@ -366,6 +368,33 @@ static void bad_items_are_left_out(void **state)
 	buffer_free(&text);
 }
 
+/* As many as anybody can have found, and a few more. */
+static void too_many_items_are_left_out(void **state)
+{
+	struct tune_result result = example(FIRST);
+	struct tune_result_list list = {&result, 1}, read;
+	struct buffer text = {0};
+	struct error err, problem;
+	cJSON *document, *items, *item;
+	size_t skipped;
+
+	(void)state;
+	tune_results_write(&list, &text);
+	document = cJSON_Parse(text.data);
+	items = cJSON_GetObjectItemCaseSensitive(document, "results");
+	item = cJSON_GetArrayItem(items, 0);
+	for (int i = 0; i < 100002; i++)
+		cJSON_AddItemReferenceToArray(items, item);
+	memset(&problem, '?', sizeof(problem));
+	assert_int_equal(tune_results_read(document, &read, &skipped, &problem, &err), 0);
+	assert_int_equal(read.count, 100000);
+	assert_int_equal(skipped, 3);
+	assert_string_equal(problem.message, "there are more than 100000 of them");
+	tune_result_list_free(&read);
+	cJSON_Delete(document);
+	buffer_free(&text);
+}
+
 static void what_is_no_such_file_is_refused(void **state)
 {
 	static const char *const texts[] = {"", "[]", "{}", "{\"format\":\"quasar tuning results\"}",
@@ -433,6 +462,7 @@ int main(void)
 		IN_DIRECTORY(a_full_disk_loses_nothing),
 		IN_DIRECTORY(results_travel),
 		cmocka_unit_test(bad_items_are_left_out),
+		cmocka_unit_test(too_many_items_are_left_out),
 		cmocka_unit_test(what_is_no_such_file_is_refused),
 		IN_DIRECTORY(results_are_used_where_they_belong),
 	};
