@@ -288,10 +288,10 @@ struct sandbox *sandbox_open(const struct sandbox_options *options, struct error
 
 	sandbox->files[FILTER] = filter_open(err);
 	sandbox->files[INFO] = memfd_create("info", MFD_CLOEXEC);
-	sandbox->files[FILES] = -1;
-	sandbox->group = cgroup_make(TASKS_WALL);
 	if (sandbox->files[FILTER] >= 0 && sandbox->files[INFO] < 0)
 		error_set(err, STATUS_ENVIRONMENT, "cannot make a file in memory: %s", strerror(errno));
+	sandbox->files[FILES] = -1;
+	sandbox->group = cgroup_make(TASKS_WALL);
 	if (sandbox->files[FILTER] >= 0 && sandbox->files[INFO] >= 0 &&
 		make_command(sandbox, options, err) == 0)
 		return sandbox;
@@ -352,6 +352,15 @@ int sandbox_leave(struct sandbox *sandbox, struct error *err)
 
 /* --- whether it works -------------------------------------------------------------------------------- */
 
+/* What ended by itself, without having been a sandbox. */
+static int ended_early(const struct process *process, int status, struct error *err)
+{
+	if (process->text.length)
+		return error_set(
+			err, STATUS_ENVIRONMENT, "%.500s", text_last_line(process->text.data));
+	return error_set(err, STATUS_ENVIRONMENT, "bubblewrap ended with status %d", status);
+}
+
 /* A program that may not even start one process is ended: then it was started, seen, and reached. */
 static int try(struct sandbox *sandbox, struct error *err)
 {
@@ -369,7 +378,7 @@ static int try(struct sandbox *sandbox, struct error *err)
 		result = process_finish(&process, TRY_SECONDS, &status, err);
 	process_kill(&process);
 	if (!result && sandbox_leave(sandbox, err) == 0)
-		error_set(err, STATUS_ENVIRONMENT, "%.500s", text_last_line(process.text.data));
+		ended_early(&process, status, err);
 	buffer_free(&process.text);
 	return !result && err->status == STATUS_FAILED ? 0 : -1;
 }

@@ -93,8 +93,10 @@ static bool find_proc(struct watch *watch)
 	snprintf(path, sizeof(path), "/proc/%d/root/proc", (int)watch->first_pid);
 	fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (fd < 0) {
+		if (errno == ENOENT || errno == ESRCH)
+			return true;
 		watch->reason = errno;
-		return errno == ENOENT || errno == ESRCH;
+		return false;
 	}
 	if (is_our_own(fd))
 		close(fd);

@@ -148,6 +148,23 @@ static void without_bubblewrap_it_says_what_to_install(void **state)
 	free(other);
 }
 
+static void a_bubblewrap_that_says_nothing_is_no_sandbox(void **state)
+{
+	char *path = xstrdup(getenv("PATH")), *first = xprintf("%s:%s", (char *)*state, path),
+	     *silent = path_join(*state, "bwrap");
+	struct error err;
+
+	assert_int_equal(symlink("/bin/false", silent), 0);
+	setenv("PATH", first, 1);
+	assert_int_equal(sandbox_works(&err), -1);
+	setenv("PATH", path, 1);
+	assert_int_equal(err.status, STATUS_ENVIRONMENT);
+	assert_string_equal(err.message, "a sandbox does not work here: bubblewrap ended with status 1");
+	free(path);
+	free(first);
+	free(silent);
+}
+
 static void no_place_may_hold_the_home(void **state)
 {
 	char *home = xstrdup(getenv("HOME") ? getenv("HOME") : "/root"), *inner = path_join(*state, "home");
@@ -534,6 +551,7 @@ int main(void)
 		TEST(a_program_runs_and_reads_its_places),
 		TEST(python_and_a_compiler_work),
 		TEST(without_bubblewrap_it_says_what_to_install),
+		TEST(a_bubblewrap_that_says_nothing_is_no_sandbox),
 		TEST(no_place_may_hold_the_home),
 		TEST(files_of_ours_are_not_there),
 		TEST(the_environment_is_not_there),
