@@ -84,20 +84,20 @@ static void find_wrong_gradients(struct inquiry *it, const struct safetensors *f
 
 int check_gradient(struct inquiry *it, struct error *err)
 {
-	float *x = inquiry_allocate(2 * SHORTEST, err), *direction = x ? x + inquiry_numbers(SHORTEST) : NULL;
+	float *x, *direction;
 	struct buffer wrong = {0};
 	struct safetensors *file = NULL;
 	const char *path;
-	int result = -1;
+	int result;
 
-	if (!it->found->function) {
-		free(x);
+	if (!it->found->function)
 		return 0; /* of what? */
-	}
-	if (x) {
-		inquiry_fill(it, x, 2 * inquiry_numbers(SHORTEST));
-		result = probe_input(it->probe, "short", x, SHORTEST, err);
-	}
+	x = inquiry_allocate(2 * SHORTEST, err);
+	if (!x)
+		return -1;
+	direction = x + inquiry_numbers(SHORTEST);
+	inquiry_fill(it, x, 2 * inquiry_numbers(SHORTEST));
+	result = probe_input(it->probe, "short", x, SHORTEST, err);
 	if (!result)
 		result = probe_gradients(it->probe, "short", SHORTEST, direction, &path, err);
 	if (!result && !(file = safetensors_open(path, err)))
@@ -109,11 +109,13 @@ int check_gradient(struct inquiry *it, struct error *err)
 				     : NULL,
 			wrong.length ? "zero or wrong: %s" : "those of x and of all parameters are right%s",
 			wrong.length ? wrong.data : "");
-	} else if (err->status == STATUS_FAILED) {
+	} else if (err->status == STATUS_FAILED && probe_alive(it->probe)) {
 		check_add(it->checks, "fork.gradient", CHECK_WARN,
 			"Validators do not look at gradients; whoever trains with it does.", "%s",
 			err->message);
 		result = 0;
+	} else if (err->status == STATUS_FAILED) {
+		error_hint(err, "Without its process, nobody can tell what it did to the clock.");
 	}
 	safetensors_close(file);
 	buffer_free(&wrong);

@@ -123,24 +123,23 @@ static int compare_fresh(struct inquiry *it, int64_t tokens, double seen, struct
 	struct probe_timing again = {
 		.tokens = tokens, .inputs = (const char *const[]){"x", NULL}, .calls = FRESH, .rounds = 1};
 	struct probe_times times;
-	int result = memory ? 0 : -1;
+	int result = 0;
 
+	if (!memory)
+		return -1;
 	for (int i = 0; i < FRESH; i++)
 		xs[i] = memory + inquiry_numbers(tokens * i);
 	fresh.last = memory + inquiry_numbers(tokens * FRESH);
 	fresh.drawn = fresh.last + inquiry_numbers(tokens);
 	for (int chance = 0; !result && chance < CHANCES; chance++) {
-		double took;
-
 		result = time_fresh(it, &fresh, xs, &times, err);
-		took = inquiry_fastest(&times);
-		if (result || took <= MOST_SPEEDUP * seen)
+		if (result || inquiry_fastest(&times) <= MOST_SPEEDUP * seen)
 			break;
 		if (chance == CHANCES - 1)
 			inquiry_blame(it->state_fault, sizeof(it->state_fault),
 				"an input that it has seen before takes %.3g s, a new one %.3g s: outputs are "
 				"remembered",
-				seen, took);
+				seen, inquiry_fastest(&times));
 		result = probe_time(it->probe, &again, &times, err);
 		seen = inquiry_fastest(&times);
 	}
