@@ -58,9 +58,11 @@ static int read_claim(const struct submission *submission, struct api_claim *cla
 
 	if (submission->benchmarks) {
 		benchmarks = json_parse(submission->benchmarks, strlen(submission->benchmarks), err);
-		if (!benchmarks)
+		if (!benchmarks) {
+			err->status = STATUS_ENVIRONMENT; /* no validator said this */
 			return error_context(
 				err, "the benchmarks stored with submission %lld", (long long)submission->id);
+		}
 	}
 	*claim = (struct api_claim){
 		.fork_url = submission->fork_url,

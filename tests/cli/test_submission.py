@@ -282,6 +282,16 @@ def test_a_damaged_salt_is_never_sent(miner, proxy):
     assert proxy.count("/reveal_submission") == 0
 
 
+@BOTH
+def test_damaged_benchmarks_are_no_fault_of_the_networks(miner, proxy):
+    assert miner("commit", "--no-verify").code == 0
+    with sqlite3.connect(miner.directory / ".quasar" / "state.db") as database:
+        database.execute("UPDATE submission SET benchmarks = '{'")
+    done = miner("reveal", "--wait")
+    assert done.code == 3 and "the benchmarks stored with submission 1" in done.err
+    assert proxy.count("/reveal_submission") == 0
+
+
 def test_unregistered_miners_are_told_what_to_do(quasar, proxy, tmp_path):
     miner = make_workspace(quasar, proxy, tmp_path, register=False)
     done = miner("commit")
