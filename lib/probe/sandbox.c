@@ -356,8 +356,7 @@ int sandbox_leave(struct sandbox *sandbox, struct error *err)
 static int ended_early(const struct process *process, int status, struct error *err)
 {
 	if (process->text.length)
-		return error_set(
-			err, STATUS_ENVIRONMENT, "%.500s", text_last_line(process->text.data));
+		return error_set(err, STATUS_ENVIRONMENT, "%.500s", text_last_line(process->text.data));
 	return error_set(err, STATUS_ENVIRONMENT, "bubblewrap ended with status %d", status);
 }
 

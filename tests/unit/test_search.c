@@ -508,7 +508,8 @@ static void failures_are_named_and_not_tried_again(void **state)
 	assert_string_equal(candidates[machine.wrong].problem, "it computes something else");
 	assert_string_equal(candidates[machine.hangs].problem, "no response within 10 s");
 	assert_string_equal(candidates[machine.no_build].problem, "ptxas has died");
-	assert_true(isnan(candidates[machine.wrong].seconds)); /* it was timed, but not of what it should do */
+	assert_true(
+		isnan(candidates[machine.wrong].seconds)); /* it was timed, but not of what it should do */
 	assert_int_equal(machine.timed[machine.hangs], 1);
 	assert_int_equal(machine.timed[machine.no_build], 0);
 }
