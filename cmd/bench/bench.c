@@ -373,26 +373,26 @@ const struct command cmd_bench = {
 	.description =
 		"Times the fork's own layer as validators do: in Python, by PyTorch, on random input of the same "
 		"shape, " TEXT(MEASURE_WARMUPS) " warm-up calls, then rounds of " TEXT(
-			MEASURE_RUNS) " calls. It goes on until the median is known to "
-				      "within 1%, or says that it is not. A GPU rests for a second before each round, as it has when a "
-				      "validator's process begins: busy all the time, it would be slower. "
-				      "--budget limits all that; on a slow machine it also reduces the "
-				      "number of calls. Validators take the first round of a process: where times differ by more "
-				      "than 3%, the result is that of six new processes, however long they take to start.\n\n"
+			MEASURE_RUNS) " calls, until the median is known to within 1% or "
+				      "--budget is used up; on a slow machine that also reduces the number of calls. A GPU rests for a "
+				      "second before each round, as it has done when a validator's process begins: one that is busy all "
+				      "the time is slower. Validators take the first round of a process. So where times differ by more "
+				      "than 3%, the result is the median of the first rounds of six new processes, which --budget "
+				      "does not limit.\n\n"
 				      "--native measures quasar's own layer, which needs no PyTorch, and --op one of quasar's own "
 				      "operations. Validators run neither.\n\n"
 				      "--device auto uses the first GPU if there is one, or else the CPU. Memory is the peak of the "
 				      "process or, on a GPU, of what was allocated there. An operation on a GPU is timed by "
 				      "the GPU itself; the last column compares "
-				      "with the least time that memory allows: reading every input and writing every output once, at "
+				      "its time with the least that memory allows: reading every input and writing every output once, at "
 				      "the speed of a copy measured in the same run.\n\n"
 				      "In a workspace, results are stored with the fork's commit, and `quasar commit` makes its claim "
 				      "from the newest one of the fork at the target length, on a GPU or else on the CPU. If its runs "
-				      "differ by more than the margin, the claim is lower, so that the slow ones keep it. What was measured with "
-				      "uncommitted changes is stored as such, and no claim is made from it. Quasar's own layer counts "
+				      "differ by more than the margin, the claim is lower, so that the slow runs reach it, too. What was "
+				      "measured with uncommitted changes is stored as such, and no claim is made from it. Quasar's own layer counts "
 				      "only in a rehearsal: on the CPU, where there is no PyTorch, for a validator on this machine.\n\n"
-				      "--compare holds each result against the last and the best one of the same on this device, and "
-				      "says whether it differs by more than noise.",
+				      "--compare compares each result with the last and the best earlier one of the same on this device, "
+				      "and says whether they differ by more than noise.",
 	.opts =
 		(const struct opt[]){
 			{"seq", 's', "N[,N...]", NULL, NULL, NULL,
