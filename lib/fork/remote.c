@@ -270,7 +270,7 @@ static int add_entry(const char *root, const git_tree_entry *entry, void *payloa
 	if (git_odb_read_header(&length, &type, size->odb, git_tree_entry_id(entry)) < 0)
 		return -1;
 	size->bytes += length;
-	return size->limit && size->bytes > size->limit ? GIT_EUSER : 0;
+	return size->bytes > size->limit ? GIT_EUSER : 0;
 }
 
 /* A small pack can unfold to any size, so the files are counted before they are written. */
@@ -326,7 +326,7 @@ static int check_out(struct job *job, git_repository *repository, struct error *
 	}
 	if (!code)
 		code = git_object_peel(&tree, commit, GIT_OBJECT_TREE);
-	if (!code)
+	if (!code && job->remote->max_bytes)
 		code = check_tree_size(job, repository, (git_tree *)tree);
 	if (!code)
 		code = git_checkout_tree(repository, tree, &options);
