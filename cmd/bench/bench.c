@@ -400,7 +400,7 @@ const struct command cmd_bench = {
 			{"target", 0, "N", "TARGET_SEQUENCE_LENGTH", NULL, NULL,
 				"Sequence length to measure without --seq."},
 			{"fork", 0, "DIR", NULL, NULL, NULL,
-				"Path of another fork than the workspace's; nothing is stored."},
+				"Path of a fork other than the workspace's; nothing is stored."},
 			OPT_PYTHON,
 			{"native", 0, NULL, NULL, NULL, NULL, "Measure quasar's own layer."},
 			OPT_OP("Measure only an operation, quasar's own."),

@@ -184,7 +184,7 @@ const struct command cmd_tune = {
 			{"write", 0, NULL, NULL, NULL, NULL,
 				"Put the configurations found into the source of the fork's Triton kernels."},
 			{"fork", 0, "DIR", NULL, NULL, NULL,
-				"Path of another fork than the workspace's, for --triton and --apply."},
+				"Path of a fork other than the workspace's, for --triton and --apply."},
 			OPT_PYTHON,
 			{0},
 		},
