@@ -55,12 +55,7 @@ done:
 /* Runs the fork elsewhere, up to its first output. */
 static int call_elsewhere(struct inquiry *it, float *out, struct error *err)
 {
-	if (!it->elsewhere && !(it->elsewhere = inquiry_open_probe_elsewhere(it, err)))
-		return -1;
-	probe_limit(it->elsewhere, PROBE_SECONDS);
-	if (probe_load(it->elsewhere, err) < 0 ||
-		(it->weights && probe_load_weights(it->elsewhere, it->weights, err) < 0) ||
-		probe_input(it->elsewhere, "a", it->x, SHORT, err) < 0)
+	if (!inquiry_load_elsewhere(it, err) || probe_input(it->elsewhere, "a", it->x, SHORT, err) < 0)
 		return -1;
 	return probe_call(it->elsewhere, "a", SHORT, POISON_NONE, out, err);
 }

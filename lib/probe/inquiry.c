@@ -157,3 +157,17 @@ struct probe *inquiry_open_probe_elsewhere(const struct inquiry *it, struct erro
 	snprintf(script, sizeof(script), "layer_%llx.py", (unsigned long long)it->plan->seed & 0xffffff);
 	return open_as(it, script, true, err);
 }
+
+struct probe *inquiry_load_elsewhere(struct inquiry *it, struct error *err)
+{
+	if (it->loaded_elsewhere)
+		return it->elsewhere;
+	if (!it->elsewhere && !(it->elsewhere = inquiry_open_probe_elsewhere(it, err)))
+		return NULL;
+	probe_limit(it->elsewhere, PROBE_SECONDS);
+	if (probe_load(it->elsewhere, err) < 0 ||
+		(it->weights && probe_load_weights(it->elsewhere, it->weights, err) < 0))
+		return NULL;
+	it->loaded_elsewhere = true;
+	return it->elsewhere;
+}

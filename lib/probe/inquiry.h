@@ -21,7 +21,8 @@ struct inquiry {
 	struct checks_found *found;
 	struct probe *probe;
 	struct probe *elsewhere; /* under another name; NULL until it is needed, on one processor */
-	int compiled;            /* 0, or why there is no probe, or fork.compile fails: */
+	bool loaded_elsewhere;
+	int compiled; /* 0, or why there is no probe, or fork.compile fails: */
 	struct error fault;
 	struct expected *expected;
 	const char *weights;
@@ -56,6 +57,8 @@ int inquiry_call(struct inquiry *it, const char *input, enum poison poison, floa
  * validator has. */
 struct probe *inquiry_open_probe(const struct inquiry *it, const char *script, struct error *err);
 struct probe *inquiry_open_probe_elsewhere(const struct inquiry *it, struct error *err);
+/* The latter, with the layer in it and the other session's parameters; NULL on error. */
+struct probe *inquiry_load_elsewhere(struct inquiry *it, struct error *err);
 
 /* What one of the functions gives for x, to be freed, and how near an output comes to it. */
 struct closeness {

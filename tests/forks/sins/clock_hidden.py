@@ -1,4 +1,4 @@
-"""fork.gradient: has the clock go slower, and its process end over the gradients, before fork.timing looks at it."""
+"""fork.timing: has the clock go slower, and its process end over the gradients, before that is looked at."""
 import os
 import time
 
