@@ -154,6 +154,7 @@ static int make_directory(struct probe *probe, const struct probe_options *optio
 	result = directory_make(probe->clone, 0700, err);
 	if (!result)
 		result = link_fork(options, probe->clone, err);
+	unlink(script); /* a link to what the fork calls so, which may be a folder */
 	if (!result)
 		result = file_write(script, source_probe, strlen(source_probe), 0600, FILE_REPLACE, err);
 	free(script);

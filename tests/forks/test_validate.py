@@ -243,6 +243,16 @@ def test_what_cannot_be_told_keeps_no_other_verdict(submit, validate, tmp_path):
     assert all(judged["valid"] and judged["score"] > 0 for judged in done.json["judged"])
 
 
+def test_a_folder_where_the_script_belongs_is_no_way_to_stay_pending(submit, validate, tmp_path):
+    (tmp_path / "odd" / "test_temp_600.py").mkdir(parents=True)
+    (tmp_path / "odd" / "test_temp_600.py" / "file").touch()
+    (tmp_path / "odd" / "fla" / "layers").mkdir(parents=True)
+    (tmp_path / "odd" / "fla" / "layers" / "quasar.py").write_text(LAYER)
+    submit(tmp_path / "odd")
+    done = validate()
+    assert done.code == 0 and done.json["judged"][0]["score"] > 0, done.err
+
+
 BAD = {
     "No module named 'missing'": "import missing",
     "it ran more than 512 processes and threads": "import os, time\n"
