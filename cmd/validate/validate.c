@@ -95,6 +95,16 @@ static void leave_pending(
 		*problem->hint ? "\n" : "", problem->hint);
 }
 
+/* What keeps one verdict from being taken need not keep the others: but for an outage. */
+static bool concerns_it_alone(const struct run *run, const struct error *untold)
+{
+	const struct api_exchange *last = api_last(run->api);
+
+	if (untold->status == STATUS_NETWORK)
+		return last->http_status && last->refusal != REFUSAL_DOWN && last->refusal != REFUSAL_LIMIT;
+	return untold->status != STATUS_INTERRUPTED;
+}
+
 static int tell(const struct judge *judge, const struct api_submission *submission, struct verdict *verdict,
 	const struct error *problem, void *context, struct error *err)
 {
@@ -123,7 +133,7 @@ static int tell(const struct judge *judge, const struct api_submission *submissi
 	if (!result) {
 		cJSON_AddItemToArray(run->judged, verdict_json(submission, verdict));
 		run->judged_count++;
-	} else if (untold.status == STATUS_ENVIRONMENT) {
+	} else if (concerns_it_alone(run, &untold)) {
 		leave_pending(run, submission, &untold);
 		result = 0;
 	} else {
@@ -309,8 +319,7 @@ static int run_once(struct run *run, struct error *err)
 	if (!result && run->pending_count)
 		result = run->invocation->json
 			? error_set(err, STATUS_ENVIRONMENT, "%s", "")
-			: error_set(err, STATUS_ENVIRONMENT, "%zu could not be judged on this machine",
-				  run->pending_count);
+			: error_set(err, STATUS_ENVIRONMENT, "%zu stayed pending", run->pending_count);
 	return result;
 }
 

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "base/memory.h"
+#include "base/text.h"
 
 void check_add(struct check_list *list, const char *name, enum check_status status, const char *remedy,
 	const char *detail_format, ...)
@@ -16,6 +17,7 @@ void check_add(struct check_list *list, const char *name, enum check_status stat
 	va_start(args, detail_format);
 	vsnprintf(detail, sizeof(detail), detail_format, args);
 	va_end(args);
+	text_clean(detail); /* strangers' words are in it, and it may be cut within a character */
 	list->items = xrealloc(list->items, (list->count + 1) * sizeof(*list->items));
 	check = &list->items[list->count++];
 	*check = (struct check){xstrdup(name), status, xstrdup(detail), remedy ? xstrdup(remedy) : NULL};

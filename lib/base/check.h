@@ -25,7 +25,7 @@ struct check_list {
 	void *context;
 };
 
-/* `remedy` may be NULL. Copies its strings. */
+/* `remedy` may be NULL. Copies its strings, the detail as text_clean() leaves it. */
 void check_add(struct check_list *list, const char *name, enum check_status status, const char *remedy,
 	const char *detail_format, ...) __attribute__((format(printf, 5, 6)));
 

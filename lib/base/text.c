@@ -70,6 +70,18 @@ bool utf8_valid(const char *text, size_t length)
 	return true;
 }
 
+void utf8_mend(char *text)
+{
+	unsigned code;
+	size_t size;
+
+	for (; *text; text += size ? size : 1) {
+		size = utf8_sequence((const unsigned char *)text, 4, &code);
+		if (!size)
+			*text = '?';
+	}
+}
+
 size_t text_width(const char *text)
 {
 	size_t width = 0;

@@ -7,6 +7,9 @@
 /* Whether the bytes are well-formed UTF-8. */
 bool utf8_valid(const char *text, size_t length);
 
+/* In place: every byte that belongs to no character becomes "?". */
+void utf8_mend(char *text);
+
 /* The characters of UTF-8 text, each of which takes a column on a terminal. */
 size_t text_width(const char *text);
 

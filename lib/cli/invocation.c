@@ -180,8 +180,10 @@ const char *require_workspace(const struct invocation *invocation, struct error 
 /* Frees both. */
 static void output(cJSON *document, char *text)
 {
-	if (text)
+	if (text) {
+		utf8_mend(text); /* names of files need not be UTF-8, and what is cut may not be */
 		puts(text);
+	}
 	cJSON_free(text);
 	cJSON_Delete(document);
 }

@@ -1,10 +1,8 @@
 #include "cli/report.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "base/layout.h"
-#include "base/memory.h"
 #include "base/terminal.h"
 #include "base/text.h"
 
@@ -21,18 +19,15 @@ static void print_check(FILE *out, const struct check *check)
 		[CHECK_FAIL] = {"FAIL", COLOR_RED},
 		[CHECK_SKIP] = {"skip", COLOR_DIM},
 	};
-	char *detail = xstrdup(check->detail);
 	size_t name = text_width(check->name);
 
-	text_clean(detail);
 	fprintf(out, "%s%-4s%s  %-18s ", color(out, looks[check->status].color), looks[check->status].word,
 		color(out, COLOR_NONE), check->name);
-	layout_words(out, detail, DETAIL + (name > 18 ? name - 18 : 0), DETAIL);
+	layout_words(out, check->detail, DETAIL + (name > 18 ? name - 18 : 0), DETAIL);
 	if (check->remedy) {
 		fprintf(out, "%*s", DETAIL, "");
 		layout_words(out, check->remedy, DETAIL, DETAIL);
 	}
-	free(detail);
 }
 
 void report_check(const struct check *check, void *context)

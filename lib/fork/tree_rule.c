@@ -10,7 +10,6 @@
 
 #include "base/buffer.h"
 #include "base/memory.h"
-#include "base/text.h"
 #include "fork/fork_text.h"
 #include "fork/inspect.h"
 #include "fork/python_ast.h"
@@ -502,7 +501,6 @@ static void report(const struct verdict *verdict, enum check_status bad, struct 
 	append_findings(&detail, "not sure: ", &verdict->unsure, verdict->unsure_count);
 	append_reading(verdict, &detail);
 	append_remedies(verdict, &remedy);
-	text_clean(detail.data); /* a stranger chose the files' names */
 	check_add(checks, "imports.ast", status, remedy.data, "%s", detail.data);
 	buffer_free(&detail);
 	buffer_free(&remedy);

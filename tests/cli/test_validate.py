@@ -3,6 +3,7 @@ rest."""
 import contextlib
 import hashlib
 import os
+import pathlib
 import signal
 import sqlite3
 import struct
@@ -12,6 +13,7 @@ import zlib
 import pytest
 
 from conftest import QUASAR
+from lossy import Say
 from patience import LONG
 from sample_fork import NAMES, Fork
 from scripted_server import reply
@@ -220,6 +222,41 @@ def test_for_people(localnet, alice, submit, validate):
     assert "score" in done.out and "1 judged" not in done.out and "2 judged" in done.out
     assert "\x1b" not in done.out + done.err
     assert "weighted score" in done.out
+
+
+def test_words_that_are_cut_are_still_words(localnet, submit, validate):
+    """A reason is cut at any byte: what is left of it can be told."""
+    odd, even = (submit(fork_url="x" * more + "\u00e9" * 1500) for more in (0, 1))
+    good = submit()
+    done = validate("--json")
+    assert done.code == 0, done.err
+    assert [judged["submission_id"] for judged in done.json["judged"]] == [odd, even, good]
+    assert unvalidated(localnet) == []
+
+
+def test_names_of_files_that_are_no_words(fork, submit, validate):
+    (pathlib.Path(os.fsdecode(b"%b/\xff\x1b[31m.cu" % bytes(fork.path)))).touch()
+    submit(commit_hash=fork.commit())
+    submit()
+    first, second = validate("--json").json["judged"]
+    assert first["valid"] and second["valid"]
+    assert {"name": "cuda_source", "status": "ok", "detail": "?.cu"} in first["checks"]
+
+
+NOT_TAKEN = [Say(400, {"detail": "There was an error parsing the body"}), Say(404, {"detail": "Submission not found"}),
+             Say(422, {"detail": []}), Say(500, b"Internal Server Error", "text/plain")]
+
+
+@pytest.mark.parametrize("refusal", NOT_TAKEN, ids=lambda refusal: str(refusal.status))
+def test_a_verdict_that_is_not_taken_holds_back_no_other(localnet, proxy, submit, validate, refusal):
+    first, second = submit(), submit()
+    proxy.faults[("POST", "/mark_validated")] = [refusal]
+    done = validate("--json", "--timeout", "0.5", "--api", proxy.url)
+    assert done.code == 3, done.err
+    assert [entry["submission_id"] for entry in done.json["pending"]] == [first]
+    assert [judged["submission_id"] for judged in done.json["judged"]] == [second]
+    assert unvalidated(localnet) == [first]
+    assert validate("--json").code == 0 and unvalidated(localnet) == []
 
 
 def test_the_loop_judges_what_comes_and_ends_when_asked(localnet, environment, submit, clones):
