@@ -92,10 +92,15 @@ static int run_image(const struct verification *verification, const char *tool, 
 static int verify_image(const struct verification *verification, const char *reference,
 	struct check_list *checks, struct docket_logits *logits, struct error *err)
 {
-	const char *tool = tool_find(NULL, TOOL_RUNS, err);
+	const char *tool;
 	bool kept;
 	int result = 0;
 
+	if (image_check_syntax(reference, err) < 0) { /* it could be an option: "--all" */
+		check_problem(checks, "image.syntax", CHECK_FAIL, err);
+		return 0;
+	}
+	tool = tool_find(NULL, TOOL_RUNS, err);
 	if (!tool)
 		return -1;
 	kept = image_is_here(tool, reference);

@@ -6,6 +6,7 @@ import pytest
 import tiny_model
 from sample_fork import Fork
 from scripted_server import Step, reply
+from test_image import tools  # noqa: F401: a fixture
 
 IMAGE = "me/image:1"
 
@@ -131,6 +132,19 @@ def test_a_server_is_challenged_in_the_place_of_images(april, judge, submit, val
     assert done.code == 0 and done.json["judged"][0]["score"] == 1
     row, = own_submissions(april, carol, judge)["submissions"]
     assert row["score"] == 1 and pending(april, judge) == []
+
+
+@pytest.mark.parametrize("image", ["--all", "-a", "--help", "a b", "../../etc", "me/image:1\n"])
+def test_what_names_no_image_reaches_no_tool(april, judge, submit, validate, tools, tmp_path, image):  # noqa: F811
+    """`podman image rm --all` would remove each image that this machine has."""
+    submit(april, docker_image=image)
+    model = tiny_model.write(tmp_path / "model")
+    done = validate(april, "--reference", model, env=tools(podman="[ $1 = info ] || exit 1"))
+    assert done.code == 0, done.err
+    judged, = done.json["judged"]
+    assert judged["score"] == 0 and "is not the reference of an image" in judged["reason"]
+    assert judged["checks"][-1]["name"] == "image.syntax"
+    assert not (tmp_path / "tools" / "asked").exists()
 
 
 def test_without_an_answer_a_submission_stays_pending(april, judge, submit, validate, inference, quasar):
