@@ -421,7 +421,7 @@ static int check_redirect(
 		part_is(new, CURLUPART_PORT, "443");
 	bool same = part_equal(old, new, CURLUPART_HOST) &&
 		((was_secure == is_secure && part_equal(old, new, CURLUPART_PORT)) || upgrade);
-	bool private = request->body || (request->headers && *request->headers);
+	bool private = request->stays || request->body || (request->headers && *request->headers);
 	bool allowed = known && (is_secure || part_is(new, CURLUPART_SCHEME, "http")) &&
 		(is_secure || !was_secure) && (same || !private);
 	char *host = url_host(to);

@@ -29,7 +29,8 @@ struct http_request {
 	 * limit; -1 ends it. NULL: none */
 	int (*take)(void *context, const char *data, size_t length);
 	void *context;
-	bool once; /* never sent a second time, not even when a kept connection turns out dead */
+	bool once;  /* never sent a second time, not even when a kept connection turns out dead */
+	bool stays; /* on its host: a stranger's server must not lead it to others that this machine reaches */
 };
 
 struct http_answer {

@@ -164,12 +164,14 @@ struct relay *relay_open(pid_t pid, int port, struct error *err)
 {
 	struct relay *relay = xcalloc(1, sizeof(*relay));
 	char *path = xprintf("/proc/%d/ns/net", (int)pid);
+	bool gone;
 
 	*relay = (struct relay){.listener = -1, .there = loopback(port)};
 	pthread_barrier_init(&relay->entered, NULL, 2);
 	relay->namespace = open(path, O_RDONLY | O_CLOEXEC);
+	gone = relay->namespace < 0 && errno == ENOENT;
 	relay->stop = eventfd(0, EFD_CLOEXEC);
-	if (relay->namespace >= 0 && is_ours(relay->namespace)) {
+	if (gone || (relay->namespace >= 0 && is_ours(relay->namespace))) {
 		error_set(err, STATUS_FAILED, "it is not apart from this machine's network, or has ended");
 		relay_close(relay);
 		relay = NULL;

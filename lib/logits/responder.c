@@ -17,6 +17,17 @@
 #define NUMBER_BYTES 28
 #define FRAME_BYTES ((size_t)64 << 10)
 
+/* A redirect that is not followed is no answer. */
+static int exchange(
+	struct http *http, const struct http_request *request, struct http_answer *answer, struct error *err)
+{
+	int result = http_exchange(http, request, answer, err);
+
+	return result && err->status == STATUS_REFUSED
+		? error_set(err, STATUS_FAILED, "it answers with a redirect that is not followed")
+		: result;
+}
+
 /* --- health -------------------------------------------------------------------------------------- */
 
 /* 1: healthy, 0: not yet. */
@@ -42,9 +53,9 @@ static int read_health(const struct http_answer *answer, struct error *err)
 
 static int ask_health(struct http *http, const char *address, bool starting, struct error *err)
 {
-	const struct http_request request = {.url = address, .timeout = HEALTH_TIMEOUT};
+	const struct http_request request = {.url = address, .timeout = HEALTH_TIMEOUT, .stays = true};
 	struct http_answer answer = {0};
-	int result = http_exchange(http, &request, &answer, err);
+	int result = exchange(http, &request, &answer, err);
 
 	if (!result)
 		result = read_health(&answer, err);
@@ -207,7 +218,7 @@ int responder_ask(const char *url, const struct challenge *challenge, int vocabu
 	struct http_answer reply = {0};
 	struct http *http = http_open();
 	double started = clock_elapsed();
-	int result = http_exchange(http, &request, &reply, err);
+	int result = exchange(http, &request, &reply, err);
 
 	*answer = (struct challenge_answer){.seconds = clock_elapsed() - started};
 	if (body.too_long)

@@ -5,7 +5,7 @@ import pytest
 
 import tiny_model
 from sample_fork import Fork
-from scripted_server import Step, reply
+from scripted_server import Step, redirect, reply
 from test_image import tools  # noqa: F401: a fixture
 
 IMAGE = "me/image:1"
@@ -145,6 +145,30 @@ def test_what_names_no_image_reaches_no_tool(april, judge, submit, validate, too
     assert judged["score"] == 0 and "is not the reference of an image" in judged["reason"]
     assert judged["checks"][-1]["name"] == "image.syntax"
     assert not (tmp_path / "tools" / "asked").exists()
+
+
+def test_a_server_leads_nowhere_else(april, judge, submit, validate, serve, tmp_path):
+    """An image is a stranger's: what answers for it must not have this machine ask others, nor keep it from a verdict."""
+    model = tiny_model.write(tmp_path / "model", max_position_embeddings=128 + 40)
+    other = serve(reply(200, {"status": "healthy"}))
+    healthy = reply(200, {"status": "healthy"})
+    for steps in ([redirect(other.url)], [healthy, redirect(other.url)], [healthy, redirect("/again")]):
+        submission = submit(april)
+        done = validate(april, "--reference", model, "--inference", serve(*steps).url)
+        assert done.code == 0, done.err
+        judged, = done.json["judged"]
+        assert judged["submission_id"] == submission and judged["score"] == 0 and "redirect" in judged["reason"]
+    assert other.requests == []
+
+
+def test_an_image_that_ends_at_once_has_failed(april, judge, submit, validate, tools, tmp_path):  # noqa: F811
+    """Before the way into its network is open."""
+    submit(april)
+    ended = tools(podman="case $1 in image) exit 1 ;; inspect) echo 4194303 ;; esac")
+    done = validate(april, "--reference", tiny_model.write(tmp_path / "model"), env=ended)
+    assert done.code == 0, done.err
+    judged, = done.json["judged"]
+    assert judged["checks"][-1]["name"] == "image.start" and judged["score"] == 0 and "has ended" in judged["reason"]
 
 
 def test_without_an_answer_a_submission_stays_pending(april, judge, submit, validate, inference, quasar):
