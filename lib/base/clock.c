@@ -9,8 +9,8 @@
 #include <string.h>
 #include <time.h>
 
-/* Unix times of the years that have four digits at most */
-#define YEAR_1 (-62135596800.0)
+/* Unix times of the years that have four digits */
+#define YEAR_1000 (-30610224000.0)
 #define YEAR_10000 253402300800.0
 
 #define TURN_SECONDS 1.0
@@ -52,8 +52,8 @@ void clock_format(double unix_time, char text[32])
 	time_t seconds;
 	size_t used;
 
-	if (!(whole >= YEAR_1 && whole < YEAR_10000)) {
-		snprintf(text, 32, "?");
+	if (!(whole >= YEAR_1000 && whole < YEAR_10000)) {
+		strncpy(text, "?", 32); /* with zeros wherever the parts of a time would begin */
 		return;
 	}
 	seconds = (time_t)whole;

@@ -7,8 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LONGEST 63   /* characters of a number */
-#define EXACT 0x1p53 /* up to which a double holds every whole number */
+#define LONGEST 63        /* characters of a number */
+#define MOST_GROUPED 1e18 /* from here on nobody reads the digits, and most mean nothing */
+#define EXACT 0x1p53      /* up to which a double holds every whole number */
 
 static bool is_digit(char letter)
 {
@@ -159,6 +160,10 @@ void number_grouped(double value, char text[48])
 	size_t digits, out = 0;
 	const char *from = plain;
 
+	if (!(fabs(value) < MOST_GROUPED)) {
+		snprintf(text, 48, "%.4g", value);
+		return;
+	}
 	snprintf(plain, sizeof(plain), "%.0f", value);
 	if (*from == '-')
 		text[out++] = *from++;

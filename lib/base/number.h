@@ -26,7 +26,7 @@ void number_repr(double value, char text[32]);
  * length. For millions of them: many times as fast as printf. */
 size_t number_float(float value, char text[32]);
 
-/* "1,234,567" for people. */
+/* "1,234,567" for people; "1.7e+308" where that would be too long. */
 void number_grouped(double value, char text[48]);
 
 /* Three digits where there is little room: "987", "1.23k", "45.6M", "0.00123". */

@@ -132,6 +132,18 @@ def test_a_value_that_cannot_be_is_named(quasar, serve, changes):
     assert done.code == 4 and f'"{next(iter(changes))}"' in done.err
 
 
+def test_a_time_beyond_any_calendar_is_told_as_such(quasar, serve):
+    answer = {**ROUND, "start_time": "0000-01-01T00:00:00", "end_time": "9999-12-31T23:59:59-23:59"}
+    done = quasar("round", "--api", serve(reply(200, answer)).url)
+    assert done.code == 0 and "began        ? at  UTC\nends         ? at  UTC, in 1 h 06 min\n" in done.out
+
+
+def test_a_claim_beyond_all_numbers_is_not_cut(quasar, serve):
+    row = {**STATS["recent_submissions"][0], "tokens_per_sec": 1.7e308, "target_sequence_length": 512}
+    done = quasar("leaderboard", "--api", serve(reply(200, {**STATS, "recent_submissions": [row]}), reply(200, WEIGHTS)).url)
+    assert done.code == 0 and "  1.7e+308  " in done.out
+
+
 ROW = STATS["recent_submissions"][0]
 BAD_ROWS = [
     {"id": 2}, 7, None, [], "row", {**ROW, "id": 2 ** 63}, {**ROW, "id": "7"}, {**ROW, "id": 0},

@@ -84,6 +84,23 @@ static void numbers_as_we_write_them(void **state)
 	assert_false(number_is_grouped("4096,64k") || number_is_grouped("1024") || number_is_grouped("1,24"));
 }
 
+static void numbers_for_people(void **state)
+{
+	static const struct {
+		double value;
+		const char *text;
+	} cases[] = {{0, "0"}, {-1234567, "-1,234,567"}, {0x1p53, "9,007,199,254,740,992"},
+		{999999999999999872.0, "999,999,999,999,999,872"}, {1e18, "1e+18"}, {1.7e308, "1.7e+308"},
+		{-1e300, "-1e+300"}, {INFINITY, "inf"}};
+	char text[48];
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+		number_grouped(cases[i].value, text);
+		assert_string_equal(text, cases[i].text);
+	}
+}
+
 static const char *meant(const char *word)
 {
 	struct suggestion near = {.word = word};
@@ -169,14 +186,19 @@ static void times_round_trip(void **state)
 
 static void times_beyond_any_calendar(void **state)
 {
-	static const double wrong[] = {NAN, INFINITY, -INFINITY, 1e300, -1e17, 253402300800.0};
+	static const double wrong[] = {
+		NAN, INFINITY, -INFINITY, 1e300, -1e17, 253402300800.0, -62135596800.0, -30610224001.0};
 	char text[32];
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++) {
+		memset(text, 'x', sizeof(text));
 		clock_format(wrong[i], text);
 		assert_string_equal(text, "?");
+		assert_string_equal(text + 11, ""); /* where the hours would be */
 	}
+	clock_format(-30610224000.0, text);
+	assert_string_equal(text, "1000-01-01T00:00:00.000000");
 	clock_format(253402300799.0, text);
 	assert_string_equal(text, "9999-12-31T23:59:59.000000");
 	clock_duration(1e300, text);
@@ -828,6 +850,7 @@ int main(void)
 		cmocka_unit_test(times_in_documents_have_a_zone),
 		cmocka_unit_test(times_round_trip),
 		cmocka_unit_test(times_beyond_any_calendar),
+		cmocka_unit_test(numbers_for_people),
 		cmocka_unit_test(files_are_replaced_whole_or_not_at_all),
 		cmocka_unit_test(json_fields_are_checked),
 		cmocka_unit_test(errors_are_chained_at_either_end_and_never_overrun),
