@@ -8,6 +8,7 @@
 #include "base/json.h"
 #include "base/layout.h"
 #include "base/number.h"
+#include "base/text.h"
 #include "cli/connect.h"
 #include "cli/hotkey.h"
 #include "cli/table.h"
@@ -89,7 +90,8 @@ static void print_ranking(const struct standings *standings, size_t shown, const
 		when[10] = ' ';
 		table_cell(&table, "%zu", i + 1);
 		table_cell(&table, "%lld", (long long)submission->id);
-		table_cell(&table, "%.12s…", submission->miner_hotkey);
+		table_cell(&table, "%.*s…", (int)text_prefix(submission->miner_hotkey, 12),
+			submission->miner_hotkey);
 		table_cell(&table, "%s", league_for(length)->name);
 		table_cell(&table, "%s", tokens);
 		table_cell(&table, "%s", speed);
@@ -178,7 +180,7 @@ static void print_leaders(const struct api_leaderboard *board, const char *own, 
 		number_grouped(score_weighted(leader->tokens_per_sec, length), weighted);
 		table_cell(&table, "%zu", i + 1);
 		table_cell(&table, "%lld", (long long)leader->submission_id);
-		table_cell(&table, "%.12s…", leader->miner_hotkey);
+		table_cell(&table, "%.*s…", (int)text_prefix(leader->miner_hotkey, 12), leader->miner_hotkey);
 		table_cell(&table, "%s", league_for(length)->name);
 		table_cell(&table, "%s", normalised);
 		table_cell(&table, "%s", speed);

@@ -5,6 +5,15 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/text.h"
+
+/* Words of others may be cut within a character, here or on their way. */
+static int mended(struct error *err)
+{
+	utf8_mend(err->message);
+	return -1;
+}
+
 int error_set(struct error *err, enum status status, const char *format, ...)
 {
 	va_list args;
@@ -14,7 +23,7 @@ int error_set(struct error *err, enum status status, const char *format, ...)
 	va_start(args, format);
 	vsnprintf(err->message, sizeof(err->message), format, args);
 	va_end(args);
-	return -1;
+	return mended(err);
 }
 
 int error_hint(struct error *err, const char *format, ...)
@@ -39,7 +48,7 @@ int error_context(struct error *err, const char *format, ...)
 	used = strlen(text);
 	snprintf(text + used, sizeof(text) - used, ": %s", err->message);
 	memcpy(err->message, text, sizeof(text));
-	return -1;
+	return mended(err);
 }
 
 int error_append(struct error *err, const char *format, ...)
@@ -50,7 +59,7 @@ int error_append(struct error *err, const char *format, ...)
 	va_start(args, format);
 	vsnprintf(err->message + used, sizeof(err->message) - used, format, args);
 	va_end(args);
-	return -1;
+	return mended(err);
 }
 
 const char *status_name(enum status status)

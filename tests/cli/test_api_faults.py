@@ -144,6 +144,16 @@ def test_a_claim_beyond_all_numbers_is_not_cut(quasar, serve):
     assert done.code == 0 and "  1.7e+308  " in done.out
 
 
+def test_what_is_cut_is_still_words(quasar, serve):
+    """Names and times of others, cut to what there is room for, at any byte."""
+    for odd in ("\u00e9" * 60, "x" + "\u00e9" * 60):
+        row = {**STATS["recent_submissions"][0], "miner_hotkey": odd}
+        steps = reply(200, {**STATS, "recent_submissions": [row]}), reply(200, WEIGHTS)
+        assert f"{odd[:12]}…" in quasar("leaderboard", "--api", serve(*steps).url).out
+        done = quasar("round", "--api", serve(reply(200, {**ROUND, "end_time": odd})).url)
+        assert done.code == 4 and odd[:20] in done.err
+
+
 ROW = STATS["recent_submissions"][0]
 BAD_ROWS = [
     {"id": 2}, 7, None, [], "row", {**ROW, "id": 2 ** 63}, {**ROW, "id": "7"}, {**ROW, "id": 0},
