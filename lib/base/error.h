@@ -22,8 +22,8 @@ struct error {
 };
 
 /* Both return -1, so that `return error_set(err, …)` reads as one step. error_set clears the hint. A
- * message may be empty: then the status is all there is to say, and nothing is printed. Messages never
- * carry secrets. */
+ * message may be empty: then the status is all there is to say, and nothing is printed. Messages are
+ * UTF-8, and never carry secrets. */
 int error_set(struct error *err, enum status status, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 int error_hint(struct error *err, const char *format, ...) __attribute__((format(printf, 2, 3)));

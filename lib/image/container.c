@@ -12,6 +12,9 @@
 #define MEMORY "16g"
 #define PORT "8000"
 
+/* In what both tools say of an image with neither command nor entry point. */
+#define NO_COMMAND "no command"
+
 /* Seconds that a tool may take to start a container, and to do anything else. */
 #define START_SECONDS 300
 #define SECONDS 60
@@ -53,7 +56,7 @@ static int open_relay(struct container *container, struct error *err)
 	return 0;
 }
 
-/* Starting it comes after: what keeps it from being made is not the image's fault. */
+/* Starting it comes after: what keeps it from being made is not the image's fault, but for one that says nothing to start. */
 static int make_container(
 	const struct container *container, const char *reference, int rights, struct error *err)
 {
@@ -74,8 +77,11 @@ static int make_container(
 	}
 	argv[count] = reference;
 	said = tool_ask(argv, START_SECONDS, err);
-	if (!said)
+	if (!said) {
+		if (strstr(err->message, NO_COMMAND))
+			err->status = STATUS_FAILED;
 		error_context(err, "cannot make a container of %s", reference);
+	}
 	free(said);
 	return said ? 0 : -1;
 }

@@ -171,6 +171,19 @@ def test_an_image_that_ends_at_once_has_failed(april, judge, submit, validate, t
     assert judged["checks"][-1]["name"] == "image.start" and judged["score"] == 0 and "has ended" in judged["reason"]
 
 
+@pytest.mark.parametrize("words, score", [
+    ("Error: no command or entrypoint provided, and no CMD or ENTRYPOINT from image", 0),
+    ("Error response from daemon: no command specified", 0), ("Error: no space left on device", None)])
+def test_an_image_without_a_command_has_failed(april, judge, submit, validate, tools, tmp_path, words, score):  # noqa: F811
+    """It can be made no container of; which may also be this machine's fault."""
+    submission = submit(april)
+    made = tools(podman=f"case $1 in image) exit 1 ;; create) echo '{words}' >&2; exit 125 ;; esac")
+    done = validate(april, "--reference", tiny_model.write(tmp_path / "model"), env=made)
+    assert [judged["score"] for judged in done.json["judged"]] == ([] if score is None else [score]), done.err
+    assert [entry["submission_id"] for entry in done.json["pending"]] == ([submission] if score is None else [])
+    assert words in done.out
+
+
 def test_without_an_answer_a_submission_stays_pending(april, judge, submit, validate, inference, quasar):
     submission = submit(april)
     done = validate(april, *inference[:-1], "http://127.0.0.1:9")

@@ -101,6 +101,17 @@ static void numbers_for_people(void **state)
 	}
 }
 
+static void what_is_no_character_is_mended(void **state)
+{
+	char text[] = "\xc3\xa9 \xc3", overlong[] = "a\xc0\x80\xff\xe2\x82z";
+
+	(void)state;
+	utf8_mend(text);
+	assert_string_equal(text, "\xc3\xa9 ?");
+	utf8_mend(overlong);
+	assert_string_equal(overlong, "a?????z");
+}
+
 static const char *meant(const char *word)
 {
 	struct suggestion near = {.word = word};
@@ -851,6 +862,7 @@ int main(void)
 		cmocka_unit_test(times_round_trip),
 		cmocka_unit_test(times_beyond_any_calendar),
 		cmocka_unit_test(numbers_for_people),
+		cmocka_unit_test(what_is_no_character_is_mended),
 		cmocka_unit_test(files_are_replaced_whole_or_not_at_all),
 		cmocka_unit_test(json_fields_are_checked),
 		cmocka_unit_test(errors_are_chained_at_either_end_and_never_overrun),
