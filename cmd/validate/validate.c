@@ -152,6 +152,17 @@ static int judge_one(
 	return run->judge_count == 1 ? judging_finish(judging, err) : 0;
 }
 
+/* Whether it was left so in this turn. */
+static bool is_pending(const struct run *run, const struct api_submission *submission)
+{
+	const cJSON *entry;
+
+	cJSON_ArrayForEach (entry, run->pending)
+		if (cJSON_GetObjectItem(entry, "submission_id")->valuedouble == (double)submission->id)
+			return true;
+	return false;
+}
+
 /* Judges a docket: what is revealed and not validated yet, the oldest first. */
 static int judge_docket(struct run *run, const struct docket *docket, struct error *err)
 {
@@ -164,14 +175,15 @@ static int judge_docket(struct run *run, const struct docket *docket, struct err
 	}
 	judging = judging_open(run->judges, run->judge_count, tell, run);
 	for (size_t i = 0; !result && i < docket->count; i++)
-		result = judge_one(run, judging, docket->submissions[i], err);
+		if (!is_pending(run, docket->submissions[i]))
+			result = judge_one(run, judging, docket->submissions[i], err);
 	if (!result)
 		result = judging_finish(judging, err);
 	judging_close(judging);
 	return result;
 }
 
-/* Docket by docket, while all of it gets its verdict: what stays pending would come again. */
+/* Docket by docket, while any of it gets its verdict: what stays pending comes again. */
 static int judge_all(struct run *run, struct error *err)
 {
 	struct docket docket;
@@ -179,11 +191,13 @@ static int judge_all(struct run *run, struct error *err)
 	int result = 0;
 
 	while (!result && more) {
+		const size_t before = run->judged_count;
+
 		result = docket_read(run->api, &docket, err);
 		if (!result)
 			result = judge_docket(run, &docket, err);
 		run->unrevealed = docket.unrevealed;
-		more = docket.more && docket.count && !run->pending_count;
+		more = docket.more && run->judged_count > before;
 		docket_free(&docket);
 	}
 	return result;

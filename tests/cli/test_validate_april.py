@@ -4,6 +4,7 @@ import time
 import pytest
 
 import tiny_model
+from lossy import LossyProxy, Say
 from sample_fork import Fork
 from scripted_server import Step, redirect, reply
 from test_image import tools  # noqa: F401: a fixture
@@ -234,6 +235,17 @@ def test_more_than_a_docket_holds(april, judge, submit, validate):
     done = validate(april)
     assert done.code == 0, done.err
     assert len(done.json["judged"]) == 102 and pending(april, judge) == []
+
+
+def test_what_stays_pending_does_not_hide_the_next_docket(april, judge, submit, validate):
+    ids = [submit(april, fork_url="ssh://nowhere.example/fork") for _ in range(103)]
+    proxy = LossyProxy(april.url)
+    proxy.faults[("POST", "/mark_validated_with_verification")] = [Say(422, {"detail": []})]
+    done = validate(proxy)
+    proxy.close()
+    assert done.code == 3, done.err
+    assert [entry["submission_id"] for entry in done.json["pending"]] == ids[:1] == pending(april, judge)
+    assert [judged["submission_id"] for judged in done.json["judged"]] == ids[1:]
 
 
 def test_rounds_end_by_themselves_and_are_ranked_anew(start_april, judge, submit, validate):
