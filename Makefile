@@ -183,7 +183,8 @@ $(TESTS_GPU): $(BUILD)/libquasar.a
 
 # An emulated GPU: in LD_LIBRARY_PATH, it is what the binary takes for NVIDIA's driver. It runs where it is built.
 EMULATOR         := $(BUILD)/emulator/libcuda.so.1
-EMULATOR_OBJECTS := $(patsubst %.c,$(BUILD)/emulator/%.o,$(wildcard tests/emulator/*.c) lib/base/memory.c lib/base/error.c)
+EMULATOR_OBJECTS := $(patsubst %.c,$(BUILD)/emulator/%.o,$(wildcard tests/emulator/*.c) \
+			$(addprefix lib/base/,buffer.c error.c memory.c text.c))
 
 $(BUILD)/emulator/%.o: %.c $(BUILD)/flags
 	@mkdir -p $(@D)
