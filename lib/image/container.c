@@ -10,6 +10,7 @@
 #include "image/tool.h"
 
 #define MEMORY "16g"
+#define LOG "1m"
 #define PORT "8000"
 
 /* In what both tools say of an image with neither command nor entry point. */
@@ -62,8 +63,9 @@ static int make_container(
 {
 	const bool gpu = rights & CONTAINER_GPU;
 	const char *argv[20] = {container->tool, "create", "--name", container->name, "--read-only",
-		"--tmpfs=/tmp", "--memory=" MEMORY, gpu ? "--env=DEVICE=cuda" : "--env=DEVICE=cpu"};
-	size_t count = 8;
+		"--tmpfs=/tmp", "--memory=" MEMORY, "--log-driver=json-file", "--log-opt=max-size=" LOG,
+		gpu ? "--env=DEVICE=cuda" : "--env=DEVICE=cpu"};
+	size_t count = 10;
 	char *said;
 
 	if (gpu)

@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tarfile
 import time
 
 import pytest
@@ -167,6 +168,31 @@ def test_nothing_is_left_of_it_when_the_user_stops(containers, environment, imag
         process.send_signal(signal.SIGINT)
         assert process.wait(timeout=LONG) == 130
     assert not containers()
+
+
+def test_what_it_says_does_not_fill_the_disk(run, tool, containers, environment, home, model):
+    """A hundred megabytes, with what the tools add to each line."""
+    (home / "talk.c").write_text('#include <stdio.h>\n#include <unistd.h>\nint main(void) { for (int i = 0; i < 2000000; i++)'
+                                 ' puts("nothing"); puts("the end"); fflush(stdout); for (;;) pause(); }\n')
+    subprocess.run(["cc", "-static", "-o", home / "talk", home / "talk.c"], check=True)
+    with tarfile.open(home / "talk.tar", "w") as archive:
+        archive.add(home / "talk", "talk")
+    run(tool, "import", "--change", 'CMD ["/talk"]', home / "talk.tar", "localhost/talk:1")
+
+    def logs():
+        """The files; the last one is still written to."""
+        for container in containers():
+            about, = json.loads(run(tool, "inspect", container))
+            last = pathlib.Path(about.get("LogPath") or about["HostConfig"]["LogConfig"]["Path"])
+            yield from last.parent.glob(f"{last.name}*")
+
+    with subprocess.Popen([QUASAR, "verify", "--image=localhost/talk:1", "--reference", model], env=environment,
+                          stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        until(lambda: any(b"the end" in log.read_bytes() for log in logs()))
+        kept = sum(log.stat().st_size for log in logs())
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=LONG) == 130
+    assert kept < 3 << 20
 
 
 def test_what_it_may(run, tool, image):
