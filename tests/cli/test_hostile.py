@@ -231,8 +231,8 @@ def test_a_store_that_fails_ends_the_attempts_at_once(scene):
     scene.forget()
     scene.proxy.always[POST["commit"]] = 503
     done = scene.send("commit", fault=f"ENOSPC@{first + 1}+", calls="write")
-    assert done.code == 3 and "disk is full" in done.json["error"]["message"]
-    assert "503" not in done.json["error"]["message"]
+    message = done.json["error"]["message"].replace(str(scene.directory), "")  # whose path has numbers of its own
+    assert done.code == 3 and "disk is full" in message and "503" not in message
     scene.proxy.always.clear()
     Commit.check(scene, Commit.run(scene))
 

@@ -224,6 +224,7 @@ def test_what_runs_in_one_process_and_not_in_the_next_is_told_so(quasar, calls, 
     assert said in done.json["error"]["message"]
 
 
+@pytest.mark.long
 def test_a_budget_that_ends_amid_a_call(quasar, calls):
     """After the calls that warm up, of which the last one is slow, time is left, but not for another one."""
     done = quasar("bench", *calls(["time.sleep(3 if self.calls == 3 else 0)"]), "--budget", 5, "--json", env=surroundings())
@@ -232,6 +233,7 @@ def test_a_budget_that_ends_amid_a_call(quasar, calls):
     assert result["runs"] == len(result["times"]) == 1 and result["warmups"] == 2 and result["seconds"] >= 3
 
 
+@pytest.mark.long
 def test_a_large_budget_leaves_a_session_enough_for_the_rounds_that_have_begun(quasar, calls):
     """Rounds begin in the first third of what the session may take. The call says how long they may."""
     asked = ["frame = sys._getframe()", "while 'request' not in frame.f_locals: frame = frame.f_back",

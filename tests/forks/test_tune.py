@@ -295,6 +295,7 @@ def test_what_is_found_is_not_stored_for_a_source_that_changed_meanwhile(tune_fo
     assert not stored and f"not stored: {LAYER} was changed" in done.err
 
 
+@pytest.mark.long
 def test_what_is_found_is_not_written_into_a_source_that_changed_meanwhile(tune, layer, fork):
     layer(("        return y", "        open(__file__, 'a').write('# edited\\n')\n        return y"))
     for _ in range(ATTEMPTS):
@@ -305,6 +306,7 @@ def test_what_is_found_is_not_written_into_a_source_that_changed_meanwhile(tune,
     assert done.code == 1 and f"{LAYER} was changed" in done.err and "Tune again" in done.err
 
 
+@pytest.mark.long
 def test_what_is_found_is_written_through_a_link(tune, fork):
     (fork.path / LAYER).rename(fork.path / "fla/layers/real.py")
     (fork.path / LAYER).symlink_to("real.py")
