@@ -86,8 +86,15 @@ int arg_integer(const struct invocation *invocation, const char *name, int64_t l
 	return text ? read_integer(text, source, least, most, out, err) : 0;
 }
 
-int arg_real(const struct invocation *invocation, const char *name, double least, double most, double *out,
-	struct error *err)
+/* How an option's number is read and told. */
+struct number_kind {
+	int (*parse)(const char *text, double *value);
+	const char *name, *sign;
+	double unit; /* what is told of 1 */
+};
+
+static int arg_number(const struct invocation *invocation, const char *name, const struct number_kind *kind,
+	double least, double most, double *out, struct error *err)
 {
 	char source[160];
 	const char *text = lookup(invocation, name, source);
@@ -95,32 +102,30 @@ int arg_real(const struct invocation *invocation, const char *name, double least
 
 	if (!text)
 		return 0;
-	if (number_parse_real(text, &value) < 0)
-		return error_set(err, STATUS_USAGE, "%s: \"%s\" is not a number", source, text);
+	if (kind->parse(text, &value) < 0)
+		return error_set(err, STATUS_USAGE, "%s: \"%s\" is not %s", source, text, kind->name);
 	if (value < least || value > most)
-		return error_set(
-			err, STATUS_USAGE, "%s: %s is not between %g and %g", source, text, least, most);
+		return error_set(err, STATUS_USAGE, "%s: %s is not between %g%s and %g%s", source, text,
+			least * kind->unit, kind->sign, most * kind->unit, kind->sign);
 	*out = value;
 	return 0;
+}
+
+int arg_real(const struct invocation *invocation, const char *name, double least, double most, double *out,
+	struct error *err)
+{
+	static const struct number_kind real = {number_parse_real, "a number", "", 1};
+
+	return arg_number(invocation, name, &real, least, most, out, err);
 }
 
 int arg_percent(const struct invocation *invocation, const char *name, double least, double most, double *out,
 	struct error *err)
 {
-	char source[160];
-	const char *text = lookup(invocation, name, source);
-	double value;
+	static const struct number_kind percent = {
+		number_parse_percent, "a percentage, such as 3%", "%", 100};
 
-	if (!text)
-		return 0;
-	if (number_parse_percent(text, &value) < 0)
-		return error_set(
-			err, STATUS_USAGE, "%s: \"%s\" is not a percentage, such as 3%%", source, text);
-	if (value < least || value > most)
-		return error_set(err, STATUS_USAGE, "%s: %s is not between %g%% and %g%%", source, text,
-			least * 100, most * 100);
-	*out = value;
-	return 0;
+	return arg_number(invocation, name, &percent, least, most, out, err);
 }
 
 int arg_try_file(const struct invocation *invocation, const char *name, struct error *err)
