@@ -81,13 +81,13 @@ static void print_text(const struct api_round *round, const struct target *targe
 {
 	char began[32], ends[32], left[32], text[48];
 
-	clock_format(round->start_time, began);
-	clock_format(round->end_time, ends);
+	clock_minute(round->start_time, began);
+	clock_minute(round->end_time, ends);
 	clock_duration((double)round->time_remaining_seconds, left);
 	number_grouped((double)round->total_submissions, text);
 	printf("round        %lld (%s)\n", (long long)round->round_number, round->status);
-	printf("began        %.10s at %.5s UTC\n", began, began + 11);
-	printf("ends         %.10s at %.5s UTC, in %s\n", ends, ends + 11, left);
+	printf("began        %s UTC\n", began);
+	printf("ends         %s UTC, in %s\n", ends, left);
 	printf("submissions  %s\n", text);
 	print_target(target);
 	if (round->winner_hotkey)

@@ -61,13 +61,12 @@ static void print_change(const char *which, const struct benchmark *now, const s
 	struct benchmark_change change = benchmark_compare(now, then);
 	char when[32], rate[48];
 
-	clock_format(then->when, when);
+	clock_minute(then->when, when);
 	number_grouped(round(then->tokens_per_sec), rate);
 	layout_format(stdout, 4,
-		"  %s, %.10s at %.5s: %s tokens/s at commit %.8s%s; now %+.1f %%, %s the noise of %.1f %%",
-		which, when, when + 11, rate, then->fork_commit ? then->fork_commit : "none",
-		then->dirty ? " (changed)" : "", change.change * 100, change.real ? "more than" : "within",
-		change.noise * 100);
+		"  %s, %s: %s tokens/s at commit %.8s%s; now %+.1f %%, %s the noise of %.1f %%", which, when,
+		rate, then->fork_commit ? then->fork_commit : "none", then->dirty ? " (changed)" : "",
+		change.change * 100, change.real ? "more than" : "within", change.noise * 100);
 }
 
 /* The GPU by whose factor validators of the newer service divide what is measured of a layer here: this one, or the one

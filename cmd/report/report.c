@@ -173,13 +173,12 @@ static void make_page(const struct facts *facts, struct buffer *out)
 	char *title = xprintf("Report of %s", strrchr(facts->directory, '/') + 1);
 	char when[32];
 
-	clock_format(clock_now(), when);
+	clock_minute(clock_now(), when);
 	html_begin(out, title, HTML_STILL);
 	html_add(out,
 		"<header>\n<h1>%s</h1>\n<p class=\"quiet\">Validator %s; commit <code>%.10s</code>. Made by quasar %s "
-		"on %.10s at %.5s UTC.</p>\n</header>\n",
-		title, facts->api_url, *facts->commit ? facts->commit : "none", QUASAR_VERSION, when,
-		when + 11);
+		"on %s UTC.</p>\n</header>\n",
+		title, facts->api_url, *facts->commit ? facts->commit : "none", QUASAR_VERSION, when);
 	add_facts(facts, out);
 	buffer_text(out, "<div class=\"beside\">\n");
 	for (enum report_part which = 0; which < REPORT_PARTS; which++) {

@@ -348,14 +348,14 @@ static int is_held(struct loop *loop, const struct proposal *proposal, bool *hel
 		return 0;
 	loop->held_until = until;
 	snprintf(loop->held, sizeof(loop->held), "%s", proposal->plan.commit_hash);
-	clock_format(until, time);
+	clock_minute(until, time);
 	fields = cJSON_CreateObject();
 	cJSON_AddStringToObject(fields, "commit", proposal->plan.commit_hash);
 	json_add_time(fields, "until", until);
 	event_emit(&loop->events, "held", fields,
-		"commit %.10s is held until %.10s at %.5s UTC: if two submissions win in a round, this validator pays "
+		"commit %.10s is held until %s UTC: if two submissions win in a round, this validator pays "
 		"for the lower place only. `quasar commit --again` sends it now",
-		proposal->plan.commit_hash, time, time + 11);
+		proposal->plan.commit_hash, time);
 	return 0;
 }
 

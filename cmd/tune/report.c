@@ -150,12 +150,12 @@ static void make_page(const struct tuning_list *tunings, const struct tune_resul
 	struct part part;
 	char when[32];
 
-	clock_format(clock_now(), when);
+	clock_minute(clock_now(), when);
 	html_begin(out, title, HTML_STILL);
 	html_add(out,
-		"<header>\n<h1>%s</h1>\n<p class=\"quiet\">Made by quasar %s on %.10s at %.5s UTC.</p>\n"
+		"<header>\n<h1>%s</h1>\n<p class=\"quiet\">Made by quasar %s on %s UTC.</p>\n"
 		"</header>\n",
-		title, QUASAR_VERSION, when, when + 11);
+		title, QUASAR_VERSION, when);
 	tuning_part(tunings, axes->names, &part);
 	part_html(&part, out);
 	part_free(&part);

@@ -76,7 +76,7 @@ static void print_details(const struct tune_result *result)
 	struct table table;
 
 	snprintf(id, sizeof(id), "%lld", (long long)result->id);
-	clock_format(result->when, when);
+	clock_minute(result->when, when);
 	shape_class_format(&result->key.class, class, sizeof(class));
 	table_begin(&table, headings, "ll");
 	table_cell(&table, "class");
@@ -85,7 +85,7 @@ static void print_details(const struct tune_result *result)
 	table_cell(&table, "%s, driver %s, compute capability %d.%d", result->key.device, result->key.driver,
 		result->key.capability / 10, result->key.capability % 10);
 	table_cell(&table, result->imported ? "imported" : "found");
-	table_cell(&table, "%.10s at %.5s UTC by version %s", when, when + 11, result->version);
+	table_cell(&table, "%s UTC by version %s", when, result->version);
 	table_cell(&table, "tried");
 	table_cell(&table, "%d configurations, %d failed%s", result->tried, result->failed,
 		result->complete ? "" : "; not finished");

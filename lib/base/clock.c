@@ -62,6 +62,14 @@ void clock_format(double unix_time, char text[32])
 	snprintf(text + used, 32 - used, ".%06d", (int)((unix_time - whole) * 1e6));
 }
 
+void clock_minute(double unix_time, char text[32])
+{
+	char time[32];
+
+	clock_format(unix_time, time);
+	snprintf(text, 32, "%.10s at %.5s", time, time + 11);
+}
+
 int clock_parse(const char *text, double *unix_time)
 {
 	struct tm parts = {0};

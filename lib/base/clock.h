@@ -20,6 +20,8 @@ double clock_uptime(void);
 /* "2026-11-20T18:14:00.123456", UTC without a zone, as the validator writes times. `text` holds 32 bytes.
  * "?", and zeros behind it, for what is no time between the years 1000 and 9999. */
 void clock_format(double unix_time, char text[32]);
+/* The same for people: "2026-11-20 at 18:14". */
+void clock_minute(double unix_time, char text[32]);
 
 /* Reads ISO 8601 with or without fraction, "Z" or offset; no zone means UTC. -1 when it is not a time. */
 int clock_parse(const char *text, double *unix_time);
